@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from mithril_nb.cost.formulas.rules import counted, repeated
+from mithril_nb.cost.formulas.rules import Counted, counted, repeated
 from mithril_nb.cost.records import NO_TRIP_COUNT, CostRow, Figures, is_unknown
 from mithril_nb.stages.records import Equation
 
@@ -26,7 +26,7 @@ def equation_rows(equations: Iterable[Equation]) -> tuple[CostRow, ...]:
         ('dot_general', '2·B·M·N·K', 48)
     """
     everything = tuple(equations)
-    found = tuple(equation_row(equation) for equation in everything if not equation.is_call)
+    found = tuple(equation_row(one, counted(one), one.repeats) for one in everything if not one.is_call)
     return dearest_branches((one.id for one in everything if one.primitive == "cond" and one.is_call), found)
 
 
@@ -45,10 +45,15 @@ def dearest_branches(conditions: Iterable[str], found: tuple[CostRow, ...]) -> t
     return found
 
 
-def equation_row(equation: Equation) -> CostRow:
-    """Return what one equation costs, of whatever branch it is."""
-    repeats = equation.repeats if equation.is_used else 0
-    each = counted(equation)
+def equation_row(equation: Equation, each: Counted, repeats: int | None) -> CostRow:
+    """Return the cost of one equation in any branch.
+
+    Args:
+        equation: The equation.
+        each: The cost of one run.
+        repeats: How often it runs if its results are used; `None` if unknown.
+    """
+    repeats = repeats if equation.is_used else 0
     flops, transcendentals, once, moved, payload, wire = (
         value if isinstance(value, int) else None
         for value in (each.flops, each.transcendentals, each.once, each.bytes, each.payload, each.wire)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from mithril_nb.cost.formulas.rules import OF_COMPLEX, RULES, Formula, counted
 from mithril_nb.cost.records import CostRow, notes_of, notes_of_branches, notes_of_params
 from mithril_nb.stages.trace.collectives import COLLECTIVES
 
@@ -62,13 +60,6 @@ def _of_collective(row: CostRow) -> str:
     return f"× {row.opcode}: the number of devices or the size of an operand is unknown"
 
 
-@lru_cache(maxsize=1)
-def _noted() -> frozenset[str]:
-    """Primitives of which there may be something to note; of a kernel it is the estimate of its author."""
-    ruled = [name.removesuffix(OF_COMPLEX) for name, one in RULES.items() if one.general.xla or one.general.typical]
-    return frozenset((*ruled, "pallas_call"))
-
-
 @dataclass
 class _Counts:
     """How many equations of a formula there are, and what they cost in all their runs; `None` if unknown."""
@@ -96,15 +87,11 @@ def notes_of_conventions(rows: Iterable[CostRow], program: SymbolicProgram) -> t
         >>> inspect(jnp.fft.fft, jnp.zeros((3, 1000), "complex64")).cost().notes[0]
         '1 × fft: 149,487 FLOPs by 5·n·log2(N); XLA counts 216,000 by 8·in·rounds, 1.44 times as many'
     """
-    formulas: dict[int, Formula | None] = {}
     found: dict[tuple[str, str, str, str], _Counts] = {}
-    for row, (equation, place) in zip(rows, program.kinds.members, strict=True):
-        if row.opcode not in _noted() or row.repeats == 0:
-            continue
-        if place not in formulas:
-            formulas[place] = counted(program.with_numbers(equation)).rule
+    formulas = [one.rule if one.rule and (one.rule.xla or one.rule.typical) else None for one in program.counted]
+    for row, (_, place) in zip(rows, program.kinds.members, strict=True):
         formula = formulas[place]
-        if formula is not None:
+        if formula is not None and row.repeats != 0:
             key = row.opcode, formula.flops, formula.xla or "", formula.typical
             each = formula.value(formula.xla or "0")
             known = each if isinstance(each, int) else None

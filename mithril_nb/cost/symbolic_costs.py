@@ -120,10 +120,6 @@ class SymbolicProgram:
         put = _Numbers(self.sizes)
         return tuple(put.equation(one, one.repeats) for one in self.equations if one.primitive in primitives)
 
-    def with_numbers(self, equation: Equation) -> Equation:
-        """Return one of its equations with numbers for the names of sizes that have them."""
-        return _Numbers(self.sizes).equation(equation, equation.repeats)
-
     @cached_property
     def kinds(self) -> Kinds:
         """Its equations, equal ones together."""
@@ -136,7 +132,8 @@ class SymbolicProgram:
         """
         put = _Numbers(self.sizes)
         with paused_collector():
-            found = [_row(put, one, times) for one, times in self.kinds.examples]
+            pairs = zip(self.kinds.examples, self.counted, strict=True)
+            found = [_row(put, one, times, each) for (one, times), each in pairs]
             costs = tuple(
                 [
                     CostRow(
@@ -353,9 +350,9 @@ class SymbolicProgram:
         )
 
 
-def _row(put: _Numbers, equation: Equation, times: Expression | None) -> CostRow:
+def _row(put: _Numbers, equation: Equation, times: Expression | None, each: Counted) -> CostRow:
     repeats = put.number(times)
-    row = equation_row(put.equation(equation, repeats))
+    row = equation_row(equation, each, repeats)
     if times is None or repeats is not None:
         return row
     return replace(row, rounds=str(times), formula=row.formula.removesuffix(f"; {NO_TRIP_COUNT}"))

@@ -464,6 +464,12 @@ MULTIPLIES_NARROW = jax.__version_info__ >= (0, 12)
 
 ASIN_FLOPS = 5 if jax.__version_info__ < (0, 12) else 3
 """Operations that an arc sine is written out in, beside two transcendental functions."""
+COMPLEX_ABS_FLOPS = 1 if jax.__version_info__ < (0, 12) else 25
+"""FLOPs of `abs` of a complex number as XLA counts them: JAX writes it out since 0.12."""
+DIGAMMA_FLOPS = 73 if jax.__version_info__ < (0, 12) else 75
+"""Operations that `digamma` is written out in, beside three transcendental functions."""
+LGAMMA_FLOPS = None if jax.__version_info__ < (0, 12) else (292, 32)
+"""FLOPs of `lgamma` in float32 for each item and once, where JAX writes it out by another algorithm."""
 
 _CONTEXT: dict[str, Callable[[Any], AbstractContextManager[Any]]] = {
     "jax_enable_x64": jax.enable_x64,

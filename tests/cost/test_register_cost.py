@@ -164,3 +164,11 @@ def test_a_rule_that_returns_no_count_is_named(case: str) -> None:
     with pytest.raises(UnknownOptionError) as error:
         ml.inspect(program, spec(8, 4)).cost()
     assert str(error.value) == told
+
+
+def test_a_rule_of_the_user_counts_before_xla_folds() -> None:
+    inspection = ml.inspect(lambda x: x * 1.0, spec(8, 4))
+    assert inspection.cost().total.flops == 0  # XLA folds it
+    ml.register_cost("mul", lambda equation: 7)
+    row = inspection.cost().rows[-1]
+    assert (row.flops, row.explained) == (7, "flops: ml.register_cost with flops=7")

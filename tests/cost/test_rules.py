@@ -42,10 +42,10 @@ BITS = "bitwise_and bitwise_or bitwise_xor shift_left shift_right_logical shift_
 INTEGER = "neg sign abs clz population_count bitwise_not".split()
 RUNNING = "cumsum cumprod cummax cummin cumlogsumexp".split()
 OF_COMPLEX = (
-    "neg exp exp2 log expm1 log1p tanh logistic sin cos tan asin acos atan sinh cosh asinh acosh atanh sqrt rsqrt "
-    "square real imag"
+    "neg exp exp2 log log1p logistic sin cos asin acos atan sinh cosh asinh acosh atanh sqrt square real imag"
 ).split()
-OF_TWO_COMPLEX = "add sub mul div pow eq ne max min".split()
+"""Those that JAX writes out; `test_forms_of_rules` has the others."""
+OF_TWO_COMPLEX = "add sub mul div eq ne max min".split()
 POWERS = (-3, -2, -1, 0, 1, 2, 3, 4, 5, 7, 8, 10, 15)
 
 CASES = {
@@ -218,6 +218,7 @@ def test_random_bits_count_as_xla_does_when_their_loop_counts_once(shape: tuple,
     found = cost_of(inspect(fn, KEY))
     (cost,) = (row for row in found.rows if row.opcode == "random_bits")
     assert cost.once.flops == pytest.approx(jax.jit(fn).lower(KEY).cost_analysis()["flops"], abs=1)
+    assert cost.once.flops is not None
     assert cost.flops == pytest.approx(cost.once.flops + 4 * 23 * 1000, abs=40)
 
 
@@ -228,7 +229,7 @@ def test_other_generators_count_blocks_of_philox(generator: str) -> None:
 
 
 LETTERS = set(
-    "n B M N K F C G k valid in out window left kernel source indices updates combiner rounds more cases rows m I j "
+    "n B M N K F C G k valid in out window left kernel source indices updates combiner rounds more cases rows m q I j "
     "grid calls".split()
 )
 

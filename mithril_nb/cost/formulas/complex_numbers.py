@@ -6,9 +6,9 @@ multiply-add. XLA counts each of them as one operation, and a multiply-add as tw
 
 from __future__ import annotations
 
-from mithril_nb.cost.formulas.contractions import convolution, dot_general
+from mithril_nb.cost.formulas.contractions import convolution, dot_general, ragged_dot
+from mithril_nb.cost.formulas.elementwise import convert
 from mithril_nb.cost.formulas.reductions import (
-    generic_reduction,
     reduction,
     running,
     scatter_combine,
@@ -16,6 +16,8 @@ from mithril_nb.cost.formulas.reductions import (
     window_reduction,
 )
 from mithril_nb.cost.formulas.rules import OF_COMPLEX, Formula, Letters, count, elementwise, of_items, rule
+from mithril_nb.cost.formulas.structure import all_reduce, reduce_scatter, update
+from mithril_nb.stages.jax_versions import COMPLEX_ABS_FLOPS
 from mithril_nb.stages.records import Equation
 
 _REAL = "complex, in real operations"
@@ -37,9 +39,10 @@ def _in_real_operations(each: int, *primitives: str) -> None:
 _in_real_operations(2, "add", "add_any", "sub", "neg")
 _in_real_operations(_PRODUCT, "mul")
 _in_real_operations(_QUOTIENT, "div")
-_in_real_operations(0, "real", "imag")
-rule("complex", flops="0", note="moves data", xla="n")(of_items)
-rule("conj", *_of_complex("conj"), flops="n", note="the sign of the imaginary part", xla="4·n")(of_items)
+_in_real_operations(2, "eq", "ne")
+rule(*_of_complex("clamp"), flops="18·n", note="max and min, written out", xla="n")(of_items)
+rule(*_of_complex("one_minus_square"), flops="10·n", note=f"(1 - z)·(1 + z), {_REAL}", xla="3·n")(of_items)
+rule("complex", "real", "imag", flops="0", note="moves data", xla="n")(of_items)
 rule(*_of_complex("sign"), flops="5·n", transcendentals="n", note="z / |z|", xla="n")(of_items)
 # Measured on the lowered module, the same from JAX 0.10 to 0.12.
 _written_out(9, 0, "max", "min")
@@ -47,6 +50,7 @@ _written_out(14, 0, "square")
 _written_out(15, 4, "exp")
 _written_out(16, 4, "exp2")
 _written_out(62, 4, "log")
+_written_out(64, 4, "log2")
 _written_out(79, 5, "log1p")
 _written_out(18, 4, "logistic")
 _written_out(14, 4, "sin")
@@ -57,13 +61,78 @@ _written_out(105, 9, "asin", "acos", "acosh")
 _written_out(104, 9, "asinh")
 _written_out(47, 2, "atan")
 _written_out(45, 2, "atanh")
-elementwise(3, 1, "the root of re² + im²", *_of_complex("abs"))  # XLA: 1 operation until JAX 0.12, then 25 and a root
+rule(
+    *_of_complex("abs"),
+    flops="3·n", transcendentals="n", note="the root of re² + im²",
+    xla=f"{COMPLEX_ABS_FLOPS}·n" if COMPLEX_ABS_FLOPS > 1 else "n",
+)(of_items)  # fmt: skip
+
+
+def _by_identity(flops: int, transcendentals: int, note: str, *primitives: str) -> None:
+    """Register functions of z = a + bi that XLA counts as one transcendental, and expands in machine code only.
+
+    Source: Abramowitz & Stegun, Handbook of Mathematical Functions, §4.2 (powers), §4.3.57 and §4.5.51 (tangents).
+    """
+    texts = f"{flops}·n", f"{transcendentals}·n"
+    names = _of_complex(*primitives)
+    rule(*names, flops=texts[0], transcendentals=texts[1], note=f"{note}; XLA: 1 transcendental", xla="0")(of_items)
+
+
+# sinh 2a and cosh 2a, of one exponential and its reciprocal, take 5 operations; two products and quotients, and a sum.
+_by_identity(10, 3, "(sinh 2a + i·sin 2b) / (cosh 2a + cos 2b)", "tanh")
+_by_identity(10, 3, "(sin 2a + i·sinh 2b) / (cos 2a + cosh 2b)", "tan")
+_by_identity(7, 4, "expm1(a)·cos b - 2·sin²(b/2) + i·exp(a)·sin b", "expm1")
+_by_identity(6, 4, "|z|^(-1/2), by half of the angle", "rsqrt")
+# Squares of 6 each, two sums of 2, a root of 86 and 7, `i·z` of 1, a quotient of 11, log of 62 and 4, and `-i` of 1.
+_by_identity(177, 11, "-i·log((x + i·y) / sqrt(x² + y²))", "atan2")
+
+
+@rule(*_of_complex("pow"), flops="13·n", transcendentals="6·n", note="z^(c + di); XLA: 1 transcendental", xla="0")
+def power(equation: Equation) -> Letters | Formula:
+    """`|z|^c·exp(-d·θ)·(cos q + i·sin q)` with `q = c·θ + d·log |z|`; an integer exponent is converted: one more.
+
+    `|z|² = a² + b²` takes 3 operations, its power by `c/2` 1, `-d·θ` 2, `q` 4, the products 3; the transcendentals are
+    `pow`, `exp`, `atan2`, `log`, `cos` and `sin`. Source: Abramowitz & Stegun, §4.2.
+    """
+    if equation.inputs[0].dtype == equation.inputs[1].dtype:
+        return of_items(equation)
+    return Formula("14·n", of_items(equation), "6·n", note="the exponent is converted", xla="n")
+
+
+@rule("conj", *_of_complex("conj"), flops="n", note="the sign of the imaginary part", xla="4·n")
+def conjugate(equation: Equation) -> Letters | Formula:
+    """One change of sign for each item: `n`; a real number is only put in a complex one."""
+    if equation.inputs[0].dtype.startswith("complex"):
+        return of_items(equation)
+    return Formula("0", of_items(equation), note="a real number", xla="2·n")
+
+
+@rule(*_of_complex("convert_element_type"), flops="2·n", note="0 if the dtype stays", xla="n")
+def conversion(equation: Equation) -> Formula:
+    """One conversion for each part of each item: `2·n`."""
+    found = convert(equation)
+    return found if found.flops == "0" else Formula("2·n", found.letters, note=_REAL, xla="n")
+
+
+@rule(*_of_complex("argmax", "argmin"), flops="15·(in - out)", note="in order of real, then imaginary parts")
+def arg_extremum(equation: Equation) -> Letters:
+    """As of floats, whose 9 operations have three comparisons: `>` takes 5 of complex numbers, `==` and `!=` 2 each.
+
+    JAX traces it, and lowers it for real numbers only.
+    """
+    return reduction(equation)
 
 
 @rule(*_of_complex("dot_general"), flops="8·B·M·N·K", note=_REAL, xla="2·B·M·N·K")
 def product(equation: Equation) -> Letters:
     """One complex multiply-add for each item of the result and each place along the contracted axes: `8·B·M·N·K`."""
     return dot_general(equation)
+
+
+@rule(*_of_complex("ragged_dot_general", "ragged_dot"), flops="8·B·M·N·K", note="complex, each row in one group")
+def ragged_product(equation: Equation) -> Letters:
+    """As a product without groups, in complex multiply-adds: `8·B·M·N·K`."""
+    return ragged_dot(equation)
 
 
 @rule(
@@ -105,12 +174,6 @@ def complex_sum(equation: Equation) -> Letters:
 def complex_product(equation: Equation) -> Letters:
     """Combining `k` items takes `k - 1` products of 6 operations: `6·(in - out)`."""
     return reduction(equation)
-
-
-@rule(*_of_complex("reduce"), flops="6·(in - out)·combiner", note="each equation of the combiner as a product")
-def complex_reduction(equation: Equation) -> Letters:
-    """As a reduction, with each equation of the combiner a complex product: `6·(in - out)·combiner` at most."""
-    return generic_reduction(equation)
 
 
 @rule(*_of_complex("reduce_max", "reduce_min"), flops="9·(in - out)", note="complex, written out")
@@ -159,6 +222,26 @@ def window_extremum(equation: Equation) -> Letters:
 def scattered_extremum(equation: Equation) -> Letters:
     """For each item of the source `window - 1` comparisons of 9 operations, and one sum of 2."""
     return select_and_scatter_add(equation)
+
+
+@rule(*_of_complex("psum", "psum_invariant", "unreduced_psum"), flops="2·n", note=_REAL, xla="n")
+def collective_sum(equation: Equation) -> Formula:
+    """As a sum of real numbers between devices, or over an axis that `vmap` named, of 2 operations each."""
+    found = all_reduce(equation)
+    real = found if isinstance(found, Formula) else Formula("n", found)
+    return Formula(f"2·({real.flops})" if " " in real.flops else f"2·{real.flops}", real.letters, xla=real.flops)
+
+
+@rule(*_of_complex("reduce_scatter", "unreduced_reduce_scatter"), flops="2·(in - out)", note=_REAL, xla="out")
+def scattered_sum(equation: Equation) -> Letters:
+    """As a sum of real numbers between devices, of 2 operations each: `2·(in - out)`."""
+    return reduce_scatter(equation)
+
+
+@rule(*_of_complex("addupdate", "accum_grad_in_ref"), flops="2·updates", note=_REAL, xla="updates")
+def complex_update(equation: Equation) -> Letters:
+    """One complex sum for each item that is added to a reference: `2·updates`."""
+    return update(equation)
 
 
 def _scatter(each: int, *primitives: str, note: str, xla: str | None) -> None:

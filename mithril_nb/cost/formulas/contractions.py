@@ -15,8 +15,11 @@ from mithril_nb.stages.records import Equation
 @rule("dot_general", flops="2·B·M·N·K")
 def dot_general(equation: Equation) -> Letters:
     """One multiply-add for each item of the result and each place along the contracted axes: `2·B·M·N·K`."""
-    params: Any = equation.param["dimension_numbers"]
-    (left_inner, right_inner), (left_batch, right_batch) = params
+    return _product(equation, equation.param["dimension_numbers"])
+
+
+def _product(equation: Equation, numbers: Any, groups: tuple[int, ...] = ()) -> Letters:
+    (left_inner, right_inner), (left_batch, right_batch) = numbers
     left, right = equation.inputs[0], equation.inputs[1]
 
     def over(spec: TensorSpec, axes: Iterable[int]) -> Expression:
@@ -28,15 +31,20 @@ def dot_general(equation: Equation) -> Letters:
     return {
         "B": over(left, left_batch),
         "M": others(left, *left_inner, *left_batch),
-        "N": others(right, *right_inner, *right_batch),
+        "N": others(right, *right_inner, *right_batch, *groups),
         "K": over(left, left_inner),
     }
 
 
-@rule("ragged_dot_general", "ragged_dot", flops="2·n·K", note="each row in one group")
+@rule("ragged_dot_general", "ragged_dot", flops="2·B·M·N·K", note="each row in one group")
 def ragged_dot(equation: Equation) -> Letters:
-    """Each row of the left operand meets one group's matrix: `2·n·K`."""
-    return {"n": count(equation.outputs[0]), "K": length(equation.inputs[0], -1)}
+    """As a product without groups, `2·B·M·N·K`: each item along the ragged axis of the left operand is in one group.
+
+    That holds in each of the three modes: where rows are ragged, where the contracted axis is, and the batch.
+    """
+    numbers: Any = equation.param.get("ragged_dot_dimension_numbers", ((((1,), (1,)), ((), ())), (0,), (0,)))
+    products, _, groups = numbers
+    return _product(equation, products, groups)
 
 
 @rule("scaled_dot", "scaled_matmul", "scaled_matmul_wrapper", flops="2·n·K", note="scales left out")

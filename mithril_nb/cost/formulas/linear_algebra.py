@@ -14,16 +14,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import wraps
+from typing import Any
 
 from mithril_nb.cost.formulas.rules import OF_COMPLEX, Formula, Letters, length, rule, times
 from mithril_nb.cost.formulas.symbols import call
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.records import Equation
+from mithril_nb.stages.trace.equations import UNUSED
 
 Finding = Callable[[Equation], Letters | Formula]
 _QR_STEPS = "how many QR steps it takes"
 _PRODUCT = "B·(4·m·n·k - 2·(m + n)·k² + 4·k³/3)"
 """FLOPs of `k` Householder reflections, each on the rest of an `m` x `n` matrix."""
+_WITH_Q = _PRODUCT.removesuffix(")") + " + 4·m·q·k - 2·(m + q)·k² + 4·k³/3)"
+"""The same, and then on an `m` x `q` matrix."""
 
 
 def factorization(*primitives: str, flops: str, note: str = "", typical: str = "") -> Callable[[Finding], Finding]:
@@ -69,14 +73,27 @@ def lu(equation: Equation) -> Letters:
     return _matrix(equation.inputs[0])
 
 
-@factorization("qr", "geqrf", "geqp3", flops=_PRODUCT, note="2·m·n² - 2·n³/3 if m ≥ n")
-def qr(equation: Equation) -> Letters:
+@factorization("geqrf", "geqp3", flops=_PRODUCT, note="2·m·n² - 2·n³/3 if m ≥ n")
+def reflections(equation: Equation) -> Letters:
     """`2·m·n² - 2·n³/3` for `m ≥ n`; with `k = min(m, n)` reflections in general [GVL 5.2.2; LAWN 41, xGEQRF].
 
-    That is the factorization: R, and Q as reflections. Forming Q as a matrix takes as much again where it is needed,
-    which `householder_product` counts.
+    That is the factorization: R, and Q as reflections. Forming Q as a matrix is `householder_product`.
     """
     return _matrix(equation.inputs[0])
+
+
+@factorization("qr", flops=_WITH_Q, note="R alone 2·m·n² - 2·n³/3 if m ≥ n")
+def qr(equation: Equation) -> Formula:
+    """R as `geqrf`, `2·m·n² - 2·n³/3` for `m ≥ n`, and Q as `householder_product` if its result is used.
+
+    Q is formed from `k = min(m, n)` reflections as a matrix of `m` x `q` [GVL 5.1.6, 5.2.2; LAWN 41, xGEQRF, xORGQR]:
+    as much again as R if it is thin and `m ≥ n`, `4·(m²·n - m·n² + n³/3)` if it is square.
+    """
+    letters = _matrix(equation.inputs[0])
+    unused: Any = equation.param.get(UNUSED, ())
+    if 0 in unused:
+        return Formula(_PRODUCT, letters, note="R alone; 2·m·n² - 2·n³/3 if m ≥ n")
+    return Formula(_WITH_Q, {**letters, "q": length(equation.outputs[0], -1)}, note="R, then Q of q columns")
 
 
 @factorization("householder_product", flops=_PRODUCT, note="k reflections")

@@ -10,7 +10,7 @@ from mithril_nb.stages.records import Equation
 
 _THREEFRY = "key<fry>"
 """Dtype of the default generator's keys."""
-_UNSAFE = "key<unsafe_rbg>"
+_UNSAFE = "key<urbg>"
 """Dtype of keys that a counter generator makes as well; those of `rbg` are two keys of Threefry each."""
 _PHILOX = "Philox, 10 rounds"
 
@@ -55,7 +55,7 @@ def random_split(equation: Equation) -> Letters | Formula:
     if equation.inputs[0].dtype == _THREEFRY:
         return letters
     if equation.inputs[0].dtype == _UNSAFE:
-        return Formula("1000·n", letters, once="0", note=_PHILOX)
+        return Formula("1000·n", letters, once="0", note=_PHILOX, xla="0")
     return Formula("2·(120·n + 42)", letters, once="2·(28·n + 9)", note="two keys of Threefry each")
 
 
@@ -65,7 +65,7 @@ def random_fold_in(equation: Equation) -> Letters | Formula:
     if equation.inputs[0].dtype == _THREEFRY:
         return of_items(equation)
     if equation.inputs[0].dtype == _UNSAFE:
-        return Formula("1004·n", of_items(equation), once="4·n", note=_PHILOX)
+        return Formula("1005·n", of_items(equation), once="5·n", note=_PHILOX, xla="5·n")
     return Formula("254·n", of_items(equation), once="70·n", note="two keys of Threefry each")
 
 
@@ -106,11 +106,15 @@ def philox4x32(equation: Equation) -> Letters:
 def generated_bits(equation: Equation) -> Formula:
     """A block of 98 operations for four words: `25·n`, twice for 64 bits; XLA counts `n` transcendentals.
 
-    The algorithm is Philox on a CPU and a GPU unless Threefry is requested, which takes `31·n`.
+    The algorithm is Philox on a CPU and a GPU unless Threefry is requested. Threefry takes 117 operations for two
+    words, and 7 to count, split and join them, as in the module that XLA writes out: `62·n`, twice for 64 bits.
     """
-    if equation.param.get("algorithm") in ("RNG_THREE_FRY", "ThreeFry"):
-        return Formula("62·n", {"n": count(equation.outputs[1])}, xla="0", note="20 rounds of Threefry")
-    return _of_philox(equation, 64 if "64" in equation.outputs[1].dtype else 32, -1)
+    bits = equation.outputs[1]
+    is_long = "64" in bits.dtype
+    if equation.param.get("algorithm") == "RNG_THREE_FRY":
+        text = "124·n" if is_long else "62·n"
+        return Formula(text, {"n": count(bits)}, once="0", xla="0", note="20 rounds of Threefry")
+    return _of_philox(equation, 64 if is_long else 32, -1)
 
 
 @rule("rng_uniform", flops="27·n", xla="0", note=f"{_PHILOX}; scaled")

@@ -10,16 +10,17 @@ from mithril_nb.cost.formulas.rules import (
     as_size,
     bytes_sum,
     count,
+    counted,
     items,
     length,
     of_items,
+    repeated,
     rule,
     times,
 )
 from mithril_nb.cost.formulas.symbols import Expression, call
 from mithril_nb.stages.records import Equation
-
-_COMBINER = "combiner_equations"
+from mithril_nb.stages.trace.kernels import COMBINER, equations_of
 
 
 @rule(
@@ -33,10 +34,10 @@ def reduction(equation: Equation) -> Letters:
     return {"in": given, "out": 0 if given == 0 else count(equation.outputs[0])}
 
 
-@rule("reduce", flops="(in - out)·combiner")
-def generic_reduction(equation: Equation) -> Letters:
-    """As a reduction, with each equation of the combiner counted: `(in - out)·combiner`."""
-    return {**reduction(equation), "combiner": _combiner(equation)}
+@rule("reduce", flops="(in - out)·combiner", transcendentals="(in - out)·calls")
+def generic_reduction(equation: Equation) -> Formula | str:
+    """As a reduction, with each equation of the combiner counted by its own rule: `(in - out)·combiner`."""
+    return _combined("(in - out)", reduction(equation), equation)
 
 
 @rule("argmax", "argmin", flops="9·(in - out)", note="7·(in - out) for integers")
@@ -52,10 +53,10 @@ def window_reduction(equation: Equation) -> Letters:
     return {"n": items(equation), "window": _window(equation)}
 
 
-@rule("reduce_window", flops="n·(window - 1)·combiner")
-def generic_window_reduction(equation: Equation) -> Letters:
+@rule("reduce_window", flops="n·(window - 1)·combiner", transcendentals="n·(window - 1)·calls")
+def generic_window_reduction(equation: Equation) -> Formula | str:
     """As a window reduction, with each equation of the combiner counted: `n·(window - 1)·combiner`."""
-    return {**window_reduction(equation), "combiner": _combiner(equation)}
+    return _combined("n·(window - 1)", window_reduction(equation), equation)
 
 
 @rule("select_and_scatter", "select_and_scatter_add", flops="source·window")
@@ -173,14 +174,11 @@ def gather(equation: Equation) -> Formula:
 
 
 @rule("scatter", "scatter-update", flops="0", note="indices if clipped", moved=_scatter_bytes)
-def scatter_write(equation: Equation) -> Formula:
+def scatter_write(equation: Equation) -> Formula | str:
     """Writing takes no arithmetic, unless a function is applied; clipping takes one operation for each index."""
-    if equation.param.get(_COMBINER):
-        letters = {"updates": count(equation.inputs[2]), "combiner": _combiner(equation)}
-        if not _clips(equation):
-            return Formula("updates·combiner", letters)
-        letters["indices"] = count(equation.inputs[1])
-        return Formula("updates·combiner + indices", letters, note="clipped")
+    if equation.param.get(COMBINER):
+        clipped = {"indices": count(equation.inputs[1])} if _clips(equation) else {}
+        return _combined("updates", {"updates": count(equation.inputs[2]), **clipped}, equation, *clipped)
     if not _clips(equation):
         return Formula("0", note="moves data")
     return Formula("indices", {"indices": count(equation.inputs[1])}, note="clipped")
@@ -207,6 +205,33 @@ def _window(equation: Equation) -> Expression:
     return times(map(as_size, sizes))
 
 
-def _combiner(equation: Equation) -> int:
-    found = equation.param.get(_COMBINER, 1)
-    return found if isinstance(found, int) else 1
+def _combined(times: str, letters: Letters, equation: Equation, *more: str) -> Formula | str:
+    """Return the formula of what combines items, so many times, each of its equations counted by its own rule.
+
+    Args:
+        times: How often it is computed, as text.
+        letters: What the letters of that text stand for.
+        equation: The equation whose param has the equations of the combiner.
+        *more: Letters that are added.
+    """
+    flops, calls, theirs = 0, 0, 0
+    for one in equations_of(equation.param.get(COMBINER, ())):
+        if one.is_call or not one.is_used:
+            continue
+        each = counted(one)
+        by_xla = each.rule.value(each.rule.xla) if each.rule and each.rule.xla else each.flops
+        figures = [value if isinstance(value, int) else None for value in (each.flops, each.transcendentals, by_xla)]
+        found = [repeated(value, one.repeats) for value in figures]
+        if None in found:
+            return f"inside {one.primitive} ({each.formula})"
+        flops, calls, theirs = (
+            whole + (value or 0) for whole, value in zip((flops, calls, theirs), found, strict=True)
+        )
+    sizes = {**letters, "combiner": flops, "calls": calls, "theirs": theirs}
+    return Formula(
+        " + ".join([f"{times}·combiner", *more]),
+        sizes,
+        f"{times}·calls" if calls else "0",
+        note="clipped" if more else "",
+        xla=" + ".join([f"{times}·theirs", *more]) if theirs != flops else None,
+    )

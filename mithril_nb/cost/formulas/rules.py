@@ -146,6 +146,9 @@ def rule(
         xla: As in `Formula`.
         typical: As in `Formula`.
         moved: Computes the bytes read and written, if they are not simply all operands and results.
+
+    Raises:
+        ValueError: One of the primitives has a rule already.
     """
 
     def register(letters: Finding) -> Finding:
@@ -157,7 +160,7 @@ def rule(
             return Formula(flops, found, transcendentals, once, note, xla, typical)
 
         general = Formula(flops, {}, transcendentals, once, note, xla, typical)
-        RULES.update((primitive, Rule(general, find, moved)) for primitive in primitives)
+        _register(Rule(general, find, moved), primitives)
         return letters
 
     return register
@@ -171,7 +174,14 @@ def opaque(reason: str, *primitives: str) -> None:
         estimate: Any = equation.param.get("estimate")
         return Formula(str(estimate[0]), {}, str(estimate[1]), note="its cost_estimate") if estimate else reason
 
-    RULES.update((primitive, Rule(Formula("0", note=reason), find, reason=reason)) for primitive in primitives)
+    _register(Rule(Formula("0", note=reason), find, reason=reason), primitives)
+
+
+def _register(found: Rule, primitives: Iterable[str]) -> None:
+    for primitive in primitives:
+        if primitive in RULES:
+            raise ValueError(f"{primitive!r} has a rule already: which of two is used would depend on import order")
+        RULES[primitive] = found
 
 
 def rule_of(equation: Equation) -> Rule | None:
@@ -218,7 +228,8 @@ def as_size(dim: Any) -> Expression:
 def nbytes(spec: TensorSpec) -> int | None:
     """Return the size in bytes; `None` if a dim is symbolic, or the dtype is one of which nobody knows how long it is.
 
-    Tokens have no bytes, random keys two words, dtypes that are not in the table what their name says.
+    Tokens have no bytes, random keys two words, or four of `rbg` and `unsafe_rbg`, dtypes that are not in the table
+    what their name says.
 
     Examples:
         >>> nbytes(TensorSpec((4,), "float32")), nbytes(TensorSpec((), "key<fry>")), nbytes(TensorSpec((3,), "int4"))
@@ -239,7 +250,8 @@ def bytes_of(spec: TensorSpec) -> Expression | None:
     """
     if spec.dtype == "token":
         return 0
-    item = ITEM_BYTES.get(spec.dtype, 8 if spec.dtype.startswith("key<") else None)
+    key = {"key<rbg>": 16, "key<urbg>": 16}.get(spec.dtype, 8) if spec.dtype.startswith("key<") else None
+    item = ITEM_BYTES.get(spec.dtype, key)
     if item is not None:
         return item * count(spec)
     digits = "".join(char for char in spec.dtype.split("_")[0] if char.isdigit())
@@ -343,7 +355,7 @@ def _computed(equation: Equation) -> Counted:
         return Counted(0, 0, 0, moved, "0: nothing needs it")
     if found is None:
         return Counted(None, None, None, moved, NO_RULE)
-    if is_folded(equation):
+    if equation.primitive not in USER_RULES and is_folded(equation):
         return Counted(0, 0, 0, moved, "0: XLA folds it")
     try:
         formula = found.find(equation)

@@ -3,23 +3,53 @@
 Sources: Moshier, Cephes (the approximations that XLA and JAX write out); Lanczos, SIAM J. Numer. Anal. B 1 (1964) 86,
 for the gamma function; Press et al., Numerical Recipes, §6.2 and §6.4, for the incomplete gamma and beta functions,
 whose series and continued fractions take of the order of the root of their arguments; Marsaglia & Tsang, ACM TOMS 26
-(2000) 363, for gamma variates. The operations of a term are those of the module that JAX 0.10 lowers in float32.
+(2000) 363, for gamma variates. The operations of a term are those of the module that JAX 0.10 lowers in float32; some
+have more terms in float64. What has less than 32 bits is converted to float32 and back, an operation for each item.
 """
 
 from __future__ import annotations
 
-from mithril_nb.cost.formulas.rules import Letters, count, elementwise, of_items, rule
+from mithril_nb.cost.formulas.rules import Formula, Letters, count, elementwise, of_items, rule
+from mithril_nb.stages.jax_versions import DIGAMMA_FLOPS, LGAMMA_FLOPS
 from mithril_nb.stages.records import Equation
 
 ITERATIONS = 20
 """Iterations that are counted of a series or a continued fraction whose number depends on the arguments."""
 _CONVERGENCE = f"how soon it converges; {ITERATIONS} iterations"
 
-elementwise(53, 4, "Lanczos, 8 terms and the reflection", "lgamma")
-elementwise(73, 3, "Lanczos, 8 terms and the reflection", "digamma")
-elementwise(83, 1, "Chebyshev, 18 and 7 terms", "bessel_i0e", "bessel_i1e")
-elementwise(121, 11, "Euler and Maclaurin, 9 terms and 12 corrections", "zeta")
-elementwise(260, 19, "zeta and lgamma", "polygamma")
+
+def _conversions(equation: Equation) -> int:
+    """Return how many conversions each item takes: of all operands and back, for what has less than 32 bits."""
+    return 0 if equation.inputs[0].dtype in ("float32", "float64") else len(equation.inputs) + 1
+
+
+def _approximated(
+    single: int, double: int, transcendentals: int, note: str, *primitives: str, theirs: tuple[int, int] | None = None
+) -> None:
+    """Register rules of some operations for each item, in float32 and in float64.
+
+    `theirs` is what XLA counts in float32 instead, where JAX makes it otherwise: for each item, and once.
+    """
+
+    @rule(*primitives, flops=f"{single}·n", transcendentals=f"{transcendentals}·n", note=note)
+    def approximated(equation: Equation) -> Formula:
+        """Operations for each item by the terms of its dtype, and conversions of what has less than 32 bits."""
+        more = _conversions(equation)
+        is_double = equation.inputs[0].dtype == "float64"
+        xla = None if theirs is None or is_double else f"{theirs[0] + more}·n + {theirs[1]}"
+        flops = f"{double if is_double else single + more}·n"
+        return Formula(flops, of_items(equation), f"{transcendentals}·n", note=note, xla=xla)
+
+
+_approximated(53, 53, 4, "Lanczos, 8 terms and the reflection", "lgamma", theirs=LGAMMA_FLOPS)
+_approximated(DIGAMMA_FLOPS, DIGAMMA_FLOPS, 3, "Lanczos, 8 terms and the reflection", "digamma")
+_approximated(83, 173, 1, "Chebyshev, 18 and 7 terms, 30 and 25 in float64", "bessel_i0e", "bessel_i1e")
+_approximated(121, 121, 11, "Euler and Maclaurin, 9 terms and 12 corrections", "zeta")
+_approximated(187 + DIGAMMA_FLOPS, 187 + DIGAMMA_FLOPS, 19, "zeta and lgamma", "polygamma")
+_approximated(62, 90, 1, "a polynomial", "erfc")
+_approximated(37, 100, 2, "a polynomial", "erf_inv")
+_approximated(3, 3, 2, "written out", "cosh")
+_approximated(10, 10, 3, "written out", "sinh")
 elementwise(1, 1, "log(x) / log(2)", "log2")
 elementwise(1, 0, "", "_copysign", "reciprocal")
 
@@ -31,9 +61,11 @@ def _iterated(fixed: int, each: int, transcendentals: int, note: str, *primitive
         *primitives, flops=f"({fixed} + {each}·I)·n", transcendentals=f"{transcendentals}·n",
         note=note, typical=_CONVERGENCE,
     )  # fmt: skip
-    def iterated(equation: Equation) -> Letters:
+    def iterated(equation: Equation) -> Formula:
         """Operations of each iteration, 20 of them, and those before and after them."""
-        return {**of_items(equation), "I": ITERATIONS}
+        flops = f"({fixed + _conversions(equation)} + {each}·I)·n"
+        letters = {**of_items(equation), "I": ITERATIONS}
+        return Formula(flops, letters, f"{transcendentals}·n", note=note, typical=_CONVERGENCE)
 
 
 _iterated(93, 48, 6, "series and continued fraction, I iterations", "igamma", "igammac")

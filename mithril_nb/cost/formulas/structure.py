@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from mithril_nb.cost.formulas.rules import Letters, count, no_bytes, opaque, rule
+from typing import Any
+
+from mithril_nb.cost.formulas.rules import Formula, Letters, count, no_bytes, opaque, rule
 from mithril_nb.stages.records import Equation
 
 CALLS = frozenset(
@@ -81,12 +83,21 @@ def each_item(equation: Equation) -> Letters:
     "unreduced_pmin", "unreduced_psum", "unreduced_psum_start",
     flops="n", note="(N - 1)/N of it in a ring of N devices",
 )  # fmt: skip
-def all_reduce(equation: Equation) -> Letters:
+def all_reduce(equation: Equation) -> Letters | Formula:
     """One operation for each item on each device: `n`, as XLA counts; a ring of `N` devices takes `(N - 1)/N` of it.
 
+    Over an axis that `vmap` named, a number among `axes`, it is a reduction on the device: `in - out`.
     Source: Chan et al., Collective communication: theory, practice, and experience, CCPE 19 (2007), §4.
     """
-    return {"n": sum((count(spec) for spec in equation.outputs), start=0)}
+    letters = {"n": sum((count(spec) for spec in equation.outputs), start=0)}
+    axes: Any = equation.param.get("axes", ())
+    if not any(isinstance(axis, int) for axis in axes):
+        return letters
+    given = sum((count(spec) for spec in equation.inputs), start=0)
+    sizes = {"in": given, "out": 0 if given == 0 else letters["n"]}
+    if all(isinstance(axis, int) for axis in axes):
+        return Formula("in - out", sizes, note="on each device")
+    return Formula("in - out + n", {**sizes, **letters}, note="on each device, then between them")
 
 
 @rule(

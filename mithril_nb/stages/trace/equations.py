@@ -5,17 +5,19 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, NamedTuple
 
 import numpy as np
+from jax.lax import RaggedDotDimensionNumbers
 
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.jax_versions import NameStack, is_literal
 from mithril_nb.stages.records import SIZE, Constant, Param
 from mithril_nb.stages.trace.trips import trip_count
 
-COMBINER = "combiner_equations"
-"""Param that says how many equations the combiner of a reduction or a scatter has."""
+UNUSED = "unused_results"
+"""Param with the places of results that nothing needs, where the cost depends on them."""
 
 
 @dataclass(slots=True)
@@ -34,7 +36,8 @@ class Site:
         is_used: Whether anything needs its results; JAX drops what nothing needs when it lowers.
         constants: What is known about its operands, as in `Equation.constants`.
         transforms: What it is inside of, as in `Equation.transforms`.
-        dropped: Which results of a loop nothing needs, not even its next round.
+        dropped: Which results of a loop nothing needs, not even its next round; of a QR factorization, which nothing
+            needs.
     """
 
     id: str
@@ -267,6 +270,8 @@ def _mark_used(jaxpr: Any, body: list[Site], wanted: list[bool]) -> list[bool]:
             continue
         if not site.bodies:
             live.update(site.variables)
+            if site.primitive == "qr":
+                site.dropped = frozenset(place for place, var in enumerate(equation.outvars) if var not in live)
             continue
         needed = _mark_used_inside(site, [var in live for var in equation.outvars])
         live.update(atom for atom, one in zip(equation.invars, needed, strict=True) if one and not is_literal(atom))
@@ -338,9 +343,6 @@ def plain_params(equation: Any) -> tuple[tuple[str, Param], ...]:
         if type(value) in _PLAIN_TYPES:
             found.append((key, value))
             continue
-        if jax_versions.is_jaxpr(value) and not jax_versions.has_bodies(equation.primitive.name):
-            found.append((COMBINER, len(jax_versions.open_jaxpr(value).eqns)))
-            continue
         plain = _plain(value)
         if plain is not _NOT_PLAIN:
             found.append((key, plain))
@@ -357,7 +359,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (tuple, list)):
         items = tuple([_plain(item) for item in value])
         return _NOT_PLAIN if _NOT_PLAIN in items else items
+    if isinstance(value, RaggedDotDimensionNumbers):
+        return _plain((value.dot_dimension_numbers, value.lhs_ragged_dimensions, value.rhs_group_dimensions))
     name = getattr(value, "name", None)
+    if isinstance(value, Enum):  # also those that are numbers, as the algorithm of a generator
+        return value.name
     if isinstance(value, (np.integer, np.floating, np.bool_)):  # vmap counts axes with them
         return value.item()
     if isinstance(value, (bool, int, float, str)):

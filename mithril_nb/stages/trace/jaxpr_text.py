@@ -22,6 +22,7 @@ _DULL = {
     "compiler_options_kvs", "resource_env", "linear", "jaxpr", "call_jaxpr", "branches", "cond_jaxpr", "body_jaxpr",
     "jvp_jaxpr_fun", "jvp_jaxpr_thunk", "fwd_jaxpr_thunk", "bwd", "update_jaxpr", "update_consts", "_split_transpose",
     "ft_in", "ft_out", "num_carry", "accuracy", "out_dtype", "dimensions_are_sorted", "out_trees",
+    "combiner", "unused_results",
 }  # fmt: skip
 """Params that say nothing to a reader, or whose jaxpr is printed as a body."""
 

@@ -1,4 +1,4 @@
-"""What an equation computes inside, as plain data: a kernel of Pallas, or what JAX 0.12 writes out when it lowers.
+"""Nested computations of an equation as plain data: a kernel of Pallas, a combiner, what JAX 0.12 writes out later.
 
 Written into the params of the equation, so that a saved program keeps what its cost is computed from.
 """
@@ -12,10 +12,20 @@ import jax
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.records import Equation, Param
-from mithril_nb.stages.trace.equations import plain_params, sites_of
+from mithril_nb.stages.trace.equations import UNUSED, Site, plain_params, sites_of
 
 KERNEL, GRID, BLOCKS, ESTIMATE = "kernel", "grid", "blocks", "estimate"
 """Names of the params: the equations of the kernel, the sizes of the grid, the blocks, and the author's estimate."""
+COMBINER = "combiner"
+"""Name of the param with the equations that combine two items, of a reduction, a window or a scatter."""
+_COMBINED = frozenset({"reduce", "reduce_window", "scatter"})
+
+
+def params_of(site: Site) -> tuple[tuple[str, Param], ...]:
+    """Return the params of an equation that are plain data, and what else its cost depends on."""
+    is_partial = site.primitive == "qr" and site.dropped
+    unused = ((UNUSED, tuple(sorted(site.dropped))),) if is_partial else ()
+    return plain_params(site.equation) + kernel_params(site.equation) + unused
 
 
 def kernel_params(equation: Any) -> tuple[tuple[str, Param], ...]:
@@ -29,6 +39,7 @@ def kernel_params(equation: Any) -> tuple[tuple[str, Param], ...]:
         `pallas_call`: `"kernel"`, a tuple for each of its equations; `"grid"`, its sizes, `None` where
         an operand gives it; `"blocks"`, for each block its shape, its dtype and on how many axes of the grid, from
         the first, its place depends. For all that have a cost estimate: `"estimate"`, FLOPs, transcendentals and bytes.
+        For a reduction or a scatter with a jaxpr: `"combiner"`, a tuple for each of its equations.
     """
     params = equation.params
     estimate = _estimate(params.get("cost_estimate") or getattr(params.get("config"), "cost_estimate", None))
@@ -38,7 +49,10 @@ def kernel_params(equation: Any) -> tuple[tuple[str, Param], ...]:
         return ((KERNEL, _equations(written_out.jaxpr)),)
     mapping = params.get("grid_mapping")
     if equation.primitive.name != "pallas_call" or mapping is None:
-        return estimate
+        if equation.primitive.name not in _COMBINED:
+            return estimate
+        combiners = [one for one in params.values() if jax_versions.is_jaxpr(one)]
+        return (*estimate, *[(COMBINER, _equations(jax_versions.open_jaxpr(one))) for one in combiners[:1]])
     kernel = jax_versions.open_jaxpr(params["jaxpr"])
     refs = kernel.invars[mapping.num_index_operands :]
     blocks = tuple(
@@ -70,7 +84,7 @@ def _equations(kernel: Any) -> tuple[Param, ...]:
             tuple(map(_spec, jax_versions.specs_of(site.equation.outvars))),
             site.repeats,
             site.is_call,
-            plain_params(site.equation) + kernel_params(site.equation),
+            params_of(site),
             site.is_used,
             site.constants,
         )

@@ -15,8 +15,8 @@ from mithril_nb.stages.param_names import which_are_params
 from mithril_nb.stages.records import UNATTRIBUTED, Equation, Origin, Range, Role
 from mithril_nb.stages.trace.attribution import Attribution, are_all_in_blocks
 from mithril_nb.stages.trace.collectives import collective_params, partitioned_ids
-from mithril_nb.stages.trace.equations import Site, plain_params, sites_of
-from mithril_nb.stages.trace.kernels import kernel_params
+from mithril_nb.stages.trace.equations import Site, sites_of
+from mithril_nb.stages.trace.kernels import params_of
 from mithril_nb.stages.trace.param_blocks import common_block, users_of_inputs
 from mithril_nb.stages.trace.python_source import MODEL, Place
 from mithril_nb.stages.trace.tracing import Trace
@@ -242,7 +242,7 @@ def record_of(
         source,
         site.repeats,
         site.is_call,
-        plain_params(site.equation) + kernel_params(site.equation) + collective_params(site, is_partitioned),
+        params_of(site) + collective_params(site, is_partitioned),
         origin,
         site.is_used,
         site.constants,
