@@ -14,7 +14,6 @@ import jax
 
 from mithril_nb.display import Shown
 from mithril_nb.stages.as_data import inspection_data
-from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.failure import made, none_named, not_compiled, not_traced
 from mithril_nb.stages.fates import fate_of, find_fated, read_outcomes
 from mithril_nb.stages.given import first_stage
@@ -170,8 +169,7 @@ class Inspection(Shown):
 
     def _graph_of(self, stage: str) -> StageGraph:
         first = first_stage(self)
-        with paused_collector():
-            return stage_graph(self.stage(stage), None if stage == first else self._graphs[first].get())
+        return stage_graph(self.stage(stage), None if stage == first else self._graphs[first].get())
 
     def links(self, source: str, target: str) -> dict[str, frozenset[str]]:
         """Return which instructions of `target` share an equation with each instruction of `source`.
@@ -184,8 +182,7 @@ class Inspection(Shown):
             Ids in `target` by id in `source`. Instructions without a link have the empty set.
             `b in links(x, y)[a]` if and only if `a in links(y, x)[b]`.
         """
-        with paused_collector():
-            return linked(self.stage(source).traced, self.stage(target).traced)
+        return linked(self.stage(source), self.stage(target))
 
     @property
     def lowered(self) -> jax.stages.Lowered:

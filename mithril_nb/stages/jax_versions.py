@@ -59,16 +59,7 @@ _TRANSFORMS = {
     "shard_map": "shard_map",
 }
 
-_COMBINERS = frozenset(
-    {
-        "reduce",
-        "reduce_window",
-        "select_and_scatter",
-        "reduce_scatter",
-        "pallas_call",
-        "custom_root",
-    }
-)
+_COMBINERS = frozenset("reduce reduce_window select_and_scatter reduce_scatter pallas_call custom_root".split())
 """Primitives whose nested jaxprs say how to combine two items, or are a kernel: no equations of the program."""
 
 _JAXPRS = (core.Jaxpr, core.ClosedJaxpr)

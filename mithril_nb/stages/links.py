@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from mithril_nb.stages.records import Traced
+from mithril_nb.stages.collector import paused_collector
+from mithril_nb.stages.records import Stage
 
 
-def linked(source: Traced, target: Traced) -> dict[str, frozenset[str]]:
+@paused_collector()
+def linked(source: Stage, target: Stage) -> dict[str, frozenset[str]]:
     """Return which instructions of one stage share an equation with each instruction of another.
 
     Args:
-        source: The instructions of one stage, with their equations.
-        target: Those of another.
+        source: One stage.
+        target: Another.
 
     Returns:
         Ids in `target` by id in `source`.
     """
     # Thousands of lines of a kernel have the same equations: they are looked up once, and share their links.
     named: dict[tuple[str, ...], list[str]] = {}
-    for name, equations in target:
+    for name, equations in target.traced:
         named.setdefault(equations, []).append(name)
     groups: dict[tuple[str, ...], frozenset[str]] = {}
     several: dict[str, list[frozenset[str]]] = {}  # the groups of more than one equation
@@ -38,7 +40,7 @@ def linked(source: Traced, target: Traced) -> dict[str, frozenset[str]]:
 
     known: dict[tuple[str, ...], frozenset[str]] = {}
     found: dict[str, frozenset[str]] = {}
-    for name, equations in source:
+    for name, equations in source.traced:
         if len(equations) == 1 and equations[0] not in several:  # nearly always
             found[name] = groups.get(equations, _NOTHING)
             continue
