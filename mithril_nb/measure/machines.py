@@ -56,7 +56,7 @@ class Machine:
         source: How it is known.
         dates: When each of them was, by dtype, and `"memory"`; what is not in it was then, too.
         busy: Those that were measured while the machine was busy with something else: they may be higher.
-        processor: What the system calls the processor, where JAX only says `"cpu"`.
+        processor: The system's name of the processor, where JAX has only `"cpu"`.
 
     Examples:
         >>> peaks = Machine("cpu", "cpu", 2, "0.10.2", "", {"float32": 2e11}, 6e10, "2026-11-22 07:35 UTC")
@@ -107,14 +107,14 @@ def machine(dtypes: Collection[str] = (MATMUL,), device: Any = None, anew: bool 
     """Return the peaks of this machine, measured now or before.
 
     What was measured before is kept in the user's cache folder, for each device, number of cores and setting of XLA.
-    It takes less than two seconds on an idle CPU. The best of several rounds is kept, with its date, and of several
-    measurements, too: nothing makes a machine quicker than it is. Of what is measured while others keep the machine
-    busy `source` says so; it is measured again when this is next asked for and they do not.
+    It takes less than two seconds on an idle CPU. The best of several rounds is kept, with its date, and the
+    best of several measurements: other work on the machine can only lower a rate. If the machine was busy, `source`
+    contains that, and the rate is measured again the next time it is asked for on a quiet machine.
 
     Args:
         dtypes: For which dtypes to have the matmul rate.
         device: The `jax.Device`; by default JAX's own default.
-        anew: Whether to measure it now in any case: it may have been busy with something else before.
+        anew: Whether to measure now even if there are figures.
 
     Raises:
         UnknownOptionError: What is no list of dtypes, or no device.

@@ -200,7 +200,7 @@ class WhatIfDesk(Desk):
             self._turn("ready")
 
     def _show_with_memory(self, asked: _Asked, wanted: Callable[[], bool], change: Change, took_s: float) -> None:
-        """Tell it when it is known; who asks for something newer does not wait for XLA."""
+        """Send the change once its memory is known, or nothing if a newer question came."""
         found = change.memory.start()
         while wanted() and not found.is_done:
             time.sleep(_STEP_S)

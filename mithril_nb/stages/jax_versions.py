@@ -426,7 +426,7 @@ def says_shardings(jitted: Any) -> bool:
 
 
 def in_shardings(traced: Any) -> Sequence[Any]:
-    """Return what the `jax.jit` of a trace says of each input: a sharding, or that none is asked for; () if unknown."""
+    """Return the `in_shardings` of the `jax.jit` that was traced, one for each input; `()` if unknown."""
     found = getattr(traced, "_params", {}).get("in_shardings", ())
     return found if len(found) == len(traced.jaxpr.jaxpr.invars) else ()
 

@@ -16,6 +16,7 @@ from mithril_nb.whatif.behind import Later
 from mithril_nb.whatif.settings import plain, told
 
 NOT_ASKED = "peak_bytes: not asked for yet; change.peak_bytes finds it out"
+_NO_PEAK = "not computed for this change"
 
 
 @dataclass(frozen=True)
@@ -82,18 +83,18 @@ class Change(Shown):
 
     @property
     def peaks(self) -> tuple[Peak, Peak]:
-        """The most memory that is held before and after, and why it is not known if it is not.
+        """The peak of memory before and after; where it is unknown, the reason.
 
-        Waits for both programs to be traced, and compiled as far as XLA needs to plan their memory, unless one of them
-        has so many equations that this would take long. Then both are estimates from the equations, as their `source`
-        says, and `compiled` has XLA's figures.
+        Waits for both programs to be traced, and compiled as far as XLA needs to plan their memory. If one of them has
+        too many equations for that, both are estimates from the equations (`source` is `"analytic"`), and `compiled`
+        has XLA's figures.
         """
         return self.memory.result()
 
     @cached_property
     def memory(self) -> Later[tuple[Peak, Peak]]:
-        """The same, made behind once it is started: `change.memory.start()`."""
-        return self._peaks or Later.of((Peak(None, "nobody asked for it"), Peak(None, "nobody asked for it")))
+        """The same, computed in the background once it is started: `change.memory.start()`."""
+        return self._peaks or Later.of((Peak(None, _NO_PEAK), Peak(None, _NO_PEAK)))
 
     @property
     def peak_bytes(self) -> tuple[int | None, int | None]:

@@ -255,7 +255,7 @@ def _casts(cost: Cost) -> int:
 
 def _peaks(answers: Answers, before: Settings, after: Settings) -> tuple[Peak, Peak]:
     """Both in the same way, so that their difference is that of the programs: XLA's plan, or else an estimate."""
-    with suppress(Exception):  # of a program that cannot be traced the estimate says why
+    with suppress(Exception):  # for a program that cannot be traced, the estimate has the reason
         programs = [answers.traced(settings)[0] for settings in (before, after)]
         if all(one.is_optimized or len(one.equations) <= MOST_PLANNED for one in programs):
             with answers.context():

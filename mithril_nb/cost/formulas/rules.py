@@ -226,10 +226,10 @@ def as_size(dim: Any) -> Expression:
 
 
 def nbytes(spec: TensorSpec) -> int | None:
-    """Return the size in bytes; `None` if a dim is symbolic, or the dtype is one of which nobody knows how long it is.
+    """Return the size in bytes; `None` if a dim is symbolic, or the size of the dtype is unknown.
 
-    Tokens have no bytes, random keys two words, or four of `rbg` and `unsafe_rbg`, dtypes that are not in the table
-    what their name says.
+    Tokens have no bytes, random keys two words (four for `rbg` and `unsafe_rbg`); for other dtypes the number of bits
+    in their name counts.
 
     Examples:
         >>> nbytes(TensorSpec((4,), "float32")), nbytes(TensorSpec((), "key<fry>")), nbytes(TensorSpec((3,), "int4"))

@@ -15,7 +15,7 @@ from mithril_nb.stages.records import Instruction
 _GROUPED = frozenset({"all-reduce", "all-gather", "reduce-scatter"})
 """Collectives whose groups list replicas if they have a channel and no global ids; all their partitions take part."""
 _COMBINED = _GROUPED | {"collective-permute", "collective-broadcast"}
-"""Collectives of which XLA makes one with an item of the result for each."""
+"""Collectives that XLA combines into one, with an item of the result for each."""
 _KINDS = _COMBINED | {"all-to-all", "ragged-all-to-all", "send"}
 _INNER = re.compile(r"\{([\d,]*)\}")
 _IOTA = re.compile(r"\[([\d,]+)\]<=")

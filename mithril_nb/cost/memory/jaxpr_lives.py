@@ -38,7 +38,7 @@ _ROWS = frozenset(
 )
 """Take what they need as it is computed; their own result is kept."""
 _HANDS_ON = CALL_NAMES - {"remat2", "checkpoint"}
-"""Calls that only hand a value on: who takes it stands inside of them."""
+"""Calls that only pass a value on: its users are inside them."""
 _TAKES = _CHEAP | _DEAR | _ROWS | _VIEWS
 
 
@@ -118,7 +118,7 @@ class _Estimate:
         return kept
 
     def _compute_again(self, place: int, value: Value) -> None:
-        """What is kept for some is computed anew by those who can."""
+        """End the life of a value that some users need in memory at the last of these: the others compute it again."""
         takers = [self._equations[use].primitive for use in value.uses]
         stored = [use for use, one in zip(value.uses, takers, strict=True) if one not in (*_TAKES, *_HANDS_ON)]
         if stored and stored[-1] < self._last[place] and self._equations[value.made].repeats == 1:
@@ -162,7 +162,7 @@ class _Estimate:
         return self._equations[value.made].primitive == "transpose" and len(value.spec.shape) > 2
 
     def _held_for(self, made: int, size: int | None, kept: Sequence[bool]) -> Iterator[int]:
-        """What an equation takes that holds memory, also through what is computed on the way, number by number."""
+        """Yield the operands of an equation that hold memory, also those of operands that are computed in place."""
         for taken in self._taken[made]:
             if kept[taken]:
                 yield taken

@@ -53,11 +53,11 @@ def held(lives: Iterable[Life], places: int) -> list[int]:
 
 
 def set_aside_for(lives: Iterable[Life], places: int) -> int:
-    """Return the bytes that XLA would set aside before a program runs, for values that live as told.
+    """Return the bytes that XLA would set aside before a program runs, for values with these lifetimes.
 
-    Arguments, outputs and constants have memory of their own throughout. What is held on the way lies in that of an
-    output of its size or more as long as that waits for its value, the largest first; the rest takes turns, from places
-    that are multiples of 64 bytes on. Several outputs are given back as a table of pointers.
+    Arguments, outputs and constants have memory of their own throughout. Temporaries use the
+    memory of an output of their size or more until that output is written, the largest first; the others share memory,
+    aligned to 64 bytes. Several outputs are returned as a table of pointers.
 
     Examples:
         >>> made = Life("y", "temporaries", "", 8, 1, 1)

@@ -1,4 +1,4 @@
-"""Quoted text as MLIR and XLA write it, read back: each has its own way to write what is not plain ASCII."""
+"""Decode quoted text of MLIR and XLA: each has its own escapes for characters outside ASCII."""
 
 from __future__ import annotations
 

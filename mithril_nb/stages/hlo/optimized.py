@@ -39,7 +39,7 @@ _DEVICES = re.compile(r", (?:replica_count|num_partitions)=\d+")
 """The number of devices in the head of a module: groups of a collective that list none are all devices."""
 _USERS_FIRST = frozenset({"constant", "iota", "get-tuple-element", "broadcast"})
 _COMBINED = frozenset({"all-reduce", "all-gather", "reduce-scatter", "collective-permute"})
-"""Collectives of which XLA makes one with a tuple for its result."""
+"""Collectives that XLA combines into one whose result is a tuple."""
 _BODIES = frozenset({"calls", "body", "condition", "branch", "true_computation", "false_computation"})
 
 

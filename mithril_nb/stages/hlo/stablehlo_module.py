@@ -177,7 +177,7 @@ class _Reader:
     # From places to equations
 
     def _told(self, ops: Iterable[_Op], callers: set[str]) -> _Told:
-        """Return the ids of the ops of a function, and those of their equations, given who calls it."""
+        """Return the ids of the ops of a function, and those of their equations, given its callers."""
         order, outside, has_blocks = self._order, self._outside, self._has_blocks
         places: dict[str, tuple[tuple[str, ...], bool]] = {}
         found: list[str] = []

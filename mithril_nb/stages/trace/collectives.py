@@ -89,8 +89,8 @@ def partitioned_ids(
     """Return the ids of the equations on sharded arrays for which XLA's partitioner decides what they send.
 
     An array is sharded if it is a sharded argument, if a constraint or the `shard_map` that makes it gives it a
-    sharding, or if it is computed from a sharded array. In a `shard_map` the user has decided, unless the mesh has
-    other axes besides its own: then what is sharded outside may be sharded along these.
+    sharding, or if it is computed from a sharded array. In a `shard_map` the program decides, unless the mesh has
+    axes that the `shard_map` leaves automatic: arrays may then be sharded along those.
 
     Args:
         jaxpr: The jaxpr of the program, open.
@@ -201,5 +201,6 @@ def _is_divided(sharding: Any) -> bool:
     if hasattr(sharding, "spec"):
         sizes = sharding.mesh.shape
         names = [name for axes in sharding.spec if axes for name in (axes if isinstance(axes, tuple) else (axes,))]
-        return any(not isinstance(name, str) or sizes.get(name, 1) > 1 for name in names)  # XLA chooses what is no name
+        # Where the spec has no name, XLA chooses.
+        return any(not isinstance(name, str) or sizes.get(name, 1) > 1 for name in names)
     return hasattr(sharding, "is_fully_replicated") and not sharding.is_fully_replicated

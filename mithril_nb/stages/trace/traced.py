@@ -49,7 +49,7 @@ class Input:
 
 
 class Program:
-    """A traced program with its provenance, worked out when it is first asked for: who only wants links needs none.
+    """A traced program with its provenance, computed when it is first asked for; links alone do not need it.
 
     Attributes:
         trace: The trace.

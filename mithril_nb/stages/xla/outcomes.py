@@ -178,13 +178,13 @@ class _Step:
         self._replacements: dict[str, HloLine | None] = {}
 
     def same(self, line: HloLine) -> list[HloLine]:
-        """Return the new instructions with the op name of one; what is written out has that of its call in front."""
+        """Return the new instructions with the op name of one; inlined ones have the name of their call as a prefix."""
         found = [one for name in line.op_name.split(";") if name for one in self._new.get(name, ())]
         return list({one.name: one for one in found}.values())
 
     @cached_property
     def _new(self) -> dict[str, list[HloLine]]:
-        """The instructions that the pass made, by their op names, with and without what stands in front."""
+        """The instructions that the pass made, by their op names, with and without the prefixes of calls."""
         found: dict[str, list[HloLine]] = {}
         for line in self.after.lines.values():
             for name in () if line.name in self.before.lines else line.op_name.split(";"):
@@ -194,9 +194,9 @@ class _Step:
         return found
 
     def replacement(self, name: str) -> HloLine | None:
-        """Return what stands, after the pass, where a result was taken that is gone; `None` if nothing takes it."""
+        """Return the instruction that replaces a removed one in its users after the pass; `None` if it has no users."""
         waiting, entered = [name], set[str]()
-        while waiting:  # Those who took it may be gone as well, thousands in a row.
+        while waiting:  # Its users may be removed as well, thousands in a row.
             one = waiting[-1]
             users = () if one in entered or one in self._replacements else self.before.users.get(one, ())
             entered.add(one)
@@ -209,7 +209,7 @@ class _Step:
         return self._replacements[name]
 
     def _taken_for(self, name: str) -> HloLine | None:
-        """Return what those who took a result take instead, whose own replacements are known."""
+        """Return what the users of a result use instead, once the replacements of the users are known."""
         before, after = self.before, self.after
         for user in before.users.get(name, ()):
             now = after.lines.get(user.name) or self._replacements.get(user.name)

@@ -75,7 +75,7 @@ def _row(changed: Changed, field: Field) -> tuple[str, ...]:
 
 
 def _of_peak(changed: Changed) -> tuple[str, ...]:
-    """Return why no peak is told, if it is not, and that it is an estimate, if it is."""
+    """Return a note if the peak is an estimate, and the reason if it is unknown."""
     told = (changed.get("peak_bytes") or {}).values()
     if any(side.get("source") == "analytic" for side in told):
         return ("peak_bytes: estimated from the equations; change.compiled has XLA's",)
