@@ -344,7 +344,7 @@ def measured(every: dict[str, Make]) -> tuple[dict[str, list[int]], dict[str, An
 
 
 def test_equations_and_instructions_have_a_line_of_the_user(stress: Stress) -> None:
-    every = families(stress.size(short=2, long=1000))
+    every = families(stress.size(short=1, long=1000))
     totals, wrong = measured(every)
     stress.report(programs=len(every), **{stage: f"{known} of {count}" for stage, (count, known) in totals.items()})
     assert wrong == {}

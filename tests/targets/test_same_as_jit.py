@@ -193,7 +193,7 @@ def test_the_corpus_makes_the_programs_of_jit(name: str) -> None:
 
 
 def test_random_calls_make_the_programs_of_jit(stress: Any) -> None:
-    calls = stress.size(short=50, long=500)
+    calls = stress.size(short=25, long=500)
     found = {}
     kinds: Counter[str] = Counter()
     for seed in range(calls):
