@@ -109,3 +109,27 @@ def test_memory_comes_behind() -> None:
     later = change.memory
     assert not later.is_done
     assert later.start().result(60) == change.peaks
+
+
+def test_a_sweep_marks_its_peaks_as_estimates() -> None:
+    found = ml.sweep(lambda x: jnp.tanh(x) @ x.T, jax.ShapeDtypeStruct((8, 4), "float32"), batch=[8, 16])
+    assert found.notes[0] == """peak_bytes: estimated from the equations; source="compiled" has XLA's"""
+    assert """peak_bytes: estimated from the equations; source="compiled" has XLA's""" in str(found)
+    compiled = ml.sweep(
+        lambda x: jnp.tanh(x) @ x.T, jax.ShapeDtypeStruct((8, 4), "float32"), batch=[8, 16], source="compiled"
+    )
+    assert not any("estimated" in note for note in compiled.notes)
+
+
+def test_a_sweep_estimates_no_memory_of_sharded_arrays() -> None:
+    start = 'import sys; sys.path[:0] = ["tests", "tests/whatif"]; import test_peaks as test'
+    printed = run_fresh(f"{start}; test.print_sharded()", timeout=120, **EIGHT_DEVICES)
+    reason = 'XLA decides what each device holds of sharded arrays; source="compiled" has its plan'
+    assert json.loads(printed) == [[None, reason]] * 2
+
+
+def print_sharded() -> None:
+    mesh = jax.make_mesh((8,), ("data",), axis_types=(AxisType.Auto,))
+    x = jax.ShapeDtypeStruct((8, 4), "float32", sharding=NamedSharding(mesh, PartitionSpec("data")))
+    points = ml.sweep(lambda x: jnp.tanh(x).sum(), x, batch=[8, 16]).points
+    print(json.dumps([(point.peak_bytes, point.reasons["peak_bytes"]) for point in points]))
