@@ -104,13 +104,17 @@ class Given:
             stage: The stage, or `"compile"`.
             is_of_costs: Whether the stage is needed for costs: then the advice is another way to count them.
         """
-        costs = f'inspection.cost(source="{self.sources[-1]}")  # counts what there is'
-        stages = f'inspection.stage("{self.stages[0]}")  # the first stage of this program'
+        costs = f'inspection.cost(source="{self.sources[0]}")  # counts what there is'
         return StageUnavailableError(
             f"program {self.name!r} has no {_CONTENTS[stage]}.",
             (("reason", self._reason(stage)),),
-            costs if is_of_costs else stages,
+            costs if is_of_costs else self.first_shown,
         )
+
+    @property
+    def first_shown(self) -> str:
+        """Advice to look at its first stage."""
+        return f'inspection.stage("{self.stages[0]}")  # the first stage of this program'
 
     @property
     def outputs(self) -> tuple[Leaf, ...]:
@@ -180,7 +184,7 @@ def first_stage(inspection: Inspection) -> str:
 
 
 def first_source(inspection: Inspection) -> str:
-    """Return the way of counting costs that needs the least: `"analytic"`, or that of the stage it was given at."""
+    """Return the way of counting costs with the most detail: `"analytic"`, or that of the stage it was given at."""
     return "analytic" if inspection.given is None else inspection.given.sources[0]
 
 
