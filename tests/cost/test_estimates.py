@@ -89,3 +89,21 @@ def test_products_copy_what_is_not_in_their_order(order: str, copies: int) -> No
     whole = 4 * 2 * 3 * 64 * (16 + 16 + 64)
     assert estimate == pytest.approx(whole + copies * 4 * 2 * 3 * 64 * 16, rel=0.02)
     assert estimate == pytest.approx(plan, rel=0.02)
+
+
+def crossed(x: Any) -> Any:
+    """With as many ways from its end to its start as a power of two of its length."""
+    for _ in range(40):
+        x = (x + 1.0) * (x - 2.0)
+    return x
+
+
+def long(x: Any) -> Any:
+    for _ in range(5000):
+        x = x + 1.0
+    return x @ x.T
+
+
+@pytest.mark.parametrize(("program", "needed"), [(crossed, 2 * 4 * 64), (long, 4 * (64 + 64 + 64))])
+def test_what_is_computed_in_place_is_gone_through_once(program: Any, needed: int) -> None:
+    assert memory_of(inspect(program, jax.ShapeDtypeStruct((8, 8), "float32")), "analytic").peak_bytes == needed

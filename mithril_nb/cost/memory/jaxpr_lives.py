@@ -140,8 +140,11 @@ class _Estimate:
     def _write_over(self, kept: list[bool]) -> None:
         """Let results take the place of operands of their size that are needed no more."""
         turned = self._copies.turned if self._copies is not None else frozenset[int]()
+        ending = {(self._last[place], size) for place, size in enumerate(self._sizes) if kept[place]}
         for place, value in enumerate(self._values):
             if value.made == BEFORE or not kept[place] or place in turned:
+                continue
+            if (value.made, self._sizes[place]) not in ending:
                 continue
             maker = self._equations[value.made]
             if maker.primitive not in _TAKES and not maker.is_call:
@@ -163,15 +166,21 @@ class _Estimate:
 
     def _held_for(self, made: int, size: int | None, kept: Sequence[bool]) -> Iterator[int]:
         """Yield the operands of an equation that hold memory, also those of operands that are computed in place."""
-        for taken in self._taken[made]:
+        left = [(taken, made) for taken in reversed(self._taken[made])]
+        seen: set[int] = set()
+        while left:
+            taken, by = left.pop()
             if kept[taken]:
                 yield taken
             elif (
-                self._sizes[taken] == size
-                and self._values[taken].made < made  # what a condition gives is made by its last equation
+                taken not in seen
+                and self._sizes[taken] == size
+                and self._values[taken].made < by  # what a condition gives is made by its last equation
                 and not self._is_turned(self._values[taken])
             ):
-                yield from self._held_for(self._values[taken].made, size, kept)
+                seen.add(taken)
+                inside = self._values[taken].made
+                left += [(one, inside) for one in reversed(self._taken[inside])]
 
 
 def _stays(value: Value) -> bool:
