@@ -107,3 +107,48 @@ def long(x: Any) -> Any:
 @pytest.mark.parametrize(("program", "needed"), [(crossed, 2 * 4 * 64), (long, 4 * (64 + 64 + 64))])
 def test_what_is_computed_in_place_is_gone_through_once(program: Any, needed: int) -> None:
     assert memory_of(inspect(program, jax.ShapeDtypeStruct((8, 8), "float32")), "analytic").peak_bytes == needed
+
+
+def layers(weights: Any, x: Any) -> Any:
+    for weight in weights:
+        x = jax.nn.relu(x @ weight)
+    return x
+
+
+def adam(weights: Any, means: Any, squares: Any, x: Any) -> Any:
+    gradients = jax.grad(lambda weights: (layers(weights, x) ** 2).mean())(weights)
+    means = [0.9 * mean + 0.1 * one for mean, one in zip(means, gradients, strict=True)]
+    squares = [0.99 * square + 0.01 * one**2 for square, one in zip(squares, gradients, strict=True)]
+    steps = [mean / (square**0.5 + 1e-8) for mean, square in zip(means, squares, strict=True)]
+    return [weight - 0.01 * step for weight, step in zip(weights, steps, strict=True)], means, squares
+
+
+def descent(w: Any, g: Any) -> Any:
+    return w - 0.1 * g
+
+
+def turned(w: Any, g: Any) -> Any:
+    return jax.numpy.concatenate([w, g]).T
+
+
+WEIGHTS = [jax.ShapeDtypeStruct((128, 128), "float32")] * 4
+BATCH = jax.ShapeDtypeStruct((64, 128), "float32")
+
+
+@pytest.mark.parametrize(
+    ("step", "donated", "args"),
+    [
+        (adam, (0, 1, 2), (WEIGHTS, WEIGHTS, WEIGHTS, BATCH)),
+        (adam, (1,), (WEIGHTS, WEIGHTS, WEIGHTS, BATCH)),
+        (descent, (0,), (WEIGHTS[0], WEIGHTS[0])),
+        (descent, (0, 1), (WEIGHTS[0], WEIGHTS[0])),
+        (turned, (0, 1), (WEIGHTS[0], WEIGHTS[0])),
+        (lambda w, x: w - 0.1 * (x.T @ jax.numpy.tanh(x @ w)), (0,), (WEIGHTS[0], BATCH)),
+        (lambda w: w @ w, (0,), (WEIGHTS[0],)),
+        (lambda w: w.sum(), (0,), (WEIGHTS[0],)),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")
+def test_a_donated_argument_and_the_output_in_its_place_are_counted_once(step: Any, donated: Any, args: Any) -> None:
+    estimate, plan = both(inspect(jax.jit(step, donate_argnums=donated), *args))
+    assert estimate == pytest.approx(plan, rel=0.1)

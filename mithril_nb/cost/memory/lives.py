@@ -55,9 +55,10 @@ def held(lives: Iterable[Life], places: int) -> list[int]:
 def set_aside_for(lives: Iterable[Life], places: int) -> int:
     """Return the bytes that XLA would set aside before a program runs, for values with these lifetimes.
 
-    Arguments, outputs and constants have memory of their own throughout. Temporaries use the
-    memory of an output of their size or more until that output is written, the largest first; the others share memory,
-    aligned to 64 bytes. Several outputs are returned as a table of pointers.
+    Arguments, outputs and constants have memory of their own throughout, but for an output of the size of a donated
+    argument that has ended: it takes its place. Temporaries use the memory of an output of their size or more until
+    that output is written, the largest first; the others share memory, aligned to 64 bytes. Several outputs are
+    returned as a table of pointers.
 
     Examples:
         >>> made = Life("y", "temporaries", "", 8, 1, 1)
@@ -65,8 +66,15 @@ def set_aside_for(lives: Iterable[Life], places: int) -> int:
         12
         >>> set_aside_for([Life("x", "arguments", "", 4, 0, 2), made, Life("z", "outputs", "", 4, 2, 2)], 3)
         72
+
+        One that ends before the program does is donated:
+
+        >>> set_aside_for([Life("x", "arguments", "", 8, 0, 1), made, Life("z", "outputs", "", 8, 2, 2)], 3)
+        72
     """
-    whole = 0
+    lives = list(lives)
+    before = _taken_over(lives, places)
+    whole = -sum(life.size_bytes for life in before.values())
     shared: list[list[Life]] = []
     others: list[Life] = []
     # An output first of those that are as large.
@@ -74,7 +82,7 @@ def set_aside_for(lives: Iterable[Life], places: int) -> int:
         if life.kind != TEMPORARIES:
             whole += life.size_bytes
             if life.kind == OUTPUTS:
-                shared.append([life])
+                shared.append([life, *([before[id(life)]] if id(life) in before else [])])
             continue
         # The smallest that is free.
         free = (one for one in reversed(shared) if all(a.last < life.first or life.last < a.first for a in one))
@@ -85,3 +93,17 @@ def set_aside_for(lives: Iterable[Life], places: int) -> int:
             place.append(life)
     table = _POINTER * len(shared) if len(shared) > 1 else 0
     return whole + table + max(held(others, places), default=0)
+
+
+def _taken_over(lives: Iterable[Life], places: int) -> dict[int, Life]:
+    """Return by `id` of each output that is written where a donated argument was the life of that argument."""
+    ended: dict[int, list[Life]] = {}
+    for life in sorted(lives, key=lambda one: -one.last):
+        if life.kind == ARGUMENTS and life.last < places - 1:
+            ended.setdefault(life.size_bytes, []).append(life)
+    found: dict[int, Life] = {}
+    for life in sorted(lives, key=lambda one: one.first):
+        free = ended.get(life.size_bytes)
+        if life.kind == OUTPUTS and free and free[-1].last < life.first:
+            found[id(life)] = free.pop()
+    return found
