@@ -73,6 +73,23 @@ def test_what_is_set_aside_lies_in_outputs_as_far_as_it_fits() -> None:
     assert set_aside_for([x, y, Life("c", "temporaries", "", 641, 0, 1)], 4) == 1640 + 11 * 64
 
 
+def test_lives_are_not_compared_with_each_other_to_set_memory_aside() -> None:
+    read: list[str] = []
+
+    class Told(Life):
+        def __getattribute__(self, name: str) -> Any:
+            if name == "last":
+                read.append(name)
+            return super().__getattribute__(name)
+
+    count = 400
+    # As the activations of as many layers, and their updated weights at the end.
+    activations = [Told(f"a{n}", "temporaries", "", 256, n, 2 * count - n) for n in range(count)]
+    weights = [Told(f"w{n}", "outputs", "", 1024, 2 * count + n, 3 * count) for n in range(count)]
+    assert set_aside_for([*activations, *weights], 3 * count + 1) == count * (1024 + 8)
+    assert len(read) <= 20 * 2 * count
+
+
 @pytest.mark.parametrize(
     ("order", "copies"),
     [("bhtd,bhsd->bhts", 0), ("bthd,bshd->bhts", 2), ("bhdt,bhds->bhts", 0)],
