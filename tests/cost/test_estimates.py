@@ -169,3 +169,26 @@ BATCH = jax.ShapeDtypeStruct((64, 128), "float32")
 def test_a_donated_argument_and_the_output_in_its_place_are_counted_once(step: Any, donated: Any, args: Any) -> None:
     estimate, plan = both(inspect(jax.jit(step, donate_argnums=donated), *args))
     assert estimate == pytest.approx(plan, rel=0.1)
+
+
+NUMBERS = jax.numpy.arange(4096.0)
+
+
+@pytest.mark.parametrize("donated", [(), (0,)])
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x: x,
+        lambda x: (x, x),
+        lambda x: (x, x * 2),
+        lambda x: (x, x.reshape(-1)),
+        lambda x: (x * 2,) * 3,
+        lambda x: [jax.numpy.tanh(x @ x)] * 2,
+        lambda x: (NUMBERS, x + 1),
+        lambda x: (NUMBERS, NUMBERS, x + 1),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")
+def test_a_result_that_is_an_argument_or_another_result_is_copied(program: Any, donated: Any) -> None:
+    estimate, plan = both(inspect(jax.jit(program, donate_argnums=donated), WEIGHTS[0]))
+    assert estimate == pytest.approx(plan, rel=0.01)

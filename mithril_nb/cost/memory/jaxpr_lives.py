@@ -115,6 +115,12 @@ class _Estimate:
             if last < first:  # it is written over where it is made
                 continue
             lives.append(Life(value.id, kind, value.block, size, first, last))
+            # An argument has memory of its own, and so has each result.
+            copies = value.given - (not value.is_argument or place in self._given_up)
+            lives += [
+                Life(f"{value.id}.copy{number}", OUTPUTS, value.block, size, self._end, self._end)
+                for number in range(copies)
+            ]
         return [*lives, *(self._copies.lives if self._copies is not None else ())], unknown
 
     def _kept(self) -> list[bool]:
