@@ -211,6 +211,43 @@ def test_of_a_program_on_eight_devices_one_part_is_compiled_and_the_whole_is_est
     ]
 
 
+PLACED = """
+import jax
+import jax.numpy as jnp
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+from mithril_nb.cost import memory_of
+from mithril_nb.stages import inspect
+
+mesh = jax.make_mesh((8,), ("data",), axis_types=(AxisType.Auto,))
+whole, rows = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("data"))
+x = jax.ShapeDtypeStruct((64, 16), jnp.float32)
+
+
+def placed(x):
+    return jax.lax.with_sharding_constraint(x * 2, rows).sum()
+
+
+def scaled(x):
+    return x * 2
+
+
+for program in (
+    jax.jit(scaled, in_shardings=rows),
+    jax.shard_map(scaled, mesh=mesh, in_specs=PartitionSpec("data"), out_specs=PartitionSpec("data")),
+    placed,
+    jax.jit(scaled, in_shardings=whole, out_shardings=whole),
+    scaled,
+):
+    print(*memory_of(inspect(program, x), "analytic").notes)
+"""
+
+
+def test_programs_that_place_unsharded_arrays_on_devices_are_said_to_be_counted_whole() -> None:
+    note = "arrays that are spread over devices are counted whole, not by device"
+    printed = run_fresh(PLACED, XLA_FLAGS="--xla_force_host_platform_device_count=8")
+    assert printed.split("\n")[:5] == [note] * 3 + [""] * 2
+
+
 def test_a_source_that_does_not_exist_is_named() -> None:
     with pytest.raises(UnknownOptionError) as caught:
         memory_of(inspect(jnp.sin, jnp.zeros(3)), "guess")
