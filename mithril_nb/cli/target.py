@@ -1,21 +1,18 @@
-"""Programs named on the command line: by a file or as `module:name`."""
+"""Programs named on the command line: by a file, as `module:name` or as `file.py:name`."""
 
 from __future__ import annotations
 
 import argparse
 import ast
-import importlib
 import inspect
-import os
 import re
 import shlex
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mithril_nb.cli.imported import NAMED, imported, no_target, without_name
 from mithril_nb.errors import Diagnostic, MithrilError, ModelFileError, UnexpectedInputError, UnknownOptionError
 from mithril_nb.stages.records import PROGRAM_SUFFIXES
 
@@ -26,7 +23,6 @@ if TYPE_CHECKING:
 
 PROGRAMS = {"forward": "forward", "forward+backward": "forward+backward", "train-step": "train step"}
 """Programs as one types them, and as they are called."""
-_NAMED = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _LOADED = re.compile(r"ml\.load\((.*)\)")
 _ARRAY = re.compile(r"([A-Za-z]\w*)\[([\d,\s]*)\]")
 _SHORT = re.compile(r"(bf|f|i|s|u|c)(\d+)(\w*)")
@@ -57,7 +53,7 @@ def find_target(text: str, has_args: bool) -> Target:
     """Return what a text names.
 
     Args:
-        text: Path of a model file or of a program file, or `module:name`; the last is imported.
+        text: Path of a model file or of a program file, or `module:name` or `file.py:name`, which run the module.
         has_args: Whether arguments are given besides; then a function is never called to find some.
 
     Raises:
@@ -66,10 +62,12 @@ def find_target(text: str, has_args: bool) -> Target:
     """
     if Path(text).suffix.lower() in PROGRAM_SUFFIXES:
         return Target(Path(text).stem, Path(text), None, (), text)
-    if not _NAMED.fullmatch(text) or Path(text).exists():
+    if Path(text).suffix == ".py" and not Path(text).is_dir():
+        raise without_name(Path(text))
+    if not NAMED.fullmatch(text) or Path(text).exists():
         model = _loaded(text)
         return Target(model.name or Path(text).stem, model, model.graph, (), text)
-    value = _imported(text)
+    value = imported(text)
     args: Any = getattr(value, "example_args", ())
     if callable(args):
         args = args()
@@ -92,6 +90,8 @@ def _loaded(path: str) -> Model:
             raise
         near = str(ast.literal_eval(other[1]))
         advice = shlex.quote(near) if Path(near).exists() else ""
+        if Path(path).suffix != ".json" and not Path(path).exists():
+            raise no_target(path, advice) from error
         raise ModelFileError(replace(problem, advice=advice)) from error
 
 
@@ -205,34 +205,6 @@ def _dtype(text: str) -> str:
 def _arguments(given: Sequence[str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     pairs = [argument(text) for text in given]
     return tuple(value for name, value in pairs if not name), {name: value for name, value in pairs if name}
-
-
-def _imported(text: str) -> Any:
-    """Import a module as `python -m` would, from the working folder too, and return what a name in it means."""
-    module_name, _, path = text.partition(":")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        value: Any = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise  # the module is there, and imports one that is not
-        raise ModelFileError(
-            f"there is no module {module_name!r}.",
-            (("looked in", f"{os.getcwd()}, and what is installed"),),
-            'mithril-nb show jax.nn:gelu --arg "f32[32,784]"',
-        ) from None
-    for name in path.split("."):
-        if not hasattr(value, name):
-            known = [one for one in dir(value) if not one.startswith("_")]
-            near = get_close_matches(name, known, 3) or known[:8]
-            raise UnknownOptionError(
-                f"{module_name!r} has no {path!r}.",
-                (("has", ", ".join(near) or "nothing"),),
-                f"{module_name}:{near[0]}" if near else "",
-            )
-        value = getattr(value, name)
-    return value
 
 
 def _made(value: Callable[[], Any]) -> tuple[Any, Any]:

@@ -53,13 +53,28 @@ CASES = {
         cli("show jax.nn:gelu --arg x=f99[3]")
         # Try: cli('show jax.nn:gelu {}')
         """,
-    "cli/target.py:_imported": """
+    "cli/imported.py:_of_module": """
         cli("show nowhere_at_all:gelu")
         # Try: cli('{}'.removeprefix("mithril-nb "))
         """,
-    "cli/target.py:_imported#2": """
+    "cli/imported.py:imported": """
         cli("show jax.nn:gelo --arg 'f32[2]'")
         # Try: cli("show {} --arg 'f32[2]'")
+        """,
+    "cli/imported.py:without_name": """
+        with open("mlp.py", "w") as file: file.write("def make(): return 3\\n")
+        cli("show mlp.py")
+        # Try: cli('{}'.removeprefix("mithril-nb "))
+        """,
+    "cli/imported.py:no_target": """
+        with open("mlp.py", "w") as file: file.write("def make(): return 3\\n")
+        cli("show mlp")
+        # Try: cli('{}'.removeprefix("mithril-nb "))
+        """,
+    "cli/imported.py:_no_file": """
+        with open("mlp.py", "w") as file: file.write("def make(): return 3\\n")
+        cli("show mpl.py:make")
+        # Try: cli('{}'.removeprefix("mithril-nb "))
         """,
     "cli/target.py:_check_arguments": """
         cli("show jax.nn:gelu")
