@@ -44,6 +44,11 @@ def double(x, times=2):
 def broken(x):
     return jnp.sin(x) @ x
 
+def looping(x, n):
+    for _ in range(n):
+        x = jnp.sin(x)
+    return x
+
 def counting():
     return jnp.arange(3) * 2
 
@@ -329,4 +334,46 @@ def test_a_program_that_cannot_be_traced_prints_what_is_known(capsys):
     line = MODULE.splitlines().index("    return jnp.sin(x) @ x") + 1
     assert err == (
         f"StageUnavailableError: jaxpr is not available: {told}\n    at mine.py:{line}: return jnp.sin(x) @ x\n"
+    )
+
+
+NEEDS_VALUE = (
+    "'looping' needs the value of 'n', which jax.jit traces as an array without a value.\n"
+    "    given    n=3\n"
+    "    because  TracerIntegerConversionError: The __index__() method was called on traced array with shape int32[]\n"
+    "    Try: --static n\n"
+)
+
+
+@pytest.mark.parametrize("shown", [("--stage", "cost"), ("--stage", "cost", "--by", "line")])
+def test_costs_of_a_program_that_cannot_be_traced(capsys, shown):
+    command = ("show", "mine:looping", "--arg", "f32[2]", "--arg", "3", *shown)
+    assert said(capsys, *command) == (2, "", f"StageUnavailableError: {NEEDS_VALUE}")
+    assert said(capsys, *command, "--static", "n")[::2] == (0, "")
+    code, out, err = said(capsys, "show", "mine:broken", "--arg", "f32[2,3]", *shown)
+    line = MODULE.splitlines().index("    return jnp.sin(x) @ x") + 1
+    assert (code, out, err) == (
+        2,
+        "",
+        "StageUnavailableError: program 'broken' cannot be traced.\n"
+        "    TypeError  dot_general requires contracting dimensions to have the same shape, got (3,) and (2,).\n"
+        f"    at         mine.py:{line}: return jnp.sin(x) @ x\n"
+        "    Try: --stage jaxpr\n",
+    )
+
+
+def test_costs_as_json_of_a_program_that_cannot_be_traced(capsys):
+    code, out, err = said(capsys, "show", "mine:looping", "--arg", "f32[2]", "--arg", "3", "--stage", "cost", "--json")
+    assert (code, err) == (2, f"StageUnavailableError: {NEEDS_VALUE}")
+    assert json.loads(out)["unavailable"]["analytic"] == NEEDS_VALUE.partition("\n")[0]
+
+
+def test_advice_in_a_stage_that_is_missing_is_for_the_terminal(capsys):
+    code, out, err = said(capsys, "show", "mine:looping", "--arg", "f32[2]", "--arg", "3", "--stage", "jaxpr")
+    assert code == 2
+    assert out.endswith("    !!     Try: --static n\n")
+    line = MODULE.splitlines().index("    for _ in range(n):") + 1
+    assert err == (
+        f"StageUnavailableError: jaxpr is not available: StageUnavailableError: {NEEDS_VALUE}"
+        f"  at mine.py:{line}: for _ in range(n):\n"
     )
