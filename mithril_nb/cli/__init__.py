@@ -89,7 +89,7 @@ def _add_lab(parser: argparse.ArgumentParser) -> None:
 
 def _add_show(parser: argparse.ArgumentParser) -> None:
     _add_target(parser, "forward")
-    parser.add_argument("--stage", choices=SHOWN, default="graph", help="what to print (default: graph)")
+    parser.add_argument("--stage", choices=SHOWN, help="what to print (default: graph; cost with --by)")
     parser.add_argument("--block", metavar="PATH", help="only lines of this block and of those inside, with numbers")
     parser.add_argument(
         "--role", choices=("forward", "backward", "update"), help="only lines of this part of a step, with numbers"

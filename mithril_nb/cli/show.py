@@ -26,6 +26,7 @@ def show_target(options: argparse.Namespace) -> int:
     """Print what is asked for."""
     from mithril_nb.stages.given import first_stage
 
+    options.stage = options.stage or ("cost" if options.by else "graph")
     target = find_target(options.target, bool(options.arg))
     is_part = bool(options.block or options.role)
     is_other = options.graph or options.passes or options.number is not None

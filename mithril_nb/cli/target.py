@@ -27,6 +27,10 @@ _LOADED = re.compile(r"ml\.load\((.*)\)")
 _ARRAY = re.compile(r"([A-Za-z]\w*)\[([\d,\s]*)\]")
 _SHORT = re.compile(r"(bf|f|i|s|u|c)(\d+)(\w*)")
 _KINDS = {"bf": "bfloat", "f": "float", "i": "int", "s": "int", "u": "uint", "c": "complex"}
+_VALUES = {"int": "3", "float": "0.1", "bool": "True", "str": "'text'"}
+"""Example arguments, by annotation."""
+_COUNTS = re.compile(r"[nk]|axis|steps|depth|length|count|(n|num|max)_\w+|\w+_(size|dim|steps)|size|dim")
+"""Names of arguments that are whole numbers."""
 _EXAMPLE = '--arg "f32[32,784]"'
 
 
@@ -112,7 +116,8 @@ def inspection_of(target: Target, options: argparse.Namespace) -> Inspection:
     if target.graph is None:
         if shapes:
             raise UnknownOptionError(f"--shape is for models, and {target.asked_for!r} is none.", (), _EXAMPLE)
-        _check_arguments(target, args, named)
+        _check_static(options.static)
+        _check_arguments(target, args, named, options.arg)
         static = options.static or None
         return targets.inspect(target.value, *args, kwargs=named, program=program, static_argnames=static)
     if not args and not named:
@@ -249,7 +254,18 @@ def _takes_nothing(value: Any) -> bool:
     return callable(value) and _parameters(value) == {}
 
 
-def _check_arguments(target: Target, args: Sequence[Any], named: Mapping[str, Any]) -> None:
+def _check_static(given: Sequence[str]) -> None:
+    for text in given:
+        if text.isidentifier():
+            continue
+        names = re.findall(r"[^\W\d]\w*", text) or ["n"]
+        advice = " ".join(f"--static {name}" for name in names)
+        if "=" in text:
+            advice = f"--arg {shlex.quote(text)} --static {names[0]}"
+        raise UnknownOptionError(f"--static takes the name of an argument, not {text!r}.", (), advice)
+
+
+def _check_arguments(target: Target, args: Sequence[Any], named: Mapping[str, Any], written: Sequence[str]) -> None:
     """Raise, in the words of the command line, if a function cannot be called with these arguments."""
     if _is_value(target.value) or not callable(target.value):
         return
@@ -257,15 +273,38 @@ def _check_arguments(target: Target, args: Sequence[Any], named: Mapping[str, An
     if needed is None:
         return
     signature = inspect.signature(target.value)
+    takes = ("takes", str(signature))
+    takes_any = any(one.kind is one.VAR_KEYWORD for one in signature.parameters.values())
+    unknown = [name for name in named if name not in signature.parameters and not takes_any]
+    known = [text for text in written if text.partition("=")[0].strip() not in unknown]
+    try:
+        bound = signature.bind_partial(*args, **{name: named[name] for name in named if name not in unknown}).arguments
+    except TypeError:  # too many
+        bound, known = {}, []
+    missing = [
+        *(f'"{text}"' for text in known),
+        *(f'"{_example(one)}"' for name, one in needed.items() if name not in bound),
+    ]
+    advice = " ".join(f"--arg {text}" for text in missing) or f"mithril-nb show {target.asked_for}"
+    if unknown:
+        raise UnexpectedInputError(f"{target.asked_for!r} takes no argument {unknown[0]!r}.", (takes,), advice)
     try:
         signature.bind(*args, **named)
     except TypeError as error:
-        advice = " ".join(f'--arg "{name}=f32[32,784]"' for name in needed)
         raise UnexpectedInputError(
             f"{target.asked_for!r} cannot be called with these arguments: {error}.",
-            (("takes", str(signature)), ("or", f"{target.title}.example_args = (...) in the module")),
-            advice or f"mithril-nb show {target.asked_for}",
+            (takes, ("or", f"{target.title}.example_args = (...) in the module")),
+            advice,
         ) from None
+
+
+def _example(parameter: inspect.Parameter) -> str:
+    """Return an argument as one types it: a number if its annotation or its name is one of numbers, else an array."""
+    kind = getattr(parameter.annotation, "__name__", parameter.annotation)
+    value = _VALUES.get(str(kind))
+    if value is None:
+        value = _VALUES["int"] if _COUNTS.fullmatch(parameter.name) else "f32[32,784]"
+    return value if parameter.kind is parameter.POSITIONAL_ONLY else f"{parameter.name}={value}"
 
 
 def _open_inputs(graph: LogicalGraph, shapes: Mapping[str, Sequence[int | str]]) -> list[Diagnostic]:

@@ -22,6 +22,7 @@ _COMMANDS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = 
     (re.compile(r'(?:print\()?inspection\.stage\("(\w+)"\).*'), lambda found: f"--stage {found[1]}"),
     (re.compile(r'inspection\.cost\(source="\w+"\).*'), lambda found: "--stage cost"),
     (re.compile(r'ml\.inspect\(.*, static_argnames=["(]([^()"]*)[")]\)'), lambda found: _static(found[1])),
+    (re.compile(r'jax\.ShapeDtypeStruct\(\(([\d, ]*)\), "float32"\).*'), lambda found: _array(found[1])),
     (re.compile(r"ml\.inspect\(('.*')\)"), lambda found: f"mithril-nb show {shlex.quote(ast.literal_eval(found[1]))}"),
 )
 """Advice in Python, and the option or command that does the same."""
@@ -44,6 +45,10 @@ def _command(advice: str) -> str:
 
 def _static(names: str) -> str:
     return " ".join(f"--static {name}" for name in re.findall(r"\w+", names))
+
+
+def _array(sizes: str) -> str:
+    return f'--arg "f32[{",".join(re.findall(r"[0-9]+", sizes))}]"'
 
 
 def with_commands(text: str) -> str:

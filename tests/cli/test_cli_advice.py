@@ -77,8 +77,16 @@ CASES = {
         # Try: cli('{}'.removeprefix("mithril-nb "))
         """,
     "cli/target.py:_check_arguments": """
-        cli("show jax.nn:gelu")
+        cli("show jax.nn:gelu --arg z=f32[2]")
         # Try: cli('show jax.nn:gelu {}')
+        """,
+    "cli/target.py:_check_arguments#2": """
+        cli("show jax.numpy:tanh")
+        # Try: cli('show jax.numpy:tanh {}')
+        """,
+    "cli/target.py:_check_static": """
+        cli("show jax.numpy:sum --arg f32[2] --static axis=0 --stage jaxpr")
+        # Try: cli('show jax.numpy:sum --arg f32[2] {} --stage jaxpr')
         """,
     "cli/target.py:_open_inputs": f"""{MODEL}
         cli("show model.json --stage jaxpr")

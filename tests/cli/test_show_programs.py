@@ -49,6 +49,9 @@ def looping(x, n):
         x = jnp.sin(x)
     return x
 
+def annotated(x, rate: float, name: str):
+    return x * rate
+
 def counting():
     return jnp.arange(3) * 2
 
@@ -254,6 +257,49 @@ def test_costs_by_line_are_the_source_with_figures(capsys) -> None:
             '    Try: --arg "y=f32[32,784]"\n',
         ),
         (
+            ["mine:double", "--arg", "z=f32[4,4]"],
+            "UnexpectedInputError: 'mine:double' takes no argument 'z'.\n"
+            "    takes  (x, times=2)\n"
+            '    Try: --arg "x=f32[32,784]"\n',
+        ),
+        (
+            ["mine:double", "--arg", "f32[3]", "--arg", "z=1"],
+            "UnexpectedInputError: 'mine:double' takes no argument 'z'.\n"
+            "    takes  (x, times=2)\n"
+            '    Try: --arg "f32[3]"\n',
+        ),
+        (
+            ["mine:looping", "--arg", "f32[2]"],
+            "UnexpectedInputError: 'mine:looping' cannot be called with these arguments: "
+            "missing a required argument: 'n'.\n"
+            "    takes  (x, n)\n"
+            "    or     looping.example_args = (...) in the module\n"
+            '    Try: --arg "f32[2]" --arg "n=3"\n',
+        ),
+        (
+            ["mine:annotated", "--arg", "f32[2]"],
+            "UnexpectedInputError: 'mine:annotated' cannot be called with these arguments: "
+            "missing a required argument: 'rate'.\n"
+            "    takes  (x, rate: float, name: str)\n"
+            "    or     annotated.example_args = (...) in the module\n"
+            """    Try: --arg "f32[2]" --arg "rate=0.1" --arg "name='text'"\n""",
+        ),
+        (
+            ["mine:looping", "--arg", "f32[2]", "--static", "n=3"],
+            "UnknownOptionError: --static takes the name of an argument, not 'n=3'.\n    Try: --arg n=3 --static n\n",
+        ),
+        (
+            ["mine:looping", "--arg", "f32[2]", "--static", "n,m"],
+            "UnknownOptionError: --static takes the name of an argument, not 'n,m'.\n    Try: --static n --static m\n",
+        ),
+        (
+            ["mine:broken", "--arg", "x=4,4", "--by", "line"],
+            "StageUnavailableError: the argument 'x' of 'broken' holds sizes and no array.\n"
+            "    given    (4, 4)\n"
+            "    because  TypeError: sin requires ndarray or scalar arguments, got <class 'tuple'> at position 0.\n"
+            '    Try: --arg "f32[4,4]"\n',
+        ),
+        (
             ["mine:doubel"],
             "UnknownOptionError: 'mine' has no 'doubel'.\n    has  double\n    Try: mine:double\n",
         ),
@@ -343,6 +389,12 @@ NEEDS_VALUE = (
     "    because  TracerIntegerConversionError: The __index__() method was called on traced array with shape int32[]\n"
     "    Try: --static n\n"
 )
+
+
+def test_by_line_implies_costs(capsys) -> None:
+    command = ("show", "mine:double", "--arg", "f32[3]", "--by", "line")
+    assert said(capsys, *command) == said(capsys, *command, "--stage", "cost")
+    assert said(capsys, *command)[0] == 0
 
 
 @pytest.mark.parametrize("shown", [("--stage", "cost"), ("--stage", "cost", "--by", "line")])
