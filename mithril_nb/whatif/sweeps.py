@@ -28,6 +28,7 @@ SOURCES = ("analytic", "compiled", "measured")
 """Where the figures of a sweep come from."""
 FIELDS = ("flops", "bytes_accessed", "transcendentals", "params", "peak_bytes", "time_s")
 _NOT_RUN = 'nothing is run; source="measured" does'
+ESTIMATE = 'peak_bytes: estimated from the equations; source="compiled" has XLA\'s'
 _NOT_ASKED = Peak(None, "not asked for: peak=True")
 
 
@@ -193,7 +194,8 @@ def swept_over(answers: Answers, swept: Mapping[str, Any], source: str, peak: bo
     points = tuple(
         _point(answers, point, settings, source, peak) for point, settings in zip(every, settled, strict=True)
     )
-    return Sweep(subject.name, source, values, points, _notes(points))
+    is_estimate = source == "analytic" and any(point.peak_bytes is not None for point in points)
+    return Sweep(subject.name, source, values, points, (*((ESTIMATE,) if is_estimate else ()), *_notes(points)))
 
 
 def _parted(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
