@@ -40,7 +40,8 @@ _ARGUMENT = re.compile(r"[.\[]")
 _TOKEN = TensorSpec((), "token")
 _BYTECODE = b"ML\xefR"
 """What MLIR bytecode begins with; of what is read here, only exported programs contain it."""
-_LONGEST_S = 300
+_LEAST_S, _BYTES_PER_S = 30, 1_000_000
+"""How long reading bytecode may take: MLIR never ends on some damaged files."""
 Specs = tuple[tuple[str, TensorSpec], ...]
 """Names and specs of arrays."""
 
@@ -250,10 +251,11 @@ def _read_apart(data: bytes, kind: str) -> dict[str, Any]:
     """
     command = [sys.executable, "-P", read_artifact.__file__, kind]
     environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    longest_s = _LEAST_S + len(data) // _BYTES_PER_S
     try:
-        done = subprocess.run(command, input=data, capture_output=True, timeout=_LONGEST_S, env=environment)
+        done = subprocess.run(command, input=data, capture_output=True, timeout=longest_s, env=environment)
     except subprocess.TimeoutExpired as error:
-        raise ValueError(f"reading it takes longer than {_LONGEST_S} s") from error
+        raise ValueError(f"reading it takes longer than {longest_s} s: it is damaged") from error
     if done.returncode != 0:
         raise ValueError(f"the process that reads it ended with status {done.returncode}: it is damaged")
     found = json.loads(done.stdout)

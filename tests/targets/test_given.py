@@ -491,3 +491,9 @@ def test_memory_and_passes_of_what_jax_compiles() -> None:
         _ = ml.inspect(lowered().as_text(dialect="hlo")).memory
     assert str(caught.value).startswith("program 'step' has no HLO after XLA's passes.\n")
     assert 'Try: inspection.stage("hlo_before")' in str(caught.value)
+
+
+def test_bytecode_that_takes_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mithril_nb.stages.given._LEAST_S", 0.001)
+    with pytest.raises(ModelFileError, match=r"because  reading it takes longer than 0\.001 s: it is damaged"):
+        ml.inspect(jax.export.export(jax.jit(step))(*ARGS).mlir_module_serialized)

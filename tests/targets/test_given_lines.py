@@ -195,7 +195,8 @@ def test_lines_of_the_corpus(stress: Stress) -> None:
 
 def test_labels_of_files_do_not_depend_on_the_stage_that_is_read_first(tmp_path: Path) -> None:
     names: list[dict[str, Any]] = []
-    for folder, code in (("a", "def gone(x):\n    return x.reshape(3, 1).reshape(3)"), ("b", "def kept(x):\n    return jnp.sin(x)")):
+    codes = {"a": "def gone(x):\n    return x.reshape(3, 1).reshape(3)", "b": "def kept(x):\n    return jnp.sin(x)"}
+    for folder, code in codes.items():
         (tmp_path / folder).mkdir()
         file = tmp_path / folder / "net.py"
         file.write_text(code)
