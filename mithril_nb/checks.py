@@ -20,8 +20,8 @@ from mithril_nb.stages.given import first_source
 from mithril_nb.stages.records import UNATTRIBUTED
 from mithril_nb.targets import inspect
 from mithril_nb.targets.doors import called_as
-from mithril_nb.targets.options import refuse_misspelt
-from mithril_nb.targets.slips import check_handed_on
+from mithril_nb.targets.options import has_argument, refuse_misspelt
+from mithril_nb.targets.slips import OPTIONS, check_handed_on
 
 Bound = float | tuple[float | None, float | None] | None
 """The most that a figure may be, or the least and the most; `None` for no bound."""
@@ -126,8 +126,11 @@ def assert_cost(
     bounds = {"flops": flops, "bytes_accessed": bytes_accessed, "params": params, "peak_bytes": peak_bytes}
     asked = {name: _pair(name, bound) for name, bound in bounds.items() if bound is not None}
     if not asked:
+        unknown_names = [name for name in options if name not in OPTIONS and has_argument(target, name) is False]
         raise UnknownOptionError(
-            "ml.assert_cost was given no bound, and would never fail.",
+            f"ml.assert_cost takes no argument {unknown_names[0]!r}."
+            if unknown_names
+            else "ml.assert_cost was given no bound, and would never fail.",
             (("bounds", ", ".join(bounds)),),
             "ml.assert_cost(program, *args, flops=1_000_000)",
         )

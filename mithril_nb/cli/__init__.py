@@ -21,14 +21,15 @@ TARGET is one of
   model.json        a file that ml.save(model, path) wrote; reading it runs no code. --shape gives its inputs shapes.
   step.mlir         a file with StableHLO (.mlir) or HLO (.hlo), as text (.txt too) or serialized (.pb, .bin), or an
                     exported program; reading it runs no code.
-  module:name       something in a module, which is imported from here: that runs the module. It may be
+  file.py:name      something in a Python file, which is run with its folder on sys.path. It may be
                     a function, with its arguments by --arg, or by an attribute example_args, a tuple;
                     a function that takes nothing, which is called and gives (function, arguments), a model or a module;
                     a Model, or a module of Flax, Equinox or Haiku.
+  module:name       the same in a module, which is imported from the working folder or from what is installed.
 
   mithril-nb show model.json --shape input=32,784 --stage hlo --block linear_0
   mithril-nb show jax.nn:gelu --arg "f32[32,784]" --stage stablehlo
-  mithril-nb show train:step --passes
+  mithril-nb show train.py:step --passes
   mithril-nb show train:step --stage cost --by line
   mithril-nb show step.mlir --stage cost
 """
@@ -88,7 +89,7 @@ def _add_lab(parser: argparse.ArgumentParser) -> None:
 
 def _add_show(parser: argparse.ArgumentParser) -> None:
     _add_target(parser, "forward")
-    parser.add_argument("--stage", choices=SHOWN, default="graph", help="what to print (default: graph)")
+    parser.add_argument("--stage", choices=SHOWN, help="what to print (default: graph; cost with --by)")
     parser.add_argument("--block", metavar="PATH", help="only lines of this block and of those inside, with numbers")
     parser.add_argument(
         "--role", choices=("forward", "backward", "update"), help="only lines of this part of a step, with numbers"
@@ -110,7 +111,9 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_target(parser: argparse.ArgumentParser, program: str) -> None:
-    parser.add_argument("target", metavar="TARGET", help="model file, program file or module:name, see below")
+    parser.add_argument(
+        "target", metavar="TARGET", help="model file, program file, file.py:name or module:name, see below"
+    )
     parser.add_argument(
         "--shape", action="append", default=[], metavar="INPUT=32,784", help="shape of a model's input; may be repeated"
     )

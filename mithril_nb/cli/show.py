@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from mithril_nb.cli.target import Target, find_target, inspection_of, shapes_of
-from mithril_nb.cli.terminal import FAILED, complain, say, say_json
+from mithril_nb.cli.terminal import FAILED, complain, say, say_json, with_commands
 from mithril_nb.display import UNATTRIBUTED_LABEL
 from mithril_nb.errors import Diagnostic, MithrilError, UnknownBlockError, UnknownOptionError
 
@@ -26,6 +26,7 @@ def show_target(options: argparse.Namespace) -> int:
     """Print what is asked for."""
     from mithril_nb.stages.given import first_stage
 
+    options.stage = options.stage or ("cost" if options.by else "graph")
     target = find_target(options.target, bool(options.arg))
     is_part = bool(options.block or options.role)
     is_other = options.graph or options.passes or options.number is not None
@@ -104,15 +105,19 @@ def _show_graph(target: Target, shapes: Mapping[str, Sequence[int | str]], as_js
 
 def _show_cost(inspection: Inspection, as_json: bool) -> None:
     from mithril_nb import cost
+    from mithril_nb.stages.given import first_source
     from mithril_nb.viz.costs.table import cost_text
 
-    data = cost.costs_of(inspection).to_dict(rows=as_json)
+    costs = cost.costs_of(inspection)
+    data = costs.to_dict(rows=as_json)
     if as_json:
         say_json(data)
-    elif sys.stdout.isatty():
+    elif costs and sys.stdout.isatty():
         _print_cost_table(data)
-    else:
+    elif costs:
         say(cost_text(data))
+    if not costs:
+        cost.cost_of(inspection, first_source(inspection))  # raises the reason
 
 
 def _show_cost_by_line(inspection: Inspection, as_json: bool) -> None:
@@ -194,6 +199,7 @@ def _show_stage(inspection: Inspection, name: str, options: argparse.Namespace) 
 
         say_json(stage_data(replace(stage, instructions=tuple(chosen))))
     elif stage.text:
+        stage = stage if stage.unavailable is None else replace(stage, text=with_commands(stage.text))
         _print_lines(stage, _numbers(stage, {one.id for one in chosen}) if is_part else None)
     _give_up_if_unavailable(stage)
 
@@ -267,7 +273,7 @@ def _numbers(stage: Stage, chosen: set[str]) -> list[int]:
 
 def _give_up_if_unavailable(stage: Stage) -> None:
     if stage.unavailable is not None:
-        what, _, where = stage.unavailable.partition("\n")
+        what, _, where = with_commands(stage.unavailable).partition("\n")
         told = f"{stage.name} is not available: {what.rstrip('.')}." + (f"\n    {where.strip()}" if where else "")
         raise MithrilError(Diagnostic(told, code="StageUnavailableError"))
 

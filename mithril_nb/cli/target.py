@@ -1,21 +1,18 @@
-"""Programs named on the command line: by a file or as `module:name`."""
+"""Programs named on the command line: by a file, as `module:name` or as `file.py:name`."""
 
 from __future__ import annotations
 
 import argparse
 import ast
-import importlib
 import inspect
-import os
 import re
 import shlex
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mithril_nb.cli.imported import NAMED, imported, no_target, without_name
 from mithril_nb.errors import Diagnostic, MithrilError, ModelFileError, UnexpectedInputError, UnknownOptionError
 from mithril_nb.stages.records import PROGRAM_SUFFIXES
 
@@ -26,11 +23,14 @@ if TYPE_CHECKING:
 
 PROGRAMS = {"forward": "forward", "forward+backward": "forward+backward", "train-step": "train step"}
 """Programs as one types them, and as they are called."""
-_NAMED = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _LOADED = re.compile(r"ml\.load\((.*)\)")
 _ARRAY = re.compile(r"([A-Za-z]\w*)\[([\d,\s]*)\]")
 _SHORT = re.compile(r"(bf|f|i|s|u|c)(\d+)(\w*)")
 _KINDS = {"bf": "bfloat", "f": "float", "i": "int", "s": "int", "u": "uint", "c": "complex"}
+_VALUES = {"int": "3", "float": "0.1", "bool": "True", "str": "'text'"}
+"""Example arguments, by annotation."""
+_COUNTS = re.compile(r"[nk]|axis|steps|depth|length|count|(n|num|max)_\w+|\w+_(size|dim|steps)|size|dim")
+"""Names of arguments that are whole numbers."""
 _EXAMPLE = '--arg "f32[32,784]"'
 
 
@@ -57,7 +57,7 @@ def find_target(text: str, has_args: bool) -> Target:
     """Return what a text names.
 
     Args:
-        text: Path of a model file or of a program file, or `module:name`; the last is imported.
+        text: Path of a model file or of a program file, or `module:name` or `file.py:name`, which run the module.
         has_args: Whether arguments are given besides; then a function is never called to find some.
 
     Raises:
@@ -66,10 +66,12 @@ def find_target(text: str, has_args: bool) -> Target:
     """
     if Path(text).suffix.lower() in PROGRAM_SUFFIXES:
         return Target(Path(text).stem, Path(text), None, (), text)
-    if not _NAMED.fullmatch(text) or Path(text).exists():
+    if Path(text).suffix == ".py" and not Path(text).is_dir():
+        raise without_name(Path(text))
+    if not NAMED.fullmatch(text) or Path(text).exists():
         model = _loaded(text)
         return Target(model.name or Path(text).stem, model, model.graph, (), text)
-    value = _imported(text)
+    value = imported(text)
     args: Any = getattr(value, "example_args", ())
     if callable(args):
         args = args()
@@ -92,6 +94,8 @@ def _loaded(path: str) -> Model:
             raise
         near = str(ast.literal_eval(other[1]))
         advice = shlex.quote(near) if Path(near).exists() else ""
+        if Path(path).suffix != ".json" and not Path(path).exists():
+            raise no_target(path, advice) from error
         raise ModelFileError(replace(problem, advice=advice)) from error
 
 
@@ -112,7 +116,8 @@ def inspection_of(target: Target, options: argparse.Namespace) -> Inspection:
     if target.graph is None:
         if shapes:
             raise UnknownOptionError(f"--shape is for models, and {target.asked_for!r} is none.", (), _EXAMPLE)
-        _check_arguments(target, args, named)
+        _check_static(options.static)
+        _check_arguments(target, args, named, options.arg)
         static = options.static or None
         return targets.inspect(target.value, *args, kwargs=named, program=program, static_argnames=static)
     if not args and not named:
@@ -207,34 +212,6 @@ def _arguments(given: Sequence[str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return tuple(value for name, value in pairs if not name), {name: value for name, value in pairs if name}
 
 
-def _imported(text: str) -> Any:
-    """Import a module as `python -m` would, from the working folder too, and return what a name in it means."""
-    module_name, _, path = text.partition(":")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        value: Any = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise  # the module is there, and imports one that is not
-        raise ModelFileError(
-            f"there is no module {module_name!r}.",
-            (("looked in", f"{os.getcwd()}, and what is installed"),),
-            'mithril-nb show jax.nn:gelu --arg "f32[32,784]"',
-        ) from None
-    for name in path.split("."):
-        if not hasattr(value, name):
-            known = [one for one in dir(value) if not one.startswith("_")]
-            near = get_close_matches(name, known, 3) or known[:8]
-            raise UnknownOptionError(
-                f"{module_name!r} has no {path!r}.",
-                (("has", ", ".join(near) or "nothing"),),
-                f"{module_name}:{near[0]}" if near else "",
-            )
-        value = getattr(value, name)
-    return value
-
-
 def _made(value: Callable[[], Any]) -> tuple[Any, Any]:
     """Call what takes nothing, and return what there is to look at: what it gives, or itself if that is only arrays."""
     made = value()
@@ -277,7 +254,18 @@ def _takes_nothing(value: Any) -> bool:
     return callable(value) and _parameters(value) == {}
 
 
-def _check_arguments(target: Target, args: Sequence[Any], named: Mapping[str, Any]) -> None:
+def _check_static(given: Sequence[str]) -> None:
+    for text in given:
+        if text.isidentifier():
+            continue
+        names = re.findall(r"[^\W\d]\w*", text) or ["n"]
+        advice = " ".join(f"--static {name}" for name in names)
+        if "=" in text:
+            advice = f"--arg {shlex.quote(text)} --static {names[0]}"
+        raise UnknownOptionError(f"--static takes the name of an argument, not {text!r}.", (), advice)
+
+
+def _check_arguments(target: Target, args: Sequence[Any], named: Mapping[str, Any], written: Sequence[str]) -> None:
     """Raise, in the words of the command line, if a function cannot be called with these arguments."""
     if _is_value(target.value) or not callable(target.value):
         return
@@ -285,15 +273,38 @@ def _check_arguments(target: Target, args: Sequence[Any], named: Mapping[str, An
     if needed is None:
         return
     signature = inspect.signature(target.value)
+    takes = ("takes", str(signature))
+    takes_any = any(one.kind is one.VAR_KEYWORD for one in signature.parameters.values())
+    unknown = [name for name in named if name not in signature.parameters and not takes_any]
+    known = [text for text in written if text.partition("=")[0].strip() not in unknown]
+    try:
+        bound = signature.bind_partial(*args, **{name: named[name] for name in named if name not in unknown}).arguments
+    except TypeError:  # too many
+        bound, known = {}, []
+    missing = [
+        *(f'"{text}"' for text in known),
+        *(f'"{_example(one)}"' for name, one in needed.items() if name not in bound),
+    ]
+    advice = " ".join(f"--arg {text}" for text in missing) or f"mithril-nb show {target.asked_for}"
+    if unknown:
+        raise UnexpectedInputError(f"{target.asked_for!r} takes no argument {unknown[0]!r}.", (takes,), advice)
     try:
         signature.bind(*args, **named)
     except TypeError as error:
-        advice = " ".join(f'--arg "{name}=f32[32,784]"' for name in needed)
         raise UnexpectedInputError(
             f"{target.asked_for!r} cannot be called with these arguments: {error}.",
-            (("takes", str(signature)), ("or", f"{target.title}.example_args = (...) in the module")),
-            advice or f"mithril-nb show {target.asked_for}",
+            (takes, ("or", f"{target.title}.example_args = (...) in the module")),
+            advice,
         ) from None
+
+
+def _example(parameter: inspect.Parameter) -> str:
+    """Return an argument as one types it: a number if its annotation or its name is one of numbers, else an array."""
+    kind = getattr(parameter.annotation, "__name__", parameter.annotation)
+    value = _VALUES.get(str(kind))
+    if value is None:
+        value = _VALUES["int"] if _COUNTS.fullmatch(parameter.name) else "f32[32,784]"
+    return value if parameter.kind is parameter.POSITIONAL_ONLY else f"{parameter.name}={value}"
 
 
 def _open_inputs(graph: LogicalGraph, shapes: Mapping[str, Sequence[int | str]]) -> list[Diagnostic]:

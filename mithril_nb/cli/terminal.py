@@ -21,6 +21,8 @@ FAILED = 2
 _COMMANDS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r'(?:print\()?inspection\.stage\("(\w+)"\).*'), lambda found: f"--stage {found[1]}"),
     (re.compile(r'inspection\.cost\(source="\w+"\).*'), lambda found: "--stage cost"),
+    (re.compile(r'ml\.inspect\(.*, static_argnames=["(]([^()"]*)[")]\)'), lambda found: _static(found[1])),
+    (re.compile(r'jax\.ShapeDtypeStruct\(\(([\d, ]*)\), "float32"\).*'), lambda found: _array(found[1])),
     (re.compile(r"ml\.inspect\(('.*')\)"), lambda found: f"mithril-nb show {shlex.quote(ast.literal_eval(found[1]))}"),
 )
 """Advice in Python, and the option or command that does the same."""
@@ -33,11 +35,33 @@ def complain(diagnostics: Sequence[Diagnostic]) -> None:
 
 
 def _in_terminal(diagnostic: Diagnostic) -> Diagnostic:
-    for pattern, command in _COMMANDS:
-        found = pattern.fullmatch(diagnostic.advice)
-        if found is not None:
-            return replace(diagnostic, advice=command(found))
-    return diagnostic
+    return replace(diagnostic, advice=_command(diagnostic.advice))
+
+
+def _command(advice: str) -> str:
+    found = ((pattern.fullmatch(advice), command) for pattern, command in _COMMANDS)
+    return next((command(match) for match, command in found if match is not None), advice)
+
+
+def _static(names: str) -> str:
+    return " ".join(f"--static {name}" for name in re.findall(r"\w+", names))
+
+
+def _array(sizes: str) -> str:
+    return f'--arg "f32[{",".join(re.findall(r"[0-9]+", sizes))}]"'
+
+
+def with_commands(text: str) -> str:
+    """Return a text with the advice in it, after each `Try:`, for the terminal.
+
+    Args:
+        text: The text.
+
+    Examples:
+        >>> with_commands("Try: ml.inspect(f, x, 3, 4, static_argnames=('n', 'm'))")
+        'Try: --static n --static m'
+    """
+    return re.sub(r"\bTry: (.*)", lambda found: f"Try: {_command(found[1])}", text)
 
 
 def say(text: str) -> None:

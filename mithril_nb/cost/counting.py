@@ -104,8 +104,9 @@ def costs_of(inspection: Inspection, sources: Sequence[str] = SOURCES) -> Costs:
         try:
             found[source] = _cost_ahead(inspection) if source == "compiled" else cost_of(inspection, source)
         except StageUnavailableError as error:
-            facts = error.diagnostics[0].facts
-            unavailable[source] = facts[0][1].partition("\n")[0] if facts else str(error)
+            problem = error.diagnostics[0]
+            is_reason = bool(problem.facts) and problem.facts[0][0] != "given"
+            unavailable[source] = problem.facts[0][1].partition("\n")[0] if is_reason else problem.summary
     memory = xla_memory(lambda: inspection.analysis("memory")) if "compiled" in found else None
     return Costs(inspection.name, found, memory, unavailable)
 

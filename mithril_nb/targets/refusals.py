@@ -47,7 +47,10 @@ def check_target(target: Any, args: Sequence[Any], options: Mapping[str, Any]) -
     Raises:
         UnknownOptionError: A class, what an inspection gave, or something else.
     """
-    needs = ("needs", "a model, a function, or a module of Flax, Equinox or Haiku")
+    needs = (
+        "needs",
+        "a model, a function, a module of Flax, Equinox or Haiku, a jaxpr, a lowered or compiled program, or its file",
+    )
     if isinstance(target, type):
         raise UnknownOptionError(
             f"cannot inspect the class {target.__name__!r}.",

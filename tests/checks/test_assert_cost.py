@@ -366,3 +366,14 @@ def test_a_source_that_there_is_not(given: Any, meant: str) -> None:
         "    sources  analytic, lowered, compiled\n"
         f'    Try: source="{meant}"'
     )
+
+
+@pytest.mark.parametrize("name", ["memory", "payload_bytes"])
+def test_an_unknown_bound_is_named(name):
+    with pytest.raises(UnknownOptionError) as error:
+        ml.assert_cost(lambda x: x * 2, jnp.ones(3), **{name: 10})
+    assert str(error.value) == (
+        f"ml.assert_cost takes no argument {name!r}.\n"
+        "    bounds  flops, bytes_accessed, params, peak_bytes\n"
+        "    Try: ml.assert_cost(program, *args, flops=1_000_000)"
+    )

@@ -53,17 +53,40 @@ CASES = {
         cli("show jax.nn:gelu --arg x=f99[3]")
         # Try: cli('show jax.nn:gelu {}')
         """,
-    "cli/target.py:_imported": """
+    "cli/imported.py:_of_module": """
         cli("show nowhere_at_all:gelu")
         # Try: cli('{}'.removeprefix("mithril-nb "))
         """,
-    "cli/target.py:_imported#2": """
+    "cli/imported.py:imported": """
         cli("show jax.nn:gelo --arg 'f32[2]'")
         # Try: cli("show {} --arg 'f32[2]'")
         """,
+    "cli/imported.py:without_name": """
+        with open("mlp.py", "w") as file: file.write("def make(): return 3\\n")
+        cli("show mlp.py")
+        # Try: cli('{}'.removeprefix("mithril-nb "))
+        """,
+    "cli/imported.py:no_target": """
+        with open("mlp.py", "w") as file: file.write("def make(): return 3\\n")
+        cli("show mlp")
+        # Try: cli('{}'.removeprefix("mithril-nb "))
+        """,
+    "cli/imported.py:_no_file": """
+        with open("mlp.py", "w") as file: file.write("def make(): return 3\\n")
+        cli("show mpl.py:make")
+        # Try: cli('{}'.removeprefix("mithril-nb "))
+        """,
     "cli/target.py:_check_arguments": """
-        cli("show jax.nn:gelu")
+        cli("show jax.nn:gelu --arg z=f32[2]")
         # Try: cli('show jax.nn:gelu {}')
+        """,
+    "cli/target.py:_check_arguments#2": """
+        cli("show jax.numpy:tanh")
+        # Try: cli('show jax.numpy:tanh {}')
+        """,
+    "cli/target.py:_check_static": """
+        cli("show jax.numpy:sum --arg f32[2] --static axis=0 --stage jaxpr")
+        # Try: cli('show jax.numpy:sum --arg f32[2] {} --stage jaxpr')
         """,
     "cli/target.py:_open_inputs": f"""{MODEL}
         cli("show model.json --stage jaxpr")

@@ -44,6 +44,14 @@ def double(x, times=2):
 def broken(x):
     return jnp.sin(x) @ x
 
+def looping(x, n):
+    for _ in range(n):
+        x = jnp.sin(x)
+    return x
+
+def annotated(x, rate: float, name: str):
+    return x * rate
+
 def counting():
     return jnp.arange(3) * 2
 
@@ -249,6 +257,49 @@ def test_costs_by_line_are_the_source_with_figures(capsys) -> None:
             '    Try: --arg "y=f32[32,784]"\n',
         ),
         (
+            ["mine:double", "--arg", "z=f32[4,4]"],
+            "UnexpectedInputError: 'mine:double' takes no argument 'z'.\n"
+            "    takes  (x, times=2)\n"
+            '    Try: --arg "x=f32[32,784]"\n',
+        ),
+        (
+            ["mine:double", "--arg", "f32[3]", "--arg", "z=1"],
+            "UnexpectedInputError: 'mine:double' takes no argument 'z'.\n"
+            "    takes  (x, times=2)\n"
+            '    Try: --arg "f32[3]"\n',
+        ),
+        (
+            ["mine:looping", "--arg", "f32[2]"],
+            "UnexpectedInputError: 'mine:looping' cannot be called with these arguments: "
+            "missing a required argument: 'n'.\n"
+            "    takes  (x, n)\n"
+            "    or     looping.example_args = (...) in the module\n"
+            '    Try: --arg "f32[2]" --arg "n=3"\n',
+        ),
+        (
+            ["mine:annotated", "--arg", "f32[2]"],
+            "UnexpectedInputError: 'mine:annotated' cannot be called with these arguments: "
+            "missing a required argument: 'rate'.\n"
+            "    takes  (x, rate: float, name: str)\n"
+            "    or     annotated.example_args = (...) in the module\n"
+            """    Try: --arg "f32[2]" --arg "rate=0.1" --arg "name='text'"\n""",
+        ),
+        (
+            ["mine:looping", "--arg", "f32[2]", "--static", "n=3"],
+            "UnknownOptionError: --static takes the name of an argument, not 'n=3'.\n    Try: --arg n=3 --static n\n",
+        ),
+        (
+            ["mine:looping", "--arg", "f32[2]", "--static", "n,m"],
+            "UnknownOptionError: --static takes the name of an argument, not 'n,m'.\n    Try: --static n --static m\n",
+        ),
+        (
+            ["mine:broken", "--arg", "x=4,4", "--by", "line"],
+            "StageUnavailableError: the argument 'x' of 'broken' holds sizes and no array.\n"
+            "    given    (4, 4)\n"
+            "    because  TypeError: sin requires ndarray or scalar arguments, got <class 'tuple'> at position 0.\n"
+            '    Try: --arg "f32[4,4]"\n',
+        ),
+        (
             ["mine:doubel"],
             "UnknownOptionError: 'mine' has no 'doubel'.\n    has  double\n    Try: mine:double\n",
         ),
@@ -329,4 +380,52 @@ def test_a_program_that_cannot_be_traced_prints_what_is_known(capsys):
     line = MODULE.splitlines().index("    return jnp.sin(x) @ x") + 1
     assert err == (
         f"StageUnavailableError: jaxpr is not available: {told}\n    at mine.py:{line}: return jnp.sin(x) @ x\n"
+    )
+
+
+NEEDS_VALUE = (
+    "'looping' needs the value of 'n', which jax.jit traces as an array without a value.\n"
+    "    given    n=3\n"
+    "    because  TracerIntegerConversionError: The __index__() method was called on traced array with shape int32[]\n"
+    "    Try: --static n\n"
+)
+
+
+def test_by_line_implies_costs(capsys) -> None:
+    command = ("show", "mine:double", "--arg", "f32[3]", "--by", "line")
+    assert said(capsys, *command) == said(capsys, *command, "--stage", "cost")
+    assert said(capsys, *command)[0] == 0
+
+
+@pytest.mark.parametrize("shown", [("--stage", "cost"), ("--stage", "cost", "--by", "line")])
+def test_costs_of_a_program_that_cannot_be_traced(capsys, shown):
+    command = ("show", "mine:looping", "--arg", "f32[2]", "--arg", "3", *shown)
+    assert said(capsys, *command) == (2, "", f"StageUnavailableError: {NEEDS_VALUE}")
+    assert said(capsys, *command, "--static", "n")[::2] == (0, "")
+    code, out, err = said(capsys, "show", "mine:broken", "--arg", "f32[2,3]", *shown)
+    line = MODULE.splitlines().index("    return jnp.sin(x) @ x") + 1
+    assert (code, out, err) == (
+        2,
+        "",
+        "StageUnavailableError: program 'broken' cannot be traced.\n"
+        "    TypeError  dot_general requires contracting dimensions to have the same shape, got (3,) and (2,).\n"
+        f"    at         mine.py:{line}: return jnp.sin(x) @ x\n"
+        "    Try: --stage jaxpr\n",
+    )
+
+
+def test_costs_as_json_of_a_program_that_cannot_be_traced(capsys):
+    code, out, err = said(capsys, "show", "mine:looping", "--arg", "f32[2]", "--arg", "3", "--stage", "cost", "--json")
+    assert (code, err) == (2, f"StageUnavailableError: {NEEDS_VALUE}")
+    assert json.loads(out)["unavailable"]["analytic"] == NEEDS_VALUE.partition("\n")[0]
+
+
+def test_advice_in_a_stage_that_is_missing_is_for_the_terminal(capsys):
+    code, out, err = said(capsys, "show", "mine:looping", "--arg", "f32[2]", "--arg", "3", "--stage", "jaxpr")
+    assert code == 2
+    assert out.endswith("    !!     Try: --static n\n")
+    line = MODULE.splitlines().index("    for _ in range(n):") + 1
+    assert err == (
+        f"StageUnavailableError: jaxpr is not available: StageUnavailableError: {NEEDS_VALUE}"
+        f"  at mine.py:{line}: for _ in range(n):\n"
     )

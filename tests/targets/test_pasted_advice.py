@@ -67,7 +67,7 @@ NO_OPTION = f"""takes no option 'optimiser', and the model has no input of this 
     inputs   'input'
     options  {", ".join(OPTIONS)}
     Try: """
-NEEDS = "a model, a function, or a module of Flax, Equinox or Haiku"
+NEEDS = "a model, a function, a module of Flax, Equinox or Haiku, a jaxpr, a lowered or compiled program, or its file"
 NO_OPTIMIZER = """takes no optimizer=.
     given              optimiser='adam'
     optimizer= is for  models, and modules of Flax, Equinox and Haiku

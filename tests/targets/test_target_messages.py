@@ -63,14 +63,14 @@ SAID = {
         lambda: ml.inspect(3, X),
         UnknownOptionError,
         """cannot inspect 3.
-    needs  a model, a function, or a module of Flax, Equinox or Haiku
+    needs  a model, a function, a module of Flax, Equinox or Haiku, a jaxpr, a lowered or compiled program, or its file
     Try: ml.inspect(lambda x: x + 1, jax.numpy.ones(3))""",
     ),
     "a class": (
         lambda: ml.inspect(Linear, X),
         UnknownOptionError,
         """cannot inspect the class 'Linear'.
-    needs  a model, a function, or a module of Flax, Equinox or Haiku
+    needs  a model, a function, a module of Flax, Equinox or Haiku, a jaxpr, a lowered or compiled program, or its file
     Try: ml.inspect(Linear(dimension=64), x)""",
     ),
     "too few arguments": (

@@ -124,7 +124,8 @@ def test_what_was_asked_already_is_no_program() -> None:
         ml.what_if(ml.what_if(perceptron))
     assert str(error.value).partition("\n")[2] == (
         "    is     a WhatIf, which tells of a program and does not hold it\n"
-        "    needs  a model, a function, or a module of Flax, Equinox or Haiku\n"
+        "    needs  a model, a function, a module of Flax, Equinox or Haiku, "
+        "a jaxpr, a lowered or compiled program, or its file\n"
         "    Try: ml.what_if(inspection)"
     )
 

@@ -1,0 +1,156 @@
+"""Values in modules and in Python files, named on the command line as `module:name` and `file.py:name`."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import os
+import re
+import shlex
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from mithril_nb.errors import ModelFileError, UnknownOptionError, nearest, similar
+
+NAMED = re.compile(r"([A-Za-z_][\w.]*|.+\.py):([A-Za-z_][\w.]*)")
+"""`module:name` or `path/to/file.py:name`."""
+_EXAMPLE = 'mithril-nb show jax.nn:gelu --arg "f32[32,784]"'
+_MOST_NAMES = 8
+
+
+def imported(text: str) -> Any:
+    """Import a module or a Python file, and return the value of a name in it.
+
+    Args:
+        text: `module:name`, of a module in the working folder too, or `path/to/file.py:name`.
+
+    Raises:
+        ModelFileError: There is no such module or file.
+        UnknownOptionError: The module has no such name.
+    """
+    where, _, path = text.rpartition(":")
+    value: Any = _of_file(Path(where), path) if where.endswith(".py") else _of_module(where, path)
+    for name in path.split("."):
+        if not hasattr(value, name):
+            known = [one for one in dir(value) if not one.startswith("_")]
+            near = similar(name, known, 3, 0.6) or known[:_MOST_NAMES]
+            raise UnknownOptionError(
+                f"{where!r} has no {path!r}.",
+                (("has", ", ".join(near) or "nothing"),),
+                f"{where}:{near[0]}" if near else "",
+            )
+        value = getattr(value, name)
+    return value
+
+
+def without_name(path: Path) -> ModelFileError:
+    """Build the error raised for a Python file of which no function is named; reading it runs no code.
+
+    Args:
+        path: The file, which may be missing.
+    """
+    if not path.is_file():
+        return _no_file(path)
+    names = _names_in(path)
+    return ModelFileError(
+        f"{str(path)!r} is a Python file, and the name of a function or a model in it is missing.",
+        (("has", ", ".join(names[-_MOST_NAMES:]) or "no function"),),
+        _show(path, names[-1]) if names else "add a function to the file.",
+    )
+
+
+def no_target(text: str, near: str) -> ModelFileError:
+    """Build the error raised for a text that is no file, and has no colon as `module:name` has.
+
+    Args:
+        text: The text.
+        near: A model file of a similar name, to advise; `""` if there is none.
+    """
+    file = Path(f"{text}.py")
+    names = _names_in(file) if file.is_file() else []
+    return ModelFileError(
+        f"{text!r} is no file, and no name in a module.",
+        (("a file", "model.json, step.mlir"), ("a name", f"{text}:step, {file}:step")),
+        _show(file, names[-1]) if names else f"mithril-nb show {near}" if near else _EXAMPLE,
+    )
+
+
+def _no_file(path: Path, name: str = "") -> ModelFileError:
+    near = nearest(path.name, _python_files(path.parent))
+    names = [name] if name else _names_in(path.with_name(near)) if near else []
+    advice = _show(path.with_name(near), names[-1]) if near and names else _EXAMPLE
+    return ModelFileError(f"there is no file {str(path)!r}.", (("looked in", str(path.parent.absolute())),), advice)
+
+
+def _names_in(path: Path) -> list[str]:
+    """Return the functions that a file defines, else its other values."""
+    body = ast.parse(path.read_bytes(), str(path)).body
+    functions = [one.name for one in body if isinstance(one, ast.FunctionDef) and not one.name.startswith("_")]
+    targets = [target for one in body if isinstance(one, ast.Assign) for target in one.targets]
+    return functions or [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def _show(path: Path, name: str) -> str:
+    return f"mithril-nb show {shlex.quote(f'{path}:{name}')}"
+
+
+def _python_files(folder: Path) -> list[str]:
+    return sorted(one.name for one in folder.glob("*.py"))
+
+
+def _of_file(path: Path, name: str) -> ModuleType:
+    """Run a file as a module, with its folder on `sys.path`, as `python file.py` has it.
+
+    A file of a package is imported as a part of it, from the folder that holds the package: it may import relatively.
+    """
+    if not path.is_file():
+        raise _no_file(path, name)
+    path = path.resolve()
+    folder, package = path.parent, ""
+    while (folder / "__init__.py").exists():
+        folder, package = folder.parent, f"{folder.name}.{package}"
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    if package:
+        importlib.import_module(package[:-1])
+    own = f"{package}{path.stem}"
+    for known in (own, f"{own}.py"):  # the second for a file such as `jax.py`: another module has its name
+        module = sys.modules.get(known)
+        if module is None:
+            return _run(path, known)
+        if Path(getattr(module, "__file__", None) or "").resolve() == path:
+            return module
+    return _run(path, f"{own}.py")
+
+
+def _run(path: Path, name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _of_module(name: str, path: str) -> ModuleType:
+    """Import a module as `python -m` would, from the working folder too."""
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise  # the module exists, and imports one that does not
+        near = nearest(name, [one.removesuffix(".py") for one in _python_files(Path())])
+        raise ModelFileError(
+            f"there is no module {name!r}.",
+            (("looked in", f"{os.getcwd()}, and what is installed"),),
+            f"mithril-nb show {near}:{path}" if near else _EXAMPLE,
+        ) from None

@@ -1,0 +1,136 @@
+"""`show file.py:name`: a Python file is run as Python runs it, and messages name what the file has."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mithril_nb import cli
+
+NET = """
+from dataclasses import dataclass
+import jax, jax.numpy as jnp
+from beside import SCALE
+
+@dataclass
+class Config:
+    scale: float = SCALE
+
+def init():
+    return 3
+
+def step(x):
+    return jnp.sin(x) * Config().scale
+
+step.example_args = (jax.ShapeDtypeStruct((4,), "float32"),)
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with Python files, in which the commands are run."""
+    (tmp_path / "nets").mkdir()
+    (tmp_path / "nets" / "my-net.py").write_text(NET, encoding="utf-8")
+    (tmp_path / "nets" / "beside.py").write_text("SCALE = 3.0", encoding="utf-8")
+    (tmp_path / "mlp.py").write_text("def forward(x):\n    return x * 2\n\ndef _hidden(): ...\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = cli.main(arguments)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+@pytest.mark.parametrize("place", ["nets/my-net.py", "./nets/my-net.py", "{folder}/nets/my-net.py"])
+def test_a_function_of_a_python_file(capsys, folder, place):
+    code, out, err = said(capsys, "show", f"{place.format(folder=folder)}:step", "--stage", "jaxpr")
+    assert (code, err) == (0, "")
+    assert "mul b 3.0:f32[]" in out
+    by_line = said(capsys, "show", f"{place.format(folder=folder)}:step", "--by", "line", "--stage", "cost")[1]
+    assert "    return jnp.sin(x) * Config().scale" in by_line
+
+
+def test_a_file_named_as_an_imported_module(capsys, folder):
+    (folder / "jax.py").write_text("import jax\ndef f(x): return x * 2\n", encoding="utf-8")
+    assert said(capsys, "show", "./jax.py:f", "--arg", "f32[3]", "--stage", "jaxpr")[::2] == (0, "")
+    assert hasattr(sys.modules["jax"], "jit")
+
+
+def test_a_file_of_a_package_imports_relatively(capsys, folder):
+    (folder / "nets" / "__init__.py").write_text("", encoding="utf-8")
+    (folder / "nets" / "deep.py").write_text("from .beside import SCALE\ndef f(x): return x * SCALE", encoding="utf-8")
+    code, out, err = said(capsys, "show", "nets/deep.py:f", "--arg", "f32[3]", "--stage", "jaxpr")
+    assert (code, err) == (0, "")
+    assert "mul a 3.0:f32[]" in out
+
+
+def test_a_file_that_fails_is_run_again(capsys, folder):
+    (folder / "bad.py").write_text("1 / 0", encoding="utf-8")
+    message = "ZeroDivisionError: division by zero\n    Try: the same with --debug, for where.\n"
+    for _ in range(2):
+        assert said(capsys, "show", "bad.py:f") == (2, "", message)
+    assert "bad" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (
+            "nets/my-net.py",
+            "ModelFileError: 'nets/my-net.py' is a Python file, and the name of a function or a model in it is missing."
+            "\n    has  init, step\n    Try: mithril-nb show nets/my-net.py:step\n",
+        ),
+        (
+            "mlp.py:forwrad",
+            "UnknownOptionError: 'mlp.py' has no 'forwrad'.\n    has  forward\n    Try: mlp.py:forward\n",
+        ),
+        (
+            "mpl.py",
+            "ModelFileError: there is no file 'mpl.py'.\n    looked in  {folder}\n"
+            "    Try: mithril-nb show mlp.py:forward\n",
+        ),
+        (
+            "nest/mpl.py:f",
+            "ModelFileError: there is no file 'nest/mpl.py'.\n    looked in  {folder}/nest\n"
+            '    Try: mithril-nb show jax.nn:gelu --arg "f32[32,784]"\n',
+        ),
+        (
+            "mlp",
+            "ModelFileError: 'mlp' is no file, and no name in a module.\n"
+            "    a file  model.json, step.mlir\n"
+            "    a name  mlp:step, mlp.py:step\n"
+            "    Try: mithril-nb show mlp.py:forward\n",
+        ),
+        (
+            "nope",
+            "ModelFileError: 'nope' is no file, and no name in a module.\n"
+            "    a file  model.json, step.mlir\n"
+            "    a name  nope:step, nope.py:step\n"
+            '    Try: mithril-nb show jax.nn:gelu --arg "f32[32,784]"\n',
+        ),
+        (
+            "mpl:forward",
+            "ModelFileError: there is no module 'mpl'.\n    looked in  {folder}, and what is installed\n"
+            "    Try: mithril-nb show mlp:forward\n",
+        ),
+    ],
+)
+def test_messages_name_what_the_file_has(capsys, folder, target, message):
+    assert said(capsys, "show", target) == (2, "", message.format(folder=folder))
+
+
+def test_python_files_without_functions(capsys, folder):
+    (folder / "empty.py").write_text("import jax", encoding="utf-8")
+    (folder / "values.py").write_text("import jax\nmodel = 3", encoding="utf-8")
+    assert said(capsys, "show", "empty.py")[2].endswith("    has  no function\n    Try: add a function to the file.\n")
+    assert said(capsys, "show", "values.py")[2].endswith("    has  model\n    Try: mithril-nb show values.py:model\n")
