@@ -50,10 +50,16 @@ def find_fated(inspection: Inspection, stage: str, id: str) -> Instruction:
     found = next((one for one in instructions if one.id == id), None)
     if found is None:
         at = stage if instructions else "hlo"
+        of, what = f"stage {stage!r} of program {inspection.name!r}", f'inspection.stage("{at}").instructions[0].id'
+        problem = f"{of} has no instruction {id!r} that passes change."
+        if stage not in FATED:
+            problem = f"{of} is none whose instructions have a fate."
+        elif any(one.id == str(id) for one in instructions):
+            problem, what = f"{of} has no instruction {id!r}: ids are text.", f'"{id}"'
         raise StageUnavailableError(
-            f"stage {stage!r} of program {inspection.name!r} has no instruction {id!r} that passes change.",
+            problem,
             (("stages", ", ".join(one for one in FATED if given is None or one in given.stages)),),
-            f'inspection.who_changed("{at}", inspection.stage("{at}").instructions[0].id)',
+            f'inspection.who_changed("{at}", {what})',
         )
     return found
 
@@ -289,7 +295,7 @@ def _made_of(pipeline: Pipeline, outcomes: Outcomes, stage: str, one: Instructio
     tagged = [
         each
         for each in pipeline.stages["hlo_before"].get().instructions
-        if (each.origin == "tagged" or each.opcode == "parameter")
+        if each.origin == "tagged"
         and not wanted.isdisjoint(each.equations)
         and not _is_around(each, one)
         and not outcomes.is_in_combiner(each.id)

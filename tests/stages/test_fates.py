@@ -22,6 +22,7 @@ from tests.stress import is_long
 
 X = spec(32, 64)
 W = spec(64, 64)
+X_6 = spec(5, 6)
 
 
 def program(x, w):
@@ -117,13 +118,21 @@ def test_a_function_that_two_calls_share_has_a_fate_for_each_equation() -> None:
 
 
 def test_there_is_no_fate_of_what_is_not_there(inspection: Inspection) -> None:
-    for stage, id, at in (("jaxpr", "99", "jaxpr"), ("asm", "x", "hlo")):
+    stage: Any
+    id: Any
+    first = 'inspection.stage("{}").instructions[0].id'
+    for stage, id, told, at, advised in (
+        ("jaxpr", "99", "has no instruction '99' that passes change.", "jaxpr", first.format("jaxpr")),
+        ("jaxpr", 0, "has no instruction 0: ids are text.", "jaxpr", '"0"'),
+        ("asm", "x", "is none whose instructions have a fate.", "hlo", first.format("hlo")),
+        ("jaxp", "0", "is none whose instructions have a fate.", "hlo", first.format("hlo")),
+    ):
         with pytest.raises(StageUnavailableError) as raised:
             inspection.who_changed(stage, id)
         assert str(raised.value) == (
-            f"stage {stage!r} of program 'program' has no instruction {id!r} that passes change.\n"
+            f"stage {stage!r} of program 'program' {told}\n"
             "    stages  jaxpr, stablehlo, hlo_before, hlo\n"
-            f'    Try: inspection.who_changed("{at}", inspection.stage("{at}").instructions[0].id)'
+            f'    Try: inspection.who_changed("{at}", {advised})'
         )
 
 
@@ -387,7 +396,7 @@ def test_what_has_no_name_is_followed_by_what_takes_it() -> None:
 
 
 def test_arguments_of_calls_are_no_outcomes_of_an_equation() -> None:
-    found = inspect(lambda x: lax.scan(lambda c, _: (jnp.tanh(c) + jnp.ones(6), None), x, None, length=5)[0], spec(6))
+    found = inspect(lambda x, ys: lax.scan(lambda c, y: (jnp.where(c > 0, c, 0.0) * y, None), x, ys)[0], spec(6), X_6)
     before = {one.id: one.opcode for one in found.stage("hlo_before").instructions}
     for one in found.equations:
         made = {before.get(each.instruction) for each in found.who_changed("jaxpr", one.id).outcomes}
