@@ -28,6 +28,7 @@ SOURCES = ("analytic", "compiled", "measured")
 """Where the figures of a sweep come from."""
 FIELDS = ("flops", "bytes_accessed", "transcendentals", "params", "peak_bytes", "time_s")
 _NOT_RUN = 'nothing is run; source="measured" does'
+ESTIMATE = 'peak_bytes: estimated from the equations; source="compiled" has XLA\'s'
 _NOT_ASKED = Peak(None, "not asked for: peak=True")
 
 
@@ -193,7 +194,8 @@ def swept_over(answers: Answers, swept: Mapping[str, Any], source: str, peak: bo
     points = tuple(
         _point(answers, point, settings, source, peak) for point, settings in zip(every, settled, strict=True)
     )
-    return Sweep(subject.name, source, values, points, _notes(points))
+    is_estimate = source == "analytic" and any(point.peak_bytes is not None for point in points)
+    return Sweep(subject.name, source, values, points, (*((ESTIMATE,) if is_estimate else ()), *_notes(points)))
 
 
 def _parted(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -237,7 +239,8 @@ def _of(cost: Cost, point: Settings, held: Peak, way: str, time_s: float | None,
     reasons = {name: _reason(cost.notes, name) for name, value in known.items() if value is None}
     reasons |= {"peak_bytes": held.reason} if held.bytes is None else {}
     reasons |= {"time_s": no_time} if time_s is None else {}
-    bounds = {"flops": total.unknown, "transcendentals": total.unknown, "bytes_accessed": total.unknown_bytes}
+    calls = total.unknown_transcendentals
+    bounds = {"flops": total.unknown, "transcendentals": calls, "bytes_accessed": total.unknown_bytes}
     at_least = tuple(name for name, count in bounds.items() if count and known[name])
     return Point(point, **known, peak_bytes=held.bytes, time_s=time_s, way=way, reasons=reasons, at_least=at_least)
 

@@ -10,10 +10,11 @@ from typing import Any
 
 from mithril_nb.cost import Cost
 from mithril_nb.cost.memory.use import memory_of
-from mithril_nb.errors import MithrilError, UnknownOptionError, short_repr
+from mithril_nb.errors import MithrilError, StageUnavailableError, UnknownOptionError, short_repr
 from mithril_nb.graph.spec import Dim
 from mithril_nb.stages import Inspection
 from mithril_nb.stages.failure import failure_of
+from mithril_nb.stages.trace.collectives import PARTITIONED
 from mithril_nb.targets import inspect
 from mithril_nb.targets.arguments import title_of
 from mithril_nb.targets.calls import arguments_written, variable_of
@@ -32,6 +33,7 @@ COMPILED = "compiled"
 """The way of a change as XLA tells it."""
 MOST_PLANNED = 1500
 """Equations of a program that XLA plans the memory of without being asked to compile it: it takes seconds for them."""
+SHARDED = 'XLA decides what each device holds of sharded arrays; source="compiled" has its plan'
 
 
 class WhatIf:
@@ -257,7 +259,7 @@ def _peaks(answers: Answers, before: Settings, after: Settings) -> tuple[Peak, P
     """Both in the same way, so that their difference is that of the programs: XLA's plan, or else an estimate."""
     with suppress(Exception):  # for a program that cannot be traced, the estimate has the reason
         programs = [answers.traced(settings)[0] for settings in (before, after)]
-        if all(one.is_optimized or len(one.equations) <= MOST_PLANNED for one in programs):
+        if all(len(one.equations) <= MOST_PLANNED for one in programs):  # whatever is compiled already
             with answers.context():
                 first, second = map(peak_compiled, programs)
             if first.bytes is not None and second.bytes is not None:
@@ -267,7 +269,14 @@ def _peaks(answers: Answers, before: Settings, after: Settings) -> tuple[Peak, P
 
 def peak(answers: Answers, settings: Settings) -> Peak:
     """Return the most memory that a program holds at once, from its equations alone."""
-    return _told(lambda: memory_of(answers.traced(settings)[0], "analytic"))
+
+    def estimate() -> Any:
+        inspection = answers.traced(settings)[0]
+        if any((PARTITIONED, True) in one.params for one in inspection.equations):
+            raise StageUnavailableError(SHARDED)
+        return memory_of(inspection, "analytic")
+
+    return _told(estimate)
 
 
 def peak_compiled(inspection: Inspection) -> Peak:
