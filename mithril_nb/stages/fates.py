@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from mithril_nb.errors import StageUnavailableError
+from mithril_nb.stages.hlo.text import HloLine
 from mithril_nb.stages.records import Instruction
 from mithril_nb.stages.xla.outcomes import HELPERS, Outcomes, at_work
 from mithril_nb.stages.xla.passes import Fate, Outcome
@@ -27,6 +28,10 @@ _AROUND = frozenset({"while", "conditional", "call"})
 _UNUSED = "nothing uses it"
 _LOWERED = "JAX lowers it to no op"
 _CONVERTED = "no instruction is left of it when StableHLO becomes HLO"
+_FOLDED = "folded into a constant when StableHLO becomes HLO"
+_NAMELESS = "no instruction has its name"
+_DEPTH = 16
+"""As many ops in a row are followed that have no instruction of their name."""
 _WRITTEN_OUT = "its body is written out in its place"
 
 
@@ -45,10 +50,16 @@ def find_fated(inspection: Inspection, stage: str, id: str) -> Instruction:
     found = next((one for one in instructions if one.id == id), None)
     if found is None:
         at = stage if instructions else "hlo"
+        of, what = f"stage {stage!r} of program {inspection.name!r}", f'inspection.stage("{at}").instructions[0].id'
+        problem = f"{of} has no instruction {id!r} that passes change."
+        if stage not in FATED:
+            problem = f"{of} is none whose instructions have a fate."
+        elif any(one.id == str(id) for one in instructions):
+            problem, what = f"{of} has no instruction {id!r}: ids are text.", f'"{id}"'
         raise StageUnavailableError(
-            f"stage {stage!r} of program {inspection.name!r} has no instruction {id!r} that passes change.",
+            problem,
             (("stages", ", ".join(one for one in FATED if given is None or one in given.stages)),),
-            f'inspection.who_changed("{at}", inspection.stage("{at}").instructions[0].id)',
+            f'inspection.who_changed("{at}", {what})',
         )
     return found
 
@@ -78,6 +89,8 @@ def fate_of(pipeline: Pipeline, outcomes: Outcomes, stage: str, one: Instruction
         found, appeared, vanished = _outcomes_by_name(pipeline, outcomes, one), None, None
     else:
         found, appeared, vanished = _outcomes_of(pipeline, outcomes, stage, one), None, None
+    if {each.became for each in found} == {"kept"}:
+        vanished = None  # it has another name
     fused = sorted({each.into for each in found if each.became == "fused"})
     return Fate(appeared, vanished, tuple(fused), found)
 
@@ -122,14 +135,134 @@ def _outcomes_of(pipeline: Pipeline, outcomes: Outcomes, stage: str, one: Instru
     equations = [known[id] for id in one.equations if id in known]
     if stage == "jaxpr" and equations and not equations[0].is_used:
         return (Outcome("dropped", reason=_UNUSED),)
-    if any(equation.is_call for equation in equations):
+    is_constant = stage == "stablehlo" and _hlo_opcode(one) == "constant"
+    if any(equation.is_call for equation in equations) and not is_constant:
         return (Outcome("inlined", reason=_WRITTEN_OUT),)
     if not equations:
         return (Outcome("unknown"),)
-    is_lowered = stage == "stablehlo" or any(
-        set(one.equations) & set(op.equations) for op in pipeline.stages["stablehlo"].get().instructions
-    )
-    return (Outcome("dropped", reason=_CONVERTED if is_lowered else _LOWERED),)
+    ops = [one]
+    if stage == "jaxpr":
+        lowered = pipeline.stages["stablehlo"].get().instructions
+        ops = [op for op in lowered if not set(one.equations).isdisjoint(op.equations)]
+        ops = [op for op in ops if _hlo_opcode(op) != "constant"] or ops
+    if not ops:
+        return (Outcome("dropped", reason=_LOWERED),)
+    named = _Nameless(pipeline, outcomes)
+    found = tuple(dict.fromkeys(each for op in ops for each in named.outcomes_of(op)))
+    return tuple(each for each in found if each.became not in ("dropped", "unknown")) or found
+
+
+class _Nameless:
+    """Finds the instructions of ops whose names are lost when StableHLO becomes HLO, by what takes their results."""
+
+    def __init__(self, pipeline: Pipeline, outcomes: Outcomes):
+        self._pipeline, self._outcomes, self._lines = pipeline, outcomes, outcomes.first.lines
+        self._ops = {op.id: op for op in pipeline.stages["stablehlo"].get().instructions}
+        self._made = {each.id: each for each in pipeline.stages["hlo_before"].get().instructions}
+        self._users: dict[str, list[Instruction]] = {}
+        for op in self._ops.values():
+            for operand in dict.fromkeys(op.operands):
+                self._users.setdefault(operand, []).append(op)
+
+    def outcomes_of(self, op: Instruction) -> tuple[Outcome, ...]:
+        """Return what became of an op."""
+        found: dict[Outcome, None] = {}
+        for name, is_folded in self._stand_ins(op, 0):
+            if not name:
+                return (Outcome("unknown", reason=_NAMELESS),)
+            if is_folded:
+                found[Outcome("simplified", name, reason=_FOLDED)] = None
+            elif not self._is_named(self._lines[name]):
+                found.update(dict.fromkeys(self._outcomes.of(name, op.equations)))
+        return tuple(found) or (Outcome("dropped", reason=_CONVERTED),)
+
+    def _stand_ins(self, op: Instruction, depth: int) -> list[tuple[str, bool]]:
+        """Return what gives the result of an op to those that take it, with whether it is folded into that.
+
+        What has a name is of another op, which takes its place; `""` is where it is not known.
+        """
+        found: dict[tuple[str, bool], None] = {}
+        users = self._users.get(op.id, ())
+        loops = [user for user in users if _hlo_opcode(user) == "while"]
+        for user in users:
+            opcode = _hlo_opcode(user)
+            if any(loop.line < user.line < loop.line + loop.lines for loop in loops):
+                continue  # it takes what the loop carries
+            if user.id.startswith("@return"):
+                found[self._given(op, user, self._results)] = None
+                continue
+            if depth > _DEPTH or opcode == "tuple":
+                return [("", False)]
+            made = _made_of(self._pipeline, self._outcomes, "stablehlo", user)
+            opcodes = (opcode, "reshape") if opcode == "broadcast" else (opcode,)
+            same = [(each.id, False) for each in made if each.opcode in opcodes and each.id in self._lines]
+            for name, is_folded in same or self._stand_ins(user, depth + 1):
+                if not name or len(same) > 1:
+                    return [("", False)]
+                if is_folded:
+                    found[name, True] = None
+                elif same or not self._is_named(self._lines[name]):
+                    found[self._given(op, user, self._taken(name))] = None
+        return [*found]
+
+    @property
+    def _results(self) -> tuple[str, ...]:
+        """The results of the program."""
+        first = self._outcomes.first
+        root = first.lines[first.roots[first.homes[next(iter(self._made))]]]
+        return root.operands if root.opcode == "tuple" else (root.name,)
+
+    def _taken(self, name: str) -> tuple[str, ...]:
+        """Return what an instruction takes; of a loop, what it carries."""
+        line = self._lines[name]
+        is_tuple = line.opcode == "while" and self._lines[line.operands[0]].opcode == "tuple"
+        return self._lines[line.operands[0]].operands if is_tuple else line.operands
+
+    def _given(self, op: Instruction, user: Instruction, names: tuple[str, ...]) -> tuple[str, bool]:
+        """Return which of the operands of the instruction of an op is the result of another that the op takes."""
+        opcode = _hlo_opcode(op)
+        if len(names) != len(user.operands):
+            return "", False
+        given = [self._lines[name] for name in dict.fromkeys(names)]
+        nameless = [each for each in given if not self._is_named(each)]
+        fit = [each for each in nameless if each.opcode == opcode and each.specs == op.shapes]
+        alike = [
+            each
+            for each in map(self._ops.get, dict.fromkeys(user.operands))
+            if each is not None and (_hlo_opcode(each), each.shapes) == (opcode, op.shapes)
+        ]
+        if len(fit) == len(alike) == 1:
+            return fit[0].name, False
+        at = self._lines[names[user.operands.index(op.id)]]
+        if user.opcode.endswith("while") or (self._is_named(at) and nameless):  # XLA may order them another way
+            return "", False
+        if self._is_named(at):
+            is_other = at.opcode == "parameter" or set(self._made[at.name].equations).isdisjoint(op.equations)
+            return (at.name if is_other else ""), False
+        if self._is_constant(at) and self._is_folded(op):
+            return at.name, opcode != "constant"
+        return "", False
+
+    @staticmethod
+    def _is_named(line: HloLine) -> bool:
+        """Whether an instruction is known to be of an op by its name, or of none."""
+        return bool(line.op_name) or line.opcode in ("parameter", "get-tuple-element")
+
+    def _is_constant(self, line: HloLine) -> bool:
+        return line.opcode == "constant" or (
+            line.opcode in ("broadcast", "reshape") and self._is_constant(self._lines[line.operands[0]])
+        )
+
+    def _is_folded(self, op: Instruction) -> bool:
+        """Whether all that an op is made from are constants."""
+        waiting, seen = [op.id], set[str]()
+        while waiting:
+            id = waiting.pop()
+            if id not in self._ops or self._ops[id].opcode.endswith(("call", "while")):
+                return False
+            seen.add(id)
+            waiting += [each for each in self._ops[id].operands if each not in seen]
+        return True
 
 
 def _rewritten(pipeline: Pipeline, one: Instruction, made: list[Instruction]) -> tuple[Outcome, ...]:
@@ -162,7 +295,7 @@ def _made_of(pipeline: Pipeline, outcomes: Outcomes, stage: str, one: Instructio
     tagged = [
         each
         for each in pipeline.stages["hlo_before"].get().instructions
-        if (each.origin == "tagged" or each.opcode == "parameter")
+        if each.origin == "tagged"
         and not wanted.isdisjoint(each.equations)
         and not _is_around(each, one)
         and not outcomes.is_in_combiner(each.id)

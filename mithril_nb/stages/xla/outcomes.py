@@ -6,14 +6,14 @@ the same instruction; what takes the place of its result in those that took it, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import NamedTuple, TypeVar
 
 from mithril_nb.stages.hlo.text import HloLine
 from mithril_nb.stages.records import Instruction
 from mithril_nb.stages.xla.births import ModuleText
-from mithril_nb.stages.xla.passes import Histories, Outcome, Pass
+from mithril_nb.stages.xla.passes import Became, Histories, Outcome, Pass
 
 HELPERS = frozenset({"constant", "broadcast", "parameter", "tuple", "get-tuple-element"})
 """Opcodes of what helps another instruction of the same operation to do its work."""
@@ -75,15 +75,16 @@ class Outcomes:
 
     def is_in_combiner(self, name: str) -> bool:
         """Whether an instruction combines two elements in a reduction, a scatter or a sort."""
-        return self._first.homes.get(name, "") in self._combiners
+        return self.first.homes.get(name, "") in self._combiners
 
     @cached_property
-    def _first(self) -> ModuleText:
+    def first(self) -> ModuleText:
+        """The HLO before XLA's passes."""
         return self._step(self._passes[0]).before
 
     @cached_property
     def _combiners(self) -> frozenset[str]:
-        lines = (line for line in self._first.lines.values() if line.opcode != "call")
+        lines = (line for line in self.first.lines.values() if line.opcode != "call")
         return frozenset(callee for line in lines for how, callee in line.calls if how == "to_apply")
 
     def of(self, name: str, equations: Sequence[str] = ()) -> tuple[Outcome, ...]:
@@ -93,7 +94,7 @@ class Outcomes:
             name: Its name in the HLO before XLA's passes.
             equations: The equations that are meant, if it is in a function that several call.
         """
-        line = self._first.lines.get(name)
+        line = self.first.lines.get(name)
         way = _Way(name, self._last.get(name, "") if line is None else line.opcode)
         return tuple(dict.fromkeys(self._follow(name, -1, way, equations, set())))
 
@@ -111,7 +112,7 @@ class Outcomes:
         line = before.lines.get(name)
         if line is None:
             return [Outcome("unknown", way.first)]
-        new = step.same(line)
+        new = step.same(line) if line.op_name else step.nameless(line)
         new = [one for one in new if self._is_meant(one, equations)] or new
         copies = [one for one in new if one.opcode == line.opcode]
         if line.opcode == "call" and not copies:
@@ -127,7 +128,7 @@ class Outcomes:
             if not copies and replaced is not None and replaced.opcode in (line.opcode, "fusion"):
                 copies = [replaced]
             if not copies:
-                return [Outcome("simplified" if line.op_name else "unknown", way.first, by=gone)]
+                return [Outcome(step.end(line), way.first, by=gone)]
         found = []
         for one in copies[:_MOST]:
             if one.opcode == "fusion" and line.opcode != "fusion":
@@ -147,7 +148,11 @@ class Outcomes:
             return Outcome("unknown", way.first)
         fusion = self._fusions.get(name)
         if fusion is not None:
-            return Outcome("fused", way.first, fusion, way.fused or self._histories.appeared.get(fusion))
+            by, opcode = way.fused or self._histories.appeared.get(fusion), self._last[name]
+            told = (
+                {} if way.rewritten is None or opcode == way.opcode else {"opcode": opcode, "rewritten": way.rewritten}
+            )
+            return Outcome("fused", way.first, fusion, by, **told)
         if self._last[name] == way.opcode:
             return Outcome("kept", way.first, name)
         if self._last[name] == "fusion":
@@ -181,6 +186,34 @@ class _Step:
         """Return the new instructions with the op name of one; inlined ones have the name of their call as a prefix."""
         found = [one for name in line.op_name.split(";") if name for one in self._new.get(name, ())]
         return list({one.name: one for one in found}.values())
+
+    def nameless(self, line: HloLine) -> list[HloLine]:
+        """Return the new instructions that those which took the result of one take instead, if they are like it."""
+        taken = {one.name: one for one in self._taken_instead(line) if one is not None}
+        return [one for one in taken.values() if one.name not in self.before.lines and _alike(one, line)]
+
+    def end(self, line: HloLine) -> Became:
+        """Return what became of an instruction of which nothing is left."""
+        home = self.before.homes[line.name]
+        if line.opcode == "parameter" and home not in self._homes:
+            callers = [one for one in self.before.lines.values() if home in {callee for _, callee in one.calls}]
+            return "inlined" if callers and {one.opcode for one in callers} == {"call"} else "unknown"
+        is_gone = not line.is_root and all(one and not _alike(one, line) for one in self._taken_instead(line))
+        return "simplified" if line.op_name or is_gone else "unknown"
+
+    def _taken_instead(self, line: HloLine) -> Iterator[HloLine | None]:
+        """Yield what those that took the result of an instruction take instead; `None` where that cannot be told."""
+        for user in self.before.users.get(line.name, ()):
+            kept = self.after.lines.get(user.name)
+            for now in self.same(user) if kept is None else (kept,):
+                if now.opcode == user.opcode:
+                    is_like = len(now.operands) == len(user.operands)
+                    name = now.operands[user.operands.index(line.name)] if is_like else ""
+                    yield self.after.lines.get(name)
+
+    @cached_property
+    def _homes(self) -> frozenset[str]:
+        return frozenset(self.after.homes.values())
 
     @cached_property
     def _new(self) -> dict[str, list[HloLine]]:
@@ -231,6 +264,12 @@ class _Step:
             return name if found is None else found.name
 
         return all(merged(left) == merged(right) for left, right in zip(one.operands, other.operands, strict=True))
+
+
+def _alike(one: HloLine, other: HloLine) -> bool:
+    """Whether two instructions are of one kind; constants are of one value as well."""
+    is_same = (one.opcode, one.shapes) == (other.opcode, other.shapes)
+    return is_same and (one.opcode != "constant" or one.literal == other.literal)
 
 
 def at_work(ones: Sequence[_Op]) -> list[_Op]:

@@ -132,7 +132,9 @@ class Outcome:
         into: The instruction of the optimized HLO that it is now, or its fusion; what it was merged with; or `""`.
         by: The pass that did it, or `None`.
         equations: The equations of what it, or what it was rewritten into, was merged with.
-        reason: Why there is no instruction, or `""`.
+        reason: Why there is no instruction, or none that is known, or `""`.
+        opcode: The opcode that it was rewritten into before it was fused, or `""`.
+        rewritten: The pass that did this, or `None`.
     """
 
     became: Became
@@ -141,25 +143,34 @@ class Outcome:
     by: Pass | None = None
     equations: tuple[str, ...] = ()
     reason: str = ""
+    opcode: str = ""
+    rewritten: Pass | None = None
 
     @property
     def without_pass(self) -> str:
         """What became of it, without the pass: `"fused into tanh_fusion"`."""
-        return {
-            "kept": f"kept as {self.into}",
-            "fused": f"fused into {self.into}",
-            "merged": f"merged with {self.into}",
-            "rewritten": f"rewritten into {self.into}",
-            "inlined": "inlined",
-            "simplified": "simplified away",
-            "dropped": f"dropped: {self.reason}",
-            "unknown": "unknown",
-        }[self.became]
+        first = f"rewritten into {self.opcode}{_by(self.rewritten)}, then " if self.opcode else ""
+        return (
+            first
+            + {
+                "kept": f"kept as {self.into}",
+                "fused": f"fused into {self.into}",
+                "merged": f"merged with {self.into}",
+                "rewritten": f"rewritten into {self.into}",
+                "inlined": "inlined",
+                "simplified": self.reason or "simplified away",
+                "dropped": f"dropped: {self.reason}",
+                "unknown": f"unknown: {self.reason}" if self.reason else "unknown",
+            }[self.became]
+        )
 
     def __str__(self) -> str:
-        by = f" by pass {self.by.number} {self.by.name}" if self.by is not None else ""
         of = f" (equation {', '.join(self.equations)})" if self.equations else ""
-        return f"{f'{self.instruction}: ' if self.instruction else ''}{self.without_pass}{by}{of}"
+        return f"{f'{self.instruction}: ' if self.instruction else ''}{self.without_pass}{_by(self.by)}{of}"
+
+
+def _by(one: Pass | None) -> str:
+    return f" by pass {one.number} {one.name}" if one is not None else ""
 
 
 @dataclass(frozen=True)
@@ -168,7 +179,7 @@ class Fate(Shown):
 
     Attributes:
         appeared: The pass in which it first appears; `None` if it is there from the start.
-        vanished: The pass after which it is not there any more; `None` if it is there to the end.
+        vanished: The pass after which it is not there any more; `None` if it is there to the end, by whatever name.
         fused_into: The fusions of the optimized HLO that do its work, if it was fused.
         outcomes: What became of each instruction that XLA was given for it; empty for one of the optimized HLO.
     """
@@ -185,9 +196,8 @@ class Fate(Shown):
         return next((one for one in get_args(Became) if one in found), "unknown")
 
     def __str__(self) -> str:
-        told = [
-            f"{what} {one}" for what, one in (("appeared in", self.appeared), ("vanished in", self.vanished)) if one
-        ]
+        vanished = None if self.outcomes else self.vanished  # outcomes say it better
+        told = [f"{what} {one}" for what, one in (("appeared in", self.appeared), ("vanished in", vanished)) if one]
         return "\n".join((*told, *map(str, self.outcomes))) or "there from the start to the end"
 
     def as_data(self) -> dict[str, Any]:
@@ -205,6 +215,7 @@ class Fate(Shown):
                     "pass": None if one.by is None else one.by.number,
                     "equations": list(one.equations),
                     "reason": one.reason,
+                    "rewritten": None if one.rewritten is None else {"into": one.opcode, "pass": one.rewritten.number},
                 }
                 for one in self.outcomes
             ],
