@@ -374,6 +374,11 @@ def variables(atoms: Iterable[Any]) -> tuple[Any, ...]:
     return tuple([atom for atom in atoms if not isinstance(atom, core.Literal)])
 
 
+def has_effects(equation: Any) -> bool:
+    """Whether an equation does more than give results; JAX drops one that only names an axis, as collectives do."""
+    return any(type(effect).__name__ != "NamedAxisEffect" for effect in equation.effects)
+
+
 def is_number(value: Any) -> bool:
     """Whether the value of a literal is one real number."""
     return getattr(value, "shape", ()) == () and getattr(value, "dtype", None) not in _NO_NUMBERS
