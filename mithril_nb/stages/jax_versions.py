@@ -430,10 +430,11 @@ def says_shardings(jitted: Any) -> bool:
     return any(type(one).__name__ != "UnspecifiedValue" for one in given)
 
 
-def in_shardings(traced: Any) -> Sequence[Any]:
-    """Return the `in_shardings` of the `jax.jit` that was traced, one for each input; `()` if unknown."""
-    found = getattr(traced, "_params", {}).get("in_shardings", ())
-    return found if len(found) == len(traced.jaxpr.jaxpr.invars) else ()
+def shardings(traced: Any, side: str) -> Sequence[Any]:
+    """Return the `in_shardings` or the `out_shardings` of the `jax.jit` that was traced, for each; `()` if unknown."""
+    variables = traced.jaxpr.jaxpr.invars if side == "in_shardings" else traced.jaxpr.jaxpr.outvars
+    found = getattr(traced, "_params", {}).get(side, ())
+    return found if len(found) == len(variables) else ()
 
 
 def with_jaxpr(traced: Any, closed: Any, name: str, donated: tuple[bool, ...]) -> Any | None:

@@ -90,6 +90,41 @@ def shown() -> None:
     assert not attributes & {"group_size", "partitioned"}
 
 
+def boundaries() -> None:
+    """XLA moves arrays that a `shard_map`, a call or the end of a program asks for with another sharding."""
+    over = mesh(a=2, b=4)
+    whole, columns, rows = (NamedSharding(over, spec) for spec in (P(), P(None, "b"), P("a", None)))
+    split = jax.shard_map(lambda x: x * 2, mesh=over, in_specs=P(("a", "b")), out_specs=P(("a", "b")))
+    every = jax.shard_map(lambda x: x * 2, mesh=over, in_specs=P(), out_specs=P())
+    narrow = jax.shard_map(lambda x: x * 2, mesh=over, in_specs=P(None, "b"), out_specs=P(None, "b"))
+    x, by_column, by_row = (array(8, 16, sharding=one) for one in (None, columns, rows))
+    for fn, given, payload, wire in (
+        (split, by_column, 64, 48),
+        (every, by_column, 512, 384),
+        (jax.jit(split, out_shardings=whole), x, 512, 448),
+        (jax.jit(lambda x: x @ x.T, out_shardings=rows), x, 640, 512),
+        (lambda x: jax.jit(lambda y: y, out_shardings=whole)(x), by_row, 512, 256),
+    ):
+        program = inspect(fn, given)
+        for source in ("analytic", "lowered"):
+            cost = program.cost(source)
+            assert unknown(cost), (source, payload)
+            assert any("XLA's partitioner adds collectives there" in note for note in cost.notes)
+        assert sums(program.cost("compiled")) == (payload, wire)
+        assert program.cost().total.flops is not None
+    # For sure nothing is moved.
+    for fn, given in (
+        (narrow, by_column),
+        (narrow, x),
+        (lambda x: narrow(narrow(x)), by_column),
+        (lambda x: jax.jit(narrow, in_shardings=columns, out_shardings=columns)(x), by_column),
+        (jax.jit(narrow, out_shardings=columns), x),
+        (jax.jit(lambda x: x @ x.T, out_shardings=whole), x),
+    ):
+        for source in SOURCES:
+            assert sums(inspect(fn, given).cost(source)) == (0, 0), source
+
+
 CASES: dict[str, Callable[[], Any]] = {
-    one.__name__: one for one in (what_nothing_needs, literals, partly_automatic, names, shown)
+    one.__name__: one for one in (what_nothing_needs, literals, partly_automatic, names, shown, boundaries)
 }

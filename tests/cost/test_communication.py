@@ -23,7 +23,7 @@ CASES = (
     "data_parallel_by_xla data_parallel fully_sharded pipeline tensor_parallel sharded_only_inside "
     "partly_automatic silent unknown branches shown"
 ).split()
-OPEN = "what_nothing_needs literals partly_automatic names shown".split()
+OPEN = "what_nothing_needs literals partly_automatic names shown boundaries".split()
 START = """
 import sys
 sys.path[:0] = ["tests", "tests/cost"]
