@@ -162,6 +162,9 @@ def _is_abandoned(folder: Path) -> bool:
         if is_locked is not None:
             return is_locked
     with suppress(OSError):
+        folder.rmdir()  # empty: its process was killed, or has no lock yet, and then makes another folder
+        return True
+    with suppress(OSError):
         return time.time() - folder.stat().st_mtime > LONGEST_WRITE_S
     return False
 

@@ -116,9 +116,7 @@ def _show_cost(inspection: Inspection, as_json: bool) -> None:
 
 
 def _show_cost_by_line(inspection: Inspection, as_json: bool) -> None:
-    from mithril_nb.stages.given import first_source
-
-    by_line = inspection.cost(first_source(inspection)).by_line
+    by_line = inspection.cost().by_line
     if as_json:
         say_json(by_line.to_dict())
     else:

@@ -30,7 +30,7 @@ from mithril_nb.cost.symbolic_costs import SymbolicProgram
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError, nearest, short_repr
 from mithril_nb.stages import jax_modules
 from mithril_nb.stages.collector import paused_collector
-from mithril_nb.stages.given import known_equations
+from mithril_nb.stages.given import first_source, known_equations
 from mithril_nb.stages.pipeline import with_numbers
 from mithril_nb.stages.records import Equation, Instruction, Stage
 from mithril_nb.stages.trace.collectives import PARTITIONED
@@ -46,12 +46,13 @@ _STAGES = {"lowered": "hlo_before", "compiled": "hlo"}
 _KNOWN: WeakKeyDictionary[Inspection, dict[str, Cost]] = WeakKeyDictionary()
 
 
-def cost_of(inspection: Inspection, source: str = "analytic") -> Cost:
+def cost_of(inspection: Inspection, source: str | None = None) -> Cost:
     """Return what a program costs, by one way of counting; made once for each.
 
     Args:
         inspection: The program.
-        source: One of `SOURCES`. `"analytic"` only traces it, `"lowered"` lowers and `"compiled"` compiles it.
+        source: One of `SOURCES`. `"analytic"` only traces it, `"lowered"` lowers and `"compiled"` compiles it. By
+            default the first of these that the program has: without a jaxpr, `"lowered"`, else `"compiled"`.
 
     Raises:
         UnknownOptionError: There is no such way of counting.
@@ -66,6 +67,8 @@ def cost_of(inspection: Inspection, source: str = "analytic") -> Cost:
         >>> cost_of(inspect(ten, square, square)).total.flops
         41943040
     """
+    if source is None:
+        source = first_source(inspection)
     _check_source(inspection, source, 'inspection.cost(source="{}")')
     known = _KNOWN.setdefault(inspection, {})
     if source not in known:
@@ -148,10 +151,11 @@ def _counted(inspection: Inspection, source: str, ahead: _Counted | None = None)
             raise inspection.given.error(_STAGES[source], is_of_costs=True)
         is_traced = inspection.stage("jaxpr").unavailable is None
         sizes = cost_of(inspection).symbols if is_traced else ()
+        otherwise = 'inspection.cost(source="analytic")' if inspection.given is None else inspection.given.first_shown
         raise StageUnavailableError(
             f"program {inspection.name!r} has no {source} costs.",
             (("reason", stage.unavailable),),
-            with_numbers(sizes, inspection.check_sizes) if sizes else 'inspection.cost(source="analytic")',
+            with_numbers(sizes, inspection.check_sizes) if sizes else otherwise,
         )
     # What was counted ahead is of the same instructions, or a pass came later.
     counted = ahead

@@ -71,7 +71,7 @@ def multiply_adds(inspection: Inspection) -> tuple[MultiplyAdds, ...]:
         >>> [(one.count, one.padding) for one in multiply_adds(found)], found.cost().total.flops
         ([(6912, 1104)], 11616)
     """
-    return _all_counted(inspection.cost().rows, inspection.equations)
+    return _all_counted(inspection.cost("analytic").rows, inspection.equations)
 
 
 def macs_of(rows: Iterable[CostRow], equations: Iterable[Equation]) -> int | None:

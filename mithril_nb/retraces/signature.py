@@ -6,7 +6,7 @@ import functools
 import inspect
 import re
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import takewhile, zip_longest
 from typing import Any, NamedTuple
 
@@ -102,12 +102,19 @@ class Argument(NamedTuple):
     structure_hash: int | None = None
     paths: tuple[str, ...] = ()
     leaves: tuple[Leaf, ...] = ()
+    nodes: tuple[tuple[str, str], ...] = ()
+    """The path and the class of each container that holds arrays, outer ones first, and of each `None`."""
 
     def at(self, path: str) -> str:
         """Return the label of a part of the argument."""
         if not self.label.endswith("`"):
             return f"{self.label} {path}".rstrip()
         return f"{self.label[:-1]}{path}`"
+
+    @property
+    def kinds(self) -> Mapping[str, str]:
+        """The class of each container that holds arrays, and the type of each array, by path."""
+        return {**dict(self.nodes), **dict(zip(self.paths, (one.type for one in self.leaves), strict=True))}
 
     def described(self) -> str:
         """Return the type of a single array, or the structure."""
@@ -245,12 +252,32 @@ def _read(name: str, position: int | None, is_named: bool, is_by_name: bool, is_
             is_by_name,
             _static(value, function_text(value) if is_function else ""),
         )
-    found, tree = jax.tree_util.tree_flatten_with_path(value)
+    every, shape = jax.tree_util.tree_flatten_with_path(value, is_leaf=lambda one: one is None)
+    found, tree = [pair for pair in every if pair[1] is not None], jax.tree.structure(value)
     paths = tuple(jax.tree_util.keystr(path) for path, _ in found)
     leaves = tuple(_leaf(one) for _, one in found)
     structure = str(tree).removeprefix("PyTreeDef(").removesuffix(")")
     # The hash of a PyTreeDef leaves out static data; its text shows it, functions with their addresses.
-    return Argument(name, label, is_by_name, None, _cut(structure), hash(structure), paths, leaves)
+    nodes = tuple(_nodes(every, shape))
+    return Argument(name, label, is_by_name, None, _cut(structure), hash(structure), paths, leaves, nodes)
+
+
+def _nodes(leaves: Sequence[tuple[Any, Any]], tree: Any) -> Iterator[tuple[str, str]]:
+    """Return the path and the class of each container with leaves, and of each leaf that is `None`."""
+    left = [(tree, 0, 0)]
+    while left:
+        node, depth, first = left.pop()
+        if not node.num_leaves:
+            continue
+        path, leaf = leaves[first]
+        data = node.node_data()
+        if data is not None or leaf is None:
+            yield jax.tree_util.keystr(path[:depth]), "None" if data is None else data[0].__name__
+        inner: list[tuple[Any, int, int]] = []
+        for child in node.children():
+            inner.append((child, depth + 1, first))
+            first += child.num_leaves
+        left += reversed(inner)
 
 
 def _leaf(value: Any) -> Leaf:
@@ -389,21 +416,36 @@ def _of_static(old: Static, new: Static) -> str:
 
 
 def _of_structure(old: Argument, new: Argument) -> str:
-    single = {("",), ()}
-    added = [path for path in new.paths if path not in set(old.paths)]
-    missing = [path for path in old.paths if path not in set(new.paths)]
-    if (added or missing) and old.paths not in single and new.paths not in single:
-        parts = [f"{what} {_few(paths)}" for what, paths in (("new", added), ("missing", missing)) if paths]
-        return f"{new.label} changed its structure: {', '.join(parts)}"
     before, after = old.described(), new.described()
+    were, are = old.kinds, new.kinds
+    if were and are and ("",) not in (old.paths, new.paths):
+        arrays = {*old.paths} & {*new.paths}  # types that changed as well tell nothing of the structure
+        outer: set[str] = set()
+        for path in sorted(were.keys() & are.keys() - arrays, key=len):
+            if were[path] != are[path] and not _is_in(path, outer):
+                outer.add(path)
+        changed = [path for path in are if path in outer]
+        added = [f"`{path}`" for path in new.paths if path not in were and not _is_in(path, outer)]
+        missing = [f"`{path}`" for path in old.paths if path not in are and not _is_in(path, outer)]
+        if len(changed) == 1 and not added and not missing:
+            return f"{new.at(changed[0])} changed from {were[changed[0]]} to {are[changed[0]]}"
+        parts = [_few([f"`{path}` from {were[path]} to {are[path]}" for path in changed])] if changed else []
+        parts += [f"{what} {_few(some)}" for what, some in (("new", added), ("missing", missing)) if some]
+        if parts:
+            return f"{new.label} changed its structure: {', '.join(parts)}"
     if before == after:
         return f"{new.label} changed the static data in its structure {after}"
     return f"{new.label} changed from {before} to {after}"
 
 
-def _few(paths: Sequence[str]) -> str:
-    rest = len(paths) - _MOST
-    return ", ".join([*(f"`{path}`" for path in paths[:_MOST]), *([f"and {rest:,} more"] if rest > 0 else [])])
+def _is_in(path: str, outer: Collection[str]) -> bool:
+    """Whether a path is one of some others, or inside one."""
+    return any(path[:end] in outer for end in range(len(path) + 1) if path[end : end + 1] in ("", ".", "["))
+
+
+def _few(parts: Sequence[str]) -> str:
+    rest = len(parts) - _MOST
+    return ", ".join([*parts[:_MOST], *([f"and {rest:,} more"] if rest > 0 else [])])
 
 
 def _of_placement(old: str, new: str) -> str:

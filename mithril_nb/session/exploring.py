@@ -28,7 +28,7 @@ from mithril_nb.session.transforms import TransformDesk
 from mithril_nb.session.worker import Worker
 from mithril_nb.stages import Inspection, Stage
 from mithril_nb.stages.collector import paused_collector
-from mithril_nb.stages.given import first_source, first_stage
+from mithril_nb.stages.given import first_stage
 from mithril_nb.stages.pipeline import NEEDS
 from mithril_nb.stages.transforms.stepping import TransformSteps
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
@@ -311,7 +311,7 @@ class Exploration:
         if self.states[self._first].state != "ready":
             return
         if self.cost is None:
-            cost = cost_of(self.inspection, first_source(self.inspection))
+            cost = cost_of(self.inspection)
             with self._lock:
                 self.cost = cost
             shares = {path: cost.share_of(cost.subtree(path, cost.nothing))[0] for path in self._blocks}

@@ -40,7 +40,8 @@ _ARGUMENT = re.compile(r"[.\[]")
 _TOKEN = TensorSpec((), "token")
 _BYTECODE = b"ML\xefR"
 """What MLIR bytecode begins with; of what is read here, only exported programs contain it."""
-_LONGEST_S = 300
+_LEAST_S, _BYTES_PER_S = 30, 1_000_000
+"""How long reading bytecode may take: MLIR never ends on some damaged files."""
 Specs = tuple[tuple[str, TensorSpec], ...]
 """Names and specs of arrays."""
 
@@ -103,13 +104,17 @@ class Given:
             stage: The stage, or `"compile"`.
             is_of_costs: Whether the stage is needed for costs: then the advice is another way to count them.
         """
-        costs = f'inspection.cost(source="{self.sources[-1]}")  # counts what there is'
-        stages = f'inspection.stage("{self.stages[0]}")  # the first stage of this program'
+        costs = f'inspection.cost(source="{self.sources[0]}")  # counts what there is'
         return StageUnavailableError(
             f"program {self.name!r} has no {_CONTENTS[stage]}.",
             (("reason", self._reason(stage)),),
-            costs if is_of_costs else stages,
+            costs if is_of_costs else self.first_shown,
         )
+
+    @property
+    def first_shown(self) -> str:
+        """Advice to look at its first stage."""
+        return f'inspection.stage("{self.stages[0]}")  # the first stage of this program'
 
     @property
     def outputs(self) -> tuple[Leaf, ...]:
@@ -179,7 +184,7 @@ def first_stage(inspection: Inspection) -> str:
 
 
 def first_source(inspection: Inspection) -> str:
-    """Return the way of counting costs that needs the least: `"analytic"`, or that of the stage it was given at."""
+    """Return the way of counting costs with the most detail: `"analytic"`, or that of the stage it was given at."""
     return "analytic" if inspection.given is None else inspection.given.sources[0]
 
 
@@ -250,10 +255,11 @@ def _read_apart(data: bytes, kind: str) -> dict[str, Any]:
     """
     command = [sys.executable, "-P", read_artifact.__file__, kind]
     environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    longest_s = _LEAST_S + len(data) // _BYTES_PER_S
     try:
-        done = subprocess.run(command, input=data, capture_output=True, timeout=_LONGEST_S, env=environment)
+        done = subprocess.run(command, input=data, capture_output=True, timeout=longest_s, env=environment)
     except subprocess.TimeoutExpired as error:
-        raise ValueError(f"reading it takes longer than {_LONGEST_S} s") from error
+        raise ValueError(f"reading it takes longer than {longest_s} s: it is damaged") from error
     if done.returncode != 0:
         raise ValueError(f"the process that reads it ended with status {done.returncode}: it is damaged")
     found = json.loads(done.stdout)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice, product
+from threading import Lock
 
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.trace.user_lines import Lines, Span, lines_of_frames
@@ -43,6 +44,7 @@ class GivenLines:
 
     def __init__(self) -> None:
         self.labels: dict[str, str] = {}
+        self._lock = Lock()
 
     @property
     def files(self) -> dict[str, str]:
@@ -90,9 +92,10 @@ class GivenLines:
         return read
 
     def _label(self, file: str) -> str:
-        if file not in self.labels:
-            self.labels = jax_versions.file_labels([*self.labels, file])
-        return self.labels[file]
+        with self._lock:
+            if file not in self.labels:
+                self.labels = jax_versions.file_labels([*self.labels, file])
+            return self.labels[file]
 
 
 class _Locations:

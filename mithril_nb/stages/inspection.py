@@ -326,13 +326,14 @@ class Inspection(Shown):
         """
         return importlib.import_module("mithril_nb.cost.memory.use").best_memory_of(self)
 
-    def cost(self, source: str = "analytic") -> Any:
+    def cost(self, source: str | None = None) -> Any:
         """Return what one run of the program costs, by block, by role, and for each equation or instruction.
 
         Args:
             source: `"analytic"` counts equations by our rules, loops as often as they run, and needs no compiler.
                 `"lowered"` and `"compiled"` count instructions as XLA does, before and after its passes, and hold
-                XLA's own figure beside their sum.
+                XLA's own figure beside their sum. Default: `"analytic"`; `"lowered"`, else `"compiled"`, for a program
+                without a jaxpr, such as a file of StableHLO or HLO.
 
         Returns:
             The costs, a `mithril_nb.cost.Cost`; its `notes` say what is not known.

@@ -375,7 +375,11 @@ class Pipeline:
     def _read_hlo(self, text: str, op_names: Mapping[str, str] | None = None) -> Read:
         names = self.names.get()
         inputs = {one.name: (index, one.block) for index, one in enumerate(names.inputs)}
-        lines = None if self._given is None else self._given.lines
+        lines = None
+        if self._given is not None:
+            lines = self._given.lines
+            if self._given.stages[0] == "stablehlo":  # it names all files: their labels depend on no order of reading
+                self.stages["stablehlo"].get()
         return self._marked(read_hlo(text, names.tags, names.by_id, inputs, names.contractions_behind, op_names, lines))
 
     def _make_llvm(self) -> Stage:

@@ -98,10 +98,9 @@ def block_shares(inspection: Inspection) -> dict[str, float]:
     """Return each block's share of the FLOPs, where it is known; a block has those of all inside of it, too."""
     from mithril_nb import cost
     from mithril_nb.errors import StageUnavailableError
-    from mithril_nb.stages.given import first_source
 
     try:
-        found = cost.cost_of(inspection, first_source(inspection))
+        found = cost.cost_of(inspection)
     except StageUnavailableError:
         return {}  # a program that cannot be traced costs nobody knows what; its stages say why
     if not found.total.flops:

@@ -108,7 +108,7 @@ class Answers:
                 try:
                     with self.context():
                         inspection = self.subject.inspection(settings)
-                        self._traced[key] = inspection, inspection.cost()
+                        self._traced[key] = inspection, inspection.cost("analytic")
                         if len(self._traced) > MOST_KEPT:
                             del self._traced[next(one for one in self._traced if one != self._start)]
                 except Exception as error:
@@ -240,7 +240,7 @@ class Answers:
         if self._behind.is_closed:
             raise _GivenUp
         with self._turns.taken(behind=True), self.context():
-            return self.subject.inspection(settings).cost()
+            return self.subject.inspection(settings).cost("analytic")
 
     def _by_formula(self, settings: Settings) -> Cost | None:
         """The cost by formulas. JAX treats dims of size 1 otherwise than others, and formulas are for others."""

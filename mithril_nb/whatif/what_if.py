@@ -259,7 +259,7 @@ def _peaks(answers: Answers, before: Settings, after: Settings) -> tuple[Peak, P
     """Both in the same way, so that their difference is that of the programs: XLA's plan, or else an estimate."""
     with suppress(Exception):  # for a program that cannot be traced, the estimate has the reason
         programs = [answers.traced(settings)[0] for settings in (before, after)]
-        if all(one.is_optimized or len(one.equations) <= MOST_PLANNED for one in programs):
+        if all(len(one.equations) <= MOST_PLANNED for one in programs):  # whatever is compiled already
             with answers.context():
                 first, second = map(peak_compiled, programs)
             if first.bytes is not None and second.bytes is not None:

@@ -11,7 +11,6 @@ from mithril_nb.session.exploring import Exploration
 from mithril_nb.session.lazy import LazyStages
 from mithril_nb.session.picture import Picture
 from mithril_nb.stages import Inspection
-from mithril_nb.stages.given import first_source
 from mithril_nb.stages.transforms.stepping import TransformSteps, step_through
 from mithril_nb.targets import inspect
 from mithril_nb.targets.doors import called_as
@@ -90,7 +89,7 @@ def _graph_message(picture: Picture) -> Message:
 def _costs(inspection: Inspection) -> list[Bundle]:
     """Return the table of costs, which needs no compiler; of a program that cannot be traced there are none."""
     try:
-        cost = inspection.cost(first_source(inspection))
+        cost = inspection.cost()
     except StageUnavailableError:
         return []
     data = cost.to_dict(rows=False)

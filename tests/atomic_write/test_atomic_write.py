@@ -12,7 +12,7 @@ import time
 import pytest
 
 from mithril_nb import atomic_write
-from mithril_nb.atomic_write import LONGEST_WRITE_S, replacing, write_text
+from mithril_nb.atomic_write import LONGEST_WRITE_S, PREFIX, SUFFIX, replacing, write_text
 
 
 def test_a_block_that_raises_leaves_the_old_content(tmp_path):
@@ -101,3 +101,9 @@ def test_mode_and_symbolic_links_are_kept(tmp_path):
 def test_a_device_is_written_to_and_not_replaced():
     write_text(os.devnull, "gone")
     assert not os.path.isfile(os.devnull)
+
+
+def test_an_empty_leftover_goes_with_the_next_write(tmp_path):
+    (tmp_path / f"{PREFIX}abc{SUFFIX}").mkdir()  # killed between making it and locking it
+    write_text(tmp_path / "notes.txt", "whole")
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]

@@ -66,6 +66,12 @@ CASES = {
         inspection = ml.inspect(jnp.matmul, *(jax.ShapeDtypeStruct(jax.export.symbolic_shape("B, B"), "float32"),) * 2)
         inspection.cost("compiled")
         """,
+    "cost/counting.py:_counted | of a given program": """
+        inspection = ml.inspect(jax.export.export(jax.jit(jnp.sin))(
+            jax.ShapeDtypeStruct(jax.export.symbolic_shape("B"), "float32")
+        ))
+        inspection.cost()
+        """,
     "cost/lines.py:ByLine.__missing__": f"""{STEP}
         cost.by_line["model:44"]
         """,

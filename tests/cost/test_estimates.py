@@ -73,6 +73,23 @@ def test_what_is_set_aside_lies_in_outputs_as_far_as_it_fits() -> None:
     assert set_aside_for([x, y, Life("c", "temporaries", "", 641, 0, 1)], 4) == 1640 + 11 * 64
 
 
+def test_lives_are_not_compared_with_each_other_to_set_memory_aside() -> None:
+    read: list[str] = []
+
+    class Told(Life):
+        def __getattribute__(self, name: str) -> Any:
+            if name == "last":
+                read.append(name)
+            return super().__getattribute__(name)
+
+    count = 400
+    # As the activations of as many layers, and their updated weights at the end.
+    activations = [Told(f"a{n}", "temporaries", "", 256, n, 2 * count - n) for n in range(count)]
+    weights = [Told(f"w{n}", "outputs", "", 1024, 2 * count + n, 3 * count) for n in range(count)]
+    assert set_aside_for([*activations, *weights], 3 * count + 1) == count * (1024 + 8)
+    assert len(read) <= 20 * 2 * count
+
+
 @pytest.mark.parametrize(
     ("order", "copies"),
     [("bhtd,bhsd->bhts", 0), ("bthd,bshd->bhts", 2), ("bhdt,bhds->bhts", 0)],
@@ -89,3 +106,89 @@ def test_products_copy_what_is_not_in_their_order(order: str, copies: int) -> No
     whole = 4 * 2 * 3 * 64 * (16 + 16 + 64)
     assert estimate == pytest.approx(whole + copies * 4 * 2 * 3 * 64 * 16, rel=0.02)
     assert estimate == pytest.approx(plan, rel=0.02)
+
+
+def crossed(x: Any) -> Any:
+    """With as many ways from its end to its start as a power of two of its length."""
+    for _ in range(40):
+        x = (x + 1.0) * (x - 2.0)
+    return x
+
+
+def long(x: Any) -> Any:
+    for _ in range(5000):
+        x = x + 1.0
+    return x @ x.T
+
+
+@pytest.mark.parametrize(("program", "needed"), [(crossed, 2 * 4 * 64), (long, 4 * (64 + 64 + 64))])
+def test_what_is_computed_in_place_is_gone_through_once(program: Any, needed: int) -> None:
+    assert memory_of(inspect(program, jax.ShapeDtypeStruct((8, 8), "float32")), "analytic").peak_bytes == needed
+
+
+def layers(weights: Any, x: Any) -> Any:
+    for weight in weights:
+        x = jax.nn.relu(x @ weight)
+    return x
+
+
+def adam(weights: Any, means: Any, squares: Any, x: Any) -> Any:
+    gradients = jax.grad(lambda weights: (layers(weights, x) ** 2).mean())(weights)
+    means = [0.9 * mean + 0.1 * one for mean, one in zip(means, gradients, strict=True)]
+    squares = [0.99 * square + 0.01 * one**2 for square, one in zip(squares, gradients, strict=True)]
+    steps = [mean / (square**0.5 + 1e-8) for mean, square in zip(means, squares, strict=True)]
+    return [weight - 0.01 * step for weight, step in zip(weights, steps, strict=True)], means, squares
+
+
+def descent(w: Any, g: Any) -> Any:
+    return w - 0.1 * g
+
+
+def turned(w: Any, g: Any) -> Any:
+    return jax.numpy.concatenate([w, g]).T
+
+
+WEIGHTS = [jax.ShapeDtypeStruct((128, 128), "float32")] * 4
+BATCH = jax.ShapeDtypeStruct((64, 128), "float32")
+
+
+@pytest.mark.parametrize(
+    ("step", "donated", "args"),
+    [
+        (adam, (0, 1, 2), (WEIGHTS, WEIGHTS, WEIGHTS, BATCH)),
+        (adam, (1,), (WEIGHTS, WEIGHTS, WEIGHTS, BATCH)),
+        (descent, (0,), (WEIGHTS[0], WEIGHTS[0])),
+        (descent, (0, 1), (WEIGHTS[0], WEIGHTS[0])),
+        (turned, (0, 1), (WEIGHTS[0], WEIGHTS[0])),
+        (lambda w, x: w - 0.1 * (x.T @ jax.numpy.tanh(x @ w)), (0,), (WEIGHTS[0], BATCH)),
+        (lambda w: w @ w, (0,), (WEIGHTS[0],)),
+        (lambda w: w.sum(), (0,), (WEIGHTS[0],)),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")
+def test_a_donated_argument_and_the_output_in_its_place_are_counted_once(step: Any, donated: Any, args: Any) -> None:
+    estimate, plan = both(inspect(jax.jit(step, donate_argnums=donated), *args))
+    assert estimate == pytest.approx(plan, rel=0.1)
+
+
+NUMBERS = jax.numpy.arange(4096.0)
+
+
+@pytest.mark.parametrize("donated", [(), (0,)])
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x: x,
+        lambda x: (x, x),
+        lambda x: (x, x * 2),
+        lambda x: (x, x.reshape(-1)),
+        lambda x: (x * 2,) * 3,
+        lambda x: [jax.numpy.tanh(x @ x)] * 2,
+        lambda x: (NUMBERS, x + 1),
+        lambda x: (NUMBERS, NUMBERS, x + 1),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")
+def test_a_result_that_is_an_argument_or_another_result_is_copied(program: Any, donated: Any) -> None:
+    estimate, plan = both(inspect(jax.jit(program, donate_argnums=donated), WEIGHTS[0]))
+    assert estimate == pytest.approx(plan, rel=0.01)

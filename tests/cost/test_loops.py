@@ -235,3 +235,33 @@ def test_that_the_dearest_branch_is_counted_is_said(source: str) -> None:
     assert note in cost.notes
     assert note in str(cost)
     assert "dearest" not in str(inspect(lambda w, x: x @ w, spec(32, 32), spec(8, 32)).cost(source))
+
+
+def test_loops_without_transcendentals_leave_their_sum_exact() -> None:
+    def body(x: Any) -> Any:
+        start = jnp.tanh(x).sum()
+        return jax.lax.while_loop(lambda s: s < 3, lambda s: s + 1, start)
+
+    program = inspect(body, spec(4, 5))
+    for cost in (program.cost(), program.cost("lowered")):
+        total = cost.total
+        assert (total.transcendentals, total.unknown, total.unknown_transcendentals) == (20, 2, 0)
+        assert cost.by_block["body"].unknown_transcendentals == 0
+        assert "unknown_transcendentals" not in total.to_dict()
+        in_blocks = next(line for line in str(cost).splitlines() if line.startswith("total"))
+        in_lines = next(line for line in str(cost.by_line).splitlines() if line.endswith(" total"))
+        for row in (in_blocks, in_lines):
+            assert row.startswith("≥ 19") or "  ≥ 19  " in row
+            assert "≥ 20" not in row
+
+
+def test_loops_with_transcendentals_bound_their_sum() -> None:
+    def body(x: Any) -> Any:
+        start = jnp.tanh(x).sum()
+        return jax.lax.while_loop(lambda s: s < 3, lambda s: jnp.exp(s) + 1, start)
+
+    cost = inspect(body, spec(4, 5)).cost()
+    assert (cost.total.unknown, cost.total.unknown_transcendentals) == (3, 1)
+    assert cost.subtree("body").to_dict()["unknown_transcendentals"] == 1
+    for text in (str(cost), str(cost.by_line)):
+        assert any("≥ 20" in line and line.split()[-1] in ("total", "%") for line in text.splitlines())

@@ -122,7 +122,7 @@ REASONS = {
         [call({"w": X, "v": X}), call({"w": X, "b": X})],
         "argument 1 `params` changed its structure: new `['b']`, missing `['v']`",
     ),
-    "list to tuple": (first, [call([X]), call((X,))], "argument 1 `params` changed from [*] to (*,)"),
+    "list to tuple": (first, [call([X]), call((X,))], "argument 1 `params` changed from list to tuple"),
     "None to array": (first, [call(None), call(X)], "argument 1 `params` changed from None to f32[32,10]"),
     "array to dict": (first, [call(X), call({"w": X})], "argument 1 `params` changed from f32[32,10] to {'w': *}"),
     "variadic": (

@@ -9,7 +9,7 @@ SYMBOLIC = 'ml.inspect(jnp.matmul, *(jax.ShapeDtypeStruct(jax.export.symbolic_sh
 CASES = {
     "stages/given.py:Given.error": """
         inspection = ml.inspect(jax.jit(jnp.tanh).lower(jnp.ones(3)))
-        inspection.cost()
+        inspection.cost("analytic")
         """,
     "stages/failure.py:not_traced": """
         inspection = ml.inspect(lambda x: x @ x, jnp.ones((2, 3)))

@@ -123,12 +123,13 @@ def test_stages_and_the_reasons_why_others_are_unavailable(kind: str, tmp_path: 
     for source, stage in (("lowered", "hlo_before"), ("compiled", "hlo")):
         if stage in stages:
             assert found.cost(source).total.flops == ml.inspect(step, *ARGS).cost(source).total.flops
+    source = "lowered" if "hlo_before" in stages else "compiled"
     with pytest.raises(StageUnavailableError) as caught:
-        found.cost()
+        found.cost("analytic")
     assert str(caught.value) == (
         "program 'step' has no jaxpr.\n"
         f"    reason  this program was given as {given_as}: it has no jaxpr\n"
-        f'    Try: inspection.cost(source="{"compiled" if "hlo" in stages else "lowered"}")  # counts what there is'
+        f'    Try: inspection.cost(source="{source}")  # counts what there is'
     )
     if has_locations:
         assert [one.name for one in found.inputs] == ["params['v']", "params['w']", "x"]
@@ -491,3 +492,9 @@ def test_memory_and_passes_of_what_jax_compiles() -> None:
         _ = ml.inspect(lowered().as_text(dialect="hlo")).memory
     assert str(caught.value).startswith("program 'step' has no HLO after XLA's passes.\n")
     assert 'Try: inspection.stage("hlo_before")' in str(caught.value)
+
+
+def test_bytecode_that_takes_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mithril_nb.stages.given._LEAST_S", 0.001)
+    with pytest.raises(ModelFileError, match=r"because  reading it takes longer than 0\.001 s: it is damaged"):
+        ml.inspect(jax.export.export(jax.jit(step))(*ARGS).mlir_module_serialized)

@@ -35,13 +35,25 @@ OBJECTS: dict[str, Callable[[], Any]] = {
 def test_costs_are_checked_without_a_source(kind: str) -> None:
     found = ml.inspect(OBJECTS[kind]())
     source = "lowered" if found.stage("hlo_before").unavailable is None else "compiled"
-    flops = found.cost(source).total.flops
+    assert found.cost().source == source
+    flops = found.cost().total.flops
     ml.assert_cost(found, flops=(flops, flops))
     with pytest.raises(CostBoundError) as caught:
         ml.assert_cost(found, flops=flops - 1)
     assert f"({source})" in str(caught.value)
     with pytest.raises(StageUnavailableError):
         ml.assert_cost(found, flops=flops, source="analytic")
+
+
+def test_costs_with_names_of_sizes_are_refused_with_advice_that_helps() -> None:
+    (batch,) = jax.export.symbolic_shape("batch")
+    with pytest.raises(StageUnavailableError) as caught:
+        ml.inspect(jax.export.export(jax.jit(step))(spec(batch, 4), spec(4, 8))).cost()
+    assert str(caught.value) == (
+        "program 'step' has no lowered costs.\n"
+        "    reason  XLA needs a number for each size, and has none for batch\n"
+        '    Try: inspection.stage("stablehlo")  # the first stage of this program'
+    )
 
 
 def test_a_bound_of_memory_that_is_unknown() -> None:

@@ -191,3 +191,23 @@ def test_lines_of_the_corpus(stress: Stress) -> None:
             least = min(least, equal / (traced.cost(source).total.flops or 1.0))
     stress.report(programs=len(names), least=round(least, 3))
     assert least >= 0.9
+
+
+def test_labels_of_files_do_not_depend_on_the_stage_that_is_read_first(tmp_path: Path) -> None:
+    names: list[dict[str, Any]] = []
+    codes = {"a": "def gone(x):\n    return x.reshape(3, 1).reshape(3)", "b": "def kept(x):\n    return jnp.sin(x)"}
+    for folder, code in codes.items():
+        (tmp_path / folder).mkdir()
+        file = tmp_path / folder / "net.py"
+        file.write_text(code)
+        names.append({"jnp": jnp})
+        exec(compile(code, str(file), "exec"), names[-1])
+    gone, kept = names[0]["gone"], names[1]["kept"]
+    lowered = jax.jit(lambda x: kept(gone(x))).lower(jnp.ones(3))
+    found = []
+    for order in (("stablehlo", "hlo"), ("hlo", "stablehlo")):
+        inspection = ml.inspect(lowered)
+        sources = {stage: {one.source for one in inspection.stage(stage).instructions} for stage in order}
+        found.append(sources)
+    assert found[0] == found[1]
+    assert any("b/net.py:2" in source for source in found[0]["hlo"])

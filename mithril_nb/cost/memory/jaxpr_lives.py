@@ -7,6 +7,7 @@ from the equations alone.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from mithril_nb.cost.formulas.rules import nbytes
@@ -60,7 +61,8 @@ class _Estimate:
         # Equal specs are mostly the same object: their size is worked out once.
         known = {key: nbytes(spec) for key, spec in {id(value.spec): value.spec for value in values}.items()}
         self._sizes = [known[id(value.spec)] for value in values]
-        self._last = [self._last_use(value) for value in values]
+        self._given_up = self._donated()
+        self._last = [self._last_use(place) for place in range(len(values))]
         self._taken: list[list[int]] = [[] for _ in equations]
         """Which values each equation takes."""
         for place, value in enumerate(values):
@@ -69,8 +71,25 @@ class _Estimate:
                 self._taken[use].append(place)
         self._copies = CpuCopies(values, equations, self._taken) if is_cpu else None
 
-    def _last_use(self, value: Value) -> int:
-        if _stays(value):
+    def _donated(self) -> set[int]:
+        """Return the arguments that JAX has results take the place of: as many of a size as there are results of it."""
+        left = Counter(size for size, value in zip(self._sizes, self._values, strict=True) if value.is_output)
+        found: set[int] = set()
+        for place, value in enumerate(self._values):
+            size = self._sizes[place]
+            if value.is_donated and (value.uses or value.is_output) and left[size]:
+                left[size] -= 1
+                found.add(place)
+        return found
+
+    def _stays(self, place: int) -> bool:
+        """Whether its memory is its own to the end of the program."""
+        value = self._values[place]
+        return value.is_output or (value.is_argument and place not in self._given_up)
+
+    def _last_use(self, place: int) -> int:
+        value = self._values[place]
+        if self._stays(place):
             return self._end
         return max(value.uses, default=max(value.made, 0))
 
@@ -96,6 +115,12 @@ class _Estimate:
             if last < first:  # it is written over where it is made
                 continue
             lives.append(Life(value.id, kind, value.block, size, first, last))
+            # An argument has memory of its own, and so has each result.
+            copies = value.given - (not value.is_argument or place in self._given_up)
+            lives += [
+                Life(f"{value.id}.copy{number}", OUTPUTS, value.block, size, self._end, self._end)
+                for number in range(copies)
+            ]
         return [*lives, *(self._copies.lives if self._copies is not None else ())], unknown
 
     def _kept(self) -> list[bool]:
@@ -140,8 +165,11 @@ class _Estimate:
     def _write_over(self, kept: list[bool]) -> None:
         """Let results take the place of operands of their size that are needed no more."""
         turned = self._copies.turned if self._copies is not None else frozenset[int]()
+        ending = {(self._last[place], size) for place, size in enumerate(self._sizes) if kept[place]}
         for place, value in enumerate(self._values):
             if value.made == BEFORE or not kept[place] or place in turned:
+                continue
+            if (value.made, self._sizes[place]) not in ending:
                 continue
             maker = self._equations[value.made]
             if maker.primitive not in _TAKES and not maker.is_call:
@@ -149,7 +177,7 @@ class _Estimate:
             for taken in self._held_for(value.made, self._sizes[place], kept):
                 other = self._values[taken]
                 if (
-                    not _stays(other)
+                    not self._stays(taken)
                     and self._last[taken] == value.made
                     and other.made < value.made
                     and self._sizes[taken] == self._sizes[place]
@@ -163,17 +191,18 @@ class _Estimate:
 
     def _held_for(self, made: int, size: int | None, kept: Sequence[bool]) -> Iterator[int]:
         """Yield the operands of an equation that hold memory, also those of operands that are computed in place."""
-        for taken in self._taken[made]:
+        left = [(taken, made) for taken in reversed(self._taken[made])]
+        seen: set[int] = set()
+        while left:
+            taken, by = left.pop()
             if kept[taken]:
                 yield taken
             elif (
-                self._sizes[taken] == size
-                and self._values[taken].made < made  # what a condition gives is made by its last equation
+                taken not in seen
+                and self._sizes[taken] == size
+                and self._values[taken].made < by  # what a condition gives is made by its last equation
                 and not self._is_turned(self._values[taken])
             ):
-                yield from self._held_for(self._values[taken].made, size, kept)
-
-
-def _stays(value: Value) -> bool:
-    """Whether its memory is its own to the end of the program."""
-    return value.is_output or (value.is_argument and not value.is_donated)
+                seen.add(taken)
+                inside = self._values[taken].made
+                left += [(one, inside) for one in reversed(self._taken[inside])]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
@@ -55,9 +55,10 @@ def held(lives: Iterable[Life], places: int) -> list[int]:
 def set_aside_for(lives: Iterable[Life], places: int) -> int:
     """Return the bytes that XLA would set aside before a program runs, for values with these lifetimes.
 
-    Arguments, outputs and constants have memory of their own throughout. Temporaries use the
-    memory of an output of their size or more until that output is written, the largest first; the others share memory,
-    aligned to 64 bytes. Several outputs are returned as a table of pointers.
+    Arguments, outputs and constants have memory of their own throughout, but for an output of the size of a donated
+    argument that has ended: it takes its place. Temporaries use the memory of an output of their size or more until
+    that output is written, the largest first; the others share memory, aligned to 64 bytes. Several outputs are
+    returned as a table of pointers.
 
     Examples:
         >>> made = Life("y", "temporaries", "", 8, 1, 1)
@@ -65,23 +66,92 @@ def set_aside_for(lives: Iterable[Life], places: int) -> int:
         12
         >>> set_aside_for([Life("x", "arguments", "", 4, 0, 2), made, Life("z", "outputs", "", 4, 2, 2)], 3)
         72
+
+        One that ends before the program does is donated:
+
+        >>> set_aside_for([Life("x", "arguments", "", 8, 0, 1), made, Life("z", "outputs", "", 8, 2, 2)], 3)
+        72
     """
-    whole = 0
-    shared: list[list[Life]] = []
+    lives = list(lives)
+    before = _taken_over(lives, places)
+    whole = -sum(life.size_bytes for life in before.values())
+    taken = _Taken(places)
+    shared = 0
     others: list[Life] = []
     # An output first of those that are as large.
     for life in sorted(lives, key=lambda one: (-one.size_bytes, one.kind != OUTPUTS)):
         if life.kind != TEMPORARIES:
             whole += life.size_bytes
             if life.kind == OUTPUTS:
-                shared.append([life])
+                for one in (life, before.get(id(life))):
+                    if one is not None:
+                        taken.add(shared, one)
+                shared += 1
             continue
-        # The smallest that is free.
-        free = (one for one in reversed(shared) if all(a.last < life.first or life.last < a.first for a in one))
-        place = next(free, None)
-        if place is None:
-            others.append(replace(life, size_bytes=-(-life.size_bytes // _ALIGNED) * _ALIGNED))
+        free = ~taken.during(life) & ((1 << shared) - 1)
+        if free:
+            taken.add(free.bit_length() - 1, life)  # the smallest
         else:
-            place.append(life)
-    table = _POINTER * len(shared) if len(shared) > 1 else 0
+            others.append(replace(life, size_bytes=-(-life.size_bytes // _ALIGNED) * _ALIGNED))
+    table = _POINTER * shared if shared > 1 else 0
     return whole + table + max(held(others, places), default=0)
+
+
+class _Taken:
+    """Which pieces of memory, a bit for each, are taken when: a tree of halves of the schedule."""
+
+    def __init__(self, places: int):
+        self._leaves = places
+        self._throughout = [0] * (2 * places)
+        """Taken at all places below."""
+        self._somewhere = [0] * (2 * places)
+
+    def _above(self, place: int) -> Iterator[int]:
+        node = place + self._leaves
+        while node:
+            yield node
+            node //= 2
+
+    def _covering(self, life: Life) -> Iterator[int]:
+        """Yield the nodes that together are the places of a life."""
+        left, right = life.first + self._leaves, life.last + 1 + self._leaves
+        while left < right:
+            if left % 2:
+                yield left
+                left += 1
+            if right % 2:
+                right -= 1
+                yield right
+            left, right = left // 2, right // 2
+
+    def add(self, piece: int, life: Life) -> None:
+        for node in self._covering(life):
+            self._throughout[node] |= 1 << piece
+            self._somewhere[node] |= 1 << piece
+        for place in (life.first, life.last):
+            for node in self._above(place):
+                self._somewhere[node] |= 1 << piece
+
+    def during(self, life: Life) -> int:
+        """Return the pieces that are taken at some place of a life."""
+        found = 0
+        for node in self._covering(life):
+            found |= self._somewhere[node]
+        for place in (life.first, life.last):
+            for node in self._above(place):
+                found |= self._throughout[node]
+        return found
+
+
+def _taken_over(lives: Iterable[Life], places: int) -> dict[int, Life]:
+    """Return by `id` of each output that is written where a donated argument was the life of that argument."""
+    ended: dict[int, list[Life]] = {}
+    for life in sorted(lives, key=lambda one: -one.last):
+        if life.kind == ARGUMENTS and life.last < places - 1:
+            ended.setdefault(life.size_bytes, []).append(life)
+    found: dict[int, Life] = {}
+    for life in sorted(lives, key=lambda one: one.first):
+        free = ended.get(life.size_bytes)
+        if life.kind == OUTPUTS and free and free[-1].last < life.first:
+            found[id(life)] = free.pop()
+    return found

@@ -28,7 +28,7 @@ class Value:
         uses: Places of the equations that take it, in order. What a body takes from around it is needed to its end.
         is_argument: Whether it is an argument of the program.
         is_donated: Whether its memory may be reused for results.
-        is_output: Whether the program gives it.
+        given: How many of the program's results it is.
     """
 
     id: str
@@ -38,7 +38,12 @@ class Value:
     uses: list[int] = field(default_factory=list)
     is_argument: bool = False
     is_donated: bool = False
-    is_output: bool = False
+    given: int = 0
+
+    @property
+    def is_output(self) -> bool:
+        """Whether the program gives it."""
+        return self.given > 0
 
 
 def dataflow(program: Program) -> tuple[Value, ...]:
@@ -62,7 +67,7 @@ class _Flow:
             known[var] = self._new(f"constant {number}", _spec(var), "", BEFORE)
         self._walk(program.top, known)
         for value in _those(known, jaxpr.outvars):
-            value.is_output = True
+            value.given += 1
 
     def values_in_order(self) -> tuple[Value, ...]:
         return tuple(sorted(self._values, key=lambda value: value.made))

@@ -88,7 +88,11 @@ def notes_of(data: Data, field: str) -> tuple[str, ...]:
 
 def is_bound(figures: Mapping[str, Any], field: str) -> bool:
     """Return whether a number is only a lower bound, as there are rows that have none; beside formulas it is exact."""
-    counts = {"flops": "unknown", "transcendentals": "unknown", "bytes_accessed": "unknown_bytes"}
+    counts = {
+        "flops": "unknown",
+        "transcendentals": "unknown_transcendentals",
+        "bytes_accessed": "unknown_bytes",
+    }
     return bool(figures.get(field) and figures.get(counts.get(field, "")) and "formulas" not in figures)
 
 

@@ -20,7 +20,7 @@ Data = Mapping[str, Any]
 
 _COLUMNS: tuple[tuple[str, str, str, Callable[[float | None], str]], ...] = (
     ("FLOPs", "flops", "unknown", flops),
-    ("transcendentals", "transcendentals", "unknown", si),
+    ("transcendentals", "transcendentals", "unknown_transcendentals", si),
     ("bytes", "bytes_accessed", "unknown_bytes", nbytes),
     ("payload bytes", "payload_bytes", "unknown_communication", nbytes),
     ("wire bytes", "wire_bytes", "unknown_communication", nbytes),

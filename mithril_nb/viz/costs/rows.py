@@ -22,7 +22,7 @@ _APART = 0.25
 """How much of its FLOPs a layer may have more or less than the first of its stack."""
 _OWN, _PROGRAM = "(self)", "program"
 _FIGURES = ("flops", "transcendentals", "bytes_accessed", "params", *COMMUNICATION)
-_UNKNOWN = ("unknown", "unknown_bytes", "unknown_communication")
+_UNKNOWN = ("unknown", "unknown_bytes", "unknown_communication", "unknown_transcendentals")
 
 
 @dataclass(frozen=True, eq=False)

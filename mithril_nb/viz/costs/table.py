@@ -32,7 +32,7 @@ _DEEPEST = 8
 """How many times a row is set in at most, so that its name stays in sight."""
 _QUANTITIES: tuple[tuple[str, str, str, Callable[[float | None], str]], ...] = (
     ("FLOPs", "flops", "unknown", flops),
-    ("transcendentals", "transcendentals", "unknown", si),
+    ("transcendentals", "transcendentals", "unknown_transcendentals", si),
     ("bytes", "bytes_accessed", "unknown_bytes", nbytes),
     ("payload bytes", "payload_bytes", "unknown_communication", nbytes),
     ("wire bytes", "wire_bytes", "unknown_communication", nbytes),
