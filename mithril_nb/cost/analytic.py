@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from mithril_nb.cost.formulas.rules import Counted, counted, repeated
+from mithril_nb.cost.formulas.rules import Counted, counted, has_cost, repeated
 from mithril_nb.cost.records import NO_TRIP_COUNT, CostRow, Figures, is_unknown
 from mithril_nb.stages.records import Equation
 
@@ -26,7 +26,7 @@ def equation_rows(equations: Iterable[Equation]) -> tuple[CostRow, ...]:
         ('dot_general', '2·B·M·N·K', 48)
     """
     everything = tuple(equations)
-    found = tuple(equation_row(one, counted(one), one.repeats) for one in everything if not one.is_call)
+    found = tuple(equation_row(one, counted(one), one.repeats) for one in everything if has_cost(one))
     return dearest_branches((one.id for one in everything if one.primitive == "cond" and one.is_call), found)
 
 

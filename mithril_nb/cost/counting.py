@@ -234,8 +234,9 @@ def _before_partitioning(inspection: Inspection, rows: tuple[CostRow, ...]) -> t
     return tuple(
         replace(row, payload_bytes=None, wire_bytes=None)
         if row.repeats != 0
-        and row.payload_bytes == 0
-        and (open_ids & {*row.equations} or (is_open and row.opcode not in NAMING))
+        and row.opcode not in NAMING
+        # What a collective sends of an array that XLA has yet to divide is unknown too.
+        and (open_ids & {*row.equations} or (is_open and row.payload_bytes == 0))
         else row
         for row in rows
     )

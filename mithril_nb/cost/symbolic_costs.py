@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mithril_nb.cost.analytic import dearest_branches, equation_row
 from mithril_nb.cost.blocks import nearest_path, with_outer
-from mithril_nb.cost.formulas.rules import Counted, count, counted
+from mithril_nb.cost.formulas.rules import Counted, count, counted, has_cost
 from mithril_nb.cost.formulas.symbols import (
     Expression,
     Polynomial,
@@ -372,8 +372,7 @@ def _kinds(equations: tuple[Equation, ...]) -> Kinds:
             if one.primitive in ("scan", "while"):
                 length: Any = one.param.get("length")
                 lengths[one.id] = parse(length) if isinstance(length, str) else length
-            continue
-        if is_of_sizes(one):
+        if not has_cost(one) or is_of_sizes(one):
             continue
         repeats: Expression | None = one.repeats
         if repeats is None:

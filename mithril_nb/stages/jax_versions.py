@@ -374,6 +374,11 @@ def variables(atoms: Iterable[Any]) -> tuple[Any, ...]:
     return tuple([atom for atom in atoms if not isinstance(atom, core.Literal)])
 
 
+def has_effects(equation: Any) -> bool:
+    """Whether an equation does more than give results; JAX drops one that only names an axis, as collectives do."""
+    return any(type(effect).__name__ != "NamedAxisEffect" for effect in equation.effects)
+
+
 def is_number(value: Any) -> bool:
     """Whether the value of a literal is one real number."""
     return getattr(value, "shape", ()) == () and getattr(value, "dtype", None) not in _NO_NUMBERS
@@ -425,10 +430,11 @@ def says_shardings(jitted: Any) -> bool:
     return any(type(one).__name__ != "UnspecifiedValue" for one in given)
 
 
-def in_shardings(traced: Any) -> Sequence[Any]:
-    """Return the `in_shardings` of the `jax.jit` that was traced, one for each input; `()` if unknown."""
-    found = getattr(traced, "_params", {}).get("in_shardings", ())
-    return found if len(found) == len(traced.jaxpr.jaxpr.invars) else ()
+def shardings(traced: Any, side: str) -> Sequence[Any]:
+    """Return the `in_shardings` or the `out_shardings` of the `jax.jit` that was traced, for each; `()` if unknown."""
+    variables = traced.jaxpr.jaxpr.invars if side == "in_shardings" else traced.jaxpr.jaxpr.outvars
+    found = getattr(traced, "_params", {}).get(side, ())
+    return found if len(found) == len(variables) else ()
 
 
 def with_jaxpr(traced: Any, closed: Any, name: str, donated: tuple[bool, ...]) -> Any | None:

@@ -23,6 +23,7 @@ CASES = (
     "data_parallel_by_xla data_parallel fully_sharded pipeline tensor_parallel sharded_only_inside "
     "partly_automatic silent unknown branches shown"
 ).split()
+OPEN = "what_nothing_needs literals partly_automatic names shown boundaries".split()
 START = """
 import sys
 sys.path[:0] = ["tests", "tests/cost"]
@@ -41,6 +42,11 @@ def test_closed_forms(half: int) -> None:
     cases = CASES[half::2]
     code = f"for name in {cases}:\n    communicating.CASES[name]()\n    print(name)"
     assert run_fresh(START + code, **FLAGS).split() == cases
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_what_is_open_is_unknown(name: str) -> None:
+    run_fresh(START + f"import open_communication\nopen_communication.CASES[{name!r}]()", **FLAGS)
 
 
 def test_random_collectives_cost_the_same_in_each_stage(stress: Any) -> None:

@@ -1,7 +1,8 @@
 """What collectives send to other devices: payload and wire bytes of one device, by ring algorithms.
 
-The payload is what the caller hands over: the buffer of one device. The wire bytes are what one device sends over its
-links. In a group of `N` devices that form a ring, for an operand of `S` bytes on each device:
+The payload is the buffer of one device: the operand, which the caller hands over; of an all-gather the result, which is
+the larger of its two buffers, as in nccl-tests. The wire bytes are what one device sends over its links. In a group of
+`N` devices that form a ring, for an operand of `S` bytes on each device:
 
 | collective | payload | wire |
 |---|---|---|

@@ -83,25 +83,38 @@ def _axis_size(site: Site, name: Any) -> int | None:
     return None
 
 
+Layout = tuple[Any, ...]
+"""How an array is divided: the sizes of the mesh, and the axes that divide each dimension; `()` if nobody knows."""
+UNKNOWN: Layout = ()
+
+
 def partitioned_ids(
-    jaxpr: Any, top: Sequence[Site], sites: Iterable[Site], is_sharded: Sequence[bool]
+    jaxpr: Any, top: Sequence[Site], sites: Iterable[Site], layouts: Sequence[Layout | None], asked: Sequence[Any]
 ) -> frozenset[str]:
-    """Return the ids of the equations on sharded arrays for which XLA's partitioner decides what they send.
+    """Return the ids of the equations for which XLA's partitioner decides what they send to other devices.
 
     An array is sharded if it is a sharded argument, if a constraint or the `shard_map` that makes it gives it a
     sharding, or if it is computed from a sharded array. In a `shard_map` the program decides, unless the mesh has
-    axes that the `shard_map` leaves automatic: arrays may then be sharded along those.
+    axes that the `shard_map` leaves automatic: arrays may then be sharded along those. Where a `shard_map`, a call or
+    the end of the program asks for another sharding than the array has, the partitioner moves it.
 
     Args:
         jaxpr: The jaxpr of the program, open.
         top: The sites of its equations.
         sites: The sites of all equations, those of nested jaxprs too.
-        is_sharded: For each of its arguments whether it is divided among several devices.
+        layouts: How each of its arguments is divided; `None` for one that is not.
+        asked: The shardings that are asked for its results; `()` if none are.
     """
-    if not any(is_sharded) and not any(site.primitive in _PLACING and _places(site.equation.params) for site in sites):
+    is_placed = any(site.primitive in _PLACING and _places(site.equation.params) for site in sites)
+    if not is_placed and not any(one is not None for one in layouts) and not any(map(_is_divided, asked)):
         return frozenset()
     flow = _Sharded()
-    flow.walk(top, {var for var, one in zip(jaxpr.invars, is_sharded, strict=True) if one})
+    sharded = {var: one for var, one in zip(jaxpr.invars, layouts, strict=True) if one is not None}
+    flow.walk(top, sharded)
+    makers = {var: site.id for site in top for var in site.equation.outvars}
+    for atom, one in zip(jaxpr.outvars, asked, strict=True) if asked else ():
+        if _is_asked(one) and not jax_versions.is_literal(atom) and atom in makers:
+            flow.found.update([makers[atom]] if _moves(sharded.get(atom), _layout(one)) else [])
     return frozenset(flow.found)
 
 
@@ -122,51 +135,106 @@ class _Sharded:
     def __init__(self) -> None:
         self.found: set[str] = set()
 
-    def walk(self, sites: Sequence[Site], sharded: set[Any]) -> None:
+    def walk(self, sites: Sequence[Site], sharded: dict[Any, Layout]) -> None:
         """Find the equations of a body on sharded arrays.
 
         Args:
             sites: The equations of the body.
-            sharded: Its variables that are sharded; those that the equations make are added.
+            sharded: How its sharded variables are divided; those that the equations make are added.
         """
         for site in sites:
             equation = site.equation
-            given = [var in sharded for var in site.variables]
+            is_given = any(var in sharded for var in site.variables)
             if site.primitive == "shard_map":
-                if any(given) and _has_free_axes(equation.params):
-                    sharded.update(self._enter(site, sharded))
-                specs = zip(equation.outvars, equation.params["out_specs"], strict=True)
-                sharded.update(var for var, spec in specs if any(axis is not None for axis in spec))
+                self._enter_mapped(site, sharded)
             elif site.bodies:
                 sharded.update(self._enter(site, sharded))
             else:
-                if any(given):
+                if is_given:
                     self.found.add(site.id)
-                if any(given) or any(map(_is_divided, _asked(equation.params))):
-                    sharded.update(equation.outvars)
+                made = [one for one in map(_layout, _asked(equation.params)) if one is not None]
+                if is_given or made:
+                    sharded.update(dict.fromkeys(equation.outvars, made[0] if made else UNKNOWN))
 
-    def _enter(self, site: Site, sharded: set[Any]) -> list[Any]:
-        """Return which results of an equation with bodies are sharded."""
-        params, atoms = site.equation.params, site.equation.invars
-        asked = params.get("in_shardings", (None,) * len(atoms))
-        given = [
-            (not jax_versions.is_literal(atom) and atom in sharded) or _is_divided(one)
-            for atom, one in zip(atoms, asked, strict=True)
-        ]
-        made = [_is_divided(one) for one in params.get("out_shardings", (None,) * len(site.equation.outvars))]
+    def _enter_mapped(self, site: Site, sharded: dict[Any, Layout]) -> None:
+        params = site.equation.params
+        own = params.get("newly_manual_axes", params.get("manual_axes", ()))
+        is_open = _has_free_axes(params) and any(var in sharded for var in site.variables)
+        for atom, spec in zip(site.equation.invars, params["in_specs"], strict=True):
+            have = None if jax_versions.is_literal(atom) else sharded.get(atom)
+            kept = None if have is None else _along(have, own)
+            if kept is not None and _moves(kept, _of_spec(params["mesh"], spec)):
+                self.found.add(site.id)
+        if is_open:
+            sharded.update(self._enter(site, sharded))
+        for var, spec in zip(site.equation.outvars, params["out_specs"], strict=True):
+            made = _of_spec(params["mesh"], spec)
+            if made is not None and var not in sharded:
+                sharded[var] = UNKNOWN if is_open else made
+
+    def _enter(self, site: Site, sharded: dict[Any, Layout]) -> dict[Any, Layout]:
+        """Return how those results of an equation with bodies are divided that are."""
+        params, atoms, results = site.equation.params, site.equation.invars, site.equation.outvars
+        given = [None if jax_versions.is_literal(atom) else sharded.get(atom) for atom in atoms]
+        given = self._asked_for(site, given, params.get("in_shardings", ()))
+        whole: list[Layout | None] = [None] * len(results)
         for body, inside in site.bodies:
             # Which operand is which variable of a body differs by primitive, and what a loop carries goes round.
             is_call = site.primitive not in _LOOPS and len(body.invars) == len(given)
-            inner = {var for place, var in enumerate(body.invars) if (given[place] if is_call else any(given))}
+            is_any = any(one is not None for one in given)
+            each = given if is_call else [UNKNOWN if is_any else None] * len(body.invars)
+            inner = {var: one for var, one in zip(body.invars, each, strict=True) if one is not None}
             self.walk(inside, inner)
-            results = [not jax_versions.is_literal(atom) and atom in inner for atom in body.outvars]
-            if site.primitive in _LOOPS and any(results):
-                self.walk(inside, {*inner, *body.invars})
-                results = [True] * len(results)
-            if len(results) != len(made):
-                results = [any(results)] * len(made)
-            made = [one or other for one, other in zip(made, results, strict=True)]
-        return [var for var, is_sharded in zip(site.equation.outvars, made, strict=True) if is_sharded]
+            made = [None if jax_versions.is_literal(atom) else inner.get(atom) for atom in body.outvars]
+            if site.primitive in _LOOPS and any(one is not None for one in made):
+                self.walk(inside, {**inner, **dict.fromkeys(body.invars, UNKNOWN)})
+                made = [UNKNOWN] * len(made)
+            if len(made) != len(whole):
+                made = [UNKNOWN if any(one is not None for one in made) else None] * len(whole)
+            # Those of a call are as in its body; branches may differ.
+            made = made if is_call and len(site.bodies) == 1 else [None if one is None else UNKNOWN for one in made]
+            whole = [one if other is None else other for one, other in zip(whole, made, strict=True)]
+        whole = self._asked_for(site, whole, params.get("out_shardings", ()))
+        return {var: one for var, one in zip(results, whole, strict=True) if one is not None}
+
+    def _asked_for(self, site: Site, layouts: list[Layout | None], asked: Sequence[Any]) -> list[Layout | None]:
+        """Return layouts with those in their place that a call asks for, which it may have to move arrays to."""
+        if len(asked) != len(layouts):
+            return layouts
+        pairs = [(have, _layout(one) if _is_asked(one) else have) for have, one in zip(layouts, asked, strict=True)]
+        if any(have != wanted and _moves(have, wanted) for have, wanted in pairs):
+            self.found.add(site.id)
+        return [wanted for _, wanted in pairs]
+
+
+def _moves(have: Layout | None, wanted: Layout | None) -> bool:
+    """Return whether an array may have to be moved to be divided otherwise."""
+    return have != wanted or have == UNKNOWN
+
+
+def _along(layout: Layout, names: Any) -> Layout | None:
+    """Return how an array is divided along some axes of the mesh alone."""
+    if layout == UNKNOWN:
+        return UNKNOWN
+    sizes, dims = layout
+    if any({*dim} & {*names} and not {*dim} <= {*names} for dim in dims):
+        return UNKNOWN
+    return _stripped(sizes, [dim if {*dim} <= {*names} else () for dim in dims])
+
+
+def _of_spec(mesh: Any, spec: Any) -> Layout | None:
+    """Return how a spec divides an array; `None` if it does not."""
+    sizes = tuple(mesh.shape.items())
+    named = [axes if isinstance(axes, tuple) else () if axes is None else (axes,) for axes in spec]
+    if not all(isinstance(name, str) for axes in named for name in axes):
+        return UNKNOWN  # XLA chooses
+    return _stripped(sizes, [tuple(name for name in axes if mesh.shape.get(name, 1) > 1) for axes in named])
+
+
+def _stripped(sizes: Any, dims: list[Any]) -> Layout | None:
+    while dims and not dims[-1]:
+        dims = dims[:-1]
+    return (sizes, tuple(dims)) if dims else None
 
 
 def _has_free_axes(params: Mapping[str, Any]) -> bool:
@@ -179,28 +247,35 @@ def _has_free_axes(params: Mapping[str, Any]) -> bool:
     )
 
 
-def divided(arguments: Iterable[Any], traced: Any) -> tuple[bool, ...]:
-    """Return for each argument of a program whether it is divided among several devices.
+def divided(arguments: Iterable[Any], traced: Any) -> tuple[Layout | None, ...]:
+    """Return how each argument of a program is divided among several devices; `None` for one that is not.
 
     Args:
         arguments: The arguments, arrays or shapes, in the order of the jaxpr's inputs.
         traced: JAX's trace of the program, with the shardings that its `jax.jit` has.
     """
     leaves = list(arguments)
-    asked = jax_versions.in_shardings(traced) or [None] * len(leaves)
-    typed = traced.jaxpr.in_avals
-    return tuple(
-        any(map(_is_divided, (getattr(leaf, "sharding", None), one, getattr(aval, "sharding", None))))
-        for leaf, one, aval in zip(leaves, asked, typed, strict=True)
-    )
+    asked = jax_versions.shardings(traced, "in_shardings") or [None] * len(leaves)
+    found: list[Layout | None] = []
+    for leaf, one, aval in zip(leaves, asked, traced.jaxpr.in_avals, strict=True):
+        own = map(_layout, (one, getattr(leaf, "sharding", None), getattr(aval, "sharding", None)))
+        found.append(next((layout for layout in own if layout is not None), None))
+    return tuple(found)
+
+
+def _is_asked(sharding: Any) -> bool:
+    return sharding is not None and type(sharding).__name__ != "UnspecifiedValue"
 
 
 def _is_divided(sharding: Any) -> bool:
-    if sharding is None or type(sharding).__name__ == "UnspecifiedValue":
-        return False
+    return _layout(sharding) is not None
+
+
+def _layout(sharding: Any) -> Layout | None:
+    """Return how a sharding divides an array; `None` if it does not."""
+    if not _is_asked(sharding):
+        return None
     if hasattr(sharding, "spec"):
-        sizes = sharding.mesh.shape
-        names = [name for axes in sharding.spec if axes for name in (axes if isinstance(axes, tuple) else (axes,))]
-        # Where the spec has no name, XLA chooses.
-        return any(not isinstance(name, str) or sizes.get(name, 1) > 1 for name in names)
-    return hasattr(sharding, "is_fully_replicated") and not sharding.is_fully_replicated
+        return _of_spec(sharding.mesh, sharding.spec)
+    is_open = hasattr(sharding, "is_fully_replicated") and not sharding.is_fully_replicated
+    return UNKNOWN if is_open else None

@@ -250,7 +250,9 @@ def _number(literal: Any) -> Constant:
     return float(literal.val) if jax_versions.is_number(literal.val) else None
 
 
-_KEEPS_VALUE = frozenset("broadcast_in_dim reshape squeeze expand_dims split convert_element_type copy".split())
+_KEEPS_VALUE = frozenset(
+    "broadcast_in_dim reshape squeeze expand_dims split convert_element_type copy pvary pcast".split()
+)
 _COMPARED = {name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")}
 _FOLDS = frozenset(
     "add sub mul div max min neg abs exp log sqrt rsqrt integer_pow pow square eq ne lt le gt ge and or not "
@@ -263,7 +265,7 @@ def _mark_used(jaxpr: Any, body: list[Site], wanted: list[bool]) -> list[bool]:
     live = {atom for atom, is_wanted in zip(jaxpr.outvars, wanted, strict=True) if is_wanted and not is_literal(atom)}
     for site in reversed(body):
         equation = site.equation
-        site.is_used = bool(equation.effects) or not live.isdisjoint(equation.outvars)
+        site.is_used = jax_versions.has_effects(equation) or not live.isdisjoint(equation.outvars)
         if not site.is_used:
             for _, inner in site.bodies:
                 _mark_unused(inner)

@@ -11,7 +11,9 @@ from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.jax_versions import is_literal
 from mithril_nb.stages.records import Equation, Instruction
-from mithril_nb.stages.trace.equations import Site
+from mithril_nb.stages.trace.collectives import GROUP, PARTITIONED
+from mithril_nb.stages.trace.equations import UNUSED, Site
+from mithril_nb.stages.trace.kernels import COMBINER
 from mithril_nb.stages.trace.tracing import Trace
 
 _SHORT = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c"}
@@ -22,9 +24,10 @@ _DULL = {
     "compiler_options_kvs", "resource_env", "linear", "jaxpr", "call_jaxpr", "branches", "cond_jaxpr", "body_jaxpr",
     "jvp_jaxpr_fun", "jvp_jaxpr_thunk", "fwd_jaxpr_thunk", "bwd", "update_jaxpr", "update_consts", "_split_transpose",
     "ft_in", "ft_out", "num_carry", "accuracy", "out_dtype", "dimensions_are_sorted", "out_trees",
-    "combiner", "unused_results",
 }  # fmt: skip
 """Params that say nothing to a reader, or whose jaxpr is printed as a body."""
+_OURS = frozenset({COMBINER, UNUSED, GROUP, PARTITIONED})
+"""Params that costs are computed from, and that JAX does not have."""
 
 
 def print_jaxpr(
@@ -109,9 +112,10 @@ class _Printer:
             taken = self._makers_of(equation.invars, operands)
             for jaxpr, _ in site.bodies:
                 self._hand_in(site, jaxpr, taken)
-            params = tuple([(key, _compact(value)) for key, value in record.params])
-            head = f"{indent}{results}{' = ' if results else ''}{site.primitive}{_params(record, params)}"
-            head = " ".join([head, *operands])
+            known = [(key, value) for key, value in record.params if key not in _OURS]
+            params = tuple([(key, _compact(value)) for key, value in known])
+            head = f"{indent}{results}{' = ' if results else ''}{site.primitive}"
+            head = " ".join([head + _params(site.primitive, known, params), *operands])
             place, start = len(self._found), len(self._lines) + 1
             inner: tuple[str, ...] = ()
             if len(site.bodies) == 1:
@@ -204,13 +208,13 @@ def _labels(record: Equation, count: int) -> list[str]:
     return [f"branch {index}" for index in range(count)]
 
 
-def _params(record: Equation, texts: Sequence[tuple[str, str]]) -> str:
+def _params(primitive: str, params: Sequence[tuple[str, Any]], texts: Sequence[tuple[str, str]]) -> str:
     """Return the params that say something, given the texts of all of them."""
     shown = []
-    for (key, value), (_, text) in zip(record.params, texts, strict=True):
+    for (key, value), (_, text) in zip(params, texts, strict=True):
         if key in _DULL or value is None or value is False:
             continue
-        if record.primitive == "dot_general" and key == "dimension_numbers":
+        if primitive == "dot_general" and key == "dimension_numbers":
             text = _dot_dims(value)
         if len(text) > _LONGEST_PARAM and key != "name":
             text = text[: _LONGEST_PARAM - 3] + "..."

@@ -161,7 +161,7 @@ class _Rest:
             return 1
         if self._is_update(site):
             return 0
-        if site.equation.effects:
+        if jax_versions.has_effects(site.equation):
             return 1
         self._found[site.id] = site.is_used and not wanted
         return wanted

@@ -130,7 +130,8 @@ class Program:
 
     @cached_property
     def _partitioned(self) -> frozenset[str]:
-        return partitioned_ids(self.trace.closed.jaxpr, self.top, self.sites, self.trace.is_sharded)
+        asked = jax_versions.shardings(self.trace.traced, "out_shardings")
+        return partitioned_ids(self.trace.closed.jaxpr, self.top, self.sites, self.trace.layouts, asked)
 
     def instructions(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Yield the ids of the instructions of its jaxpr with those of their equations: a call has all of its body."""

@@ -15,7 +15,7 @@ from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.jax_versions import jaxpr_as_fun, spec_of
 from mithril_nb.stages.param_names import DEFAULT, check_params, names_of_params
-from mithril_nb.stages.trace.collectives import divided
+from mithril_nb.stages.trace.collectives import Layout, divided
 from mithril_nb.stages.trace.equations import Outline, outline_of
 from mithril_nb.stages.trace.tags import Tags
 
@@ -54,7 +54,7 @@ class Trace:
         function: The function's own name, whatever the program is called; of an object that is called, its class.
         starts: Where the function begins, as `"file.py:12"`, or `""`.
         traced: What JAX made of it.
-        is_sharded: For each of its inputs whether it is divided among several devices.
+        layouts: For each of its inputs how it is divided among several devices; `None` if it is not.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Trace:
     function: str
     starts: str
     traced: jax.stages.Traced
-    is_sharded: tuple[bool, ...]
+    layouts: tuple[Layout | None, ...]
 
     @cached_property
     def outline(self) -> Outline:
@@ -140,8 +140,8 @@ def trace(fn: Callable[..., Any], args: tuple[Any, ...], name: str | None = None
         program.__name__ = program.__qualname__ = title
         return program
 
-    is_sharded = divided(jax.tree.leaves(args), traced)
-    return Trace(title, closed, tuple(arguments), inputs, outputs, donated, call, *_function(fn), traced, is_sharded)
+    layouts = divided(jax.tree.leaves(args), traced)
+    return Trace(title, closed, tuple(arguments), inputs, outputs, donated, call, *_function(fn), traced, layouts)
 
 
 def trace_up_to_failure(

@@ -1,0 +1,130 @@
+"""What is not known of communication is `None`, and what sends nothing is 0: on eight devices, in fresh processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from communicating import array, mesh, sums
+from jax import lax
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from mithril_nb.cost import Cost
+from mithril_nb.stages import inspect
+
+SOURCES = ("analytic", "lowered", "compiled")
+
+
+def unknown(cost: Cost) -> list[str]:
+    """The opcodes of the rows whose communication is unknown; the total is unknown if there are any."""
+    found = [row.opcode for row in cost.rows if row.wire_bytes is None]
+    assert (cost.total.wire_bytes is None) == (cost.total.payload_bytes is None) == bool(found)
+    return found
+
+
+def what_nothing_needs() -> None:
+    """JAX drops a collective whose result nothing needs: here the value of the loss."""
+    over = mesh(a=2, b=4)
+
+    def local(w: jax.Array, x: jax.Array) -> jax.Array:
+        return lax.pmean(jnp.mean(jnp.tanh(x @ w) ** 2), ("a", "b"))
+
+    loss = jax.shard_map(local, mesh=over, in_specs=(P(), P(("a", "b"))), out_specs=P())
+    program = inspect(jax.grad(loss), array(16, 4), array(8, 16))
+    for source in SOURCES:
+        assert sums(program.cost(source)) == (256, 448), source
+    used = [one for one in program.equations if one.primitive.startswith("psum") and one.is_used]
+    assert [one.outputs[0].shape for one in used] == [(16, 4)]
+
+
+def literals() -> None:
+    """What `shard_map` casts is still a constant: no arithmetic on it is counted."""
+    over = mesh(a=2, b=4)
+    double = jax.shard_map(lambda x: x * 2 + (1.0 + jnp.float32(0)), mesh=over, in_specs=P("a"), out_specs=P("a"))
+    program = inspect(double, array(8, 16))
+    flops = {source: program.cost(source).total.flops for source in SOURCES}
+    assert flops == dict.fromkeys(SOURCES, 2 * 4 * 16)
+
+
+def partly_automatic() -> None:
+    """What a collective sends of an array that XLA divides along another axis is unknown before XLA has divided it."""
+    over = mesh(a=2, b=4)
+
+    def product(x: jax.Array, w: jax.Array) -> jax.Array:
+        specs = P(None, "a"), P("a", None)
+        local = jax.shard_map(
+            lambda x, w: lax.psum(x @ w, "a"), mesh=over, in_specs=specs, out_specs=P(), axis_names={"a"}
+        )
+        return local(x, w)
+
+    rows = array(8, 16, sharding=NamedSharding(over, P("b", None)))
+    program = inspect(product, rows, array(16, 8))
+    assert "all-reduce" in unknown(program.cost("lowered"))
+    assert unknown(program.cost()) == ["dot_general", "psum_invariant"]
+    assert sums(program.cost("compiled")) == (64, 64)
+
+
+def names() -> None:
+    """Instructions that only name what is there send nothing, even on sharded arrays."""
+    rows = array(8, 16, sharding=NamedSharding(mesh(a=2, b=4), P("a")))
+    program = inspect(lambda x: jnp.flip(lax.while_loop(lambda x: x[0, 0] < 9, lambda x: x * 2.0, x), 0), rows)
+    found = unknown(program.cost("lowered"))
+    assert {"multiply", "reverse"} <= {*found}
+    assert not {*found} & {"constant", "parameter", "tuple", "get-tuple-element"}
+
+
+def shown() -> None:
+    """The jaxpr shows the params that JAX has; what costs are computed from besides is not among them."""
+    over = mesh(a=2, b=4)
+    total = jax.shard_map(lambda x: lax.psum(x, "b"), mesh=over, in_specs=P("a", "b"), out_specs=P("a"))
+    rows = array(8, 16, sharding=NamedSharding(over, P("a", "b")))
+    stage = inspect(lambda x: total(x).T, rows).stage("jaxpr")
+    lines = {one.opcode: stage.text.splitlines()[one.line - 1].strip() for one in stage.instructions}
+    assert lines["psum_invariant"] == "d:f32[4,4] = psum_invariant[axes=(b,)] c"
+    assert lines["transpose"] == "e:f32[4,8] = transpose[permutation=(1,0)] b"
+    attributes = {key for one in stage.instructions for key, _ in one.attributes}
+    assert {"axes", "permutation"} <= attributes
+    assert not attributes & {"group_size", "partitioned"}
+
+
+def boundaries() -> None:
+    """XLA moves arrays that a `shard_map`, a call or the end of a program asks for with another sharding."""
+    over = mesh(a=2, b=4)
+    whole, columns, rows = (NamedSharding(over, spec) for spec in (P(), P(None, "b"), P("a", None)))
+    split = jax.shard_map(lambda x: x * 2, mesh=over, in_specs=P(("a", "b")), out_specs=P(("a", "b")))
+    every = jax.shard_map(lambda x: x * 2, mesh=over, in_specs=P(), out_specs=P())
+    narrow = jax.shard_map(lambda x: x * 2, mesh=over, in_specs=P(None, "b"), out_specs=P(None, "b"))
+    x, by_column, by_row = (array(8, 16, sharding=one) for one in (None, columns, rows))
+    for fn, given, payload, wire in (
+        (split, by_column, 64, 48),
+        (every, by_column, 512, 384),
+        (jax.jit(split, out_shardings=whole), x, 512, 448),
+        (jax.jit(lambda x: x @ x.T, out_shardings=rows), x, 640, 512),
+        (lambda x: jax.jit(lambda y: y, out_shardings=whole)(x), by_row, 512, 256),
+    ):
+        program = inspect(fn, given)
+        for source in ("analytic", "lowered"):
+            cost = program.cost(source)
+            assert unknown(cost), (source, payload)
+            assert any("XLA's partitioner adds collectives there" in note for note in cost.notes)
+        assert sums(program.cost("compiled")) == (payload, wire)
+        assert program.cost().total.flops is not None
+    # For sure nothing is moved.
+    for fn, given in (
+        (narrow, by_column),
+        (narrow, x),
+        (lambda x: narrow(narrow(x)), by_column),
+        (lambda x: jax.jit(narrow, in_shardings=columns, out_shardings=columns)(x), by_column),
+        (jax.jit(narrow, out_shardings=columns), x),
+        (jax.jit(lambda x: x @ x.T, out_shardings=whole), x),
+    ):
+        for source in SOURCES:
+            assert sums(inspect(fn, given).cost(source)) == (0, 0), source
+
+
+CASES: dict[str, Callable[[], Any]] = {
+    one.__name__: one for one in (what_nothing_needs, literals, partly_automatic, names, shown, boundaries)
+}
