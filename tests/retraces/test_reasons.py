@@ -392,7 +392,7 @@ class TestNewFunctionObject:
     def test_partial(self):
         line = f.__code__.co_firstlineno
         found = self.reasons(lambda: jax.jit(functools.partial(f, n=5)))
-        assert found == f"a new function object: functools.partial of `f` at {HERE}:{line}"
+        assert found == f"a new function object: functools.partial of `f` at {HERE}:{line} with n=5"
 
     def test_method_of_a_new_object(self):
         line = Model.step.__code__.co_firstlineno

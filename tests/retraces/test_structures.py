@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -56,3 +57,42 @@ def test_change_of_structure(name: str) -> None:
     seen(earlier)
     seen(later)
     assert [again.reason for again in seen.retraces] == [reason]
+
+
+def test_a_call_of_the_same_structure_is_nearer() -> None:
+    seen = ml.watch(jax.jit(lambda tree: jax.tree.map(jnp.sin, tree)))
+    for value in (jnp.ones(3), None, jnp.ones(3, "bfloat16"), 1):
+        seen({"a": value})
+    assert [again.reason for again in seen.retraces][1:] == [
+        "argument 1 `tree['a']` changed from f32[3] to bf16[3]",
+        "argument 1 `tree['a']` changed from bf16[3] to weak i32[]",
+    ]
+
+
+class Table:
+    """A static value whose comparison is an array, as that of a data frame."""
+
+    def __hash__(self) -> int:
+        return 1
+
+    def __eq__(self, other: object) -> Any:
+        return jnp.ones(2) == 1
+
+    def __repr__(self) -> str:
+        return "Table"
+
+
+def test_static_values_that_cannot_be_compared() -> None:
+    seen = ml.watch(jax.jit(lambda x, table: x, static_argnums=1))
+    seen(jnp.ones(3), Table())
+    seen(jnp.ones(4), Table())
+    assert [again.reason for again in seen.retraces] == ["argument 1 `x` changed from f32[3] to f32[4]"]
+
+
+def test_what_a_partial_binds() -> None:
+    seen = ml.watch(jax.jit(lambda fn, x: fn(x), static_argnums=0))
+    for low in (0.0, 1.0):
+        seen(functools.partial(jnp.clip, min=low), jnp.ones(3))
+    (again,) = seen.retraces
+    assert "with min=0.0 to functools.partial of `clip`" in again.reason
+    assert again.reason.endswith("with min=1.0")
