@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mithril_nb.cost.blocks import ByBlock
+from mithril_nb.cost.notes import ONE_OF
 from mithril_nb.cost.records import Figures, Fusion, text_table, told_sum
 from mithril_nb.display import UNATTRIBUTED_LABEL, Shown
 from mithril_nb.stages.records import UNATTRIBUTED
@@ -76,6 +77,7 @@ class Comparison(Shown):
         by_block: Each block by itself, in the order of the one before.
         unattributed: What no block caused.
         fusions: What each fusion of the one after saved, the most first.
+        devices: What to know if one side counts all devices and the other one of them.
     """
 
     before: str
@@ -84,6 +86,7 @@ class Comparison(Shown):
     by_block: dict[str, Change]
     unattributed: Change
     fusions: tuple[Fusion, ...]
+    devices: tuple[str, ...] = ()
 
     @cached_property
     def saved_by_fusion(self) -> int | None:
@@ -152,7 +155,7 @@ class Comparison(Shown):
         """What the tables leave out."""
         more = len(self.fusions) - _MOST_FUSIONS
         same = ("nothing changes: every figure here is the same before and after",) if self._is_same else ()
-        return *((f"and {more} more fusions",) if more > 0 else ()), *same, *self._overlap
+        return *((f"and {more} more fusions",) if more > 0 else ()), *same, *self._overlap, *self.devices
 
     @property
     def _is_timed(self) -> bool:
@@ -217,6 +220,12 @@ def compared(before: Cost, after: Cost) -> Comparison:
         ),
         Change(before.unattributed, after.unattributed),
         tuple(sorted(after.fusions, key=lambda one: -(one.saved or 0))),
+        tuple(
+            f"{side}: {note}; the other side counts all devices"
+            for side, cost, other in (("before", before, after), ("after", after, before))
+            for note in cost.notes
+            if note.startswith(ONE_OF) and not any(each.startswith(ONE_OF) for each in other.notes)
+        ),
     )
 
 

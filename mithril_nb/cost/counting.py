@@ -14,7 +14,7 @@ from mithril_nb.cost.hlo.instruction_costs import InstructionCost, hlo_costs
 from mithril_nb.cost.hlo.rules import NAMING
 from mithril_nb.cost.hlo.xla import source_of, xla_memory
 from mithril_nb.cost.lines import SourceLines
-from mithril_nb.cost.notes import NOT_RUN, notes_of_communication
+from mithril_nb.cost.notes import NOT_RUN, ONE_OF, notes_of_communication
 from mithril_nb.cost.records import (
     CostRow,
     Figures,
@@ -247,7 +247,7 @@ def _notes_of_devices(inspection: Inspection, source: str) -> tuple[str, ...]:
     if source != "compiled":
         return ()
     count = jax_modules.devices_of(inspection.optimized)
-    return (f"flops, transcendentals and bytes_accessed are those of one of {count} devices",) if count > 1 else ()
+    return (f"{ONE_OF}{count} devices: figures are what each of them computes",) if count > 1 else ()
 
 
 def _row(one: InstructionCost) -> CostRow:

@@ -443,6 +443,8 @@ program = inspect(jnp.matmul, x, w, params=())
 for source in ("analytic", "lowered", "compiled"):
     cost = program.cost(source)
     print(cost.total.flops, *cost.notes[:-1])
+print(str(program.cost("lowered").compare(program.cost("compiled"))).splitlines()[-1])
+print("one of 8 devices: figures are what each of them computes" in str(program.cost("compiled")))
 double = jax.shard_map(lambda x: x * 2, mesh=mesh, in_specs=PartitionSpec("d"), out_specs=PartitionSpec("d"))
 cost = inspect(double, x, params=()).cost()
 print(cost.total.flops, *cost.notes[:-1])
@@ -450,14 +452,18 @@ print(cost.total.flops, *cost.notes[:-1])
 
 
 def test_of_several_devices_it_is_said_what_is_counted_for_one() -> None:
-    flops, lowered, devices, mapped = run_fresh(
+    flops, lowered, devices, compared, is_printed, mapped = run_fresh(
         SPREAD, XLA_FLAGS="--xla_force_host_platform_device_count=8"
     ).splitlines()
     unknown = 'rows on sharded arrays: XLA\'s partitioner adds collectives there; cost("compiled") counts them'
     assert flops == f"1024 payload_bytes and wire_bytes of 1 {unknown}"
     assert lowered.startswith("1024 payload_bytes and wire_bytes of ")
     assert lowered.endswith(unknown)
-    assert devices == "128 flops, transcendentals and bytes_accessed are those of one of 8 devices"
+    assert devices == "128 one of 8 devices: figures are what each of them computes"
+    assert (
+        compared == "after: one of 8 devices: figures are what each of them computes; the other side counts all devices"
+    )
+    assert is_printed == "True"
     count, _, told = mapped.partition(" ")
     assert told == "shard_map: what runs on each device is counted for one of them"
     # The 2 is made a float in the program itself since 0.12: one operation more.
