@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from communicating import array, mesh, sums
+from cost.communicating import array, mesh, sums
 from jax import lax
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
