@@ -13,6 +13,7 @@ from itertools import islice, product
 from threading import Lock
 
 from mithril_nb.stages import jax_versions
+from mithril_nb.stages.hlo.escapes import read_mlir, read_xla
 from mithril_nb.stages.trace.user_lines import Lines, Span, lines_of_frames
 
 Sources = tuple[tuple[str, ...], tuple[str, ...]]
@@ -24,8 +25,6 @@ Stack = tuple[Span, ...]
 
 _QUOTED = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 _TOKEN = re.compile(rf"{_QUOTED}|#loc\d*|\w+|\S")
-_ESCAPE = re.compile(rb'\\([0-9A-Fa-f]{2}|[\\"nt])')
-_ESCAPED = {b"n": b"\n", b"t": b"\t"}
 _ROW = re.compile(r"(\d+) (.*)")
 _NUMBER = re.compile(r"(\w+)=(\d+)")
 _TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
@@ -125,7 +124,7 @@ class _Locations:
         if token.startswith("#"):
             return self._named(token)
         if token.startswith('"') and tokens[-1:] == [":"]:
-            place = _place(_unquoted(token), tokens)
+            place = _place(read_mlir(token[1:-1]), tokens)
             return () if place.file == _THE_TEXT else ((place,),)
         if token.startswith('"') and tokens[-1:] == ["("]:
             tokens.pop()
@@ -168,15 +167,6 @@ def _place(file: str, tokens: list[str]) -> Span:
     return Span(file, line, None, end, None)
 
 
-def _unquoted(token: str) -> str:
-    plain = _ESCAPE.sub(lambda match: _ESCAPED.get(match[1]) or _char(match[1]), token[1:-1].encode())
-    return plain.decode(errors="replace")
-
-
-def _char(code: bytes) -> bytes:
-    return bytes.fromhex(code.decode()) if len(code) == 2 else code
-
-
 def _frames(text: str) -> Callable[[str], Stack]:
     """Return a function that gives the frames of a number in the tables of an HLO module."""
     tables: dict[str, dict[int, str]] = {name: {} for name in _TABLES}
@@ -201,7 +191,7 @@ def _frames(text: str) -> Callable[[str], Stack]:
             file = tables["FileNames"].get(place.get("file_name_id", 0), "")
             line = place.get("line", 0)
             if file and line:
-                found.append(Span(_unquoted(file), line, None, place.get("end_line", line), None))
+                found.append(Span(read_xla(file[1:-1]), line, None, place.get("end_line", line), None))
             frame = rows[frame].get("parent_frame_id", 0) - is_shifted
         return tuple(found)
 

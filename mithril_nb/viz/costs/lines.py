@@ -8,25 +8,15 @@ from typing import Any
 from mithril_nb.display import AT_LEAST, UNATTRIBUTED_LABEL
 from mithril_nb.stages.places import told_lines
 from mithril_nb.viz.costs.formulas import COMMUNICATION, short_formula, value_of
-from mithril_nb.viz.costs.table import cost_css
+from mithril_nb.viz.costs.table import QUANTITIES, cost_css
 from mithril_nb.viz.escape import escaped, one_line
 from mithril_nb.viz.highlight import highlighted
 from mithril_nb.viz.style import MONO, base_css
 from mithril_nb.viz.text import columns
-from mithril_nb.viz.units import exact, flops, nbytes, percent, seconds, si
+from mithril_nb.viz.units import exact, percent
 
 Data = Mapping[str, Any]
 """Costs by line as data, as `ByLine.to_dict()` returns them."""
-
-_COLUMNS: tuple[tuple[str, str, str, Callable[[float | None], str]], ...] = (
-    ("FLOPs", "flops", "unknown", flops),
-    ("transcendentals", "transcendentals", "unknown", si),
-    ("bytes", "bytes_accessed", "unknown_bytes", nbytes),
-    ("payload bytes", "payload_bytes", "unknown_communication", nbytes),
-    ("wire bytes", "wire_bytes", "unknown_communication", nbytes),
-    ("time", "time_s", "", seconds),
-)
-"""Title, key, the key of how many are unknown, and the format."""
 
 
 def lines_text(data: Data) -> str:
@@ -121,7 +111,7 @@ def _shown(data: Data) -> tuple[tuple[str, str, str, Callable[[float | None], st
     total = data["total"]
     communicating = [key for key in COMMUNICATION if value_of(total, key) != 0]
     always = ("flops", "bytes_accessed", *communicating)
-    return tuple(one for one in _COLUMNS if one[1] in always or value_of(total, one[1]))
+    return tuple(one for one in QUANTITIES if one[1] in always or value_of(total, one[1]))
 
 
 def _rows(data: Data) -> Iterator[tuple[str, str, Data | None, str]]:

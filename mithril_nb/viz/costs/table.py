@@ -30,7 +30,7 @@ _WIDEST = 100
 """How many columns of a terminal the costs of several sources take at most, if names are not too long."""
 _DEEPEST = 8
 """How many times a row is set in at most, so that its name stays in sight."""
-_QUANTITIES: tuple[tuple[str, str, str, Callable[[float | None], str]], ...] = (
+QUANTITIES: tuple[tuple[str, str, str, Callable[[float | None], str]], ...] = (
     ("FLOPs", "flops", "unknown", flops),
     ("transcendentals", "transcendentals", "unknown", si),
     ("bytes", "bytes_accessed", "unknown_bytes", nbytes),
@@ -38,7 +38,7 @@ _QUANTITIES: tuple[tuple[str, str, str, Callable[[float | None], str]], ...] = (
     ("wire bytes", "wire_bytes", "unknown_communication", nbytes),
     ("time", "time_s", "", seconds),
 )
-"""What the columns say: title, key, the key of how many of it are unknown, and how it is written."""
+"""Columns of tables of costs: title, key, the key of how many rows are unknown, and the format."""
 _PARAMS = ("params", "params", "", si)
 """The last column, of one way of counting: all of them have the same parameters."""
 
@@ -91,7 +91,7 @@ class _Table:
         timed = [name for name, cost in self.sources.items() if cost["total"].get("time_s") is not None]
         return [
             _Column(title, name, key, unknown, exact if self.is_exact and key != "time_s" else written)
-            for title, key, unknown, written in (*_QUANTITIES, *([_PARAMS] if has_params(self.main) else []))
+            for title, key, unknown, written in (*QUANTITIES, *([_PARAMS] if has_params(self.main) else []))
             if key not in COMMUNICATION or any(map(communicates, self.sources.values()))
             for name in (timed if key == "time_s" else [*self.sources][:1] if key == "params" else counted)
         ]
@@ -422,7 +422,7 @@ def _whole(table: _Table) -> Iterator[tuple[str, list[str], list[float | str | N
             continue  # it counts as the compiled program does
         columns = [
             _Column(title, name, key, unknown, exact if table.is_exact else written)
-            for title, key, unknown, written in _QUANTITIES[:3]
+            for title, key, unknown, written in QUANTITIES[:3]
         ]
         rows = [(name, cost["total"])]
         for one in (cost.get("once"), cost.get("xla")):
