@@ -62,7 +62,7 @@ def large_comparisons(full: bool = False) -> Iterator[Comparison]:
 
 
 def large_memory(full: bool = False) -> Iterator[tuple[str, int, int]]:
-    """Yield the peak memory of a new process that inspects a program up to StableHLO, and of one that lowers it."""
+    """Yield the peak memory of two new processes: one inspects a program up to StableHLO, one lowers it."""
     for name in large_programs(full):
         yield name, peak_bytes(name, "to_stablehlo"), peak_bytes(name, "lower")
 
@@ -82,7 +82,7 @@ def stage_comparisons(rounds: int, full: bool = False) -> Iterator[Comparison]:
 
 
 def stage_memory(full: bool = False) -> Iterator[tuple[str, int, int]]:
-    """Yield the peak memory of a new process that inspects a program up to HLO, and of one that compiles it."""
+    """Yield the peak memory of two new processes: one inspects a program up to HLO, one compiles it."""
     for name in stage_programs(full):
         yield name, peak_bytes(name, "to_hlo"), peak_bytes(name, "compiled")
 

@@ -47,7 +47,7 @@ def imported(text: str) -> Any:
 
 
 def without_name(path: Path) -> ModelFileError:
-    """Build the error raised for a Python file of which no function is named; reading it runs no code.
+    """Build the error raised for a Python file without a function name; the file is parsed, not run.
 
     Args:
         path: The file, which may be missing.
@@ -147,7 +147,7 @@ def _of_module(name: str, path: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise  # the module exists, and imports one that does not
+            raise  # the module exists, but one of its imports does not
         near = nearest(name, [one.removesuffix(".py") for one in _python_files(Path())])
         raise ModelFileError(
             f"there is no module {name!r}.",

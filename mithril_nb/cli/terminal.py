@@ -29,7 +29,7 @@ _COMMANDS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = 
 
 
 def complain(diagnostics: Sequence[Diagnostic]) -> None:
-    """Print what is wrong to stderr, with advice for the terminal."""
+    """Print an error to stderr, with advice for the terminal."""
     for diagnostic in diagnostics:
         print(f"{diagnostic.code}: {_in_terminal(diagnostic)}", file=sys.stderr)
 

@@ -53,7 +53,7 @@ class SourceLines:
 
 
 class ByLine(Shown, ByName[Figures]):
-    """Figures by line of Python: `"net.py:12"`; `""` is what has no line of the user.
+    """Figures by line of Python: `"net.py:12"`; `""` is for work without a user line.
 
     `print` shows the source of each function with the figures beside its lines.
 

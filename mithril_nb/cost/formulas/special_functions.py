@@ -4,7 +4,7 @@ Sources: Moshier, Cephes (the approximations that XLA and JAX write out); Lanczo
 for the gamma function; Press et al., Numerical Recipes, §6.2 and §6.4, for the incomplete gamma and beta functions,
 whose series and continued fractions take of the order of the root of their arguments; Marsaglia & Tsang, ACM TOMS 26
 (2000) 363, for gamma variates. The operations of a term are those of the module that JAX 0.10 lowers in float32; some
-have more terms in float64. What has less than 32 bits is converted to float32 and back, an operation for each item.
+have more terms in float64. Narrower dtypes are converted to float32 and back, one operation for each item.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _CONVERGENCE = f"how soon it converges; {ITERATIONS} iterations"
 
 
 def _conversions(equation: Equation) -> int:
-    """Return how many conversions each item takes: of all operands and back, for what has less than 32 bits."""
+    """Return the conversions of each item: all operands to float32 and the result back, for dtypes below 32 bits."""
     return 0 if equation.inputs[0].dtype in ("float32", "float64") else len(equation.inputs) + 1
 
 
@@ -33,7 +33,7 @@ def _approximated(
 
     @rule(*primitives, flops=f"{single}·n", transcendentals=f"{transcendentals}·n", note=note)
     def approximated(equation: Equation) -> Formula:
-        """Operations for each item by the terms of its dtype, and conversions of what has less than 32 bits."""
+        """Operations for each item by its dtype, and the conversions of dtypes below 32 bits."""
         more = _conversions(equation)
         is_double = equation.inputs[0].dtype == "float64"
         xla = None if theirs is None or is_double else f"{theirs[0] + more}·n + {theirs[1]}"

@@ -1,4 +1,4 @@
-"""Payload and wire bytes of collectives in HLO, and the pieces of those that XLA combined."""
+"""Payload and wire bytes of collectives in HLO, and the parts of collectives that XLA combined."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class HloModule:
             if layout:
                 current.layouts[one.id] = tuple(map(int, layout.group(1).split(",")))
         entry = next((one for one in found.values() if one.is_entry), None)
-        # XLA leaves out what is 1.
+        # XLA leaves out sizes of 1.
         sizes = {name: int(size) for name, size in _DEVICES.findall(lines[0])}
         replicas, partitions = (sizes.get(name, 1 if sizes else None) for name in ("replica_count", "num_partitions"))
         return None if entry is None else cls(found, entry, replicas, partitions)

@@ -69,7 +69,7 @@ class CpuCopies:
             if value.made != BEFORE and equations[value.made].primitive == "convert_element_type":
                 if all(values[self._behind(one)].is_argument for one in taken[value.made]):
                     self.first[place] = 0
-            # One that a product copies is there anyhow; what else takes it needs it as it is.
+            # A product's copy exists in any case; other users need the original.
             if any(equations[use].primitive != "dot_general" for use in value.uses):
                 self.absorbed.discard(place)
 
@@ -84,7 +84,7 @@ class CpuCopies:
         searched = self._windows.get(spec, place)
         self._copy(f"{equation.id}.places", equation.block, _indices(spec), 0, searched)
         self._copy(f"{equation.id}.found", equation.block, _indices(equation.inputs[0]), searched, place)
-        for made in self._made.get(place, ()):  # what is added to is zero at first
+        for made in self._made.get(place, ()):  # the accumulator starts at zero
             self.first[made] = 0
 
     def _turn(self, place: int, equation: Equation) -> None:
@@ -125,7 +125,7 @@ class CpuCopies:
         return "" if made == BEFORE else self._equations[made].primitive
 
     def _widen(self, place: int, equation: Equation) -> None:
-        """What is narrower than float32 is computed in float32.
+        """Dtypes narrower than float32 are computed in float32.
 
         Arguments, also whole stacks of slices, are converted as soon as the program starts.
         """
