@@ -237,6 +237,51 @@ def test_why_stablehlo_does_not_compile_here() -> None:
     )
 
 
+# HLO that a user wrote
+
+NAMESAKES = """HloModule twice
+
+%first (p: f32[4]) -> f32[4] {
+  %p = f32[4] parameter(0)
+  ROOT %work = f32[4] sine(%p), metadata={op_name="jit(f)/head/sin"}
+}
+
+%second (p: f32[8]) -> f32[8] {
+  %p = f32[8] parameter(0)
+  ROOT %work = f32[8] multiply(%p, %p), metadata={op_name="jit(f)/body/mul"}
+}
+
+ENTRY %main (a: f32[4], b: f32[8]) -> (f32[4], f32[8]) {
+  %a = f32[4] parameter(0)
+  %b = f32[8] parameter(1)
+  %c = f32[4] call(%a), to_apply=%first
+  %d = f32[8] call(%b), to_apply=%second
+  ROOT %work = (f32[4], f32[8]) tuple(%c, %d)
+}
+"""
+"""The same names in several computations: XLA reads it, and never writes it."""
+
+
+@pytest.mark.parametrize("stage", ["hlo_before", "hlo"])
+@pytest.mark.parametrize("sign", ["%", ""])
+def test_instructions_of_the_same_name_are_told_apart(stage: str, sign: str, tmp_path: Path) -> None:
+    text = NAMESAKES.replace("%", sign)
+    text = text.replace("HloModule twice", "HloModule twice, is_scheduled=true") if stage == "hlo" else text
+    found = ml.inspect(file(tmp_path, "twice.hlo", text))
+    made = found.stage(stage).instructions
+    ids = {one.id for one in made}
+    assert len(ids) == len(made) == 9
+    assert {operand for one in made for operand in one.operands} <= ids
+    assert {one.opcode: dict(one.shares) for one in made if one.opcode in ("sine", "multiply")} == {
+        "sine": {"head": 1.0}, "multiply": {"body": 1.0},
+    }  # fmt: skip
+    cost = found.cost()
+    assert (cost.total.flops, cost.total.transcendentals) == (8, 4)
+    assert {path: (one.flops, one.transcendentals) for path, one in cost.by_block.items()} == {
+        "head": (0, 4), "body": (8, 0),
+    }  # fmt: skip
+
+
 # Where they are shown
 
 
