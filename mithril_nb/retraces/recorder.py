@@ -47,6 +47,9 @@ class Recorder:
         wrapper: The name of the function around it, if it is wrapped.
         is_seen: Whether JAX holds traces of the function from before it was watched.
         counts_calls: Whether each call is counted, rather than events only.
+
+    Attributes:
+        is_of_user: Whether the user jitted or watched it, though a library may define it.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class Recorder:
         self.name, self.source = name, source
         self._title = f"{name} in {wrapper}" if wrapper else name
         self._is_seen, self._counts_calls = is_seen, counts_calls
+        self.is_of_user = counts_calls
         self._lock = threading.RLock()  # the `repr` of a static argument may call the function
         self._thread = threading.local()
         self._signatures: dict[bool, deque[Signature]] = {one: deque(maxlen=_MOST_SIGNATURES) for one in (True, False)}
@@ -142,7 +146,7 @@ class Recorder:
             return FunctionReport(
                 self._title,
                 f"{file_label(file)}:{line}" if file else "",
-                library_of(file) if file else None,
+                library_of(file) if file and not self.is_of_user else None,
                 self._calls if self._counts_calls else None,
                 self._calls - self._misses - self._unjitted if self._counts_calls else None,
                 self._traces,
@@ -190,8 +194,8 @@ class Recorder:
         return sentence(clauses) or self._dropped(False)
 
     def _dropped(self, is_trace: bool) -> str:
-        found = [one.static for one in self._signatures[is_trace][-1].arguments if one.static is not None]
-        has_static = not all(one.is_exact for one in found)
+        found = [part.static for one in self._signatures[is_trace][-1].arguments for part in (one, *one.leaves)]
+        has_static = not all(one.is_exact for one in found if one is not None)
         return _DROPPED.format("traced" if is_trace else "compiled") + (_OR_STATIC if has_static else "")
 
     def _remember(self, is_trace: bool, call: JitCall) -> list[str] | None:

@@ -47,7 +47,7 @@ _CONTEXT = {
 
 
 class Leaf(NamedTuple):
-    """An array of an argument: its type, and where it is."""
+    """An array of an argument, with its type and its place; or a static value in a container of `eqx.filter_jit`."""
 
     type: str
     is_weak: bool
@@ -57,6 +57,8 @@ class Leaf(NamedTuple):
     """The mesh and the part of the sharding that belong to the type, and so to the key of the trace cache."""
     transforms: tuple[str, ...] = ()
     """The transformations of the value, the outermost first."""
+    static: Static | None = None
+    """The value, if it is static."""
 
 
 class Static(NamedTuple):
@@ -239,30 +241,27 @@ def _argument(call: JitCall, position: int, value: Any) -> Argument:
     known = position < len(call.parameters)
     name = call.parameters[position] if known else f"{position}"
     is_static = position in call.static_positions or (known and name in call.static_names)
-    return _read(name, position, known, False, is_static, value)
+    return _read(call, name, position, known, False, is_static, value)
 
 
 def _named(call: JitCall, name: str, value: Any) -> Argument:
     position = call.parameters.index(name) if name in call.parameters else None
     is_static = name in call.static_names or position in call.static_positions
-    return _read(name, position, True, True, is_static, value)
+    return _read(call, name, position, True, True, is_static, value)
 
 
-def _read(name: str, position: int | None, is_named: bool, is_by_name: bool, is_static: bool, value: Any) -> Argument:
+def _read(
+    call: JitCall, name: str, position: int | None, is_named: bool, is_by_name: bool, is_static: bool, value: Any
+) -> Argument:
+    is_static |= call.is_filtered and not _is_array(value) and jax.tree_util.all_leaves([value])
     number = "" if position is None or (is_static and is_named) else f" {position + 1}"
     label = f"{'static ' if is_static else ''}argument{number}{f' `{name}`' if is_named else ''}"
     if is_static:
-        is_function = callable(value) and not isinstance(value, type)
-        return Argument(
-            name,
-            label,
-            is_by_name,
-            _static(value, function_text(value) if is_function else ""),
-        )
+        return Argument(name, label, is_by_name, _static(value))
     every, shape = jax.tree_util.tree_flatten_with_path(value, is_leaf=lambda one: one is None)
     found, tree = [pair for pair in every if pair[1] is not None], jax.tree.structure(value)
     paths = tuple(jax.tree_util.keystr(path) for path, _ in found)
-    leaves = tuple(_leaf(one) for _, one in found)
+    leaves = tuple(_leaf(one, call.is_filtered and not _is_array(one)) for _, one in found)
     structure = str(tree).removeprefix("PyTreeDef(").removesuffix(")")
     # The hash of a PyTreeDef leaves out static data; its text shows it, functions with their addresses.
     nodes = tuple(_nodes(every, shape))
@@ -287,7 +286,13 @@ def _nodes(leaves: Sequence[tuple[Any, Any]], tree: Any) -> Iterator[tuple[str, 
         left += reversed(inner)
 
 
-def _leaf(value: Any) -> Leaf:
+def _is_array(value: Any) -> bool:
+    return hasattr(value, "shape") and hasattr(value, "dtype")
+
+
+def _leaf(value: Any, is_static: bool) -> Leaf:
+    if is_static:
+        return Leaf(type(value).__name__, False, "", static=_static(value))
     try:
         transforms = tuple(f"{one.text}{axis}" for one, axis in reversed(transforms_of(value).values()))
         return Leaf(*type_of(value), _placement(value), mesh_of(value), transforms)
@@ -306,7 +311,8 @@ def _placement(value: Any) -> str:
     return str(value.sharding)
 
 
-def _static(value: Any, function: str) -> Static:
+def _static(value: Any) -> Static:
+    function = function_text(value) if callable(value) and not isinstance(value, type) else ""
     try:
         text = _ADDRESS.sub("", repr(value))[:_LONGEST]
     except Exception:  # a class of the user
@@ -359,7 +365,10 @@ def _of_argument(old: Argument, new: Argument, is_compiled: bool, is_transformed
 
 
 def _of_leaf(at: str, was: Leaf, now: Leaf, is_compiled: bool, is_transformed_alike: bool) -> Iterator[Difference]:
-    if was.type != now.type:
+    if was.static is not None and now.static is not None:
+        if was.static != now.static:
+            yield Difference(f"{at} {_of_static(was.static, now.static)}")
+    elif was.type != now.type:
         before, after = was.type, now.type
         if was.is_weak != now.is_weak:
             before, after = (f"{'weak ' if one.is_weak else ''}{one.type}" for one in (was, now))

@@ -232,7 +232,7 @@ class Watch(Following):
 
     def on_trace(self, call: JitCall) -> Callable[[float], None] | None:
         """Count a trace; a function of a library inside another trace is part of that trace."""
-        if call.is_nested and library_of(call.source[0]) is not None:
+        if call.is_nested and not call.is_of_user and library_of(call.source[0]) is not None:
             return None
         recorder = self._recorder(call.name, call.source, call)
         if recorder is None:
@@ -267,6 +267,8 @@ class Watch(Following):
                     self._left_out += 1
                     return None
                 found = self._recorders[name, source, wrapper] = Recorder(name, source, wrapper=wrapper)
+            if call is not None and call.is_of_user:
+                found.is_of_user = True
             return found
 
     def __repr__(self) -> str:
