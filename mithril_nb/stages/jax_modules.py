@@ -154,8 +154,9 @@ class HloText:
     def __init__(self, module: str | bytes):
         self._module = _hlo_of_text(module) if isinstance(module, str) else _hlo_of_proto(module)
         # XLA prints the computations in another order than it read them, and gives each instruction a name of its own.
-        is_kept = isinstance(module, str) and _are_unique(_INSTRUCTION.findall(module))
-        self._text = module if is_kept else self._module.to_string()
+        names = _INSTRUCTION.findall(module) if isinstance(module, str) else []
+        is_kept = len(set(names)) == len(names)
+        self._text = module if isinstance(module, str) and is_kept else self._module.to_string()
         self.name = self._module.name
         head = next((line for line in self._text.splitlines() if line.startswith("HloModule ")), "")
         self.is_optimized = ", is_scheduled=true" in head or " fusion(" in self._text
@@ -238,10 +239,6 @@ def _name_in(location: str) -> str:
 def _number(head: str, name: str) -> int:
     digits = head.partition(f", {name}=")[2].partition(",")[0]
     return int(digits) if digits.isdigit() else 1
-
-
-def _are_unique(names: list[str]) -> bool:
-    return len(set(names)) == len(names)
 
 
 def _hlo_of_text(text: str) -> Any:

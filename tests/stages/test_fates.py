@@ -232,12 +232,16 @@ def test_helpers_of_a_rewrite_are_no_merges() -> None:
     check(found)
     first, second = [one.id for one in found.equations if one.primitive == "div"]
     told = found.who_changed("jaxpr", second)
-    by = {one.became: one.by.number for one in told.outcomes if one.by is not None}
+    merged, other = told.outcomes
+    assert merged.by is not None
+    assert other.by is not None
+    assert other.rewritten is not None
     assert str(told) == (
-        f"div.15: merged with divide by pass {by['merged']} cse (equation {first})\n"
-        f"div.15: rewritten into multiply by pass {by['rewritten']} algsimp (equation {first})"
+        f"div.15: merged with divide by pass {merged.by.number} cse (equation {first})\n"
+        f"div.15: rewritten into multiply by pass {other.rewritten.number} algsimp, "
+        f"then fused into {other.into} by pass {other.by.number} fusion (equation {first})"
     )
-    assert told.became == "merged"
+    assert told.became == "fused"
     fused = found.who_changed("jaxpr", first)
     hlo = {one.id: one for one in found.stage("hlo").instructions}
     assert fused.became == "fused"
@@ -268,6 +272,39 @@ def test_what_becomes_part_of_another_operation_is_not_kept_as_that() -> None:
     assert turned.became == "rewritten"
     assert {one.id: one.opcode for one in found.stage("hlo").instructions}[outcome.into] == "dot"
     assert str(fate(found, "dot_general", 1)) == "kept as dot"
+
+
+LEVELS = (
+    "MLP, train step", "mixture of experts, train step", "LeNet, train step", "Equinox, train step",
+    "GPT of ours, forward", "LSTM by scan, train step",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LEVELS if is_long() else LEVELS[:4])
+def test_equations_and_their_instructions_agree(name: str) -> None:
+    fn, args = corpus()[name]()
+    found = inspect(fn, *args)
+    hlo = {one.id: one.opcode for one in found.stage("hlo").instructions}
+    before = [one for one in found.stage("hlo_before").instructions if len(one.equations) == 1]
+    fates = {one.id: found.who_changed("hlo_before", one.id) for one in found.stage("hlo_before").instructions}
+    of_equations = {one.id: found.who_changed("jaxpr", one.id) for one in found.equations if not one.is_call}
+    for each in (*fates.values(), *of_equations.values()):
+        for one in each.outcomes:
+            if one.became == "rewritten":
+                assert hlo[one.into] not in ("parameter", "constant", "get-tuple-element", "tuple"), each
+    agreed = 0
+    for id, fate_of_it in of_equations.items():
+        made = [one for one in before if one.equations == (id,) and one.opcode not in (*HELPERS, "reshape", "bitcast")]
+        told = {one.became for each in made for one in fates[each.id].outcomes}
+        if told == {"fused"}:
+            assert fate_of_it.became not in ("merged", "rewritten", "simplified"), (id, fate_of_it)
+        parts = {one.instruction for one in fate_of_it.outcomes}
+        if len(made) == 1 and made[0].id in parts | {""}:
+            assert set(fates[made[0].id].outcomes) == set(fate_of_it.outcomes), (id, fate_of_it, fates[made[0].id])
+            agreed += 1
+        if len(made) == 1 and told == {"simplified"}:
+            assert fate_of_it.became == "simplified", (id, fate_of_it)
+    assert agreed > len(of_equations) / 3
 
 
 def test_fates_agree_with_the_optimized_program(stress) -> None:

@@ -7,6 +7,7 @@ the same instruction; what takes the place of its result in those that took it, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple, TypeVar
 
@@ -17,6 +18,8 @@ from mithril_nb.stages.xla.passes import Became, Histories, Outcome, Pass
 
 HELPERS = frozenset({"constant", "broadcast", "parameter", "tuple", "get-tuple-element"})
 """Opcodes of what helps another instruction of the same operation to do its work."""
+_NO_RESULT = HELPERS - {"broadcast"}
+"""Opcodes of what computes nothing: an operation of which only this is left is simplified away."""
 TURNS = frozenset({"reshape", "bitcast", "copy"})
 """Opcodes of what brings an array into the shape that an operation takes."""
 _NO_WORK = HELPERS | TURNS | {"fusion", "call"}
@@ -121,7 +124,7 @@ class Outcomes:
         if copies:  # A rewrite may put another instruction around one of the same opcode.
             copies += [one for one in new if one is replaced and one.opcode not in {line.opcode, *_NO_WORK}]
         elif replaced is not None and replaced.name in before.lines:
-            return [self._merged(line, replaced, step, gone, way)]
+            return self._merged(line, replaced, step, gone, way, equations, followed)
         else:
             # A rewrite keeps the name of what it is made of, or makes the same of something else.
             copies = at_work(new)
@@ -146,6 +149,8 @@ class Outcomes:
         """Return what became of an instruction that is there to the end."""
         if name not in self._last:
             return Outcome("unknown", way.first)
+        if self._last[name] != way.opcode and self._last[name] in _NO_RESULT:
+            return Outcome("simplified", way.first, by=way.rewritten)
         fusion = self._fusions.get(name)
         if fusion is not None:
             by, opcode = way.fused or self._histories.appeared.get(fusion), self._last[name]
@@ -159,15 +164,26 @@ class Outcomes:
             return Outcome("fused", way.first, name, way.fused or self._histories.appeared.get(name))
         return Outcome("rewritten", way.first, name, way.rewritten)
 
-    def _merged(self, line: HloLine, other: HloLine, step: _Step, gone: Pass, way: _Way) -> Outcome:
+    def _merged(
+        self,
+        line: HloLine,
+        other: HloLine,
+        step: _Step,
+        gone: Pass,
+        way: _Way,
+        equations: Sequence[str],
+        followed: set[tuple[str, int]],
+    ) -> list[Outcome]:
         """Return what became of an instruction whose users take another, which was there before."""
         if not step.computes_same(line, step.before.lines[other.name]):
-            return Outcome("simplified", way.first, by=gone)
+            return [Outcome("simplified", way.first, by=gone)]
         partner = self._equation_of(other.op_name)
         partners = (partner,) if partner else ()
         if line.opcode == way.opcode:
-            return Outcome("merged", way.first, other.name, gone, partners)
-        return Outcome("rewritten", way.first, other.name, way.rewritten or gone, partners)
+            return [Outcome("merged", way.first, other.name, gone, partners)]
+        onward = way._replace(rewritten=way.rewritten or gone)
+        found = self._follow(other.name, gone.number, onward, (partner,), followed)
+        return [one if one.became == "simplified" else replace(one, equations=partners) for one in found]
 
     def _is_meant(self, line: HloLine, equations: Sequence[str]) -> bool:
         own = self._equation_of(line.op_name)
