@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from mithril_nb.errors import MithrilError, ShapeError, StageUnavailableError, short_repr
-from mithril_nb.stages.trace.jaxpr_text import read_spec
+from mithril_nb.graph.spec import read_spec
 
 _LARGEST = 1 << 20
 """No array that a person tries out is longer along an axis."""
@@ -115,7 +115,10 @@ def written_spec(value: Any) -> str:
         ('jax.ShapeDtypeStruct((3, 4), "float32")', 'jax.ShapeDtypeStruct((), "bfloat16")', '')
     """
     spec = read_spec(value) if isinstance(value, str) else None
-    return "" if spec is None else f'jax.ShapeDtypeStruct({spec.shape}, "{spec.dtype}")'
+    try:
+        return "" if spec is None else f'jax.ShapeDtypeStruct({spec.shape}, "{jax.numpy.dtype(spec.dtype).name}")'
+    except TypeError:  # no such dtype
+        return ""
 
 
 class _Names:

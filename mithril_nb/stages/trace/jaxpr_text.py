@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count, product
 from string import ascii_lowercase
 from typing import Any
-
-import jax
 
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages import jax_versions
@@ -20,8 +17,6 @@ from mithril_nb.stages.trace.kernels import COMBINER
 from mithril_nb.stages.trace.tracing import Trace
 
 _SHORT = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c"}
-_LONG = {short: name for name, short in _SHORT.items()}
-_SPEC = re.compile(r"([a-z]+)(\w*)\[((?:\d+(?:,\d+)*)?)\]")
 _LONGEST_PARAM = 60
 _DULL = {
     "sharding", "out_sharding", "weak_type", "prevent_cse", "differentiated", "policy", "symbolic_zeros", "num_consts",
@@ -60,25 +55,6 @@ def short_spec(spec: TensorSpec) -> str:
         ('f32[32,64]', 'bool[]')
     """
     return f"{_short_dtype(spec.dtype)}[{','.join(map(str, spec.shape))}]"
-
-
-def read_spec(text: str) -> TensorSpec | None:
-    """Return the spec that a text writes as JAX does, or with the whole name of the dtype; `None` if it writes none.
-
-    Examples:
-        >>> print(read_spec("bf16[8,3]"), read_spec("i32[]") == read_spec("int32[]"), read_spec("f33[2]"))
-        (8, 3) bfloat16 True None
-    """
-    match = _SPEC.fullmatch(text.replace(" ", ""))
-    if match is None:
-        return None
-    kind, bits, sizes = match.groups()
-    name = f"{_LONG.get(kind, kind)}{bits}"
-    try:
-        dtype = jax.numpy.dtype(name).name
-    except TypeError:
-        return None
-    return TensorSpec(tuple(map(int, sizes.split(","))) if sizes else (), dtype) if dtype == name else None
 
 
 def _short_dtype(dtype: str) -> str:
