@@ -87,6 +87,17 @@ class Recorder:
         with self._lock:
             self._misses += 1
 
+    @property
+    def has_no_signature(self) -> bool:
+        """Whether there is no earlier call to compare with."""
+        return not self._signatures[True]
+
+    def remember(self, call: JitCall) -> None:
+        """Remember a cache hit, which later calls are compared with."""
+        with self._lock:
+            self._remember(True, call)
+            self._remember(False, call)
+
     def count_unjitted(self) -> None:
         """Count a call under `jax.disable_jit()`, in which the Python function itself runs."""
         with self._lock:
@@ -189,6 +200,8 @@ class Recorder:
 
     def _reason_of_lowering(self, call: JitCall) -> str | None:
         clauses = self._remember(False, call)
+        if self.has_no_signature:  # it was traced before it was watched
+            self._remember(True, call)
         if clauses is None:
             return _UNSEEN if self._is_seen else None
         return sentence(clauses) or self._dropped(False)

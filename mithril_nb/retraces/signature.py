@@ -109,8 +109,8 @@ class Argument(NamedTuple):
     structure_hash: int | None = None
     paths: tuple[str, ...] = ()
     leaves: tuple[Leaf, ...] = ()
-    nodes: tuple[tuple[str, str], ...] = ()
-    """The path and the class of each container that holds arrays, outer ones first, and of each `None`."""
+    nodes: tuple[tuple[str, str, weakref.ref[type] | None], ...] = ()
+    """Path, name and class of each container that holds arrays, outer ones first; and of each `None`, without class."""
 
     def at(self, path: str) -> str:
         """Return the label of a part of the argument."""
@@ -121,7 +121,8 @@ class Argument(NamedTuple):
     @property
     def kinds(self) -> Mapping[str, str]:
         """The class of each container that holds arrays, and the type of each array, by path."""
-        return {**dict(self.nodes), **dict(zip(self.paths, (one.type for one in self.leaves), strict=True))}
+        nodes = {path: name for path, name, _ in self.nodes}
+        return {**nodes, **dict(zip(self.paths, (one.type for one in self.leaves), strict=True))}
 
     def described(self) -> str:
         """Return the type of a single array, or the structure."""
@@ -268,8 +269,8 @@ def _read(
     return Argument(name, label, is_by_name, None, _cut(structure), hash(structure), paths, leaves, nodes)
 
 
-def _nodes(leaves: Sequence[tuple[Any, Any]], tree: Any) -> Iterator[tuple[str, str]]:
-    """Return the path and the class of each container with leaves, and of each leaf that is `None`."""
+def _nodes(leaves: Sequence[tuple[Any, Any]], tree: Any) -> Iterator[tuple[str, str, weakref.ref[type] | None]]:
+    """Yield path, name and class of each container with leaves; and of each leaf that is `None`, without class."""
     left = [(tree, 0, 0)]
     while left:
         node, depth, first = left.pop()
@@ -278,7 +279,8 @@ def _nodes(leaves: Sequence[tuple[Any, Any]], tree: Any) -> Iterator[tuple[str, 
         path, leaf = leaves[first]
         data = node.node_data()
         if data is not None or leaf is None:
-            yield jax.tree_util.keystr(path[:depth]), "None" if data is None else data[0].__name__
+            name, kind = ("None", None) if data is None else (data[0].__name__, weakref.ref(data[0]))
+            yield jax.tree_util.keystr(path[:depth]), name, kind
         inner: list[tuple[Any, int, int]] = []
         for child in node.children():
             inner.append((child, depth + 1, first))
@@ -357,8 +359,8 @@ def _of_argument(old: Argument, new: Argument, is_compiled: bool, is_transformed
     elif old.static is not None and new.static is not None:
         if old.static != new.static:
             yield Difference(f"{new.label} {_of_static(old.static, new.static)}")
-    elif old.structure_hash != new.structure_hash or old.structure != new.structure:
-        yield Difference(_of_structure(old, new), _STRUCTURE + len({*old.paths} ^ {*new.paths}))
+    elif any(getattr(old, name) != getattr(new, name) for name in ("structure_hash", "structure", "nodes")):
+        yield Difference(_of_structure(old, new), _STRUCTURE + len(old.kinds.items() ^ new.kinds.items()))
     elif old.leaves != new.leaves:
         for path, was, now in zip(new.paths, old.leaves, new.leaves, strict=True):
             yield from _of_leaf(new.at(path), was, now, is_compiled, is_transformed_alike)
@@ -434,6 +436,10 @@ def _of_static(old: Static, new: Static) -> str:
 def _of_structure(old: Argument, new: Argument) -> str:
     before, after = old.described(), new.described()
     were, are = old.kinds, new.kinds
+    if were == are:
+        for (path, name, earlier), (_, _, later) in zip(old.nodes, new.nodes, strict=True):
+            if earlier != later:
+                return f"{new.at(path)} is of a class {name} that was defined again"
     if were and are and ("",) not in (old.paths, new.paths):
         arrays = {*old.paths} & {*new.paths}  # types that changed as well tell nothing of the structure
         outer: set[str] = set()

@@ -115,12 +115,17 @@ class Watched(Following):
         scopes, call = thread.scopes, _Call(self, self.recorder.count_call())
         scopes.append(call)
         try:
-            return self._jitted(*args, **kwargs)
+            result = self._jitted(*args, **kwargs)
         except BaseException:
             call.miss()
             raise
         finally:
             scopes.pop()
+        if not call.has_missed and self.recorder.has_no_signature:
+            hit = jit_events.call_of(self._jitted, args, kwargs)
+            if hit is not None:
+                self.recorder.remember(hit)
+        return result
 
     def lower(self, /, *args: Any, **kwargs: Any) -> Any:
         """Lower the function for the given arguments, as the jitted function does; its trace is counted."""

@@ -183,6 +183,12 @@ def source_of(function: Any) -> Source:
     return file, line
 
 
+def call_of(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> JitCall | None:
+    """Return a call of a function that `jax.jit` returned; `None` for the jitted functions of libraries."""
+    info = getattr(function, "_jit_info", None)
+    return None if info is None else _call(sys._getframe(), function._fun, info, args, kwargs)
+
+
 def type_of(value: Any) -> tuple[str, bool]:
     """Return the type of an array or Python scalar as text, and whether it is weak.
 
