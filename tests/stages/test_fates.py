@@ -438,3 +438,25 @@ def test_arguments_of_calls_are_no_outcomes_of_an_equation() -> None:
     for one in found.equations:
         made = {before.get(each.instruction) for each in found.who_changed("jaxpr", one.id).outcomes}
         assert made.isdisjoint({"parameter", "tuple", "get-tuple-element"}), one
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x: (x + 2.0) * 2.0,
+        lambda x: (x + 2.0) * 3.0,
+        lambda x: jax.jit(lambda x: jnp.sin(x) * 2.0 + 3.0)(x),
+        jax.nn.gelu,
+        jax.nn.softmax,
+        lambda x: lax.fori_loop(0, 5, lambda i, c: c * 2.0 + i, x),
+        lambda x: (x * 1.0 + 0.0) / 1.0,
+    ],
+)
+def test_constants_that_are_there_at_the_end_are_not_simplified_away(program) -> None:
+    found = inspect(program, spec(64))
+    before, after = (
+        dict(re.findall(r"%([\w.-]+) = (\S+ constant\(.*?\))", found.stage(name).text))
+        for name in ("hlo_before", "hlo")
+    )
+    wrong = {id: told for id in before if (told := found.who_changed("hlo_before", id)).became == "simplified"}
+    assert [(id, before[id], str(told)) for id, told in wrong.items() if before[id] in after.values()] == []

@@ -204,9 +204,8 @@ class _Step:
         return list({one.name: one for one in found}.values())
 
     def nameless(self, line: HloLine) -> list[HloLine]:
-        """Return the new instructions that those which took the result of one take instead, if they are like it."""
-        taken = {one.name: one for one in self._taken_instead(line) if one is not None}
-        return [one for one in taken.values() if one.name not in self.before.lines and _alike(one, line)]
+        """Return the new instructions that replace one without a name in its users, if they are like it."""
+        return self._nameless[line.name][0]
 
     def end(self, line: HloLine) -> Became:
         """Return what became of an instruction of which nothing is left."""
@@ -214,18 +213,41 @@ class _Step:
         if line.opcode == "parameter" and home not in self._homes:
             callers = [one for one in self.before.lines.values() if home in {callee for _, callee in one.calls}]
             return "inlined" if callers and {one.opcode for one in callers} == {"call"} else "unknown"
-        is_gone = not line.is_root and all(one and not _alike(one, line) for one in self._taken_instead(line))
-        return "simplified" if line.op_name or is_gone else "unknown"
+        return "simplified" if line.op_name or self._nameless[line.name][1] else "unknown"
 
-    def _taken_instead(self, line: HloLine) -> Iterator[HloLine | None]:
-        """Yield what those that took the result of an instruction take instead; `None` where that cannot be told."""
-        for user in self.before.users.get(line.name, ()):
-            kept = self.after.lines.get(user.name)
-            for now in self.same(user) if kept is None else (kept,):
-                if now.opcode == user.opcode:
-                    is_like = len(now.operands) == len(user.operands)
-                    name = now.operands[user.operands.index(line.name)] if is_like else ""
-                    yield self.after.lines.get(name)
+    @cached_property
+    def _nameless(self) -> dict[str, tuple[list[HloLine], bool]]:
+        """For each removed instruction without a name its replacements, and whether all its users do without it."""
+        found: dict[str, tuple[list[HloLine], bool]] = {}
+        for line in reversed(self.before.lines.values()):  # users come after what they use
+            if line.op_name or line.name in self.after.lines:
+                continue
+            replacements: dict[str, HloLine] = {}
+            is_gone = not line.is_root
+            for user in self.before.users.get(line.name, ()):
+                kept = self.after.lines.get(user.name)
+                if kept is not None:
+                    successors = [kept]
+                elif user.op_name:
+                    successors = self.same(user)
+                else:
+                    successors, is_simplified = found[user.name]
+                    is_gone &= bool(successors) or is_simplified
+                for operand in self._taken_instead(line, user, successors):
+                    is_gone &= operand is not None and not _alike(operand, line)
+                    if operand is not None and operand.name not in self.before.lines and _alike(operand, line):
+                        replacements[operand.name] = operand
+            found[line.name] = [*replacements.values()], is_gone
+        return found
+
+    def _taken_instead(self, line: HloLine, user: HloLine, successors: list[HloLine]) -> Iterator[HloLine | None]:
+        """Yield the operands of a user's successors that replace an instruction; `None` where that is unknown."""
+        for now in successors:
+            if now.opcode == user.opcode and len(now.operands) == len(user.operands):
+                yield self.after.lines.get(now.operands[user.operands.index(line.name)])
+            else:
+                operands = (self.after.lines.get(name) for name in now.operands)
+                yield from (one for one in operands if one is not None and _alike(one, line))
 
     @cached_property
     def _homes(self) -> frozenset[str]:
