@@ -157,7 +157,8 @@ def _outcomes_of(pipeline: Pipeline, outcomes: Outcomes, stage: str, one: Instru
 
 def _of_all(pipeline: Pipeline, outcomes: Outcomes, one: Instruction, made: list[Instruction]) -> tuple[Outcome, ...]:
     """Return what became of the instructions that XLA was given for an equation."""
-    found = tuple(dict.fromkeys(each for part in made for each in outcomes.of(part.id, one.equations)))
+    parts = outcomes.of_each([part.id for part in made], one.equations)
+    found = tuple(dict.fromkeys(each for part in parts for each in part))
     # XLA may write an instruction anew, and then take away the old one.
     return (all(each.became == "simplified" for each in found) and _rewritten(pipeline, one, made)) or found
 
