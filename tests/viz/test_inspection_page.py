@@ -94,10 +94,11 @@ def test_nothing_is_compiled_for_stages_that_need_no_compiler() -> None:
     assert [stage["name"] for stage in data_of(page)["stages"]] == ["jaxpr", "stablehlo"]
 
 
-def test_a_program_that_fails_at_once_has_no_empty_panes() -> None:
-    def early(x):
-        raise ValueError("not today")
+def early(x):
+    raise ValueError("not today")
 
+
+def test_a_program_that_fails_at_once_has_no_empty_panes() -> None:
     inspection = inspect(early, SPEC)
     page = inspection.to_html()
     panes = re.findall(r'<section class="pane".*?</section>', page, re.DOTALL)
