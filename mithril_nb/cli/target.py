@@ -187,7 +187,7 @@ def argument(text: str) -> tuple[str, Any]:
         if found is None:
             return name.strip(), ast.literal_eval(rest.strip())
         # One number in the place of all: what is looked at is never computed.
-        return name.strip(), np.broadcast_to(np.zeros((), found.dtype), found.shape)
+        return name.strip(), np.broadcast_to(np.zeros((), found.dtype), tuple(map(int, found.shape)))
     except (ValueError, SyntaxError, TypeError):
         raise UnknownOptionError(
             f"{text!r} is no argument.",

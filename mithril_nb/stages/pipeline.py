@@ -283,6 +283,7 @@ class Pipeline:
             text = text.rpartition("\n  in (")[0] + "\n" + "".join(f"    !! {line}\n" for line in failure.lines)
         elif name == "graph":
             text, found = self._outlined(program, found)
+            text = text if found else ""  # a table without rows
         else:
             text, found = self._sourced(program, failure)
         return Stage(name, text, found, unavailable=failure.text)
