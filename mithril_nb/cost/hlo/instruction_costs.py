@@ -12,7 +12,7 @@ from mithril_nb.cost.formulas.rules import Work, sum_of
 from mithril_nb.cost.hlo.collectives import hlo_sent, pieces
 from mithril_nb.cost.hlo.module import Computation, HloModule
 from mithril_nb.cost.hlo.rules import fusion_bytes, hlo_bytes, hlo_work
-from mithril_nb.cost.hlo.trips import counted_rounds
+from mithril_nb.cost.hlo.trips import counted_rounds, rounds_of_loops
 from mithril_nb.cost.records import Piece
 from mithril_nb.stages.frozen import quick_to_make
 from mithril_nb.stages.records import Instruction, Stage
@@ -21,7 +21,7 @@ _ESTIMATED = re.compile(r"(\w+)=(-?\d+)")
 _MARKS = frozenset(
     {
         *("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"),
-        *("xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape"),
+        *("xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape", "xla.sdy.FuncResultSharding"),
     }
 )
 """Custom calls that no library does: they tell XLA's partitioner how a value is laid out, and are gone after it."""
@@ -62,21 +62,22 @@ class InstructionCost:
     pieces: tuple[Piece, ...] = ()
 
 
-def hlo_costs(stage: Stage, trips: Mapping[str, int] = MappingProxyType({})) -> tuple[InstructionCost, ...]:
+def hlo_costs(stage: Stage, trips: Mapping[str, int | None] = MappingProxyType({})) -> tuple[InstructionCost, ...]:
     """Return the cost of every instruction of a stage of HLO (`"hlo_before"` or `"hlo"`), in its order.
 
     Args:
         stage: The stage.
-        trips: How often loops go round of which XLA has not written it, by id.
+        trips: How often loops of the jaxpr go round, by the id of their equation; `None` if unknown. It serves where
+            XLA has not written it.
     """
     module = HloModule.of(stage)
     return () if module is None else _Costs(module, trips).found()
 
 
 class _Costs:
-    def __init__(self, module: HloModule, trips: Mapping[str, int]):
+    def __init__(self, module: HloModule, trips: Mapping[str, int | None]):
         self._module = module
-        self._trips = trips
+        self._trips = rounds_of_loops(module, trips) if trips else {}
         self._runs: dict[str, int | None] = dict.fromkeys(module.computations, 0)
         self._once: dict[str, int] = dict.fromkeys(module.computations, 0)
         self._fused: dict[str, str] = {}  # by computation, the fusion that holds it
