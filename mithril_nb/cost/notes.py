@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mithril_nb.cost.formulas.communication import SENDS_MORE
 from mithril_nb.cost.records import CostRow, notes_of, notes_of_branches, notes_of_params
 from mithril_nb.stages.trace.collectives import COLLECTIVES
 
@@ -55,6 +56,8 @@ _PARTITIONER = 'rows on sharded arrays: XLA\'s partitioner adds collectives ther
 
 
 def _of_collective(row: CostRow) -> str:
+    if row.repeats == 0:
+        return f"× {row.opcode}: {SENDS_MORE}"
     if row.repeats is None:
         return f"× {row.opcode}: how often it runs is unknown"
     if row.opcode.replace("_", "-") == "ragged-all-to-all":
