@@ -82,6 +82,11 @@ def forget_analytic() -> None:
         known.pop("analytic", None)
 
 
+def is_in_programs(primitive: str) -> bool:
+    """Return whether a program whose costs were counted has equations of a primitive."""
+    return any(one.primitive == primitive for inspection in _KNOWN for one in known_equations(inspection))
+
+
 def costs_of(inspection: Inspection, sources: Sequence[str] = SOURCES) -> Costs:
     """Return what a program costs by several ways of counting, side by side; what cannot be counted says why.
 
