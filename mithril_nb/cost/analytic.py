@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from mithril_nb.cost.formulas.communication import sends_no_more
 from mithril_nb.cost.formulas.rules import Counted, counted, has_cost, repeated, sum_of
 from mithril_nb.cost.records import NO_TRIP_COUNT, CostRow, Figures, is_unknown
 from mithril_nb.stages.records import Equation
+
+if TYPE_CHECKING:
+    from mithril_nb.stages.trace.traced import Input
 
 
 def equation_rows(equations: Iterable[Equation]) -> tuple[CostRow, ...]:
@@ -80,6 +84,22 @@ def equation_row(equation: Equation, each: Counted, repeats: int | None) -> Cost
         repeated(payload, repeats),
         repeated(wire, repeats),
     )
+
+
+def moved_rows(inputs: Iterable[Input]) -> tuple[CostRow, ...]:
+    """Return a row for each argument that is a result with another sharding: what moves is unknown before XLA moves it.
+
+    Args:
+        inputs: The arguments of a program.
+    """
+    return tuple(
+        CostRow(
+            f"arg{place}", "parameter", ((one.block, 1.0),) if one.block else (), None, 0, 0, 0, 1, "0: moves data",
+            None, Figures(), (f"arg{place}",), payload_bytes=None, wire_bytes=None,
+        )
+        for place, one in enumerate(inputs)
+        if one.is_moved
+    )  # fmt: skip
 
 
 def _dearest_branch(condition: str, found: tuple[CostRow, ...]) -> tuple[CostRow, ...]:

@@ -33,7 +33,7 @@ from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.given import first_source, known_equations
 from mithril_nb.stages.pipeline import with_numbers
 from mithril_nb.stages.records import Equation, Instruction, Stage
-from mithril_nb.stages.trace.collectives import PARTITIONED
+from mithril_nb.stages.trace.collectives import ids_on_sharded
 
 if TYPE_CHECKING:
     from mithril_nb.stages.inspection import Inspection
@@ -231,14 +231,17 @@ def _before_partitioning(inspection: Inspection) -> Callable[[Instruction, int |
 
     Without equations any array may be sharded, if there are several devices.
     """
-    open_ids = {one.id for one in known_equations(inspection) if (PARTITIONED, True) in one.params}
+    open_ids = ids_on_sharded(known_equations(inspection), inspection.inputs)
+    moved = {id for id in open_ids if id.startswith("arg")}
     is_open = inspection.given is not None and jax_modules.partitions_of(inspection.lowered) > 1
     if not open_ids and not is_open:
         return None
 
     def is_divided(one: Instruction, payload: int | None) -> bool:
         # What a collective sends of an array that XLA has yet to divide is unknown too.
-        return one.opcode not in NAMING and bool(open_ids & {*one.equations} or (is_open and payload == 0))
+        if one.opcode in NAMING:
+            return one.opcode == "parameter" and bool(moved & {*one.equations})
+        return bool(open_ids & {*one.equations}) or (is_open and payload == 0)
 
     return is_divided
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from mithril_nb.cost.analytic import dearest_branches, equation_row
+from mithril_nb.cost.analytic import dearest_branches, equation_row, moved_rows
 from mithril_nb.cost.blocks import nearest_path, with_outer
 from mithril_nb.cost.branch_states import COUNTS, IDLE, SENDS, UNDECIDED, branch_states
 from mithril_nb.cost.formulas.communication import SENDS_MORE, Sent
-from mithril_nb.cost.formulas.rules import Counted, count, counted, has_cost
+from mithril_nb.cost.formulas.rules import NOT_SENT, Counted, count, counted, has_cost
 from mithril_nb.cost.formulas.symbols import (
     Expression,
     Polynomial,
@@ -129,7 +129,8 @@ class SymbolicProgram:
     def costs(self) -> tuple[CostRow, ...]:
         """Return what each equation costs that is not just a call of others; equal ones are looked at once.
 
-        Of the branches of a condition only the dearest counts, as in XLA.
+        Of the branches of a condition only the dearest counts, as in XLA. Rows of arguments that XLA's partitioner
+        moves come last.
         """
         put = _Numbers(self.sizes)
         with paused_collector():
@@ -146,7 +147,7 @@ class SymbolicProgram:
                     for like in [found[place]]
                 ]
             )  # fmt: skip
-        return dearest_branches(self.kinds.conditions, costs)
+        return (*dearest_branches(self.kinds.conditions, costs), *moved_rows(self.inputs))
 
     @cached_property
     def counted(self) -> tuple[Counted, ...]:
@@ -176,7 +177,11 @@ class SymbolicProgram:
             own = [one.spec for one in self.inputs if one.is_param and is_within(one.block, path)]
             put = _Numbers(self.sizes)
             return total([] if role else [count(put.spec(spec)) for spec in own]), []
-        return self._added(self._chosen(path, role), field)
+        added, unknown = self._added(self._chosen(path, role), field)
+        moved = [one for one in self.inputs if one.is_moved and is_within(one.block, path)]
+        if moved and field in COMMUNICATION and not role:
+            unknown = [*unknown, f"{len(moved)} × parameter: {NOT_SENT}"]
+        return added, unknown
 
     def formulas_of(self, path: str) -> dict[str, str]:
         """Return what depends on sizes without numbers, of a block with all blocks inside it, by figure."""
