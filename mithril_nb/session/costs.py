@@ -78,7 +78,11 @@ def _told_figures(figures: Figures) -> dict[str, Any]:
 
 
 def _figures(figures: Figures, formulas: Mapping[str, str] | None) -> dict[str, Any]:
-    unknown = {"flops": figures.unknown, "transcendentals": figures.unknown, "bytes_accessed": figures.unknown_bytes}
+    unknown = {
+        "flops": figures.unknown,
+        "transcendentals": figures.unknown_transcendentals,
+        "bytes_accessed": figures.unknown_bytes,
+    }
     return {
         **{name: getattr(figures, name) for name in FIGURES},
         # Beside what is a formula, as sizes have only names, numbers are exact.
