@@ -78,8 +78,12 @@ def _told_figures(figures: Figures) -> dict[str, Any]:
 
 
 def _figures(figures: Figures, formulas: Mapping[str, str] | None) -> dict[str, Any]:
-    unknown = {"flops": figures.unknown, "transcendentals": figures.unknown, "bytes_accessed": figures.unknown_bytes}
-    unknown |= dict.fromkeys(COMMUNICATION, figures.unknown_communication)
+    unknown = {
+        "flops": figures.unknown,
+        "transcendentals": figures.unknown_transcendentals,
+        "bytes_accessed": figures.unknown_bytes,
+        **dict.fromkeys(COMMUNICATION, figures.unknown_communication),
+    }
     return {
         **{name: getattr(figures, name) for name in FIGURES},
         # Most programs send nothing: a figure of communication that is left out is 0.

@@ -55,6 +55,7 @@ class Trace:
         starts: Where the function begins, as `"file.py:12"`, or `""`.
         traced: What JAX made of it.
         layouts: For each of its inputs how it is divided among several devices; `None` if it is not.
+        are_placed: For each of its inputs whether it has a sharding that XLA keeps.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Trace:
     starts: str
     traced: jax.stages.Traced
     layouts: tuple[Layout | None, ...]
+    are_placed: tuple[bool, ...]
 
     @cached_property
     def outline(self) -> Outline:
@@ -140,8 +142,8 @@ def trace(fn: Callable[..., Any], args: tuple[Any, ...], name: str | None = None
         program.__name__ = program.__qualname__ = title
         return program
 
-    layouts = divided(jax.tree.leaves(args), traced)
-    return Trace(title, closed, tuple(arguments), inputs, outputs, donated, call, *_function(fn), traced, layouts)
+    placed = divided(jax.tree.leaves(args), traced)
+    return Trace(title, closed, tuple(arguments), inputs, outputs, donated, call, *_function(fn), traced, *placed)
 
 
 def trace_up_to_failure(
