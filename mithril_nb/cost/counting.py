@@ -14,7 +14,7 @@ from mithril_nb.cost.hlo.instruction_costs import InstructionCost, hlo_costs
 from mithril_nb.cost.hlo.rules import NAMING
 from mithril_nb.cost.hlo.xla import source_of, xla_memory
 from mithril_nb.cost.lines import SourceLines
-from mithril_nb.cost.notes import NOT_RUN, ONE_OF, notes_of_communication
+from mithril_nb.cost.notes import NOT_RUN, ON_EACH_DEVICE, ONE_OF, notes_of_communication
 from mithril_nb.cost.records import (
     CostRow,
     Figures,
@@ -249,7 +249,8 @@ def _before_partitioning(inspection: Inspection) -> Callable[[Instruction, int |
 def _notes_of_devices(inspection: Inspection, source: str) -> tuple[str, ...]:
     """Return in words that XLA compiles what one device does, if there are several; before its passes it is all."""
     if source != "compiled":
-        return ()
+        is_mapped = any("shard_map" in one.transforms for one in known_equations(inspection))
+        return (ON_EACH_DEVICE,) if is_mapped else ()
     count = jax_modules.devices_of(inspection.optimized)
     return (f"{ONE_OF}{count} devices: figures are what each of them computes",) if count > 1 else ()
 
