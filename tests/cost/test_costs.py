@@ -476,8 +476,7 @@ def test_of_several_devices_it_is_said_what_is_counted_for_one() -> None:
     assert on_one == ["() ()", "() ()", "()"]
     count, _, told = mapped.partition(" ")
     assert told == "shard_map: what runs on each device is counted for one of them"
-    # The 2 is made a float in the program itself since 0.12: one operation more.
-    assert count == ("16" if jax.__version_info__ < (0, 12) else "17")
+    assert count == "16"
 
 
 def test_a_role_that_there_is_not_names_those_that_there_are(step: Inspection) -> None:
