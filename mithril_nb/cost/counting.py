@@ -234,7 +234,7 @@ def _cost_ahead(inspection: Inspection) -> Cost:
 def _count(inspection: Inspection, source: str, stage: Stage) -> _Counted:
     with paused_collector():
         is_divided = _before_partitioning(inspection) if source == "lowered" else None
-        costs = hlo_costs(stage, _trips(inspection, stage), is_divided)
+        costs = hlo_costs(stage, _trips(inspection), is_divided)
         rows = tuple(_row(one) for one in costs)
     branches = notes_of_branches(row.opcode for row in rows if row.repeats != 0)
     notes = *notes_of(rows), *notes_of_communication(rows), *branches
@@ -297,8 +297,8 @@ def _fusions(costs: Sequence[InstructionCost]) -> tuple[Fusion, ...]:
     )  # fmt: skip
 
 
-def _trips(inspection: Inspection, stage: Stage) -> dict[str, int]:
-    """Return how often loops go round of which the jaxpr tells it: XLA finds it out later than before its passes."""
+def _trips(inspection: Inspection) -> dict[str, int | None]:
+    """Return how often the loops of the jaxpr go round, by the id of their equation; `None` if unknown."""
     equations = known_equations(inspection)
     trips = {one.id: _rounds(one) for one in equations if one.primitive in ("scan", "while")}
     runs = {one.id: one.repeats for one in equations if one.primitive == "while"}
@@ -308,14 +308,7 @@ def _trips(inspection: Inspection, stage: Stage) -> dict[str, int]:
         if loop != one.id and outer and one.repeats is not None:
             # The condition is asked once more than the body runs.
             trips[loop] = one.repeats // outer if told is None else min(told, one.repeats // outer)
-    found: dict[str, int] = {}
-    for one in stage.instructions if trips else ():
-        # A loop has the equations of its body as well, and so those of loops within: the outermost is its own.
-        own = min((id for id in one.equations if id in trips), key=len, default="") if one.opcode == "while" else ""
-        told = trips.get(own)
-        if told is not None:
-            found[one.id] = told
-    return found
+    return trips
 
 
 def _rounds(loop: Equation) -> int | None:

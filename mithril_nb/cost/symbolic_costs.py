@@ -327,10 +327,14 @@ class SymbolicProgram:
         for (what, (given, _, _)), known in zip(asked.items(), (blocks, figures, roles), strict=True):
             if right[what] is not given:
                 shown = ", ".join(filter(None, known[:20])) or "none"
+                advice = f"cost.formula({example})"
+                primitives = {one.primitive for one, _ in self.kinds.examples}
+                if what == "block" and not right[what] and (primitive := nearest(given, sorted(primitives))):
+                    advice = f'[row.explained for row in cost.rows if row.opcode == "{primitive}"]'
                 raise UnknownOptionError(
                     f"program {self.name!r} has no {what} {short_repr(given)} to give a formula of.",
                     ((f"{what}s", shown + (", ..." if len(known) > 20 else "")),),
-                    f"cost.formula({example})",
+                    advice,
                 )
 
     def _check(self, sizes: Mapping[str, int]) -> None:

@@ -209,12 +209,23 @@ def unknown(x: Any) -> Any:
     )
 
 
+def carried(x: Any) -> Any:
+    """A loop that only the run can end; its result is what the loop around it carries."""
+    inner = partial(lax.while_loop, lambda c: c[0] < 5, lambda c: (c[0] + c[1], c[1] * 0.9, c[2] @ c[2]))
+    return lax.scan(lambda c, _: (inner(c), None), (0.0, 1.0, x), None, length=5)[0]
+
+
+def carried_by_index(x: Any) -> Any:
+    inner = partial(lax.while_loop, lambda c: c[0] < 5, lambda c: (c[0] + c[1], c[1] * 0.9, c[2] @ c[2]))
+    return lax.fori_loop(0, 6, lambda _, c: inner(c), (0.0, 1.0, x))
+
+
 def either(x: Any) -> Any:
     return lax.cond(x.sum() > 0, unknown, lambda x: x * 2, x)
 
 
 @pytest.mark.parametrize("source", SOURCES)
-@pytest.mark.parametrize("program", [unknown, either])
+@pytest.mark.parametrize("program", [unknown, either, carried, carried_by_index])
 def test_a_loop_of_which_nobody_knows_makes_all_in_it_unknown(program: Callable[..., Any], source: str) -> None:
     cost = inspect(program, spec(8, 8)).cost(source)
     products = [row for row in cost.rows if "dot" in row.opcode]

@@ -169,6 +169,19 @@ def test_formulas_of_what_there_is_not(given: tuple[Any, ...], what: str, known:
     assert isinstance(eval(error.value.diagnostics[0].advice, {"cost": cost}), str)
 
 
+def test_a_primitive_is_no_block_and_its_rows_have_formulas() -> None:
+    cost = inspect(jnp.matmul, spec(2, 3), spec(3, 4), name="program").cost()
+    for given in ("dot_general", "dot_genral"):
+        with pytest.raises(UnknownOptionError) as error:
+            cost.formula(given)
+        assert str(error.value) == (
+            f"program 'program' has no block {given!r} to give a formula of.\n    blocks  matmul\n"
+            '    Try: [row.explained for row in cost.rows if row.opcode == "dot_general"]'
+        )
+        shown = eval(error.value.diagnostics[0].advice, {"cost": cost})
+        assert shown == ["2·B·M·N·K with B=1, M=2, N=4, K=3"]
+
+
 def test_a_block_within_others_is_meant_by_its_own_name() -> None:
     def net(x):
         with jax.named_scope("net"), jax.named_scope("up"):

@@ -13,7 +13,7 @@ from mithril_nb.cost.formulas.rules import Work, repeated, sum_of
 from mithril_nb.cost.hlo.collectives import hlo_sent, pieces
 from mithril_nb.cost.hlo.module import Computation, HloModule
 from mithril_nb.cost.hlo.rules import fusion_bytes, hlo_bytes, hlo_work
-from mithril_nb.cost.hlo.trips import counted_rounds
+from mithril_nb.cost.hlo.trips import counted_rounds, rounds_of_loops
 from mithril_nb.cost.records import Piece
 from mithril_nb.stages.frozen import quick_to_make
 from mithril_nb.stages.records import Instruction, Stage
@@ -22,7 +22,7 @@ _ESTIMATED = re.compile(r"(\w+)=(-?\d+)")
 _MARKS = frozenset(
     {
         *("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"),
-        *("xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape"),
+        *("xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape", "xla.sdy.FuncResultSharding"),
     }
 )
 """Custom calls that no library does: they tell XLA's partitioner how a value is laid out, and are gone after it."""
@@ -68,14 +68,15 @@ class InstructionCost:
 
 def hlo_costs(
     stage: Stage,
-    trips: Mapping[str, int] = MappingProxyType({}),
+    trips: Mapping[str, int | None] = MappingProxyType({}),
     is_divided: Callable[[Instruction, int | None], bool] | None = None,
 ) -> tuple[InstructionCost, ...]:
     """Return the cost of every instruction of a stage of HLO (`"hlo_before"` or `"hlo"`), in its order.
 
     Args:
         stage: The stage.
-        trips: How often loops go round of which XLA has not written it, by id.
+        trips: How often loops of the jaxpr go round, by the id of their equation; `None` if unknown. It serves where
+            XLA has not written it.
         is_divided: Returns for an instruction and its payload bytes whether XLA's partitioner, which runs later,
             decides what it sends to other devices; `None` if it adds nothing.
     """
@@ -92,10 +93,11 @@ class _Costs:
     def __init__(
         self,
         module: HloModule,
-        trips: Mapping[str, int],
+        trips: Mapping[str, int | None],
         is_divided: Callable[[Instruction, int | None], bool] | None,
     ):
-        self._module, self._trips, self._is_divided = module, trips, is_divided
+        self._module, self._is_divided = module, is_divided
+        self._trips = rounds_of_loops(module, trips) if trips else {}
         self._runs: dict[str, int | None] = dict.fromkeys(module.computations, 0)
         self._once: dict[str, int] = dict.fromkeys(module.computations, 0)
         self._sends: dict[str, int | None] = dict.fromkeys(module.computations, 0)
@@ -107,7 +109,7 @@ class _Costs:
     def found(self) -> tuple[InstructionCost, ...]:
         entry = self._module.entry.name
         self._runs[entry] = self._once[entry] = self._sends[entry] = 1
-        for body in self._callers_first():
+        for body in reversed(self._module.callers_last()):
             for one in body.by_id.values():
                 for callee, runs, once, sends in self._run_by(one, body):
                     self._runs[callee.name] = sum_of(self._runs[callee.name], repeated(runs, self._runs[body.name]))
@@ -118,20 +120,6 @@ class _Costs:
         return tuple(
             self._cost(one, body) for body in self._module.computations.values() for one in body.by_id.values()
         )
-
-    def _callers_first(self) -> list[Computation]:
-        """Return the computations that run, each after all that run it: many may call the same one."""
-        done: dict[str, Computation] = {}
-
-        def visit(body: Computation) -> None:
-            for one in body.by_id.values():
-                for callee, *_ in self._run_by(one, body):
-                    if callee.name not in done:
-                        visit(callee)
-            done[body.name] = body
-
-        visit(self._module.entry)
-        return list(done.values())[::-1]
 
     def _run_by(self, one: Instruction, home: Computation) -> list[_Run]:
         """Return the computations that one run of an instruction runs."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from mithril_nb.stages import jax_versions
+from mithril_nb.stages import jax_jit, jax_versions
 from mithril_nb.stages.records import Equation, Param
 from mithril_nb.stages.trace.equations import Site
 
@@ -422,7 +422,7 @@ def divided(arguments: Iterable[Any], traced: Any) -> tuple[tuple[Layout | None,
         traced: JAX's trace of the program, with the shardings that its `jax.jit` has.
     """
     leaves = list(arguments)
-    asked = jax_versions.shardings(traced, "in_shardings") or [None] * len(leaves)
+    asked = jax_jit.shardings(traced, "in_shardings") or [None] * len(leaves)
     found: list[Layout | None] = []
     placed: list[bool] = []
     for leaf, one, aval in zip(leaves, asked, traced.jaxpr.in_avals, strict=True):

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.stages import jax_versions
+from mithril_nb.stages import jax_jit, jax_versions
 from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.once import Once
 from mithril_nb.stages.param_names import which_are_params
@@ -133,12 +133,12 @@ class Program:
     @cached_property
     def is_divided(self) -> bool:
         """Whether it divides arrays among devices: arguments, results, or what equations take and return."""
-        asked = jax_versions.shardings(self.trace.traced, "out_shardings")
+        asked = jax_jit.shardings(self.trace.traced, "out_shardings")
         return divides(self.sites, self.trace.layouts, asked)
 
     @cached_property
     def _partitioned(self) -> frozenset[str]:
-        trace, asked = self.trace, jax_versions.shardings(self.trace.traced, "out_shardings")
+        trace, asked = self.trace, jax_jit.shardings(self.trace.traced, "out_shardings")
         return partitioned_ids(trace.closed.jaxpr, self.top, self.sites, trace.layouts, asked, trace.are_placed)
 
     def instructions(self) -> Iterator[tuple[str, tuple[str, ...]]]:
