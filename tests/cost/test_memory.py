@@ -235,7 +235,11 @@ for program in (
     jax.jit(scaled, in_shardings=rows),
     jax.shard_map(scaled, mesh=mesh, in_specs=PartitionSpec("data"), out_specs=PartitionSpec("data")),
     placed,
+    lambda x: jax.lax.with_sharding_constraint(x * 2, rows),
+    jax.jit(scaled, out_shardings=rows),
+    jax.jit(lambda x: x, in_shardings=rows, out_shardings=rows),
     jax.jit(scaled, in_shardings=whole, out_shardings=whole),
+    jax.shard_map(scaled, mesh=mesh, in_specs=PartitionSpec(), out_specs=PartitionSpec()),
     scaled,
 ):
     print(*memory_of(inspect(program, x), "analytic").notes)
@@ -245,7 +249,7 @@ for program in (
 def test_programs_that_place_unsharded_arrays_on_devices_are_said_to_be_counted_whole() -> None:
     note = "arrays that are spread over devices are counted whole, not by device"
     printed = run_fresh(PLACED, XLA_FLAGS="--xla_force_host_platform_device_count=8")
-    assert printed.split("\n")[:5] == [note] * 3 + [""] * 2
+    assert printed.split("\n")[:9] == [note] * 6 + [""] * 3
 
 
 def test_a_source_that_does_not_exist_is_named() -> None:
