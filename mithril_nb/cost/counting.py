@@ -170,8 +170,7 @@ def _counted(inspection: Inspection, source: str, ahead: _Counted | None = None)
     if stage.unavailable is not None:
         if inspection.given is not None and source not in inspection.given.sources:
             raise inspection.given.error(_STAGES[source], is_of_costs=True)
-        is_traced = inspection.stage("jaxpr").unavailable is None
-        sizes = cost_of(inspection).symbols if is_traced else ()
+        sizes = cost_of(inspection).symbols if inspection.given is None else ()  # raises if it cannot be traced
         otherwise = 'inspection.cost(source="analytic")' if inspection.given is None else inspection.given.first_shown
         raise StageUnavailableError(
             f"program {inspection.name!r} has no {source} costs.",

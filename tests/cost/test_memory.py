@@ -13,6 +13,7 @@ from fresh import run_fresh
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import mithril_nb as ml
 from benchmarks.corpus import corpus
 from mithril_nb.cost.memory.lives import held
 from mithril_nb.cost.memory.use import MemoryUse, memory_of
@@ -359,7 +360,7 @@ def test_a_program_that_does_not_compile_is_estimated_and_says_so(monkeypatch: p
     assert str(caught.value) == (
         "memory of 'sin' is not known: it does not compile.\n"
         "    reason  RuntimeError: UNIMPLEMENTED: not on this machine\n"
-        '    Try: memory_of(inspection, "analytic")'
+        '    Try: mithril_nb.cost.memory_of(inspection, "analytic")'
     )
 
 
@@ -372,6 +373,25 @@ def test_memory_of_sizes_without_numbers_asks_for_numbers() -> None:
         "    reason  XLA needs a number for each size, and has none for A, B\n"
         "    Try: inspect it with numbers for A, B."
     )
+
+
+@pytest.mark.parametrize("shape", [("b", 4), ("b", "b")])
+def test_memory_of_an_exported_program_with_sizes_without_numbers(shape: tuple[Any, ...]) -> None:
+    (b,) = jax.export.symbolic_shape("b")
+    x = jax.ShapeDtypeStruct([b if dim == "b" else dim for dim in shape], "float32")
+    with pytest.raises(StageUnavailableError) as caught:
+        _ = ml.inspect(jax.export.export(jax.jit(jnp.sin))(x)).memory
+    assert str(caught.value) == (
+        "memory of 'sin' is not known: it does not compile.\n"
+        "    reason  XLA needs a number for each size, and has none for b\n"
+        '    Try: inspection.stage("stablehlo")  # the first stage of this program'
+    )
+
+
+@pytest.mark.parametrize("source", ["lowered", "compiled"])
+def test_costs_of_a_program_that_cannot_be_traced_say_why(source: str) -> None:
+    with pytest.raises(StageUnavailableError, match="cannot be traced"):
+        inspect(lambda x: x @ x, jnp.zeros((2, 3))).cost(source)
 
 
 def test_a_program_that_cannot_be_traced_says_why() -> None:

@@ -225,10 +225,12 @@ def _compiled(inspection: Inspection) -> MemoryUse:
     xla = xla_memory(lambda: inspection.analysis("memory")) if inspection.is_optimized else None
     if stage.unavailable is not None and not inspection.is_optimized:
         names = ", ".join(_sizes_without_numbers(inspection))
+        given = inspection.given
+        otherwise = 'mithril_nb.cost.memory_of(inspection, "analytic")' if given is None else given.first_shown
         raise StageUnavailableError(
             f"memory of {inspection.name!r} is not known: it does not compile.",
             (("reason", stage.unavailable),),
-            f"inspect it with numbers for {names}." if names else 'memory_of(inspection, "analytic")',
+            otherwise if inspection.given is not None or not names else f"inspect it with numbers for {names}.",
         )
     try:
         buffers = inspection.buffers
@@ -248,7 +250,8 @@ def _compiled(inspection: Inspection) -> MemoryUse:
 
 
 def _sizes_without_numbers(inspection: Inspection) -> tuple[str, ...]:
-    return SymbolicProgram(inspection.name, (), inspection.inputs).symbols
+    given = inspection.given
+    return SymbolicProgram(inspection.name, (), inspection.inputs).symbols if given is None else tuple(given.sizes)
 
 
 def _use(
