@@ -360,7 +360,7 @@ def test_a_program_that_does_not_compile_is_estimated_and_says_so(monkeypatch: p
     assert str(caught.value) == (
         "memory of 'sin' is not known: it does not compile.\n"
         "    reason  RuntimeError: UNIMPLEMENTED: not on this machine\n"
-        '    Try: mithril_nb.cost.memory_of(inspection, "analytic")'
+        "    Try: inspection.memory  # an estimate, from the equations"
     )
 
 
