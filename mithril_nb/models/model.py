@@ -195,7 +195,7 @@ class Model(Shown, Portable, Said, metaclass=_Kind):
             elif key in roles:
                 raise ConnectionError(
                     f"cannot connect port {key!r} of {self.kind} to {value!r}.",
-                    (("needs", "a name, as text" + ("" if roles[key] == "output" else ", a connection, or a number")),),
+                    (("needs", "a name" + ("" if roles[key] == "output" else ", a connection, or a number")),),
                     f'{self._spelt()}({key}="hidden")',
                     port=key,
                 )

@@ -342,7 +342,7 @@ CASES = [
         lambda: Relu()(input=object),
         """
         ConnectionError: cannot connect port 'input' of Relu to <class 'object'>.
-            needs  a name, as text, a connection, or a number
+            needs  a name, a connection, or a number
             Try: Relu()(input="hidden")
         """,
     ),
@@ -351,7 +351,7 @@ CASES = [
         lambda: Relu()(input=""),
         """
         ConnectionError: cannot connect port 'input' of Relu to ''.
-            needs  a name, as text, a connection, or a number
+            needs  a name, a connection, or a number
             Try: Relu()(input="hidden")
         """,
     ),

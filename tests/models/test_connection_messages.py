@@ -130,7 +130,7 @@ CASES = [
         lambda: Relu()(output=3),
         """
         ConnectionError: cannot connect port 'output' of Relu to 3.
-            needs  a name, as text
+            needs  a name
             Try: Relu()(output="hidden")
         """,
     ),
@@ -139,7 +139,7 @@ CASES = [
         lambda: linear().rename_keys(input=3),
         """
         ConnectionError: cannot name a connection 3.
-            needs  a name, as text
+            needs  a non-empty string
             Try: 'hidden'
         """,
     ),
@@ -148,7 +148,7 @@ CASES = [
         lambda: linear().rename_keys(input=""),
         """
         ConnectionError: cannot name a connection ''.
-            needs  a name, as text
+            needs  a non-empty string
             Try: 'hidden'
         """,
     ),
@@ -156,7 +156,7 @@ CASES = [
         "a name with a dot",
         lambda: linear().rename_keys(input="enc.x"),
         """
-        ConnectionError: cannot name a connection 'enc.x': a dot stands between a block and its port.
+        ConnectionError: cannot name a connection 'enc.x': a dot separates a block from its port.
             needs  a name without dots
             Try: 'enc_x'
         """,
@@ -165,7 +165,7 @@ CASES = [
         "a key with a dot",
         lambda: Model() | Linear(3)(input=IOKey("enc.x")),
         """
-        ConnectionError: cannot name a connection 'enc.x': a dot stands between a block and its port.
+        ConnectionError: cannot name a connection 'enc.x': a dot separates a block from its port.
             needs  a name without dots
             Try: 'enc_x'
         """,
@@ -282,7 +282,7 @@ CASES = [
         "an output exposed under a name with a dot",
         lambda: linear().expose_keys(**{"enc.y": "output"}),
         """
-        ConnectionError: cannot name a connection 'enc.y': a dot stands between a block and its port.
+        ConnectionError: cannot name a connection 'enc.y': a dot separates a block from its port.
             needs  a name without dots
             Try: 'enc_y'
         """,

@@ -203,7 +203,7 @@ CASES = [
         ModelFileError: this model does not hold together.
             because  a block has no name.
                          names  '', 'inner'
-                         Try: give each a name of its own.
+                         Try: give each a unique name.
             Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),
@@ -214,7 +214,7 @@ CASES = [
         ModelFileError: this model does not hold together.
             because  two blocks are named 'inner'.
                          names  'inner', 'inner'
-                         Try: give each a name of its own.
+                         Try: give each a unique name.
             Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),

@@ -84,7 +84,7 @@ CASES = [
         lambda: from_dict(constant(deep(100_000))),
         """
         ModelFileError: block 'constant_0' of this model cannot be made.
-            because  Constant cannot take value=a list that is too deep to be shown.
+            because  Constant cannot take value=a list nested too deeply to show.
                          needs  numbers, texts, or lists of such, at most 64 levels deep
                          means  A number, or numbers in lists in lists, all of one length at each depth.
                          Try: Constant(value=0.0)

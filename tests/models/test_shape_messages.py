@@ -250,8 +250,8 @@ CASES = [
         "a text for a shape",
         lambda: shapes(Linear(3), input="3, 4"),
         """
-        UnknownOptionError: '3, 4' is no shape for input 'input'.
-            needs  a list of sizes, or names of sizes that are not known yet; '...' may only stand first
+        UnknownOptionError: '3, 4' is not a shape for input 'input'.
+            needs  a list of sizes, or names of unknown sizes; '...' may only come first
             Try: shapes={'input': ["batch", 784]}
         """,
     ),
@@ -259,8 +259,8 @@ CASES = [
         "a name that is a number",
         lambda: shapes(Linear(3), input=["-1", "2.5"]),
         """
-        UnknownOptionError: ['-1', '2.5'] is no shape for input 'input'.
-            needs  a list of sizes, or names of sizes that are not known yet; '...' may only stand first
+        UnknownOptionError: ['-1', '2.5'] is not a shape for input 'input'.
+            needs  a list of sizes, or names of unknown sizes; '...' may only come first
             Try: shapes={'input': ["batch", 784]}
         """,
     ),
@@ -268,8 +268,8 @@ CASES = [
         "a number for a shape",
         lambda: shapes(Linear(3), input=784),
         """
-        UnknownOptionError: 784 is no shape for input 'input'.
-            needs  a list of sizes, or names of sizes that are not known yet; '...' may only stand first
+        UnknownOptionError: 784 is not a shape for input 'input'.
+            needs  a list of sizes, or names of unknown sizes; '...' may only come first
             Try: shapes={'input': ["batch", 784]}
         """,
     ),
@@ -277,8 +277,8 @@ CASES = [
         "below zero",
         lambda: shapes(Linear(3), input=(-1, 4)),
         """
-        UnknownOptionError: (-1, 4) is no shape for input 'input'.
-            needs  a list of sizes, or names of sizes that are not known yet; '...' may only stand first
+        UnknownOptionError: (-1, 4) is not a shape for input 'input'.
+            needs  a list of sizes, or names of unknown sizes; '...' may only come first
             Try: shapes={'input': ["batch", 784]}
         """,
     ),
@@ -286,8 +286,8 @@ CASES = [
         "no number",
         lambda: shapes(Linear(3), input=(None, 4)),
         """
-        UnknownOptionError: (None, 4) is no shape for input 'input'.
-            needs  a list of sizes, or names of sizes that are not known yet; '...' may only stand first
+        UnknownOptionError: (None, 4) is not a shape for input 'input'.
+            needs  a list of sizes, or names of unknown sizes; '...' may only come first
             Try: shapes={'input': ["batch", 784]}
         """,
     ),
@@ -295,8 +295,8 @@ CASES = [
         "dots in the middle",
         lambda: shapes(Linear(3), input=(1, "...")),
         """
-        UnknownOptionError: (1, '...') is no shape for input 'input'.
-            needs  a list of sizes, or names of sizes that are not known yet; '...' may only stand first
+        UnknownOptionError: (1, '...') is not a shape for input 'input'.
+            needs  a list of sizes, or names of unknown sizes; '...' may only come first
             Try: shapes={'input': ["batch", 784]}
         """,
     ),

@@ -96,7 +96,7 @@ CASES = [
         "a graph that does not hold together",
         lambda: ml.compile(UNFED),
         """
-        UnconnectedPortError: the port 'r.input' gets its data from nowhere.
+        UnconnectedPortError: the port 'r.input' is not connected.
             inputs  none
             Try: connect an input or an output of a block to it.
         """,
@@ -115,8 +115,8 @@ CASES = [
         "shapes that are none",
         lambda: ml.compile(Linear(3), shapes={"input": [2, None]}),
         """
-        UnknownOptionError: [2, None] is no shape for input 'input'.
-            needs  a list of sizes, or names of sizes that are not known yet; '...' may only stand first
+        UnknownOptionError: [2, None] is not a shape for input 'input'.
+            needs  a list of sizes, or names of unknown sizes; '...' may only come first
             Try: shapes={'input': ["batch", 784]}
         """,
     ),
@@ -191,7 +191,7 @@ CASES = [
         """
         UnknownOpError: backend 'jax' has no kernel for op 'linear' (block 'linear').
             has  relu (1 ops)
-            Try: build it from these ops.
+            Try: build the block from these ops.
         """,
     ),
     (

@@ -93,7 +93,7 @@ def test_an_op_without_a_kernel():
     assert str(error.value) == (
         "backend 'texts' has no kernel for op 'tanh' (block 'in/mlp_0/tanh_0').\n"
         "    has  add, dropout, linear, relu (4 ops)\n"
-        "    Try: build it from these ops."
+        "    Try: build the block from these ops."
     )
     assert error.value.diagnostics[0].block == "in/mlp_0/tanh_0"
     check_kernels((Model() + Relu()).graph, Texts().toolkit)
