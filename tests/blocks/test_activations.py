@@ -105,7 +105,7 @@ def test_what_does_not_fit():
         """
         ShapeError: the input 'input' does not fit 'relu.input'.
             given  (2,) int32
-            input  floating numbers (float32)      dtype int32
+            input  floating-point numbers (float32)      dtype int32
             Try: array.astype("float32")  # or a separate input for this block
         """
     )

@@ -440,7 +440,7 @@ def test_batches_that_differ_and_numbers_are_no_matrices():
         ShapeError: the input 'right' does not fit 'matrix_multiply.right'.
             given  (3, 5, 6) float32
             right  batch axes that broadcast with those of left (2, 4, 5)      axis -3: 2 != 3
-            Try: give both the same sizes, or size 1 where one is to be repeated.
+            Try: use the same sizes, or size 1 on an axis to broadcast.
         """
     )
     assert message(MatrixMultiply(), left=(), right=(3, 6)) == text(
@@ -459,7 +459,7 @@ def test_sizes_that_do_not_broadcast_name_the_port():
         ShapeError: the input 'denominator' does not fit 'divide.denominator'.
             given        (2, 4) float32
             denominator  a shape that broadcasts with (2, 3)      axis -1: 3 != 4
-            Try: give both the same sizes, or size 1 where one is to be repeated.
+            Try: use the same sizes, or size 1 on an axis to broadcast.
         """
     )
 

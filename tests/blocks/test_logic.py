@@ -95,7 +95,7 @@ def test_numbers_are_no_truth_values():
         """
         ShapeError: the input 'left' does not fit 'logical_and.left'.
             given  (2,) float32
-            left   truth values (bool)      dtype float32
+            left   booleans (bool)      dtype float32
             Try: array.astype("bool")  # or a separate input for this block
         """
     )
@@ -108,6 +108,6 @@ def test_the_third_input_that_does_not_broadcast_is_named():
         ShapeError: the input 'input2' does not fit 'where.input2'.
             given   (4,) float32
             input2  a shape that broadcasts with (2, 3)      axis -1: 3 != 4
-            Try: give both the same sizes, or size 1 where one is to be repeated.
+            Try: use the same sizes, or size 1 on an axis to broadcast.
         """
     )

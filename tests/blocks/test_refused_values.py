@@ -6,7 +6,7 @@ from mithril_nb.errors import MithrilError
 from mithril_nb.models import Add, Constant, Indexer, IOKey, Model
 
 NUMBERS = """
-    needs  a number, or numbers in lists in lists, all of one length at each depth
+    needs  a number, or nested lists of numbers, of equal length at each depth
     Try: Constant([[1.0, 2.0], [3.0, 4.0]])"""
 INDEX = """
     Try: Indexer((0, ("slice", 1, None, None)))"""
@@ -51,7 +51,7 @@ CASES = [
     (
         lambda: IOKey(3),  # pyright: ignore
         """IOKey cannot take name=3.
-    needs  text, the name of a connection
+    needs  a string, the name of a connection
     Try: IOKey("x")  # or IOKey(value=3.0) for a constant""",
     ),
 ]

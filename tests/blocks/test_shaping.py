@@ -383,7 +383,7 @@ REFUSED = {
         """
         ShapeError: cannot connect 'to_tuple_0.output' to 'linear_0.input'.
             output  static (6,)
-            input   floating numbers (float32)      dtype int32
+            input   floating-point numbers (float32)      dtype int32
             Try: x.cast("float32")  # or a Cast(dtype="float32") before it
         """,
     ),

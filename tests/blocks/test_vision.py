@@ -94,7 +94,7 @@ MESSAGES: list[tuple[str, Any, str]] = [
         ShapeError: cannot connect 'linear_0.output' to 'add_0.right'.
             output  (2, 5) float32
             right   a shape that broadcasts with (2, 3)      axis -1: 3 != 5
-            Try: give both the same sizes, or size 1 where one is to be repeated.
+            Try: use the same sizes, or size 1 on an axis to broadcast.
         """,
     ),
     (

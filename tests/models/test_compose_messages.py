@@ -47,7 +47,7 @@ CASES = [
         "an operator that is empty",
         lambda: Idle(),
         """
-        UnknownOpError: Idle has no method compute, so nothing says what it gives.
+        UnknownOpError: Idle has no method compute, so its outputs are undefined.
             needs  compute(self, inputs), which takes arrays by port and returns arrays by port
             Try: def compute(self, inputs): return {"output": inputs["input"]}
         """,
@@ -56,7 +56,7 @@ CASES = [
         "an operator that has attributes alone",
         lambda: Halves(),
         """
-        UnknownOpError: Halves has no method compute, so nothing says what it gives.
+        UnknownOpError: Halves has no method compute, so its outputs are undefined.
             needs  compute(self, inputs), which takes arrays by port and returns arrays by port
             Try: def compute(self, inputs): return {"low": inputs["input"], "high": inputs["input"]}
         """,
@@ -388,7 +388,7 @@ CASES = [
         lambda: Model(name=""),
         """
         UnknownOptionError: a model cannot be named ''.
-            needs  text, or None
+            needs  a string, or None
             Try: Model(name="classifier")
         """,
     ),
@@ -397,7 +397,7 @@ CASES = [
         lambda: Linear(3, name=5),
         """
         UnknownOptionError: a model cannot be named 5.
-            needs  text, or None
+            needs  a string, or None
             Try: Model(name="classifier")
         """,
     ),
@@ -405,9 +405,9 @@ CASES = [
         "an argument that a composite does not pass on",
         lambda: Shortened(3),
         """
-        UnknownOptionError: Shortened.__init__ does not pass 'width' on.
-            because    Shortened is built again from its attributes
-            passed on  depth
+        UnknownOptionError: Shortened.__init__ does not pass 'width' to super().__init__.
+            because  Shortened is rebuilt from its attributes
+            passed   depth
             Try: super().__init__(name, depth=depth, width=width)
         """,
     ),
@@ -424,7 +424,7 @@ CASES = [
         "an attribute of a model",
         lambda: with_attributes(Model(), {"width": 4}),
         """
-        UnknownOptionError: Model has no attribute 'width', nor any other.
+        UnknownOptionError: Model has no attribute 'width'.
             attributes  none
             Try: change the blocks inside it.
         """,
@@ -433,7 +433,7 @@ CASES = [
         "an attribute of a Relu",
         lambda: with_attributes(Relu(), {"slope": 4}),
         """
-        UnknownOptionError: Relu has no attribute 'slope', nor any other.
+        UnknownOptionError: Relu has no attribute 'slope'.
             attributes  none
             Try: Relu(), without attributes.
         """,
@@ -444,7 +444,7 @@ CASES = [
         """
         UnknownBlockError: unknown kind of block 'Linaer'.
             known  list(mithril_nb.models.KINDS)
-            yours  a class of your own is imported or defined first
+            yours  import or define your own class first
             Try: 'Linear'
         """,
     ),
@@ -454,7 +454,7 @@ CASES = [
         """
         UnknownBlockError: unknown kind of block 'Qxyzzy'.
             known  list(mithril_nb.models.KINDS)
-            yours  a class of your own is imported or defined first
+            yours  import or define your own class first
             Try: use one of the known kinds.
         """,
     ),

@@ -88,7 +88,7 @@ def test_a_copy_of_a_block_is_one_of_its_kind():
 def test_a_refused_step_leaves_the_model_as_it_was():
     model = Model() + Linear(4, name="a")
     before = model.block
-    with pytest.raises(ValueError, match="the model has a block of that name"):
+    with pytest.raises(ValueError, match="the model has a block with that name"):
         model += Relu(name="a")
     assert model.block is before
 

@@ -166,8 +166,8 @@ CASES = [
         """
         ShapeError: the input 'input' does not fit 'repeat.input'.
             given  (2, 4) float32
-            input  (2, 3) float32, as the body gives it      each round must take what the one before gave
-            Try: a body that gives what it takes, or another start.
+            input  (2, 3) float32, the result of the body      each step receives the output of the step before
+            Try: a body whose output matches its input, or another initial value.
         """,
     ),
     (
@@ -194,7 +194,7 @@ CASES = [
         lambda: Scan(Relu(), carry="ab"),
         """
         UnknownOptionError: Scan cannot take carry='ab'.
-            needs  a dict: by output of the body, the input that gets it in the next round
+            needs  a dict from an output of the body to the input that receives it in the next step
             Try: Scan(body, carry={'hidden': 'prev_hidden'})
         """,
     ),
@@ -229,7 +229,7 @@ CASES = [
         "a repeat without an input",
         lambda: Repeat(Constant(1.0)),
         """
-        UnknownOptionError: Repeat cannot run Constant(value=1.0, dtype=None): no input takes its output back.
+        UnknownOptionError: Repeat cannot run Constant(value=1.0, dtype=None): no input can receive its output.
             inputs  none
             Try: Repeat(Linear(64), count=2)
         """,
@@ -238,7 +238,7 @@ CASES = [
         "a body that gives nothing",
         lambda: Repeat(Model()),
         """
-        UnknownOptionError: Repeat cannot run Model(): it gives nothing.
+        UnknownOptionError: Repeat cannot run Model(): it has no outputs.
             needs  a block with an output
             Try: body=Model() + Linear(64)
         """,
@@ -247,7 +247,7 @@ CASES = [
         "a scan along nothing",
         lambda: Scan(Relu(), carry={"output": "input"}),
         """
-        UnknownOptionError: Scan cannot run Relu(): no input of it goes along the axis.
+        UnknownOptionError: Scan cannot run Relu(): no input is scanned along the axis.
             inputs            input
             carried or fixed  input
             Try: a body with one more input; or Repeat(body, count=2), which needs no axis.
@@ -257,17 +257,17 @@ CASES = [
         "a scan of what takes nothing",
         lambda: Scan(Constant(1.0)),
         """
-        UnknownOptionError: Scan cannot run Constant(value=1.0, dtype=None): no input of it goes along the axis.
+        UnknownOptionError: Scan cannot run Constant(value=1.0, dtype=None): no input is scanned along the axis.
             inputs            none
             carried or fixed
-            Try: a body with an input, as Linear(64).
+            Try: a body with an input, such as Linear(64).
         """,
     ),
     (
         "an input twice",
         lambda: Scan(total(), carry={"sum": "before"}, fixed=["before"]),
         """
-        UnknownOptionError: Scan cannot hand two things to 'before', the input of its body.
+        UnknownOptionError: Scan feeds the input 'before' of its body twice.
             carry  {'sum': 'before'}
             fixed  before
             Try: name it once, in carry= or in fixed=.
@@ -278,7 +278,7 @@ CASES = [
         lambda: Scan(total(), fixed="x"),
         """
         UnknownOptionError: Scan cannot take fixed='x'.
-            needs  a list of names of inputs of the body
+            needs  a list of input names of the body
             Try: Scan(body, fixed=['mask'])
         """,
     ),
@@ -296,7 +296,7 @@ CASES = [
         "a cond in a cond",
         lambda: Cond(Cond(Relu(), Tanh()), Tanh()),
         """
-        NameTakenError: Cond cannot run a block that has an input 'condition': its own is called so.
+        NameTakenError: Cond cannot run a block with an input 'condition', the name of its own input.
             then  condition, input
             Try: then=Model() | inner(condition='then_condition')  # inner is the block
         """,
@@ -307,7 +307,7 @@ CASES = [
         """
         ShapeError: the input 'input' does not fit 'scan.input'.
             given  (5, 6, 3) float32
-            input  a body whose 'output' has 1 axes or more      each round gives (), which has no place for axis 1
+            input  a body whose 'output' has 1 axes or more      each step returns (), too few axes to insert axis 1
             Try: axis=0  # with that axis first; or a body that keeps its axes
         """,
     ),
@@ -317,8 +317,8 @@ CASES = [
         """
         ShapeError: the input 'input' does not fit 'scan.input'.
             given  (5, 6, 3) float32
-            input  a body that gives arrays      its 'output' is a value that is no array, as a shape is
-            Try: take the shape outside, beside this block.
+            input  a body that returns arrays      its 'output' is a static value, not an array
+            Try: compute the shape outside this block.
         """,
     ),
     (
@@ -327,8 +327,8 @@ CASES = [
         """
         ShapeError: the input 'input' does not fit 'cond.input'.
             given  (5, 6, 3) float32
-            input  a body that gives arrays      its 'output' is a value that is no array, as a shape is
-            Try: take the shape outside, beside this block.
+            input  a body that returns arrays      its 'output' is a static value, not an array
+            Try: compute the shape outside this block.
         """,
     ),
 ]

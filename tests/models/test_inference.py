@@ -292,9 +292,7 @@ def test_an_op_that_no_rule_knows():
     with pytest.raises(UnknownOpError) as error:
         infer(graph, {})
     assert str(error.value) == (
-        "block 'fft_0' is made of an op 'fft' that does not exist.\n"
-        "    known  list(mithril_nb.models.op.OPS)\n"
-        "    Try: one of these."
+        "block 'fft_0' has an unknown op 'fft'.\n    known  list(mithril_nb.models.op.OPS)\n    Try: one of these."
     )
 
 

@@ -93,70 +93,70 @@ CASES = [
     (
         lambda: net().set_initializers({"linear_0.weight": "he_norml"}),
         """
-        UnknownOptionError: there is no initializer 'he_norml'.
+        UnknownOptionError: unknown initializer 'he_norml'.
             known  glorot_uniform, glorot_normal, he_uniform, he_normal, lecun_uniform, lecun_normal, orthogonal, truncated_normal, normal, uniform, constant, zeros, ones
             Try: 'he_normal'""",  # noqa: E501
     ),
     (
         lambda: net().set_initializers({"linear_0.weight": "qqqqq"}),
         """
-        UnknownOptionError: there is no initializer 'qqqqq'.
+        UnknownOptionError: unknown initializer 'qqqqq'.
             known  glorot_uniform, glorot_normal, he_uniform, he_normal, lecun_uniform, lecun_normal, orthogonal, truncated_normal, normal, uniform, constant, zeros, ones
             Try: use one of the known initializers.""",  # noqa: E501
     ),
     (
         lambda: net().set_initializers({"linear_0.wieght": "zeros"}),
         """
-        ConnectionError: the model has no parameter 'linear_0.wieght' that could start otherwise.
+        ConnectionError: the model has no parameter 'linear_0.wieght' to set an initializer for.
             parameters  linear_0.weight, linear_0.bias, mlp_0.linear_0.weight, mlp_0.linear_0.bias, mlp_0.linear_1.weight, mlp_0.linear_1.bias
             Try: model.set_initializers({'linear_0.weight': 'zeros'})""",  # noqa: E501
     ),
     (
         lambda: Relu().set_initializers(weight="zeros"),
         """
-        ConnectionError: the model has no parameter 'weight' that could start otherwise.
+        ConnectionError: the model has no parameter 'weight' to set an initializer for.
             parameters  none
             Try: a block with parameters.""",
     ),
     (
         lambda: net().set_initializers({"linear_0": "normal(x)"}),
         """
-        UnknownOptionError: 'normal(x)' is no initializer.
+        UnknownOptionError: 'normal(x)' is not an initializer.
             needs  numbers as arguments, not 'x'
             Try: "normal(scale=0.02)\"""",
     ),
     (
         lambda: net().set_initializers({"linear_0": "zeros(1)"}),
         """
-        UnknownOptionError: 'zeros(1)' is no initializer.
+        UnknownOptionError: 'zeros(1)' is not an initializer.
             needs  arguments of zeros: none
             Try: "normal(scale=0.02)\"""",
     ),
     (
         lambda: net().set_initializers({"linear_0": "normal(1, scale=2)"}),
         """
-        UnknownOptionError: 'normal(1, scale=2)' is no initializer.
+        UnknownOptionError: 'normal(1, scale=2)' is not an initializer.
             needs  each argument once, by its name, and finite
             Try: "normal(scale=0.02)\"""",
     ),
     (
         lambda: net().set_initializers({"linear_0": "normal(nan)"}),
         """
-        UnknownOptionError: 'normal(nan)' is no initializer.
+        UnknownOptionError: 'normal(nan)' is not an initializer.
             needs  each argument once, by its name, and finite
             Try: "normal(scale=0.02)\"""",
     ),
     (
         lambda: net().set_initializers({"linear_0": "__import__('os')"}),
         """
-        UnknownOptionError: "__import__('os')" is no initializer.
+        UnknownOptionError: "__import__('os')" is not an initializer.
             needs  numbers as arguments, not "'os'"
             Try: "normal(scale=0.02)\"""",
     ),
     (
         lambda: net().set_initializers({"linear_0": 3}),
         """
-        UnknownOptionError: 3 is no initializer.
+        UnknownOptionError: 3 is not an initializer.
             needs  text
             Try: "normal(scale=0.02)\"""",
     ),

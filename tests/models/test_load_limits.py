@@ -222,7 +222,7 @@ def test_limits_are_load_limits(file):
         load(file(model_of(relus(1))), limits={"nodes": 3})  # pyright: ignore
     assert str(error.value) == (
         "cannot load within {'nodes': 3}.\n"
-        "    needs  limits, or None\n"
+        "    needs  a LoadLimits, or None\n"
         "    Try: ml.load(path, limits=ml.LoadLimits(nodes=1_000_000))"
     )
 
@@ -239,7 +239,7 @@ def test_no_limit_is_too_large_for_a_file_without_a_size(tmp_path):
     threading.Thread(target=(tmp_path / "pipe").write_text, args=(data,), daemon=True).start()
     limits = LoadLimits(file_bytes=sys.maxsize)
     assert load(tmp_path / "pipe", limits=limits) == from_dict(json.loads(data))
-    with pytest.raises(ModelFileError, match="is no JSON"):
+    with pytest.raises(ModelFileError, match="is not valid JSON"):
         load(tmp_path / "empty.json", limits=limits)
 
 
@@ -272,7 +272,7 @@ def test_a_connection_given_many_times_is_named_once():
     assert (
         str(error.value)
         == textwrap.dedent("""
-        this model does not hold together.
+        this model is inconsistent.
             because  the port 'r1.input' has 2,001 connections into it.
                          from  'r0.output' 2,000 times, 'r2.output'
                          Try: leave one of them.
@@ -351,7 +351,7 @@ def test_a_kind_that_raises_anything_is_refused(monkeypatch):
     assert (
         str(error.value)
         == textwrap.dedent("""
-        block 'f' of this model cannot be made.
+        block 'f' of this model cannot be built.
             because  ZeroDivisionError(3)
             Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """).strip()

@@ -77,7 +77,7 @@ COMPOSING = {
         model = Model() | Linear(3)
         model.set_initializers({"linear_0.weight": "he_norml"})
         """,
-    "models/initializers.py:_refused": """
+    "models/initializers.py:_invalid": """
         model = Model() | Linear(3)
         model.set_initializers({"linear_0": "normal(x)"})
         """,

@@ -155,8 +155,8 @@ def test_what_a_reader_needs_and_a_block_cannot_give():
     model |= Clamp()(input="x", min_val="glu_0.output")
     (problem,) = infer(model.graph, {}).problems
     assert str(problem) == (
-        "Glu at 'glu_0' cannot give the shape that is needed.\n"
-        "    needed by  clamp_0.min_val\n"
+        "Glu at 'glu_0' cannot output the required shape.\n"
+        "    required by  clamp_0.min_val\n"
         "    output     ()\n"
         "    input      an array that has axis -1      rank 0\n"
         "    Try: connect another output to 'clamp_0.min_val'."
@@ -170,6 +170,6 @@ def test_a_connected_attribute_that_is_no_number():
     assert str(problem) == (
         "cannot connect 'dtype_0.output' to 'positional_encoding_0.hidden_dim'.\n"
         "    output      static 'float32'\n"
-        "    hidden_dim  a whole number from 1 to 1048576      'float32' is none\n"
+        "    hidden_dim  a whole number from 1 to 1048576      received 'float32'\n"
         "    Try: connect a number, or leave 'hidden_dim' open."
     )

@@ -105,7 +105,7 @@ CASES = [
         the input 'x' does not fit 'add_0.right'.
             x      ('n', 7) float32
             right  a shape that broadcasts with ('n', 3)      axis -1: 3 != 7
-            Try: give both the same sizes, or size 1 where one is to be repeated.
+            Try: use the same sizes, or size 1 on an axis to broadcast.
         """,
     ),
     (
@@ -214,7 +214,7 @@ CASES = [
         """
         ShapeError: the input 'x' does not fit 'linear_0.input'.
             x      (2, 3) int32
-            input  floating numbers (float32)      dtype int32
+            input  floating-point numbers (float32)      dtype int32
             Try: array.astype("float32")  # or a separate input for this block
         """,
     ),
@@ -225,7 +225,7 @@ CASES = [
         ShapeError: the input 'right' does not fit 'add.right'.
             given  (2, 1) float32
             right  a shape that broadcasts with (2, 3, 4)      axis -2: 3 != 2
-            Try: give both the same sizes, or size 1 where one is to be repeated.
+            Try: use the same sizes, or size 1 on an axis to broadcast.
         """,
     ),
     (

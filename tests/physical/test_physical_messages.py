@@ -383,7 +383,7 @@ CASES = [
         ShapeError: the input 'right' does not fit 'add.right'.
             given  (2, 4) float32
             right  a shape that broadcasts with (5, 4)      axis -2: 5 != 2
-            Try: give both the same sizes, or size 1 where one is to be repeated.
+            Try: use the same sizes, or size 1 on an axis to broadcast.
         """,
     ),
     (
@@ -402,7 +402,7 @@ CASES = [
         """
         ShapeError: the input 'x' does not fit 'relu_0.input'.
             x      (5, 4) complex64
-            input  floating numbers (float32)      dtype complex64
+            input  floating-point numbers (float32)      dtype complex64
             Try: array.astype("float32")  # or a separate input for this block
         """,
     ),

@@ -30,7 +30,7 @@ class Convolution(Operator):
     axes: ClassVar[int]
     category = "Layers"
     formula = "y[o] = Σ_i w[o, i] ⋆ x[i] + b[o]"
-    starts_for_its_reader = True
+    init_depends_on_reader = True
     initializers: ClassVar = {"weight": Initializer("he_normal", in_axis=1, out_axis=0), "bias": Initializer("zeros")}
 
     def __init__(self, name: str | None = None, **attributes: Any):

@@ -37,7 +37,7 @@ class Linear(Operator):
     op = "linear"
     category = "Layers"
     formula = "y = x W + b"
-    starts_for_its_reader = True
+    init_depends_on_reader = True
     initializers: ClassVar = {"weight": Initializer("he_uniform"), "bias": Initializer("zeros")}
 
     def __init__(
