@@ -93,7 +93,7 @@ def test_a_residual_goes_around_a_block(block):
     with pytest.raises(MithrilError) as caught:
         Residual(block)
     assert str(caught.value) == (
-        f"cannot make Residual around {block!r}.\n"
+        f"cannot build Residual around {block!r}.\n"
         "    needs  a block with an input and an output\n"
         "    Try: Residual(Linear(64))"
     )

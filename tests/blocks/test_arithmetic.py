@@ -483,8 +483,8 @@ def test_arguments_that_do_not_fit():
         """
         Power cannot take threshold=-1.0.
             needs  a number from 0 to 1, or None
-            means  The t above. By default the dtype's least normal number t₀ for `e > 0`, and `t₀ ** (1 / (2 - 2e))` \
-else, so that even `|b|ᵉ⁻¹` does not overflow.
+            means  The t above. By default the dtype's smallest normal number t₀ for `e > 0`, and otherwise \
+`t₀ ** (1 / (2 - 2e))`, so that even `|b|ᵉ⁻¹` does not overflow.
             Try: Power(threshold=0.1)
         """
     )

@@ -160,20 +160,20 @@ def test_empty_batches_go_through():
     [
         (
             lambda: MultiHeadAttention(10, 4),
-            "MultiHeadAttention cannot cut width=10 into heads=4.\n    because  10 = 4 * 2 + 2\n    Try: heads=2",
+            "MultiHeadAttention cannot split width=10 into heads=4.\n    because  10 = 4 * 2 + 2\n    Try: heads=2",
         ),
         (
             lambda: ml.compile(ScaledDotProduct(), shapes={"query": [3, 4], "key": [3, 5], "value": [3, 4]}),
             "the input 'key' does not fit 'scaled_dot_product.key'.\n"
             "    given  (3, 5) float32\n"
-            "    key    4 on axis -1, as the query has      axis -1: 5 != 4\n"
-            "    Try: give key and query the same size there.",
+            "    key    4 on axis -1, like the query      axis -1: 5 != 4\n"
+            "    Try: use the same size for key and query.",
         ),
         (
             lambda: ml.compile(ScaledDotProduct(), shapes={"query": [4, 3, 2], "key": [3, 3, 2], "value": [3, 3, 2]}),
             "the input 'key' does not fit 'scaled_dot_product.key'.\n"
             "    given  (3, 3, 2) float32\n"
-            "    key    first axes that go with (4,) of the query      (3,)\n"
+            "    key    leading axes that match (4,) of the query      (3,)\n"
             "    Try: the same sizes, or a number of heads that divides the query's.",
         ),
         (

@@ -182,7 +182,7 @@ REFUSED = {
         RandInt((2,), dtype="float32"),
         """
         ShapeError: RandInt at 'rand_int' cannot use dtype='float32'.
-            dtype  a dtype of whole numbers      float32
+            dtype  an integer dtype      float32
             Try: dtype="int32"
         """,
     ),

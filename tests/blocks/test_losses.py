@@ -206,8 +206,8 @@ REFUSED = [
         """
         ShapeError: the input 'target' does not fit 'squared_error.target'.
             given   (3, 1) float32
-            target  (3,)      both would be repeated, to (3, 3)
-            Try: a target of the shape of the input.
+            target  (3,)      both would broadcast, to (3, 3)
+            Try: a target with the shape of the input.
         """,
     ),
     (
@@ -216,7 +216,7 @@ REFUSED = [
         ShapeError: the input 'target' does not fit 'squared_error.target'.
             given   ('n', 4) float32
             target  ('n', 3)      axis -1: 3 != 4
-            Try: a target of the shape of the input.
+            Try: a target with the shape of the input.
         """,
     ),
     (
@@ -260,7 +260,7 @@ REFUSED = [
         """
         ShapeError: the input 'input' does not fit 'cross_entropy.input'.
             given  (8, 3) float32
-            input  2 classes, one for each of weights
+            input  2 classes, one per weight
             Try: weights=[1.0, 1.0, 1.0]
         """,
     ),
@@ -268,7 +268,7 @@ REFUSED = [
         lambda: CrossEntropy(weights="balanced"),
         """
         UnknownOptionError: CrossEntropy cannot take weights='balanced'.
-            needs  a number from 0 for each class, or '' or 'auto'
+            needs  a number from 0 per class, or '' or 'auto'
             Try: CrossEntropy(weights="auto")
         """,
     ),
@@ -276,7 +276,7 @@ REFUSED = [
         lambda: BinaryCrossEntropy(pos_weight=-1.0),
         """
         UnknownOptionError: BinaryCrossEntropy cannot take pos_weight=-1.0.
-            needs  a number, or a number from 0 for each class, or 'auto'
+            needs  a number, or a number from 0 per class, or 'auto'
             Try: BinaryCrossEntropy(pos_weight="auto")
         """,
     ),
@@ -286,7 +286,7 @@ REFUSED = [
         ShapeError: the input 'target' does not fit 'info_nce.target'.
             given   (8, 4) float32
             target  (8, 3)
-            Try: a target of the shape of the input.
+            Try: a target with the shape of the input.
         """,
     ),
 ]

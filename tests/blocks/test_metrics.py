@@ -123,7 +123,7 @@ REFUSED = [
         lambda: Accuracy(threshold=0.3),
         """
         UnknownOptionError: Accuracy cannot take threshold=0.3.
-            because  the class with the highest score counts, whatever the score
+            because  the class with the highest score is chosen, whatever the score
             else     a binary metric has one score for each sample
             Try: Accuracy(is_binary=True, threshold=0.3)
         """,
@@ -142,7 +142,7 @@ REFUSED = [
         ShapeError: cannot connect 'cast_1.output' to 'class_difference_0.label'.
             output  (8,) int32
             label   (8, 1)
-            Try: a label of the shape of the pred; reshape one of them.
+            Try: a label with the shape of the pred; reshape one of them.
         """,
     ),
     (

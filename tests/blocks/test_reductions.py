@@ -255,8 +255,8 @@ def test_unique_needs_a_size():
         """
         ShapeError: the input 'input' does not fit 'unique.input'.
             given  (2, 3) float32
-            input  a size for the result: how many items differ is only known when the program runs
-            Try: Unique(size=10, fill_value=0)  # the 10 smallest items, filled up with zeros
+            input  a size for the result: the number of distinct items is known only at run time
+            Try: Unique(size=10, fill_value=0)  # the 10 smallest items, padded with zeros
         """
     )
     assert message(Unique(4), input=(0,)) == text(
@@ -279,6 +279,6 @@ def test_a_trapezoid_needs_as_many_places_as_values():
         ShapeError: the input 'x' does not fit 'trapezoid.x'.
             given  (4,) float32
             x      (..., 5)      axis -1: 4 != 5
-            Try: as many places as values.
+            Try: as many positions as values.
         """
     )

@@ -192,7 +192,7 @@ def test_the_rows_that_a_step_leaves_out_are_the_complement():
             "the input 'prev_hidden' does not fit 'rnn_cell.prev_hidden'.\n"
             "    given        (2, 1, 4) float32\n"
             "    prev_hidden  at least the rows of the input, (5, 1), then features      (2, 1) beside (5, 1)\n"
-            "    Try: a state for each row of the input.",
+            "    Try: one state per row of the input.",
         ),
         (
             lambda: ml.compile(LSTM(4, use_initial_state=True), shapes={"input": [2, 5, 3], "initial_cell": [2, 3]}),

@@ -222,7 +222,7 @@ REFUSED = {
         """
         ShapeError: the input 'input' does not fit 'reshape.input'.
             given  (3, 4) float32
-            input  a multiple of 5 items, for shape (5, -1)      12 is none
+            input  a multiple of 5 items, for shape (5, -1)      12 is not a multiple
             Try: sizes whose product is 12.
         """,
     ),
@@ -293,7 +293,7 @@ REFUSED = {
         """
         ShapeError: the input 'input2' does not fit 'concat.input2'.
             given   (4, 3) float32
-            input2  (2, 'any'), as input1 has (2, 3)      axis 0: 4 != 2
+            input2  (2, 'any'), like input1 (2, 3)      axis 0: 4 != 2
             Try: the same sizes on the other axes.
         """,
     ),
@@ -302,8 +302,8 @@ REFUSED = {
         """
         ShapeError: the input 'input2' does not fit 'stack.input2'.
             given   (2,) float32
-            input2  (2, 3), as input1 has (2, 3)      rank 1 != 2
-            Try: arrays with as many axes as each other.
+            input2  (2, 3), like input1 (2, 3)      rank 1 != 2
+            Try: arrays with the same number of axes.
         """,
     ),
     "no broadcast": (
@@ -320,8 +320,8 @@ REFUSED = {
         """
         ShapeError: the input 'input' does not fit 'split.input'.
             given  (2, 4) float32
-            input  a multiple of 3 on axis 1      axis 1: 4 is none
-            Try: as many parts as go into it.
+            input  a multiple of 3 on axis 1      axis 1: 4 is not a multiple
+            Try: a number of parts that divides it.
         """,
     ),
     "nothing to squeeze": (
@@ -365,8 +365,8 @@ REFUSED = {
         """
         ShapeError: the input 'right' does not fit 'cartesian_difference.right'.
             given  (4, 2) float32
-            right  (rows, 3), as left has (5, 3)      axis 1: 2 != 3
-            Try: as many features in both.
+            right  (rows, 3), like left (5, 3)      axis 1: 2 != 3
+            Try: the same number of features in both.
         """,
     ),
     "indices of another rank": (

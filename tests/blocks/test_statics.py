@@ -122,7 +122,7 @@ REFUSED = {
         lambda: refusal(Cast(), 2),
         """
         ShapeError: Cast at 'cast' cannot use dtype=None.
-            dtype  a dtype that is known before anything runs
+            dtype  a dtype that is known before the program runs
             Try: dtype="float32"
         """,
     ),

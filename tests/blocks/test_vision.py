@@ -82,7 +82,7 @@ MESSAGES: list[tuple[str, Any, str]] = [
         "a way around nothing",
         lambda: Residual(Model()),
         """
-        UnknownOptionError: cannot make Residual around Model(): it has no input.
+        UnknownOptionError: cannot build Residual around Model(): it has no input.
             needs  a block with an input and an output
             Try: Residual(Linear(64))
         """,
@@ -112,7 +112,7 @@ MESSAGES: list[tuple[str, Any, str]] = [
         """
         UnknownOptionError: ResNet cannot take layers=(0, 1).
             needs  whole numbers from 1 to 64
-            means  How many residual blocks each stage has; from stage to stage images are halved and channels doubled.
+            means  Number of residual blocks per stage; each stage halves the image and doubles the channels.
             Try: ResNet(layers=(2, 2, 2, 2))
         """,
     ),
@@ -121,7 +121,7 @@ MESSAGES: list[tuple[str, Any, str]] = [
         lambda: ResNet(50),  # pyright: ignore
         """
         UnknownOptionError: ResNet cannot take layers=50.
-            needs  how many residual blocks each stage has, in a list
+            needs  a list with the number of residual blocks per stage
             Try: ResNet((3, 4, 6, 3), bottleneck=True)
         """,
     ),
@@ -130,7 +130,7 @@ MESSAGES: list[tuple[str, Any, str]] = [
         lambda: ResNet("180"),  # pyright: ignore
         """
         UnknownOptionError: ResNet cannot take layers='180'.
-            needs  how many residual blocks each stage has, in a list
+            needs  a list with the number of residual blocks per stage
             Try: ResNet((2, 2, 2, 2))
         """,
     ),

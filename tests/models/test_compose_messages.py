@@ -193,7 +193,7 @@ CASES = [
         """
         UnknownOptionError: Dropout cannot take p=1.5.
             needs  a number from 0 to 0.99
-            means  Chance of an item to be dropped.
+            means  Probability of dropping an item.
             Try: Dropout(p=0.5)
         """,
     ),
@@ -203,7 +203,7 @@ CASES = [
         """
         UnknownOptionError: Dropout cannot take p=nan.
             needs  a number from 0 to 0.99
-            means  Chance of an item to be dropped.
+            means  Probability of dropping an item.
             Try: Dropout(p=0.5)
         """,
     ),
@@ -213,7 +213,7 @@ CASES = [
         """
         UnknownOptionError: MLP cannot take activation='swish'.
             needs  one of 'relu', 'gelu', 'sigmoid', 'tanh'
-            means  What stands between two blocks.
+            means  The activation between two blocks.
             Try: MLP(activation='relu')
         """,
     ),
@@ -243,7 +243,7 @@ CASES = [
         """
         UnknownOptionError: Conv2d cannot take kernel_size=(1, 2, 3).
             needs  2 whole numbers from 1 to 64, or one for all
-            means  Height and width of the window; one number stands for both.
+            means  Height and width of the window; one number for both.
             Try: Conv2d(out_channels=64, kernel_size=3)
         """,
     ),
@@ -263,7 +263,7 @@ CASES = [
         """
         UnknownOptionError: Conv2d cannot take padding='full'.
             needs  'same', 'valid', a number, 2 numbers, or 2 pairs (before, after)
-            means  `"same"` keeps the size (at stride 1), `"valid"` adds nothing; numbers add so many rows and columns.
+            means  `"same"` keeps the size (at stride 1), `"valid"` adds nothing; numbers add rows and columns.
             Try: Conv2d(out_channels=3, padding='same')
         """,
     ),
@@ -273,7 +273,7 @@ CASES = [
         """
         UnknownOptionError: Linear cannot take use_bias='yes'.
             needs  True or False
-            means  Whether to add a bias.
+            means  If true, add a bias.
             Try: Linear(dimension=64, use_bias=True)
         """,
     ),

@@ -238,7 +238,7 @@ def test_an_mlp_in_the_spelling_of_mithril():
     with pytest.raises(UnknownOptionError) as caught:
         MLP(activations=[Relu()], dimensions=[4, 5])
     assert caught.value.__str__() == (
-        "cannot make MLP of these layers.\n"
+        "cannot build MLP from these layers.\n"
         "    activations  1, one for each layer\n"
         "    dimensions   2, one for each layer\n"
         "    Try: MLP(activations=[Relu(), Softmax()], dimensions=[256, 10])"

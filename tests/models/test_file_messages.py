@@ -302,7 +302,7 @@ CASES = [
         ModelFileError: block 'linear_0' of this model cannot be built.
             because  Linear cannot take use_bias={'a': 1}.
                          needs  True or False
-                         means  Whether to add a bias.
+                         means  If true, add a bias.
                          Try: Linear(dimension=64, use_bias=True)
             Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,

@@ -157,8 +157,8 @@ def test_what_a_reader_needs_and_a_block_cannot_give():
     assert str(problem) == (
         "Glu at 'glu_0' cannot output the required shape.\n"
         "    required by  clamp_0.min_val\n"
-        "    output     ()\n"
-        "    input      an array that has axis -1      rank 0\n"
+        "    output       ()\n"
+        "    input        an array that has axis -1      rank 0\n"
         "    Try: connect another output to 'clamp_0.min_val'."
     )
 
