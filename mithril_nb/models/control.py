@@ -324,7 +324,7 @@ class Cond(Control):
         for part, block in (("then", then), ("otherwise", otherwise)):
             if any(port.name == "condition" and port.role == "data" for port in block.inputs):
                 raise NameTakenError(
-                    "Cond cannot run a block with an input 'condition', the name of its own input.",
+                    "Cond cannot run a block with an input 'condition': Cond has an input of that name.",
                     ((part, ", ".join(port.name for port in block.inputs if port.role == "data")),),
                     f"{part}=Model() | inner(condition='{part}_condition')  # inner is the block",
                     port="condition",

@@ -25,7 +25,7 @@ from mithril_nb.models.port_checks import check_dtype, check_fed, check_option, 
 from mithril_nb.models.starting import activated, activated_inside, is_activated, without_activation
 
 ANYTHING: tuple[Dim, ...] = (LEADING,)
-"""Shape of an array of which the shape is unknown."""
+"""Shape of an array with an unknown shape."""
 _ROUNDS = 50
 """Maximum number of passes. A chain whose shapes come from its end needs one backward pass; only a faulty rule needs
 more.

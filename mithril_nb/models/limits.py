@@ -16,7 +16,7 @@ class LoadLimits:
 
     Attributes:
         file_bytes: Size of the file.
-        nodes: Blocks at all levels, including those that blocks such as `MLP` create.
+        nodes: Blocks at all levels, including the inner blocks of a block such as `MLP`.
         edges: Connections, labels and notes at all levels.
         ports: Inputs and outputs of all composite blocks; a long name counts as several. An open input of an inner
             block is an input at each level around it, so a small file can have many.

@@ -94,7 +94,7 @@ class _Reader:
 
     def __init__(self, limits: LoadLimits):
         self.limits = limits
-        self.nodes = 0  # including those that blocks create inside themselves
+        self.nodes = 0  # including the inner blocks that constructors create
         self.ports = 0
         self.blocks: dict[tuple[str, str], Block] = {}  # equal blocks are built once
         self.graphs: dict[int, LogicalGraph] = {}  # of the finished levels, by the identity of their data

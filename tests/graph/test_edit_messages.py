@@ -1,4 +1,4 @@
-"""What an edit says that cannot be made: the whole text, as a person reads it."""
+"""Errors of invalid edits: the whole text."""
 
 import textwrap
 

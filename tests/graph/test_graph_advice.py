@@ -1,4 +1,4 @@
-"""What errors of edits advise works."""
+"""The advice of edit errors works."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a block says that is made or called in a wrong way: the whole text, as a student reads it."""
+"""Errors of invalid block constructors and calls: the whole text."""
 
 import textwrap
 
@@ -477,7 +477,7 @@ def test_message(call, text):
     assert f"{type(error.value).__name__}: {error.value}" == textwrap.dedent(text).strip()
 
 
-def test_the_same_class_defined_again_takes_its_own_place(monkeypatch):
+def test_a_redefined_class_replaces_itself(monkeypatch):
     monkeypatch.setattr("mithril_nb.models.op.OPS", ops := {})
     monkeypatch.setattr("mithril_nb.models.op.KINDS", {})
     classes = [type("Swish", (Operator,), {"op": "swish", "__module__": "__main__"}) for _ in range(2)]

@@ -1,4 +1,4 @@
-"""What connections say to what does not fit: the whole text, as a student reads it."""
+"""Errors of invalid connections: the whole text."""
 
 from __future__ import annotations
 

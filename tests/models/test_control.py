@@ -1,4 +1,4 @@
-"""Blocks that run other blocks, beside the same written out by hand."""
+"""Blocks that run other blocks, compared with hand-written equivalents."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def compiled(model: Model, **shapes):
 
 
 @pytest.mark.parametrize("axis", [0, 1])
-def test_a_scan_is_its_body_round_after_round(axis):
+def test_a_scan_equals_its_body_step_by_step(axis):
     body = cell(4)
     pm = compiled(Scan(body, carry={"after": "before"}, axis=axis), x=[5, 6, 3], before=[6 if axis == 0 else 5, 4])
     params = pm.randomize_params(0)
@@ -62,7 +62,7 @@ def test_a_scan_is_its_body_round_after_round(axis):
     np.testing.assert_allclose(found["y"], jnp.stack(rows, axis), 1e-5, 1e-6)
 
 
-def test_a_repeat_is_its_body_many_times_with_parameters_of_its_own():
+def test_a_repeat_equals_its_body_with_separate_parameters():
     block = Model() | LayerNorm()
     block += Linear(8)
     block += Relu()
@@ -101,7 +101,7 @@ def test_gradients_go_through_a_repeat():
         np.testing.assert_allclose(gradients[name], gradient, 1e-5, 1e-6)
 
 
-def test_each_round_draws_by_itself():
+def test_each_step_draws_separately():
     pm = compiled(Repeat(Dropout(0.5), 2), input=[400])
     out = pm.forward({}, {"input": np.ones(400)}, key=jax.random.key(0), training=True)["output"]
     shares = [float((out == value).mean()) for value in (0.0, 4.0)]
@@ -110,7 +110,7 @@ def test_each_round_draws_by_itself():
 
 
 @pytest.mark.parametrize("condition", [True, False])
-def test_a_cond_is_one_of_two(condition):
+def test_a_cond_runs_one_of_two(condition):
     model = Cond(Linear(3), Model() | Linear(3)(input="input", output="output"))
     pm = compiled(model, input=[2, 4])
     params = pm.randomize_params(0)
@@ -123,7 +123,7 @@ def test_a_cond_is_one_of_two(condition):
     np.testing.assert_allclose(found, x @ params[f"{prefix}.weight"] + params[f"{prefix}.bias"], 1e-5, 1e-6)
 
 
-def test_what_is_inside_is_a_part_of_the_model():
+def test_inner_blocks_are_part_of_the_model():
     model = Model() | Linear(8)
     model += Repeat(Linear(8), 4)
     model += Linear(2)
@@ -135,7 +135,7 @@ def test_what_is_inside_is_a_part_of_the_model():
     assert any(block.startswith("repeat_0") for block in blocks)
 
 
-def test_a_deep_model_stays_small():
+def test_a_deep_repeat_has_a_small_program():
     sizes = [len(compiled(Repeat(Linear(8), count), input=[2, 8]).stablehlo.text) for count in (2, 64)]
     assert abs(sizes[1] - sizes[0]) < 100
 
@@ -144,7 +144,7 @@ def total() -> Model:
     return Model() | Add()(left="x", right="before", output="sum")
 
 
-def test_a_cond_may_run_another_one_under_a_condition_with_a_name():
+def test_a_cond_may_run_another_cond():
     inner = Cond(Relu(), Tanh())
     pm = compiled(Cond(Model() | inner(condition="then_condition"), Tanh()), input=[2])
     for outer in (True, False):
@@ -152,7 +152,7 @@ def test_a_cond_may_run_another_one_under_a_condition_with_a_name():
         np.testing.assert_allclose(pm.evaluate({}, given)["output"], 1.0 if outer else np.tanh(1.0), 1e-6)
 
 
-def test_changed_attributes_are_checked_as_the_constructor_does():
+def test_changed_attributes_are_checked_like_in_the_constructor():
     scan = with_attributes(Scan(total(), carry={"sum": "before"}), {"axis": 0})
     assert scan == Scan(total(), carry={"sum": "before"}, axis=0)
     with pytest.raises(UnknownOptionError, match="Repeat cannot take count=0"):
@@ -296,7 +296,7 @@ CASES = [
         "a cond in a cond",
         lambda: Cond(Cond(Relu(), Tanh()), Tanh()),
         """
-        NameTakenError: Cond cannot run a block with an input 'condition', the name of its own input.
+        NameTakenError: Cond cannot run a block with an input 'condition': Cond has an input of that name.
             then  condition, input
             Try: then=Model() | inner(condition='then_condition')  # inner is the block
         """,
@@ -343,7 +343,7 @@ def test_message(call, text):
     assert f"{type(error.value).__name__}: {error.value}" == textwrap.dedent(text).strip()
 
 
-def test_a_mismatch_inside_names_the_place():
+def test_an_inner_mismatch_names_the_place():
     body = Model() | Linear(4)
     body += Linear(4, input_size=5)
     with pytest.raises(ShapeError) as error:

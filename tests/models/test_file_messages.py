@@ -1,4 +1,4 @@
-"""What a broken model file says, and that loading one runs no code. The whole text, as a person reads it."""
+"""Errors of broken model files: the whole text. Loading runs no code."""
 
 import json
 import sys
@@ -14,7 +14,7 @@ from mithril_nb.models.fields import fields_of
 
 
 def data(**changes: Any) -> dict:
-    """A good model with a part of it changed; a part that is None is taken out."""
+    """Return a valid model with some parts changed, or removed if `None`."""
     model = Model()
     model |= Linear(3)(input="x", output="h")
     model |= Model.of((Model() + Relu()).graph, "inner")(input="h")
@@ -33,7 +33,7 @@ def data(**changes: Any) -> dict:
 
 
 def loaded(text: str | bytes) -> Model:
-    """What is read from a file of such a text; the file has a name without a folder."""
+    """Load a file with this text, by a name without a folder."""
     path = Path("broken.json")
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     return load(path)
@@ -459,12 +459,12 @@ def test_message(call, text):
 
 
 @pytest.fixture(autouse=True)
-def in_a_folder_of_its_own(tmp_path, monkeypatch):
+def in_a_separate_folder(tmp_path, monkeypatch):
     (tmp_path / "tests").mkdir()
     monkeypatch.chdir(tmp_path)
 
 
-def test_as_deep_as_can_be_run_loads():
+def test_the_deepest_allowed_model_loads():
     assert from_dict(nested(49)).graph.depth == 50
 
 
@@ -475,7 +475,7 @@ def test_loading_runs_no_code():
     )
     for field in fields_of(Linear), fields_of(MLP):
         assert field, "read from our own signatures once, which evaluates them"
-    # Everything that runs or imports anything goes through one of these audit events; a hook stays, so it is switched.
+    # Running or importing anything raises one of these audit events. A hook cannot be removed, so a flag disables it.
     seen: list[str] = []
     watch = {"exec", "compile", "import", "os.system", "subprocess.Popen", "pickle.find_class"}
     active = True

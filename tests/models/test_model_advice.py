@@ -1,4 +1,4 @@
-"""What errors of models advise works: composing, inferring, files."""
+"""The advice of model errors works: composing, inference, files."""
 
 from __future__ import annotations
 

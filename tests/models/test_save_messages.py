@@ -1,4 +1,4 @@
-"""What `save` and `load` say of what is no model, no path, or no place to write to. The whole text."""
+"""Errors of `save` and `load` for invalid models, paths and folders: the whole text."""
 
 import textwrap
 from pathlib import Path
@@ -156,6 +156,6 @@ def test_message(call, text):
 
 
 @pytest.fixture(autouse=True)
-def in_a_folder_of_its_own(tmp_path, monkeypatch):
+def in_a_separate_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tests").mkdir()

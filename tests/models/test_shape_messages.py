@@ -1,4 +1,4 @@
-"""What does not fit: which ports, which shapes, and what to try. The whole text, as a student reads it."""
+"""Errors of shape mismatches: the whole text, with ports, shapes and advice."""
 
 import textwrap
 from ast import literal_eval
@@ -342,7 +342,7 @@ def test_message(call, text):
         (Add(), [[4, 64], [4, 1]], {"left": [4, 64], "right": [4, 1]}),
     ],
 )
-def test_shapes_that_were_given_are_advised_at_the_inputs_that_were_meant(model, given, wanted):
+def test_advice_assigns_given_shapes_to_the_intended_inputs(model, given, wanted):
     with pytest.raises(MithrilError) as error:
         input_specs(model.graph, given)
     advised = literal_eval(str(error.value).rpartition("Try: shapes = ")[2])

@@ -1,4 +1,4 @@
-"""The table of a model: what a person reads, and what it adds up to."""
+"""The summary table of a model: its text and its totals."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def said(text: str) -> str:
     return textwrap.dedent(text).strip("\n")
 
 
-def test_blocks_in_blocks_with_the_dims_that_have_names():
+def test_nested_blocks_with_named_dims():
     assert model().summary({"tokens": ["batch", "time"]}) == said("""
         block         kind       output               params   share
         tokens                   (batch, time) int32
@@ -36,7 +36,7 @@ def test_blocks_in_blocks_with_the_dims_that_have_names():
         850 parameters, 3.4 kB""")
 
 
-def test_only_so_many_levels():
+def test_the_depth_is_limited():
     assert model().summary(depth=1) == said("""
         block         kind       output    params   share
         tokens                   unknown
@@ -50,7 +50,7 @@ def test_only_so_many_levels():
         850 parameters, 3.4 kB""")
 
 
-def test_what_is_shared_counts_once_and_what_is_not_trained_is_said():
+def test_shared_parameters_count_once_and_frozen_ones_are_listed():
     shared = Model() | Linear(4, use_bias=False)(weight="w")
     shared += Linear(4, use_bias=False)(weight="w")
     shared += BatchNorm()
@@ -64,7 +64,7 @@ def test_what_is_shared_counts_once_and_what_is_not_trained_is_said():
         24 parameters, 96 B, 16 of them not trained, 8 items of state""")
 
 
-def test_what_runs_again_and_again():
+def test_a_repeated_block():
     assert (Model() | Repeat(Linear(8), 3)).summary({"input": [2, 8]}) == said("""
         block     kind    output  params    share
         input             (2, 8)
@@ -73,7 +73,7 @@ def test_what_runs_again_and_again():
         216 parameters, 864 B""")
 
 
-def test_nothing_and_what_is_not_known():
+def test_empty_models_and_unknown_shapes():
     assert Model().summary() == "block  kind  output  params  share\n0 parameters"
     assert Linear(3).summary() == said("""
         block   kind    output     params  share
@@ -82,7 +82,7 @@ def test_nothing_and_what_is_not_known():
         an unknown number of parameters""")
 
 
-def test_a_compiled_model_says_the_same_with_its_own_dtype():
+def test_a_compiled_model_has_the_same_table_with_its_dtype():
     whole = MLP(784, [64], 10)
     pm = ml.compile(whole, ml.JaxBackend(dtype="bfloat16"), shapes={"input": ["batch", 784]})
     assert pm.summary() == whole.summary({"input": ["batch", 784]}).replace("204 kB", "102 kB")

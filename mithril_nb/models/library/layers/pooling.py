@@ -260,7 +260,7 @@ class AvgPool3d(_AvgPool):
 
 
 class MaxPool1D(_MaxPool):
-    """Maximum of each window, as `MaxPool1d`; its attributes can be connected, as in Mithril.
+    """Maximum of each window, like `MaxPool1d`; its attributes can be connected, as in Mithril.
 
     The gradient at equal items is that of `MaxPool1d`.
 
@@ -310,7 +310,7 @@ class _ConnectedPool2D(_Pool):
 
 
 class MaxPool2D(_ConnectedPool2D):
-    """Maximum of each window, as `MaxPool2d`; its attributes can be connected, as in Mithril.
+    """Maximum of each window, like `MaxPool2d`; its attributes can be connected, as in Mithril.
 
     The gradient at equal items is that of `MaxPool2d`.
 
@@ -330,7 +330,7 @@ class MaxPool2D(_ConnectedPool2D):
 
 
 class AvgPool2D(_ConnectedPool2D):
-    """Mean of each window, as `AvgPool2d`; its attributes can be connected, as in Mithril.
+    """Mean of each window, like `AvgPool2d`; its attributes can be connected, as in Mithril.
 
     Args:
         kernel_size: Height and width of the window; one number for both.

@@ -67,7 +67,7 @@ class FeedForward(Composite):
     Args:
         width: Size of the last axis of input and output.
         hidden_size: The hidden size; by default four times the width.
-        activation: What stands between the maps; `"gelu_tanh"` is the approximation that GPT-2 uses.
+        activation: The activation between the maps; `"gelu_tanh"` is the approximation that GPT-2 uses.
         use_bias: If true, the linear maps have biases.
 
     Examples:

@@ -62,7 +62,7 @@ class ClassDifference(_Numbers):
 class ClassCounts(_Numbers):
     """Counts true positives, false positives and false negatives of each class.
 
-    An index that is not a class has no counts of its own; it counts only against the other side.
+    An index that is not a class has no separate counts; it counts only against the other side.
 
     Args:
         n_classes: Number of classes.
