@@ -301,7 +301,7 @@ class UnknownDtypeError(MithrilError, TypeError):
 
 
 class MissingInputError(MithrilError, LookupError):
-    """`evaluate` lacks an input."""
+    """`evaluate` did not receive a required input."""
 
 
 class UnexpectedInputError(MithrilError, LookupError):
@@ -309,7 +309,7 @@ class UnexpectedInputError(MithrilError, LookupError):
 
 
 class MissingParameterError(MithrilError, LookupError):
-    """`evaluate` lacks a parameter."""
+    """`evaluate` did not receive a required parameter."""
 
 
 class DeviceNotFoundError(MithrilError, LookupError):

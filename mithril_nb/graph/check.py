@@ -99,7 +99,7 @@ def check_parts(
             raise ConnectionError(
                 f"the port '{end}'{_location(prefix)} has {count:,} connections into it.",
                 (("from", listed(f"'{one}'" + (f" {n:,} times" if n > 1 else "") for one, n in sources.items())),),
-                "leave one of them.",
+                "keep one of them.",
                 block=prefix,
                 port=end.port,
             )

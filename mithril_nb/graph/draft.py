@@ -35,7 +35,7 @@ class Draft:
         self.restart(graph)
 
     def restart(self, graph: LogicalGraph) -> None:
-        """Start again from a graph."""
+        """Restart from a graph."""
         self._closed: LogicalGraph | None = graph
         self._nodes = dict(graph.by_name)
         self._edges = made_edges(graph)

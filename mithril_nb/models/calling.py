@@ -68,7 +68,7 @@ def _corrected_call(kind: type, given: tuple[Any, ...], named: Mapping[str, Any]
     signature = inspect.signature(kind)
     try:
         taken = {*signature.bind_partial(*given).arguments, *named}
-    except TypeError:  # too many
+    except TypeError:  # too many arguments
         return ""
     names = [one.name for one in signature.parameters.values() if one.kind not in _STARRED]
     found: dict[str, Any] = {}

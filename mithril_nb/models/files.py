@@ -98,7 +98,7 @@ def save(model: Model, path: str | Path) -> None:
     try:
         # UTF-8 cannot encode half a surrogate pair in a name; JSON's own escape can.
         write_text(path, text + "\n", errors="backslashreplace")
-    except (OSError, ValueError) as error:  # ValueError: no path has a zero byte
+    except (OSError, ValueError) as error:  # ValueError: a null character in the path
         raise ModelFileError(f"cannot write {str(path)!r}.", (("because", _why(error)),), _SAVE) from error
 
 

@@ -386,7 +386,7 @@ class _Work:
             self.unlike("shape", repr(place), str(note.shape), str(spec), advice, end)
             both = spec.shape
         if end.node and note.dtype and note.dtype != spec.dtype:
-            advice = f'x.cast("{note.dtype}")  # or a Cast(dtype="{note.dtype}") behind it'
+            advice = f'x.cast("{note.dtype}")  # or a Cast(dtype="{note.dtype}") after it'
             self.unlike("dtype", repr(place), note.dtype, str(spec), advice, end)
             return replace(spec, shape=both)
         return TensorSpec(both, note.dtype or spec.dtype)

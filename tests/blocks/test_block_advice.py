@@ -1,4 +1,4 @@
-"""What errors of blocks of the library advise works."""
+"""The advice of errors of library blocks works."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models of images, and the containers: what the cases do not see."""
+"""Image models and containers: tests beyond the cases."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mithril_nb.models import CNN, Layer, Linear, Model, Relu, Residual, ResNet,
     ],
     ids=["18", "34", "50"],
 )
-def test_residual_networks_have_the_parameters_of_torchvisions(model: Model, count: int) -> None:
+def test_residual_networks_have_the_parameters_of_torchvision(model: Model, count: int) -> None:
     pm = ml.compile(model, shapes={"input": ["batch", 3, 224, 224]})
     assert sum(parameter.spec.size or 0 for parameter in pm.parameters) == count
     assert str(pm.output_specs["output"]) == "('batch', 1000) float32"
@@ -31,7 +31,7 @@ def test_residual_networks_have_the_parameters_of_torchvisions(model: Model, cou
     assert str(before_pool.inputs["input"]).endswith("7, 7) float32")
 
 
-def test_a_small_residual_network_learns_by_heart() -> None:
+def test_a_small_residual_network_overfits() -> None:
     random = np.random.default_rng(0)
     x, y = random.normal(size=(8, 3, 8, 8)).astype("float32"), random.integers(0, 3, 8)
     run = ml.fit(ResNet((1, 1), 3, width=4, small=True), (x, y), epochs=30, batch_size=8, learning_rate=0.02).wait()
@@ -51,12 +51,12 @@ def test_the_output_of_a_deep_residual_network_has_scale() -> None:
     [ResNet((1, 1), 3, width=4, small=True), CNN([4, 8], 3, use_norm=True), Residual(Linear(3)), Layer(Relu(), 4)],
     ids=["resnet", "cnn", "residual", "layer"],
 )
-def test_models_come_back_from_a_dict(model: Model) -> None:
+def test_models_survive_a_dict(model: Model) -> None:
     whole = Model() | model
     assert Model.from_dict(whole.to_dict()) == whole
 
 
-def test_a_block_may_stand_in_a_sequence_twice() -> None:
+def test_a_block_may_be_in_a_sequence_twice() -> None:
     linear = Linear(4)
     pm = ml.compile(Sequential(linear, linear), shapes={"input": [2, 4]})
     assert [parameter.name for parameter in pm.parameters] == [
@@ -67,7 +67,7 @@ def test_a_block_may_stand_in_a_sequence_twice() -> None:
     ]
 
 
-def test_a_layer_without_a_dimension_is_given_its_weights() -> None:
+def test_a_layer_without_a_dimension_reads_its_weights() -> None:
     layer = Layer(Relu())
     assert [port.name for port in layer.inputs if port.role == "data"] == ["input", "weight", "bias"]
     random = np.random.default_rng(0)

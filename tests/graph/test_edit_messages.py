@@ -302,7 +302,7 @@ CASES = [
         """
         ConnectionError: the port 'r.input' has 2 connections into it.
             from  'x', 's.output'
-            Try: leave one of them.
+            Try: keep one of them.
         """,
     ),
     (

@@ -102,7 +102,7 @@ CASES = [
         ShapeError: 'linear_0.output': declared dtype does not match the inferred dtype.
             declared  float16
             inferred  (2, 3) float32
-            Try: x.cast("float16")  # or a Cast(dtype="float16") behind it
+            Try: x.cast("float16")  # or a Cast(dtype="float16") after it
         """,
     ),
     (

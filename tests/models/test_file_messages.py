@@ -371,7 +371,7 @@ CASES = [
         ModelFileError: this model is inconsistent.
             because  the port 'linear_0.input' has 2 connections into it.
                          from  'x', 'y'
-                         Try: leave one of them.
+                         Try: keep one of them.
             Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),

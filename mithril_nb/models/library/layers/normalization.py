@@ -35,7 +35,7 @@ class _Norm(Operator):
 
     @classmethod
     def param_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return those of `weight` and `bias` that are used."""
+        """Return the used ones of `weight` and `bias`."""
         return tuple(port for port, flag in (("weight", "use_scale"), ("bias", "use_bias")) if options.get(flag))
 
     @classmethod

@@ -490,4 +490,4 @@ class GlobalAvgPool2d(Operator):
 def _check_filled(shape: tuple[Dim, ...]) -> None:
     for axis, size in enumerate(shape[2:], start=2):
         if size == 0:
-            raise MismatchError("input", "an image with pixels", "a larger image.", f"axis {axis}: 0")
+            raise MismatchError("input", "a non-empty image", "a larger image.", f"axis {axis}: 0")

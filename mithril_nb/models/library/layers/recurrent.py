@@ -149,7 +149,7 @@ class LSTMCell(_Cell):
     Each gate reads the concatenated input and hidden state.
 
     Args:
-        hidden_size: Size of the hidden state and of the memory; by default taken from `prev_hidden`.
+        hidden_size: Size of the hidden state and of the cell state; by default taken from `prev_hidden`.
         output_size: Size of the output; by default the input's, so that an output can be the next input.
         use_output: If true, there is an `output`.
         use_complement: If true, there is a `hidden_compl`: the rows of `prev_hidden` beyond those of the input.
@@ -179,7 +179,7 @@ class LSTMCellBody(Operator):
     """The gates of `LSTMCell` alone: cell state and hidden state after the step, concatenated.
 
     Args:
-        hidden_size: Size of the hidden state and of the memory; by default taken from `prev_hidden`.
+        hidden_size: Size of the hidden state and of the cell state; by default taken from `prev_hidden`.
 
     Examples:
         >>> [port.name for port in LSTMCellBody().inputs if port.role == "data"]
@@ -308,7 +308,7 @@ class _Recurrent(Operator):
         state = (*shape[:-2], size) if not unknown or len(shape) > 2 else (LEADING, size)
         for port in cls.data_ports(options)[1:]:
             if meet(inputs[port].shape, state, {}) is None:
-                advice = "the state that another block of this kind ends with, or leave use_initial_state out."
+                advice = "the final state of another block of this kind, or leave use_initial_state out."
                 raise MismatchError(port, str(state), advice, str(inputs[port].shape))
         output = (*shape[:-1], size) if shape != (LEADING,) else (LEADING, size)
         step: Dim = "input_size" if shape == (LEADING,) else tuple(shape)[-1]
@@ -347,10 +347,10 @@ class RNN(_Recurrent):
 class LSTM(_Recurrent):
     """Long short-term memory over time (Hochreiter and Schmidhuber, 1997).
 
-    The weights concatenate the gates: input, forget, new memory, output, as in Equinox and PyTorch.
+    The weights concatenate the gates: input, forget, cell, output, as in Equinox and PyTorch.
 
     Args:
-        hidden_size: Size of the hidden state and of the memory.
+        hidden_size: Size of the hidden state and of the cell state.
         return_sequence: If true, `output` has the hidden states of all steps, else only the last.
         return_state: If true, the last state is an output too: `hidden` and `cell`.
         use_initial_state: If true, there are inputs `initial_hidden` and `initial_cell`; else both are zero.

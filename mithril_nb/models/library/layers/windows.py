@@ -154,7 +154,7 @@ def paddings(port: str, value: Value, axes: int) -> str | tuple[tuple[int, int],
         return str(value)
     found: Any = (value,) * axes if isinstance(value, int) else value
     if axes == 1 and isinstance(found, tuple) and len(found) == 2:
-        found = (found,)  # before and after the one axis there is
+        found = (found,)  # before and after the only axis
     if isinstance(found, tuple) and len(found) == axes:
         pairs = tuple((one, one) if isinstance(one, int) else one for one in found)
         if all(isinstance(pair, tuple) and len(pair) == 2 and all(is_count(n, 0) for n in pair) for pair in pairs):

@@ -85,7 +85,7 @@ class MLP(Composite):
                 (
                     ("activations", f"{len(activations)}, one for each layer"),
                     ("dimensions", f"{len(dimensions)}, one for each layer"),
-                    *((("names", f"of weight and bias, not of {unknown[0]!r}"),) if unknown else ()),
+                    *((("names", f"weight and bias, not {unknown[0]!r}"),) if unknown else ()),
                 ),
                 "MLP(activations=[Relu(), Softmax()], dimensions=[256, 10])",
             )

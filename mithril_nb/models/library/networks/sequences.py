@@ -55,7 +55,7 @@ class RowsLike(Operator):
             if not inputs[port].shape:
                 raise MismatchError(port, "at least one axis", "an array with an axis of rows.", "rank 0")
         if isinstance(rows[0], int) and isinstance(shape[0], int) and rows[0] > shape[0]:
-            advice = "sequences in the order of their length, the longest first."
+            advice = "sort the sequences by length, longest first."
             raise MismatchError("like", f"at most the {shape[0]} rows of the input", advice, f"axis 0: {rows[0]}")
         kept = (LEADING, *shape[1:]) if LEADING in (rows[0], shape[0]) else (*rows, *shape[1:])
         return Inferred({"output": TensorSpec(kept, inputs["input"].dtype)})

@@ -148,7 +148,7 @@ def picked_value(value: StaticSpec, items: tuple[Any, ...]) -> StaticSpec:
             if not is_known:
                 return StaticSpec(is_known=False)
         elif isinstance(item, int) and not -len(found) <= item < len(found):
-            places = f"a number from {-len(found)} to {len(found) - 1}." if found else "a tuple of something."
+            places = f"a number from {-len(found)} to {len(found) - 1}." if found else "a non-empty tuple."
             raise MismatchError("input", f"an item {item}", places, f"{len(found)} items")
         found = found[item]
     return StaticSpec(found)
@@ -159,7 +159,7 @@ def _check_range(number: Value, size: Dim, axis: int) -> None:
         for one in number:
             _check_range(one, size, axis)
     elif isinstance(number, int) and isinstance(size, int) and not -size <= number < size:
-        places = f"a number from {-size} to {size - 1}." if size else "an input with items."
+        places = f"a number from {-size} to {size - 1}." if size else "a non-empty input."
         raise MismatchError("input", f"an item {number} on axis {axis}", places, f"axis {axis}: {number} of {size}")
 
 

@@ -185,7 +185,7 @@ class AtLeast1D(Rearranging):
     """
 
     op = "at_least_1d"
-    formula = "y = x, with an axis at least"
+    formula = "y = x with at least one axis"
 
     def __init__(self, name: str | None = None):
         super().__init__(name)
