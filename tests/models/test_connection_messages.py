@@ -16,7 +16,7 @@ from mithril_nb.models import (
 )
 
 
-def said(text: str) -> str:
+def dedented(text: str) -> str:
     return textwrap.dedent(text).strip()
 
 
@@ -66,7 +66,7 @@ CASES = [
             """,
     ),
     (
-        "another shape than was said",
+        "another shape than declared",
         lambda: ml.compile((Model() | Linear(3)(output="y")).set_shapes(y=[2, 4]), shapes={"input": [2, 5]}),
         """
         ShapeError: 'linear_0.output': declared shape does not match the inferred shape.
@@ -76,7 +76,7 @@ CASES = [
         """,
     ),
     (
-        "another shape of an input than was said",
+        "an input with another shape than declared",
         lambda: ml.compile((Model() | Linear(3)).set_shapes(input=[2, 4]), shapes={"input": [2, 5]}),
         """
         ShapeError: 'input': declared shape does not match the inferred shape.
@@ -86,7 +86,7 @@ CASES = [
         """,
     ),
     (
-        "another shape of a parameter than was said",
+        "a parameter with another shape than declared",
         lambda: ml.compile((Model() | Linear(3)).set_shapes({"linear_0.weight": [7, 3]}), shapes={"input": [2, 4]}),
         """
         ShapeError: the parameter 'linear_0.weight': declared shape does not match the inferred shape.
@@ -340,4 +340,4 @@ CASES = [
 def test_message(call, text):
     with pytest.raises(MithrilError) as error:
         call()
-    assert f"{type(error.value).__name__}: {error.value}" == said(text)
+    assert f"{type(error.value).__name__}: {error.value}" == dedented(text)

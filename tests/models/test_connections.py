@@ -171,16 +171,16 @@ def test_declared_shapes_and_types_are_enforced():
     assert (spec.shape, spec.dtype) == (("batch", 3), "float16")
 
 
-@pytest.mark.parametrize("how", ["said", "key of what is made", "key with a value"])
+@pytest.mark.parametrize("how", ["set_types", "key of a constant", "key with a value"])
 def test_a_declared_dtype_applies_to_a_constant(how):
     model = Model()
     if how == "key with a value":
         model |= Relu()(input=IOKey("c", value=[1.0, 2.0], type="float16"))
     else:
-        key = IOKey("c", type="float16") if how == "key of what is made" else "c"
+        key = IOKey("c", type="float16") if how == "key of a constant" else "c"
         model |= Constant([1.0, 2.0])(output=key)
         model |= Relu()(input="c")
-        if how == "said":
+        if how == "set_types":
             model.set_types(c="float16")
     pm = ml.compile(model)
     assert pm.evaluate({}, {})["output"].dtype == pm.output_specs["output"].dtype == "float16"

@@ -11,11 +11,11 @@ from mithril_nb.models import IOKey, Linear, Model, Multiply, Relu, Repeat
 from mithril_nb.models.infer import infer
 
 
-def scaled(**said: object) -> Model:
+def scaled(**declared: object) -> Model:
     """Return a model that multiplies by a scalar `scale`."""
     model = Model()
     model |= Linear(3)(input="input", output="hidden")
-    model |= Multiply()(left=model.hidden, right=IOKey("scale", **said), output=IOKey("output"))
+    model |= Multiply()(left=model.hidden, right=IOKey("scale", **declared), output=IOKey("output"))
     return model
 
 

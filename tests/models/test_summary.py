@@ -19,12 +19,12 @@ def model() -> Model:
     return whole
 
 
-def said(text: str) -> str:
+def dedented(text: str) -> str:
     return textwrap.dedent(text).strip("\n")
 
 
 def test_nested_blocks_with_named_dims():
-    assert model().summary({"tokens": ["batch", "time"]}) == said("""
+    assert model().summary({"tokens": ["batch", "time"]}) == dedented("""
         block         kind       output               params   share
         tokens                   (batch, time) int32
         embedding_0   Embedding  (batch, time, 8)        800  94.1 %
@@ -37,14 +37,14 @@ def test_nested_blocks_with_named_dims():
 
 
 def test_the_depth_is_limited():
-    assert model().summary(depth=1) == said("""
+    assert model().summary(depth=1) == dedented("""
         block         kind       output    params   share
         tokens                   unknown
         embedding_0   Embedding  (..., 8)     800  94.1 %
         'a\\nb'        MLP        (..., 2)      46   5.4 %
         layer_norm_0  LayerNorm  (..., 2)       4   0.5 %
         850 parameters, 3.4 kB""")
-    assert model().summary({"tokens": [2]}, depth=0) == said("""
+    assert model().summary({"tokens": [2]}, depth=0) == dedented("""
         block   kind  output      params  share
         tokens        (2,) int32
         850 parameters, 3.4 kB""")
@@ -55,7 +55,7 @@ def test_shared_parameters_count_once_and_frozen_ones_are_listed():
     shared += Linear(4, use_bias=False)(weight="w")
     shared += BatchNorm()
     shared.set_differentiability(w=False)
-    assert shared.summary({"input": [2, 4]}) == said("""
+    assert shared.summary({"input": [2, 4]}) == dedented("""
         block         kind       output  params   share
         input                    (2, 4)
         linear_0      Linear     (2, 4)      16  66.7 %
@@ -65,7 +65,7 @@ def test_shared_parameters_count_once_and_frozen_ones_are_listed():
 
 
 def test_a_repeated_block():
-    assert (Model() | Repeat(Linear(8), 3)).summary({"input": [2, 8]}) == said("""
+    assert (Model() | Repeat(Linear(8), 3)).summary({"input": [2, 8]}) == dedented("""
         block     kind    output  params    share
         input             (2, 8)
         repeat_0  Repeat  (2, 8)     216  100.0 %
@@ -75,7 +75,7 @@ def test_a_repeated_block():
 
 def test_empty_models_and_unknown_shapes():
     assert Model().summary() == "block  kind  output  params  share\n0 parameters"
-    assert Linear(3).summary() == said("""
+    assert Linear(3).summary() == dedented("""
         block   kind    output     params  share
         input           unknown
         linear  Linear  (..., 3)  unknown
@@ -118,4 +118,4 @@ def test_a_compiled_model_has_the_same_table_with_its_dtype():
 def test_message(call, text):
     with pytest.raises(MithrilError) as error:
         call()
-    assert f"{type(error.value).__name__}: {error.value}" == said(text)
+    assert f"{type(error.value).__name__}: {error.value}" == dedented(text)
