@@ -154,12 +154,12 @@ class _Work:
         for _ in range(_ROUNDS):
             self.arrays, self.found, self.problems = {}, {}, []
             for end in [end for end in self.known if end.node == BOUNDARY]:
-                self.known[end] = self.noted(end, self.known[end])
+                self.known[end] = self.with_note(end, self.known[end])
             for op in self.flat.ops:
                 self.forward(op)
             sizes = {name: self.arrays[name].spec for name in self.sizes}
-            is_news, self.sizes = sizes != self.sizes, sizes
-            if self.problems or not (self.back() or is_news):
+            is_changed, self.sizes = sizes != self.sizes, sizes
+            if self.problems or not (self.backward() or is_changed):
                 return
 
     def forward(self, op: FlatOp) -> None:
@@ -203,7 +203,7 @@ class _Work:
         for end in outputs:
             given = found.outputs[end.port]
             spec = given if isinstance(given, TensorSpec | StaticSpec) else TensorSpec(given, dtype)
-            self.known[end] = self.noted(end, self.sharper(end, spec))
+            self.known[end] = self.with_note(end, self.restricted(end, spec))
         for port, name in op.arrays.items():
             self.array(op, port, name, found, rule)
 
@@ -287,11 +287,11 @@ class _Work:
             both = meet(shape, note.shape, {})
             if both is None:
                 advice = f"model.set_shapes({{{name!r}: {list(shape)!r}}})  # or leave it out"
-                self.unlike("shape", place, str(note.shape), str(shape), advice, end)
+                self.contradiction("shape", place, str(note.shape), str(shape), advice, end)
             shape = shape if both is None else both
         if note and note.dtype not in (None, self.dtype):
             advice = f'ml.compile(model, ml.JaxBackend(dtype="{note.dtype}"))  # the dtype of all parameters'
-            self.unlike("dtype", place, str(note.dtype), self.dtype, advice, end)
+            self.contradiction("dtype", place, str(note.dtype), self.dtype, advice, end)
         trainable = port not in found.states and not (note and note.is_trainable is False)
         initializer = rule.initializers.get(port, Initializer("normal"))
         if rule.init_depends_on_reader and not is_activated(op, self.activated):
@@ -322,9 +322,9 @@ class _Work:
                 )
             )
 
-    def back(self) -> bool:
+    def backward(self) -> bool:
         """Propagate from the outputs of blocks to their inputs; return whether anything changed."""
-        news = False
+        changed = False
         for op in reversed(self.flat.ops):
             if op.path not in self.found:
                 continue
@@ -340,18 +340,18 @@ class _Work:
             try:
                 needs = rule.refine(self.options(op), inputs, outputs)
             except MismatchError as mismatch:
-                self.problems.append(self.unmet(op, outputs, mismatch))
+                self.problems.append(self.impossible_output(op, outputs, mismatch))
                 continue
             for port, shape in needs.items():
                 if port in op.sources:
-                    news = self.need(op.sources[port], shape) or news
+                    changed = self.restrict(op.sources[port], shape) or changed
         if self.names:
             for end, spec in self.known.items():
                 if isinstance(spec, TensorSpec):
                     self.known[end] = replace(spec, shape=renamed(spec.shape, self.names))
-        return news
+        return changed
 
-    def need(self, end: Endpoint, shape: tuple[Dim, ...]) -> bool:
+    def restrict(self, end: Endpoint, shape: tuple[Dim, ...]) -> bool:
         """Restrict the shape of an output or a model input; return whether that changed it."""
         spec = self.known.get(end)
         if not isinstance(spec, TensorSpec):
@@ -365,14 +365,14 @@ class _Work:
         self.known[end] = replace(spec, shape=both)
         return True
 
-    def sharper(self, end: Endpoint, spec: Spec) -> Spec:
+    def restricted(self, end: Endpoint, spec: Spec) -> Spec:
         """Return the spec, restricted by the needs of its readers."""
         if end not in self.needed or not isinstance(spec, TensorSpec):
             return spec
         both = meet(spec.shape, self.needed[end], self.names)
         return spec if both is None else replace(spec, shape=both)
 
-    def noted(self, end: Endpoint, spec: Spec | None) -> Spec | None:
+    def with_note(self, end: Endpoint, spec: Spec | None) -> Spec | None:
         """Return the spec, combined with the user's annotation."""
         note = self.flat.notes.get(end)
         if note is None or not isinstance(spec, TensorSpec):
@@ -383,15 +383,15 @@ class _Work:
             advice = f"model.set_shapes({{{origin(end)!r}: {list(spec.shape)!r}}})  # or " + (
                 "other sizes before it" if end.node else "another shape for this input"
             )
-            self.unlike("shape", repr(place), str(note.shape), str(spec), advice, end)
+            self.contradiction("shape", repr(place), str(note.shape), str(spec), advice, end)
             both = spec.shape
         if end.node and note.dtype and note.dtype != spec.dtype:
             advice = f'x.cast("{note.dtype}")  # or a Cast(dtype="{note.dtype}") after it'
-            self.unlike("dtype", repr(place), note.dtype, str(spec), advice, end)
+            self.contradiction("dtype", repr(place), note.dtype, str(spec), advice, end)
             return replace(spec, shape=both)
         return TensorSpec(both, note.dtype or spec.dtype)
 
-    def unlike(self, what: str, place: str, declared: str, inferred: str, advice: str, end: Endpoint) -> None:
+    def contradiction(self, what: str, place: str, declared: str, inferred: str, advice: str, end: Endpoint) -> None:
         """Record that an annotation contradicts the inferred spec."""
         self.problems.append(
             Diagnostic(
@@ -408,7 +408,7 @@ class _Work:
         """Return the diagnostic of two incompatible ports, with both shapes."""
         end = op.sources.get(found.port)
         if end is None and found.port not in op.arrays:
-            return self.unset(op, found)
+            return self.invalid_attribute(op, found)
         spec = self.known.get(end) if end else self.spec_of(op, found.port)
         source = op.origins[found.port] if end else op.arrays[found.port]
         source = self.at(source) if end and end.node else source
@@ -425,7 +425,7 @@ class _Work:
             code="ShapeError",
         )
 
-    def unmet(self, op: FlatOp, outputs: Mapping[str, TensorSpec], found: MismatchError) -> Diagnostic:
+    def impossible_output(self, op: FlatOp, outputs: Mapping[str, TensorSpec], found: MismatchError) -> Diagnostic:
         """Return the diagnostic of an op that cannot output a shape that other blocks require."""
         readers = [
             f"{self.at(one.path)}.{component(port)}"
@@ -445,7 +445,7 @@ class _Work:
             code="ShapeError",
         )
 
-    def unset(self, op: FlatOp, found: MismatchError) -> Diagnostic:
+    def invalid_attribute(self, op: FlatOp, found: MismatchError) -> Diagnostic:
         """Return the diagnostic of a missing or invalid attribute."""
         value = op.block.options.get(found.port)
         return Diagnostic(

@@ -179,7 +179,7 @@ class Model(Shown, Portable, Said, metaclass=_Kind):
             raise ConnectionError(
                 f"cannot connect {self.kind} to {short_repr(unnamed[0])}: the port is not named.",
                 (("inputs", ports), ("outputs", ", ".join(port.name for port in self.outputs) or "none")),
-                f'{self._spelt()}({first}="x")',
+                f'{self._constructor_code()}({first}="x")',
                 port=first,
             )
         roles = {**{port.name: "output" for port in self.outputs}, **{port.name: port.role for port in self.inputs}}
@@ -196,7 +196,7 @@ class Model(Shown, Portable, Said, metaclass=_Kind):
                 raise ConnectionError(
                     f"cannot connect port {key!r} of {self.kind} to {value!r}.",
                     (("needs", "a name" + ("" if roles[key] == "output" else ", a connection, or a number")),),
-                    f'{self._spelt()}({key}="hidden")',
+                    f'{self._constructor_code()}({key}="hidden")',
                     port=key,
                 )
             else:
@@ -206,7 +206,7 @@ class Model(Shown, Portable, Said, metaclass=_Kind):
                 raise UnknownOptionError(
                     f"{self.kind} has no port and no attribute {key!r}.",
                     (("ports", ", ".join(sorted(roles)) or "none"), ("attributes", ", ".join(attributes) or "none")),
-                    f"{self._spelt()}({near}={text})" if roles else "add blocks to it first.",
+                    f"{self._constructor_code()}({near}={text})" if roles else "add blocks to it first.",
                 )
         model = with_attributes(self, changes) if changes else self
         return Placed(model, MappingProxyType(connections), self)
@@ -283,12 +283,12 @@ class Model(Shown, Portable, Said, metaclass=_Kind):
     # Copies are independent, because the graph is frozen. Members are keyed by identity, which pickle does not keep.
 
     def __copy__(self) -> Self:
-        copied = _bare(type(self))
+        copied = _new_handle(type(self))
         copied.__dict__.update(self.__dict__, _frozen=self._block, _draft=None, _members=dict(self._members))
         return copied
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _bare, (type(self),), {**self.__dict__, "_frozen": self._block, "_draft": None, "_members": {}}
+        return _new_handle, (type(self),), {**self.__dict__, "_frozen": self._block, "_draft": None, "_members": {}}
 
     def _copy(self) -> Model:
         model = Model(self.name)
@@ -332,7 +332,7 @@ class Model(Shown, Portable, Said, metaclass=_Kind):
     # Mutable and compared by value, so it must not be in a set or a dict. `model.block` is hashable.
     __hash__ = None  # pyright: ignore[reportAssignmentType]
 
-    def _spelt(self) -> str:
+    def _constructor_code(self) -> str:
         """Return code that constructs the block, for advice; `"block"` if no call describes its contents."""
         kind = KINDS.get(self.kind)
         if kind is None or (
@@ -357,7 +357,7 @@ class Model(Shown, Portable, Said, metaclass=_Kind):
         return {**render(self.graph), "text/plain": repr(self)}
 
 
-def _bare(kind: type[Model]) -> Any:
+def _new_handle(kind: type[Model]) -> Any:
     """Create a handle without calling its constructor; its state is set afterwards."""
     return object.__new__(kind)
 

@@ -100,17 +100,17 @@ class _Writer:
         inner = {node.name: self.inside(node, path) for node in graph.nodes if _is_written_out(node.block)}
         self.lines.append((f"{variable} = Model({f'name={name!r}' if name else ''})", path))
         labels = {end: label for label, end in graph.labels}
-        so_far = _SoFar(graph)
+        written = _WrittenBlocks(graph)
         for node in graph.nodes:
-            operator, connections = _connections(graph, node, so_far.last, labels)
-            self.misread = self.misread or so_far.is_misread(node)
+            operator, connections = _connections(graph, node, written.last, labels)
+            self.misread = self.misread or written.is_misread(node)
             if node.name in inner:
                 made = inner[node.name]
             else:
-                default = node.name == so_far.free_name(node.block.kind)
+                default = node.name == written.free_name(node.block.kind)
                 made = self.call(node, "" if default else node.name, path)
             self.lines.append((f"{variable} {operator} {made}{connections}", join_path(path, node.name)))
-            so_far.add(node)
+            written.add(node)
         self.notes(graph, variable, path)
         if kind != "Model":
             self.lines.append((f"{variable} = Model.of({variable}.graph, {name or None!r}, {kind!r})", path))
@@ -202,7 +202,7 @@ def _connections(
     return ("+=" if chained else "|="), call
 
 
-class _SoFar:
+class _WrittenBlocks:
     """The blocks of a graph that are already written; each is added in constant time.
 
     Args:
