@@ -43,10 +43,11 @@ class Change:
             return None if unknown or before is None or after is None else after - before
 
         unknown = self.before.unknown + self.after.unknown
+        uncalled = self.before.unknown_transcendentals + self.after.unknown_transcendentals
         unknown_bytes = self.before.unknown_bytes + self.after.unknown_bytes
         unknown_communication = self.before.unknown_communication + self.after.unknown_communication
         return Figures(
-            of("flops", unknown), of("transcendentals", unknown), of("bytes_accessed", unknown_bytes),
+            of("flops", unknown), of("transcendentals", uncalled), of("bytes_accessed", unknown_bytes),
             of("params", 0), of("time_s", 0), payload_bytes=of("payload_bytes", unknown_communication),
             wire_bytes=of("wire_bytes", unknown_communication),
         )  # fmt: skip

@@ -254,6 +254,7 @@ class Cost(Drawn):
             unknown=sum(map(is_unknown, rows)),
             unknown_bytes=sum(row.bytes_accessed is None for row in rows),
             unknown_communication=sum(row.wire_bytes is None for row in rows),
+            unknown_transcendentals=sum(row.transcendentals is None for row in rows),
             shared=sum(is_unknown(row) and any(block not in inside for block, _ in row.blocks) for row in rows),
         )
 

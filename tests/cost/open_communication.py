@@ -97,21 +97,39 @@ def boundaries() -> None:
     split = jax.shard_map(lambda x: x * 2, mesh=over, in_specs=P(("a", "b")), out_specs=P(("a", "b")))
     every = jax.shard_map(lambda x: x * 2, mesh=over, in_specs=P(), out_specs=P())
     narrow = jax.shard_map(lambda x: x * 2, mesh=over, in_specs=P(None, "b"), out_specs=P(None, "b"))
-    x, by_column, by_row = (array(8, 16, sharding=one) for one in (None, columns, rows))
+    x, replicated, by_column, by_row = (array(8, 16, sharding=one) for one in (None, whole, columns, rows))
     for fn, given, payload, wire in (
         (split, by_column, 64, 48),
         (every, by_column, 512, 384),
         (jax.jit(split, out_shardings=whole), x, 512, 448),
         (jax.jit(lambda x: x @ x.T, out_shardings=rows), x, 640, 512),
         (lambda x: jax.jit(lambda y: y, out_shardings=whole)(x), by_row, 512, 256),
+        # An argument that is a result is in no equation.
+        (jax.jit(lambda x: x, out_shardings=whole), by_row, 512, 256),
+        (jax.jit(lambda x: x, out_shardings=columns), by_row, 512, 256),
+        (jax.jit(lambda x: x, in_shardings=rows, out_shardings=whole), x, 512, 256),
+        (jax.jit(lambda x: (x, x + 1), out_shardings=(whole, rows)), by_row, 512, 256),
     ):
         program = inspect(fn, given)
         for source in ("analytic", "lowered"):
             cost = program.cost(source)
             assert unknown(cost), (source, payload)
             assert any("XLA's partitioner adds collectives there" in note for note in cost.notes)
+        assert "what nobody knows" in program.cost().formula(field="wire_bytes")
         assert sums(program.cost("compiled")) == (payload, wire)
         assert program.cost().total.flops is not None
+    # XLA divides arguments, and what is computed from them, as a `shard_map` takes them: how depends on its version.
+    for fn, given in (
+        (lambda x: (narrow(x), x.sum()), x),
+        (lambda x: (narrow(x), x @ x.T), x),
+        (lambda x: (narrow(x), split(x)), x),
+        (lambda x: jax.jit(lambda x: narrow(jnp.sort(x, 1)))(x), x),
+        (lambda x: narrow(jnp.sort(x, 1)), replicated),
+    ):
+        program = inspect(fn, given)
+        assert unknown(program.cost())
+        assert unknown(program.cost("lowered"))
+        assert sums(program.cost("compiled")) > (0, 0)
     # For sure nothing is moved.
     for fn, given in (
         (narrow, by_column),
@@ -120,6 +138,13 @@ def boundaries() -> None:
         (lambda x: jax.jit(narrow, in_shardings=columns, out_shardings=columns)(x), by_column),
         (jax.jit(narrow, out_shardings=columns), x),
         (jax.jit(lambda x: x @ x.T, out_shardings=whole), x),
+        (jax.jit(lambda x: x, out_shardings=whole), x),
+        (jax.jit(lambda x: x, out_shardings=rows), x),
+        (jax.jit(lambda x: x, out_shardings=rows), replicated),
+        (jax.jit(lambda x: x, out_shardings=rows), by_row),
+        (lambda x: (narrow(x), split(x), x @ x.T), replicated),
+        (lambda x: (narrow(x), narrow(x), x), x),
+        (jax.jit(lambda x: (narrow(x), x.sum()), in_shardings=whole), x),
     ):
         for source in SOURCES:
             assert sums(inspect(fn, given).cost(source)) == (0, 0), source

@@ -33,7 +33,7 @@ from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.frozen import quick_to_make
 from mithril_nb.stages.given import known_equations
 from mithril_nb.stages.records import UNATTRIBUTED
-from mithril_nb.stages.trace.collectives import PARTITIONED
+from mithril_nb.stages.trace.collectives import ids_on_sharded
 from mithril_nb.stages.xla.buffers import Buffer
 
 if TYPE_CHECKING:
@@ -223,8 +223,10 @@ def _with_state(lives: Sequence[Life], blocks: Mapping[str, str]) -> list[Life]:
 def _is_spread(inspection: Inspection) -> bool:
     """Whether arrays of a program are divided among devices: as they are given, or as the program has it."""
     given = [getattr(leaf, "sharding", None) for leaf in jax.tree.leaves(inspection.arguments)]
-    return any(one is not None and not one.is_fully_replicated for one in given) or any(
-        one.primitive == "shard_map" or (PARTITIONED, True) in one.params for one in inspection.equations
+    return (
+        any(one is not None and not one.is_fully_replicated for one in given)
+        or any(one.primitive == "shard_map" for one in inspection.equations)
+        or bool(ids_on_sharded(inspection.equations, inspection.inputs))
     )
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 
-from mithril_nb.stages import jax_versions
-from mithril_nb.stages.records import Param
+from mithril_nb.stages import jax_jit, jax_versions
+from mithril_nb.stages.records import Equation, Param
 from mithril_nb.stages.trace.equations import Site
+
+if TYPE_CHECKING:
+    from mithril_nb.stages.trace.traced import Input
 
 GROUP = "group_size"
 """Name of the param of a collective that is the number of devices in a group; `None` if unknown."""
@@ -89,14 +92,22 @@ UNKNOWN: Layout = ()
 
 
 def partitioned_ids(
-    jaxpr: Any, top: Sequence[Site], sites: Iterable[Site], layouts: Sequence[Layout | None], asked: Sequence[Any]
+    jaxpr: Any,
+    top: Sequence[Site],
+    sites: Iterable[Site],
+    layouts: Sequence[Layout | None],
+    asked: Sequence[Any],
+    are_placed: Sequence[bool],
 ) -> frozenset[str]:
     """Return the ids of the equations for which XLA's partitioner decides what they send to other devices.
+
+    `"arg0"` is among them if the program returns its first argument with another sharding.
 
     An array is sharded if it is a sharded argument, if a constraint or the `shard_map` that makes it gives it a
     sharding, or if it is computed from a sharded array. In a `shard_map` the program decides, unless the mesh has
     axes that the `shard_map` leaves automatic: arrays may then be sharded along those. Where a `shard_map`, a call or
-    the end of the program asks for another sharding than the array has, the partitioner moves it.
+    the end of the program asks for another sharding than the array has, the partitioner moves it. It also divides
+    arrays that a `shard_map` or a constraint takes divided, and what they are computed from, if nothing places them.
 
     Args:
         jaxpr: The jaxpr of the program, open.
@@ -104,17 +115,26 @@ def partitioned_ids(
         sites: The sites of all equations, those of nested jaxprs too.
         layouts: How each of its arguments is divided; `None` for one that is not.
         asked: The shardings that are asked for its results; `()` if none are.
+        are_placed: For each of its arguments whether it has a sharding, divided or not, that XLA keeps.
     """
     is_placed = any(site.primitive in _PLACING and _places(site.equation.params) for site in sites)
     if not is_placed and not any(one is not None for one in layouts) and not any(map(_is_divided, asked)):
         return frozenset()
     flow = _Sharded()
-    sharded = {var: one for var, one in zip(jaxpr.invars, layouts, strict=True) if one is not None}
+    pulled: dict[Any, Layout] = {}
+    flow.pull(top, pulled)
+    sharded: dict[Any, Layout] = {}
+    for var, one, is_placed in zip(jaxpr.invars, layouts, are_placed, strict=True):
+        layout = one if one is not None or is_placed else pulled.get(var)
+        sharded.update({} if layout is None else {var: layout})
     flow.walk(top, sharded)
-    makers = {var: site.id for site in top for var in site.equation.outvars}
+    makers = {var: f"arg{place}" for place, var in enumerate(jaxpr.invars)}
+    makers |= {var: site.id for site in top for var in site.equation.outvars}
     for atom, one in zip(jaxpr.outvars, asked, strict=True) if asked else ():
         if _is_asked(one) and not jax_versions.is_literal(atom) and atom in makers:
-            flow.found.update([makers[atom]] if _moves(sharded.get(atom), _layout(one)) else [])
+            have = sharded.get(atom)
+            is_whole = have is None and atom in jaxpr.invars  # each device cuts out its part
+            flow.found.update([makers[atom]] if _moves(have, _layout(one)) and not is_whole else [])
     return frozenset(flow.found)
 
 
@@ -156,10 +176,56 @@ class _Sharded:
                 if is_given or made:
                     sharded.update(dict.fromkeys(equation.outvars, made[0] if made else UNKNOWN))
 
+    def pull(self, sites: Sequence[Site], pulled: dict[Any, Layout]) -> None:
+        """Find the equations of a body that compute what other equations take divided, which XLA may divide as well.
+
+        Args:
+            sites: The equations of the body.
+            pulled: How variables are divided where they are taken; those of the body are added.
+        """
+        for site in reversed(sites):
+            equation, params = site.equation, site.equation.params
+            is_made = any(var in pulled for var in equation.outvars)
+            wanted: list[Layout | None] = [None] * len(equation.invars)
+            if site.primitive == "shard_map":
+                wanted = [_of_spec(params["mesh"], spec) for spec in params["in_specs"]]
+            elif site.bodies:
+                wanted = self._pull_in(site, pulled)
+            elif is_made:
+                self.found.add(site.id)
+                wanted = [UNKNOWN] * len(wanted)
+            else:
+                wanted = [next((one for one in map(_layout, _asked(params)) if one is not None), None)] * len(wanted)
+            for atom, one in zip(equation.invars, wanted, strict=True):
+                if one is not None and not jax_versions.is_literal(atom):
+                    pulled[atom] = one if pulled.get(atom, one) == one else UNKNOWN
+
+    def _pull_in(self, site: Site, pulled: Mapping[Any, Layout]) -> list[Layout | None]:
+        """Return how an equation with bodies takes its operands divided."""
+        operands, results = site.equation.invars, site.equation.outvars
+        asked = site.equation.params.get("in_shardings", ())
+        wanted: list[Layout | None] = [None] * len(operands)
+        if len(asked) == len(operands):
+            wanted = [_layout(one) for one in asked]
+        for body, inside in site.bodies:
+            is_call = len(site.bodies) == 1 and site.primitive not in _LOOPS and len(body.outvars) == len(results)
+            made = [pulled.get(var) for var in results] if is_call else [UNKNOWN] * len(body.outvars)
+            made = made if is_call or any(var in pulled for var in results) else [None] * len(body.outvars)
+            inner: dict[Any, Layout] = {}
+            for atom, one in zip(body.outvars, made, strict=True):
+                inner.update({} if one is None or jax_versions.is_literal(atom) else {atom: one})
+            self.pull(inside, inner)
+            taken = [inner.get(var) for var in body.invars]
+            if not is_call or len(taken) != len(operands):
+                taken = [UNKNOWN if any(one is not None for one in taken) else None] * len(operands)
+            wanted = [one if other is None else other for one, other in zip(wanted, taken, strict=True)]
+        return wanted
+
     def _enter_mapped(self, site: Site, sharded: dict[Any, Layout]) -> None:
         params = site.equation.params
         own = params.get("newly_manual_axes", params.get("manual_axes", ()))
-        is_open = _has_free_axes(params) and any(var in sharded for var in site.variables)
+        free = _free_axes(params)
+        is_open = any(_along(sharded[var], free) is not None for var in site.variables if var in sharded)
         for atom, spec in zip(site.equation.invars, params["in_specs"], strict=True):
             have = None if jax_versions.is_literal(atom) else sharded.get(atom)
             kept = None if have is None else _along(have, own)
@@ -214,6 +280,8 @@ def _moves(have: Layout | None, wanted: Layout | None) -> bool:
 
 def _along(layout: Layout, names: Any) -> Layout | None:
     """Return how an array is divided along some axes of the mesh alone."""
+    if not names:
+        return None
     if layout == UNKNOWN:
         return UNKNOWN
     sizes, dims = layout
@@ -237,30 +305,41 @@ def _stripped(sizes: Any, dims: list[Any]) -> Layout | None:
     return (sizes, tuple(dims)) if dims else None
 
 
-def _has_free_axes(params: Mapping[str, Any]) -> bool:
-    """Return whether the mesh of a `shard_map` has axes over which XLA's partitioner may divide its body."""
+def _free_axes(params: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the axes of the mesh of a `shard_map` over which XLA's partitioner may divide its body."""
     mesh, own = params["mesh"], params.get("newly_manual_axes", params.get("manual_axes", ()))
     types = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
-    return any(
-        size > 1 and name not in own and types[name] != jax.sharding.AxisType.Manual
+    return tuple(
+        name
         for name, size in mesh.shape.items()
+        if size > 1 and name not in own and types[name] != jax.sharding.AxisType.Manual
     )
 
 
-def divided(arguments: Iterable[Any], traced: Any) -> tuple[Layout | None, ...]:
-    """Return how each argument of a program is divided among several devices; `None` for one that is not.
+def divided(arguments: Iterable[Any], traced: Any) -> tuple[tuple[Layout | None, ...], tuple[bool, ...]]:
+    """Return how each argument of a program is divided among several devices, `None` for one that is not.
+
+    The second tuple contains for each whether it has a sharding, divided or not, that XLA keeps.
 
     Args:
         arguments: The arguments, arrays or shapes, in the order of the jaxpr's inputs.
         traced: JAX's trace of the program, with the shardings that its `jax.jit` has.
     """
     leaves = list(arguments)
-    asked = jax_versions.shardings(traced, "in_shardings") or [None] * len(leaves)
+    asked = jax_jit.shardings(traced, "in_shardings") or [None] * len(leaves)
     found: list[Layout | None] = []
+    placed: list[bool] = []
     for leaf, one, aval in zip(leaves, asked, traced.jaxpr.in_avals, strict=True):
         own = map(_layout, (one, getattr(leaf, "sharding", None), getattr(aval, "sharding", None)))
         found.append(next((layout for layout in own if layout is not None), None))
-    return tuple(found)
+        placed.append(_is_asked(one) or getattr(leaf, "sharding", None) is not None)
+    return tuple(found), tuple(placed)
+
+
+def ids_on_sharded(equations: Iterable[Equation], inputs: Iterable[Input]) -> frozenset[str]:
+    """Return the ids of the equations and arguments for which XLA's partitioner decides what is sent."""
+    moved = [f"arg{place}" for place, one in enumerate(inputs) if one.is_moved]
+    return frozenset([*moved, *(one.id for one in equations if (PARTITIONED, True) in one.params)])
 
 
 def _is_asked(sharding: Any) -> bool:
