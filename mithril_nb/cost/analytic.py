@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -46,9 +46,11 @@ def dearest_branches(conditions: Iterable[str], found: tuple[CostRow, ...]) -> t
         conditions: Ids of the conditions, those that hold others first.
         found: The costs of all equations.
     """
-    for condition in reversed(tuple(conditions)):
-        found = _dearest_branch(condition, found)
-    return found
+    every = tuple(conditions)
+    rows, places = list(found), _places_in_branches(every, found)
+    for condition in reversed(every):
+        _count_dearest(places[condition], rows)
+    return tuple(rows)
 
 
 def equation_row(equation: Equation, each: Counted, repeats: int | None) -> CostRow:
@@ -102,35 +104,37 @@ def moved_rows(inputs: Iterable[Input]) -> tuple[CostRow, ...]:
     )  # fmt: skip
 
 
-def _dearest_branch(condition: str, found: tuple[CostRow, ...]) -> tuple[CostRow, ...]:
-    start = f"{condition}.b"
-    branches: dict[str, list[CostRow]] = {}
-    for row in found:
-        if row.id.startswith(start):
-            branches.setdefault(_branch(row, start), []).append(row)
-    if len(branches) < 2:
-        return found
+def _places_in_branches(conditions: Iterable[str], found: Iterable[CostRow]) -> dict[str, dict[str, list[int]]]:
+    """Return by condition and branch the places of the rows inside, those of nested conditions too."""
+    places: dict[str, dict[str, list[int]]] = {condition: {} for condition in conditions}
+    for place, row in enumerate(found if places else ()):
+        outer, _, inner = row.id.partition(".b")
+        while inner:
+            if outer in places:
+                places[outer].setdefault(inner.partition(".")[0], []).append(place)
+            head, _, inner = inner.partition(".b")
+            outer = f"{outer}.b{head}"
+    return places
+
+
+def _count_dearest(places: Mapping[str, Sequence[int]], rows: list[CostRow]) -> None:
+    """Set the rows of all branches of a condition but the dearest to nothing, by the places of each branch."""
+    if len(places) < 2:
+        return
+    branches = {branch: [rows[place] for place in each] for branch, each in places.items()}
     dearest = max(branches, key=lambda branch: sum(map(_weight, branches[branch])))
     is_known = {branch: not any(map(is_unknown, rows)) for branch, rows in branches.items()}
     sums = {branch: _sent(rows) for branch, rows in branches.items()}
     is_quiet = {branch: sends_no_more(each, sums[dearest]) for branch, each in sums.items()}
-    return tuple(
-        row
-        if not row.id.startswith(start) or (branch := _branch(row, start)) == dearest
-        else _idle(row, is_quiet[branch])
-        if is_known[branch]
-        else _maybe(row)
-        for row in found
-    )
+    for branch, each in places.items():
+        if branch != dearest:
+            for place in each:
+                rows[place] = _idle(rows[place], is_quiet[branch]) if is_known[branch] else _maybe(rows[place])
 
 
 def _sent(rows: Iterable[CostRow]) -> tuple[int | None, int | None]:
     every = tuple(rows)
     return sum_of(*(row.payload_bytes for row in every)), sum_of(*(row.wire_bytes for row in every))
-
-
-def _branch(row: CostRow, start: str) -> str:
-    return row.id[len(start) :].split(".", 1)[0]
 
 
 def _weight(row: CostRow) -> int:

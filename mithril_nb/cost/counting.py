@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -14,7 +15,7 @@ from mithril_nb.cost.hlo.instruction_costs import InstructionCost, hlo_costs
 from mithril_nb.cost.hlo.rules import NAMING
 from mithril_nb.cost.hlo.xla import source_of, xla_memory
 from mithril_nb.cost.lines import SourceLines
-from mithril_nb.cost.notes import NOT_RUN, ONE_OF, notes_of_communication
+from mithril_nb.cost.notes import NOT_RUN, ON_EACH_DEVICE, ONE_OF, notes_of_communication
 from mithril_nb.cost.records import (
     CostRow,
     Figures,
@@ -44,6 +45,8 @@ _IN_BODY = re.compile(r"\.b\d+\.\d+$")
 _STAGES = {"lowered": "hlo_before", "compiled": "hlo"}
 
 _KNOWN: WeakKeyDictionary[Inspection, dict[str, Cost]] = WeakKeyDictionary()
+_LOCK = Lock()
+"""Held to add a program or to list them: a dictionary must not change size meanwhile."""
 
 
 def cost_of(inspection: Inspection, source: str | None = None) -> Cost:
@@ -70,7 +73,7 @@ def cost_of(inspection: Inspection, source: str | None = None) -> Cost:
     if source is None:
         source = first_source(inspection)
     _check_source(inspection, source, 'inspection.cost(source="{}")')
-    known = _KNOWN.setdefault(inspection, {})
+    known = _known(inspection)
     if source not in known:
         known[source] = _analytic(inspection) if source == "analytic" else _counted(inspection, source)
     return known[source]
@@ -78,13 +81,25 @@ def cost_of(inspection: Inspection, source: str | None = None) -> Cost:
 
 def forget_analytic() -> None:
     """Drop what equations were counted to cost: a rule has changed."""
-    for known in _KNOWN.values():
+    for _, known in _programs():
         known.pop("analytic", None)
 
 
 def is_in_programs(primitive: str) -> bool:
     """Return whether a program whose costs were counted has equations of a primitive."""
-    return any(one.primitive == primitive for inspection in _KNOWN for one in known_equations(inspection))
+    return any(one.primitive == primitive for inspection, _ in _programs() for one in known_equations(inspection))
+
+
+def _known(inspection: Inspection) -> dict[str, Cost]:
+    """Return the costs of a program that are counted so far."""
+    with _LOCK:
+        return _KNOWN.setdefault(inspection, {})
+
+
+def _programs() -> list[tuple[Inspection, dict[str, Cost]]]:
+    """Return the programs whose costs were counted, with these costs."""
+    with _LOCK:
+        return list(_KNOWN.items())
 
 
 def costs_of(inspection: Inspection, sources: Sequence[str] = SOURCES) -> Costs:
@@ -155,8 +170,7 @@ def _counted(inspection: Inspection, source: str, ahead: _Counted | None = None)
     if stage.unavailable is not None:
         if inspection.given is not None and source not in inspection.given.sources:
             raise inspection.given.error(_STAGES[source], is_of_costs=True)
-        is_traced = inspection.stage("jaxpr").unavailable is None
-        sizes = cost_of(inspection).symbols if is_traced else ()
+        sizes = cost_of(inspection).symbols if inspection.given is None else ()  # raises if it cannot be traced
         otherwise = 'inspection.cost(source="analytic")' if inspection.given is None else inspection.given.first_shown
         raise StageUnavailableError(
             f"program {inspection.name!r} has no {source} costs.",
@@ -208,7 +222,7 @@ def _cost_ahead(inspection: Inspection) -> Cost:
 
     What XLA's passes have made is counted while it still writes machine code for it, if that is known by then.
     """
-    known = _KNOWN.setdefault(inspection, {})
+    known = _known(inspection)
     if "compiled" not in known:
         stage = None if inspection.has_stage("hlo") else inspection.hlo_ahead()
         ahead = None if stage is None else _count(inspection, "compiled", stage)
@@ -247,9 +261,10 @@ def _before_partitioning(inspection: Inspection) -> Callable[[Instruction, int |
 
 
 def _notes_of_devices(inspection: Inspection, source: str) -> tuple[str, ...]:
-    """Return in words that XLA compiles what one device does, if there are several; before its passes it is all."""
+    """Return in words what is counted for one of several devices: all that XLA compiled, and bodies of shard_map."""
     if source != "compiled":
-        return ()
+        is_mapped = any("shard_map" in one.transforms for one in known_equations(inspection))
+        return (ON_EACH_DEVICE,) if is_mapped else ()
     count = jax_modules.devices_of(inspection.optimized)
     return (f"{ONE_OF}{count} devices: figures are what each of them computes",) if count > 1 else ()
 

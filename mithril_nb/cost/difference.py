@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from mithril_nb.cost.comparison import one_sided
 from mithril_nb.cost.formulas.rules import OF_COMPLEX, RULES
 from mithril_nb.cost.records import CostRow, text_table, told_sum
 from mithril_nb.display import Shown
@@ -63,6 +64,7 @@ class Difference(Shown):
         our_total: What we count in all.
         their_total: What the other counts; `None` if it does not say.
         rows: By primitive or opcode, in the order of the program.
+        devices: A note if one side counts all devices and the other one of them.
     """
 
     program: str
@@ -72,6 +74,7 @@ class Difference(Shown):
     our_total: int | None
     their_total: int | None
     rows: tuple[DifferenceRow, ...]
+    devices: tuple[str, ...] = ()
 
     @property
     def total(self) -> int | None:
@@ -113,7 +116,7 @@ class Difference(Shown):
         lines += text_table([("opcode", "count", "ours", "theirs", "difference"), *rows])
         if self.total and self.is_rounding:
             lines.append("XLA adds up in float32, which rounds")
-        return "\n".join([*lines, *(f"{row.opcode}: {row.reason}" for row in self.rows if row.reason)])
+        return "\n".join([*lines, *(f"{row.opcode}: {row.reason}" for row in self.rows if row.reason), *self.devices])
 
 
 def against_xla(cost: Cost, field: str = "flops") -> Difference:
@@ -176,8 +179,9 @@ def between(cost: Cost, other: Cost, field: str = "flops") -> Difference:
             rows.append(one)
     key = "bytes" if field == "bytes_accessed" else field
     return Difference(
-        cost.program, cost.source, other.source, field, getattr(cost.once, key), getattr(other.once, key), tuple(rows)
-    )
+        cost.program, cost.source, other.source, field, getattr(cost.once, key), getattr(other.once, key), tuple(rows),
+        one_sided((cost.source, cost), (other.source, other)),
+    )  # fmt: skip
 
 
 def _reason_of_removed(one: DifferenceRow, rows: Sequence[CostRow], field: str) -> str:

@@ -7,9 +7,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from cost.communicating import array, mesh, sums
+from cost.communicating import DEVICES, array, mesh, sums
 from jax import lax
-from jax.sharding import NamedSharding
+from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from mithril_nb.cost import Cost
@@ -150,6 +150,88 @@ def boundaries() -> None:
             assert sums(inspect(fn, given).cost(source)) == (0, 0), source
 
 
+def propagated() -> None:
+    """XLA divides arrays before a constraint or a `shard_map`, and other results of them: all of that is unknown."""
+    over = mesh(a=2, b=4)
+    rows, whole = NamedSharding(over, P(("a", "b"))), NamedSharding(over, P())
+    split = jax.shard_map(lambda x: x * 2, mesh=over, in_specs=P(("a", "b")), out_specs=P(("a", "b")))
+
+    def placed(x: jax.Array) -> jax.Array:
+        return lax.with_sharding_constraint(x, rows)
+
+    def twice(x: jax.Array) -> jax.Array:
+        return lax.scan(lambda c, _: (jnp.cumsum(c, 0), None), x, None, length=2)[0]
+
+    def siblings(place: Callable[..., Any]) -> Callable[..., Any]:
+        def both(x: jax.Array) -> Any:
+            y = jnp.sin(x)
+            return jnp.sum(y), place(y)
+
+        return both
+
+    def one_part(x: jax.Array) -> Any:
+        y = jnp.sin(x)
+        return jnp.cumsum(y, 1), lax.with_sharding_constraint(y, P(None, "b"))
+
+    loose, kept = array(16, 16), array(16, 16, sharding=whole)
+    flag = array(dtype="bool")
+    for fn, given, opcodes in (
+        (siblings(placed), (loose,), {"sin", "reduce_sum"}),
+        (siblings(placed), (kept,), {"sin", "reduce_sum"}),
+        (siblings(split), (kept,), {"sin", "reduce_sum"}),
+        (jax.jit(siblings(split)), (kept,), {"sin", "reduce_sum"}),
+        (siblings(jax.jit(lambda x: x * 2, in_shardings=rows)), (kept,), {"sin", "reduce_sum"}),
+        (jax.jit(siblings(lambda x: x), out_shardings=(whole, rows)), (kept,), {"sin", "reduce_sum"}),
+        (lambda x: placed(jnp.cumsum(x, 0)), (loose,), {"cumsum"}),
+        (lambda x: split(jnp.sort(x, 0)), (loose,), {"sort"}),
+        (lambda x: (split(x), jnp.sum(x)), (loose,), {"reduce_sum"}),
+        (lambda x: placed(twice(x)), (loose,), {"cumsum"}),
+        (lambda x: split(twice(x)), (kept,), {"cumsum"}),
+        (lambda p, x: placed(lax.cond(p, lambda x: jnp.cumsum(x, 0), lambda x: x, x)), (flag, loose), {"cumsum"}),
+        (lambda p, x: siblings(split)(lax.cond(p, twice, jnp.cos, x)), (flag, kept), {"cumsum", "cos", "reduce_sum"}),
+        (lambda x: jax.jit(siblings(split))(jnp.cos(x)), (kept,), {"cos", "sin", "reduce_sum"}),
+        (
+            jax.shard_map(one_part, mesh=over, in_specs=P("a"), out_specs=P("a"), axis_names={"a"}),
+            (loose,),
+            {"sin", "cumsum"},
+        ),
+    ):
+        program = inspect(fn, *given)
+        assert opcodes <= {*unknown(program.cost())}, opcodes
+        assert unknown(program.cost("lowered")), opcodes
+        assert sums(program.cost("compiled")) > (0, 0), opcodes
+    # XLA divides nothing that only scalars and whole arrays connect to a divided array.
+    for fn, given, opcodes in (
+        (lambda x, y: (split(x), jnp.cumsum(y, 0)), (loose, loose), []),
+        (lambda x, y: (split(x) * y[0, 0], jnp.cumsum(y * y[0, 0], 0)), (loose, kept), ["mul"]),
+        (lambda x, y: (placed(x) + y[:1], jnp.cumsum(y, 0)), (loose, kept), ["sharding_constraint", "slice", "add"]),
+        (lambda x: jnp.cumsum(lax.with_sharding_constraint(x, whole), 0), (loose,), []),
+    ):
+        assert [one for one in unknown(inspect(fn, *given).cost()) if one != "broadcast_in_dim"] == opcodes
+
+
+def explicit() -> None:
+    """Arrays on explicit axes have their shardings in their types: XLA divides no others."""
+    over = jax.make_mesh((DEVICES,), ("a",), axis_types=(AxisType.Explicit,))
+    rows, whole = (array(16, 16, sharding=NamedSharding(over, spec)) for spec in (P("a"), P()))
+    program = inspect(lambda x, y: (x.sum(), jnp.sin(jnp.cumsum(y, 0)), x + y), rows, whole)
+    assert unknown(program.cost()) == ["reduce_sum", "add"]
+
+
+def nested_loops() -> None:
+    """The time to follow shardings through loops in loops grows with their number, not with their combinations."""
+
+    def loops(depth: int) -> Callable[..., Any]:
+        inner = loops(depth - 1) if depth else lambda x: x * 2.0
+        return lambda x: lax.fori_loop(0, 2, lambda _, x: inner(x), x)
+
+    cost = inspect(loops(30), array(8, 8, sharding=NamedSharding(mesh(a=DEVICES), P("a")))).cost()
+    assert unknown(cost) == ["mul"]
+
+
 CASES: dict[str, Callable[[], Any]] = {
-    one.__name__: one for one in (what_nothing_needs, literals, partly_automatic, names, shown, boundaries)
-}
+    one.__name__: one
+    for one in (
+        what_nothing_needs, literals, partly_automatic, names, shown, boundaries, propagated, explicit, nested_loops,
+    )
+}  # fmt: skip

@@ -192,6 +192,21 @@ def test_a_fusion_in_a_loop_saves_each_time_round() -> None:
     assert (largest.saved or 0) % 7 == 0
 
 
+def test_only_equations_have_a_difference_by_primitive() -> None:
+    program = inspect(lambda x: jnp.tanh(x) @ x.T, spec(64, 64), name="layer")
+    for source, other, against in (
+        ("lowered", "compiled", "compiled"), ("compiled", "lowered", "lowered"), ("lowered", "analytic", "lowered"),
+    ):  # fmt: skip
+        with pytest.raises(UnknownOptionError) as caught:
+            program.cost(source).difference(program.cost(other))
+        assert str(caught.value) == (
+            f"the {source} costs of 'layer' have no difference by primitive to other costs.\n"
+            "    by primitive  analytic\n"
+            f"    given         {source}, {other}\n"
+            f'    Try: inspection.cost("analytic").difference(inspection.cost("{against}"))'
+        )
+
+
 def test_what_is_not_known_in_full_has_no_difference() -> None:
     known, part = Figures(10, 1, 100), Figures(20, None, 90, unknown=1)
     delta = Change(known, part).delta

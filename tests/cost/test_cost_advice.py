@@ -31,6 +31,9 @@ CASES = {
     "cost/costs.py:Cost.difference#2": f"""{STEP}
         inspection.cost().difference()
         """,
+    "cost/costs.py:Cost.difference#3": f"""{STEP}
+        inspection.cost("lowered").difference(inspection.cost("compiled"))
+        """,
     "cost/costs.py:_costs": f"""{STEP}
         cost.compare(3)
         # Try: {{}}

@@ -163,6 +163,11 @@ BATCH = jax.ShapeDtypeStruct((64, 128), "float32")
         (lambda w, x: w - 0.1 * (x.T @ jax.numpy.tanh(x @ w)), (0,), (WEIGHTS[0], BATCH)),
         (lambda w: w @ w, (0,), (WEIGHTS[0],)),
         (lambda w: w.sum(), (0,), (WEIGHTS[0],)),
+        (lambda w: w.T, (0,), (WEIGHTS[0],)),
+        (lambda w: w.reshape(-1) * 2, (0,), (WEIGHTS[0],)),
+        (lambda w: w.astype("int32"), (0,), (WEIGHTS[0],)),
+        (lambda i, w: w * 2 + i, (0,), (WEIGHTS[0].update(dtype="int32"), WEIGHTS[0])),
+        (lambda w: (w + 1, w * 2), (0,), (WEIGHTS[0],)),
     ],
 )
 @pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")

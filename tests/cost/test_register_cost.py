@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,8 +18,10 @@ from jax_programs import spec
 
 import mithril_nb as ml
 from mithril_nb.backends.notices import MithrilWarning
+from mithril_nb.cost.counting import forget_analytic, is_in_programs
 from mithril_nb.cost.formulas.rules import USER_RULES
 from mithril_nb.errors import UnknownOptionError
+from mithril_nb.stages import inspect
 
 SMOOTH = Primitive("smooth")
 SMOOTH.def_abstract_eval(lambda x, **_: x)
@@ -25,9 +29,40 @@ SMOOTH.def_abstract_eval(lambda x, **_: x)
 
 @pytest.fixture(autouse=True)
 def no_rules_are_left() -> Iterator[None]:
+    known = ml.inspect(program, spec(8, 4))
+    known.cost()  # a primitive of a program whose costs are counted is known: no test depends on an earlier one
     yield
     for name in list(USER_RULES):
         ml.register_cost(name, None)
+
+
+def test_rules_may_change_while_other_threads_count_costs() -> None:
+    programs = [inspect(lambda x: x + 1, spec(2)) for _ in range(300)]
+    for one in programs:
+        assert one.equations  # traced here: the thread only counts
+    failures: list[Exception] = []
+    is_done = threading.Event()
+
+    def forget() -> None:
+        while not is_done.is_set():
+            try:
+                forget_analytic()
+                is_in_programs("smooth")
+            except Exception as error:
+                failures.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    thread = threading.Thread(target=forget)
+    thread.start()
+    try:
+        for one in programs:
+            one.cost()
+    finally:
+        is_done.set()
+        thread.join()
+        sys.setswitchinterval(interval)
+    assert failures == []
 
 
 def program(x: Any) -> Any:

@@ -312,38 +312,6 @@ def test_static_object_that_cannot_be_printed():
     ]
 
 
-def test_traced_before_it_was_watched():
-    jitted = jax.jit(fresh(f))
-    jitted(X)
-    seen = ml.watch(jitted)
-    seen(X[0])
-    assert [again.reason for again in seen.retraces] == [
-        "the earlier calls were not watched, so there is nothing to compare with"
-    ]
-
-
-@pytest.mark.parametrize("donate", [(), (0,)])
-def test_cache_hits_are_compared_with(donate):
-    jitted = jax.jit(fresh(f), donate_argnums=donate)
-    jitted(X + 0)
-    seen = ml.watch(jitted)
-    seen(X + 0)
-    seen(X[0])
-    assert [(again.call, again.reason) for again in seen.retraces] == [
-        (2, "argument 1 `x` changed from f32[32,10] to f32[10]")
-    ]
-
-
-def test_a_trace_after_a_call_that_was_only_compiled():
-    jitted = jax.jit(fresh(f))
-    jitted.trace(X)
-    seen = ml.watch(jitted)
-    seen(X)
-    seen(X[0])
-    assert (seen.report().traces, seen.report().lowerings) == (1, 2)
-    assert [again.reason for again in seen.retraces] == ["argument 1 `x` changed from f32[32,10] to f32[10]"]
-
-
 def test_the_most_similar_earlier_call_is_compared():
     seen = watch(f)
     seen(X, 2)

@@ -103,6 +103,10 @@ CASES = {
         # Try: ml.inspect(jax.vmap(module), x, {{}}).cost()
         """,
     "targets/refusals.py:refuse_training#2": """
+        scaled, x, loss = lambda x, loss: x * loss, jnp.ones(3), jnp.ones(3)
+        ml.inspect(scaled, x, loss=loss)
+        """,
+    "targets/refusals.py:refuse_training#3": """
         predict, x = lambda x: jnp.tanh(x), jnp.ones(3); f = predict
         ml.inspect(predict, x, optimizer="adam")
         """,

@@ -17,7 +17,7 @@ CALLS = CALL_NAMES | frozenset(
 """Primitives that hold jaxprs: the equations of these are counted, as often as they run."""
 
 opaque("its function is no jaxpr", *sorted(CALLS))
-opaque("Python on the host", "pure_callback", "io_callback", "buffer_callback")
+opaque("Python on the host", "pure_callback", "io_callback", "buffer_callback", "debug_callback")
 opaque(
     "an opaque custom call",
     "cudnn_fusion", "elementwise_inline_asm", "elementwise_inline_asm_p", "ffi_call", "inline_mgpu", "inline_mgpu_p",

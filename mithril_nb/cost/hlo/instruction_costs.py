@@ -182,11 +182,13 @@ class _Costs:
         if one.opcode in ("call", "while", "conditional", "async-start", "async-update", "async-done"):
             return Work(0), 0, "its body"
         if one.opcode == "custom-call":
-            if dict(one.attributes).get("custom_call_target", "").strip('"') in _MARKS:
+            target = dict(one.attributes).get("custom_call_target", "").strip('"')
+            if target in _MARKS:
                 return Work(0), 0, "0: another name"
             estimate = dict(_ESTIMATED.findall(dict(one.attributes).get("cost_estimate", "")))
             if not estimate:
-                return None, None, "no rule: a library does it"
+                is_python = "python" in target and "callback" in target
+                return None, None, f"no rule: {'Python on the host' if is_python else 'a library does it'}"
             work = Work(int(estimate.get("flops", 0)), int(estimate.get("transcendentals", 0)))
             return work, int(estimate.get("bytes_accessed", 0)), "its cost_estimate"
         operands = body.operands(one)

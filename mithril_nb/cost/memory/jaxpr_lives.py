@@ -28,6 +28,8 @@ _CHEAP = frozenset(
     "shift_left shift_right_logical shift_right_arithmetic integer_pow add_any reduce_precision concatenate".split()
 )
 """Computed anew wherever they are taken."""
+_TURNED = frozenset({"transpose", "rev", "sort"})
+"""Not written over the operand: items change their places."""
 _DEAR = frozenset(
     "div rem exp exp2 log log1p expm1 tanh logistic sin cos tan asin acos atan atan2 sinh cosh sqrt rsqrt cbrt pow erf "
     "erf_inv erfc lgamma digamma nextafter".split()
@@ -74,13 +76,19 @@ class _Estimate:
             self._last[place] = last
 
     def _donated(self) -> set[int]:
-        """Return the arguments that JAX has results take the place of: as many of a size as there are results of it."""
-        left = Counter(size for size, value in zip(self._sizes, self._values, strict=True) if value.is_output)
+        """Return the donated arguments whose memory a result takes over: as many as there are results of their spec.
+
+        A result that only changes the order of items is not written over them.
+        """
+        left = Counter(
+            value.spec
+            for value in self._values
+            if value.is_output and not (value.made != BEFORE and self._equations[value.made].primitive in _TURNED)
+        )
         found: set[int] = set()
         for place, value in enumerate(self._values):
-            size = self._sizes[place]
-            if value.is_donated and (value.uses or value.is_output) and left[size]:
-                left[size] -= 1
+            if value.is_donated and (value.uses or value.is_output) and left[value.spec]:
+                left[value.spec] -= 1
                 found.add(place)
         return found
 

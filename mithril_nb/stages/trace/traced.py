@@ -14,7 +14,7 @@ from mithril_nb.stages.once import Once
 from mithril_nb.stages.param_names import which_are_params
 from mithril_nb.stages.records import UNATTRIBUTED, Equation, Origin, Range, Role
 from mithril_nb.stages.trace.attribution import Attribution, are_all_in_blocks
-from mithril_nb.stages.trace.collectives import collective_params, partitioned_ids
+from mithril_nb.stages.trace.collectives import collective_params, divides, partitioned_ids
 from mithril_nb.stages.trace.equations import Site, sites_of
 from mithril_nb.stages.trace.kernels import params_of
 from mithril_nb.stages.trace.param_blocks import common_block, users_of_inputs
@@ -131,9 +131,14 @@ class Program:
         return frozenset([site.id for site in sites if found[site.id][0] == UNATTRIBUTED])
 
     @cached_property
-    def _partitioned(self) -> frozenset[str]:
+    def is_divided(self) -> bool:
+        """Whether it divides arrays among devices: arguments, results, or what equations take and return."""
         asked = jax_jit.shardings(self.trace.traced, "out_shardings")
-        trace = self.trace
+        return divides(self.sites, self.trace.layouts, asked)
+
+    @cached_property
+    def _partitioned(self) -> frozenset[str]:
+        trace, asked = self.trace, jax_jit.shardings(self.trace.traced, "out_shardings")
         return partitioned_ids(trace.closed.jaxpr, self.top, self.sites, trace.layouts, asked, trace.are_placed)
 
     def instructions(self) -> Iterator[tuple[str, tuple[str, ...]]]:
