@@ -1,7 +1,7 @@
-"""Atomic writes: a file has its old content or its new content, whenever the process or the machine stops.
+"""Atomic writes: a file has its old or its new content, even if the process or the machine stops.
 
-A new content is first written in a temporary folder beside the file. A killed process leaves that folder behind; the
-next write beside it removes the folder.
+The new content is first written to a temporary folder beside the file. A killed process leaves that folder behind, and
+the next write beside it removes the folder.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ except ImportError:  # Windows
     import msvcrt
 
 PREFIX, SUFFIX = ".mithril_nb-", ".part"
-"""Around the random part of a temporary folder's name."""
+"""Prefix and suffix of a temporary folder's name, around the random part."""
 LONGEST_WRITE_S = 3600.0
-"""Where files cannot be locked, an older temporary folder belongs to a process that was killed."""
+"""Without file locks, a temporary folder older than this is assumed to belong to a killed process."""
 _HELD = f"{PREFIX}held"
 _TAKEN = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
 _FAR = 1 << 30
-"""On Windows a lock covers bytes that no other process can then read: this offset lies far behind the content."""
+"""Offset of the lock, far behind the content: on Windows no other process can read locked bytes."""
 
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path to write to; at the end of the block that file replaces `path`.
+    """Yield a temporary path to write to, and replace `path` with that file at the end of the `with` block.
 
-    If the block raises, `path` keeps its content. Several processes may write the same file: one of them wins. A path
-    that is a device or a pipe is yielded itself.
+    If the `with` block raises, `path` keeps its content. If several processes write the same file, one of them wins. A
+    path to a device or a pipe is yielded unchanged.
 
     Args:
         path: The file to write. Its folder exists. A symbolic link is followed.
@@ -100,8 +100,8 @@ def remove_leftovers(folder: Path, *, is_exclusive: bool = False) -> None:
     """Remove the temporary folders of killed writes.
 
     Args:
-        folder: The folder of the files that were written.
-        is_exclusive: Whether no other process writes there, so that every temporary folder is a leftover.
+        folder: The folder that contains the written files.
+        is_exclusive: True if no other process writes there, so that every temporary folder is a leftover.
     """
     with suppress(OSError):
         for found in folder.glob(f"{PREFIX}*{SUFFIX}"):
@@ -111,9 +111,9 @@ def remove_leftovers(folder: Path, *, is_exclusive: bool = False) -> None:
 
 @contextmanager
 def folder_lock(folder: Path, wait_s: float = 1.0) -> Iterator[None]:
-    """Hold a folder while its files are read and replaced, so that no update of another process is lost.
+    """Lock a folder while its files are read and replaced, so that concurrent processes lose no update.
 
-    Waits at most a second: an update that is late is better than none. Windows cannot lock a folder.
+    Waits at most `wait_s` seconds and then continues without the lock. Windows cannot lock a folder.
     """
     descriptor = os.open(folder, os.O_RDONLY) if fcntl is not None else None
     try:
@@ -127,10 +127,10 @@ def folder_lock(folder: Path, wait_s: float = 1.0) -> Iterator[None]:
 
 
 def lock_file(file: IO[bytes] | int) -> bool | None:
-    """Lock an open file until it is closed or its process ends, however it ends.
+    """Lock an open file until it is closed or its process ends, for any reason.
 
     Returns:
-        Whether this process has the lock now; `None` where the file system has no locks.
+        True if this process now has the lock; `None` if the file system does not support locks.
     """
     try:
         if fcntl is not None:
@@ -144,10 +144,10 @@ def lock_file(file: IO[bytes] | int) -> bool | None:
 
 
 def _new_folder(parent: Path) -> tuple[Path, IO[bytes]]:
-    """Return a new temporary folder, and the file in it that is locked as long as its process lives."""
+    """Return a new temporary folder and a file in it that stays locked while its process lives."""
     while True:
         folder = Path(tempfile.mkdtemp(SUFFIX, PREFIX, parent))
-        with suppress(FileNotFoundError):  # another process took it for a leftover before it was locked
+        with suppress(FileNotFoundError):  # another process removed it as a leftover before it was locked
             held = open(folder / _HELD, "wb")
             if lock_file(held) is not False and (folder / _HELD).exists():
                 return folder, held
@@ -157,12 +157,12 @@ def _new_folder(parent: Path) -> tuple[Path, IO[bytes]]:
 def _is_abandoned(folder: Path) -> bool:
     with suppress(OSError), open(folder / _HELD, "r+b") as held:
         is_locked = lock_file(held)
-        if is_locked and os.name == "posix":  # Windows removes no open file, and cannot confuse two that are new
+        if is_locked and os.name == "posix":  # Windows cannot remove an open file
             shutil.rmtree(folder, ignore_errors=True)
         if is_locked is not None:
             return is_locked
     with suppress(OSError):
-        folder.rmdir()  # empty: its process was killed, or has no lock yet, and then makes another folder
+        folder.rmdir()  # empty: its process was killed, or has not locked it yet and will create another
         return True
     with suppress(OSError):
         return time.time() - folder.stat().st_mtime > LONGEST_WRITE_S

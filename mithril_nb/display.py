@@ -1,6 +1,6 @@
-"""The one door from a value up to its renderer: values know that they can be shown, never how.
+"""Rich display: values declare that they are displayable; `mithril_nb.viz` registers a renderer for each type.
 
-`mithril_nb.viz` registers a renderer for each type; it is imported when something is shown for the first time.
+`mithril_nb.viz` is imported when a value is displayed for the first time.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from functools import singledispatch
 from typing import Any
 
 UNATTRIBUTED_LABEL = "(unattributed)"
-"""What people read in the place of a block where no block caused something, or nobody knows which."""
+"""Label of costs and instructions that are not attributed to any block."""
 AT_LEAST = "≥ "
-"""What stands before a figure that leaves out something unknown."""
+"""Prefix of a figure that omits an unknown part."""
 
 
 @singledispatch
 def render(value: object) -> dict[str, str]:
-    """Return the MIME bundle of a value: `text/plain`, and `image/svg+xml` or `text/html` where there is a picture."""
+    """Return the MIME bundle of a value: `text/plain`, and `image/svg+xml` or `text/html` if a picture exists."""
     return {"text/plain": repr(value)}
 
 
 class Shown:
-    """Mixin: gives a value a rich display in notebooks, made by the renderer that is registered for its type.
+    """Mixin: gives a value a rich display in notebooks, through the renderer registered for its type.
 
-    `print` and `str` give the text of it.
+    `print` and `str` give its `text/plain` form.
     """
 
     def __str__(self) -> str:
@@ -38,11 +38,11 @@ class Shown:
 
 
 def finite(data: Any, most: float = math.inf) -> Any:
-    """Return plain data in which what is no number, infinite or too large is `None`: unknown, as JSON can say it.
+    """Return plain data with NaN, infinite and too large numbers replaced by `None`, which JSON can represent.
 
     Args:
         data: Numbers, texts, and lists, tuples and mappings of them.
-        most: The largest number that stays.
+        most: The largest number to keep.
 
     Examples:
         >>> finite({"time_s": float("nan"), "flops": [1, 10**400, float("inf")]}, 1e150)

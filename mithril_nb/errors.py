@@ -1,7 +1,7 @@
-"""Errors in one form everywhere: what failed and where, the facts, and what to try.
+"""The error classes, and the common form of their messages: what failed and where, the facts, and what to try.
 
-A `Diagnostic` is plain data, so that a notebook, a widget and a terminal show the same. A `MithrilError` carries one.
-No text is longer than `LONGEST` characters: what is left out is counted. The fields of a `Diagnostic` are whole.
+A `Diagnostic` is plain data, so that a notebook, a widget and a terminal show the same text. A `MithrilError` carries
+one or more. A text has at most `LONGEST` characters and states how much it omits. The fields are never shortened.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from itertools import islice
 from typing import Any
 
 LONGEST = 2_000
-"""Characters of the text of an error, at most."""
+"""Maximum length of an error's text, in characters."""
 _MOST_FACTS = 10
-"""Facts of a diagnostic that is too long to be shown in full."""
+"""Maximum number of facts in a shortened diagnostic."""
 _LEAST = 60
-"""Characters that a part of such a diagnostic keeps."""
+"""Minimum length of each part of a shortened diagnostic, in characters."""
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,12 @@ class Diagnostic:
 
     Attributes:
         summary: What failed, with block path and port; one sentence.
-        facts: Pairs of label and text: what was given, what was needed, what exists.
-        advice: Something to paste or do next; shown after `Try:`.
-        block: Path of the block that is at fault, or `""` if it is no block's.
-        port: Name of the port of that block, or `""`.
+        facts: Pairs of label and text, such as received, expected and available values.
+        advice: Code to paste or the next step; shown after `Try:`.
+        block: Path of the block at fault, or `""` if no block is at fault.
+        port: Name of the port at fault, or `""`.
         edge: `(source, target)` as `"block.port"` texts if a connection is at fault, else `None`.
-        code: Name of the error class that raises this.
+        code: Name of the error class.
 
     Examples:
         >>> print(Diagnostic("no device 'gpu:1' on backend 'jax'.", (("present", "cpu:0"),), 'device="cpu:0"'))
@@ -54,7 +54,7 @@ class Diagnostic:
         return _text(shown.summary, shown.facts, shown.advice)
 
     def shown(self) -> Diagnostic:
-        """Return as much of this as fits into a text of `LONGEST` characters; advice is shown whole, or not at all."""
+        """Return a copy that fits into `LONGEST` characters. Advice is shown whole or not at all."""
         size = len(self.summary) + len(self.advice) + sum(len(label) + len(text) for label, text in self.facts)
         if size <= LONGEST and len(_text(self.summary, self.facts, self.advice)) <= LONGEST:
             return self
@@ -71,7 +71,7 @@ class Diagnostic:
         return replace(self, summary=summary, facts=facts, advice=advice)
 
     def to_dict(self) -> dict[str, object]:
-        """Return what is shown as JSON-able data, for a front end."""
+        """Return the shown text as JSON-serialisable data, for a front end."""
         shown = self.shown()
         return {
             "code": self.code,
@@ -98,10 +98,10 @@ def _text(summary: str, facts: tuple[tuple[str, str], ...], advice: str) -> str:
 
 
 def _fitted(summary: str, facts: tuple[tuple[str, str], ...], advice: str) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """Return a summary and facts, cut off to fit with the advice, as far as each keeps `_LEAST` characters."""
+    """Return the summary and facts, shortened to fit with the advice, but to no less than `_LEAST` characters each."""
     parts = [summary, *(part for fact in facts for part in fact)]
     sizes = [min(len(part), LONGEST) for part in parts]
-    for _ in range(64):  # the longest part gives way until all fit; a text of many short lines may need some rounds
+    for _ in range(64):  # shorten the longest part until all fit; many short lines may take several rounds
         summary, *rest = (_cut(part, size) for part, size in zip(parts, sizes, strict=True))
         facts = tuple(zip(rest[::2], rest[1::2], strict=True))
         excess, longest = len(_text(summary, facts, advice)) - LONGEST, max(range(len(sizes)), key=sizes.__getitem__)
@@ -112,7 +112,7 @@ def _fitted(summary: str, facts: tuple[tuple[str, str], ...], advice: str) -> tu
 
 
 def _cut(text: str, most: int = LONGEST) -> str:
-    """Return a text of at most `most` characters, with the number of those that are left out."""
+    """Return at most `most` characters of a text, with the number of omitted ones."""
     if len(text) <= most:
         return text
     kept = max(most - len(f"... ({len(text):,} characters more)"), 0)
@@ -120,11 +120,11 @@ def _cut(text: str, most: int = LONGEST) -> str:
 
 
 def listed(names: Iterable[object], most: int = 600) -> str:
-    """Return names as a list in a sentence, with the number of those that are left out; `"none"` if there are none.
+    """Join names for a sentence, with the number of omitted names; `"none"` for an empty list.
 
     Args:
         names: The names.
-        most: Characters after which the rest is only counted.
+        most: Maximum length in characters; the remaining names are only counted.
 
     Examples:
         >>> listed(["a", "b"]), listed([]), listed(range(100_000), 8)
@@ -141,7 +141,7 @@ def listed(names: Iterable[object], most: int = 600) -> str:
 
 
 def short_repr(value: object, most: int = 80) -> str:
-    """Return a value's `repr`, cut off where it would fill the screen.
+    """Return the `repr` of a value, cut off after `most` characters.
 
     Examples:
         >>> short_repr(list(range(50)), 20)
@@ -150,15 +150,15 @@ def short_repr(value: object, most: int = 80) -> str:
     try:
         text = repr(_beginning(value, most))
     except RecursionError:
-        text = f"a {type(value).__name__} that is too deep to be shown"
-    except Exception:  # Python prints no whole number of more than 4300 digits, and a class of the user may fail
+        text = f"a {type(value).__name__} nested too deeply to show"
+    except Exception:  # Python does not print an int of over 4300 digits, and a user's `__repr__` may raise
         is_number = isinstance(value, int)
-        text = "int with too many digits to be shown" if is_number else f"a {type(value).__name__} that cannot be shown"
+        text = "int with too many digits to show" if is_number else f"a {type(value).__name__} whose repr fails"
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def _beginning(value: Any, most: int) -> Any:
-    """Return as much of a value as the first characters of its `repr` show."""
+    """Return the part of a value that the first characters of its `repr` show."""
     if isinstance(value, str | bytes):
         return value[:most] if len(value) > most else value
     if type(value) in (list, tuple):
@@ -170,13 +170,13 @@ def _beginning(value: Any, most: int) -> Any:
 
 
 def similar(name: str, known: Iterable[str], count: int = 1, least: float = 0.5) -> list[str]:
-    """Return the names that are spelt most like another, as `difflib.get_close_matches` does, in bounded time.
+    """Return the names closest in spelling, like `difflib.get_close_matches` but in bounded time.
 
     Args:
-        name: The name; for one longer than any sensible name nothing is returned.
-        known: The names to choose from, of which the first 2,000 are compared.
-        count: How many to return at most.
-        least: The share of letters that must agree.
+        name: The name. A name of more than 200 characters has no matches.
+        known: The names to choose from; only the first 2,000 are compared.
+        count: Maximum number of names to return.
+        least: The minimum similarity ratio, between 0 and 1.
 
     Examples:
         >>> similar("Linaer", ["Linear", "Relu"]), similar("L" * 1_000, ["Linear"])
@@ -188,12 +188,12 @@ def similar(name: str, known: Iterable[str], count: int = 1, least: float = 0.5)
 
 
 def alike(name: object, known: Iterable[str], least: float = 0.5) -> list[str]:
-    """Return the names that a person may have meant, the likeliest first: those that it begins, or written alike.
+    """Return the names that the user may have meant: first names that start with it, then similar names.
 
     Args:
-        name: What the person wrote.
-        known: The names that there are.
-        least: How much of them has to agree.
+        name: The name that the user wrote.
+        known: The names that exist.
+        least: The minimum similarity ratio, between 0 and 1.
 
     Examples:
         >>> alike("num", ["name", "num_heads"]), alike("heds", ["heads", "layers"])
@@ -205,11 +205,11 @@ def alike(name: object, known: Iterable[str], least: float = 0.5) -> list[str]:
 
 
 def nearest(given: object, known: Iterable[str]) -> str | None:
-    """Return the name that a person may have meant: one that is written alike, or that begins so; `None` if none is.
+    """Return the name that the user may have meant: a name that starts with it, or a similar one; else `None`.
 
     Args:
-        given: What was written, whatever it is.
-        known: The names that there are.
+        given: The value that the user wrote, of any type.
+        known: The names that exist.
 
     Examples:
         >>> nearest("Compile", ["lowered", "compiled"]), nearest("time", ["flops", "time_s"]), nearest(3, ["flops"])
@@ -224,7 +224,7 @@ def nearest(given: object, known: Iterable[str]) -> str | None:
 
 
 def _joined(texts: list[str]) -> str:
-    """Return the texts of several problems, one after the other, with the number of those that are left out."""
+    """Join the texts of several problems, with the number of omitted texts."""
     if len(whole := "\n".join(texts)) <= LONGEST:
         return whole
     room = LONGEST - len(rest := "\n... and {:,} more: error.diagnostics has all of them.") - len(f"{len(texts):,}")
@@ -261,19 +261,19 @@ class MithrilError(Exception):
 
 
 class ShapeError(MithrilError, ValueError):
-    """Shapes that meet on a connection, or inside a block, do not fit."""
+    """Shapes on a connection, or inside a block, are incompatible."""
 
 
 class CycleError(MithrilError, ValueError):
-    """A connection would close a cycle; a logical graph has none."""
+    """A connection would close a cycle. A logical graph is acyclic."""
 
 
 class ConnectionError(MithrilError, ValueError):
-    """A connection names a port that does not exist, or one that is taken."""
+    """A connection refers to a port that does not exist, or that is already connected."""
 
 
 class UnconnectedPortError(MithrilError, ValueError):
-    """A port gets its data from nowhere."""
+    """A port is not connected."""
 
 
 class NameTakenError(MithrilError, ValueError):
@@ -281,7 +281,7 @@ class NameTakenError(MithrilError, ValueError):
 
 
 class NestingError(MithrilError, ValueError):
-    """Models stand in models more levels deep than can be run."""
+    """Models are nested too deep to run."""
 
 
 class UnknownBlockError(MithrilError, LookupError):
@@ -293,23 +293,23 @@ class UnknownOpError(MithrilError, LookupError):
 
 
 class UnknownOptionError(MithrilError, TypeError):
-    """An argument that a block, backend or function does not take, or a value that it does not allow."""
+    """An unknown argument of a block, backend or function, or an invalid value of an argument."""
 
 
 class UnknownDtypeError(MithrilError, TypeError):
-    """A dtype name that does not exist here."""
+    """An unknown name of a dtype."""
 
 
 class MissingInputError(MithrilError, LookupError):
-    """`evaluate` lacks an input."""
+    """`evaluate` did not receive a required input."""
 
 
 class UnexpectedInputError(MithrilError, LookupError):
-    """`evaluate` was given an input or a parameter that the model does not have."""
+    """`evaluate` received an input or a parameter that the model does not have."""
 
 
 class MissingParameterError(MithrilError, LookupError):
-    """`evaluate` lacks a parameter."""
+    """`evaluate` did not receive a required parameter."""
 
 
 class DeviceNotFoundError(MithrilError, LookupError):
@@ -317,7 +317,7 @@ class DeviceNotFoundError(MithrilError, LookupError):
 
 
 class UnavailableBackendError(MithrilError, ImportError):
-    """A backend whose library is not installed, or that is not there yet."""
+    """The library of a backend is not installed, or the backend is not implemented yet."""
 
 
 class DataError(MithrilError, ValueError):
@@ -325,45 +325,45 @@ class DataError(MithrilError, ValueError):
 
 
 class ModelFileError(MithrilError, ValueError):
-    """A file that is no model, or a broken one."""
+    """A file is not a model, or is corrupt."""
 
 
 class CheckpointError(MithrilError, ValueError):
-    """A checkpoint that is broken, that mithril_nb did not write, or that belongs to another run."""
+    """A checkpoint is corrupt, comes from another program, or belongs to another run."""
 
 
 class LaunchError(MithrilError, RuntimeError):
-    """A process of a launch failed, or the processes did not meet.
+    """A process of a launch failed, or the processes did not connect to each other.
 
     Attributes:
-        status: The worst exit status of the processes, for the launcher to end with.
+        status: The worst exit status of the processes; the launcher exits with it.
     """
 
     status = 2
 
 
 class StageUnavailableError(MithrilError, RuntimeError):
-    """A stage that this platform, or this program, does not give."""
+    """A stage is not available for this program or on this platform."""
 
 
 class ProfilingError(MithrilError, RuntimeError):
-    """A program failed while it was measured, or the profiler is in use."""
+    """A program failed during a measurement, or the profiler is already in use."""
 
 
 class CostBoundError(MithrilError, AssertionError):
-    """A program costs more, or less, than a test says that it may."""
+    """The cost of a program is outside the bounds that a test sets."""
 
 
 def refuse_unknown(
     name: str, unknown: Mapping[str, object], function: Callable[..., object], more: Iterable[str] = ()
 ) -> None:
-    """Raise if there are arguments that a function does not take; the message names those that it does.
+    """Raise if a function received unknown arguments. The message lists the arguments that it accepts.
 
     Args:
-        name: What the caller called.
-        unknown: Arguments that were left over.
-        function: The function, whose signature names what it takes.
-        more: What it takes by `**`.
+        name: The name of the function, as the user called it.
+        unknown: The unknown arguments.
+        function: The function; its signature gives the accepted arguments.
+        more: Names that the function accepts through `**`.
 
     Raises:
         UnknownOptionError: `unknown` is not empty.
@@ -385,4 +385,4 @@ def refuse_unknown(
 
 
 class TrainingError(MithrilError, ArithmeticError):
-    """Training cannot go on from where it is: the loss is NaN or infinite."""
+    """Training cannot continue: the loss is NaN or infinite."""

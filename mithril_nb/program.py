@@ -1,6 +1,6 @@
-"""Binding a graph to a pure function of parameters and inputs.
+"""Turn a graph into a pure function of parameters and inputs.
 
-No array library is named here: a `Toolkit` brings the kernels, and the scopes in which the program names its blocks.
+This file names no array library: a `Toolkit` provides the kernels, and the scopes that name the blocks of a program.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ Arrays = Mapping[str, Array]
 
 @dataclass(frozen=True)
 class Call:
-    """What a kernel gets to know besides its arrays.
+    """The arguments of a kernel other than its arrays.
 
     Attributes:
-        options: Attributes of the block; one that is connected has the value that came over the connection.
-        training: Whether the program trains.
-        key: Random key of this block alone; `None` if the block draws nothing.
+        options: Attributes of the block; a connected attribute has the value from its connection.
+        training: True if the program trains.
+        key: Random key of this block; `None` if the block does not draw random numbers.
         outputs: Names of its outputs.
-        bodies: Blocks inside one that runs others: each takes arrays by port, `inner` and a key, and gives outputs.
-        inner: Parameters of what is inside, by the name that they have there.
-        dtype: Dtype of floating numbers that a block makes where nobody says another; `None` leaves it to the library.
+        bodies: The inner blocks of a block that runs others. Each takes arrays by port, `inner` and a key, and returns
+            its outputs.
+        inner: Parameters of the inner blocks, by their name inside the block.
+        dtype: Default dtype of floating-point arrays that a block creates; `None` uses the library's default.
     """
 
     options: Mapping[str, Any]
@@ -46,22 +47,22 @@ class Call:
 
 
 CONNECTED = "<connected>"
-"""Stands for the value of a connected attribute, where it is asked whether a block draws random numbers."""
+"""Placeholder for the value of a connected attribute, used to decide whether a block draws random numbers."""
 Kernel = Callable[[Call, Arrays], Arrays]
-"""Arrays of the ports in, arrays of the output ports out; and of the state ports, for the step after."""
+"""Maps the arrays of the input ports to arrays of the output ports, and of the state ports for the next step."""
 
 
 @dataclass(frozen=True)
 class Toolkit:
-    """What a backend brings to run a graph.
+    """The functions that a backend provides to run a graph.
 
     Attributes:
-        backend: Its name, for messages.
-        kernels: What runs each op.
-        scope: Names what is traced inside it.
-        fold_in: Makes a new random key from one and a number.
-        draws: Whether an op with these options draws random numbers, given whether the program trains.
-        dtype: Dtype of floating numbers that a block makes where nobody says another.
+        backend: Its name, for error messages.
+        kernels: The kernel of each op.
+        scope: Opens a name scope for the operations traced inside it.
+        fold_in: Derives a new random key from a key and a number.
+        draws: Returns whether an op with these options draws random numbers, in training or not.
+        dtype: Default dtype of floating-point arrays that a block creates.
     """
 
     backend: str
@@ -73,7 +74,7 @@ class Toolkit:
 
 
 def block_scope(name: str) -> str:
-    """Return the scope of one level of a block path, which the stages read back.
+    """Return the name scope of one level of a block path. The stages parse it to find the block.
 
     Examples:
         >>> block_scope("linear_0"), block_scope("a/b")
@@ -83,17 +84,17 @@ def block_scope(name: str) -> str:
 
 
 def check_kernels(graph: LogicalGraph, toolkit: Toolkit) -> None:
-    """Raise if the toolkit cannot run a block.
+    """Raise if the toolkit lacks the kernel of a block.
 
     Raises:
-        UnknownOpError: It has no kernel for an op.
+        UnknownOpError: The toolkit has no kernel for an op.
     """
     for path, node in graph.walk():
         if node.block.op and node.block.op not in toolkit.kernels:
             raise UnknownOpError(
                 f"backend {toolkit.backend!r} has no kernel for op {node.block.op!r} (block {path!r}).",
                 (("has", f"{', '.join(sorted(toolkit.kernels))} ({len(toolkit.kernels)} ops)"),),
-                "build it from these ops.",
+                "build the block from these ops.",
                 block=path,
             )
 
@@ -105,7 +106,7 @@ def draws_random_numbers(graph: LogicalGraph, toolkit: Toolkit, training: bool) 
             if draws_random_numbers(op.block.graph, toolkit, training):
                 return True
             continue
-        # A connected attribute has a value by then, which only the run knows.
+        # The value of a connected attribute is known only at run time.
         connected = {
             port.name: CONNECTED for port in op.block.inputs if port.role == "option" and port.name in op.sources
         }
@@ -124,16 +125,16 @@ def run(
     key: Array | None = None,
     training: bool = False,
 ) -> dict[str, Array]:
-    """Run a graph: the pure function that every stage, cost and training step is made from.
+    """Run a graph. Every stage, cost and training step traces this pure function.
 
     Args:
         graph: The graph.
         toolkit: The backend's kernels.
         params: Parameters by name (`"linear_0.weight"`).
         inputs: Arrays by the name of the graph's input.
-        state: What the step before left, by name (`"batch_norm_0.running_mean"`), for blocks that have a state.
-        key: Random key, for blocks that draw.
-        training: Whether blocks such as Dropout act as in training.
+        state: State after the previous step, by name (`"batch_norm_0.running_mean"`), for blocks with a state.
+        key: Random key, for blocks that draw random numbers.
+        training: If true, blocks such as Dropout behave as in training.
 
     Returns:
         Arrays by the name of the graph's output.
@@ -151,7 +152,7 @@ def run_with_state(
     key: Array | None = None,
     training: bool = False,
 ) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Run a graph as `run` does; return its outputs, and the state for the step after."""
+    """Run a graph like `run`; return its outputs and the state for the next step."""
     ops = flat(graph)
     values: dict[Endpoint, Array] = {Endpoint(BOUNDARY, name): array for name, array in inputs.items()}
     arrays, after = {**params, **(state or {})}, dict(state or {})
@@ -198,7 +199,7 @@ def run_with_state(
 def _bodies(
     graph: LogicalGraph, toolkit: Toolkit, training: bool
 ) -> dict[str, Callable[[Arrays, Arrays, Array | None], Arrays]]:
-    """The blocks inside one that runs others, each as a function that runs it alone."""
+    """Return the inner blocks of a block that runs others, each as a function that runs it alone."""
 
     def body(name: str) -> Callable[[Arrays, Arrays, Array | None], Arrays]:
         block = graph.by_name[name].block
@@ -217,12 +218,12 @@ def _bodies(
 
 @lru_cache(maxsize=256)
 def part(graph: LogicalGraph, name: str) -> LogicalGraph:
-    """Return a graph with one of its blocks alone; the others must not feed it."""
+    """Return a graph of a single block, which must not read from the others."""
     return remove(graph, [node.name for node in graph.nodes if node.name != name])
 
 
 class _Keys:
-    """Gives each block that draws a key of its own, by its place in the order of running."""
+    """Derives a separate key for each block that draws random numbers, from its position in execution order."""
 
     def __init__(self, toolkit: Toolkit, key: Array | None):
         self.toolkit, self.key, self.count = toolkit, key, 0
@@ -233,7 +234,7 @@ class _Keys:
 
 
 class _Scopes:
-    """The scopes of the block that is run: those of the blocks around it stay entered from one to the next."""
+    """The open name scopes of the current block. Consecutive blocks share the scopes of their enclosing blocks."""
 
     def __init__(self, toolkit: Toolkit):
         self.toolkit = toolkit
@@ -248,7 +249,7 @@ class _Scopes:
     def enter(self, path: str) -> None:
         names = path.split("/")
         same = 0
-        # The block itself is entered anew each time: two blocks of one name do not follow each other.
+        # The innermost scope is always reopened; consecutive blocks never have the same path.
         while same < min(len(names) - 1, len(self.open)) and self.open[same][0] == names[same]:
             same += 1
         self.leave(same)

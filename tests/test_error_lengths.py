@@ -1,4 +1,4 @@
-"""The texts of errors: how long they may be, and what is counted instead of shown."""
+"""The texts of errors: their maximum length, and counts of omitted parts."""
 
 import pickle
 import textwrap
@@ -41,12 +41,12 @@ def test_no_text_is_longer_than_the_limit(found):
     assert len(str(found.to_dict())) <= 2 * LONGEST
 
 
-def test_facts_that_are_left_out_are_counted():
+def test_omitted_facts_are_counted():
     found = Diagnostic("it fails.", tuple((f"fact {number}", "y") for number in range(9_000)), "do_this()")
     assert str(found).splitlines()[-3:] == ["    fact 9  y", "    ...     and 8,990 more", "    Try: do_this()"]
 
 
-def test_problems_that_are_left_out_are_counted():
+def test_omitted_problems_are_counted():
     error = ShapeError(Diagnostic("problem 0."), more=tuple(Diagnostic(f"problem {n}.") for n in range(1, 1_000)))
     *shown, last = str(error).splitlines()
     assert len(str(error)) <= LONGEST
@@ -67,7 +67,7 @@ class Bad:
         raise ValueError("no")
 
 
-def test_facts_are_left_out_before_advice_is_cut():
+def test_facts_are_omitted_before_advice():
     facts = tuple((f"fact {number}", "y" * 300) for number in range(50))
     advice = f"call({', '.join(f'argument_{number}={number}' for number in range(100))})"
     found = Diagnostic("it fails.", facts, advice)
@@ -85,9 +85,9 @@ def test_facts_are_left_out_before_advice_is_cut():
 
 def test_short_repr_shows_any_value_quickly():
     huge = 10**5_000
-    assert short_repr(huge) == "int with too many digits to be shown"
-    assert short_repr([huge]) == "a list that cannot be shown"
-    assert short_repr(Bad()) == "a Bad that cannot be shown"
+    assert short_repr(huge) == "int with too many digits to show"
+    assert short_repr([huge]) == "a list whose repr fails"
+    assert short_repr(Bad()) == "a Bad whose repr fails"
     assert short_repr(["a" * 10**7] * 10**6, 20) == repr("['aaaaaaaaaaaaaaa...")[1:-1]
     assert short_repr({"key": [1] * 50}, 20) == "{'key': [1, 1, 1,..."
 

@@ -1,4 +1,4 @@
-"""The whole way in one small model: composed, compiled, looked at, counted, shown, trained. Under 5 s: run it often."""
+"""One small model end to end: compose, compile, inspect, cost, display, train. Takes under 5 s: run it often."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ import mithril_nb as ml
 from mithril_nb.models import Linear, Model, Relu
 
 
-def test_the_whole_way():
+def test_end_to_end():
     model = Model()
     model |= Linear(dimension=8)(input="input", output="hidden")
     model += Relu()

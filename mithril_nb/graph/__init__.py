@@ -1,1 +1,1 @@
-"""Frozen records of a model's structure, and pure edits of them. Knows no array library."""
+"""Frozen records of a model's structure, and pure edits of them. Independent of any array library."""

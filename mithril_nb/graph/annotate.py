@@ -1,4 +1,4 @@
-"""Edits of what a person says of connections: names, shapes, dtypes, what is trained, what is shown outside."""
+"""Edits of the annotations of connections: name, shape, dtype, trainability, exposure as an output."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from mithril_nb.graph.records import BOUNDARY, Edge, Endpoint, LogicalGraph, Not
 
 
 def find(graph: LogicalGraph, text: object) -> Endpoint:
-    """Return what a name stands for: an input, a labelled output, an output of the graph, or `"block.port"`.
+    """Return the endpoint that a name refers to: an input, a labelled output, a graph output or `"block.port"`.
 
-    An input port of a block stands for what feeds it; for itself, if that is nothing: a parameter of its own.
+    An input port of a block refers to the endpoint that feeds it. If nothing feeds it, the port is a parameter and
+    refers to itself.
 
     Raises:
-        ConnectionError: It stands for nothing.
+        ConnectionError: No endpoint has this name.
 
     Examples:
         >>> from mithril_nb.models import Linear, Model
@@ -49,35 +50,35 @@ def find(graph: LogicalGraph, text: object) -> Endpoint:
     )
 
 
-def annotate(graph: LogicalGraph, end: Endpoint, **said: Any) -> LogicalGraph:
-    """Say something of an endpoint: `shape=`, `dtype=`, `is_trainable=`, `is_exposed=`, as `Note` has it.
+def annotate(graph: LogicalGraph, end: Endpoint, **changes: Any) -> LogicalGraph:
+    """Add annotations to an endpoint: `shape=`, `dtype=`, `is_trainable=`, `is_exposed=`, see `Note`.
 
-    An input whose name came by itself keeps it from now on.
+    If the name of an input was generated, the annotation makes it permanent.
     """
     labels = dict(graph.labels)
     named: tuple[str, ...] = ()
     if end.node == BOUNDARY and any(port.name == end.port for port in graph.inputs):
         named = (end.port,)
         labels[end.port] = end
-    notes = {**graph.note_at, end: replace(graph.note_at.get(end, Note()), **said)}
+    notes = {**graph.note_at, end: replace(graph.note_at.get(end, Note()), **changes)}
     return closed(graph.nodes, made_edges(graph, named), labels, notes)
 
 
 def annotate_array(graph: LogicalGraph, name: str, is_trainable: bool) -> LogicalGraph:
-    """Say whether training changes a parameter of any block inside, by its name among the parameters."""
+    """Set whether training changes a parameter of any block inside, by its parameter name."""
     end = Endpoint(BOUNDARY, name)
-    # An array inside trains by itself; of an input it is this note that makes it an array that trains.
-    said = None if is_trainable and is_array(end) else is_trainable
-    note = replace(graph.note_at.get(end, Note()), is_trainable=said)
+    # An array inside is trainable by default; an input becomes a trainable array only by this note.
+    trainable = None if is_trainable and is_array(end) else is_trainable
+    note = replace(graph.note_at.get(end, Note()), is_trainable=trainable)
     return closed(graph.nodes, made_edges(graph), dict(graph.labels), {**graph.note_at, end: note})
 
 
 def label(graph: LogicalGraph, end: Endpoint, name: str) -> LogicalGraph:
-    """Give a name to an input or an output, in place of the one that it has, or to a parameter of a block.
+    """Name or rename an input or an output, or name a parameter of a block.
 
     Raises:
-        NameTakenError: Something else has the name.
-        ConnectionError: The name is none.
+        NameTakenError: Another endpoint has the name.
+        ConnectionError: The name is not valid.
     """
     name = checked_name(name)
     labels = dict(graph.labels)
@@ -101,7 +102,7 @@ def label(graph: LogicalGraph, end: Endpoint, name: str) -> LogicalGraph:
         notes = {new if place == end else place: note for place, note in graph.notes}
         return closed(graph.nodes, edges, labels, notes)
     if not _is_output(graph, end):
-        # What was said of the parameter goes with it.
+        # The note of the parameter moves with it.
         new, old = Endpoint(BOUNDARY, name), Endpoint(BOUNDARY, parameter_name(component(end.node), end.port))
         notes = {new if place in (old, end) else place: note for place, note in graph.notes}
         return closed(graph.nodes, [*made_edges(graph), Edge(new, end)], {**labels, name: new}, notes)
@@ -111,10 +112,10 @@ def label(graph: LogicalGraph, end: Endpoint, name: str) -> LogicalGraph:
 
 
 def expose(graph: LogicalGraph, end: Endpoint) -> LogicalGraph:
-    """Make an output of a block one of the graph, also where a block reads it.
+    """Make an output of a block an output of the graph, even if a block reads it.
 
     Raises:
-        ConnectionError: It is an input, or a parameter.
+        ConnectionError: The endpoint is an input, or a parameter.
     """
     if end.node != BOUNDARY and _is_output(graph, end):
         return annotate(graph, end, is_exposed=True)
@@ -128,13 +129,13 @@ def expose(graph: LogicalGraph, end: Endpoint) -> LogicalGraph:
 
 
 def merge(graph: LogicalGraph, first: Endpoint, second: Endpoint) -> LogicalGraph:
-    """Make two connections one: all that read the second read the first from now on.
+    """Merge two connections: every reader of the second reads the first instead.
 
-    A parameter that is made one with something is that; two of them become one, with a name of its own.
+    A parameter merged with another endpoint becomes that endpoint. Two merged parameters become one named parameter.
 
     Raises:
-        ConnectionError: The second is an output of a block too, or both are the same.
-        CycleError: It would close a cycle.
+        ConnectionError: Both are outputs of blocks, or both are the same.
+        CycleError: The merge would create a cycle.
     """
     if _is_open(graph, first) and not _is_open(graph, second):
         first, second = second, first
@@ -171,7 +172,7 @@ def _is_output(graph: LogicalGraph, end: Endpoint) -> bool:
 
 
 def _is_open(graph: LogicalGraph, end: Endpoint) -> bool:
-    """Whether it is an input port of a block that nothing feeds."""
+    """Return whether an endpoint is an input port of a block that nothing feeds."""
     return end.node != BOUNDARY and not _is_output(graph, end)
 
 

@@ -1,4 +1,4 @@
-"""What must hold in every logical graph: a check for graphs that were not made by edits, such as those of a file."""
+"""Invariants of every logical graph, checked for graphs that edits did not build, such as graphs from a file."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from mithril_nb.graph.records import BOUNDARY, Edge, Endpoint, LogicalGraph, Nod
 
 
 def check(graph: LogicalGraph, prefix: str = "") -> None:
-    """Raise if a graph, or one inside it, does not hold together.
+    """Raise if a graph, or a graph inside it, is inconsistent.
 
     Args:
         graph: The graph.
-        prefix: Path of the block that it is inside of.
+        prefix: Path of the block that contains the graph.
 
     Raises:
-        NameTakenError: A block or a label without a name, or two of one name.
-        ConnectionError: A connection or a label at a port that does not exist, or two connections into one port.
-        UnconnectedPortError: A port gets no data.
-        CycleError: The blocks feed each other in a cycle.
+        NameTakenError: A block or a label has no name, or two share a name.
+        ConnectionError: A connection or a label refers to a missing port, or two connections end at one port.
+        UnconnectedPortError: A port is not connected.
+        CycleError: The blocks form a cycle.
 
     Examples:
         >>> check(LogicalGraph())
@@ -36,7 +36,7 @@ def check(graph: LogicalGraph, prefix: str = "") -> None:
     for end in (*needed, *sorted(outputs)):
         if end not in fed:
             raise UnconnectedPortError(
-                f"the port '{end}'{_place(prefix)} gets its data from nowhere.",
+                f"the port '{end}'{_location(prefix)} is not connected.",
                 (("inputs", listed(f"'{one}'" for one in sorted(inputs))),),
                 "connect an input or an output of a block to it.",
                 block=join_path(prefix, end.node) if end.node else prefix,
@@ -55,17 +55,17 @@ def check_parts(
     *,
     boundary: tuple[Collection[Endpoint], Collection[Endpoint]] | None = None,
 ) -> None:
-    """Raise if the parts of a graph do not fit each other; what is inside its blocks is not looked at.
+    """Raise if the parts of a graph are inconsistent. Does not check the graphs inside its blocks.
 
     Args:
         nodes: The blocks.
         edges: The connections.
-        labels: The names that were given.
-        prefix: Path of the block that it is inside of.
-        boundary: Its inputs and outputs; by default every edge from the boundary names an input.
+        labels: The names given by the user.
+        prefix: Path of the block that contains the graph.
+        boundary: Its inputs and outputs. By default, every edge from the boundary defines an input.
 
     Raises:
-        NameTakenError, ConnectionError: As `check` does.
+        NameTakenError, ConnectionError: As in `check`.
     """
     _check_names("block", [node.name for node in nodes], prefix)
     _check_names("label", [label for label, _ in labels], prefix)
@@ -79,7 +79,7 @@ def check_parts(
         for end, known in ((edge.source, sources), (edge.target, targets)):
             if end not in known:
                 raise ConnectionError(
-                    f"the connection '{edge}'{_place(prefix)} ends at a port that does not exist.",
+                    f"the connection '{edge}'{_location(prefix)} ends at a port that does not exist.",
                     (("missing", f"'{end}'"), ("blocks", listed(repr(node.name) for node in nodes))),
                     "connect it to a port of one of the blocks.",
                     block=prefix,
@@ -88,7 +88,7 @@ def check_parts(
     for label, end in labels:
         if end not in gives and end != Endpoint(BOUNDARY, label):
             raise ConnectionError(
-                f"the label {label!r}{_place(prefix)} names a port that does not exist.",
+                f"the label {label!r}{_location(prefix)} names a port that does not exist.",
                 (("missing", f"'{end}'"), ("blocks", listed(repr(node.name) for node in nodes))),
                 "name an output of one of the blocks.",
                 block=prefix,
@@ -97,9 +97,9 @@ def check_parts(
         if count > 1:
             sources = Counter(edge.source for edge in edges if edge.target == end)
             raise ConnectionError(
-                f"the port '{end}'{_place(prefix)} has {count:,} connections into it.",
+                f"the port '{end}'{_location(prefix)} has {count:,} connections into it.",
                 (("from", listed(f"'{one}'" + (f" {n:,} times" if n > 1 else "") for one, n in sources.items())),),
-                "leave one of them.",
+                "keep one of them.",
                 block=prefix,
                 port=end.port,
             )
@@ -109,14 +109,14 @@ def _check_names(what: str, names: list[str], prefix: str) -> None:
     for name, count in Counter(names).items():
         if count > 1 or not name:
             raise NameTakenError(
-                f"a {what}{_place(prefix)} has no name."
+                f"a {what}{_location(prefix)} has no name."
                 if not name
-                else f"{'two' if count == 2 else f'{count:,}'} {what}s{_place(prefix)} are named {name!r}.",
+                else f"{'two' if count == 2 else f'{count:,}'} {what}s{_location(prefix)} are named {name!r}.",
                 (("names", listed(map(repr, names))),),
-                "give each a name of its own.",
+                "give each a unique name.",
                 block=prefix,
             )
 
 
-def _place(prefix: str) -> str:
+def _location(prefix: str) -> str:
     return f" inside {prefix!r}" if prefix else ""

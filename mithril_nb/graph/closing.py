@@ -1,6 +1,6 @@
-"""Closing a graph: the boundary follows from the blocks, their connections and the names that a person gave.
+"""Closing a graph: infer the boundary from the blocks, their connections and the user's names.
 
-A data input that nothing feeds becomes an input of the graph; an output that nothing reads becomes an output of it.
+A data input that nothing feeds becomes a graph input. An output that nothing reads becomes a graph output.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from mithril_nb.graph.order import run_order
 from mithril_nb.graph.records import BOUNDARY, Edge, Endpoint, LogicalGraph, Node, Note, Port, PortRole
 
 INPUT, OUTPUT = "input", "output"
-"""Names of the boundary ports of a chain that nobody named."""
+"""Default names of the boundary ports of a chain."""
 
 
 def closed(
@@ -22,9 +22,9 @@ def closed(
 ) -> LogicalGraph:
     """Give every open data input a graph input and every unread output a graph output.
 
-    Nodes stand in an order that runs, those that do not depend on each other as they were added; edges in the order of
-    the ports they feed, labels and notes by name. So blocks that were added and connected in the same order give equal
-    graphs, in however many steps; the same blocks in another order give another graph.
+    Nodes are in topological order, and independent nodes keep the order in which they were added. Edges are ordered by
+    the ports they feed, labels and notes by name. Blocks added and connected in the same order therefore give equal
+    graphs, in any number of steps. The same blocks in another order give a different graph.
     """
     edges, notes = list(edges), notes or {}
     nodes = run_order(LogicalGraph(nodes, tuple(edges)))
@@ -35,14 +35,14 @@ def closed(
     edges.sort(key=lambda edge: place[edge.target])
     fed = {edge.target for edge in edges}
     read = {edge.source for edge in edges}
-    # The name of an input that nothing reads any more is forgotten, before anything else could make way for it.
+    # Drop the name of an input without readers first, so that no generated name has to avoid it.
     kept = {label: end for label, end in sorted(labels.items()) if end.node != BOUNDARY or end in read}
 
     inputs: dict[str, Port] = {}
     for edge in edges:
         if edge.source.node == BOUNDARY:
             known, role = inputs.get(edge.source.port), _boundary_role(roles[edge.target], notes.get(edge.source))
-            # A parameter stays one when other blocks read it too, as tied weights and penalties do.
+            # A parameter stays a parameter when other blocks read it too, as with tied weights and penalties.
             if known is None or known.role == "data":
                 inputs[edge.source.port] = Port(edge.source.port, role)
     opened = [end for end, role in roles.items() if role == "data" and end not in fed]
@@ -77,9 +77,9 @@ def closed(
 
 
 def automatic_name(end: Endpoint) -> str:
-    """Return the name of an input or output of a graph that nobody named, after the port that it stands for.
+    """Return the default name of a graph input or output, built from the node and port that it represents.
 
-    Dots stand between a block and its port, so a name has none, whatever the block is called.
+    Dots in names of blocks become underscores, because a dot separates a block from its port.
 
     Examples:
         >>> automatic_name(Endpoint("linear_0", "input")), automatic_name(Endpoint("v1.5", "input"))
@@ -89,23 +89,23 @@ def automatic_name(end: Endpoint) -> str:
 
 
 def is_array(end: Endpoint) -> bool:
-    """Return whether a note is of a parameter deep inside, which has a name with dots and no port at this level."""
+    """Return whether a note is for a parameter of a nested block: its name has dots and no port at this level."""
     return end.node == BOUNDARY and "." in end.port
 
 
 def _boundary_role(role: PortRole, note: Note | None) -> PortRole:
-    """What a graph input is that feeds a port: an array to be given, unless it is a param or a state of the model."""
+    """Return the role of the graph input that feeds a port: data, unless the port is a param or a state."""
     if role in ("data", "option"):
         return "param" if note and note.is_trainable else "data"
     return role
 
 
 def made_edges(graph: LogicalGraph, named: Collection[str] = ()) -> list[Edge]:
-    """Return the edges that a person made: all but those that closing the graph added.
+    """Return the edges that the user created, without the edges that closing the graph added.
 
     Args:
         graph: The graph.
-        named: Names of graph inputs that are named only now: their edges are kept too.
+        named: Graph inputs that are about to be named. Their edges are included.
     """
     kept = {source for _, source in graph.labels} | {Endpoint(BOUNDARY, name) for name in named}
     return [
@@ -116,7 +116,7 @@ def made_edges(graph: LogicalGraph, named: Collection[str] = ()) -> list[Edge]:
 
 
 class _FreeNames:
-    """Names that are not taken yet, each with the least number behind it that makes it so; found in constant time."""
+    """Generates unused names by appending the smallest free number, in constant time."""
 
     def __init__(self, taken: Iterable[str]):
         self.taken = set(taken)

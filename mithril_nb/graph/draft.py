@@ -1,4 +1,4 @@
-"""A graph in the making: blocks go in one after the other, each in constant time, and it is closed on demand."""
+"""A graph under construction: blocks are added in constant time each, and the graph is closed on demand."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from mithril_nb.graph.records import BOUNDARY, Block, Edge, Endpoint, LogicalGra
 
 
 class Draft:
-    """The nodes, the connections that a person made and the names that a person gave; the rest follows from these.
+    """The nodes, the connections and the names given by the user. The closed graph is derived from these.
 
-    It is what `edit.add` does again and again, without closing the graph in between: composing n blocks takes O(n).
+    Equivalent to repeated `edit.add`, but the graph is not closed in between: composing n blocks takes O(n).
 
     Args:
-        graph: What it starts from.
+        graph: The graph to start from.
 
     Examples:
         >>> from mithril_nb.graph.records import Port
@@ -35,29 +35,29 @@ class Draft:
         self.restart(graph)
 
     def restart(self, graph: LogicalGraph) -> None:
-        """Start again from a graph."""
+        """Restart from a graph."""
         self._closed: LogicalGraph | None = graph
         self._nodes = dict(graph.by_name)
         self._edges = made_edges(graph)
         self._labels = dict(graph.labels)
         self._notes = dict(graph.notes)
         self._counts = Counter(node.block.kind for node in graph.nodes)
-        # Names that closing might give to an input or an output, but for a number behind them.
+        # Names that closing might give to an input or an output, up to a numeric suffix.
         self._automatic = {INPUT, OUTPUT}
         for node in graph.nodes:
             self._automatic |= _automatic_names(node)
 
     def state(self) -> tuple[Any, ...]:
-        """Return what `restore` needs to come back here; nothing is closed for it."""
+        """Return a snapshot for `restore`, without closing the graph."""
         parts = (self._nodes, self._edges, self._labels, self._notes, self._counts, self._automatic)
         return self._closed, *map(copy, parts)
 
     def restore(self, state: tuple[Any, ...]) -> None:
-        """Take back all that was done since a state; it can be restored once."""
+        """Undo all changes since a snapshot. Each snapshot can be restored once."""
         self._closed, self._nodes, self._edges, self._labels, self._notes, self._counts, self._automatic = state
 
     def graph(self) -> LogicalGraph:
-        """Return the graph as it is now, closed."""
+        """Return the current graph, closed."""
         if self._closed is None:
             self._closed = closed(tuple(self._nodes.values()), self._edges, self._labels, self._notes)
         return self._closed
@@ -68,11 +68,11 @@ class Draft:
         return Endpoint(last.name, last.block.outputs[0].name) if last and last.block.outputs else None
 
     def node(self, name: str) -> Node:
-        """Return the block of a name."""
+        """Return the node with this name."""
         return self._nodes[name]
 
     def source(self, node: str, port: str) -> Endpoint:
-        """Return what feeds a port; for a port that is open, what will when the graph is closed."""
+        """Return the source of a port; for an open port, its source in the closed graph."""
         target = Endpoint(node, port)
         for edge in reversed(self._edges):
             if edge.target == target:
@@ -80,7 +80,7 @@ class Draft:
         return self.graph().source_of.get(target, target)
 
     def shared(self, end: Endpoint) -> str:
-        """Return a name for what feeds an input port, so that another block may read it too; a parameter gets one."""
+        """Return a name for the source of an input port, so that another block can read it. Names a parameter."""
         source = self.source(end.node, end.port)
         if source.node != BOUNDARY:
             name = f"{end.node}_{end.port}" if source == end else ""
@@ -91,7 +91,7 @@ class Draft:
         return name or str(source)
 
     def note(self, end: Endpoint, change: Callable[[Note], Note]) -> None:
-        """Change what is said of an endpoint; an input whose name came by itself keeps it from now on."""
+        """Change the note of an endpoint. Makes a generated name of an input permanent."""
         if end.node == BOUNDARY and end.port not in self._labels:
             self.restart(annotate(self.graph(), end))
         self._notes[end] = change(self._notes.get(end, Note()))
@@ -105,7 +105,7 @@ class Draft:
         connections: Mapping[str, str] | None = None,
         after: Endpoint | None = None,
     ) -> str:
-        """Add a block, as `edit.add` does; return its name."""
+        """Add a block like `edit.add`, and return its name."""
         connections = connections or {}
         if not self._is_plain(block, name, connections):
             graph, name = add(self.graph(), block, name=name, connections=connections, after=after)
@@ -132,7 +132,7 @@ class Draft:
         return name
 
     def _is_plain(self, block: Block, name: str, connections: Mapping[str, str]) -> bool:
-        """Whether no name depends on how the graph is closed so far, and nothing is to be refused."""
+        """Return whether the block can be added without closing the graph: no generated name or error matters."""
         inputs = {port.name for port in block.inputs}
         outputs = {port.name for port in block.outputs}
         if len(set(connections.values())) < len(connections) and not outputs.isdisjoint(connections):

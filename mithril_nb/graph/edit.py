@@ -1,6 +1,6 @@
-"""Edits of a logical graph: pure functions that take a graph and give a new one.
+"""Edits of a logical graph: pure functions that take a graph and return a new one.
 
-`Model`'s operators and the workbench's commands are both made of these. After every edit the graph is *closed*, see
+`Model`'s operators and the workbench's commands are built from these. Every edit closes the graph, see
 `mithril_nb.graph.closing`.
 """
 
@@ -26,7 +26,7 @@ from mithril_nb.graph.paths import component
 from mithril_nb.graph.records import BOUNDARY, Block, Edge, Endpoint, LogicalGraph, Node, Value
 
 DEEPEST = 50
-"""Levels of graphs in graphs that a model may have, so that no walk of one, and no trace, exhausts Python's stack."""
+"""Maximum nesting depth of a model, so that neither a walk over it nor a trace exhausts Python's stack."""
 
 Edit = Callable[[LogicalGraph], LogicalGraph]
 
@@ -43,21 +43,21 @@ def add(
 
     Args:
         graph: The graph to add to.
-        block: What to add.
-        name: Its name there; by default its kind and a number, as in `linear_0`.
-        connections: Names by port. For an input: a name of an output or a graph input, or `"block.port"`, or a new
-            name for a graph input. For an output: the name to give to it; if a graph input was given that name, the
-            output takes its place. Names are read as `Endpoint.parse` does.
-        after: Where the first data input that `connections` leaves open gets its data from; by default from nowhere.
+        block: The block to add.
+        name: Its name in the graph. Defaults to its kind and a number, as in `linear_0`.
+        connections: Names by port. For an input: the name of an output or of a graph input, or `"block.port"`, or a
+            new name for a graph input. For an output: its new name; if a graph input has that name, the output
+            replaces it. `Endpoint.parse` parses the names.
+        after: The source of the first data input that `connections` leaves open. By default, the input stays open.
 
     Returns:
         The new graph, and the name of the block in it.
 
     Raises:
-        NameTakenError: The graph has a block or an output of that name.
+        NameTakenError: The graph has a block or an output with that name.
         NestingError: The block is nested too deep.
         ConnectionError: `connections` names a port that does not exist.
-        CycleError: The connections would close a cycle.
+        CycleError: The connections would create a cycle.
 
     Examples:
         >>> from mithril_nb.graph.records import Port
@@ -100,7 +100,7 @@ def add(
         replaced = Endpoint(BOUNDARY, label)
         for edge in edges:
             if edge.source == replaced:
-                _refuse_cycle(replace(graph, nodes=nodes, edges=tuple(edges)), source, edge.target)
+                _check_no_cycle(replace(graph, nodes=nodes, edges=tuple(edges)), source, edge.target)
         edges = [Edge(source, edge.target) if edge.source == replaced else edge for edge in edges]
         labels[label] = source
     return closed(nodes, edges, labels, graph.note_at), name
@@ -113,21 +113,21 @@ def check_new(
     nodes: Mapping[str, Node],
     free: Callable[[], str],
 ) -> None:
-    """Raise if a block cannot be added to these nodes under this name, with connections at these ports.
+    """Raise if a block cannot be added to these nodes under this name, with connections to these ports.
 
     Raises:
-        NameTakenError, NestingError, ConnectionError: As `add` says.
+        NameTakenError, NestingError, ConnectionError: As in `add`.
     """
     if name in nodes:
         raise NameTakenError(
-            f"cannot add {block.kind} as {name!r}: the model has a block of that name.",
+            f"cannot add {block.kind} as {name!r}: the model has a block with that name.",
             (("blocks", ", ".join(repr(known) for known in nodes)),),
             f"name={free()!r}",
             block=component(name),
         )
     if block.graph is not None and block.graph.depth >= DEEPEST:
         raise NestingError(
-            f"cannot add {name!r}: models would stand in models {block.graph.depth + 1} levels deep.",
+            f"cannot add {name!r}: models would be nested {block.graph.depth + 1} levels deep.",
             (("at most", f"{DEEPEST} levels"),),
             "add its blocks one by one, or repeat them side by side.",
             block=component(name),
@@ -151,10 +151,11 @@ def remove(graph: LogicalGraph, names: Collection[str], *, bridge: bool = False)
     Args:
         graph: The graph to change.
         names: Names of the blocks.
-        bridge: Whether what fed the first data input of a removed block shall feed what read its first output.
+        bridge: If true, connect the source of the first data input of a removed block to the readers of its first
+            output.
 
     Raises:
-        UnknownBlockError: There is no block of such a name.
+        UnknownBlockError: No block has such a name.
     """
     for name in names:
         node_of(graph, name)
@@ -174,23 +175,23 @@ def remove(graph: LogicalGraph, names: Collection[str], *, bridge: bool = False)
 
 
 def connect(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> LogicalGraph:
-    """Connect an output, or a graph input, to an input; its previous connection is removed.
+    """Connect an output or a graph input to an input, and remove the previous connection of that input.
 
-    A source at the boundary is the graph input or the output of that name; otherwise it becomes a new graph input.
+    A source at the boundary is the graph input or the output with that name. A new name creates a graph input.
 
     Raises:
-        UnknownBlockError: No block of that name.
-        ConnectionError: No port of that name, or no valid name for a new graph input.
-        CycleError: It would close a cycle.
+        UnknownBlockError: No block has that name.
+        ConnectionError: No port has that name, or the name of the new graph input is not valid.
+        CycleError: The connection would create a cycle.
     """
     if source.node == BOUNDARY and all(port.name != source.port for port in graph.inputs):
         source = _named_source(graph, str(source))
     _check_port(graph, source, "outputs")
     _check_port(graph, target, "inputs")
-    _refuse_cycle(graph, source, target)
+    _check_no_cycle(graph, source, target)
     if target.node == BOUNDARY:
         raise ConnectionError(
-            f"cannot connect '{source}' to the model output '{target}': what no block reads is an output by itself.",
+            f"cannot connect '{source}' to the model output '{target}': unread outputs are model outputs already.",
             (("inputs of blocks", ", ".join(f"'{end}'" for end in _inputs(graph)) or "none"),),
             "name an output where its block is added: Linear(10)(output='logits').",
             port=target.port,
@@ -206,10 +207,10 @@ def connect(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> LogicalG
 
 
 def disconnect(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> LogicalGraph:
-    """Take a connection away; the input becomes an input of the graph.
+    """Remove a connection. Its target becomes an input of the graph.
 
     Raises:
-        ConnectionError: There is no such connection.
+        ConnectionError: No such connection exists.
     """
     edge = Edge(source, target)
     if edge not in graph.edges:
@@ -224,10 +225,10 @@ def disconnect(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> Logic
 
 
 def rename(graph: LogicalGraph, old: str, new: str) -> LogicalGraph:
-    """Give a block another name.
+    """Rename a block.
 
     Raises:
-        UnknownBlockError: No block `old`.
+        UnknownBlockError: No block is named `old`.
         NameTakenError: `new` is empty or taken.
     """
     node_of(graph, old)
@@ -255,14 +256,14 @@ def with_names(
     target: Callable[[Endpoint], Endpoint],
     array: tuple[str, str],
 ) -> LogicalGraph:
-    """Return a graph of these blocks, with the connections, labels and notes of a graph in which they had other names.
+    """Rebuild a graph with renamed blocks, and keep its connections, labels and notes.
 
     Args:
         graph: The graph before.
         nodes: The blocks.
         source: Returns the new endpoint of an output.
         target: Returns the new endpoint of an input.
-        array: The start of the names of parameters, before and after.
+        array: The prefix of parameter names, before and after.
     """
 
     def noted(end: Endpoint) -> Endpoint:
@@ -279,10 +280,10 @@ def with_names(
 
 
 def swap(graph: LogicalGraph, name: str, block: Block) -> LogicalGraph:
-    """Put another block in a block's place; connections to ports that it has too are kept.
+    """Replace a block. Connections to ports that both blocks have are kept.
 
     Raises:
-        UnknownBlockError: No block of that name.
+        UnknownBlockError: No block has that name.
     """
     node_of(graph, name)
     inputs, outputs = {port.name for port in block.inputs}, {port.name for port in block.outputs}
@@ -298,28 +299,28 @@ def swap(graph: LogicalGraph, name: str, block: Block) -> LogicalGraph:
 
 
 def composite(graph: LogicalGraph, kind: str = "Model", attributes: tuple[tuple[str, Value], ...] = ()) -> Block:
-    """Return the block that a graph is, seen from outside."""
+    """Return a composite block that contains the graph."""
     return Block(kind, attributes, graph.inputs, graph.outputs, graph=graph)
 
 
 def alone(block: Block) -> LogicalGraph:
-    """Return a graph of one block whose ports are all the graph's own, params included.
+    """Return a graph of one block and expose all ports of the block, params included.
 
-    So the parameters of a model of one Linear are `weight` and `bias`.
+    The parameters of a model of one Linear are therefore named `weight` and `bias`.
     """
     if block.graph is not None and block.is_composite:
         return block.graph
     name = free_name(LogicalGraph(), block.kind).removesuffix("_0")
-    # An attribute that may be connected keeps its value.
+    # An option port stays unconnected, so it keeps the value of its attribute.
     ports = (*(port for port in block.inputs if port.role != "option"), *block.outputs)
     return add(LogicalGraph(), block, name=name, connections={port.name: port.name for port in ports})[0]
 
 
 def node_of(graph: LogicalGraph, name: str) -> Node:
-    """Return the node of that name.
+    """Return the node with this name.
 
     Raises:
-        UnknownBlockError: There is none.
+        UnknownBlockError: No block has this name.
     """
     node = graph.by_name.get(name)
     if node is None:
@@ -333,7 +334,7 @@ def node_of(graph: LogicalGraph, name: str) -> Node:
 
 
 def free_name(graph: LogicalGraph, kind: str) -> str:
-    """Return the name that a block of this kind gets by default: `linear_0`, then `linear_1`, ..."""
+    """Return the default name of the next block of this kind: `linear_0`, then `linear_1`, ..."""
     number = sum(node.block.kind == kind for node in graph.nodes)
     while default_name(kind, number) in graph.by_name:
         number += 1
@@ -345,7 +346,7 @@ def _stem(kind: str) -> str:
     words: list[str] = []
     for index, char in enumerate(kind):
         is_capital, follows = char.isupper(), kind[index + 1 : index + 2]
-        # A capital starts a word before a small letter (RBF|Kernel), and after one if that ended a word: not in SiLU.
+        # A capital starts a word before a small letter (RBF|Kernel), or after a word of over two letters: not in SiLU.
         starts = is_capital and (follows.islower() or (index and kind[index - 1].islower() and len(words[-1]) > 2))
         if starts or not words:
             words.append(char)
@@ -355,7 +356,7 @@ def _stem(kind: str) -> str:
 
 
 def written(block: Block) -> str:
-    """Return a call that makes a block, as code to paste; `"block"` if a call cannot state what is inside.
+    """Return code that constructs a block; `"block"` if a constructor call cannot describe its contents.
 
     Examples:
         >>> written(Block("Linear", (("dimension", 3),), (), (), op="linear"))
@@ -368,7 +369,7 @@ def written(block: Block) -> str:
 
 
 def default_name(kind: str, number: int) -> str:
-    """Return the name of the block of a kind with a number.
+    """Return the name of the block with this kind and number.
 
     Examples:
         >>> default_name("MaxPool2d", 3), default_name("RBFKernel", 0), default_name("SiLU", 0)
@@ -378,10 +379,10 @@ def default_name(kind: str, number: int) -> str:
 
 
 def checked_name(name: object) -> str:
-    """Return a name that an input or an output is to have.
+    """Return a valid name for an input or an output.
 
     Raises:
-        ConnectionError: It is no text, empty, or has a dot, which stands between a block and its port.
+        ConnectionError: It is not a string, is empty, or has a dot, which separates a block from its port.
 
     Examples:
         >>> checked_name("hidden")
@@ -391,17 +392,17 @@ def checked_name(name: object) -> str:
         return name
     if not isinstance(name, str) or not name:
         raise ConnectionError(
-            f"cannot name a connection {short_repr(name)}.", (("needs", "a name, as text"),), "'hidden'"
+            f"cannot name a connection {short_repr(name)}.", (("needs", "a non-empty string"),), "'hidden'"
         )
     raise ConnectionError(
-        f"cannot name a connection {name!r}: a dot stands between a block and its port.",
+        f"cannot name a connection {name!r}: a dot separates a block from its port.",
         (("needs", "a name without dots"),),
         f"{name.strip('.').replace('.', '_') or 'hidden'!r}",
     )
 
 
 def _named_source(graph: LogicalGraph, text: str) -> Endpoint:
-    """Where the data of a connection name comes from; a new name is a new graph input."""
+    """Return the source that a connection name refers to. A new name refers to a new graph input."""
     end = Endpoint.parse(text)
     if end.node == BOUNDARY:
         end = dict(graph.labels).get(end.port) or graph.source_of.get(end) or Endpoint(BOUNDARY, checked_name(end.port))
@@ -433,7 +434,7 @@ def _check_port(graph: LogicalGraph, end: Endpoint, side: str) -> None:
         )
 
 
-def _refuse_cycle(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> None:
+def _check_no_cycle(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> None:
     if source.node == BOUNDARY or target.node == BOUNDARY:
         return
     way = path_between(graph, target.node, source.node)

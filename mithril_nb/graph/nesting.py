@@ -1,4 +1,4 @@
-"""Edits inside composite blocks: the blocks around them are rebuilt, and errors name the whole path."""
+"""Edits inside composite blocks. They rebuild the enclosing blocks, and errors name the whole path."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from mithril_nb.graph.paths import component
 from mithril_nb.graph.records import Endpoint, LogicalGraph, Node
 
 _INSIDE = "inside"
-"""Label of the fact that names the blocks around the place of an error."""
+"""Label of the error fact that names the enclosing blocks."""
 
 
 def inside(graph: LogicalGraph, names: tuple[str, ...], edit: Edit) -> LogicalGraph:
-    """Apply an edit to the graph of the composite block at a path, and rebuild what is around it.
+    """Apply an edit to the graph of the composite block at a path, and rebuild the enclosing blocks.
 
-    A composite that was made from attributes, as an MLP is from its sizes, becomes a plain model: they hold no more.
+    A composite built from attributes, such as an MLP, becomes a plain model, because its attributes no longer apply.
 
     Args:
         graph: The outermost graph.
@@ -26,7 +26,7 @@ def inside(graph: LogicalGraph, names: tuple[str, ...], edit: Edit) -> LogicalGr
         edit: The edit.
 
     Raises:
-        UnknownBlockError: No composite block there.
+        UnknownBlockError: No composite block at this path.
     """
     if not names:
         return edit(graph)
@@ -37,7 +37,7 @@ def inside(graph: LogicalGraph, names: tuple[str, ...], edit: Edit) -> LogicalGr
 
 
 def rename_inside(graph: LogicalGraph, names: tuple[str, ...], new: str) -> LogicalGraph:
-    """Give the block at a path another name; ports of the blocks around it may be renamed, and stay connected.
+    """Rename the block at a path. Generated ports of the enclosing blocks are renamed too, and stay connected.
 
     Args:
         graph: The outermost graph.
@@ -45,7 +45,7 @@ def rename_inside(graph: LogicalGraph, names: tuple[str, ...], new: str) -> Logi
         new: Its new name.
 
     Raises:
-        UnknownBlockError: No block there.
+        UnknownBlockError: No block at this path.
         NameTakenError: `new` is empty or taken.
 
     Examples:
@@ -92,11 +92,11 @@ def _inside_of(graph: LogicalGraph, name: str) -> LogicalGraph:
 
 @contextmanager
 def placed(name: str, *, is_inside: bool = False) -> Generator[None]:
-    """Add a block to the place of an error.
+    """Add an enclosing block to the location of an error.
 
     Args:
         name: Name of the block.
-        is_inside: Whether the error is of a block inside it; otherwise it is of the block itself.
+        is_inside: True if the error is about a block inside it; false if it is about the block itself.
     """
     try:
         yield

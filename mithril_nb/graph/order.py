@@ -1,4 +1,4 @@
-"""The order in which blocks run, and the cycles that have none."""
+"""Execution order of blocks, and detection of cycles."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from mithril_nb.graph.records import BOUNDARY, LogicalGraph, Node
 
 
 def run_order(graph: LogicalGraph) -> tuple[Node, ...]:
-    """Return the nodes so that each comes after those it gets data from.
+    """Return the nodes in topological order: each after the nodes that it reads from.
 
     Args:
-        graph: One level of a model; nested graphs are not entered.
+        graph: One level of a model; nested graphs are not visited.
 
     Returns:
-        All nodes; those that do not depend on each other stay in the order in which they were added.
+        All nodes; independent nodes stay in the order in which they were added.
 
     Raises:
-        CycleError: There is no such order.
+        CycleError: The blocks form a cycle.
 
     Examples:
         >>> run_order(LogicalGraph())
@@ -34,7 +34,7 @@ def run_order(graph: LogicalGraph) -> tuple[Node, ...]:
     names = [node.name for node in graph.nodes]
     done: set[str] = set()
     if all(before[name] <= done and not done.add(name) for name in names):
-        return graph.nodes  # the usual case: added in an order that runs
+        return graph.nodes  # the usual case: added in topological order
     sorter = TopologicalSorter(before)
     try:
         sorter.prepare()
@@ -44,7 +44,7 @@ def run_order(graph: LogicalGraph) -> tuple[Node, ...]:
             f"the block {cycle[0]!r} feeds itself."
             if len(cycle) == 2
             else f"the blocks {listed(map(repr, cycle[:-1]))} feed each other in a cycle.",
-            (("cycle", _way(cycle)),),
+            (("cycle", _format_cycle(cycle)),),
             "remove one of these connections.",
             block=cycle[0],
         ) from None
@@ -57,8 +57,8 @@ def run_order(graph: LogicalGraph) -> tuple[Node, ...]:
     return tuple(order)
 
 
-def _way(cycle: list[str]) -> str:
-    """Return the blocks of a cycle in the order in which they feed each other; of a long one, its two ends."""
+def _format_cycle(cycle: list[str]) -> str:
+    """Return the blocks of a cycle in execution order; of a long cycle, only its two ends."""
     names = [component(name) for name in cycle]
     if len(names) > 20:
         names = [*names[:10], f"{len(names) - 11:,} more", names[-1]]
@@ -66,7 +66,7 @@ def _way(cycle: list[str]) -> str:
 
 
 def path_between(graph: LogicalGraph, start: str, end: str) -> tuple[str, ...] | None:
-    """Return the names of the nodes on a way along the edges from `start` to `end`, or `None` if there is none.
+    """Return the names of the nodes on a path from `start` to `end`, or `None` if no path exists.
 
     Examples:
         >>> path_between(LogicalGraph(), "a", "a")

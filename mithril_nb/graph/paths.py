@@ -1,6 +1,6 @@
-"""Block paths: names joined by `/`, with the few characters that mean something in a path written as `%XX`.
+"""Block paths: names joined by `/`. Characters with a meaning in a path are written as `%XX`.
 
-A name may hold any character; a path, a parameter name and a JAX scope must still be read back without doubt.
+A name may contain any character, but a path, a parameter name and a JAX scope must parse unambiguously.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ _ESCAPES = str.maketrans({char: f"%{ord(char):02X}" for char in "%/.():[]"})
 
 
 def component(name: str) -> str:
-    """Return the name as it stands in a path.
+    """Return the name as written in a path.
 
     Examples:
         >>> component("linear_0"), component("a/b")
@@ -21,7 +21,7 @@ def component(name: str) -> str:
 
 
 def name_of(part: str) -> str:
-    """Return the name that a path component stands for: the inverse of `component`."""
+    """Return the name encoded in a path component: the inverse of `component`."""
     return unquote(part)
 
 
@@ -46,7 +46,7 @@ def split_path(path: str) -> tuple[str, ...]:
 
 
 def is_within(path: str, group: str) -> bool:
-    """Return whether a path is a group's or that of a block inside it; `""` is the group of all blocks.
+    """Return whether a path is the group itself or a block inside it; `""` is the group of all blocks.
 
     Examples:
         >>> is_within("mlp_0/linear_1", "mlp_0"), is_within("mlp_0", "mlp_0"), is_within("mlp_01", "mlp_0")
@@ -56,7 +56,7 @@ def is_within(path: str, group: str) -> bool:
 
 
 def parameter_name(path: str, port: str) -> str:
-    """Return the name of the parameter at a port of a block.
+    """Return the name of a block's parameter.
 
     Examples:
         >>> parameter_name("mlp_0/linear_1", "weight"), parameter_name("", "weight")

@@ -28,18 +28,18 @@ __all__ = [
 ]
 
 BOUNDARY = ""
-"""Stands for the graph itself in an `Endpoint`: its own inputs and outputs."""
+"""Node name in an `Endpoint` that represents the graph itself: its inputs and outputs."""
 
 
 @dataclass(frozen=True)
 class Port:
-    """A named place on a block where data goes in or out.
+    """A named input or output of a block.
 
     Attributes:
         name: Its name, unique among the inputs and among the outputs of the block.
-        role: `"data"` for what must come from somewhere. The others may be left open: a `"param"` is then a trainable
-            array of the model; a `"state"` an array that a step hands to the next one, as running statistics; an
-            `"option"` has the value of the block's attribute of that name.
+        role: A `"data"` port must be connected. The others may be left open: a `"param"` is then a trainable array
+            of the model; a `"state"` is an array that one step hands to the next, such as running statistics; an
+            `"option"` takes the value of the block's attribute with that name.
     """
 
     name: str
@@ -49,8 +49,8 @@ class Port:
 class Endpoint(NamedTuple):
     """One end of an edge: a port of a node, or of the graph's own boundary if `node` is `""`.
 
-    As text it is `"linear_0.output"`, or the port's name alone at the boundary; names are written as in paths, so that
-    the text can be read back.
+    Its text is `"linear_0.output"`, or only the port's name at the boundary. Names are escaped as in paths, so that
+    the text can be parsed.
 
     Examples:
         >>> str(Endpoint("a.b", "output")), Endpoint.parse("a%2Eb.output").node
@@ -65,7 +65,7 @@ class Endpoint(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Endpoint:
-        """Return the endpoint that a text stands for; one without a dot is at the boundary."""
+        """Parse an endpoint from text; text without a dot refers to the boundary."""
         node, _, port = text.rpartition(".")
         return cls(name_of(node), name_of(port))
 
@@ -82,17 +82,17 @@ class Edge(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Block(Shown):
-    """A part of a model, without a place in it: an op with attributes, or a graph of further blocks.
+    """A part of a model, independent of its place: an op with attributes, or a graph of further blocks.
 
-    Attributes are compared with their types, so that programs of `Constant(1)` and `Constant(1.0)` are kept apart.
+    Attributes are compared with their types, so that programs of `Constant(1)` and `Constant(1.0)` differ.
 
     Attributes:
-        kind: What people call it: `"Linear"`, `"MLP"`, `"Model"`.
-        attributes: Pairs of name and value, as its constructor takes them.
+        kind: Its display name: `"Linear"`, `"MLP"`, `"Model"`.
+        attributes: Pairs of name and value, the arguments of its constructor.
         inputs: Its input ports.
         outputs: Its output ports.
-        op: Name of the op a backend has a kernel for; `""` for a composite.
-        graph: What is inside a composite, or inside an op that runs other blocks; `None` for other ops.
+        op: Name of the op, which a backend implements as a kernel; `""` for a composite.
+        graph: The contents of a composite, or of an op that runs other blocks; `None` for other ops.
     """
 
     kind: str
@@ -123,7 +123,7 @@ class Block(Shown):
 
     @property
     def is_composite(self) -> bool:
-        """Whether it is nothing but the blocks inside it; one that runs others, as a loop does, is an op."""
+        """True if the block only groups the blocks inside it. A block that runs others, such as a loop, is an op."""
         return self.graph is not None and not self.op
 
     @cached_property
@@ -134,7 +134,7 @@ class Block(Shown):
 
 @dataclass(frozen=True)
 class Node:
-    """A block at its place in a graph, under a name that is unique there."""
+    """A block at its place in a graph, with a name that is unique there."""
 
     name: str
     block: Block
@@ -142,14 +142,14 @@ class Node:
 
 @dataclass(frozen=True)
 class Note:
-    """What a person said of a graph input, of a block's output, or of a param port, beyond its connections.
+    """The user's annotations of a graph input, a block's output or a param port, in addition to its connections.
 
     Attributes:
-        shape: Its shape, as far as it is said.
+        shape: Its shape, as far as declared.
         dtype: Its dtype.
-        is_trainable: Whether training changes it; `None` leaves that to the block.
-        is_exposed: Whether an output is an output of the graph even if a block reads it.
-        initializer: How a parameter starts, as text; `None` leaves that to the block.
+        is_trainable: True if training changes it; `None` leaves the choice to the block.
+        is_exposed: True if an output is a graph output even when a block reads it.
+        initializer: The text of the parameter's initializer; `None` leaves the choice to the block.
     """
 
     shape: tuple[Dim, ...] | None = None
@@ -159,7 +159,7 @@ class Note:
     initializer: str | None = None
 
     def over(self, other: Note) -> Note:
-        """Return the note with what only the other one says."""
+        """Return this note, with missing fields filled from the other note."""
         return Note(
             other.shape if self.shape is None else self.shape,
             self.dtype or other.dtype,
@@ -174,13 +174,13 @@ class LogicalGraph(Shown):
     """A frozen graph of blocks. Every data input of every node has exactly one edge into it.
 
     Attributes:
-        nodes: The blocks, in an order that runs: as they were added, but for those that wait for a later one.
+        nodes: The blocks in topological order: the order of addition, except where a block needs a later one.
         edges: The connections. Boundary inputs are sources and boundary outputs are targets with node `""`.
         inputs: Ports of the graph's own boundary, in order.
-        outputs: The same for what it gives.
-        labels: Pairs of a name that a person gave and what has it: a node's output, also when it is no longer a graph
-            output, or a graph input.
-        notes: Pairs of an endpoint and what a person said of it: a graph input, a node's output, a node's param port.
+        outputs: Output ports of the graph's own boundary, in order.
+        labels: Pairs of a name given by the user and its endpoint: a graph input or a node's output. The output
+            keeps its label when it stops being a graph output.
+        notes: Pairs of an endpoint and the user's note: a graph input, a node's output or a node's param port.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -197,7 +197,7 @@ class LogicalGraph(Shown):
         return self._hash
 
     @cached_property
-    def _hash(self) -> int:  # caches ask for it again and again
+    def _hash(self) -> int:  # caches compute it often
         return hash((self.nodes, self.edges, self.inputs, self.outputs, self.labels, self.notes))
 
     @cached_property
@@ -212,12 +212,12 @@ class LogicalGraph(Shown):
 
     @cached_property
     def source_of(self) -> Mapping[Endpoint, Endpoint]:
-        """Where each node input and each graph output gets its data from."""
+        """The source of each node input and each graph output."""
         return MappingProxyType({edge.target: edge.source for edge in self.edges})
 
     @cached_property
     def targets_of(self) -> Mapping[Endpoint, tuple[Endpoint, ...]]:
-        """Where each node output and each graph input goes to."""
+        """The targets of each node output and each graph input."""
         targets: dict[Endpoint, list[Endpoint]] = {}
         for edge in self.edges:
             targets.setdefault(edge.source, []).append(edge.target)
@@ -225,11 +225,11 @@ class LogicalGraph(Shown):
 
     @cached_property
     def depth(self) -> int:
-        """Levels of graphs: 1 if it has no composite blocks."""
+        """Levels of nested graphs: 1 without composite blocks."""
         return 1 + max((node.block.graph.depth for node in self.nodes if node.block.graph is not None), default=0)
 
     def walk(self, prefix: str = "") -> Iterator[tuple[str, Node]]:
-        """Yield path and node of every block in it, parents before their children."""
+        """Yield path and node of every block, parents before their children."""
         for node in self.nodes:
             path = join_path(prefix, node.name)
             yield path, node
@@ -239,10 +239,10 @@ class LogicalGraph(Shown):
 
 @dataclass(frozen=True)
 class BlockSpecs:
-    """What shape inference found at one block.
+    """The result of shape inference for one block.
 
     Attributes:
-        inputs: Spec of each input that is fed, `None` where it is not known.
+        inputs: Spec of each connected input; `None` if unknown.
         params: Spec of each param and state port.
         outputs: Spec of each output.
     """

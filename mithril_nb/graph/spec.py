@@ -1,4 +1,4 @@
-"""Shapes and dtypes as plain data: no array library is needed to speak of them."""
+"""Shapes and dtypes as plain data, independent of any array library."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import Any, SupportsIndex
 from mithril_nb.errors import UnknownDtypeError, UnknownOptionError, short_repr
 
 Value = None | bool | int | float | str | tuple["Value", ...]
-"""What an attribute of a block may hold: plain, hashable, JSON-able data."""
+"""Types that an attribute of a block may hold: plain, hashable, JSON-serialisable data."""
 
 
 def exactly(value: Value) -> object:
-    """Return what tells values apart where Python does not: `1`, `1.0` and `True` are equal to it, and so are zeros.
+    """Return a key that separates values which Python considers equal: `1`, `1.0` and `True`, or `0.0` and `-0.0`.
 
     Examples:
         >>> exactly(1) == exactly(1.0), exactly((0.0,)) == exactly((-0.0,)), exactly((1, "x")) == exactly((1, "x"))
         (False, False, True)
     """
     if isinstance(value, tuple):
-        # Long tables are of floating numbers: their bytes take a fraction of the time.
+        # Long tables contain floats: comparing their bytes takes a fraction of the time.
         if value and all(isinstance(one, float) for one in value):
             return array("d", value).tobytes()  # pyright: ignore
         return tuple(map(exactly, value))
@@ -32,19 +32,19 @@ def exactly(value: Value) -> object:
 
 
 Dim = int | str
-"""A size, or the name of one that is not known yet (`"batch"`)."""
+"""A size, or the name of an unknown one (`"batch"`)."""
 
 LEADING = "..."
-"""Stands at the front of a shape for any number of leading dims that are not known."""
+"""Represents any number of unknown leading dims at the front of a shape."""
 
 MOST_AXES = 64
-"""Axes that an array can have, as in NumPy; also levels of lists in lists. Code that reads them is recursive."""
+"""Maximum number of axes of an array, as in NumPy; also of nested lists. Code that reads them is recursive."""
 MOST_ITEMS = 2**63 - 1
-"""Size that an axis can have."""
+"""Maximum size of an axis."""
 
 
 def is_dim_name(text: str) -> bool:
-    """Return whether a text may name a dim: an identifier, or the leading `"..."`.
+    """Return whether a text is a valid name of a dim: an identifier, or the leading `"..."`.
 
     Examples:
         >>> is_dim_name("batch"), is_dim_name("-1"), is_dim_name("2.5")
@@ -61,7 +61,7 @@ ITEM_BYTES = {
 
 
 class DType(str):
-    """A dtype's name that is its own value: `ml.float32 == "float32"`.
+    """The name of a dtype, equal to its string: `ml.float32 == "float32"`.
 
     Examples:
         >>> DType("float32"), DType("float32") == "float32"
@@ -75,10 +75,10 @@ class DType(str):
 
 
 def as_dtype(dtype: object) -> DType:
-    """Return the dtype's name, whatever it was given as: `ml.float32`, `"float32"`, or a NumPy or JAX dtype.
+    """Return the name of a dtype given as `ml.float32`, `"float32"`, or a NumPy or JAX dtype.
 
     Raises:
-        UnknownDtypeError: The name is no dtype.
+        UnknownDtypeError: The name is not a dtype.
 
     Examples:
         >>> as_dtype("float32")
@@ -95,14 +95,14 @@ def as_dtype(dtype: object) -> DType:
 
 
 def as_shape(name: str, dims: Any) -> tuple[Dim, ...]:
-    """Return a shape that a person gave, of sizes and names of sizes.
+    """Return a user-supplied shape of sizes and names of sizes as a validated tuple.
 
     Args:
-        name: What it is the shape of, for a message.
+        name: The input that has the shape, for the error message.
         dims: The shape.
 
     Raises:
-        UnknownOptionError: It is none, or has more than 64 axes.
+        UnknownOptionError: It is not a shape, or has more than 64 axes.
 
     Examples:
         >>> as_shape("input", ["batch", 784])
@@ -116,8 +116,8 @@ def as_shape(name: str, dims: Any) -> tuple[Dim, ...]:
             return tuple(_dim(place, dim) for place, dim in enumerate(every))
     except (TypeError, ValueError):
         raise UnknownOptionError(
-            f"{short_repr(dims)} is no shape for input {name!r}.",
-            (("needs", "a list of sizes, or names of sizes that are not known yet; '...' may only stand first"),),
+            f"{short_repr(dims)} is not a shape for input {name!r}.",
+            (("needs", "a list of sizes, or names of unknown sizes; '...' may only come first"),),
             f'shapes={{{name!r}: ["batch", 784]}}',
             port=name,
         ) from None
@@ -126,10 +126,10 @@ def as_shape(name: str, dims: Any) -> tuple[Dim, ...]:
 
 
 def check_rank(name: str, dims: Sized) -> None:
-    """Raise if a shape has more axes than an array can have.
+    """Raise if a shape has more axes than an array supports.
 
     Args:
-        name: The input that it is the shape of, for a message.
+        name: The input that has the shape, for the error message.
         dims: The shape.
 
     Raises:
@@ -159,10 +159,10 @@ def _dim(place: int, dim: Any) -> Dim:
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """Shape and dtype of an array, some dims perhaps not known yet.
+    """Shape and dtype of an array; some dims may be unknown.
 
     Attributes:
-        shape: Sizes (int) or names (str) of the dims. A leading `"..."` stands for any number of further dims.
+        shape: Sizes (int) or names (str) of the dims. A leading `"..."` represents any number of further dims.
         dtype: Name of the dtype.
 
     Examples:
@@ -180,12 +180,12 @@ class TensorSpec:
 
     @property
     def is_concrete(self) -> bool:
-        """Whether every dim is a number."""
+        """True if every dim is a number."""
         return all(isinstance(dim, int) for dim in self.shape)
 
     @property
     def size(self) -> int | None:
-        """Number of items, or `None` while a dim is not known."""
+        """Number of items, or `None` while a dim is unknown."""
         product = 1
         for dim in self.shape:
             if not isinstance(dim, int):
@@ -195,17 +195,17 @@ class TensorSpec:
 
     @property
     def nbytes(self) -> int | None:
-        """Size in bytes, or `None` while a dim is not known."""
+        """Size in bytes, or `None` while a dim is unknown."""
         return None if self.size is None else self.size * ITEM_BYTES[self.dtype]
 
 
 @dataclass(frozen=True)
 class StaticSpec:
-    """A value that flows along a connection and is no array: a shape, an axis, a dtype's name.
+    """A non-array value on a connection: a shape, an axis, a dtype's name.
 
     Attributes:
-        value: The value, as far as it is known before anything runs; in a shape, names stand for unknown sizes.
-        is_known: Whether it is known at all.
+        value: The value, as far as it is known before the program runs; in a shape, names represent unknown sizes.
+        is_known: True if the value is known.
 
     Examples:
         >>> StaticSpec(("batch", 3)), StaticSpec(is_known=False)
@@ -220,7 +220,7 @@ class StaticSpec:
 
 
 Spec = TensorSpec | StaticSpec
-"""What is known of what flows along a connection."""
+"""The spec of the data on a connection."""
 
 
 _ARRAY = re.compile(r"([A-Za-z]\w*)\[\s*(?:(\d+(?:\s*,\s*\d+)*)\s*,?\s*)?\]")
@@ -229,9 +229,9 @@ _KINDS = {"bf": "bfloat", "f": "float", "i": "int", "s": "int", "u": "uint", "c"
 
 
 def read_spec(text: str) -> TensorSpec | None:
-    """Return the spec that a text writes as jaxprs and HLO do, or with the whole name of a dtype; `None` if it is none.
+    """Parse a spec as written in jaxprs and HLO, or with the full name of its dtype; `None` if it is not a spec.
 
-    The dtype may be one that no library has.
+    The dtype is not checked: it may be unknown.
 
     Examples:
         >>> print(read_spec("bf16[8,3]"), read_spec("pred[]"), read_spec("int32[4]"), read_spec("relu"))

@@ -1,4 +1,4 @@
-"""Models and the blocks they are made of. Knows no array library."""
+"""Models and their blocks. Independent of any array library."""
 
 from mithril_nb.models import library
 from mithril_nb.models.composite import Composite

@@ -1,9 +1,10 @@
-"""Adding a block to a model: connections, expressions, keys and constants become names, blocks and notes."""
+"""Add a block to a model: turn connections, expressions, keys and constants into names, blocks and notes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from mithril_nb.errors import ConnectionError, short_repr
@@ -18,12 +19,12 @@ from mithril_nb.models.registry import kind_named
 
 
 class Adding:
-    """One block on its way into a model.
+    """One block that is being added to a model.
 
     Args:
         model: The handle of the model.
-        draft: What is composed.
-        members: What was added before, by identity: the thing itself, and the name of its block, or of its output.
+        draft: The draft of the model's graph.
+        members: The objects added so far, by identity: the object, and the name of its block or output.
     """
 
     def __init__(self, model: object, draft: Draft, members: dict[int, tuple[object, str]]):
@@ -31,17 +32,17 @@ class Adding:
         self.before = None
 
     def connections(self, given: Mapping[str, Any]) -> dict[str, str]:
-        """Return the name that each port is to be connected to; blocks of expressions are added on the way.
+        """Return the connection name of each port. Adds the blocks of expressions to the draft.
 
         Raises:
-            ConnectionError: A connection of a block that is not part of the model.
+            ConnectionError: A connection belongs to a block that is not part of the model.
         """
         if any(not isinstance(value, str | Connection) for value in given.values()):
             self.before = self.draft.state(), dict(self.members)
         return {port: self.name(value) for port, value in given.items() if not _is_nameless(value)}
 
     def name(self, value: Any) -> str:
-        """Return the name of whatever a port may be connected to."""
+        """Return the connection name of a value that a port can be connected to."""
         if isinstance(value, str):
             return value
         if isinstance(value, Connection):
@@ -57,7 +58,7 @@ class Adding:
         return self.constant(value)
 
     def place(self, connection: Connection) -> str:
-        """Return where a connection of a block is in this model."""
+        """Return the name in this model of a connection of a block."""
         if connection.model is self.model:
             return component(connection.port)
         block = self.member(connection.model)
@@ -75,15 +76,15 @@ class Adding:
             self.before = self.draft.state(), dict(self.members)
         return self.draft.shared(end)
 
-    def member(self, thing: object) -> str | None:
-        """Return the name that something which was added has here; `None` if it was not added."""
-        known, name = self.members.get(id(thing), (None, ""))
-        return name if known is thing else None
+    def member(self, value: object) -> str | None:
+        """Return the name of an object that was added to this model; `None` if it was not added."""
+        known, name = self.members.get(id(value), (None, ""))
+        return name if known is value else None
 
     def expression(self, wanted: Expression) -> str:
-        """Add the blocks that an expression stands for, unless they are there, and return the name of its output."""
+        """Add the blocks of an expression, unless they exist, and return the name of its output."""
         waiting = [wanted]
-        while waiting:  # no recursion: a long sum is as deep as it is long
+        while waiting:  # no recursion: the depth of a long sum is its length
             expression = waiting[-1]
             open_ones = [
                 one for one in expression.inputs.values() if isinstance(one, Expression) and self.member(one) is None
@@ -112,16 +113,16 @@ class Adding:
         return self.members[id(wanted)][1]
 
     def constant(self, value: Any, name: str = "", dtype: Any = None) -> str:
-        """Add a block that always gives a value, and return the name of its output."""
+        """Add a block that outputs a constant value, and return the name of its output."""
         made = kind_named("Constant")(value, dtype)
         label = {made.outputs[0].name: component(name)} if name else {}
         return str(Endpoint(self.draft.add(made.block, connections=label), made.outputs[0].name))
 
     def known_constant(self, key: IOKey) -> str | None:
-        """Return the name of a value that was given under this name before; `None` if there is none.
+        """Return the output of the constant added before under this name; `None` if there is none.
 
         Raises:
-            ConnectionError: It is another value, or of another dtype.
+            ConnectionError: Its value or dtype differs.
         """
         graph = self.draft.graph()
         end = dict(graph.labels).get(key.name or "", Endpoint(BOUNDARY, ""))
@@ -129,27 +130,27 @@ class Adding:
         if known is None or known.kind != "Constant":
             return None
         made = kind_named("Constant")(key.value, known.options["dtype"] if key.type is None else key.type).block
-        said, before = made.options, known.options
-        if exactly(said["value"]) != exactly(before["value"]):
-            raise _contradiction(key, str(key.name), "value", before["value"], said["value"])
+        now, before = made.options, known.options
+        if exactly(now["value"]) != exactly(before["value"]):
+            raise _contradiction(key, str(key.name), "value", before["value"], now["value"])
         if before["dtype"] is None:
             self.draft.restart(swap(graph, end.node, made))
-        elif said["dtype"] != before["dtype"]:
-            raise _contradiction(key, str(key.name), "type", before["dtype"], said["dtype"])
+        elif now["dtype"] != before["dtype"]:
+            raise _contradiction(key, str(key.name), "type", before["dtype"], now["dtype"])
         return str(end)
 
     def typed(self, block: Block, given: Mapping[str, Any]) -> Block:
-        """Return the block with the dtype that a key says of what it makes."""
+        """Return the block with the dtype that a key declares for its output."""
         for port, key in given.items():
             if isinstance(key, IOKey) and key.type is not None:
                 block = with_dtype(block, port, str(as_dtype(key.type)))
         return block
 
     def annotate(self, name: str, given: Mapping[str, Any]) -> None:
-        """Note what keys say of the connections of the block that was added under this name.
+        """Write the declarations of keys to the notes of a block's connections.
 
         Raises:
-            ConnectionError: Something else was said of a connection before.
+            ConnectionError: A declaration contradicts an earlier one.
         """
         for port, key in given.items():
             if not isinstance(key, IOKey):
@@ -157,21 +158,21 @@ class Adding:
             node = self.draft.node(name)
             is_output = port in {one.name for one in node.block.outputs}
             end = Endpoint(name, port) if is_output else self.draft.source(name, port)
-            said: dict[str, Any] = {}
+            declared: dict[str, Any] = {}
             if key.shape is not None:
-                said["shape"] = as_shape(key.name or port, key.shape)
-            if key.type is not None and key.value is None:  # a constant has it already
-                said["dtype"] = str(as_dtype(key.type))
+                declared["shape"] = as_shape(key.name or port, key.shape)
+            if key.type is not None and key.value is None:  # a constant has its dtype already
+                declared["dtype"] = str(as_dtype(key.type))
             if key.differentiable is not None:
-                said["is_trainable"] = bool(key.differentiable)
+                declared["is_trainable"] = bool(key.differentiable)
             if key.expose is not None and (end.node != BOUNDARY or key.expose):
-                said["is_exposed"] = key.expose and end.node != BOUNDARY
-            if said:
+                declared["is_exposed"] = key.expose and end.node != BOUNDARY
+            if declared:
                 place = key.name or str(Endpoint(name, port))
-                self.draft.note(end, lambda note, key=key, place=place, said=said: _noted(note, key, place, said))
+                self.draft.note(end, partial(_merge_declared, key=key, place=place, declared=declared))
 
     def undo(self) -> None:
-        """Take back what was added on the way."""
+        """Undo the additions to the draft."""
         if self.before is not None:
             state, members = self.before
             self.draft.restore(state)
@@ -180,32 +181,32 @@ class Adding:
 
 
 def with_dtype(block: Block, port: str, dtype: str) -> Block:
-    """Return the block with a dtype for what it gives, if it makes that out of nothing and leaves the dtype open."""
+    """Set the dtype of a block's output, if the block has no data inputs and no dtype yet."""
     is_maker = port in {one.name for one in block.outputs} and all(one.role != "data" for one in block.inputs)
     if is_maker and block.options.get("dtype", "") is None:
         return kind_named(block.kind)(**{**block.options, "dtype": dtype}).block
     return block
 
 
-def _noted(note: Note, key: IOKey, place: str, said: dict[str, Any]) -> Note:
-    """A note with what a key says too: a size may get a number in the place of its name, all else holds as it is."""
+def _merge_declared(note: Note, key: IOKey, place: str, declared: dict[str, Any]) -> Note:
+    """Return a note with a key's declarations added. A number may replace the name of a size; the rest must agree."""
     for what, word in (("shape", "shape"), ("dtype", "type"), ("is_trainable", "differentiable")):
-        now, before = said.get(what), getattr(note, what)
+        now, before = declared.get(what), getattr(note, what)
         if now is None or before is None:
             continue
         both = meet(now, before, {}) if what == "shape" else now if now == before else None
         if both is None:
             raise _contradiction(key, place, word, before, now)
-        said = {**said, what: both}
-    return replace(note, **said)
+        declared = {**declared, what: both}
+    return replace(note, **declared)
 
 
 def _contradiction(key: IOKey, place: str, word: str, before: Any, now: Any) -> ConnectionError:
     again = f'IOKey("{key.name}_2", {word}={short_repr(now)})  # or "{key.name}", as declared before'
     return ConnectionError(
-        f"IOKey({place!r}) says another {word}= than was said before.",
+        f"IOKey({place!r}) declares a different {word}= than before.",
         (("before", f"{word}={short_repr(before)}"), ("now", f"{word}={short_repr(now)}")),
-        again if key.name else f"IOKey() without {word}=, or say it once.",
+        again if key.name else f"IOKey() without {word}=, or declare it once.",
         port=place,
     )
 

@@ -1,4 +1,4 @@
-"""Calls that make a block, as a person writes them: the one that was meant, or one that works."""
+"""Checks and examples of constructor calls: suggest the call that the user meant, or a call that works."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from mithril_nb.models.fields import example, fields_of
 from mithril_nb.models.registry import KINDS
 
 _LONGEST = 200
-"""Letters of a call that is worth to be read."""
+"""Maximum length of a suggested call."""
 _STARRED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def refuse_call(kind: type, error: TypeError, given: tuple[Any, ...], named: Mapping[str, Any]) -> NoReturn:
-    """Raise for a call that a kind cannot be made by, with one that it can.
+    """Raise for an invalid constructor call, and suggest a valid one.
 
     Args:
         kind: The kind of block.
-        error: What Python says of the call.
-        given: Its arguments by position.
-        named: Its arguments by name.
+        error: Python's error for the call.
+        given: Its positional arguments.
+        named: Its keyword arguments.
 
     Raises:
         UnknownOptionError: Always.
@@ -37,16 +37,16 @@ def refuse_call(kind: type, error: TypeError, given: tuple[Any, ...], named: Map
 
 
 def example_block(kind: type) -> Any:
-    """Return a block of a kind, made by `example_call` if it takes no blocks.
+    """Return an example block of a kind, built by `example_call` if it takes no blocks.
 
     Raises:
-        Exception: It cannot be made so.
+        Exception: The constructor rejects the example arguments.
     """
     return kind(**_needed(kind))
 
 
 def example_call(kind: type) -> str:
-    """Return a call that makes a block of a kind, as a person writes it.
+    """Return an example constructor call of a kind, as code.
 
     Examples:
         >>> from mithril_nb.models import Linear, Relu
@@ -57,18 +57,18 @@ def example_call(kind: type) -> str:
     try:
         if ... not in needed.values():
             example_block(kind)
-    except MithrilError as error:  # what takes blocks says itself which
+    except MithrilError as error:  # the error of a kind that takes blocks has an example
         advice = error.diagnostics[0].advice
         return advice if advice.startswith(f"{kind.__name__}(") else _call_of(kind, (), needed)
     return _call_of(kind, (), needed)
 
 
 def _corrected_call(kind: type, given: tuple[Any, ...], named: Mapping[str, Any]) -> str:
-    """Return the same call with names that the kind has; `""` if no such call makes a block."""
+    """Return the same call with corrected argument names; `""` if that call fails too."""
     signature = inspect.signature(kind)
     try:
         taken = {*signature.bind_partial(*given).arguments, *named}
-    except TypeError:  # too many
+    except TypeError:  # too many arguments
         return ""
     names = [one.name for one in signature.parameters.values() if one.kind not in _STARRED]
     found: dict[str, Any] = {}
@@ -85,7 +85,7 @@ def _corrected_call(kind: type, given: tuple[Any, ...], named: Mapping[str, Any]
         if len(call) > _LONGEST or " at 0x" in call:
             return ""
         kind(*given, **found)
-    except Exception:  # a kind of the user may do anything with its arguments
+    except Exception:  # a user-defined kind may raise anything
         return ""
     return call
 
@@ -95,7 +95,7 @@ def _short(value: Any) -> str:
 
 
 def _needed(kind: type) -> dict[str, Any]:
-    """Return the arguments that a kind cannot do without, or does badly, each with a value; `...` for what it is."""
+    """Return the required and recommended arguments of a kind with example values; `...` for unknown ones."""
     fields = {field.name: field for field in fields_of(kind)} if kind in KINDS.values() else {}
     return {
         one.name: example(fields[one.name]) if one.name in fields else ...

@@ -1,4 +1,4 @@
-"""Blocks that are made of blocks, under a name of their own."""
+"""Composite blocks with their own kind."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from mithril_nb.models.registry import KINDS, refuse_second
 
 
 class Composite(Model):
-    """A block that is made of others: a subclass composes itself in its constructor.
+    """A block built from other blocks: a subclass adds them in its constructor.
 
-    A constructor whose arguments are plain data passes all of them to `super().__init__`, so that the block can be
-    built again from them, by the inspector's sliders and from a file. A constructor that takes blocks passes none:
-    what is inside is then saved unchanged.
+    A constructor whose arguments are plain data passes all of them to `super().__init__`. The inspector's sliders and
+    files then rebuild the block from them. A constructor that takes blocks passes none: its inner blocks are saved
+    instead.
 
     Attributes:
-        category: Where the palette lists it; `""` for one that needs blocks to be made of.
-        formula: What it computes, for the reader.
+        category: Its section of the palette; `""` if its constructor takes blocks.
+        formula: The computation, for display.
 
     Raises:
-        UnknownOptionError: The constructor passes some of its arguments and not all, or a value that does not fit.
+        UnknownOptionError: The constructor passes only some of its arguments, or an invalid value.
 
     Examples:
         >>> from mithril_nb.models import Linear, Relu
@@ -47,6 +47,6 @@ class Composite(Model):
     def __init_subclass__(cls, **settings: Any):
         super().__init_subclass__(**settings)
         if cls.__name__.startswith("_"):
-            return  # what some blocks have in common is no kind of block
+            return  # a private base class is not a kind of block
         refuse_second(cls, "kind", cls.__name__, KINDS.get(cls.__name__))
         KINDS[cls.__name__] = cls

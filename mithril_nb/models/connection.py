@@ -1,6 +1,6 @@
 """Connections as values: `linear.output`, `a + b`, `x[0]`, `IOKey("x", shape=[2, 3])`.
 
-A connection names a port of a block that is, or will be, part of a model; an expression stands for blocks that are
+A connection names a port of a block that is, or will be, part of a model. An expression represents blocks that are
 added when it is used.
 """
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class Tensorlike:
-    """What arithmetic and the usual methods of arrays can be done with; each gives an `Expression`."""
+    """Base of values with arithmetic and the usual array methods; each operation returns an `Expression`."""
 
-    # `==` builds a block, as on arrays: connections are told apart by identity.
+    # `==` builds a block, as on arrays, so connections are hashed by identity.
     __hash__ = object.__hash__
-    # NumPy leaves `array * connection` to the connection, and does not go through the items of the array.
+    # Makes NumPy pass `array * connection` to the connection, instead of looping over the items of the array.
     __array_ufunc__ = None
 
     def __add__(self, other: Any) -> Expression:
@@ -152,11 +152,11 @@ class Tensorlike:
         return _unary("Mean", self, axis=axis, keepdim=keepdim)
 
     def max(self, axis: Any = None, keepdim: bool = False) -> Expression:
-        """Return the greatest, of all items or along `axis`."""
+        """Return the maximum, of all items or along `axis`."""
         return _unary("Max", self, axis=axis, keepdim=keepdim)
 
     def min(self, axis: Any = None, keepdim: bool = False) -> Expression:
-        """Return the least, of all items or along `axis`."""
+        """Return the minimum, of all items or along `axis`."""
         return _unary("Min", self, axis=axis, keepdim=keepdim)
 
     def prod(self, axis: Any = None, keepdim: bool = False) -> Expression:
@@ -168,11 +168,11 @@ class Tensorlike:
         return _unary("Variance", self, axis=axis, keepdim=keepdim, correction=correction)
 
     def argmax(self, axis: Any = None, keepdim: bool = False) -> Expression:
-        """Return the place of the greatest."""
+        """Return the index of the maximum."""
         return _unary("ArgMax", self, axis=axis, keepdim=keepdim)
 
     def argmin(self, axis: Any = None, keepdim: bool = False) -> Expression:
-        """Return the place of the least."""
+        """Return the index of the minimum."""
         return _unary("ArgMin", self, axis=axis, keepdim=keepdim)
 
     def abs(self) -> Expression:
@@ -180,15 +180,15 @@ class Tensorlike:
         return _unary("Absolute", self)
 
     def exp(self) -> Expression:
-        """Return the exponential, item by item."""
+        """Return the elementwise exponential."""
         return _unary("Exponential", self)
 
     def sqrt(self) -> Expression:
-        """Return the square root, item by item."""
+        """Return the elementwise square root."""
         return _unary("Sqrt", self)
 
     def reshape(self, *shape: Any) -> Expression:
-        """Return the items in another shape; one size may be -1, and sizes may be connections: `x.shape()[0]`."""
+        """Reshape the array. One size may be -1, and sizes may be connections: `x.shape()[0]`."""
         given = shape[0] if len(shape) == 1 and isinstance(shape[0], Tensorlike | list | tuple) else shape
         if isinstance(given, Tensorlike):
             return Expression("Reshape", {"input": self, "shape": given})
@@ -197,7 +197,7 @@ class Tensorlike:
         return Expression("Reshape", {"input": self}, {"shape": tuple(given)})
 
     def transpose(self, *axes: Any) -> Expression:
-        """Return the array with its axes reversed, or in a given order."""
+        """Return the array with its axes reversed, or in the given order."""
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes or None
         return _unary("Transpose", self, axes=order)
 
@@ -207,19 +207,19 @@ class Tensorlike:
         return self.transpose()
 
     def cast(self, dtype: Any) -> Expression:
-        """Return the items in another dtype."""
+        """Cast the array to another dtype."""
         return _unary("Cast", self, dtype=dtype)
 
     def shape(self) -> Expression:
-        """Return the shape, as a value that flows beside arrays."""
+        """Return the shape as a static value."""
         return _unary("Shape", self)
 
     def size(self, dim: int | None = None) -> Expression:
-        """Return the number of items, or the size of one dim, as a value that flows beside arrays."""
+        """Return the number of items, or the size of one dim, as a static value."""
         return _unary("Size", self, dim=dim)
 
     def split(self, split_size: int, axis: int = 0) -> Expression:
-        """Return the array cut into `split_size` equal parts, stacked along a new first axis."""
+        """Split the array into `split_size` equal parts, stacked along a new first axis."""
         return _unary("Split", self, split_size=split_size, axis=axis)
 
 
@@ -234,7 +234,7 @@ class Connection(Tensorlike):
 
 
 class Expression(Tensorlike):
-    """A block that will be added, with what feeds it."""
+    """A block that has not been added yet, with its inputs."""
 
     def __init__(self, kind: str, inputs: Mapping[str, Any], options: Mapping[str, Any] | None = None):
         self.kind, self.inputs, self.options = kind, dict(inputs), dict(options or {})
@@ -245,7 +245,7 @@ class Expression(Tensorlike):
 
     @property
     def is_value(self) -> bool:
-        """Whether it is known to be no array but a value, as a size: `x.shape()[0] * 2`."""
+        """True if the result is a static value, such as a size: `x.shape()[0] * 2`."""
         if self.kind in _VALUES:
             return True
         data = [given for port, given in self.inputs.items() if port != "index"]
@@ -254,15 +254,15 @@ class Expression(Tensorlike):
 
 @dataclass(frozen=True, eq=False)
 class IOKey:
-    """A name for a connection, with what is to hold there.
+    """A name for a connection, with declarations about it.
 
     Attributes:
         name: The name; `""` leaves it to the model.
-        value: A number or an array that it always has.
-        shape: Its shape; names for sizes that are not known.
-        type: Its dtype, as `"float32"` or `ml.float32`.
-        expose: Whether it is an output of the model even where a block reads it.
-        differentiable: Whether training changes it; `None` leaves that to the block.
+        value: A constant number or array for the connection.
+        shape: Its shape; unknown sizes are given as names.
+        type: Its dtype, such as `"float32"` or `ml.float32`.
+        expose: True makes it an output of the model even when a block reads it.
+        differentiable: True if training changes it; `None` leaves the choice to the block.
 
     Examples:
         >>> from mithril_nb.models import Linear, Model
@@ -283,7 +283,7 @@ class IOKey:
         if not isinstance(self.name, str | None):
             raise UnknownOptionError(
                 f"IOKey cannot take name={short_repr(self.name)}.",
-                (("needs", "text, the name of a connection"),),
+                (("needs", "a string, the name of a connection"),),
                 'IOKey("x")  # or IOKey(value=3.0) for a constant',
             )
 
@@ -293,7 +293,7 @@ def _unary(kind: str, x: Any, **options: Any) -> Expression:
 
 
 def _binary(kind: str, first: str, a: Any, second: str, b: Any) -> Expression:
-    # Arithmetic of sizes and numbers gives sizes.
+    # Arithmetic on sizes and numbers returns sizes.
     if isinstance(b, Expression) and isinstance(a, int) and kind in _KEEP_VALUES and b.is_value:
         a = _value_of(a)
     elif isinstance(a, Expression) and isinstance(b, int) and kind in _KEEP_VALUES and a.is_value:
@@ -311,7 +311,7 @@ def _is_connected(item: Any) -> bool:
 
 
 def _value_of(item: Any) -> Tensorlike:
-    """What is to stand in a shape or an index, as a connection."""
+    """Return an item of a shape or an index as a connection."""
     if isinstance(item, Tensorlike):
         return item
     if not isinstance(item, slice):
@@ -326,7 +326,7 @@ def _packed(items: list[Tensorlike]) -> Expression:
 
 
 def _index(index: Any) -> tuple[Any, ...]:
-    """An index as plain data: for each axis a whole number, `("slice", start, stop, step)`, `None`, or `"..."`."""
+    """Return an index as plain data: per axis an int, `("slice", start, stop, step)`, `None`, or `"..."`."""
     return tuple(
         ("slice", one.start, one.stop, one.step) if isinstance(one, slice) else "..." if one is Ellipsis else one
         for one in (index if isinstance(index, tuple) else (index,))

@@ -1,4 +1,4 @@
-"""Blocks without inputs: values that are always the same."""
+"""Blocks without inputs: constant values."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from mithril_nb.models.op import Inferred, Operator, Options, Specs
 
 
 class Constant(Operator):
-    """Always gives the same array.
+    """Constant array.
 
     Args:
-        value: A number, or numbers in lists in lists, all of one length at each depth.
-        dtype: Its dtype; by default the model's for floating numbers, `"int32"` for whole ones, `"bool"` for truth
-            values.
+        value: A number, or nested lists of numbers, of equal length at each depth.
+        dtype: Its dtype; by default the model's dtype for floats, `"int32"` for integers, `"bool"` for booleans.
 
     Raises:
-        UnknownOptionError: The value is no array of numbers, or its dtype does not hold it.
+        UnknownOptionError: The value is not an array of numbers, or does not fit into its dtype.
 
     Examples:
         >>> Constant([1.0, 2.0])
@@ -38,14 +37,14 @@ class Constant(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """The shape of the value."""
+        """Return the shape of the value."""
         value = options["value"]
         shape, dtype = shape_of(value), options["dtype"] or dtype_of(value)
         return Inferred({"output": TensorSpec(shape, str(dtype)) if dtype else shape})
 
 
 def shape_of(value: Value) -> tuple[int, ...]:
-    """Return the shape of numbers in tuples in tuples.
+    """Return the shape of nested tuples of numbers.
 
     Examples:
         >>> shape_of(((1, 2, 3), (4, 5, 6)))
@@ -57,7 +56,7 @@ def shape_of(value: Value) -> tuple[int, ...]:
 
 
 def dtype_of(value: Value) -> str | None:
-    """Return the dtype of whole numbers or truth values; `None` for floating numbers, which take the model's.
+    """Return the dtype of integers or booleans; `None` for floats, which take the model's dtype.
 
     Examples:
         >>> dtype_of((1, 2)), dtype_of((1, 2.0)), dtype_of(True)
@@ -74,12 +73,12 @@ def _check_numbers(value: Value, dtype: Value) -> None:
     if numbers is None or not all(isinstance(number, int | float) for number in numbers):
         raise UnknownOptionError(
             f"Constant cannot take value={short_repr(value)}.",
-            (("needs", "a number, or numbers in lists in lists, all of one length at each depth"),),
+            (("needs", "a number, or nested lists of numbers, of equal length at each depth"),),
             "Constant([[1.0, 2.0], [3.0, 4.0]])",
         )
     named = str(dtype or dtype_of(value))
     bits, is_signed = 8 * ITEM_BYTES.get(named, 8), not named.startswith("uint")
-    # Floating numbers are made of whole ones by way of 64 bits.
+    # Integers become floats by way of 64 bits.
     width = bits if "int" in named else 64
     least, most = (-(2 ** (width - 1)), 2 ** (width - 1) - 1) if is_signed else (0, 2**width - 1)
     for number in numbers:
@@ -92,7 +91,7 @@ def _check_numbers(value: Value, dtype: Value) -> None:
 
 
 def _leaves(value: Value, shape: tuple[int, ...]) -> list[Value] | None:
-    """The items of nested tuples; `None` if they do not have this shape."""
+    """Return the items of nested tuples; `None` if they do not have this shape."""
     if not shape or not isinstance(value, tuple):
         return None if shape or isinstance(value, tuple) else [value]
     if len(value) != shape[0]:

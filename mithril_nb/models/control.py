@@ -1,7 +1,7 @@
-"""Blocks that run other blocks: again and again along an axis, many times in a row, or one of two.
+"""Blocks that run other blocks: once per step along an axis, several times in a row, or one of two.
 
-Each is one op with blocks inside. Their programs become one `lax.scan` or `lax.cond`, so that the size of what is
-compiled does not grow with the number of rounds.
+Each is one op with inner blocks. Its program becomes one `lax.scan` or `lax.cond`, so the size of the compiled program
+does not depend on the number of steps.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 __all__ = ["Cond", "Control", "Repeat", "Scan"]
 
 Infer = Callable[[LogicalGraph, Mapping[str, TensorSpec]], "Inference"]
-"""`infer`, handed in: it stands above this module."""
+"""The function `infer`, passed as an argument because its module imports this one."""
 
 
 @dataclass(frozen=True)
 class InferredBody:
-    """What the rule of a control block finds.
+    """Result of the shape rule of a control block.
 
     Attributes:
         outputs: Spec of each output.
-        inner: What was inferred of the graph inside, for one round.
-        stacked: How many arrays stand in the place of one of the parameters inside, along a new first axis; `None` for
-            one that all rounds share.
+        inner: The inference of the inner graph, for one step.
+        stacked: Number of copies of each inner parameter, stacked along a new first axis; `None` if all steps share
+            the parameters.
     """
 
     outputs: Mapping[str, Spec]
@@ -47,7 +47,7 @@ class InferredBody:
 
 
 class Control(Operator):
-    """Base of the blocks that run other blocks: subclasses say what the ports are and what comes out."""
+    """Base of the blocks that run other blocks. Subclasses define the ports and the shape rule."""
 
     category: ClassVar[str] = ""
 
@@ -66,21 +66,21 @@ class Control(Operator):
 
     @classmethod
     def _check_body(cls, part: str, model: object) -> None:
-        """Raise if something is no block, or one that gives nothing."""
+        """Raise if the argument is not a block, or has no outputs."""
         if not isinstance(model, Model):
             raise UnknownOptionError(
                 f"{cls.__name__} cannot run {short_repr(model)}.", (("needs", "a block"),), f"{part}=Linear(64)"
             )
         if not model.outputs:
             raise UnknownOptionError(
-                f"{cls.__name__} cannot run {short_repr(model)}: it gives nothing.",
+                f"{cls.__name__} cannot run {short_repr(model)}: it has no outputs.",
                 (("needs", "a block with an output"),),
                 f"{part}=Model() + Linear(64)",
             )
 
     @classmethod
     def made(cls, graph: LogicalGraph, attributes: tuple[tuple[str, Value], ...]) -> Block:
-        """Return the block of what is inside and the attributes: also how a file makes it anew."""
+        """Return a block with this inner graph and these attributes. Also used to load the block from a file."""
         inputs, outputs = cls.ports(graph, dict(attributes))
         return Block(cls.__name__, attributes, inputs, outputs, op=cls.op, graph=graph)
 
@@ -91,31 +91,31 @@ class Control(Operator):
 
     @classmethod
     def fed_back(cls, block: Block) -> Mapping[str, str]:
-        """Return, by output of what it runs, the input that gets it in the next round."""
+        """Return a mapping from outputs of the body to the inputs that receive them in the next step."""
         return {}
 
     @classmethod
     def infer_body(cls, block: Block, specs: Specs, infer: Infer) -> InferredBody:
-        """Return what comes out, given the specs of what goes in.
+        """Return the result of shape inference, given the specs of the inputs.
 
         Raises:
-            MismatchError: It cannot take such inputs.
+            MismatchError: The inputs do not fit.
         """
         raise NotImplementedError
 
 
 class Scan(Control):
-    """Runs a block along an axis: what it carries goes from each round to the next.
+    """Runs a block along an axis and passes its carry from each step to the next.
 
     Args:
-        body: What runs in each round.
-        carry: By output of the body, the input that gets it in the next round: `{"hidden": "prev_hidden"}`. That input
-            is where the first round starts from; the output is what the last round gave.
-        axis: Axis of the inputs that the rounds go along, and of the outputs that they give.
-        fixed: Inputs of the body that every round gets whole.
+        body: The block to run in each step.
+        carry: Maps an output of the body to the input that receives it in the next step: `{"hidden": "prev_hidden"}`.
+            The Scan's input of that name is the initial carry; the Scan's output is the final carry.
+        axis: The axis of the inputs to scan along; non-carried outputs are stacked along it.
+        fixed: Inputs of the body that every step receives whole.
 
     Raises:
-        UnknownOptionError: The body has no such ports.
+        UnknownOptionError: The body does not have these ports.
 
     Examples:
         >>> from mithril_nb.models import Add, Model
@@ -156,24 +156,24 @@ class Scan(Control):
         for port, count in Counter((*pairs.values(), *{*whole})).items():
             if count > 1:
                 raise UnknownOptionError(
-                    f"Scan cannot hand two things to {port!r}, the input of its body.",
+                    f"Scan feeds the input {port!r} of its body twice.",
                     (("carry", str(pairs)), ("fixed", ", ".join(whole) or "none")),
                     "name it once, in carry= or in fixed=.",
                     port=port,
                 )
         if {*inputs} <= {*pairs.values(), *whole}:
             raise UnknownOptionError(
-                f"Scan cannot run {short_repr(body)}: no input of it goes along the axis.",
+                f"Scan cannot run {short_repr(body)}: no input is scanned along the axis.",
                 (("inputs", ", ".join(inputs) or "none"), ("carried or fixed", ", ".join((*pairs.values(), *whole)))),
                 "a body with one more input; or Repeat(body, count=2), which needs no axis."
                 if inputs
-                else "a body with an input, as Linear(64).",
+                else "a body with an input, such as Linear(64).",
             )
         super().__init__(name, {"body": body}, carry=tuple(sorted(pairs.items())), axis=axis, fixed=whole)
 
     @classmethod
     def ports(cls, graph: LogicalGraph, options: Mapping[str, Value]) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
-        """Those of the body."""
+        """Return the ports of the body."""
         body = graph.by_name["body"].block
         return tuple(Port(port.name) for port in body.inputs if port.role == "data"), body.outputs
 
@@ -191,12 +191,12 @@ class Scan(Control):
 
     @classmethod
     def fed_back(cls, block: Block) -> Mapping[str, str]:
-        """What it carries."""
+        """Return the carry."""
         return cls._carry(block)
 
     @classmethod
     def infer_body(cls, block: Block, specs: Specs, infer: Infer) -> InferredBody:
-        """The body's specs for one round; outputs that are not carried get the axis back."""
+        """Infer the body's specs for one step; outputs that are not carried get the scan axis back."""
         axis, carry = cls._axis(block), cls._carry(block)
         whole = {*carry.values(), *plain_names(block.options["fixed"])}
         length: Dim = "rounds"
@@ -212,7 +212,7 @@ class Scan(Control):
             if isinstance(length, int) and isinstance(spec.shape[axis], int) and spec.shape[axis] != length:
                 raise MismatchError(
                     port,
-                    f"size {length} on axis {axis}, as the inputs before it have",
+                    f"size {length} on axis {axis}, like the inputs before it",
                     "give all inputs the same length, or name this one in fixed=.",
                     f"axis {axis}: {spec.shape[axis]} != {length}",
                 )
@@ -234,7 +234,7 @@ class Scan(Control):
                     next(one for one in specs if one not in whole),
                     f"a body whose {port.name!r} has {axis} axes or more",
                     f"axis={len(spec.shape)}  # with that axis first; or a body that keeps its axes",
-                    f"each round gives {spec.shape}, which has no place for axis {axis}",
+                    f"each step returns {spec.shape}, too few axes to insert axis {axis}",
                 )
             else:
                 outputs[port.name] = TensorSpec((*spec.shape[:axis], length, *spec.shape[axis:]), spec.dtype)
@@ -242,13 +242,13 @@ class Scan(Control):
 
 
 class Repeat(Control):
-    """Runs a block several times in a row, each time with parameters of its own: they are stacked along a first axis.
+    """Runs a block several times in a row, each time with separate parameters, stacked along a first axis.
 
-    What the body gives goes back into its first input. It is the way to a deep model whose program stays small.
+    The body's output becomes its first input in the next step. Use it to build a deep model with a small program.
 
     Args:
-        body: What is repeated; its output has the shape of its first input.
-        count: How many times.
+        body: The block to repeat; its output has the shape of its first input.
+        count: Number of repetitions.
 
     Examples:
         >>> from mithril_nb.models import Linear
@@ -265,7 +265,7 @@ class Repeat(Control):
         self._check_body("body", body)
         if not any(port.role == "data" for port in body.inputs):
             raise UnknownOptionError(
-                f"Repeat cannot run {short_repr(body)}: no input takes its output back.",
+                f"Repeat cannot run {short_repr(body)}: no input can receive its output.",
                 (("inputs", "none"),),
                 "Repeat(Linear(64), count=2)",
             )
@@ -273,18 +273,18 @@ class Repeat(Control):
 
     @classmethod
     def ports(cls, graph: LogicalGraph, options: Mapping[str, Value]) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
-        """Those of the body; of its outputs the first."""
+        """Return the ports of the body, with only its first output."""
         body = graph.by_name["body"].block
         return tuple(Port(port.name) for port in body.inputs if port.role == "data"), body.outputs[:1]
 
     @classmethod
     def fed_back(cls, block: Block) -> Mapping[str, str]:
-        """Its output is its first input."""
+        """Map the output to the first input."""
         return {block.outputs[0].name: block.inputs[0].name}
 
     @classmethod
     def infer_body(cls, block: Block, specs: Specs, infer: Infer) -> InferredBody:
-        """The shape stays; there are `count` of each parameter."""
+        """Keep the shape; each parameter has `count` copies."""
         found = _inside(block, "body", specs, infer)
         first, out = block.inputs[0].name, block.outputs[0].name
         spec = found.outputs[f"body_{out}"]
@@ -297,11 +297,11 @@ class Repeat(Control):
 
 
 class Cond(Control):
-    """Runs one of two blocks, by a truth value that is known only when the program runs.
+    """Runs one of two blocks, selected by a boolean that is known only at run time.
 
     Args:
-        then: What runs if `condition` is true.
-        otherwise: What runs if not. It gives outputs of the same names, shapes and dtypes.
+        then: The block to run if `condition` is true.
+        otherwise: The block to run if it is false. Its outputs have the same names, shapes and dtypes.
 
     Examples:
         >>> from mithril_nb.models import Relu, Tanh
@@ -318,13 +318,13 @@ class Cond(Control):
 
     @classmethod
     def ports(cls, graph: LogicalGraph, options: Mapping[str, Value]) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
-        """The condition, and those of both blocks."""
+        """Return the condition and the ports of both blocks."""
         then, otherwise = (graph.by_name[part].block for part in ("then", "otherwise"))
         names = dict.fromkeys(port.name for block in (then, otherwise) for port in block.inputs if port.role == "data")
         for part, block in (("then", then), ("otherwise", otherwise)):
             if any(port.name == "condition" and port.role == "data" for port in block.inputs):
                 raise NameTakenError(
-                    "Cond cannot run a block that has an input 'condition': its own is called so.",
+                    "Cond cannot run a block with an input 'condition': Cond has an input of that name.",
                     ((part, ", ".join(port.name for port in block.inputs if port.role == "data")),),
                     f"{part}=Model() | inner(condition='{part}_condition')  # inner is the block",
                     port="condition",
@@ -342,9 +342,9 @@ class Cond(Control):
 
     @classmethod
     def infer_body(cls, block: Block, specs: Specs, infer: Infer) -> InferredBody:
-        """The specs that both give."""
+        """Return the specs that both blocks return."""
         if specs["condition"].shape not in ((), (LEADING,)):
-            raise MismatchError("condition", "one truth value, of shape ()", "a block that gives one, as Equal()[0].")
+            raise MismatchError("condition", "one boolean, of shape ()", "a block with such an output, as Equal()[0].")
         data = {port: spec for port, spec in specs.items() if port != "condition"}
         assert block.graph is not None
         given = {
@@ -364,25 +364,25 @@ class Cond(Control):
             if both is None or one.dtype != other.dtype:
                 raise MismatchError(
                     block.inputs[-1].name,
-                    f"two blocks that give the same {port.name!r}",
-                    "blocks that give the same shape and dtype.",
-                    f"then gives {one}, otherwise gives {other}",
+                    f"two blocks with the same {port.name!r}",
+                    "blocks that return the same shape and dtype.",
+                    f"then returns {one}, otherwise returns {other}",
                 )
             outputs[port.name] = TensorSpec(both, one.dtype)
         return InferredBody(outputs, found, problems=found.problems)
 
 
 def plain_names(value: Value) -> tuple[str, ...]:
-    """Return names that stand in an attribute as texts."""
+    """Return an attribute that holds a tuple of names."""
     assert isinstance(value, tuple)
     return tuple(str(one) for one in value)
 
 
 def _pairs(carry: object) -> dict[str, str]:
-    """What is carried, by output; a file has it as pairs.
+    """Return the carry as a dict from output to input; a file stores it as pairs.
 
     Raises:
-        UnknownOptionError: It is no dict of names.
+        UnknownOptionError: It is not a dict of names.
     """
     given: Any = () if carry is None else carry
     try:
@@ -393,7 +393,7 @@ def _pairs(carry: object) -> dict[str, str]:
     if not fits:
         raise UnknownOptionError(
             f"Scan cannot take carry={short_repr(carry)}.",
-            (("needs", "a dict: by output of the body, the input that gets it in the next round"),),
+            (("needs", "a dict from an output of the body to the input that receives it in the next step"),),
             "Scan(body, carry={'hidden': 'prev_hidden'})",
         )
     return dict(pairs)
@@ -403,17 +403,17 @@ def _names(fixed: object) -> tuple[str, ...]:
     if not isinstance(fixed, list | tuple) or not all(isinstance(name, str) for name in fixed):
         raise UnknownOptionError(
             f"Scan cannot take fixed={short_repr(fixed)}.",
-            (("needs", "a list of names of inputs of the body"),),
+            (("needs", "a list of input names of the body"),),
             "Scan(body, fixed=['mask'])",
         )
     return tuple(fixed)
 
 
 def _whole(kind: str, name: str, value: object, least: int, most: int) -> int:
-    """A whole number, as a plain one.
+    """Return a validated int.
 
     Raises:
-        UnknownOptionError: It is none, or out of range.
+        UnknownOptionError: It is not an integer, or is out of range.
     """
     if isinstance(value, bool) or not isinstance(value, SupportsIndex) or not least <= int(value) <= most:
         raise UnknownOptionError(
@@ -425,17 +425,17 @@ def _whole(kind: str, name: str, value: object, least: int, most: int) -> int:
 
 
 def _array(block: Block, output: str, spec: Spec | None) -> TensorSpec:
-    """The spec of an output of which nothing is known, as what it follows from does not fit.
+    """Return the spec of an output without a known shape, after an earlier mismatch.
 
     Raises:
-        MismatchError: It is no array: a program can hand only arrays from one round, or one branch, to the next.
+        MismatchError: It is not an array. A loop or a branch can return only arrays.
     """
     if isinstance(spec, StaticSpec):
         raise MismatchError(
             block.inputs[-1].name,
-            "a body that gives arrays",
-            "take the shape outside, beside this block.",
-            f"its {output!r} is a value that is no array, as a shape is",
+            "a body that returns arrays",
+            "compute the shape outside this block.",
+            f"its {output!r} is a static value, not an array",
         )
     return TensorSpec((LEADING,))
 
@@ -452,11 +452,11 @@ def _inside(block: Block, part: str, specs: Specs, infer: Infer) -> Inference:
 
 
 def _same(port: str, before: TensorSpec, after: TensorSpec | StaticSpec) -> None:
-    """Raise if what a round gives cannot go into the next one."""
+    """Raise if the output of a step cannot be the input of the next step."""
     if isinstance(after, TensorSpec) and (meet(before.shape, after.shape, {}) is None or before.dtype != after.dtype):
         raise MismatchError(
             port,
-            f"{after.shape} {after.dtype!s}, as the body gives it",
-            "a body that gives what it takes, or another start.",
-            "each round must take what the one before gave",
+            f"{after.shape} {after.dtype!s}, the result of the body",
+            "a body whose output matches its input, or another initial value.",
+            "each step receives the output of the step before",
         )

@@ -1,7 +1,7 @@
-"""Ops that people bring: a function under a name, or a block that computes.
+"""User-defined ops: a registered function, or a block with a `compute` method.
 
-Models know no array library: what such an op computes only a backend can run, and its shapes only a backend can find.
-A backend that can hangs its rule in here, by `set_shape_rule`.
+Models do not depend on an array library, so only a backend can run such an op or find its shapes. A backend registers
+its shape rule through `set_shape_rule`.
 """
 
 from __future__ import annotations
@@ -19,64 +19,64 @@ from mithril_nb.models.registry import KINDS
 
 Function = Callable[..., Any]
 ShapeRule = Callable[[type[Operator], Options, Specs], Mapping[str, TensorSpec] | None]
-"""Gives the specs of the outputs; `None` if they are not to be known yet."""
+"""Returns the specs of the outputs; `None` if they are not known yet."""
 
 PRIMITIVES: dict[str, Function] = {}
-"""What computes each op of `register_primitive`: a function of a backend and of arrays."""
+"""The function of each op of `register_primitive`. It takes a backend and arrays."""
 GRADIENTS: dict[str, Function] = {}
-"""What computes its gradients: a function of a backend, of the same arrays, and of the gradient by its output."""
+"""The gradient function of each op. It takes a backend, the same arrays, and the gradient of the output."""
 _GRAD = "_grad"
 _rules: list[ShapeRule] = []
 _assumed: WeakSet[type[Operator]] = WeakSet()
-"""Classes of which nobody said whether they are activations."""
+"""Classes that do not declare `is_activation`."""
 
 
 def set_shape_rule(rule: ShapeRule) -> None:
-    """Make a backend the one that finds the shapes of these ops, by running their functions on nothing but shapes."""
+    """Set the function that finds the shapes of these ops, by tracing them with abstract inputs."""
     _rules[:] = [rule]
 
 
 class Custom(Operator):
-    """Base of the blocks that `op` gives for the names that people register."""
+    """Base of the blocks that `op` returns for registered names."""
 
     category = "Custom"
     formula = "y = f(x)"
-    is_activation = True  # for all that we know
+    is_activation = True  # the safe assumption for an unknown function
     input_dtypes = {"*": "any"}  # noqa: RUF012 - a ClassVar of Operator
 
     def __init__(self, name: str | None = None):
-        Operator.__init__(self, name)  # by name: blocks that are no `Custom` take this over
+        Operator.__init__(self, name)  # not super(): classes other than `Custom` use this constructor
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """What the function makes of these shapes, as far as they are known."""
+        """Return the shapes that the function returns for these inputs, as far as they are known."""
         return traced(cls, options, inputs)
 
 
 def traced(cls: type[Operator], options: Options, inputs: Specs) -> Inferred:
-    """Return the shapes that a backend finds for an op; unknown while there is no backend, or too little is known."""
+    """Return the shapes that a backend finds for an op; unknown without a backend or with unknown inputs."""
     found = _rules[0](cls, options, inputs) if _rules else None
     return Inferred({port: (LEADING,) for port in cls.result_ports(options)} if found is None else found)
 
 
 def computed(cls: type[Operator]) -> None:
-    """Make a block of a subclass of `Operator` that defines `compute(self, inputs)`, and perhaps nothing else.
+    """Complete a subclass of `Operator` that defines `compute(self, inputs)` but not the rest of its declarations.
 
     Called when the class is defined.
     """
     if not isinstance(cls.__dict__.get("infer", classmethod(traced)), classmethod):
         raise UnknownOptionError(
-            f"{cls.__name__}.infer is no method of the class.",
-            (("needs", "what it gives for some attributes and specs, without a block"),),
+            f"{cls.__name__}.infer is not a class method.",
+            (("needs", "a class method that computes specs from attributes and input specs"),),
             "@classmethod before def infer(cls, options, inputs), or leave it out: compute is then traced.",
         )
     if "op" not in cls.__dict__:
-        cls.op = cls.__name__  # ops of ours are written small: no class takes the place of one
+        cls.op = cls.__name__  # built-in ops are lower case, so no class replaces one
     if cls.__init__ is Operator.__init__:
-        # That takes the attributes of all operators; this one has none.
+        # The inherited constructor takes any attributes, but this class has none.
         cls.__init__ = Custom.__init__  # pyright: ignore
-    said_by = _said_by(cls, "is_activation")
-    if said_by is Operator or said_by in _assumed:
+    owner = _defining_class(cls, "is_activation")
+    if owner is Operator or owner in _assumed:
         cls.is_activation = not cls.initializers
         _assumed.add(cls)
     for name, value in (("category", Custom.category), ("formula", "y = compute(x)")):
@@ -84,27 +84,27 @@ def computed(cls: type[Operator]) -> None:
             setattr(cls, name, value)
     if cls.infer.__func__ is Operator.infer.__func__:  # pyright: ignore
         cls.infer = classmethod(traced)  # pyright: ignore
-        if _said_by(cls, "input_dtypes") is Operator:
+        if _defining_class(cls, "input_dtypes") is Operator:
             cls.input_dtypes = Custom.input_dtypes
 
 
-def _said_by(cls: type[Operator], attribute: str) -> type:
-    """The class that an attribute comes from."""
+def _defining_class(cls: type[Operator], attribute: str) -> type:
+    """Return the class that defines an attribute."""
     return next(one for one in cls.__mro__ if attribute in one.__dict__)
 
 
 def op(name: str, /, **attributes: Any) -> Model:
-    """Return a block by the name of its op: one of ours, or one that was registered.
+    """Return the block of an op by name, for built-in and registered ops.
 
     In a notebook, after `%load_ext mithril_nb`, `"gelu"(input="x")` is the same as `op("gelu")(input="x")`.
 
     Args:
-        name: `"gelu"`, `"linear"`, or what `backend.register_op` and `register_primitive` were given.
-        attributes: What its constructor takes.
+        name: `"gelu"`, `"linear"`, or a name passed to `backend.register_op` or `register_primitive`.
+        attributes: The arguments of its constructor.
 
     Raises:
-        UnknownOpError: There is none of that name.
-        UnknownOptionError: Attributes that do not fit.
+        UnknownOpError: No op has this name.
+        UnknownOptionError: Invalid attributes.
 
     Examples:
         >>> op("relu")
@@ -116,7 +116,7 @@ def op(name: str, /, **attributes: Any) -> Model:
     if kind is None:
         near = similar(str(name), [*OPS, *KINDS], 1, 0.6)
         raise UnknownOpError(
-            f"there is no op {name!r}.",
+            f"unknown op {name!r}.",
             (("known", f"{len(OPS)} ops; see list(mithril_nb.models.op.OPS)"),),
             f"ml.op({near[0]!r})" if near else f'register it with @backend.register_op("{name}").',
         )
@@ -125,26 +125,27 @@ def op(name: str, /, **attributes: Any) -> Model:
         raise UnknownOptionError(
             f"the op {name!r} takes no attributes.",
             (("given", ", ".join(given)),
-             ("because", "it is a function that somebody registered: its inputs are its arguments without a default")),
+             ("because", "it is a registered function: its inputs are its arguments without a default")),
             f"ml.op({name!r})  # without a default in the function, {given[0]!r} is an input",
         )  # fmt: skip
     return kind(**attributes)
 
 
 def register_primitive(name: str) -> Callable[[Function], Function]:
-    """Register a function of a backend and arrays as an op, for all backends; `<name>_grad` gives its gradient.
+    """Register a function of a backend and arrays as an op for all backends. `<name>_grad` registers its gradient.
 
     Args:
-        name: `"sin_times_x"` for the op. `"sin_times_x_grad"` for a function of the backend, the same arrays, and the
-            gradient of a loss by the op's output; it returns the gradient by the array, or one for each array in a
-            tuple. Without one the function is differentiated as it is; another function under the name drops it.
+        name: `"sin_times_x"` for the op. `"sin_times_x_grad"` for its gradient: a function of the backend, the same
+            arrays, and the gradient of a loss with respect to the op's output. It returns the gradient of the array,
+            or a tuple with one gradient per array. Without it, JAX differentiates the function. Registering another
+            function under the name removes the gradient.
 
     Returns:
-        A decorator, that leaves the function as it is.
+        A decorator that returns the function unchanged.
 
     Raises:
-        UnknownOptionError: A name that is none, or a function whose arguments are no inputs.
-        NameTakenError: The name of a block or op of ours.
+        UnknownOptionError: The name is invalid, or the function's arguments cannot be inputs.
+        NameTakenError: A built-in block or op has this name.
 
     Examples:
         >>> @register_primitive("double")
@@ -162,7 +163,7 @@ def register_primitive(name: str) -> Callable[[Function], Function]:
         else:
             define(name, ports_of(function, "ml.register_primitive", name, skip=1))
             if PRIMITIVES.get(name, function) is not function:
-                GRADIENTS.pop(name, None)  # the gradient of another function
+                GRADIENTS.pop(name, None)  # it belongs to the replaced function
             PRIMITIVES[name] = function
         return function
 
@@ -170,10 +171,10 @@ def register_primitive(name: str) -> Callable[[Function], Function]:
 
 
 def define(name: str, ports: tuple[str, ...]) -> type[Operator]:
-    """Make `op(name)` give a block with these inputs; return its class.
+    """Define the class of `op(name)`, with these inputs, and return it.
 
     Raises:
-        NameTakenError: The name of a block or op of ours.
+        NameTakenError: A built-in block or op has this name.
     """
     old = OPS.get(name)
     if old is not None and issubclass(old, Custom) and old.input_ports == ports:
@@ -183,13 +184,13 @@ def define(name: str, ports: tuple[str, ...]) -> type[Operator]:
 
 
 def ports_of(function: Function, decorator: str, name: str, skip: int = 0) -> tuple[str, ...]:
-    """Return the inputs of an op that a function computes: its arguments; one alone is called `"input"`.
+    """Return the inputs of an op: the function's arguments without a default. A single one is named `"input"`.
 
     Args:
         function: The function.
-        decorator: What registers it, for a message.
-        name: Name of the op, for a message.
-        skip: How many of its arguments are no inputs: the backend, the gradient.
+        decorator: The decorator that registers it, for the error message.
+        name: Name of the op, for the error message.
+        skip: Number of arguments that are not inputs: the backend, the gradient.
 
     Raises:
         UnknownOptionError: It cannot be called with a fixed number of arrays.
@@ -203,8 +204,8 @@ def ports_of(function: Function, decorator: str, name: str, skip: int = 0) -> tu
     if len(arrays) <= skip or any(one.kind is one.VAR_POSITIONAL for one in arguments):
         needs = ("the backend, then ", "the backend, the arrays, then the gradient: ")[skip - 1] if skip else ""
         raise UnknownOptionError(
-            f"{decorator}({name!r}) cannot tell which inputs {getattr(function, '__name__', function)!r} takes.",
-            (("needs", f"a function of {needs}at least one array, each by a name of its own"),),
+            f"{decorator}({name!r}) cannot determine the inputs of {getattr(function, '__name__', function)!r}.",
+            (("needs", f"a function of {needs}at least one array, each as a named argument"),),
             f"def {name}({'backend, ' if skip else ''}x{', grad' if skip > 1 else ''}): ...",
         )
     ports = tuple(arrays[1:] if skip else arrays)[: len(arrays) - skip]
@@ -212,14 +213,14 @@ def ports_of(function: Function, decorator: str, name: str, skip: int = 0) -> tu
 
 
 def check_name(name: Any, decorator: str) -> None:
-    """Raise if a name is no name for an op.
+    """Raise if a name is not valid for an op.
 
     Raises:
-        UnknownOptionError: It is none; the usual mistake is a decorator without its brackets.
+        UnknownOptionError: The name is invalid; the usual mistake is a decorator without its parentheses.
     """
     if not isinstance(name, str) or not name.isidentifier():
         raise UnknownOptionError(
-            f"{getattr(name, '__name__', name)!r} is no name for an op.",
-            (("needs", "text of letters, digits and '_'"),),
+            f"{getattr(name, '__name__', name)!r} is not a valid op name.",
+            (("needs", "a string of letters, digits and '_'"),),
             f'@{decorator}("my_op")',
         )

@@ -1,4 +1,4 @@
-"""Arithmetic on dims, some of which are only names yet."""
+"""Arithmetic on dims, some of which are only names."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from functools import lru_cache
 from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
 
 Terms = Mapping[tuple[str, ...], int]
-"""A sum: how often it has each product of factors; `()` is the factor 1."""
+"""A sum: maps each product of factors to its coefficient; `()` is the constant term."""
 
 
 class MismatchError(Exception):
-    """A rule cannot take what a port was given. Inference turns it into a `Diagnostic` that names the places.
+    """A shape rule rejects the spec of a port. Inference turns it into a `Diagnostic` that locates the port.
 
     Attributes:
         port: The input that does not fit.
-        need: What it needs, in words or as a shape.
-        advice: What to try.
+        need: The requirement, as text or a shape.
+        advice: The suggested fix.
         detail: The axis and the sizes that differ, or `""`.
     """
 
@@ -40,9 +40,9 @@ def product(dims: tuple[Dim, ...]) -> Dim:
 
 
 def quotient(dims: tuple[Dim, ...], by: tuple[Dim, ...]) -> Dim | None:
-    """Return the product of some dims divided by that of others; `None` if numbers say that there is a rest.
+    """Return the quotient of two products of dims; `None` if numbers show that it is not an integer.
 
-    What stands on both sides goes out, so that the result is right for sizes of 0 too.
+    Common factors are cancelled first, so the result is correct for sizes of 0 too.
 
     Examples:
         >>> quotient(("batch", 4, 6), (24,)), quotient((4, 6), (5,)), quotient(("batch", 3), (4,))
@@ -81,7 +81,7 @@ def plus(*dims: Dim) -> Dim:
 
 
 def times(dim: Dim, number: int) -> Dim:
-    """Return a multiple of a dim, term by term: what is subtracted from itself is 0 then.
+    """Return a multiple of a dim, term by term, so that subtracting a dim from itself gives 0.
 
     Examples:
         >>> times("n+1", -1), times(3, 2)
@@ -104,7 +104,7 @@ def least(a: Dim, b: Dim) -> Dim:
 
 
 def at_least_0(dim: Dim) -> Dim:
-    """Return a dim, or 0 if it is below: a size is never negative.
+    """Return a dim, or 0 if it is negative.
 
     Examples:
         >>> at_least_0(-2), at_least_0("n"), at_least_0("n-2")
@@ -112,12 +112,12 @@ def at_least_0(dim: Dim) -> Dim:
     """
     if isinstance(dim, int):
         return max(dim, 0)
-    # Names stand for sizes, and so do the texts that this function and `least` give.
+    # Names represent sizes, as do the texts that this function and `least` return.
     return f"max({dim},0)" if any(number < 0 for number in _terms(dim).values()) else dim
 
 
 def sliced(size: Dim, start: Dim | None, stop: Dim | None, step: Dim | None) -> Dim:
-    """Return the size that a slice of an axis has; `"?n[:m-1]"` where a bound has only a name and may be negative.
+    """Return the size of a sliced axis; `"?n[:m-1]"` if a bound is only a name and may be negative.
 
     Examples:
         >>> sliced(5, 1, None, 2), sliced("n", 1, None, None), sliced("n", None, 3, None), sliced("n", None, None, -1)
@@ -134,12 +134,12 @@ def sliced(size: Dim, start: Dim | None, stop: Dim | None, step: Dim | None) -> 
         return len(range(*slice(start, stop, step).indices(size)))
     step = 1 if step is None else step
     if step < 0:
-        # Counted from the end it is a slice forward: item i is item -1 - i.
+        # Counted from the end, a backward slice is a forward one: item i is item -1 - i.
         start, stop = (None if bound is None else -1 - bound for bound in (start, stop))
     if stop is None and start is not None and start < 0:
         length = least(size, -start)
     else:
-        # Python keeps both bounds within the axis; where the length is below 0 either way, that need not be written.
+        # Python clips both bounds to the axis. Where the length is negative either way, clipping is omitted.
         first = 0 if start is None else start if start >= 0 else at_least_0(plus(size, start))
         last = size if stop is None else least(size, stop) if stop >= 0 else plus(size, stop)
         length = at_least_0(plus(last, times(first, -1)))
@@ -149,16 +149,16 @@ def sliced(size: Dim, start: Dim | None, stop: Dim | None, step: Dim | None) -> 
 
 
 def place_of(port: str, axis: int, shape: tuple[Dim, ...], more: int = 0) -> int | None:
-    """Return where an axis stands in a shape, counted from the front; `None` if leading dims are not known.
+    """Return the position of an axis, counted from the front; `None` if leading dims are unknown.
 
     Args:
-        port: The input whose shape it is, for a message.
-        axis: The axis; negative ones count from the end.
+        port: The input with the shape, for the error message.
+        axis: The axis; a negative axis counts from the end.
         shape: The shape.
-        more: How many axes are about to be added.
+        more: Number of axes that will be added.
 
     Raises:
-        MismatchError: There is no such axis.
+        MismatchError: The shape does not have this axis.
 
     Examples:
         >>> place_of("input", -1, ("batch", 3)), place_of("input", -1, ("...", 3)), place_of("input", 0, ("...", 3))
@@ -174,7 +174,7 @@ def place_of(port: str, axis: int, shape: tuple[Dim, ...], more: int = 0) -> int
 
 
 def _factors(dims: tuple[Dim, ...]) -> tuple[int, Counter[str]]:
-    """The product of dims as a number and further factors."""
+    """Return a product of dims as a number and the remaining factors."""
     number, factors = 1, Counter[str]()
     for dim in dims:
         terms = _terms(dim)
@@ -189,7 +189,7 @@ def _factors(dims: tuple[Dim, ...]) -> tuple[int, Counter[str]]:
 
 @lru_cache(maxsize=4096)
 def _terms(dim: Dim) -> Terms:
-    """A dim as a sum of products."""
+    """Return a dim as a sum of products."""
     if isinstance(dim, int):
         return {(): dim} if dim else {}
     if dim.isidentifier():
@@ -231,7 +231,7 @@ def _text(node: ast.expr) -> str:
 
 
 def _written(terms: Terms) -> Dim:
-    """A sum of products as text, numbers last; as a number, if that is all."""
+    """Return a sum of products as text, constants last; as a number if it is constant."""
     terms = {factors: number for factors, number in terms.items() if number}
     if set(terms) <= {()}:
         return terms.get((), 0)
@@ -268,9 +268,9 @@ def window_size(size: Dim, window: int, stride: int, before: int, after: int) ->
 
 
 def same_padding(size: Dim, window: int, stride: int) -> tuple[int, int]:
-    """Return the padding before and after with which `ceil(size / stride)` windows fit; the odd one goes after.
+    """Return the padding before and after for `ceil(size / stride)` windows. An odd remainder goes after.
 
-    For a size that is not known yet, the padding of stride 1.
+    For an unknown size, return the padding of stride 1.
 
     Examples:
         >>> same_padding(28, 3, 1), same_padding(7, 2, 2)
@@ -284,7 +284,7 @@ def same_padding(size: Dim, window: int, stride: int) -> tuple[int, int]:
 
 
 def broadcast(left: TensorSpec, right: TensorSpec) -> tuple[Dim, ...]:
-    """Return the shape of an elementwise result of two arrays, by NumPy's rule; axes are counted from the last one.
+    """Return the shape of an elementwise result of two arrays, by NumPy's broadcasting rule.
 
     Examples:
         >>> broadcast(TensorSpec(("batch", 1, 3)), TensorSpec((4, 1)))
@@ -299,7 +299,7 @@ def broadcast(left: TensorSpec, right: TensorSpec) -> tuple[Dim, ...]:
     for place in range(1, max(len(left.shape), len(right.shape)) + 1):
         a, b = (shape[-place] if place <= len(shape) else 1 for shape in (left.shape, right.shape))
         if LEADING in (a, b):
-            # The unknown axes either repeat along those of the other side or equal them, so sizes above 1 stay.
+            # The unknown axes either broadcast with the other side's axes or equal them, so sizes above 1 stay.
             other = right.shape if a == LEADING else left.shape
             for dim in reversed(other[: max(len(other) - place + 1, 0)]):
                 if not isinstance(dim, int) or dim == 1:
@@ -315,7 +315,7 @@ def broadcast(left: TensorSpec, right: TensorSpec) -> tuple[Dim, ...]:
             raise MismatchError(
                 "right",
                 f"a shape that broadcasts with {left.shape}",
-                "give both the same sizes, or size 1 where one is to be repeated.",
+                "use the same sizes, or size 1 on an axis to broadcast.",
                 f"axis {-place}: {a} != {b}",
             )
         else:
@@ -324,7 +324,7 @@ def broadcast(left: TensorSpec, right: TensorSpec) -> tuple[Dim, ...]:
 
 
 def agree(one: tuple[Dim, ...], other: tuple[Dim, ...]) -> bool:
-    """Return whether two shapes may be the same, as far as they are known.
+    """Return whether two shapes can be equal, as far as they are known.
 
     Examples:
         >>> agree(("batch", 3), (2, 3)), agree((2, 3), (2, 4)), agree(("...", 3), (2, 2, 3))
@@ -334,12 +334,12 @@ def agree(one: tuple[Dim, ...], other: tuple[Dim, ...]) -> bool:
 
 
 def meet(one: tuple[Dim, ...], other: tuple[Dim, ...], names: dict[str, Dim]) -> tuple[Dim, ...] | None:
-    """Return the shape that is both, as far as they are known; `None` if there is none, or a name would be two sizes.
+    """Unify two shapes; `None` if they differ, or if a name would have two sizes.
 
     Args:
         one: A shape.
         other: Another.
-        names: Gets what a name turns out to stand for.
+        names: Updated with the sizes found for names.
 
     Examples:
         >>> names = {}
@@ -370,7 +370,7 @@ def meet(one: tuple[Dim, ...], other: tuple[Dim, ...], names: dict[str, Dim]) ->
             found.append(a)
             continue
         number, name = (a, b) if isinstance(a, int) else (b, a)
-        # What is computed from names, as "h*w", is computed anew when they are known.
+        # An expression of names, such as "h*w", is recomputed when they are known.
         if isinstance(name, str) and name.isidentifier() and name != number:
             if isinstance(number, int) and sizes.setdefault(name, number) != number:
                 return None
@@ -380,7 +380,7 @@ def meet(one: tuple[Dim, ...], other: tuple[Dim, ...], names: dict[str, Dim]) ->
 
 
 def renamed(shape: tuple[Dim, ...], names: Mapping[str, Dim]) -> tuple[Dim, ...]:
-    """Return the shape with the sizes that its names turned out to stand for.
+    """Return the shape with known sizes substituted for names.
 
     Examples:
         >>> renamed(("batch", "rows"), {"rows": 4})

@@ -1,4 +1,4 @@
-"""Which dtype goes into a model, and which comes out where several go in."""
+"""Dtypes of model inputs, and type promotion of several inputs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _ORDER = (
 
 
 def promoted(dtypes: Sequence[str]) -> str:
-    """Return the dtype of a result of arrays of these dtypes, as JAX's type promotion says without 64 bits.
+    """Return the result dtype of arrays with these dtypes, by JAX's type promotion in 32-bit mode.
 
-    Numbers of 64 bits come out only where such go in: `uint32` and `int32` give `int32`.
+    A 64-bit result needs a 64-bit operand: `uint32` and `int32` give `int32`.
 
     https://docs.jax.dev/en/latest/jep/9407-type-promotion.html
 
@@ -49,12 +49,12 @@ def _two(one: str, other: str) -> str:
 
 
 def _signed(bits: int) -> str:
-    """What holds whole numbers of so many bits beside negative ones."""
+    """Return the dtype that holds unsigned integers of this many bits and negative ones."""
     return "float64" if bits == 64 else f"int{min(2 * bits, 32)}"
 
 
 def input_dtype(graph: LogicalGraph, port: str, dtype: str) -> str:
-    """Return the dtype that a person said of a graph input, or that blocks which read it ask for; else `dtype`."""
+    """Return the dtype that the user or the reading blocks require of a graph input; else `dtype`."""
     note = graph.note_at.get(Endpoint(BOUNDARY, port))
     if note and note.dtype:
         return note.dtype
@@ -68,8 +68,8 @@ def input_dtype(graph: LogicalGraph, port: str, dtype: str) -> str:
             found = OPS[block.op].wanted_dtype(target.port, dtype) if block.op in OPS else dtype
             if block.graph is not None and found in (dtype, "any"):
                 inner = [f"{node.name}_{target.port}" for node in block.graph.nodes]
-                asked = {input_dtype(block.graph, name, dtype) for name in inner} - {dtype}
-                found = min(asked, default=found)
+                required = {input_dtype(block.graph, name, dtype) for name in inner} - {dtype}
+                found = min(required, default=found)
         if found not in (dtype, "any"):
             return found
     return dtype

@@ -1,6 +1,6 @@
-"""The fields of a block: its constructor's signature, read as data.
+"""The fields of a block, read from its constructor's signature.
 
-The signature is the single truth: it checks what is given, and the inspector builds its sliders and menus from it.
+The signature is the single source: it validates arguments, and the inspector builds sliders and menus from it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ FieldType = Literal["int", "float", "bool", "choice", "ints", "text", "value"]
 
 @dataclass(frozen=True)
 class Range:
-    """The values that make sense for a number, or each of several. Stands in an `Annotated` type of a signature.
+    """The valid values of a number, or of each number of several. Used in the `Annotated` types of a signature.
 
     Attributes:
-        least: The least of them.
-        most: The greatest of them.
-        length: How many numbers there must be, if there are several; `None` for any count.
-        sample: One that fits where all else is left as it is, for messages; `None` for any of them.
+        least: The minimum.
+        most: The maximum.
+        length: The required count of numbers; `None` for any count.
+        sample: A value that is valid with the defaults of the other fields, for messages; `None` for any in range.
     """
 
     least: float
@@ -36,7 +36,7 @@ class Range:
     sample: Value = None
 
     def admits(self, value: Value) -> bool:
-        """Return whether a number, or each of a tuple of them, is in the range."""
+        """Return whether a number, or each number of a tuple, is in the range."""
         numbers = value if isinstance(value, tuple) else (value,)
         return (not isinstance(value, tuple) or self.length in (None, len(value))) and all(
             isinstance(number, int | float) and self.least <= number <= self.most for number in numbers
@@ -45,7 +45,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Start:
-    """What the palette gives a new block where the default is `None`. Stands in an `Annotated` type of a signature.
+    """The value that the palette gives a new block if the default is `None`. Used in `Annotated` types of a signature.
 
     Attributes:
         value: The value.
@@ -56,19 +56,19 @@ class Start:
 
 @dataclass(frozen=True)
 class Field:
-    """One attribute of a block, as an inspector needs to know it.
+    """One attribute of a block, described for the inspector.
 
     Attributes:
         name: Name of the constructor's argument.
         type: `"int"`, `"float"`, `"bool"`, `"choice"`, `"ints"` (a tuple of int), `"text"`, or `"value"`: any plain
-            data, as numbers in lists in lists.
-        default: Its default; `None` may stand for "to be inferred".
-        is_required: Whether there is no default.
-        is_optional: Whether it may be `None`.
-        range: Least and most, for numbers.
-        choices: What a choice may be.
+            data, such as nested lists of numbers.
+        default: Its default; `None` may mean "inferred".
+        is_required: True if it has no default.
+        is_optional: True if it may be `None`.
+        range: Minimum and maximum, for numbers.
+        choices: The valid values of a choice.
         doc: One sentence from the docstring.
-        start: What the palette gives a new block in place of the default; `None` for the default.
+        start: The value that the palette gives a new block; `None` for the default.
     """
 
     name: str
@@ -86,7 +86,7 @@ class Field:
 def fields_of(constructor: type) -> tuple[Field, ...]:
     """Return the fields of a kind of block, in the order of its signature.
 
-    `name` is left out, and what can only be given by its name: that is another spelling of the fields.
+    Omits `name`, and keyword-only arguments, which are another spelling of the fields.
 
     Examples:
         >>> from mithril_nb.models import Linear
@@ -113,10 +113,10 @@ def fields_of(constructor: type) -> tuple[Field, ...]:
 
 
 def checked(kind: str, fields: tuple[Field, ...], given: Mapping[str, Any]) -> tuple[tuple[str, Value], ...]:
-    """Return the attributes of a block, each of its right type, in the order of the fields.
+    """Return the attributes of a block, converted to their types, in the order of the fields.
 
     Raises:
-        UnknownOptionError: A name that is no field, or a value that does not fit.
+        UnknownOptionError: An unknown name, or an invalid value.
     """
     known = {field.name: field for field in fields}
     for name in given:
@@ -143,18 +143,18 @@ def check_passed_on(kind: str, fields: tuple[Field, ...], given: Mapping[str, An
     """Raise if the constructor of a block does not pass each of its arguments on to `super().__init__`.
 
     Raises:
-        UnknownOptionError: It does not.
+        UnknownOptionError: An argument is missing.
     """
     if lost := [field.name for field in fields if field.name not in given]:
         raise UnknownOptionError(
-            f"{kind}.__init__ does not pass {', '.join(map(repr, lost))} on.",
-            (("because", f"{kind} is built again from its attributes"), ("passed on", ", ".join(given) or "nothing")),
+            f"{kind}.__init__ does not pass {', '.join(map(repr, lost))} to super().__init__.",
+            (("because", f"{kind} is rebuilt from its attributes"), ("passed", ", ".join(given) or "nothing")),
             f"super().__init__(name, {', '.join(f'{one}={one}' for one in (*given, *lost))})",
         )
 
 
 def unmet_need(field: Field, value: Any) -> str:
-    """Return what a field needs, in words, if a value is not that; `""` if it is.
+    """Return the requirement of a field as text if a value does not meet it; else `""`.
 
     Examples:
         >>> from mithril_nb.models import Dropout
@@ -166,7 +166,7 @@ def unmet_need(field: Field, value: Any) -> str:
 
 
 def _fitting(field: Field, value: Any) -> Value:
-    """The value in the field's type, or `None` if it does not fit."""
+    """Return the value converted to the field's type, or `None` if it is invalid."""
     if value is None:
         return None
     try:
@@ -181,13 +181,13 @@ def _may_be_none(field: Field) -> bool:
 
 
 def _call(kind: str, fields: tuple[Field, ...], shown: str = "") -> str:
-    """A call that works, with what is required and the field that is asked for."""
+    """Return a valid call, with the required fields and one requested field."""
     named = [field for field in fields if field.is_required or field.start is not None or field.name == shown]
     return f"{kind}({', '.join(f'{field.name}={example(field)!r}' for field in named)})"
 
 
 def _converted(field: Field, value: Any) -> Value:
-    """The value in the field's type; raises ValueError or TypeError where it does not fit."""
+    """Convert a value to the field's type; raise ValueError or TypeError if it is invalid."""
     match field.type:
         case "int":
             if isinstance(value, bool) or int(value) != value:
@@ -224,17 +224,17 @@ def _converted(field: Field, value: Any) -> Value:
 
 
 def whole(value: Value) -> int:
-    """Return the value of an attribute whose field has made it a whole number, typed as such."""
+    """Return a validated integer attribute, typed as `int`."""
     assert isinstance(value, int)
     return value
 
 
 def plain(value: Any) -> Value:
-    """Return a value as plain data: arrays and lists as tuples.
+    """Convert a value to plain data: arrays and lists become tuples.
 
     Raises:
-        TypeError: It holds something else than numbers and texts.
-        ValueError: Lists in lists, too many levels deep.
+        TypeError: It contains a value that is not a number or text.
+        ValueError: Lists are nested too deep.
 
     Examples:
         >>> plain([[1, 2.5], "x"])
@@ -272,18 +272,18 @@ def _need(field: Field) -> str:
 
 
 def _number(value: float) -> str:
-    # `typing` gives the first of two equal annotations for both: a range from 0 may be one from 0.0.
+    # `typing` shares one annotation between equal ones, so a range from 0 may appear as a range from 0.0.
     return str(int(value)) if value % 1 == 0 else str(value)  # infinity has no remainder
 
 
 def example(field: Field) -> Value:
-    """Return a value that the field can take, for a message."""
+    """Return a valid value of a field, for an error message."""
     limits = field.range
     for value in (field.start, field.default, limits and limits.sample):
         if value is not None:
             return value
     if field.type == "float" and limits is None and field.is_optional:
-        return None  # which number would do may depend on other arguments
+        return None  # a valid number may depend on other arguments
     candidates: dict[FieldType, tuple[Value, ...]] = {
         "int": (64, 1),
         "float": (0.1, 1.0),
@@ -326,7 +326,7 @@ def _field(name: str, hint: Any, default: Any, required: bool, doc: str) -> Fiel
 
 
 def _argument_docs(doc: str) -> dict[str, str]:
-    """What a Google-style docstring says of each argument, as one line."""
+    """Return the description of each argument in a Google-style docstring, on one line."""
     section = re.search(r"^ *Args:\n(.*?)(?:\n *\n|\Z)", inspect.cleandoc(doc), re.S | re.M)
     docs: dict[str, str] = {}
     name = ""

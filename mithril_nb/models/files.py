@@ -19,17 +19,17 @@ from mithril_nb.models.model import Model
 from mithril_nb.models.reading import ADVICE, broken, check_keys, graph_of, part_of
 
 FORMAT, VERSION = "mithril_nb.model", 2
-"""Version 2 has notes, kinds that compose themselves, and blocks that run others; files of version 1 are read too."""
+"""Version 2 added notes, composite kinds, and blocks that run others. Version 1 can still be read."""
 _CHUNK = 1 << 20
 _SAVE = 'ml.save(model, "model.json")'
 
 
 def to_dict(model: LogicalGraph | Model, name: str = "") -> dict[str, Any]:
-    """Return a model as JSON-able data.
+    """Return a model as JSON-serialisable data.
 
     Args:
         model: The model, or its graph.
-        name: What the model is called; by default as it calls itself.
+        name: Name of the model; by default its own name.
 
     Examples:
         >>> to_dict(Model(name="net"))["name"]
@@ -42,15 +42,15 @@ def to_dict(model: LogicalGraph | Model, name: str = "") -> dict[str, Any]:
 
 
 def from_dict(data: Mapping[str, Any], *, limits: LoadLimits | None = None) -> Model:
-    """Return the model that `to_dict` wrote.
+    """Rebuild a model from the data of `to_dict`.
 
     Args:
         data: The data.
-        limits: What the model may contain at most; by default `LoadLimits()`.
+        limits: Maximum sizes of the model; by default `LoadLimits()`.
 
     Raises:
-        ModelFileError: The data is no model, of a later version, broken, or exceeds a limit.
-        UnknownOptionError: `limits` are no `LoadLimits`.
+        ModelFileError: The data is not a model, has a later version, is broken, or exceeds a limit.
+        UnknownOptionError: `limits` is not a `LoadLimits`.
 
     Examples:
         >>> from mithril_nb.models import MLP
@@ -60,14 +60,14 @@ def from_dict(data: Mapping[str, Any], *, limits: LoadLimits | None = None) -> M
     limits = _checked_limits(limits)
     if not isinstance(data, Mapping) or data.get("format") != FORMAT:
         raise ModelFileError(
-            "this is no model.", (("needs", f'"format": "{FORMAT}"'), ("found", short_repr(data))), ADVICE
+            "this is not a model.", (("needs", f'"format": "{FORMAT}"'), ("found", short_repr(data))), ADVICE
         )
     if type(version := data.get("version")) is not int or version < 1:
-        raise broken(f"expected 'version' to be a whole number from 1 on, found {short_repr(version)}", "")
+        raise broken(f"expected 'version' to be a whole number of at least 1, found {short_repr(version)}", "")
     if version > VERSION:
         raise ModelFileError(
             f"this model was written in version {short_repr(version)} of the format.",
-            (("read here", f"version 1 to {VERSION}"),),
+            (("supported", f"versions 1 to {VERSION}"),),
             "pip install --upgrade mithril-nb",
         )
     data = dict(data)
@@ -81,14 +81,14 @@ def from_dict(data: Mapping[str, Any], *, limits: LoadLimits | None = None) -> M
 
 
 def save(model: Model, path: str | Path) -> None:
-    """Write a model's structure to a JSON file. Parameters are arrays, and not part of it.
+    """Write a model's structure to a JSON file, without its parameters.
 
     Args:
         model: The model.
-        path: Where to.
+        path: Path of the file.
 
     Raises:
-        UnknownOptionError: It is no model, or no path.
+        UnknownOptionError: An argument is not a model, or not a path.
         ModelFileError: The file cannot be written.
     """
     if not isinstance(model, Model):
@@ -96,33 +96,33 @@ def save(model: Model, path: str | Path) -> None:
     _check_path(path, "save to", _SAVE)
     text = json.dumps(to_dict(model.graph, model.name or ""), indent=1, ensure_ascii=False)
     try:
-        # UTF-8 has no bytes for half a character in a name: it is written as JSON's own escape for it.
+        # UTF-8 cannot encode half a surrogate pair in a name; JSON's own escape can.
         write_text(path, text + "\n", errors="backslashreplace")
-    except (OSError, ValueError) as error:  # ValueError: no path has a zero byte
+    except (OSError, ValueError) as error:  # ValueError: a null character in the path
         raise ModelFileError(f"cannot write {str(path)!r}.", (("because", _why(error)),), _SAVE) from error
 
 
 def load(path: str | Path, *, limits: LoadLimits | None = None) -> Model:
-    """Read a model from a JSON file. Nothing in the file is run.
+    """Load a model from a JSON file. Runs no code from the file.
 
     Args:
         path: Path of the file.
-        limits: What the file may contain at most; by default `LoadLimits()`.
+        limits: Maximum sizes of the model; by default `LoadLimits()`.
 
     Raises:
-        UnknownOptionError: It is no path, or `limits` are no `LoadLimits`.
-        ModelFileError: There is no such file, or it is no model, broken, or exceeds a limit.
+        UnknownOptionError: `path` is not a path, or `limits` is not a `LoadLimits`.
+        ModelFileError: The file does not exist, is not a model, is broken, or exceeds a limit.
     """
     _check_path(path, "load", 'ml.load("model.json")')
     limits = _checked_limits(limits)
     try:
-        # The bytes and the text are not kept while the model is built.
+        # Do not keep the bytes and the text in memory while the model is built.
         data = json.loads(_bytes_of(path, limits).decode("utf-8"), object_pairs_hook=_object)
     except ModelFileError:
         raise
     except (ValueError, RecursionError) as error:
         because = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
-        raise ModelFileError(f"{str(path)!r} is no JSON.", (("because", because),), ADVICE) from error
+        raise ModelFileError(f"{str(path)!r} is not valid JSON.", (("because", because),), ADVICE) from error
     try:
         return from_dict(data, limits=limits)
     except ModelFileError as error:
@@ -150,7 +150,7 @@ def _bytes_of(path: str | Path, limits: LoadLimits) -> bytearray:
 
 
 def _near(path: Path) -> str:
-    """Return the JSON file whose name is most like that of a missing one; `"model.json"` if there is none."""
+    """Return the existing JSON file with the most similar name; `"model.json"` if there is none."""
     try:
         known = [one.name for one in islice(path.parent.iterdir(), 2_000) if one.suffix == ".json" and one.is_file()]
     except (OSError, ValueError):
@@ -159,7 +159,7 @@ def _near(path: Path) -> str:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the dict of a JSON object, whose keys must be unique."""
+    """Return the dict of a JSON object. Raise if a key is repeated."""
     found = dict(pairs)
     if len(found) < len(pairs):
         seen: set[str] = set()
@@ -172,7 +172,7 @@ def _checked_limits(limits: Any) -> LoadLimits:
     if limits is not None and not isinstance(limits, LoadLimits):
         raise UnknownOptionError(
             f"cannot load within {short_repr(limits)}.",
-            (("needs", "limits, or None"),),
+            (("needs", "a LoadLimits, or None"),),
             "ml.load(path, limits=ml.LoadLimits(nodes=1_000_000))",
         )
     return limits or LoadLimits()
@@ -188,7 +188,7 @@ def _check_path(path: Any, what: str, advice: str) -> None:
 
 
 def _graph_data(graph: LogicalGraph) -> dict[str, Any]:
-    """What a person made; inputs and outputs follow from it, see `mithril_nb.graph.closing`."""
+    """Return the parts created by the user. Inputs and outputs are inferred, see `mithril_nb.graph.closing`."""
     return {
         "nodes": [_node_data(node) for node in graph.nodes],
         "edges": [[e.source.node, e.source.port, e.target.node, e.target.port] for e in made_edges(graph)],
@@ -198,14 +198,14 @@ def _graph_data(graph: LogicalGraph) -> dict[str, Any]:
 
 
 def _note_data(end: Endpoint, note: Note) -> dict[str, Any]:
-    said = {
+    fields = {
         "shape": None if note.shape is None else list(note.shape),
         "dtype": note.dtype,
         "is_trainable": note.is_trainable,
         "is_exposed": note.is_exposed or None,
         "initializer": note.initializer,
     }
-    return {"node": end.node, "port": end.port, **{key: value for key, value in said.items() if value is not None}}
+    return {"node": end.node, "port": end.port, **{key: value for key, value in fields.items() if value is not None}}
 
 
 def _node_data(node: Node) -> dict[str, Any]:
@@ -214,6 +214,6 @@ def _node_data(node: Node) -> dict[str, Any]:
     if block.attributes:
         data["attributes"] = dict(block.attributes)
     if block.graph is not None and not (block.is_composite and block.attributes):
-        # A model of one's own may have the name of a block that runs others: the op tells them apart.
+        # A user's model may have the kind of a block that runs others, so the op is stored too.
         data |= {"op": block.op, "graph": _graph_data(block.graph)}
     return data

@@ -1,4 +1,4 @@
-"""A model with its nesting taken out: the ops in an order that runs, and where each gets its data from."""
+"""A model without its nesting: the ops in topological order, with the source of each input."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph, No
 
 @dataclass(frozen=True)
 class FlatOp:
-    """One op of a model, wherever it is nested.
+    """One op of a model, at any nesting level.
 
     Attributes:
         path: Path of its block.
         block: The block.
-        sources: By port that is fed: an output, as path and port, or a model input with path `""`.
-        arrays: By param or state port that is open: name of the parameter or state.
-        origins: By port that is fed: its source as a person sees it beside the block, which may be a whole model.
-        inner: By name that a parameter has inside, for a block that runs others: its name in the model.
+        sources: Maps each connected port to an output, as path and port, or to a model input with path `""`.
+        arrays: Maps each open param or state port to the name of its parameter or state.
+        origins: Maps each connected port to its source as shown beside the block, which may be a whole model.
+        inner: For a block that runs others: maps the inner name of a parameter to its name in the model.
     """
 
     path: str
@@ -39,10 +39,10 @@ class Flat:
     """All ops of a model.
 
     Attributes:
-        ops: In an order that runs.
-        outputs: Where each output of the model comes from.
-        groups: By path of each composite block: where its fed inputs and its outputs come from.
-        notes: What a person said, at the flat endpoints; of a param at the name of the array.
+        ops: The ops in topological order.
+        outputs: The source of each output of the model.
+        groups: Maps the path of each composite block to the sources of its connected inputs and its outputs.
+        notes: The user's annotations, by flat endpoint; for a param, by the name of the array.
     """
 
     ops: tuple[FlatOp, ...]
@@ -57,13 +57,13 @@ class Flat:
 
 
 _KNOWN: WeakKeyDictionary[LogicalGraph, Flat] = WeakKeyDictionary()
-"""Goes with the graph: models that are no longer used keep no memory."""
+"""Cached per graph; the entry is freed with the graph."""
 
 
 def flat(graph: LogicalGraph) -> Flat:
     """Return the ops of a graph and of all graphs inside it.
 
-    A block with an op *and* a graph, as a loop has, is one op: what is inside runs under its rule.
+    A block with an op *and* a graph, such as a loop, is one op, because its rule runs the inner blocks.
 
     Raises:
         CycleError: The graph has a cycle.
@@ -104,7 +104,7 @@ class _Flattening:
         arrays: Mapping[str, str],
         origins: Mapping[str, str],
     ) -> dict[str, Endpoint]:
-        """Flatten one level, given what feeds its inputs and what its params are called; return where outputs are."""
+        """Flatten one level, given the sources of its inputs and the names of its params; return its outputs."""
         known: dict[Endpoint, Endpoint] = {Endpoint(BOUNDARY, name): source for name, source in fed.items()}
         for end, _ in graph.notes:
             if is_array(end):
@@ -154,7 +154,7 @@ class _Flattening:
 
 
 def inside(block: Block) -> tuple[str, ...]:
-    """Return the names that parameters have inside a block that runs others.
+    """Return the inner names of the parameters of a block that runs others.
 
     Examples:
         >>> from mithril_nb.models import Linear, Repeat
@@ -168,7 +168,7 @@ def inside(block: Block) -> tuple[str, ...]:
 
 
 def origin(end: Endpoint) -> str:
-    """Return a flat endpoint as messages name it: `"mlp_0/linear_0.output"`, or the name of a model input.
+    """Return a flat endpoint as shown in messages: `"mlp_0/linear_0.output"`, or the name of a model input.
 
     Examples:
         >>> origin(Endpoint("mlp_0/linear_0", "output")), origin(Endpoint("", "input"))

@@ -1,4 +1,4 @@
-"""Arithmetic on values that flow beside arrays: `x.shape()[0] * 2` is known before anything runs."""
+"""Constant folding of static values: `x.shape()[0] * 2` is known before the program runs."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ FOLDS: dict[str, Callable[..., Any]] = {
     "minimum": min,
     "maximum": max,
 }
-"""Ops that give a value where all they are given are values, with what they do to numbers."""
+"""Arithmetic ops, with their functions of numbers. They return a static value if all their inputs are static."""
 _BY_NAME: dict[str, Callable[..., Dim | None]] = {
     "add": lambda a, b: plus(a, b),
     "subtract": lambda a, b: plus(a, times(b, -1)),
     "multiply": lambda a, b: product((a, b)),
     "floor_divide": lambda a, b: quotient((a,), (b,)),
 }
-"""The same for sizes of which only the names are known."""
+"""The same functions for sizes that are only names."""
 
 
 def all_values(op: str, given: Mapping[str, Spec]) -> bool:
-    """Return whether an op is arithmetic, and all that it is given are values that are no arrays."""
+    """Return whether an op is arithmetic and all its inputs are static values."""
     return op in FOLDS and bool(given) and all(isinstance(spec, StaticSpec) for spec in given.values())
 
 
 def folded(op: str, given: Mapping[str, Spec]) -> StaticSpec:
-    """Return the value of arithmetic on values.
+    """Return the result of arithmetic on static values.
 
     Examples:
         >>> folded("multiply", {"left": StaticSpec("batch"), "right": StaticSpec(2)})
@@ -61,23 +61,23 @@ def folded(op: str, given: Mapping[str, Spec]) -> StaticSpec:
 
 
 def as_arrays(given: Mapping[str, Spec], dtype: str) -> dict[str, TensorSpec]:
-    """Return specs of arrays only: a value that reaches a block which computes with arrays is made one.
+    """Return the specs of inputs to an array op, with static values converted to arrays.
 
     Args:
         given: Specs by port.
-        dtype: What floating numbers become.
+        dtype: The dtype of floats.
 
     Raises:
-        MismatchError: A value that no array can hold.
+        MismatchError: A value cannot be converted to an array.
     """
     return {port: as_array(port, spec, dtype) for port, spec in given.items()}
 
 
 def as_array(port: str, spec: Spec, dtype: str) -> TensorSpec:
-    """Return the spec of an array of a value.
+    """Return the spec of a value converted to an array.
 
     Raises:
-        MismatchError: No array can hold it.
+        MismatchError: The value cannot be converted to an array.
 
     Examples:
         >>> as_array("input", StaticSpec(("batch", 3)), "float32")
@@ -90,7 +90,7 @@ def as_array(port: str, spec: Spec, dtype: str) -> TensorSpec:
     if isinstance(spec.value, tuple) and LEADING in spec.value:
         return TensorSpec((LEADING,), "int32")
     if spec.value is None or not _is_numeric(spec.value):
-        raise MismatchError(port, "an array", "connect an array, or numbers.", f"{spec.value!r} is none")
+        raise MismatchError(port, "an array", "connect an array, or numbers.", f"{spec.value!r} is not an array")
     return TensorSpec(shape_of(spec.value), dtype_of(spec.value) or dtype)
 
 

@@ -1,7 +1,7 @@
-"""Shape inference: what flows along every connection of a graph, and what does not fit, all mismatches at once.
+"""Shape inference: find the spec of every connection of a graph, and report all mismatches together.
 
-What is known goes forward, from inputs to outputs, and back where a block or a person says what an input must be, until
-nothing more follows.
+Specs propagate forward, from inputs to outputs, and backward, where a block or the user restricts an input, until
+nothing changes.
 """
 
 from __future__ import annotations
@@ -25,23 +25,25 @@ from mithril_nb.models.port_checks import check_dtype, check_fed, check_option, 
 from mithril_nb.models.starting import activated, activated_inside, is_activated, without_activation
 
 ANYTHING: tuple[Dim, ...] = (LEADING,)
-"""Shape of what nothing is known of."""
+"""Shape of an array with an unknown shape."""
 _ROUNDS = 50
-"""A chain whose shapes come from its end is known after one round back; only a hostile rule would take so many."""
+"""Maximum number of passes. A chain whose shapes come from its end needs one backward pass; only a faulty rule needs
+more.
+"""
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """An array that belongs to a model: one that is trained, or one that a step hands to the next.
+    """An array that belongs to a model: a trained parameter, or a state that one step hands to the next.
 
     Attributes:
         name: Its name among the parameters: `"linear_0.weight"`.
-        path: Path of the block that it belongs to.
+        path: Path of its block.
         port: Port of that block.
-        spec: Shape and dtype; some dims are names while the input's shape is not known.
-        initializer: How it starts.
-        is_trainable: Whether training changes it.
-        stacked: Along how many axes, its first ones, it holds arrays of one shape, each of which starts by itself.
+        spec: Shape and dtype; some dims are names while the input's shape is unknown.
+        initializer: Its initializer.
+        is_trainable: True if training changes it.
+        stacked: Number of leading axes along which separately initialised arrays of one shape are stacked.
     """
 
     name: str
@@ -55,15 +57,15 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Inference:
-    """What shape inference found.
+    """Result of shape inference.
 
     Attributes:
         inputs: Spec of each input of the graph.
-        outputs: Spec of each output; `None` where a mismatch stands in the way.
+        outputs: Spec of each output; `None` after a mismatch.
         blocks: Specs at each block, by path.
         parameters: All trainable arrays, in the order of the blocks.
-        problems: What does not fit; empty if all is well.
-        states: All arrays that a step hands to the next.
+        problems: The mismatches; empty if there are none.
+        states: All arrays that one step hands to the next.
     """
 
     inputs: Mapping[str, TensorSpec]
@@ -75,14 +77,14 @@ class Inference:
 
     @property
     def is_concrete(self) -> bool:
-        """Whether the shape of every parameter is known in numbers."""
+        """True if the shape of every parameter is known in numbers."""
         return all(parameter.spec.is_concrete for parameter in (*self.parameters, *self.states))
 
     def raise_problems(self) -> None:
         """Raise all problems as one error, if there are any.
 
         Raises:
-            ShapeError: Something does not fit.
+            ShapeError: There are mismatches.
         """
         if self.problems:
             first, *more = self.problems
@@ -97,18 +99,18 @@ def infer(
     prefix: str = "",
     activated_outputs: Collection[str] = (),
 ) -> Inference:
-    """Infer the specs of everything in a graph from those of its inputs.
+    """Infer all specs of a graph from those of its inputs.
 
     Args:
         graph: The graph.
-        inputs: Specs of its inputs; of an input that is left out nothing is known.
-        dtype: Dtype of parameters, and of inputs whose block asks for no other.
-        prefix: Path of the block that it is inside of, for messages.
-        activated_outputs: Those of its outputs that an activation outside reads: parameters start for it.
+        inputs: Specs of its inputs; an omitted input is unknown.
+        dtype: Dtype of parameters, and of inputs whose blocks do not require another.
+        prefix: Path of the block that contains the graph, for messages.
+        activated_outputs: The outputs that an activation outside the graph reads, which affects initializers.
 
     Raises:
         CycleError: The graph has a cycle.
-        UnknownOpError: A block of an op that does not exist.
+        UnknownOpError: A block has an unknown op.
 
     Examples:
         >>> from mithril_nb.models import Linear
@@ -128,7 +130,7 @@ def infer(
 
 @dataclass
 class _Work:
-    """One inference under way."""
+    """State of one inference."""
 
     flat: Flat
     dtype: str
@@ -144,20 +146,20 @@ class _Work:
     inner: dict[str, BlockSpecs] = field(default_factory=dict)
 
     def at(self, path: str) -> str:
-        """A path as the outermost model has it."""
+        """Return a path relative to the outermost model."""
         return f"{self.prefix}/{path}" if self.prefix else path
 
     def solve(self) -> None:
-        """Go forward and back until nothing more is learnt."""
+        """Propagate forward and backward until nothing changes."""
         for _ in range(_ROUNDS):
             self.arrays, self.found, self.problems = {}, {}, []
             for end in [end for end in self.known if end.node == BOUNDARY]:
-                self.known[end] = self.noted(end, self.known[end])
+                self.known[end] = self.with_note(end, self.known[end])
             for op in self.flat.ops:
                 self.forward(op)
             sizes = {name: self.arrays[name].spec for name in self.sizes}
-            is_news, self.sizes = sizes != self.sizes, sizes
-            if self.problems or not (self.back() or is_news):
+            is_changed, self.sizes = sizes != self.sizes, sizes
+            if self.problems or not (self.backward() or is_changed):
                 return
 
     def forward(self, op: FlatOp) -> None:
@@ -166,7 +168,7 @@ class _Work:
         given = {port: spec for port, spec in data.items() if spec is not None}
         outputs = [Endpoint(op.path, port.name) for port in op.block.outputs]
         if len(given) < len(data):
-            self.known.update(dict.fromkeys(outputs))  # a mismatch before it has been noted already
+            self.known.update(dict.fromkeys(outputs))  # the mismatch that caused this is already recorded
             return
         if all_values(op.block.op, given):
             self.known.update(dict.fromkeys(outputs, folded(op.block.op, given)))
@@ -201,12 +203,12 @@ class _Work:
         for end in outputs:
             given = found.outputs[end.port]
             spec = given if isinstance(given, TensorSpec | StaticSpec) else TensorSpec(given, dtype)
-            self.known[end] = self.noted(end, self.sharper(end, spec))
+            self.known[end] = self.with_note(end, self.restricted(end, spec))
         for port, name in op.arrays.items():
             self.array(op, port, name, found, rule)
 
     def body(self, op: FlatOp, rule: type[Operator], specs: Mapping[str, TensorSpec]) -> Inferred:
-        """Infer what is inside a block that runs others, and note its arrays and specs as parts of the model."""
+        """Infer the inner graph of a block that runs others, and add its arrays and specs to those of the model."""
         assert issubclass(rule, Control)
         place = self.at(op.path)
         outputs = activated_inside(op, self.activated)
@@ -220,9 +222,9 @@ class _Work:
             first = found.inner.states[0]
             self.problems.append(
                 Diagnostic(
-                    f"the block {place!r} cannot run {first.path!r} again and again: that has a state.",
+                    f"the block {place!r} cannot repeat {first.path!r}, which has a state.",
                     (("state", first.name),),
-                    "a norm without running statistics inside, as LayerNorm().",
+                    "a norm without running statistics inside, such as LayerNorm().",
                     block=f"{place}/{first.path}",
                     code="ShapeError",
                 )
@@ -246,7 +248,7 @@ class _Work:
         return Inferred(found.outputs)
 
     def options(self, op: FlatOp) -> dict[str, Any]:
-        """The attributes, with the values of those that are connected; raises `MismatchError` if one cannot be used."""
+        """Return the attributes, with values for connected ones; raise `MismatchError` if a value is invalid."""
         options = dict(op.block.attributes)
         for port in op.block.inputs:
             if port.role == "option" and port.name in op.sources:
@@ -257,7 +259,7 @@ class _Work:
         return options
 
     def option_specs(self, op: FlatOp) -> dict[str, Spec]:
-        """What comes over the connections of its attributes."""
+        """Return the specs of the connected attributes."""
         found = {
             port.name: self.known.get(op.sources[port.name])
             for port in op.block.inputs
@@ -268,7 +270,7 @@ class _Work:
     def spec_of(self, op: FlatOp, port: str) -> Spec | None:
         if port in op.sources:
             return self.known.get(op.sources[port])
-        # A parameter that this block only reads, or an array to be given that a person made trainable.
+        # A parameter that this block only reads, or an input that the user made trainable.
         name = op.arrays[port]
         if name in self.sizes:
             return self.sizes[name]
@@ -276,7 +278,7 @@ class _Work:
         return TensorSpec(ANYTHING if note.shape is None else note.shape, note.dtype or self.dtype)
 
     def array(self, op: FlatOp, port: str, name: str, found: Inferred, rule: type[Operator]) -> None:
-        """Note a parameter or a state; one that several blocks share must have one shape."""
+        """Record a parameter or a state. If several blocks share it, its shapes must agree."""
         shapes = {**found.params, **found.states}
         shape = shapes[port] if port in shapes else self.spec_of(op, port).shape  # pyright: ignore
         note = self.flat.notes.get(name)
@@ -285,14 +287,14 @@ class _Work:
             both = meet(shape, note.shape, {})
             if both is None:
                 advice = f"model.set_shapes({{{name!r}: {list(shape)!r}}})  # or leave it out"
-                self.unlike("shape", place, str(note.shape), str(shape), advice, end)
+                self.contradiction("shape", place, str(note.shape), str(shape), advice, end)
             shape = shape if both is None else both
         if note and note.dtype not in (None, self.dtype):
             advice = f'ml.compile(model, ml.JaxBackend(dtype="{note.dtype}"))  # the dtype of all parameters'
-            self.unlike("dtype", place, str(note.dtype), self.dtype, advice, end)
+            self.contradiction("dtype", place, str(note.dtype), self.dtype, advice, end)
         trainable = port not in found.states and not (note and note.is_trainable is False)
         initializer = rule.initializers.get(port, Initializer("normal"))
-        if rule.starts_for_its_reader and not is_activated(op, self.activated):
+        if rule.init_depends_on_reader and not is_activated(op, self.activated):
             initializer = without_activation(initializer)
         if note and note.initializer:
             initializer = initializer_of(note.initializer, initializer)
@@ -301,7 +303,7 @@ class _Work:
         new = Parameter(name, op.path, port, TensorSpec(shape, self.dtype), initializer, trainable)
         first = self.arrays.setdefault(name, new)
         if port in shapes and first.port not in rule_of(self.flat.op_at[first.path]).initializers:
-            # The block whose parameter it is says how it starts, not one that reads it before.
+            # The block that owns a parameter determines its initializer, not a block that reads it earlier.
             self.arrays[name] = first = replace(new, spec=first.spec)
         if not first.spec.is_concrete and new.spec.is_concrete:
             self.arrays[name] = replace(first, spec=new.spec)
@@ -320,9 +322,9 @@ class _Work:
                 )
             )
 
-    def back(self) -> bool:
-        """Tell each block what its outputs must be, and hear what its inputs must be; return whether that was news."""
-        news = False
+    def backward(self) -> bool:
+        """Propagate from the outputs of blocks to their inputs; return whether anything changed."""
+        changed = False
         for op in reversed(self.flat.ops):
             if op.path not in self.found:
                 continue
@@ -338,40 +340,40 @@ class _Work:
             try:
                 needs = rule.refine(self.options(op), inputs, outputs)
             except MismatchError as mismatch:
-                self.problems.append(self.unmet(op, outputs, mismatch))
+                self.problems.append(self.impossible_output(op, outputs, mismatch))
                 continue
             for port, shape in needs.items():
                 if port in op.sources:
-                    news = self.need(op.sources[port], shape) or news
+                    changed = self.restrict(op.sources[port], shape) or changed
         if self.names:
             for end, spec in self.known.items():
                 if isinstance(spec, TensorSpec):
                     self.known[end] = replace(spec, shape=renamed(spec.shape, self.names))
-        return news
+        return changed
 
-    def need(self, end: Endpoint, shape: tuple[Dim, ...]) -> bool:
-        """Note what an output, or an input of the model, must be like; return whether that was news."""
+    def restrict(self, end: Endpoint, shape: tuple[Dim, ...]) -> bool:
+        """Restrict the shape of an output or a model input; return whether that changed it."""
         spec = self.known.get(end)
         if not isinstance(spec, TensorSpec):
             return False
         names: dict[str, Dim] = {}
         both = meet(spec.shape, shape, names)
         if both is None or both == spec.shape:
-            return False  # what does not fit is said going forward
+            return False  # the forward pass reports mismatches
         self.names |= names
         self.needed[end] = both
         self.known[end] = replace(spec, shape=both)
         return True
 
-    def sharper(self, end: Endpoint, spec: Spec) -> Spec:
-        """The spec, with what is known from those who read it."""
+    def restricted(self, end: Endpoint, spec: Spec) -> Spec:
+        """Return the spec, restricted by the needs of its readers."""
         if end not in self.needed or not isinstance(spec, TensorSpec):
             return spec
         both = meet(spec.shape, self.needed[end], self.names)
         return spec if both is None else replace(spec, shape=both)
 
-    def noted(self, end: Endpoint, spec: Spec | None) -> Spec | None:
-        """The spec, with what a person said of it."""
+    def with_note(self, end: Endpoint, spec: Spec | None) -> Spec | None:
+        """Return the spec, combined with the user's annotation."""
         note = self.flat.notes.get(end)
         if note is None or not isinstance(spec, TensorSpec):
             return spec
@@ -381,20 +383,20 @@ class _Work:
             advice = f"model.set_shapes({{{origin(end)!r}: {list(spec.shape)!r}}})  # or " + (
                 "other sizes before it" if end.node else "another shape for this input"
             )
-            self.unlike("shape", repr(place), str(note.shape), str(spec), advice, end)
+            self.contradiction("shape", repr(place), str(note.shape), str(spec), advice, end)
             both = spec.shape
         if end.node and note.dtype and note.dtype != spec.dtype:
-            advice = f'x.cast("{note.dtype}")  # or a Cast(dtype="{note.dtype}") behind it'
-            self.unlike("dtype", repr(place), note.dtype, str(spec), advice, end)
+            advice = f'x.cast("{note.dtype}")  # or a Cast(dtype="{note.dtype}") after it'
+            self.contradiction("dtype", repr(place), note.dtype, str(spec), advice, end)
             return replace(spec, shape=both)
         return TensorSpec(both, note.dtype or spec.dtype)
 
-    def unlike(self, what: str, place: str, said: str, has: str, advice: str, end: Endpoint) -> None:
-        """Note that something is not as a person said."""
+    def contradiction(self, what: str, place: str, declared: str, inferred: str, advice: str, end: Endpoint) -> None:
+        """Record that an annotation contradicts the inferred spec."""
         self.problems.append(
             Diagnostic(
-                f"{place} has another {what} than was said of it.",
-                (("said", said), ("has", has)),
+                f"{place}: declared {what} does not match the inferred {what}.",
+                (("declared", declared), ("inferred", inferred)),
                 advice,
                 block=self.at(end.node) if end.node else "",
                 port=end.port,
@@ -403,10 +405,10 @@ class _Work:
         )
 
     def mismatch(self, op: FlatOp, found: MismatchError) -> Diagnostic:
-        """Say which two ports do not fit, with both shapes."""
+        """Return the diagnostic of two incompatible ports, with both shapes."""
         end = op.sources.get(found.port)
         if end is None and found.port not in op.arrays:
-            return self.unset(op, found)
+            return self.invalid_attribute(op, found)
         spec = self.known.get(end) if end else self.spec_of(op, found.port)
         source = op.origins[found.port] if end else op.arrays[found.port]
         source = self.at(source) if end and end.node else source
@@ -423,17 +425,17 @@ class _Work:
             code="ShapeError",
         )
 
-    def unmet(self, op: FlatOp, outputs: Mapping[str, TensorSpec], found: MismatchError) -> Diagnostic:
-        """Return the problem of an op that cannot give the shapes that other blocks need of it."""
+    def impossible_output(self, op: FlatOp, outputs: Mapping[str, TensorSpec], found: MismatchError) -> Diagnostic:
+        """Return the diagnostic of an op that cannot output a shape that other blocks require."""
         readers = [
             f"{self.at(one.path)}.{component(port)}"
             for one in self.flat.ops
             for port in (port for port, end in one.sources.items() if end.node == op.path)
         ]
         return Diagnostic(
-            f"{op.block.kind} at {self.at(op.path)!r} cannot give the shape that is needed.",
+            f"{op.block.kind} at {self.at(op.path)!r} cannot output the required shape.",
             (
-                ("needed by", ", ".join(readers) or "set_shapes"),
+                ("required by", ", ".join(readers) or "set_shapes"),
                 *((port, str(spec.shape)) for port, spec in outputs.items()),
                 (found.port, found.need + (f"      {found.detail}" if found.detail else "")),
             ),
@@ -443,8 +445,8 @@ class _Work:
             code="ShapeError",
         )
 
-    def unset(self, op: FlatOp, found: MismatchError) -> Diagnostic:
-        """Say that an attribute has no value, or one that does not do."""
+    def invalid_attribute(self, op: FlatOp, found: MismatchError) -> Diagnostic:
+        """Return the diagnostic of a missing or invalid attribute."""
         value = op.block.options.get(found.port)
         return Diagnostic(
             f"{op.block.kind} at {self.at(op.path)!r} cannot use {found.port}={value!r}.",

@@ -1,4 +1,4 @@
-"""Limits of what a model file may contain: they are checked before anything expensive is done with it."""
+"""Limits on the contents of a model file, checked before any expensive work."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from mithril_nb.graph.spec import MOST_AXES
 
 @dataclass(frozen=True)
 class LoadLimits:
-    """The largest model that `ml.load` reads; `ml.load(path, limits=...)` takes other limits.
+    """The largest model that `ml.load` accepts; `ml.load(path, limits=...)` changes the limits.
 
     Attributes:
         file_bytes: Size of the file.
-        nodes: Blocks on all levels, including those that blocks such as `MLP` create.
-        edges: Connections, labels and notes on all levels.
-        ports: Inputs and outputs of all composite blocks; one with a long name counts as several. An open input of an
-            inner block is an input on each level around it, so a small file can have many.
+        nodes: Blocks at all levels, including the inner blocks of a block such as `MLP`.
+        edges: Connections, labels and notes at all levels.
+        ports: Inputs and outputs of all composite blocks; a long name counts as several. An open input of an inner
+            block is an input at each level around it, so a small file can have many.
         depth: Levels of models in models, at most 50.
         name_length: Characters of the name of a block, a kind, a port or a dimension.
-        text_length: Characters of a text among attributes.
-        list_length: Values in the lists of all attributes of one block.
+        text_length: Characters of a text in an attribute.
+        list_length: Values in all lists of one block's attributes.
         rank: Dimensions of a declared shape, at most 64.
 
     Raises:
-        UnknownOptionError: A limit is not a whole number from 0 on, or larger than it can be.
+        UnknownOptionError: A limit is not a non-negative integer, or exceeds its maximum.
 
     Examples:
         >>> LoadLimits(nodes=1_000_000).nodes, LoadLimits().depth
@@ -56,14 +56,14 @@ class LoadLimits:
                 )
 
     def check(self, name: str, found: int, what: str, block: str = "", *, is_all: bool = True) -> None:
-        """Raise if a model has more of something than the limit allows.
+        """Raise if a count exceeds its limit.
 
         Args:
             name: Name of the limit.
-            found: How many there are.
-            what: What is counted, as in `"blocks"`.
+            found: The count.
+            what: Plural noun of the counted items, such as `"blocks"`.
             block: Path of the block where it was found.
-            is_all: Whether all have been counted; otherwise there may be more.
+            is_all: True if all items have been counted; otherwise there may be more.
 
         Raises:
             ModelFileError: `found` is above the limit.

@@ -1,7 +1,7 @@
-"""`Model`: a handle on a frozen block, with the operators that compose.
+"""`Model`: a mutable handle on a frozen block, with operators that compose blocks.
 
-`|=` and `+=` put a new graph in the handle's place, as Python's containers do; `|` and `+` give a new model. A model
-that is added to another goes in as it is at that moment: there are no parents, so the same model may be added twice.
+`|=` and `+=` replace the graph of the handle, like the operators of Python's containers; `|` and `+` return a new
+model. Adding a model to another copies its current graph, so there are no parents and a model can be added twice.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _EMPTY = composite(LogicalGraph())
 
 
 class _Kind(type):
-    """Checks a constructor's call: Python's own message for a wrong one would not say what the block takes."""
+    """Checks constructor calls, because Python's own error does not list the block's arguments."""
 
     @property
     def __signature__(cls) -> inspect.Signature:
-        # Without it, `inspect` and so Jupyter's help would show the arguments of `__call__` below.
+        # Without it, `inspect` and therefore Jupyter's help would show the arguments of `__call__` below.
         return _signature(cls.__init__)
 
     def __call__(cls, /, *given: Any, **named: Any) -> Any:
@@ -51,19 +51,19 @@ class _Kind(type):
 
 @lru_cache(maxsize=4096)
 def _signature(constructor: Any) -> inspect.Signature:
-    """Return the signature of a constructor without `self`; reading it takes longer than making the block."""
+    """Return the signature of a constructor without `self`. Cached: reading it is slower than building the block."""
     bound = inspect.signature(constructor)
     return bound.replace(parameters=list(bound.parameters.values())[1:])
 
 
 class Model(Shown, Portable, Said, metaclass=_Kind):
-    """A part of a model, or a whole one: what blocks are added to.
+    """A model, or a part of one, to which blocks are added.
 
     Args:
-        name: Name that it gets when it is added to another model; by default its kind and a number.
+        name: Its name when it is added to another model; by default its kind and a number.
 
     Raises:
-        ConnectionError, CycleError, NameTakenError: From `|=` and `+=`, when something does not fit.
+        ConnectionError, CycleError, NameTakenError: Raised by `|=` and `+=`.
 
     Examples:
         >>> from mithril_nb.models import Linear, Model, Relu
@@ -78,13 +78,13 @@ class Model(Shown, Portable, Said, metaclass=_Kind):
     def __init__(self, name: str | None = None):
         self.name = _checked_name(name)
         self._block = _EMPTY
-        # What was added, by identity, and the name that it has here: so that `linear.output` can be found again.
+        # The added objects by identity, and their names here, so that `linear.output` can be resolved.
         self._members: dict[int, tuple[object, str]] = {}
         self._attributes: tuple[tuple[str, Value], ...] = ()
 
     @classmethod
     def of(cls, graph: LogicalGraph, name: str | None = None, kind: str = "Model") -> Model:
-        """Return a model of a graph; as a block of a kind that composes itself, if that is said.
+        """Return a model with this graph, optionally as a composite of another kind.
 
         Examples:
             >>> Model.of(Model().graph) == Model()
@@ -96,7 +96,7 @@ class Model(Shown, Portable, Said, metaclass=_Kind):
 
     @classmethod
     def of_block(cls, block: Block, name: str | None = None) -> Model:
-        """Return a handle on a block, of whatever kind.
+        """Return a handle on a block of any kind.
 
         Examples:
             >>> from mithril_nb.models import Linear
@@ -109,7 +109,7 @@ class Model(Shown, Portable, Said, metaclass=_Kind):
 
     @property
     def block(self) -> Block:
-        """The frozen block that it stands for now."""
+        """The current frozen block."""
         return self._block
 
     @property
@@ -126,12 +126,12 @@ class Model(Shown, Portable, Said, metaclass=_Kind):
 
     @property
     def graph(self) -> LogicalGraph:
-        """Its logical graph: a value, that later changes of the model leave as it is."""
+        """Its current logical graph. Later changes of the model do not affect it."""
         return alone(self._block)
 
     @property
     def kind(self) -> str:
-        """What kind of block it is: `"Linear"`, `"MLP"`, or `"Model"` for one composed by hand."""
+        """Its kind: `"Linear"`, `"MLP"`, or `"Model"` for a manually composed model."""
         return self._block.kind
 
     @property
@@ -146,25 +146,25 @@ class Model(Shown, Portable, Said, metaclass=_Kind):
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """Its attributes, as they were given to its constructor."""
+        """Its attributes, as passed to its constructor."""
         return MappingProxyType(dict(self._attributes or self._block.attributes))
 
     def __call__(self, /, *unnamed: Any, **settings: Any) -> Placed:
-        """Say where its ports go, or set attributes, for adding it to a model.
+        """Connect ports and set attributes, to add the block to a model.
 
         Args:
-            unnamed: None: every connection is made by the name of its port.
-            settings: By port, the name of what it connects to or the name to give (`input="x", output="hidden"`);
-                by attribute, its value (`Linear(10)(input_size=784)`, `Dropout(0.5)(training=True)`). In place of a
-                name there may be a connection of another block (`relu.output`), an expression of such (`a + b`), an
-                `IOKey`, or a number or array that the port always has.
+            unnamed: Not allowed: every connection is made by the name of its port.
+            settings: By port, the name of its connection or the name to give (`input="x", output="hidden"`); by
+                attribute, its value (`Linear(10)(input_size=784)`, `Dropout(0.5)(training=True)`). Instead of a name, a
+                port also accepts a connection of another block (`relu.output`), an expression (`a + b`), an `IOKey`, or
+                a constant number or array.
 
         Returns:
-            What `|=` and `+=` take. The model itself is left as it is.
+            A value for `|=` and `+=`. The model itself is unchanged.
 
         Raises:
-            UnknownOptionError: A name that is neither a port nor an attribute.
-            ConnectionError: A connection that is no name.
+            UnknownOptionError: A name is neither a port nor an attribute.
+            ConnectionError: A connection is invalid.
 
         Examples:
             >>> from mithril_nb.models import Linear, Model
@@ -179,7 +179,7 @@ class Model(Shown, Portable, Said, metaclass=_Kind):
             raise ConnectionError(
                 f"cannot connect {self.kind} to {short_repr(unnamed[0])}: the port is not named.",
                 (("inputs", ports), ("outputs", ", ".join(port.name for port in self.outputs) or "none")),
-                f'{self._spelt()}({first}="x")',
+                f'{self._constructor_code()}({first}="x")',
                 port=first,
             )
         roles = {**{port.name: "output" for port in self.outputs}, **{port.name: port.role for port in self.inputs}}
@@ -195,8 +195,8 @@ class Model(Shown, Portable, Said, metaclass=_Kind):
             elif key in roles:
                 raise ConnectionError(
                     f"cannot connect port {key!r} of {self.kind} to {value!r}.",
-                    (("needs", "a name, as text" + ("" if roles[key] == "output" else ", a connection, or a number")),),
-                    f'{self._spelt()}({key}="hidden")',
+                    (("needs", "a name" + ("" if roles[key] == "output" else ", a connection, or a number")),),
+                    f'{self._constructor_code()}({key}="hidden")',
                     port=key,
                 )
             else:
@@ -206,15 +206,15 @@ class Model(Shown, Portable, Said, metaclass=_Kind):
                 raise UnknownOptionError(
                     f"{self.kind} has no port and no attribute {key!r}.",
                     (("ports", ", ".join(sorted(roles)) or "none"), ("attributes", ", ".join(attributes) or "none")),
-                    f"{self._spelt()}({near}={text})" if roles else "add blocks to it first.",
+                    f"{self._constructor_code()}({near}={text})" if roles else "add blocks to it first.",
                 )
         model = with_attributes(self, changes) if changes else self
         return Placed(model, MappingProxyType(connections), self)
 
     def __getattr__(self, name: str) -> Connection:
-        """Return the connection of that name: a port of the block, or one that was named inside the model.
+        """Return the connection with this name: a port of the block, or a named connection inside the model.
 
-        One that is called as something that every model has, as `graph` or `kind`, is `model["graph"]`.
+        If a connection's name clashes with a `Model` attribute, use `model["graph"]`.
         """
         if name.startswith("_"):
             raise AttributeError(name)
@@ -228,10 +228,10 @@ class Model(Shown, Portable, Said, metaclass=_Kind):
         )
 
     def __getitem__(self, name: str) -> Connection:
-        """Return the connection of that name, whatever it is called.
+        """Return the connection with this name, even if a `Model` attribute has the same name.
 
         Raises:
-            ConnectionError: There is none.
+            ConnectionError: No connection has this name.
 
         Examples:
             >>> from mithril_nb.models import Linear, Model
@@ -249,7 +249,7 @@ class Model(Shown, Portable, Said, metaclass=_Kind):
             f"model[{near[0]!r}]" if near else "use one of the connections." if known else "add a block first.",
         )
 
-    __iter__ = None  # else Python would ask for the connections 0, 1, 2, ...
+    __iter__ = None  # otherwise Python would iterate through __getitem__(0), (1), ...
 
     def _connection_names(self) -> list[str]:
         block = self._block
@@ -258,7 +258,7 @@ class Model(Shown, Portable, Said, metaclass=_Kind):
         return list(dict.fromkeys(names))
 
     def __ior__(self, other: Model | Placed) -> Self:
-        """Add a block beside those that are there; only named connections are made."""
+        """Add a block in parallel; only named connections are made."""
         self._extend(other, chain=False)
         return self
 
@@ -276,19 +276,19 @@ class Model(Shown, Portable, Said, metaclass=_Kind):
         return self._copy().__iadd__(other)
 
     def _seal(self) -> None:
-        """Called when the constructor is done: what a subclass built of blocks is from now on a block of its kind."""
+        """Called after the constructor: turn the blocks that a subclass composed into one block of its kind."""
         if type(self) is not Model and self._block.op == "":
             self._block = composite(self.graph, type(self).__name__, self._attributes)
 
-    # A copy goes its own way: what it shares is a value. What was added is known by identity, which no pickle keeps.
+    # Copies are independent, because the graph is frozen. Members are keyed by identity, which pickle does not keep.
 
     def __copy__(self) -> Self:
-        copied = _bare(type(self))
+        copied = _new_handle(type(self))
         copied.__dict__.update(self.__dict__, _frozen=self._block, _draft=None, _members=dict(self._members))
         return copied
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _bare, (type(self),), {**self.__dict__, "_frozen": self._block, "_draft": None, "_members": {}}
+        return _new_handle, (type(self),), {**self.__dict__, "_frozen": self._block, "_draft": None, "_members": {}}
 
     def _copy(self) -> Model:
         model = Model(self.name)
@@ -297,7 +297,7 @@ class Model(Shown, Portable, Said, metaclass=_Kind):
 
     def _extend(self, other: Model | Placed, chain: bool) -> None:
         placed = other if isinstance(other, Placed) else Placed(_checked_model(other))
-        block, name = placed.model.block, placed.model.name or ""  # of itself: as it was before
+        block, name = placed.model.block, placed.model.name or ""  # a model added to itself is copied first
         if self._draft is None:
             graph = self._block.graph if self._block.is_composite else None
             self._draft = Draft(LogicalGraph() if graph is None else graph)
@@ -319,21 +319,21 @@ class Model(Shown, Portable, Said, metaclass=_Kind):
         self._frozen = None
 
     def compile(self, backend: Any = None, **options: Any) -> Any:
-        """Bind it to a backend: the same as `ml.compile(model, backend, ...)`.
+        """Bind the model to a backend: the same as `ml.compile(model, backend, ...)`.
 
         Returns:
-            A `PhysicalModel`, that runs.
+            A `PhysicalModel`, which can run.
         """
         return importlib.import_module("mithril_nb").compile(self, backend, **options)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Model) and self._block == other._block
 
-    # It changes, and is compared by what it is now: no set or dict could find it again. `model.block` is a value.
+    # Mutable and compared by value, so it must not be in a set or a dict. `model.block` is hashable.
     __hash__ = None  # pyright: ignore[reportAssignmentType]
 
-    def _spelt(self) -> str:
-        """A call that makes it, for advice to paste; `"block"` where none says what is inside."""
+    def _constructor_code(self) -> str:
+        """Return code that constructs the block, for advice; `"block"` if no call describes its contents."""
         kind = KINDS.get(self.kind)
         if kind is None or (
             self._block.graph is not None and not (self._block.is_composite and self._block.attributes)
@@ -357,14 +357,14 @@ class Model(Shown, Portable, Said, metaclass=_Kind):
         return {**render(self.graph), "text/plain": repr(self)}
 
 
-def _bare(kind: type[Model]) -> Any:
-    """A handle that no constructor has been asked for: what it stands for is put in afterwards."""
+def _new_handle(kind: type[Model]) -> Any:
+    """Create a handle without calling its constructor; its state is set afterwards."""
     return object.__new__(kind)
 
 
 @dataclass(frozen=True)
 class Placed:
-    """A model together with the connections it is to have: `Linear(64)(input="x", output="hidden")`."""
+    """A model together with its future connections: `Linear(64)(input="x", output="hidden")`."""
 
     model: Model
     connections: Mapping[str, Any] = field(default_factory=dict)
@@ -378,14 +378,14 @@ class Placed:
 
 
 LogicalModel = Model
-"""The same under the name that the documents of Mithril also use."""
+"""Alias that the Mithril documentation also uses."""
 
 
 def with_attributes(model: Model, changes: Mapping[str, Any]) -> Model:
-    """Return the model with some attributes changed, made anew by its constructor.
+    """Return the model with some attributes changed, rebuilt by its constructor.
 
     Raises:
-        UnknownOptionError: An attribute that it does not have, or a value that does not fit.
+        UnknownOptionError: An unknown attribute, or an invalid value.
 
     Examples:
         >>> from mithril_nb.models import Linear
@@ -394,7 +394,7 @@ def with_attributes(model: Model, changes: Mapping[str, Any]) -> Model:
     """
     if not model.block.attributes and changes:
         raise UnknownOptionError(
-            f"{model.kind} has no attribute {next(iter(changes))!r}, nor any other.",
+            f"{model.kind} has no attribute {next(iter(changes))!r}.",
             (("attributes", "none"),),
             "change the blocks inside it." if model.block.graph else f"{model.kind}(), without attributes.",
         )
@@ -428,6 +428,6 @@ def _checked_model(other: object) -> Model:
 def _checked_name(name: str | None) -> str | None:
     if name is not None and (not isinstance(name, str) or not name):
         raise UnknownOptionError(
-            f"a model cannot be named {name!r}.", (("needs", "text, or None"),), 'Model(name="classifier")'
+            f"a model cannot be named {name!r}.", (("needs", "a string, or None"),), 'Model(name="classifier")'
         )
     return name

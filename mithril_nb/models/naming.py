@@ -1,4 +1,4 @@
-"""What people give by name - shapes, inputs, params, output gradients - and the ports that the names mean."""
+"""Match the names in the user's dicts (shapes, inputs, params, output gradients) to ports."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from mithril_nb.models.op import OPS
 def input_specs(
     graph: LogicalGraph, shapes: Mapping[str, Sequence[Dim]], dtype: str = "float32"
 ) -> dict[str, TensorSpec]:
-    """Return the specs of a graph's inputs from shapes that a person gave.
+    """Return the specs of a graph's inputs from user-supplied shapes.
 
-    `"input"` also stands for a model's only input, whatever its name.
+    `"input"` also refers to a model's only input, whatever its name.
 
     Raises:
-        UnexpectedInputError: A name that is no input.
-        UnknownOptionError: A shape that is none.
+        UnexpectedInputError: A name is not an input.
+        UnknownOptionError: A shape is invalid.
 
     Examples:
         >>> from mithril_nb.models import Linear
@@ -36,7 +36,7 @@ def input_specs(
 
 
 def input_range(graph: LogicalGraph, port: str) -> tuple[int, int] | None:
-    """Return the whole numbers that all blocks take which read a graph input; `None` if they do not care.
+    """Return the range of integers that all readers of a graph input accept; `None` if it is unrestricted.
 
     Examples:
         >>> from mithril_nb.models import Embedding
@@ -57,7 +57,7 @@ def input_range(graph: LogicalGraph, port: str) -> tuple[int, int] | None:
 
 
 def takes_any_dtype(graph: LogicalGraph, port: str) -> bool:
-    """Return whether nobody cares for the dtype of a graph input: neither a person nor a block that reads it.
+    """Return whether neither the user nor a reading block requires a dtype for a graph input.
 
     Examples:
         >>> from mithril_nb.models import Linear
@@ -83,7 +83,7 @@ def input_names(graph: LogicalGraph) -> tuple[str, ...]:
 
 
 def written_shape(shape: Any) -> str:
-    """Return a shape as a person writes it, `""` if it is none.
+    """Return a shape as code, or `""` if it is invalid.
 
     Examples:
         >>> written_shape((4, "time")), written_shape([4.5])
@@ -104,19 +104,19 @@ def by_port(
     example: str = "...",
     written: Callable[[Any], str] | None = None,
 ) -> dict[str, str]:
-    """Return the name under which each port was given, of those that were given.
+    """Return, for each port in a dict, the name under which it was given.
 
     Args:
-        given: What was given, by name.
-        ports: Names of the ports that there are.
-        side: `"input"` or `"output"`: also stands for the only port, whatever its name.
-        what: What the caller calls `given`, for messages.
-        example: A value of `given`, for messages.
-        written: Writes a value, `""` if it is none: messages then repeat what was given, at the ports that are meant.
+        given: The dict, by name.
+        ports: Names of the existing ports.
+        side: `"input"` or `"output"`; this word also refers to the only port, whatever its name.
+        what: The name of the dict, for messages.
+        example: An example value, for messages.
+        written: Formats a value as code, `""` if it is invalid; the advice then repeats the user's values.
 
     Raises:
-        UnknownOptionError: `given` is no dict.
-        UnexpectedInputError: A name that is no port, or two names for one.
+        UnknownOptionError: `given` is not a dict.
+        UnexpectedInputError: A name is not a port, or two names refer to one port.
 
     Examples:
         >>> by_port({"input": 1}, ("image",), "input", what="inputs")
@@ -146,7 +146,7 @@ def by_port(
 
 
 def _values(given: Any, ports: tuple[str, ...], written: Callable[[Any], str]) -> dict[str, str]:
-    """What was given as a person would write it, at the ports that were meant, as far as one can tell."""
+    """Return the given values as code, assigned to the ports that the user probably meant."""
     if not isinstance(given, Mapping):
         each = [given] * len(ports) if written(given) else list(given) if isinstance(given, list | tuple) else []
         return {port: text for port, value in zip(ports, each, strict=False) if (text := written(value))}
@@ -160,10 +160,10 @@ def _values(given: Any, ports: tuple[str, ...], written: Callable[[Any], str]) -
 
 
 def flat_params(params: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return parameters with dotted names, from dotted or nested ones.
+    """Return parameters with dotted names, given dotted or nested names.
 
     Raises:
-        UnknownOptionError: `params` is no dict.
+        UnknownOptionError: `params` is not a dict.
         UnexpectedInputError: One parameter is given twice.
 
     Examples:

@@ -1,4 +1,4 @@
-"""Blocks that are ops: what they declare, so that shapes, parameters, the palette and the kernels follow."""
+"""Blocks that are ops. Their declarations determine shapes, parameters, the palette entry and the kernels."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from mithril_nb.models.registry import KINDS, refuse_second
 
 Options = Mapping[str, Value]
 UNKNOWN = "<unknown>"
-"""Stands in `options` for the value of an attribute that is connected to something that only a run will know."""
+"""Value in `options` of a connected attribute whose value is known only at run time."""
 Specs = Mapping[str, TensorSpec]
 Shapes = Mapping[str, tuple[Dim, ...]]
 
 
 @dataclass(frozen=True)
 class Initializer:
-    """How a parameter starts.
+    """Initializer of a parameter.
 
     Attributes:
         name: One of `mithril_nb.models.initializers.INITIALIZERS`: `"glorot_uniform"`, `"normal"`, `"zeros"`, ...
-        in_axis: Axis over which a unit of the output sums, for those that scale by fan.
-        out_axis: Axis of the units of the output.
-        scale: What the numbers are multiplied by: the standard deviation, for `"normal"`.
-        shift: What is added to them then.
-        parts: One factor for each of the arrays that stand in a row along `out_axis`, as those of gates do, where there
-            are several; each of them starts by itself.
+        in_axis: The input axis, for initializers that scale by fan.
+        out_axis: The output axis.
+        scale: Factor of the drawn numbers: the standard deviation, for `"normal"`.
+        shift: Added after scaling.
+        parts: One factor for each array concatenated along `out_axis`, such as those of gates. Each is initialised
+            separately.
     """
 
     name: str
@@ -45,9 +45,9 @@ class Initializer:
 
 @dataclass(frozen=True)
 class Inferred:
-    """What the rule of an op says of its parameters, states and outputs; dims may be names.
+    """Result of an op's shape rule: shapes of parameters, states and outputs; dims may be names.
 
-    An output that is given as a shape alone has the dtype that its inputs promote to.
+    An output given as a bare shape has the promoted dtype of the inputs.
     """
 
     outputs: Mapping[str, tuple[Dim, ...] | Spec]
@@ -56,11 +56,11 @@ class Inferred:
 
 
 class Operator(Model):
-    """A block that is one op: subclasses declare ports, a shape rule, and how parameters start.
+    """A block that is one op. Subclasses declare ports, a shape rule and initializers.
 
-    One with a method `compute` brings its own kernel, written with JAX: it takes arrays by port and gives arrays by
-    port, `self.options` are its attributes, and its shapes are found by tracing it. `JaxBackend.register_op`
-    takes a plain function.
+    A subclass with a `compute` method provides its own kernel, written with JAX. It maps arrays by input port to arrays
+    by output port, reads its attributes from `self.options`, and is traced to find its shapes. To register a plain
+    function, use `JaxBackend.register_op`.
 
     Examples:
         >>> class Scaled(Operator):
@@ -73,22 +73,22 @@ class Operator(Model):
         ['input']
 
     Attributes:
-        op: Name of the op; a backend has a kernel of that name.
+        op: Name of the op, which is also the name of its kernel.
         input_ports: Names of its data inputs.
-        option_ports: Names of those of its attributes that may also be connected.
-        state_ports: Names of the arrays that it hands from one step to the next.
+        option_ports: Names of the attributes that can also be connected.
+        state_ports: Names of the arrays that one step hands to the next.
         output_ports: Names of its outputs.
-        category: Where the palette lists it.
-        formula: What it computes, for the reader.
-        initializers: How each parameter and state starts.
-        input_dtypes: What the data inputs take that do not take floating numbers: `"int32"` for whole numbers,
-            `"bool"`, or `"any"`; `"*"` stands for all of them.
-        takes_values: Whether its inputs may be values that are no arrays, as shapes are. Its rule then gets a
-            `StaticSpec` for such a one, and the specs of connected attributes too.
-        is_activation: Whether it bends what it gets, and so loses of its variance what `he_normal` makes up for.
-        keeps_scale: Whether it hands on what it gets at about the size that it has: an activation may come behind it.
-        starts_for_its_reader: Whether weights that start by He's formula do so only if an activation reads its output,
-            and else by LeCun's.
+        category: Its section of the palette.
+        formula: The computation, for display.
+        initializers: The initializer of each parameter and state.
+        input_dtypes: Dtypes of data inputs that are not floats: `"int32"` for integers, `"bool"`, or `"any"`. `"*"`
+            means all of them.
+        takes_values: True if its inputs may be static values, such as shapes. Its rule then gets a `StaticSpec` for
+            such an input, and the specs of connected attributes too.
+        is_activation: True for a nonlinearity, which reduces the variance that `he_normal` compensates for.
+        keeps_scale: True if its output has about the same scale as its input, so that an activation may follow later.
+        init_depends_on_reader: True if He's initializers apply only when an activation reads the output; otherwise
+            LeCun's are used.
     """
 
     op: ClassVar[str]
@@ -103,7 +103,7 @@ class Operator(Model):
     takes_values: ClassVar[bool] = False
     is_activation: ClassVar[bool] = False
     keeps_scale: ClassVar[bool] = False
-    starts_for_its_reader: ClassVar[bool] = False
+    init_depends_on_reader: ClassVar[bool] = False
 
     def __init__(self, name: str | None = None, **attributes: Any):
         super().__init__(name)
@@ -112,7 +112,7 @@ class Operator(Model):
             given = f'inputs["{self.input_ports[0]}"]' if self.input_ports else "1.0"
             outputs = ", ".join(f'"{port}": {given}' for port in self.output_ports)
             raise UnknownOpError(
-                f"{kind} has no method compute, so nothing says what it gives.",
+                f"{kind} has no method compute, so its outputs are undefined.",
                 (("needs", "compute(self, inputs), which takes arrays by port and returns arrays by port"),),
                 f"def compute(self, inputs): return {{{outputs}}}",
             )
@@ -131,7 +131,7 @@ class Operator(Model):
     def __init_subclass__(cls, **settings: Any):
         super().__init_subclass__(**settings)
         if "compute" in cls.__dict__:
-            importlib.import_module("mithril_nb.models.custom").computed(cls)  # late: it is made of this
+            importlib.import_module("mithril_nb.models.custom").computed(cls)  # imported late: it imports this module
         if "op" in cls.__dict__:
             refuse_second(cls, "kind", cls.__name__, KINDS.get(cls.__name__))
             refuse_second(cls, "op", cls.op, OPS.get(cls.op))
@@ -155,12 +155,12 @@ class Operator(Model):
 
     @classmethod
     def wanted_dtype(cls, port: str, dtype: str) -> str:
-        """Return what a data input takes: `"any"`, or the name of a dtype; `dtype` is the model's default."""
+        """Return the dtype that a data input requires, or `"any"`; `dtype` is the model's default."""
         return cls.input_dtypes.get(port, cls.input_dtypes.get("*", dtype))
 
     @classmethod
     def input_ranges(cls, options: Options) -> Mapping[str, tuple[int, int]]:
-        """Return the least and the largest whole number that each data input takes, where there are such bounds."""
+        """Return the minimum and maximum integer of each data input that has such bounds."""
         return {}
 
     @classmethod
@@ -168,12 +168,12 @@ class Operator(Model):
         """Return the shapes of parameters, states and outputs.
 
         Args:
-            options: Its attributes; one that is connected has the value that comes over the connection, or `UNKNOWN`
-                if that is not known before the program runs.
-            inputs: Spec of each data input. `("...",)` stands for a shape of which nothing is known.
+            options: Its attributes. A connected attribute has the value from its connection, or `UNKNOWN` if that is
+                known only at run time.
+            inputs: Spec of each data input. `("...",)` represents an unknown shape.
 
         Raises:
-            MismatchError: It cannot take such inputs.
+            MismatchError: The inputs do not fit.
             UnknownOpError: The block does not define this rule.
         """
         raise UnknownOpError(
@@ -184,18 +184,18 @@ class Operator(Model):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return what its inputs must be like, given what is known of its outputs.
+        """Return the shapes that the inputs must have, given the known shapes of the outputs.
 
         Args:
             options: As in `infer`.
-            inputs: What is known of its data inputs so far.
-            outputs: What is known of its outputs, from what reads them.
+            inputs: The known specs of its data inputs.
+            outputs: The known specs of its outputs, from their readers.
 
         Returns:
-            Shapes by input, as far as they follow; what is left out follows from nothing.
+            Shapes by input; inputs that cannot be inferred are omitted.
         """
         return {}
 
 
 OPS: dict[str, type[Operator]] = {}
-"""Every op that blocks are made of, by its name."""
+"""All ops, by name."""

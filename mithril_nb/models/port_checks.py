@@ -1,4 +1,4 @@
-"""Checks of single ports that hold for every op: dtypes, parameters that are fed, attributes that are connected."""
+"""Checks of single ports that apply to every op: dtypes, connected parameters, connected attributes."""
 
 from __future__ import annotations
 
@@ -12,25 +12,24 @@ from mithril_nb.models.registry import KINDS
 
 
 def check_dtype(port: str, spec: TensorSpec, wanted: str, is_computed: bool) -> None:
-    """Raise if an input receives another kind of numbers than its op takes.
+    """Raise if an input receives another kind of dtype than its op accepts.
 
     Args:
         port: The input.
         spec: The array that it receives.
-        wanted: The dtype that the op takes, or `"any"`.
-        is_computed: Whether a block computes the array; otherwise it is an input of the model.
+        wanted: The dtype that the op accepts, or `"any"`.
+        is_computed: True if a block computes the array; false if it is an input of the model.
 
     Raises:
         MismatchError: The kinds differ.
     """
     if wanted == "any":
         return
-    kind = "whole" if "int" in wanted else "truth" if wanted == "bool" else "floating"
-    found = "whole" if "int" in spec.dtype else "truth" if spec.dtype == "bool" else "floating"
-    if found != kind or "complex" in spec.dtype:
+    kind = _kind(wanted)
+    if _kind(spec.dtype) != kind or "complex" in spec.dtype:
         raise MismatchError(
             port,
-            f"{kind} {'values' if kind == 'truth' else 'numbers'} ({wanted})",
+            f"{kind} ({wanted})",
             f'x.cast("{wanted}")  # or a Cast(dtype="{wanted}") before it'
             if is_computed
             else f'array.astype("{wanted}")  # or a separate input for this block',
@@ -38,8 +37,12 @@ def check_dtype(port: str, spec: TensorSpec, wanted: str, is_computed: bool) -> 
         )
 
 
+def _kind(dtype: str) -> str:
+    return "whole numbers" if "int" in dtype else "booleans" if dtype == "bool" else "floating-point numbers"
+
+
 def check_fed(port: str, spec: Spec | None, needed: tuple[Dim, ...]) -> None:
-    """Raise if a parameter that is connected receives an array of another shape.
+    """Raise if a connected parameter receives an array of another shape.
 
     Raises:
         MismatchError: The shapes differ.
@@ -49,12 +52,12 @@ def check_fed(port: str, spec: Spec | None, needed: tuple[Dim, ...]) -> None:
 
 
 def check_option(kind: str, port: str, value: Value) -> None:
-    """Raise if the value that is connected to an attribute is no number where the attribute takes only numbers.
+    """Raise if a connected attribute that takes only numbers receives another value.
 
     Args:
         kind: The kind of the block.
         port: Its port.
-        value: The value. A text may name a size that is not known yet.
+        value: The value. A string may name an unknown size.
 
     Raises:
         MismatchError: The attribute cannot take it.
@@ -64,7 +67,7 @@ def check_option(kind: str, port: str, value: Value) -> None:
     if field is None or field.type not in ("int", "float") or (isinstance(value, str) and value not in ITEM_BYTES):
         return
     if need := unmet_need(field, value):
-        raise MismatchError(port, need, f"connect a number, or leave {port!r} open.", f"{short_repr(value)} is none")
+        raise MismatchError(port, need, f"connect a number, or leave {port!r} open.", f"received {short_repr(value)}")
 
 
 def rule_of(op: FlatOp) -> type[Operator]:
@@ -75,7 +78,7 @@ def rule_of(op: FlatOp) -> type[Operator]:
     """
     if op.block.op not in OPS:
         raise UnknownOpError(
-            f"block {op.path!r} is made of an op {op.block.op!r} that does not exist.",
+            f"block {op.path!r} has an unknown op {op.block.op!r}.",
             (("known", "list(mithril_nb.models.op.OPS)"),),
             "one of these.",
             block=op.path,

@@ -1,4 +1,4 @@
-"""What a model can say of itself, and how it goes out and comes in again: the methods of `Model` that do so."""
+"""Methods of `Model` that summarise, save, load and initialise it."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ if TYPE_CHECKING:
 
 
 def by_name(what: str, given: object, more: Mapping[str, Any], example: str) -> dict[str, Any]:
-    """Return what was said of names, in a dict or by keyword.
+    """Return values by name, from a dict or keyword arguments.
 
     Raises:
-        UnknownOptionError: It is no dict of names.
+        UnknownOptionError: It is not a dict with string keys.
     """
     if given is not None and not (isinstance(given, Mapping) and all(isinstance(name, str) for name in given)):
         raise UnknownOptionError(
-            f"{what} takes names and what is said of them, not {short_repr(given)}.",
-            (("needs", "a dict by name, as text"),),
+            f"{what} takes values by name, not {short_repr(given)}.",
+            (("needs", "a dict with string keys"),),
             f"model.{what}({example})",
         )
     return {**(given or {}), **more}
 
 
 class Portable:
-    """Methods of a model that need what stands above it; imported when they are called."""
+    """Methods of a model that depend on modules which import `Model`; these are imported when called."""
 
     name: str | None
     graph: LogicalGraph
     _block: Block
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the structure as JSON-able data; parameters are arrays, and not part of it.
+        """Return the structure as JSON-serialisable data, without the parameters.
 
         Examples:
             >>> from mithril_nb.models import Linear, Model
@@ -54,11 +54,11 @@ class Portable:
 
     @staticmethod
     def from_dict(data: Mapping[str, Any], *, limits: LoadLimits | None = None) -> Model:
-        """Return the model that `to_dict` wrote. No code is run.
+        """Rebuild a model from the data of `to_dict`. Runs no code from the data.
 
         Raises:
-            ModelFileError: The data is no model, of a later version, broken, or exceeds a limit.
-            UnknownOptionError: `limits` are no `LoadLimits`.
+            ModelFileError: The data is not a model, has a later version, is broken, or exceeds a limit.
+            UnknownOptionError: `limits` is not a `LoadLimits`.
         """
         from mithril_nb.models.files import from_dict
 
@@ -68,7 +68,7 @@ class Portable:
         """Write the structure to a JSON file; `ml.save_params` writes the parameters.
 
         Raises:
-            UnknownOptionError: It is no path.
+            UnknownOptionError: `path` is not a path.
             ModelFileError: The file cannot be written.
         """
         from mithril_nb.models.files import save
@@ -77,11 +77,11 @@ class Portable:
 
     @staticmethod
     def load(path: str | Path, *, limits: LoadLimits | None = None) -> Model:
-        """Return the model of a JSON file. No code is run.
+        """Load a model from a JSON file. Runs no code from the file.
 
         Raises:
-            UnknownOptionError: It is no path, or `limits` are no `LoadLimits`.
-            ModelFileError: There is no such file, or it is no model, broken, or exceeds a limit.
+            UnknownOptionError: `path` is not a path, or `limits` is not a `LoadLimits`.
+            ModelFileError: The file does not exist, is not a model, is broken, or exceeds a limit.
         """
         from mithril_nb.models.files import load
 
@@ -90,17 +90,17 @@ class Portable:
     def summary(
         self, shapes: Mapping[str, Sequence[Dim]] | None = None, *, depth: int | None = None, dtype: str = "float32"
     ) -> str:
-        """Return a table of the blocks: kind, shape of what comes out, and parameters.
+        """Return a table of the blocks: kind, output shape and parameters.
 
         Args:
             shapes: Shape of each input, as far as it is known; sizes may be names.
-            depth: Levels of blocks in blocks that are shown; all by default.
+            depth: Number of nested levels to show; all by default.
             dtype: Dtype of parameters.
 
         Raises:
-            ShapeError: Shapes that do not fit.
+            ShapeError: Shapes are incompatible.
             UnexpectedInputError: `shapes` names an input that the model does not have.
-            UnknownOptionError: A shape, or a depth, that is none.
+            UnknownOptionError: A shape or the depth is invalid.
 
         Examples:
             >>> from mithril_nb.models import MLP
@@ -119,16 +119,16 @@ class Portable:
     def set_initializers(
         self, initializers: Mapping[str, str | Initializer] | None = None, /, **more: str | Initializer
     ) -> Self:
-        """Say how parameters start, in place of what their blocks do.
+        """Set the initializers of parameters, instead of their blocks' defaults.
 
         Args:
-            initializers: By name of a parameter (`"linear_0.weight"`), or of a block for those of its parameters that
-                start at random: a name of `mithril_nb.models.initializers`, perhaps with arguments (`"normal(0.02)"`).
+            initializers: By name of a parameter (`"linear_0.weight"`), or of a block for all its random parameters: a
+                name from `mithril_nb.models.initializers`, optionally with arguments (`"normal(0.02)"`).
             **more: The same by keyword.
 
         Raises:
-            ConnectionError: A name that is no parameter's and no block's.
-            UnknownOptionError: An initializer that does not exist, or an argument that it does not take.
+            ConnectionError: A name is neither a parameter nor a block.
+            UnknownOptionError: Unknown initializer or arguments.
 
         Examples:
             >>> from mithril_nb.models import Linear, Model
@@ -150,7 +150,7 @@ class Portable:
             if not names:
                 known = list(starts) or [op.path for op in flat(self.graph).ops]
                 raise ConnectionError(
-                    f"the model has no parameter {name!r} that could start otherwise.",
+                    f"the model has no parameter {name!r} to set an initializer for.",
                     (("parameters", ", ".join(starts) or "none"),),
                     f"model.set_initializers({{{known[0]!r}: {text!r}}})" if starts else "a block with parameters.",
                 )
@@ -162,7 +162,7 @@ class Portable:
 
 
 def _starts(graph: LogicalGraph) -> dict[str, bool]:
-    """The names of all parameters, and whether they start at random."""
+    """Return the names of all parameters, and whether each is initialised at random."""
     from mithril_nb.models.flat import flat
     from mithril_nb.models.initializers import FIXED
     from mithril_nb.models.op import OPS, Initializer

@@ -1,4 +1,4 @@
-"""Models from plain data: each part is checked before the next is built, in time that grows with the data alone."""
+"""Build models from untrusted plain data: each part is checked before the next is built, in linear time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ADVICE = "ml.save(model, path)  # writes the file again; or restore an earlier c
 
 
 def graph_of(data: Any, limits: LoadLimits) -> LogicalGraph:
-    """Return the graph of the data of one, as `to_dict` has it.
+    """Build a graph from its data, as written by `to_dict`.
 
     Raises:
         ModelFileError: The data is broken, contradicts itself, or exceeds a limit.
@@ -32,10 +32,10 @@ def graph_of(data: Any, limits: LoadLimits) -> LogicalGraph:
 
 
 def part_of(data: Any, key: str, kind: type, path: str = "") -> Any:
-    """Return a part of the data, of the type that it must have.
+    """Return a part of the data, after checking its type.
 
     Raises:
-        ModelFileError: There is none, or one of another type.
+        ModelFileError: The part is missing, or has another type.
     """
     if not isinstance(data, dict):
         raise broken(f"expected an object with {key!r}, found {short_repr(data)}", path)
@@ -47,10 +47,10 @@ def part_of(data: Any, key: str, kind: type, path: str = "") -> Any:
 
 
 def check_keys(data: Mapping[str, Any], known: Collection[str], path: str = "") -> None:
-    """Raise if data has a key that is not read: what it declares would be lost.
+    """Raise if the data has an unknown key, whose content would be lost.
 
     Raises:
-        ModelFileError: There is such a key.
+        ModelFileError: A key is unknown.
     """
     if len(unknown := data.keys() - known):
         one = sorted(map(str, unknown))[0]
@@ -58,12 +58,12 @@ def check_keys(data: Mapping[str, Any], known: Collection[str], path: str = "") 
 
 
 def broken(what: str, path: str) -> ModelFileError:
-    """Return the error for data that does not have the form of a model."""
+    """Return the error for data without the structure of a model."""
     return ModelFileError(f"this model is broken{_place(path)}.", (("because", what),), ADVICE, block=path)
 
 
 class _Level(NamedTuple):
-    """The data of a graph, and where it is."""
+    """The data of a graph, and its place in the model."""
 
     data: Any
     around: _Level | None
@@ -72,7 +72,7 @@ class _Level(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Path of the block whose graph it is; not kept, as a file can have many long ones."""
+        """Path of the block that contains the graph. Computed on demand, as a file can have many long paths."""
         names, level = list[str](), self
         while level.around is not None:
             names.append(level.name)
@@ -86,21 +86,21 @@ def _count(levels: list[_Level], key: str) -> int:
 
 
 class _Reader:
-    """One model that is read.
+    """Builds one model.
 
     Args:
-        limits: What it may contain at most.
+        limits: The maximum sizes.
     """
 
     def __init__(self, limits: LoadLimits):
         self.limits = limits
-        self.nodes = 0  # with those that blocks create inside themselves
+        self.nodes = 0  # including the inner blocks that constructors create
         self.ports = 0
         self.blocks: dict[tuple[str, str], Block] = {}  # equal blocks are built once
-        self.graphs: dict[int, LogicalGraph] = {}  # of the levels that are built, by the identity of their data
+        self.graphs: dict[int, LogicalGraph] = {}  # of the finished levels, by the identity of their data
 
     def model(self, data: Any) -> LogicalGraph:
-        """Build all levels, each after those inside it. Deep recursion would make every call slow in Python 3.11."""
+        """Build all levels, inner ones first, without recursion: a deep stack makes every call slow in Python 3.11."""
         levels = self.levels(data)
         self.nodes = _count(levels, "nodes")
         self.limits.check("nodes", self.nodes, "blocks")
@@ -111,16 +111,16 @@ class _Reader:
         return self.graphs[id(data)]
 
     def levels(self, data: Any) -> list[_Level]:
-        """Return a graph and all graphs inside it, outer before inner, as far as the data has the form of one."""
+        """Return a graph and all graphs inside it, outer before inner, as far as the data has the right structure."""
         found = [_Level(data, None, "", 1)]
-        for level in found:  # which grows
+        for level in found:  # the loop appends to it
             self.limits.check("depth", level.depth, "levels of models in models", level.path)
-            self.limits.check("nodes", len(found) - 1, "blocks", is_all=False)  # data in Python may contain itself
+            self.limits.check("nodes", len(found) - 1, "blocks", is_all=False)  # a Python dict may contain itself
             nodes = level.data.get("nodes") if isinstance(level.data, dict) else None
             for node in nodes if isinstance(nodes, list) else ():
                 if isinstance(node, dict) and isinstance(node.get("graph"), dict):
                     name = node.get("name")
-                    name = name[: self.limits.name_length] if isinstance(name, str) else ""  # refused later if longer
+                    name = name[: self.limits.name_length] if isinstance(name, str) else ""  # longer: rejected later
                     found.append(_Level(node["graph"], level, name, level.depth + 1))
         return found
 
@@ -187,7 +187,7 @@ class _Reader:
         if "op" in data:  # older files leave it to the kind
             runs_others = runs_others and bool(part_of(data, "op", str, path))
         if graph is not None and not runs_others:
-            # What is inside is read as it was saved; no constructor runs, and a kind need not be known here.
+            # The inner graph is read as saved. No constructor runs, so the kind need not be registered.
             block, lost = composite(graph, kind), attributes
         else:
             if runs_others and graph is None:
@@ -205,26 +205,26 @@ class _Reader:
         return Node(name, block)
 
     def block(self, kind: str, graph: LogicalGraph | None, attributes: Mapping[str, Any], path: str) -> Block:
-        """Build a block by its constructor."""
+        """Build a block by calling its constructor."""
         length = sum(self.length(value, path) for value in attributes.values())
         self.limits.check("list_length", length, "values in the lists of one block", path)
         key = (kind, repr(attributes) if graph is None and length < 100 else "")
         if key in self.blocks:
             self.count(self.blocks[key], path)
             return self.blocks[key]
-        if issubclass(KINDS.get(kind, Model), Composite):  # most build at least one block for each value of a list
+        if issubclass(KINDS.get(kind, Model), Composite):  # most create at least one block per value of a list
             self.limits.check("nodes", self.nodes + length, "blocks", path, is_all=False)
         try:
             parts = {} if graph is None else {node.name: Model.of_block(node.block) for node in graph.nodes}
             block = kind_named(kind)(**parts, **attributes).block
             if graph is not None and block.graph != graph:
-                raise ValueError("it holds more than the blocks that it runs")
+                raise ValueError("it contains more than the blocks that it runs")
         except RecursionError:
             raise
-        except Exception as error:  # a kind of the user may raise anything
+        except Exception as error:  # a user-defined kind may raise anything
             because = str(error) if isinstance(error, MithrilError | TypeError | ValueError) else repr(error)
             raise ModelFileError(
-                f"block {path!r} of this model cannot be made.", (("because", because),), ADVICE, block=path
+                f"block {path!r} of this model cannot be built.", (("because", because),), ADVICE, block=path
             ) from error
         if key[1]:
             self.blocks[key] = block
@@ -239,7 +239,7 @@ class _Reader:
             self.limits.check("nodes", self.nodes, "blocks", path, is_all=False)
 
     def length(self, value: Any, path: str) -> int:
-        """Return the number of values in lists, after checking the texts among them."""
+        """Return the number of values in nested lists, after checking the length of texts."""
         found, left = 0, [value]
         while left:
             one = left.pop()
@@ -257,7 +257,7 @@ class _Reader:
 
     def texts(self, data: Any, count: int, path: str) -> list[str]:
         if not isinstance(data, list) or len(data) != count or not all(isinstance(text, str) for text in data):
-            raise broken(f"expected a list of {count} texts, found {short_repr(data)}", path)
+            raise broken(f"expected a list of {count} strings, found {short_repr(data)}", path)
         if max(map(len, data)) > self.limits.name_length:
             for text in data:
                 self.text(text, path)
@@ -265,7 +265,7 @@ class _Reader:
 
 
 def _check_names(inputs: Collection[str], labels: list[tuple[str, Endpoint]], path: str) -> None:
-    """Raise if a name would be lost, or would mean something else, in the closed graph."""
+    """Raise if a name would be lost, or would change its meaning, when the graph is closed."""
     for name in (*inputs, *(label for label, _ in labels)):
         if "." in name:
             raise unfit(f"the name {name!r} has a dot, which separates a block from its port.", path)
@@ -278,9 +278,7 @@ def _check_names(inputs: Collection[str], labels: list[tuple[str, Endpoint]], pa
 
 def unfit(because: str, path: str) -> ModelFileError:
     """Return the error for parts of a model that contradict each other."""
-    return ModelFileError(
-        f"this model does not hold together{_place(path)}.", (("because", because),), ADVICE, block=path
-    )
+    return ModelFileError(f"this model is inconsistent{_place(path)}.", (("because", because),), ADVICE, block=path)
 
 
 def _place(path: str) -> str:

@@ -1,4 +1,4 @@
-"""The kinds of blocks there are, by name: what the palette shows and what a file may name."""
+"""All kinds of blocks by name, for the palette and for files."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from mithril_nb.models.model import Model
 
 KINDS: dict[str, type[Model]] = {}
-"""Every kind of block that has a constructor, by kind."""
+"""Every kind of block with a constructor, by name."""
 
 
 def kind_named(kind: str) -> type[Model]:
     """Return the class of a kind of block.
 
     Raises:
-        UnknownBlockError: There is none of that name.
+        UnknownBlockError: No kind has this name.
 
     Examples:
         >>> import mithril_nb.models
@@ -29,13 +29,13 @@ def kind_named(kind: str) -> type[Model]:
     near = similar(kind, KINDS)
     raise UnknownBlockError(
         f"unknown kind of block {kind!r}.",
-        (("known", "list(mithril_nb.models.KINDS)"), ("yours", "a class of your own is imported or defined first")),
+        (("known", "list(mithril_nb.models.KINDS)"), ("yours", "import or define your own class first")),
         repr(near[0]) if near else "use one of the known kinds.",
     )
 
 
 def refuse_second(new: type, what: str, name: str, old: type | None) -> None:
-    """Raise if a name would change its meaning in models that exist; a cell that runs again defines the same class.
+    """Raise if a name is registered for another class. Running a cell again redefines the same class, which is allowed.
 
     Raises:
         NameTakenError: Another class has the name.

@@ -1,4 +1,4 @@
-"""What a person says of the connections of a model: the methods of `Model` that take it."""
+"""Methods of `Model` that annotate its connections."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from mithril_nb.models.portable import by_name
 
 
 class Said:
-    """Shapes, dtypes, names, what is trained and shown outside; a call changes all that it names, or nothing."""
+    """Set shapes, dtypes, names, trainability and exposure. Each call applies all of its changes, or none."""
 
     graph: LogicalGraph
     _block: Block
 
     def set_shapes(self, shapes: Mapping[str, Sequence[Dim]] | None = None, /, **more: Sequence[Dim]) -> Self:
-        """Say what shapes connections have; dims that are not known may be names.
+        """Declare the shapes of connections; unknown dims may be names.
 
         Args:
             shapes: Shape by name of an input or output, of the model or of a block in it (`"linear_0.output"`).
             **more: The same by keyword.
 
         Raises:
-            ConnectionError: A name that stands for nothing.
-            UnknownOptionError: A shape that is none.
+            ConnectionError: A name does not exist.
+            UnknownOptionError: A shape is invalid.
 
         Examples:
             >>> from mithril_nb.models import Linear, Model
@@ -39,20 +39,20 @@ class Said:
             >>> model.set_shapes(input=["batch", 4]).graph.notes[0][1].shape
             ('batch', 4)
         """
-        said = by_name("set_shapes", shapes, more, '{"input": ["batch", 784]}')
-        return self._edit(*(self._say(name, shape=as_shape(name, shape)) for name, shape in said.items()))
+        given = by_name("set_shapes", shapes, more, '{"input": ["batch", 784]}')
+        return self._edit(*(self._declare(name, shape=as_shape(name, shape)) for name, shape in given.items()))
 
     def set_types(self, types: Mapping[str, Any] | None = None, /, **more: Any) -> Self:
-        """Say what dtypes inputs have, and what a `Constant` makes: `set_types(tokens="int32")`.
+        """Declare the dtypes of inputs, and of the output of a `Constant`: `set_types(tokens="int32")`.
 
-        What a block computes has the dtype that follows from its inputs; `ml.compile` raises a `ShapeError` where
-        another one is said of it.
+        The dtype of a computed array is inferred from the block's inputs; `ml.compile` raises a `ShapeError` if it
+        differs from the declared one.
 
         Raises:
-            ConnectionError: A name that stands for nothing.
-            UnknownDtypeError: A dtype that does not exist.
+            ConnectionError: A name does not exist.
+            UnknownDtypeError: A dtype is unknown.
         """
-        said = by_name("set_types", types, more, '{"tokens": "int32"}')
+        given = by_name("set_types", types, more, '{"tokens": "int32"}')
 
         def typed(name: str, dtype: str) -> Edit:
             def edit(graph: LogicalGraph) -> LogicalGraph:
@@ -63,39 +63,39 @@ class Said:
 
             return edit
 
-        return self._edit(*(typed(name, str(as_dtype(dtype))) for name, dtype in said.items()))
+        return self._edit(*(typed(name, str(as_dtype(dtype))) for name, dtype in given.items()))
 
     def set_differentiability(self, settings: Mapping[str, bool] | None = None, /, **more: bool) -> Self:
-        """Say what training changes: an input that it shall change, or a parameter that it shall leave.
+        """Set whether training changes an input or a parameter.
 
         Args:
             settings: By name of an input, or of a parameter (`"linear_0.weight"`; `"linear_0"` for all of a block's).
             **more: The same by keyword.
 
         Raises:
-            ConnectionError: A name that stands for nothing.
+            ConnectionError: A name does not exist.
         """
-        said = by_name("set_differentiability", settings, more, '{"linear_0.weight": False}')
+        given = by_name("set_differentiability", settings, more, '{"linear_0.weight": False}')
         arrays = dict.fromkeys(
             name for op in flat(self.graph).ops for name in (*op.arrays.values(), *op.inner.values())
         )
         edits: list[Edit] = []
-        for name, value in said.items():
+        for name, value in given.items():
             own = sorted(array for array in arrays if f"{array}.".startswith(f"{name.replace('/', '.')}."))
             edits += [partial(annotate_array, name=array, is_trainable=bool(value)) for array in own]
             edits += [] if own else [partial(_trained, arrays=arrays, name=name, value=bool(value))]
         return self._edit(*edits)
 
     def expose_keys(self, *names: str, **renamed: str) -> Self:
-        """Make connections outputs of the model, also where a block reads them: `expose_keys("h", last="output")`.
+        """Make connections outputs of the model, even if a block reads them: `expose_keys("h", last="output")`.
 
         Args:
             names: Names of connections.
-            renamed: The name to give, by keyword, and what to give it to.
+            renamed: Connections to rename as well: the new name as keyword, the connection as value.
 
         Raises:
-            ConnectionError: A name that stands for nothing, or for an input; or one that cannot be given.
-            NameTakenError: A name that something else has.
+            ConnectionError: A name does not exist, refers to an input, or is not valid.
+            NameTakenError: Another connection has the name.
         """
 
         def exposed(name: str, new: str = "") -> Edit:
@@ -109,22 +109,22 @@ class Said:
         return self._edit(*map(exposed, names), *(exposed(old, new) for new, old in renamed.items()))
 
     def rename_keys(self, **names: str) -> Self:
-        """Give inputs and outputs other names: `rename_keys(input="image", output="logits")`.
+        """Rename inputs and outputs: `rename_keys(input="image", output="logits")`.
 
         Raises:
-            ConnectionError: A name that stands for nothing, or one that cannot be given.
-            NameTakenError: A name that something else has.
+            ConnectionError: A name does not exist, or is not valid.
+            NameTakenError: Another connection has the name.
         """
         return self._edit(
             *(lambda graph, old=old, new=new: label(graph, find(graph, old), new) for old, new in names.items())
         )
 
     def merge_connections(self, *names: str) -> Self:
-        """Make several connections one: inputs that shall be the same, or an output and the inputs it shall feed.
+        """Merge several connections: inputs that should be the same, or an output and the inputs that it should feed.
 
         Raises:
-            ConnectionError: A name that stands for nothing, or two outputs.
-            CycleError: It would close a cycle.
+            ConnectionError: A name does not exist, or two are outputs.
+            CycleError: The merge would create a cycle.
         """
         return self._edit(
             *(
@@ -134,11 +134,11 @@ class Said:
         )
 
     @staticmethod
-    def _say(name: str, **said: Any) -> Edit:
-        return lambda graph: annotate(graph, find(graph, name), **said)
+    def _declare(name: str, **changes: Any) -> Edit:
+        return lambda graph: annotate(graph, find(graph, name), **changes)
 
     def _edit(self, *edits: Edit) -> Self:
-        """Change the graph by all of these edits, or by none if one is refused."""
+        """Apply all edits to the graph, or none if one of them raises."""
         graph = self.graph
         for edit in edits:
             graph = edit(graph)
@@ -147,10 +147,10 @@ class Said:
 
 
 def _trained(graph: LogicalGraph, arrays: Collection[str], name: str, value: bool) -> LogicalGraph:
-    """Say of a connection whether training changes it; blocks and parameters are found by their arrays before."""
+    """Set whether training changes a connection; blocks and parameters are handled by the caller."""
     try:
         end = find(graph, name)
-    except ConnectionError:  # it lists connections, but here blocks may be named too
+    except ConnectionError:  # its message lists connections, but blocks are valid here too
         parts = [array.split(".") for array in arrays]
         blocks = dict.fromkeys(".".join(part[:count]) for part in parts for count in range(1, len(part)))
         inputs = [port.name for port in graph.inputs]

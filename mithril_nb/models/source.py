@@ -1,4 +1,4 @@
-"""The Python that builds a model: run, it gives an equal one."""
+"""Generate Python code that rebuilds a model."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from mithril_nb.models.registry import KINDS, kind_named
 
 
 def to_source(model: LogicalGraph | Model, variable: str = "model") -> str:
-    """Return Python that rebuilds a model.
+    """Return Python code that rebuilds a model.
 
-    Where a name would mean something else while the model is only half built, the whole is written as data. Blocks that
-    somebody defined are imported from where they were; those of a notebook, or of `register_op`, must be there.
+    If a name would have another meaning while the model is only partly built, the code contains the model as data.
+    User-defined blocks are imported from their modules; blocks from a notebook or `register_op` must be defined first.
 
     Args:
         model: The model, or its graph.
-        variable: What to call it.
+        variable: Name of the variable.
 
     Examples:
         >>> from mithril_nb.models import Linear, Model, Relu
@@ -45,15 +45,15 @@ def to_source(model: LogicalGraph | Model, variable: str = "model") -> str:
 
 
 def source_lines(model: LogicalGraph | Model, variable: str = "model") -> tuple[str, dict[int, str]]:
-    """Return what `to_source` does, and which block each line makes.
+    """Return the code of `to_source`, and the block that each line creates.
 
     Args:
         model: The model, or its graph.
-        variable: What to call it.
+        variable: Name of the variable.
 
     Returns:
-        The Python, and block paths by line, counted from 1. Lines that make no block are left out; all are where the
-        model is written as data.
+        The code, and block paths by line, counted from 1. Omits lines that create no block; empty if the code contains
+        the model as data.
 
     Examples:
         >>> from mithril_nb.models import Linear, Model, Relu
@@ -74,7 +74,7 @@ def source_lines(model: LogicalGraph | Model, variable: str = "model") -> tuple[
 
 
 def _imports(kinds: Iterable[str]) -> str:
-    """The lines that bring the classes of the blocks."""
+    """Return the import lines of the blocks' classes."""
     homes: dict[str, list[str]] = {}
     for kind in sorted(kinds):
         made = KINDS.get(kind, Model)
@@ -83,9 +83,7 @@ def _imports(kinds: Iterable[str]) -> str:
         homes.setdefault(home if is_there else "", []).append(kind)
     own = homes.pop("", [])
     lines = [f"from {home} import {', '.join(names)}\n" for home, names in sorted(homes.items())]
-    lines += (
-        [f"# {', '.join(own)}: defined by hand; {'it' if len(own) == 1 else 'they'} must be there\n"] if own else []
-    )
+    lines += [f"# {', '.join(own)}: user-defined; define {'it' if len(own) == 1 else 'them'} first\n"] if own else []
     return "".join(lines) + "\n"
 
 
@@ -97,34 +95,34 @@ class _Writer:
         self.misread = False
 
     def graph(self, graph: LogicalGraph, variable: str, name: str, kind: str = "Model", path: str = "") -> str:
-        """Write the lines for one graph, which stands at a path; return its variable."""
+        """Write the lines of the graph at a path; return its variable."""
         variable = self.free_variable(variable)
         inner = {node.name: self.inside(node, path) for node in graph.nodes if _is_written_out(node.block)}
         self.lines.append((f"{variable} = Model({f'name={name!r}' if name else ''})", path))
         labels = {end: label for label, end in graph.labels}
-        so_far = _SoFar(graph)
+        written = _WrittenBlocks(graph)
         for node in graph.nodes:
-            operator, connections = _connections(graph, node, so_far.last, labels)
-            self.misread = self.misread or so_far.is_misread(node)
+            operator, connections = _connections(graph, node, written.last, labels)
+            self.misread = self.misread or written.is_misread(node)
             if node.name in inner:
                 made = inner[node.name]
             else:
-                default = node.name == so_far.free_name(node.block.kind)
+                default = node.name == written.free_name(node.block.kind)
                 made = self.call(node, "" if default else node.name, path)
             self.lines.append((f"{variable} {operator} {made}{connections}", join_path(path, node.name)))
-            so_far.add(node)
+            written.add(node)
         self.notes(graph, variable, path)
         if kind != "Model":
             self.lines.append((f"{variable} = Model.of({variable}.graph, {name or None!r}, {kind!r})", path))
         return variable
 
     def inside(self, node: Node, path: str) -> str:
-        """Write the lines for the blocks inside a block."""
+        """Write the lines of the inner blocks of a block."""
         assert node.block.graph is not None
         return self.graph(node.block.graph, node.name, node.name, node.block.kind, join_path(path, node.name))
 
     def call(self, node: Node, name: str, path: str) -> str:
-        """The constructor call of a block; one that runs others gets those as variables, or as calls of their own."""
+        """Return the constructor call of a block. Inner blocks that it runs are variables or nested calls."""
         self.kinds.add(node.block.kind)
         if node.block.graph is None or node.block.is_composite:
             return _call(node.block, name, {})
@@ -132,36 +130,36 @@ class _Writer:
         return _call(node.block, name, bodies)
 
     def body(self, node: Node, path: str) -> str:
-        """What stands for a block inside one that runs it."""
+        """Return the argument for an inner block of a block that runs it."""
         if _is_written_out(node.block):
             own = join_path(path, node.name)
             return self.graph(node.block.graph or LogicalGraph(), node.name, "", node.block.kind, own)
         return self.call(node, "", path)
 
     def notes(self, graph: LogicalGraph, variable: str, path: str) -> None:
-        """Write what was said of shapes, dtypes, training and names, as the calls that say it."""
-        said: dict[str, dict[str, Any]] = {}
+        """Write the annotations of shapes, dtypes, training and names, as calls of the setters."""
+        values_by_setter: dict[str, dict[str, Any]] = {}
         exposed: list[str] = []
         labels = {end: label for label, end in graph.labels}
         for end, note in graph.notes:
-            # A parameter is spoken of by its name among all parameters, not by its port.
+            # A parameter is annotated by its name among all parameters, not by its port.
             self.misread = self.misread or (bool(end.node) and end not in graph.targets_of)
             name = end.port if is_array(end) else component(labels[end]) if end in labels else str(end)
             arrays = {"differentiability": note.is_trainable, "initializers": note.initializer}
             for what, value in {"shapes": note.shape, "types": note.dtype, **arrays}.items():
                 if value is not None:
-                    said.setdefault(what, {})[name] = list(value) if what == "shapes" else value
+                    values_by_setter.setdefault(what, {})[name] = list(value) if what == "shapes" else value
             if note.is_exposed:
                 exposed.append(name)
         if exposed:
             self.lines.append((f"{variable}.expose_keys({', '.join(map(repr, exposed))})", path))
-        for what, values in said.items():
+        for what, values in values_by_setter.items():
             plain = all(name.isidentifier() and not keyword.iskeyword(name) for name in values)
             given = ", ".join(f"{name}={value!r}" for name, value in values.items()) if plain else repr(values)
             self.lines.append((f"{variable}.set_{what}({given})", path))
 
     def free_variable(self, name: str) -> str:
-        """A Python name made of any name, used once."""
+        """Return an unused Python identifier derived from a name."""
         plain = "".join(char if char.isascii() and char.isalnum() else "_" for char in name).strip("_") or "part"
         taken = keyword.iskeyword(plain) or plain in KINDS or plain == "Model"
         plain = f"block_{plain}" if plain[0].isdigit() or taken else plain
@@ -175,7 +173,7 @@ class _Writer:
 def _connections(
     graph: LogicalGraph, node: Node, previous: Node | None, labels: dict[Endpoint, str]
 ) -> tuple[str, str]:
-    """The operator, and the call that names what is not chained."""
+    """Return the operator, and the call that names the connections which are not chained."""
     named: dict[str, str] = {}
     first_data = next((port.name for port in node.block.inputs if port.role == "data"), None)
     last_output = (
@@ -204,8 +202,8 @@ def _connections(
     return ("+=" if chained else "|="), call
 
 
-class _SoFar:
-    """The blocks of a graph that are written already; each is added in constant time.
+class _WrittenBlocks:
+    """The blocks of a graph that are already written; each is added in constant time.
 
     Args:
         graph: The graph.
@@ -221,7 +219,7 @@ class _SoFar:
         self._automatic: set[str] = set()
 
     def add(self, node: Node) -> None:
-        """Note that a block is written."""
+        """Record that a block is written."""
         self.last = node
         self._names.add(node.name)
         self._counts[node.block.kind] += 1
@@ -234,26 +232,26 @@ class _SoFar:
             self._automatic.add(f"{node.name}_{port.name}")
 
     def free_name(self, kind: str) -> str:
-        """Return the name that the next block of a kind gets by default."""
+        """Return the default name of the next block of a kind."""
         number = self._counts[kind]
         while default_name(kind, number) in self._names:
             number += 1
         return default_name(kind, number)
 
     def is_misread(self, node: Node) -> bool:
-        """Whether the name of an input that a block is the first to read may be that of something automatic by then."""
+        """Return whether an input that this block reads first has a name that could be generated at this point."""
         ends = (self._graph.source_of.get(Endpoint(node.name, port.name)) for port in node.block.inputs)
         first = {end.port for end in ends if end and end.node == BOUNDARY and end.port in self._named} - self._read
         return any(re.sub(r"(_\d+)+$", "", name) in self._automatic or name in self._automatic for name in first)
 
 
 def _is_written_out(block: Block) -> bool:
-    """Whether the blocks inside it are written as lines of their own: there is no call that would make them."""
+    """Return whether the inner blocks need separate lines, because no constructor call creates them."""
     return block.is_composite and not block.attributes
 
 
 def _call(block: Block, name: str, bodies: Mapping[str, str]) -> str:
-    """The constructor call of a block; what is left at its default is left out."""
+    """Return the constructor call of a block, without arguments at their default."""
     given: list[str] = []
     in_order = True
     for field in fields_of(kind_named(block.kind)):
@@ -275,7 +273,7 @@ def _call(block: Block, name: str, bodies: Mapping[str, str]) -> str:
 
 
 def _literal(value: Any) -> str:
-    """Plain data as Python; what is not finite has no literal."""
+    """Return plain data as Python code; non-finite floats have no literal."""
     if isinstance(value, float) and not isfinite(value):
         return f"float({str(value)!r})"
     if isinstance(value, tuple):

@@ -1,4 +1,4 @@
-"""Which layers an activation reads: what the weights of a `Linear` or a convolution start by depends on it."""
+"""Find the layers whose output an activation reads, which affects the default initializer of their weights."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mithril_nb.models.op import OPS, Initializer
 
 
 def without_activation(initializer: Initializer) -> Initializer:
-    """Return how a parameter starts where no activation follows.
+    """Return the initializer of a parameter whose block is not followed by an activation.
 
     Examples:
         >>> without_activation(Initializer("he_normal")).name
@@ -22,11 +22,11 @@ def without_activation(initializer: Initializer) -> Initializer:
 
 
 def activated(model: Flat, outputs: Iterable[str] = ()) -> set[Endpoint]:
-    """Return what an activation reads, at once or behind blocks that keep the scale.
+    """Return the endpoints that an activation reads, directly or through blocks that preserve the scale.
 
     Args:
         model: The model.
-        outputs: Those of its outputs that an activation outside reads.
+        outputs: Its outputs that an activation outside reads.
 
     Returns:
         Outputs of ops, and inputs of the model.
@@ -54,16 +54,16 @@ def activated(model: Flat, outputs: Iterable[str] = ()) -> set[Endpoint]:
 
 
 def is_activated(op: FlatOp, found: set[Endpoint]) -> bool:
-    """Whether an activation reads one of the outputs of an op, given what activations read."""
+    """Return whether an activation reads one of the outputs of an op."""
     return any(Endpoint(op.path, port.name) in found for port in op.block.outputs)
 
 
 def activated_inside(op: FlatOp, found: set[Endpoint]) -> set[str]:
-    """Return those outputs of the graph inside a block that an activation reads: outside, or in the next round.
+    """Return the outputs of the inner graph that an activation reads: outside the block, or in the next step.
 
     Args:
         op: A block that runs others.
-        found: What activations read outside.
+        found: The endpoints that activations read outside the block.
     """
     rule, graph = OPS[op.block.op], op.block.graph
     assert issubclass(rule, Control)

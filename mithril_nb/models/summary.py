@@ -1,4 +1,4 @@
-"""A model as a table of text: each block with its kind, the shape of what it gives, and its parameters."""
+"""A model as a text table: the kind, output shape and parameters of each block."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def summary(
     """Return the table of a graph; see `Model.summary`.
 
     Raises:
-        ShapeError: Shapes that do not fit.
+        ShapeError: Shapes are incompatible.
         UnexpectedInputError: `shapes` names an input that the graph does not have.
-        UnknownOptionError: A shape, or a depth, that is none.
+        UnknownOptionError: A shape or the depth is invalid.
 
     Examples:
         >>> from mithril_nb.models import MLP, Model
@@ -49,16 +49,16 @@ def summary(
 
 
 def table(graph: LogicalGraph, inference: Inference, depth: int | None = None, dtype: str = "float32") -> str:
-    """Return the table of a graph whose shapes are known.
+    """Return the table of a graph with inferred shapes.
 
     Args:
         graph: The graph.
-        inference: What was inferred of it.
-        depth: Levels of blocks that are shown.
-        dtype: The dtype that goes without saying.
+        inference: The inference of the graph.
+        depth: Number of nested levels to show.
+        dtype: The default dtype, which is omitted.
 
     Raises:
-        UnknownOptionError: A depth that is none.
+        UnknownOptionError: The depth is invalid.
     """
     work = _Table(inference, _checked(depth), dtype)
     work.shared = {
@@ -86,7 +86,7 @@ class _Table:
         self.total = _count(inference.parameters)
         self.owner = {one.name: one.path for one in (*inference.parameters, *inference.states)}
         self.shared: dict[str, set[str]] = {}
-        # Added up once for each block that a parameter is in: a deep model would be walked through again and again.
+        # Collected once per enclosing block: walking a deep model for each block would take quadratic time.
         self.inside: dict[str, list[Parameter]] = {}
         for one in inference.parameters:
             path = one.path
@@ -107,7 +107,7 @@ class _Table:
                 yield from self.rows(node.block.graph, path, level + 1)
 
     def numbers(self, path: str) -> tuple[str, str]:
-        """How many parameters, and their share of all."""
+        """Return the number of parameters, and their share of the total."""
         own = self.inside.get(path, [])
         if not own:
             return ("shared" if path in self.shared else ""), ""
@@ -130,11 +130,11 @@ class _Table:
         fixed = _count([one for one in parameters if not one.is_trainable])
         state = _count(self.inference.states)
         known = [one.spec for one in parameters if one.spec.size is not None]
-        said = [f"{self.total:,} parameters" if self.total is not None else "an unknown number of parameters"]
-        said += [_bytes(sum(spec.nbytes or 0 for spec in known))] if self.total else []
-        said += [f"{fixed:,} of them not trained"] if fixed else []
-        said += [f"{state:,} items of state"] if state else []
-        return ", ".join(said)
+        parts = [f"{self.total:,} parameters" if self.total is not None else "an unknown number of parameters"]
+        parts += [_bytes(sum(spec.nbytes or 0 for spec in known))] if self.total else []
+        parts += [f"{fixed:,} of them not trained"] if fixed else []
+        parts += [f"{state:,} items of state"] if state else []
+        return ", ".join(parts)
 
 
 def _count(parameters: Sequence[Parameter]) -> int | None:
@@ -152,7 +152,7 @@ def _bytes(count: int) -> str:
 
 
 def _plain(text: str) -> str:
-    """A name on one line, whatever is in it."""
+    """Return a name on one line, escaped if necessary."""
     return text if text.isprintable() else repr(text)
 
 

@@ -193,7 +193,7 @@ def _with_shape(design: Design, name: str, shape: Sequence[Any], advice: str) ->
             refused.append(f"{short_repr(dim)} is neither a whole number from 0 on nor a name")
     if refused:
         raise UnknownOptionError(
-            f"{short_repr(shape)} is no shape for input {name!r}.",
+            f"{short_repr(shape)} is not a shape for input {name!r}.",
             (("because", "; ".join(refused)), ("needs", "whole numbers, or names of sizes such as batch")),
             advice,
             port=name,

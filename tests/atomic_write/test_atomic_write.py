@@ -1,4 +1,4 @@
-"""Atomic writes: whole or unchanged, alone or together, with nothing left behind."""
+"""Atomic writes: whole or unchanged, alone or concurrently, without leftovers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ with replacing(sys.argv[1]) as part:
 
 
 @pytest.mark.parametrize("has_locks", [True, False])
-def test_a_write_leaves_that_of_another_alone(tmp_path, monkeypatch, has_locks):
+def test_a_write_keeps_a_concurrent_one(tmp_path, monkeypatch, has_locks):
     if not has_locks:
         monkeypatch.setattr(atomic_write, "lock_file", lambda file: None)
     with replacing(tmp_path / "a.txt") as part:
@@ -53,7 +53,7 @@ def test_a_write_leaves_that_of_another_alone(tmp_path, monkeypatch, has_locks):
     assert sorted(os.listdir(tmp_path)) == ["a.txt", "b.txt"]
 
 
-def test_where_files_cannot_be_locked_leftovers_go_after_an_hour(tmp_path, monkeypatch):
+def test_without_locks_leftovers_are_removed_after_an_hour(tmp_path, monkeypatch):
     monkeypatch.setattr(atomic_write, "lock_file", lambda file: None)
     left = tmp_path / ".mithril_nb-abc.part"
     left.mkdir()
@@ -103,7 +103,7 @@ def test_a_device_is_written_to_and_not_replaced():
     assert not os.path.isfile(os.devnull)
 
 
-def test_an_empty_leftover_goes_with_the_next_write(tmp_path):
-    (tmp_path / f"{PREFIX}abc{SUFFIX}").mkdir()  # killed between making it and locking it
+def test_the_next_write_removes_an_empty_leftover(tmp_path):
+    (tmp_path / f"{PREFIX}abc{SUFFIX}").mkdir()  # killed between creating and locking it
     write_text(tmp_path / "notes.txt", "whole")
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]

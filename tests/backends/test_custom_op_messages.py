@@ -72,18 +72,18 @@ CASES = [
     (
         lambda: Lost(k=5),
         """
-        UnknownOptionError: Lost.__init__ does not pass 'k' on.
-            because    Lost is built again from its attributes
-            passed on  nothing
+        UnknownOptionError: Lost.__init__ does not pass 'k' to super().__init__.
+            because  Lost is rebuilt from its attributes
+            passed   nothing
             Try: super().__init__(name, k=k)
         """,
     ),
     (
         lambda: LostOne(1, 2),
         """
-        UnknownOptionError: LostOne.__init__ does not pass 'by' on.
-            because    LostOne is built again from its attributes
-            passed on  power
+        UnknownOptionError: LostOne.__init__ does not pass 'by' to super().__init__.
+            because  LostOne is rebuilt from its attributes
+            passed   power
             Try: super().__init__(name, power=power, by=by)
         """,
     ),
@@ -92,7 +92,7 @@ CASES = [
         """
         UnknownOptionError: the op 'scaled' takes no attributes.
             given    factor
-            because  it is a function that somebody registered: its inputs are its arguments without a default
+            because  it is a registered function: its inputs are its arguments without a default
             Try: ml.op('scaled')  # without a default in the function, 'factor' is an input
         """,
     ),
@@ -107,7 +107,7 @@ CASES = [
     (
         lambda: ml.op("gelo"),
         """
-        UnknownOpError: there is no op 'gelo'.
+        UnknownOpError: unknown op 'gelo'.
             known  COUNT ops; see list(mithril_nb.models.op.OPS)
             Try: ml.op('gelu')
         """,
@@ -115,7 +115,7 @@ CASES = [
     (
         lambda: ml.op("zzzz"),
         """
-        UnknownOpError: there is no op 'zzzz'.
+        UnknownOpError: unknown op 'zzzz'.
             known  COUNT ops; see list(mithril_nb.models.op.OPS)
             Try: register it with @backend.register_op("zzzz").
         """,
@@ -123,40 +123,40 @@ CASES = [
     (
         lambda: backend.register_op(abs),
         """
-        UnknownOptionError: 'abs' is no name for an op.
-            needs  text of letters, digits and '_'
+        UnknownOptionError: 'abs' is not a valid op name.
+            needs  a string of letters, digits and '_'
             Try: @backend.register_op("my_op")
         """,
     ),
     (
         lambda: ml.register_primitive("my op"),
         """
-        UnknownOptionError: 'my op' is no name for an op.
-            needs  text of letters, digits and '_'
+        UnknownOptionError: 'my op' is not a valid op name.
+            needs  a string of letters, digits and '_'
             Try: @ml.register_primitive("my_op")
         """,
     ),
     (
         lambda: backend.register_op("many")(lambda *arrays: arrays[0]),
         """
-        UnknownOptionError: backend.register_op('many') cannot tell which inputs '<lambda>' takes.
-            needs  a function of at least one array, each by a name of its own
+        UnknownOptionError: backend.register_op('many') cannot determine the inputs of '<lambda>'.
+            needs  a function of at least one array, each as a named argument
             Try: def many(x): ...
         """,
     ),
     (
         lambda: ml.register_primitive("lone")(lambda backend: 0),
         """
-        UnknownOptionError: ml.register_primitive('lone') cannot tell which inputs '<lambda>' takes.
-            needs  a function of the backend, then at least one array, each by a name of its own
+        UnknownOptionError: ml.register_primitive('lone') cannot determine the inputs of '<lambda>'.
+            needs  a function of the backend, then at least one array, each as a named argument
             Try: def lone(backend, x): ...
         """,
     ),
     (
         lambda: ml.register_primitive("lone_grad")(lambda backend, grad: 0),
         """
-        UnknownOptionError: ml.register_primitive('lone_grad') cannot tell which inputs '<lambda>' takes.
-            needs  a function of the backend, the arrays, then the gradient: at least one array, each by a name of its own
+        UnknownOptionError: ml.register_primitive('lone_grad') cannot determine the inputs of '<lambda>'.
+            needs  a function of the backend, the arrays, then the gradient: at least one array, each as a named argument
             Try: def lone_grad(backend, x, grad): ...
         """,  # noqa: E501
     ),
@@ -287,7 +287,7 @@ def test_infer_of_an_op_of_ones_own_belongs_to_its_class():
     with pytest.raises(MithrilError) as caught:
         type("Loose", (Operator,), {"infer": staticmethod(infer), "compute": lambda self, inputs: inputs})
     assert str(caught.value) == (
-        "Loose.infer is no method of the class.\n"
-        "    needs  what it gives for some attributes and specs, without a block\n"
+        "Loose.infer is not a class method.\n"
+        "    needs  a class method that computes specs from attributes and input specs\n"
         "    Try: @classmethod before def infer(cls, options, inputs), or leave it out: compute is then traced."
     )

@@ -131,7 +131,7 @@ def test_arrays_in_a_row_start_by_themselves_whatever_by():
     weight = ml.compile(model, shapes={"input": [2, 3, 16]}).randomize_params(0)["lstm_0.w_hh"]
     for one in np.split(np.asarray(weight), 4, axis=-1):
         np.testing.assert_allclose(one @ one.T, np.eye(8), atol=1e-6)
-    with pytest.raises(ml.errors.UnknownOptionError, match="no parts"):
+    with pytest.raises(ml.errors.UnknownOptionError, match="without parts"):
         model.set_initializers({"lstm_0.bias": models.op.Initializer("ones", parts=(0, 1, 0, 0))})
 
 

@@ -1,4 +1,4 @@
-"""What a test of a block needs: how to draw one with its inputs, and what others say should come out."""
+"""Test cases of blocks: how to draw a block with its inputs, and its reference output."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Arrays = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Case:
-    """One kind of block, tested.
+    """The test case of one kind of block.
 
     Attributes:
         name: Unique; usually the kind of the block.
@@ -26,8 +26,8 @@ class Case:
             Shapes vary, sizes of 1 and 0 included where they make sense.
         reference: From the block, its params and its inputs (all float64) to its outputs, by NumPy, SciPy, Flax, ...:
             not by our own code, and not by the function that the kernel calls. `None` for blocks that draw random
-            numbers, which have tests of their own.
-        is_differentiable: Whether its gradient is held beside finite differences.
+            numbers, which have separate tests.
+        is_differentiable: True if its gradient is compared with finite differences.
         tolerance: Relative and absolute, in float32.
         tolerance64: The same in float64.
     """
@@ -41,7 +41,7 @@ class Case:
 
 
 def all_cases() -> list[Case]:
-    """Every case of every module in `tests/blocks/cases`, each of which has a list `CASES`."""
+    """Return every case of every module in `tests/blocks/cases`; each module has a list `CASES`."""
     package = importlib.import_module("tests.blocks.cases")
     modules = [
         importlib.import_module(f"{package.__name__}.{found.name}") for found in pkgutil.iter_modules(package.__path__)
@@ -51,7 +51,7 @@ def all_cases() -> list[Case]:
 
 @st.composite
 def arrays(draw: st.DrawFn, shape: tuple[int, ...], least: float = -3.0, most: float = 3.0) -> np.ndarray:
-    """Floating numbers, spread out: no two are so near that a finite difference would see a tie."""
+    """Return spread-out floats: no two are so close that a finite difference would see a tie."""
     seed = draw(st.integers(0, 2**16))
     random = np.random.default_rng(seed)
     return random.uniform(least, most, shape)

@@ -1,4 +1,4 @@
-"""Running a block in a test, with the gradients of its floating inputs."""
+"""Running a block in a test, with the gradients of its float inputs."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from mithril_nb.program import run
 
 
 def outputs(block: Model, **given: Any) -> dict[str, Any]:
-    """What a block without params gives for arrays by port."""
+    """Return the outputs of a block without params, for arrays by port."""
     arrays = {port: jnp.asarray(array) for port, array in given.items()}
     toolkit = JaxBackend().toolkit
     return jax.jit(lambda arrays: run(block.graph, toolkit, {}, arrays))(arrays)
 
 
 def gradients(block: Model, **given: Any) -> dict[str, np.ndarray]:
-    """The gradients of the sum of its floating outputs, by port."""
+    """Return the gradients of the sum of its float outputs, by port."""
     arrays = {port: jnp.asarray(array) for port, array in given.items()}
     floating = {port: array for port, array in arrays.items() if jnp.issubdtype(array.dtype, jnp.floating)}
     rest = {port: array for port, array in arrays.items() if port not in floating}
@@ -38,12 +38,12 @@ def gradients(block: Model, **given: Any) -> dict[str, np.ndarray]:
 
 
 def ports(block: Model) -> set[str]:
-    """The names of all its ports."""
+    """Return the names of all its ports."""
     return {port.name for port in (*block.inputs, *block.outputs)}
 
 
 def fit_or_raise(block: Model, **shapes: Any) -> dict[str, Any]:
-    """The specs of its outputs, from the shape of each input, or its shape and dtype."""
+    """Return the specs of its outputs, from the shape, or shape and dtype, of each input."""
     specs = {
         port: TensorSpec(*shape)
         if isinstance(shape[-1:], tuple) and isinstance(shape[0] if shape else 0, tuple)

@@ -1,4 +1,4 @@
-"""Activations: ports, far-off values, short floats, shapes going back, messages."""
+"""Activations: ports, extreme values, short floats, backward shape inference, messages."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_ports(kind: str):
     assert tuple(port.name for port in (*block.inputs, *block.outputs)) == ("input", *more, "output")
 
 
-def test_arguments_are_those_that_users_of_mithril_know():
+def test_arguments_agree_with_mithril():
     assert LeakyRelu(slope=0.2).options == {"slope": 0.2}
     assert Softmax(axis=0).options == {"axis": 0}
     assert SiLU().options == {}
@@ -49,7 +49,7 @@ def test_arguments_are_those_that_users_of_mithril_know():
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 @pytest.mark.parametrize("kind", KINDS_HERE)
-def test_far_off_values_stay_finite_in_every_dtype(kind: str, dtype: str):
+def test_extreme_values_stay_finite_in_every_dtype(kind: str, dtype: str):
     x = jnp.array([[-100.0, -20.0, -1.0, 0.0], [0.5, 10.0, 50.0, 100.0]], dtype)
     value, gradient = jax.jit(jax.value_and_grad(lambda x: apply(KINDS[kind](), x).sum()))(x)
     assert value.dtype == gradient.dtype == dtype
@@ -84,7 +84,7 @@ def test_a_gate_has_half_the_size():
     assert infer(model.graph, {"x": TensorSpec(("...",))}).inputs["x"].shape == ("...", 16)
 
 
-def test_what_does_not_fit():
+def test_invalid_inputs_are_rejected():
     assert message(Glu(), TensorSpec((2, 5))) == text(
         """
         ShapeError: the input 'input' does not fit 'glu.input'.
@@ -105,7 +105,7 @@ def test_what_does_not_fit():
         """
         ShapeError: the input 'input' does not fit 'relu.input'.
             given  (2,) int32
-            input  floating numbers (float32)      dtype int32
+            input  floating-point numbers (float32)      dtype int32
             Try: array.astype("float32")  # or a separate input for this block
         """
     )

@@ -1,4 +1,4 @@
-"""What an error of a block's arguments says to try works when it is pasted: every kind, every field, bad values."""
+"""The advice of errors of block arguments works when pasted: every kind, every field, bad values."""
 
 import inspect
 from typing import get_type_hints
@@ -14,7 +14,7 @@ BAD = (None, "bad!", object(), -(10**9), 10**9, 2.5, -1, 0, [], [1, 2, 3, 4, 5],
 
 
 def takes_blocks(kind: str) -> bool:
-    """Whether an argument is a block: a call in a message cannot know which."""
+    """Return whether an argument is a block, which the call in a message cannot contain."""
     hints = get_type_hints(KINDS[kind].__init__, include_extras=True).values()
     return any(inspect.isclass(one) and issubclass(one, Model) for hint in hints for one in (hint, *_parts(hint)))
 
@@ -27,7 +27,7 @@ OURS = sorted(kind for kind in KINDS if KINDS[kind].__module__.startswith("mithr
 
 
 @pytest.mark.parametrize("kind", [kind for kind in OURS if not takes_blocks(kind)])
-def test_what_an_error_says_to_try_works_when_pasted(kind: str):
+def test_the_advice_works_when_pasted(kind: str):
     fields = fields_of(KINDS[kind])
     needed = {field.name: example(field) for field in fields if field.is_required}
     KINDS[kind](**needed)
@@ -43,7 +43,7 @@ def test_what_an_error_says_to_try_works_when_pasted(kind: str):
 
 
 @pytest.mark.parametrize("kind", [kind for kind in OURS if not takes_blocks(kind) and fields_of(KINDS[kind])])
-def test_the_call_that_a_misspelt_one_is_answered_with_works_and_keeps_its_value(kind: str):
+def test_the_correction_of_a_misspelt_call_keeps_its_value(kind: str):
     for field in fields_of(KINDS[kind]):
         with pytest.raises(MithrilError) as caught:
             KINDS[kind](**{f"{field.name[:-1]}_": example(field)})
@@ -64,14 +64,14 @@ def test_the_call_that_a_misspelt_one_is_answered_with_works_and_keeps_its_value
         (lambda: Linear(dims=object()), "Linear(dimension=64)"),
     ],
 )
-def test_a_misspelt_call_is_answered_with_one_that_works(call, advice: str):
+def test_a_misspelt_call_is_corrected(call, advice: str):
     with pytest.raises(MithrilError) as caught:
         call()
     assert caught.value.diagnostics[0].advice == advice
     assert isinstance(eval(advice, dict(vars(models))), Model)
 
 
-def test_values_nested_too_deep_are_refused():
+def test_values_nested_too_deep_are_rejected():
     deep: object = 1
     for _ in range(900):
         deep = [deep]
@@ -81,7 +81,7 @@ def test_values_nested_too_deep_are_refused():
     assert str(caught.value).endswith("Try: Constant(value=0.0)")
 
 
-def test_nobody_waits_for_millions_of_ports():
+def test_millions_of_ports_are_rejected_quickly():
     for kind in ("ToTuple", "ToList", "Concat", "Stack"):
         with pytest.raises(MithrilError) as caught:
             KINDS[kind](3_000_000)
@@ -89,11 +89,11 @@ def test_nobody_waits_for_millions_of_ports():
 
 
 @pytest.mark.parametrize("block", [None, 3, "relu", Linear])
-def test_a_residual_goes_around_a_block(block):
+def test_a_residual_needs_a_block(block):
     with pytest.raises(MithrilError) as caught:
         Residual(block)
     assert str(caught.value) == (
-        f"cannot make Residual around {block!r}.\n"
+        f"cannot build Residual around {block!r}.\n"
         "    needs  a block with an input and an output\n"
         "    Try: Residual(Linear(64))"
     )

@@ -1,4 +1,4 @@
-"""Arithmetic beyond single blocks: expressions on connections, robust forms, dtypes, shapes going back, messages."""
+"""Arithmetic beyond single blocks: expressions, robust forms, dtypes, backward shape inference, messages."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ PORTS = {
 
 
 @pytest.mark.parametrize("kind", PORTS)
-def test_ports_are_those_that_users_of_mithril_know(kind: str):
+def test_ports_agree_with_mithril(kind: str):
     block = KINDS[kind]()
     assert tuple(port.name for port in (*block.inputs, *block.outputs)) == PORTS[kind]
 
 
-def test_arguments_are_those_that_users_of_mithril_know():
+def test_arguments_agree_with_mithril():
     assert Log(robust=True, threshold=1e-6).options == {"robust": True, "threshold": 1e-6}
     assert Sqrt(robust=True, threshold=1e-6).options == {"robust": True, "threshold": 1e-6}
     assert [kind(True, name="root").name for kind in (Log, Sqrt)] == ["root", "root"]
@@ -73,14 +73,14 @@ def test_arguments_are_those_that_users_of_mithril_know():
 
 
 def apply(block: Model, *arrays: object, dtype: str | None = None) -> jax.Array:
-    """The output of a block, given its data inputs in order."""
+    """Return the output of a block, given its data inputs in order."""
     ports = [port.name for port in block.inputs if port.role == "data"]
     given = {port: jnp.asarray(array, dtype) for port, array in zip(ports, arrays, strict=True)}
     return run(block.graph, JaxBackend().toolkit, {}, given)["output"]
 
 
 def message(block: Model, **shapes: tuple | TensorSpec) -> str:
-    """What is said of inputs that do not fit."""
+    """Return the error message of invalid inputs."""
     specs = {port: spec if isinstance(spec, TensorSpec) else TensorSpec(spec) for port, spec in shapes.items()}
     with pytest.raises(MithrilError) as caught:
         infer(block.graph, specs).raise_problems()
@@ -173,7 +173,7 @@ METHODS = {
 
 @pytest.fixture(scope="module")
 def results() -> dict[str, np.ndarray]:
-    """What all expressions give, from one model that is compiled once."""
+    """Return the results of all expressions, from one model that is compiled once."""
     model = Model()
     x, y = Buffer(), Buffer()
     model |= x(input="x")
@@ -189,14 +189,14 @@ def results() -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("label", EXPRESSIONS)
-def test_an_expression_on_connections_is_that_of_numpy(label: str, results: dict[str, np.ndarray]):
+def test_an_expression_on_connections_agrees_with_numpy(label: str, results: dict[str, np.ndarray]):
     expected = NUMPY.get(label, EXPRESSIONS[label])(X, Y)
     np.testing.assert_allclose(results[label], expected, 1e-5)
     assert results[label].dtype == expected.dtype
 
 
 @pytest.mark.parametrize("label", METHODS)
-def test_a_method_of_a_connection_is_that_of_numpy(label: str, results: dict[str, np.ndarray]):
+def test_a_method_of_a_connection_agrees_with_numpy(label: str, results: dict[str, np.ndarray]):
     np.testing.assert_allclose(results[label], METHODS[label][1](X), 1e-5)
 
 
@@ -217,7 +217,7 @@ HARD = (0.0, -0.0, 1e-30, -1e-30, -1e-3, -1.0, -3e4, 1e-3, 1.0, 3e4)
 @pytest.mark.parametrize("block", [Log(robust=True), Sqrt(robust=True), StableReciprocal()], ids=lambda one: one.kind)
 def test_robust_forms_are_finite_with_finite_gradients(block: Model, dtype: str):
     x = jnp.array(HARD, dtype)
-    # Also at the very place where the form changes.
+    # Also exactly where the form changes.
     limits = jnp.finfo(dtype)
     x = jnp.concatenate([x, jnp.array([limits.tiny, limits.eps, -limits.tiny, -limits.eps], dtype)])
     value, gradient = jax.vmap(jax.value_and_grad(lambda one: apply(block, one)))(x)
@@ -230,7 +230,7 @@ def test_robust_forms_are_finite_with_finite_gradients(block: Model, dtype: str)
 @pytest.mark.parametrize("exponent", [-2.0, -1.0, -0.5, 0.0, 0.25, 0.5, 1.0, 1.5, 2.0])
 def test_robust_powers_are_finite_with_finite_gradients(exponent: float, dtype: str):
     base = jnp.array([0.0, -0.0, 1e-30, -1e-30, -1e-3, -1.0, 1e-3, 1.0, 30.0, -30.0], dtype)
-    if exponent < 0:  # 0.001 ** -2 is no number of 16 bits with a gradient
+    if exponent < 0:  # 0.001 ** -2 has no gradient in 16 bits
         base = jnp.where(jnp.abs(base) == jnp.array(1e-3, dtype), 0, base)
 
     def power(one: jax.Array, e: jax.Array) -> jax.Array:
@@ -242,7 +242,7 @@ def test_robust_powers_are_finite_with_finite_gradients(exponent: float, dtype: 
     assert all(jnp.isfinite(gradient).all() for gradient in gradients), gradients
 
 
-def test_robust_forms_are_the_plain_ones_away_from_the_singular_point():
+def test_robust_forms_equal_plain_forms_away_from_singularities():
     x = jnp.array([1e-30, 0.3, 2.0, 1e30])
     np.testing.assert_allclose(apply(Log(robust=True), x), np.log(x), 1e-6)
     np.testing.assert_allclose(apply(Sqrt(robust=True), x), np.sqrt(x), 1e-6)
@@ -264,7 +264,7 @@ def test_robust_forms_follow_their_formulas():
     np.testing.assert_allclose(inverse, [4.0, -4.0, 16.0, 0.0625, 1.0], 1e-6)
 
 
-def test_plain_forms_are_those_of_numpy_at_the_singular_point():
+def test_plain_forms_agree_with_numpy_at_singularities():
     assert np.asarray(apply(Log(), [0.0, -1.0, np.inf])).tolist()[::2] == [-np.inf, np.inf]
     assert np.isnan(apply(Log(), -1.0))
     assert np.isnan(apply(Sqrt(), -1.0))
@@ -277,17 +277,17 @@ def test_the_gradient_of_a_square_by_power_is_exact():
     assert jax.grad(lambda x: apply(Power(robust=True), x, 2))(-3.0) == -6.0
 
 
-# Numbers that come over a connection, and edges
+# Connected numbers, and edge cases
 
 
-def test_a_threshold_may_come_over_a_connection():
+def test_a_threshold_may_be_connected():
     model = Model() | StableReciprocal()(input="x", threshold="t", output="y")
     compiled = ml.compile(model, JaxBackend(), shapes={"x": [2]})
     found = compiled.evaluate({}, {"x": np.array([0.0, 4.0], "float32"), "t": np.float32(0.5)})
     assert np.asarray(found["y"]).tolist() == [2.0, 0.25]
 
 
-def test_bounds_may_come_over_a_connection_and_be_one_number_only():
+def test_connected_bounds_must_be_one_number():
     model = Model() | Clamp(max_val=2.0)(input="x", min_val="low", output="y")
     found = ml.compile(model, JaxBackend()).evaluate({}, {"x": np.arange(4.0, dtype="float32"), "low": np.float32(1)})
     assert np.asarray(found["y"]).tolist() == [1.0, 1.0, 2.0, 2.0]
@@ -303,7 +303,7 @@ def test_bounds_may_come_over_a_connection_and_be_one_number_only():
     )
 
 
-def test_clamped_whole_numbers_stay_whole_and_within():
+def test_clamped_integers_stay_integers_within_bounds():
     x = jnp.array([-5, 0, 3, 2**31 - 1])
     assert apply(Clamp(-1.5, 2.5), x).tolist() == [-1, 0, 2, 2]
     assert apply(Clamp(-1e20, 1e20), x).tolist() == x.tolist()
@@ -319,7 +319,7 @@ def test_nan_to_num_has_the_limits_of_the_dtype():
         assert found.tolist() == [0.0, float(limits.max), float(limits.min), 2.0]
 
 
-def test_nan_and_infinity_go_through():
+def test_nan_and_infinity_propagate():
     assert np.isnan(apply(Maximum(), np.nan, 1.0))
     assert apply(Negate(), np.inf) == -np.inf
     assert apply(FloorDivide(), jnp.array([-7, 7, -7]), jnp.array([2, -2, -2])).tolist() == [-4, -4, 3]
@@ -339,7 +339,7 @@ ARITHMETIC = [kind for kind in PORTS if kind in KINDS]
 
 @pytest.mark.parametrize("kind", [*ARITHMETIC, "Mod", "Ceil", "Round", "Rsqrt", "Erf", "Expm1"])
 @pytest.mark.parametrize("dtype", ALL)
-def test_each_dtype_comes_out_as_jax_finds_or_is_refused(kind: str, dtype: str):
+def test_each_dtype_agrees_with_jax_or_is_rejected(kind: str, dtype: str):
     block = KINDS[kind]()
     ports = [port.name for port in block.inputs if port.role == "data"]
     for second in ALL if len(ports) == 2 else ("float32",):
@@ -364,7 +364,7 @@ def back(model: Model, **given: tuple) -> dict:
     return {port: spec.shape for port, spec in found.inputs.items()}
 
 
-def test_a_shape_flows_back_through_blocks_on_each_item():
+def test_a_shape_flows_back_through_elementwise_blocks():
     model = Model() + Sine()(input="x") + Absolute() + Linear(3, input_size=8)
     assert back(model) == {"x": ("...", 8)}
 
@@ -383,7 +383,7 @@ def test_a_shape_flows_back_where_the_other_side_is_1():
     assert back(model, a=("n", "m"), b=(4, 8)) == {"a": ("n", "m"), "b": (4, 8)}
 
 
-def test_the_inner_size_of_a_product_is_known_from_either_side():
+def test_the_inner_size_of_a_product_follows_from_either_side():
     model = Model() | MatrixMultiply()(left="a", right="b", output="c")
     assert back(model, a=("batch", "k"), b=(4, 3))["a"] == ("batch", 4)
     assert back(model, a=("...",), b=(4, 3))["a"] == ("...", 4)
@@ -434,13 +434,13 @@ def test_inner_sizes_that_differ_are_named_with_their_axes():
     )
 
 
-def test_batches_that_differ_and_numbers_are_no_matrices():
+def test_batches_that_differ_and_scalars_are_rejected():
     assert message(MatrixMultiply(), left=(2, 4, 5), right=(3, 5, 6)) == text(
         """
         ShapeError: the input 'right' does not fit 'matrix_multiply.right'.
             given  (3, 5, 6) float32
             right  batch axes that broadcast with those of left (2, 4, 5)      axis -3: 2 != 3
-            Try: give both the same sizes, or size 1 where one is to be repeated.
+            Try: use the same sizes, or size 1 on an axis to broadcast.
         """
     )
     assert message(MatrixMultiply(), left=(), right=(3, 6)) == text(
@@ -459,12 +459,12 @@ def test_sizes_that_do_not_broadcast_name_the_port():
         ShapeError: the input 'denominator' does not fit 'divide.denominator'.
             given        (2, 4) float32
             denominator  a shape that broadcasts with (2, 3)      axis -1: 3 != 4
-            Try: give both the same sizes, or size 1 where one is to be repeated.
+            Try: use the same sizes, or size 1 on an axis to broadcast.
         """
     )
 
 
-def test_truth_values_are_not_subtracted():
+def test_booleans_are_not_subtracted():
     truths = TensorSpec((2,), "bool")
     assert message(Subtract(), left=truths, right=truths) == text(
         """
@@ -476,20 +476,20 @@ def test_truth_values_are_not_subtracted():
     )
 
 
-def test_arguments_that_do_not_fit():
+def test_invalid_arguments_are_rejected():
     with pytest.raises(MithrilError) as caught:
         Power(threshold=-1.0)
     assert str(caught.value) == text(
         """
         Power cannot take threshold=-1.0.
             needs  a number from 0 to 1, or None
-            means  The t above. By default the dtype's least normal number t₀ for `e > 0`, and `t₀ ** (1 / (2 - 2e))` \
-else, so that even `|b|ᵉ⁻¹` does not overflow.
+            means  The t above. By default the dtype's smallest normal number t₀ for `e > 0`, and otherwise \
+`t₀ ** (1 / (2 - 2e))`, so that even `|b|ᵉ⁻¹` does not overflow.
             Try: Power(threshold=0.1)
         """
     )
 
 
-def test_a_slope_is_a_number_of_the_model_where_it_is_named():
+def test_a_named_slope_is_an_input_of_the_model():
     model = Model() | LeakyRelu()(input="x", slope="s", output="y")
     assert back(model, x=(2, 3)) == {"x": (2, 3), "s": ()}

@@ -1,4 +1,4 @@
-"""Attention: ports, connected attributes, rows that see nothing, half precision, dropout; beside JAX and Equinox."""
+"""Attention: ports, connected attributes, fully masked rows, half precision, dropout; compared with JAX and Equinox."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def run(model: Model, dtype: str = "float32", **inputs: jax.Array) -> jax.Array:
     return pm.evaluate(pm.randomize_params(0), inputs)["output"]
 
 
-def test_ports_are_those_that_users_know():
+def test_ports_have_the_usual_names():
     block = ScaledDotProduct(use_attn_mask=True)
     assert [port.name for port in block.inputs] == [
         "query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale",
@@ -41,7 +41,7 @@ def test_ports_are_those_that_users_know():
 
 @pytest.mark.parametrize("heads", [4, 2, 1])
 @pytest.mark.parametrize("is_causal", [True, False])
-def test_attention_and_its_gradients_are_those_of_jax(heads: int, is_causal: bool):
+def test_attention_and_its_gradients_agree_with_jax(heads: int, is_causal: bool):
     query, key, value = drawn(2, 4, 5, 8), drawn(2, heads, 5, 8), drawn(2, heads, 5, 8)
     lengths = jnp.asarray([5, 3])
     pm = ml.compile(
@@ -67,7 +67,7 @@ def test_attention_and_its_gradients_are_those_of_jax(heads: int, is_causal: boo
 
 
 @pytest.mark.parametrize("mask", [jnp.zeros((3, 4), bool), jnp.full((3, 4), -jnp.inf)], ids=["truth", "numbers"])
-def test_a_query_that_sees_nothing_gets_zeros_and_zero_gradients(mask: jax.Array):
+def test_a_fully_masked_query_returns_zeros_and_zero_gradients(mask: jax.Array):
     mask = mask.at[1].set(mask.dtype == bool or 0.0)
     query, key, value = drawn(3, 2), drawn(4, 2), drawn(4, 2)
     pm = ml.compile(
@@ -117,7 +117,7 @@ def test_dropped_weights_keep_the_mean():
     assert outs == pytest.approx([1.0] * 3, abs=0.05)
 
 
-def test_multi_head_attention_is_that_of_equinox():
+def test_multi_head_attention_agrees_with_equinox():
     theirs = eqx.nn.MultiheadAttention(2, 8, key=jax.random.key(0))
     pm = ml.compile(MultiHeadAttention(8, 2, use_bias=False, is_causal=True), shapes={"input": [1, 5, 8]})
     parts = (theirs.query_proj, theirs.key_proj, theirs.value_proj)
@@ -133,7 +133,7 @@ def test_multi_head_attention_is_that_of_equinox():
     np.testing.assert_allclose(*grads, 1e-4, 1e-5)
 
 
-def test_rotary_is_that_of_equinox_and_scores_see_only_distances():
+def test_rotary_agrees_with_equinox_and_depends_on_distances():
     x = drawn(6, 8)
     np.testing.assert_allclose(run(RotaryEmbedding(), input=x), eqx.nn.RotaryPositionalEmbedding(8)(x), 1e-5, 1e-5)
     query, key = (jnp.broadcast_to(drawn(8), (6, 8)) for _ in range(2))
@@ -142,7 +142,7 @@ def test_rotary_is_that_of_equinox_and_scores_see_only_distances():
 
 
 @pytest.mark.parametrize("block", [PositionalEncoding(4, 12000), RotaryEmbedding()], ids=lambda block: block.kind)
-def test_positions_are_exact_far_out_in_float32(block: Model):
+def test_large_positions_are_exact_in_float32(block: Model):
     x = jnp.ones((12000, 4))
     found = run(block, input=x)
     with jax.enable_x64(True):
@@ -150,7 +150,7 @@ def test_positions_are_exact_far_out_in_float32(block: Model):
     np.testing.assert_allclose(found, exact, 0, 4e-6)
 
 
-def test_empty_batches_go_through():
+def test_empty_batches_work():
     assert run(MultiHeadAttention(8, 2), input=jnp.ones((0, 3, 8))).shape == (0, 3, 8)
     assert run(MultiHeadAttention(8, 2, is_causal=True), input=jnp.ones((2, 1, 8))).shape == (2, 1, 8)
 
@@ -160,20 +160,20 @@ def test_empty_batches_go_through():
     [
         (
             lambda: MultiHeadAttention(10, 4),
-            "MultiHeadAttention cannot cut width=10 into heads=4.\n    because  10 = 4 * 2 + 2\n    Try: heads=2",
+            "MultiHeadAttention cannot split width=10 into heads=4.\n    because  10 = 4 * 2 + 2\n    Try: heads=2",
         ),
         (
             lambda: ml.compile(ScaledDotProduct(), shapes={"query": [3, 4], "key": [3, 5], "value": [3, 4]}),
             "the input 'key' does not fit 'scaled_dot_product.key'.\n"
             "    given  (3, 5) float32\n"
-            "    key    4 on axis -1, as the query has      axis -1: 5 != 4\n"
-            "    Try: give key and query the same size there.",
+            "    key    4 on axis -1, like the query      axis -1: 5 != 4\n"
+            "    Try: use the same size for key and query.",
         ),
         (
             lambda: ml.compile(ScaledDotProduct(), shapes={"query": [4, 3, 2], "key": [3, 3, 2], "value": [3, 3, 2]}),
             "the input 'key' does not fit 'scaled_dot_product.key'.\n"
             "    given  (3, 3, 2) float32\n"
-            "    key    first axes that go with (4,) of the query      (3,)\n"
+            "    key    leading axes that match (4,) of the query      (3,)\n"
             "    Try: the same sizes, or a number of heads that divides the query's.",
         ),
         (
@@ -192,7 +192,7 @@ def test_empty_batches_go_through():
         ),
     ],
 )
-def test_what_does_not_fit_is_refused(make, message: str):
+def test_invalid_inputs_are_rejected(make, message: str):
     with pytest.raises(MithrilError) as caught:
         make()
     assert str(caught.value) == message

@@ -1,4 +1,4 @@
-"""What errors of blocks of the library advise works."""
+"""The advice of errors of library blocks works."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ OPERATIONS = {
         shapes(Indexer(7), input=[5, 6])
         # Try: shapes(Indexer(4), input=[5, 6])
         """,
-    "models/library/operations/indexing.py:_no_index": """
+    "models/library/operations/indexing.py:_index_error": """
         Indexer("a b")
         """,
     "models/library/operations/indexing.py:Gather.infer": """
@@ -401,7 +401,7 @@ OPERATIONS = {
         shapes(Embedding(), input=[2], weight=[5])
         # Try: shapes(Embedding(), input=[2], weight=[5, 4])
         """,
-    "models/library/networks/sequences.py:_no_cell": """
+    "models/library/networks/sequences.py:_cell_error": """
         OneToMany(Relu(), 3)
         """,
     "models/library/networks/sequences.py:_check_length": """

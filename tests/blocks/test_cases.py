@@ -1,4 +1,4 @@
-"""Every block: shapes as JAX finds them, values as others compute them, gradients as finite differences say."""
+"""Every block: shapes compared with JAX, values with references, gradients with finite differences."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ each = pytest.mark.parametrize("name", CASES)
 
 
 def test_each_op_has_a_case():
-    """An op that no case runs is tested by nobody."""
+    """Without a case, an op would not be tested."""
     ops: set[str] = set()
     for case in CASES.values():
         for _ in range(3):
@@ -42,14 +42,14 @@ def test_each_op_has_a_case():
 @each
 @TRACED
 @given(data=st.data())
-def test_shapes_and_dtypes_are_those_that_jax_finds(name: str, data: st.DataObject):
+def test_shapes_and_dtypes_agree_with_jax(name: str, data: st.DataObject):
     model, inputs = _drawn(CASES[name], data)
     graph = model.graph
     found = _inferred(graph, inputs)
     assert found.problems == ()
     outputs = jax.eval_shape(lambda p, s, i: _run(graph, p, s, i), *_specs(found), _as(inputs, "float32"))
-    _hold_beside(found, outputs)
-    # The same with sizes that have only names: what is known of them must agree.
+    _assert_agrees(found, outputs)
+    # The same with named sizes: the known parts must agree.
     named = infer(graph, {port: TensorSpec(_names(array), _dtype(array)) for port, array in inputs.items()})
     for output, spec in named.outputs.items():
         if isinstance(spec, TensorSpec) and spec.shape[:1] != (LEADING,) and output in outputs:
@@ -61,7 +61,7 @@ def test_shapes_and_dtypes_are_those_that_jax_finds(name: str, data: st.DataObje
 @each
 @RUN
 @given(data=st.data())
-def test_values_are_those_of_others(name: str, data: st.DataObject):
+def test_values_agree_with_references(name: str, data: st.DataObject):
     case = CASES[name]
     if case.reference is None:
         return
@@ -69,7 +69,7 @@ def test_values_are_those_of_others(name: str, data: st.DataObject):
     for dtype, tolerance in (("float64", case.tolerance64), ("float32", case.tolerance)):
         with jax.enable_x64(dtype == "float64"):
             params, state = _arrays(_inferred(model.graph, inputs, dtype))
-            # What is rounded to float32 is the same for both: the question is what is computed from it.
+            # Both start from the same float32 values: only the computation is compared.
             given_ = {port: _rounded(array, dtype) for port, array in inputs.items()}
             compiled = jax.jit(lambda p, s, i, dtype=dtype: _run(model.graph, p, s, i, dtype))
             found = compiled(_as(params, dtype), _as(state, dtype), _as(given_, dtype))
@@ -84,7 +84,7 @@ def test_values_are_those_of_others(name: str, data: st.DataObject):
 @each
 @DIFFERENTIATED
 @given(data=st.data())
-def test_gradients_are_those_of_finite_differences(name: str, data: st.DataObject):
+def test_gradients_agree_with_finite_differences(name: str, data: st.DataObject):
     case = CASES[name]
     if not case.is_differentiable:
         return
@@ -100,11 +100,11 @@ def test_gradients_are_those_of_finite_differences(name: str, data: st.DataObjec
             found = _run(model.graph, params, _as(state, "float64"), {**floating, **_as(whole, "float64")}, "float64")
             return [value for value in found.values() if jnp.issubdtype(jnp.asarray(value).dtype, jnp.floating)]
 
-        _hold_beside_differences(outputs, (params, floating))
+        _assert_agrees_with_differences(outputs, (params, floating))
 
 
-def _hold_beside_differences(function: Any, at: Any, step: float = 1e-5, tolerance: float = 1e-4) -> None:
-    """What `check_grads` of JAX does in reverse mode, with one program to compile instead of three and many small."""
+def _assert_agrees_with_differences(function: Any, at: Any, step: float = 1e-5, tolerance: float = 1e-4) -> None:
+    """Do what JAX's `check_grads` does in reverse mode, but compile one program instead of many."""
     random = np.random.default_rng(0)
 
     def like(tree: Any) -> Any:
@@ -181,19 +181,19 @@ def _specs(found: Inference) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _arrays(found: Inference) -> tuple[Arrays, Arrays]:
-    """Params and states that are neither zeros nor ones; running variances stay positive."""
+    """Return params and states that are neither zeros nor ones; running variances stay positive."""
     random = np.random.default_rng(0)
     params = {one.name: random.uniform(0.2, 1.2, one.spec.shape) for one in found.parameters}
     return params, {one.name: random.uniform(0.5, 1.5, one.spec.shape) for one in found.states}
 
 
 def _run(graph: LogicalGraph, params: Any, state: Any, inputs: Any, dtype: str = "float32") -> dict[str, Any]:
-    # A backend of float64 would switch JAX to it for good.
+    # A float64 backend would switch JAX to float64 permanently.
     toolkit = replace(JaxBackend().toolkit, dtype=dtype)
     return run_with_state(graph, toolkit, params, inputs, state=state, key=jax.random.key(0))[0]
 
 
-def _hold_beside(found: Inference, outputs: dict[str, Any]) -> None:
+def _assert_agrees(found: Inference, outputs: dict[str, Any]) -> None:
     for output, spec in found.outputs.items():
         if isinstance(spec, TensorSpec):
             real = outputs[output]

@@ -1,4 +1,4 @@
-"""Classical models: ports, known results, what is refused, and training where it ends."""
+"""Classical models: ports, known results, rejected inputs, and results of training."""
 
 import textwrap
 
@@ -72,7 +72,7 @@ from tests.blocks.running import fit_or_raise, gradients, outputs, ports
     ],
     ids=lambda one: one.kind if isinstance(one, Model) else "",
 )
-def test_arguments_and_ports_are_those_that_people_know(block: Model, named: str):
+def test_arguments_and_ports_have_the_usual_names(block: Model, named: str):
     assert ports(block) == set(named.split())
 
 
@@ -89,12 +89,12 @@ def test_the_degree_may_be_connected():
     assert fit_or_raise(PolynomialFeatures(2), input=("n", "d"))["output"].shape == ("n", "(d+1)*(d+2)//2-1")
 
 
-def test_orders_from_1_to_5_stay_as_they_are():
+def test_orders_from_1_to_5_are_unchanged():
     x = np.float32([1, 2.5, 5, 6, 9, 0, -3, 13])
     assert outputs(NormModifier(), input=x)["output"].tolist() == [1, 2.5, 5, 4, 1, 2, 5, 5]
 
 
-def test_every_point_gets_the_perplexity_that_was_asked_for():
+def test_every_point_has_the_requested_perplexity():
     squares = distance.squareform(distance.pdist(np.random.default_rng(0).normal(size=(30, 3)), "sqeuclidean"))
     for scale in (1e-6, 1.0, 1e6):
         found = outputs(TsnePJoint(), squared_distances=np.float32(scale * squares), target_perplexity=np.float32(5))
@@ -104,7 +104,7 @@ def test_every_point_gets_the_perplexity_that_was_asked_for():
         assert (np.diagonal(joint) == 0).all()
 
 
-def test_a_perplexity_that_cannot_be_gives_all_the_same():
+def test_an_impossible_perplexity_gives_uniform_weights():
     squares = np.float32([[0, 1, 4], [1, 0, 9], [4, 9, 0]])
     joint = outputs(TsnePJoint(), squared_distances=squares, target_perplexity=np.float32(50))["output"]
     np.testing.assert_allclose(joint, (1 - np.eye(3)) / 6, atol=1e-6)
@@ -113,7 +113,7 @@ def test_a_perplexity_that_cannot_be_gives_all_the_same():
 
 
 @pytest.mark.parametrize("norm", [1.0, 1.5, 2.0, 3.0])
-def test_points_that_are_one_have_finite_gradients(norm: float):
+def test_coinciding_points_have_finite_gradients(norm: float):
     points = np.zeros((3, 2), "float32")
     order = np.float32(norm)
     for block in (DistanceMatrix(), EncoderDistanceMatrix()):
@@ -127,16 +127,16 @@ def test_points_that_are_one_have_finite_gradients(norm: float):
         assert np.isfinite(gradient).all()
 
 
-def test_a_kernel_of_products_may_be_negative():
+def test_a_polynomial_kernel_may_be_negative():
     found = outputs(PolynomialKernel(), input1=[[1.0, -1.0]], input2=[[-2.0, 1.0]], poly_coef=1.0, degree=np.float32(3))
     assert found["output"] == -8
 
 
-def test_a_matrix_without_a_root_gives_nan():
+def test_a_matrix_without_a_cholesky_factor_gives_nan():
     assert np.isnan(outputs(Cholesky(), input=np.float32([[1, 2], [2, 1]]))["output"]).any()
 
 
-def test_a_process_is_that_of_scikit_learn():
+def test_a_gaussian_process_agrees_with_scikit_learn():
     random = np.random.default_rng(0)
     x, new, label = random.normal(size=(6, 2)), random.normal(size=(3, 2)), random.normal(size=6)
     kernel = ConstantKernel(1.5**2) * RBF(0.8)
@@ -161,7 +161,7 @@ def test_a_process_is_that_of_scikit_learn():
     np.testing.assert_allclose(found["loss"], -theirs.log_marginal_likelihood_value_, 1e-4)
 
 
-def test_a_process_goes_on_where_rounding_left_no_root():
+def test_a_gaussian_process_works_without_a_cholesky_factor():
     near = np.float32([[1, 1 + 1e-6], [1 + 1e-6, 1]])
     given = {"k": near, "k_star": near, "s": np.float32(0), "mu": np.float32(0), "label": np.float32([[1], [1]])}
     found = outputs(GaussProcessRegressionCore(), **given)
@@ -170,7 +170,7 @@ def test_a_process_goes_on_where_rounding_left_no_root():
     assert all(np.isfinite(one).all() for one in gradients(GaussProcessRegressionCore(), **given).values())
 
 
-def test_linear_algebra_takes_16_bits():
+def test_linear_algebra_accepts_16_bits():
     matrix = np.float16([[2, 1], [1, 2]])
     root = outputs(Cholesky(), input=matrix)["output"]
     assert root.dtype == "float16"
@@ -178,7 +178,7 @@ def test_linear_algebra_takes_16_bits():
     assert outputs(GPRAlpha(), K_term=matrix, L=root, label_mu_diff=np.float16([1, 2]))["output"].dtype == "float16"
 
 
-def test_scaling_brings_points_to_their_distances():
+def test_scaling_recovers_distances():
     points = np.random.default_rng(0).normal(size=(8, 2))
     wanted = np.float32(distance.squareform(distance.pdist(points)))
     pm = ml.compile(MDS(2), shapes={"input": [8, 8], "norm": []})
@@ -194,10 +194,10 @@ def test_scaling_brings_points_to_their_distances():
     params = jax.lax.fori_loop(0, 2000, step, params)
     found = pm.evaluate(params, given)
     assert found["predicted_coords"].shape == (8, 2)
-    assert found["output"] < 0.25 * start  # plain descent ends in a valley, not always the deepest
+    assert found["output"] < 0.25 * start  # gradient descent may end in a local minimum
 
 
-def test_a_model_that_takes_a_block_comes_back_from_a_file():
+def test_a_model_with_a_block_argument_survives_a_file():
     for block in (KernelizedSVM(RBFKernel()), DistanceEncoder(MDSCore(), prediction_dim=2), MDS(2), TSNE(2)):
         assert ml.models.from_dict(ml.models.to_dict(block.graph)).graph == block.graph
 
@@ -260,7 +260,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("wrong", "text"), REFUSED)
-def test_what_does_not_fit_is_refused_with_what_to_try(wrong, text: str):
+def test_invalid_inputs_are_rejected_with_advice(wrong, text: str):
     with pytest.raises(MithrilError) as found:
         wrong()
     assert f"{type(found.value).__name__}: {found.value}" == textwrap.dedent(text).strip()

@@ -1,4 +1,4 @@
-"""Convolutions and pools: what the cases do not see."""
+"""Convolutions and pools: tests beyond the cases."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ TABLE = {
 
 
 @pytest.mark.parametrize("kind", TABLE)
-def test_arguments_and_ports_are_those_of_the_table(kind: str) -> None:
+def test_arguments_and_ports_agree_with_the_table(kind: str) -> None:
     arguments, ports = TABLE[kind]
     block = KINDS[kind]()
     assert list(block.options)[: len(arguments.split())] == arguments.split()
@@ -84,7 +84,7 @@ def test_attributes_may_be_connected() -> None:
     named = {f"convolution2d_0.{name}": array for name, array in params.items()}
     expected = run(Conv2d(4, 3, padding=1, groups=2), params, input=x)
     np.testing.assert_array_equal(run(model, named, x=x, y=jnp.zeros(2)), expected)
-    # What is not known yet makes no shape that is guessed.
+    # Unknown values must not lead to a guessed shape.
     assert str(ml.compile(model).output_specs["output"]) == "('...',) float32"
 
 
@@ -104,7 +104,7 @@ def test_windows_may_be_given() -> None:
 
 @pytest.mark.parametrize(("kernel", "stride"), [(1, 1), (3, 1), (2, 2), (3, 2), (4, 2), (2, 3), (5, 3)])
 @pytest.mark.parametrize("padding", ["same", "valid"])
-def test_transposed_convolutions_are_those_of_flax(kernel: int, stride: int, padding: str) -> None:
+def test_transposed_convolutions_agree_with_flax(kernel: int, stride: int, padding: str) -> None:
     x = image(2, 3, 5, 6)
     theirs = linen.ConvTranspose(4, (kernel,) * 2, (stride,) * 2, padding.upper(), transpose_kernel=True)
     params = theirs.init(jax.random.key(0), x.transpose(0, 2, 3, 1))
@@ -112,7 +112,7 @@ def test_transposed_convolutions_are_those_of_flax(kernel: int, stride: int, pad
     weight = params["params"]["kernel"].transpose(3, 2, 0, 1)  # (h, w, out, in)
     ours = ConvTranspose2d(4, kernel, stride=stride, padding=padding, use_bias=False)
     out = run(ours, {"weight": weight}, input=x)
-    if padding == "valid" and stride > kernel:  # Flax adds what no window reaches; PyTorch and we do not
+    if padding == "valid" and stride > kernel:  # Flax adds items that no window reaches; PyTorch and mithril_nb do not
         expected = expected[:, :, : out.shape[2], : out.shape[3]]
     np.testing.assert_allclose(out, expected, 1e-4, 1e-5)
 
@@ -124,13 +124,13 @@ def test_a_transposed_convolution_is_the_gradient_of_its_convolution() -> None:
     ours = run(ConvTranspose2d(4, 3, output_padding=0, **how), {"weight": weight}, input=out)
     expected = back(out)[0]
     rows, columns = ours.shape[2:]
-    # Items at the end that no window reached have no gradient, and are not made.
+    # Trailing items that no window reaches have no gradient, and are omitted.
     np.testing.assert_allclose(ours, expected[:, :, :rows, :columns], 1e-4, 1e-4)
     assert not np.any(expected[:, :, rows:])
     assert not np.any(expected[:, :, :, columns:])
 
 
-def test_one_item_windows_of_size_1_and_empty_batches() -> None:
+def test_single_items_windows_of_size_1_and_empty_batches() -> None:
     x = image(0, 2, 4, 4)
     for block in (Conv2d(3), ConvTranspose2d(3), MaxPool2d(2), AvgPool2d(2), AdaptiveAvgPool2d(3), GlobalAvgPool2d()):
         assert run(block, input=x).shape[0] == 0
@@ -155,7 +155,7 @@ def test_nan_and_infinity_stay_in_their_windows() -> None:
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_means_in_16_bits_are_summed_in_32(dtype: str) -> None:
-    x = jnp.full((1, 1, 64, 64), 1000.0, dtype)  # the sum of a window is beyond float16
+    x = jnp.full((1, 1, 64, 64), 1000.0, dtype)  # the sum of a window overflows float16
     backend = ml.JaxBackend(dtype=dtype)
     for block in (AvgPool2d(64), AdaptiveAvgPool2d(1), GlobalAvgPool2d()):
         out = ml.compile(block, backend, shapes={"input": x.shape}).evaluate({}, {"input": x})["output"]
@@ -261,7 +261,7 @@ MESSAGES = [
         """
         ShapeError: the input 'input' does not fit 'global_avg_pool2d.input'.
             given  (1, 3, 0, 4) float32
-            input  an image with pixels      axis 2: 0
+            input  a non-empty image      axis 2: 0
             Try: a larger image.
         """,
     ),

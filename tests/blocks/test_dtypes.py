@@ -1,4 +1,4 @@
-"""Dtypes: labels of few bits, models in half precision, inputs of several dtypes at once."""
+"""Dtypes: labels with few bits, models in half precision, inputs of mixed dtypes."""
 
 import textwrap
 from itertools import product
@@ -55,7 +55,7 @@ PLACES = np.int32([-1, 5, 127])
 
 
 def indexed() -> Model:
-    """An Indexer whose index is connected."""
+    """Return an Indexer whose index is connected."""
     model = Model()
     model |= Identity()(input=IOKey("index", type="int32"), output="places")
     model |= Indexer()(input="input", index=model.places, output="output")
@@ -80,7 +80,7 @@ def indexed() -> Model:
     ],
     ids=lambda one: one.kind if isinstance(one, Model) else "",
 )
-def test_whole_numbers_of_8_bits_give_what_those_of_32_do(block: Model, dtype: str, given: dict[str, np.ndarray]):
+def test_8_bit_integers_agree_with_32_bit_integers(block: Model, dtype: str, given: dict[str, np.ndarray]):
     narrow = {port: array.astype(dtype) if array.dtype == "int32" else array for port, array in given.items()}
     expected = outputs(block, **given)
     for port, value in outputs(block, **narrow).items():
@@ -89,7 +89,7 @@ def test_whole_numbers_of_8_bits_give_what_those_of_32_do(block: Model, dtype: s
         assert jnp.isfinite(value).all()
 
 
-def test_an_embedding_takes_tokens_of_8_bits():
+def test_an_embedding_accepts_8_bit_tokens():
     pm = ml.compile(Embedding(300, 4), shapes={"input": [2]})
     weight = np.random.default_rng(0).normal(size=(300, 4)).astype("float32")
     for places, dtype in (([200, 255], "uint8"), ([127, -1], "int8")):
@@ -97,13 +97,13 @@ def test_an_embedding_takes_tokens_of_8_bits():
         np.testing.assert_array_equal(found, weight[places])
 
 
-def test_bits_are_moved_in_the_dtype_that_they_have():
+def test_shifts_keep_the_dtype():
     found = outputs(ShiftLeft(), input=np.uint8([255]), shift=np.uint8([1]))["output"]
     assert (found.dtype, found.tolist()) == ("uint8", [254])
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
-def test_numbers_in_a_model_take_its_dtype(dtype: str):
+def test_numbers_in_a_model_have_its_dtype(dtype: str):
     backend = ml.JaxBackend(dtype=dtype)
     added = Model()
     added |= Add()(left="input", right=[1.0, 2.0], output="output")
@@ -121,13 +121,13 @@ def test_numbers_in_a_model_take_its_dtype(dtype: str):
 
 
 @pytest.mark.parametrize("block", [Conv2d(3, 4), ConvTranspose2d(3, 4)])
-def test_a_convolution_takes_other_floating_numbers_than_those_of_its_weight(block: Model):
+def test_a_convolution_accepts_another_float_dtype(block: Model):
     pm = ml.compile(Model() + Cast("float16") + block, shapes={"input": (1, 3, 8, 8)})
     found = pm.evaluate(pm.randomize_params(), {"input": np.ones((1, 3, 8, 8), "float32")})["output"]
     assert (found.shape, str(found.dtype)) == (pm.output_specs["output"].shape, pm.output_specs["output"].dtype)
 
 
-def test_sizes_divided_by_zero_are_refused():
+def test_sizes_divided_by_zero_are_rejected():
     model = Model()
     model |= Identity()(input="input", output="x")
     model |= Identity()(input=model.x.reshape(model.x.shape()[0] // 0, -1), output="output")
@@ -160,7 +160,7 @@ MIXED = [
 @pytest.mark.parametrize(
     ("block", "shapes", "mixed"), MIXED, ids=lambda one: one.kind if isinstance(one, Model) else ""
 )
-def test_mixed_dtypes_come_out_as_inferred(block: Model, shapes: dict, mixed: tuple[str, ...], x64: bool):
+def test_mixed_dtypes_agree_with_inference(block: Model, shapes: dict, mixed: tuple[str, ...], x64: bool):
     toolkit = ml.JaxBackend().toolkit
     for first, second in product(DTYPES, DTYPES if len(mixed) > 1 else ("float32",)):
         dtypes = dict.fromkeys(shapes, "bool") | dict.fromkeys(mixed, second) | {mixed[0]: first}
@@ -177,7 +177,7 @@ def test_mixed_dtypes_come_out_as_inferred(block: Model, shapes: dict, mixed: tu
         )
 
 
-def test_nothing_taken_of_nothing_has_the_shape_of_the_indices():
+def test_taking_nothing_has_the_shape_of_the_indices():
     for shape, indices, axis, expected in (
         ((0,), (0, 4), 0, (0, 4)),
         ((4, 0, 6), (0, 6), 1, (4, 0, 6, 6)),

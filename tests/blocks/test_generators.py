@@ -1,4 +1,4 @@
-"""Arrays that blocks make: shapes that are connected, dtypes, keys, and what random numbers are like."""
+"""Generated arrays: connected shapes, dtypes, keys, and the distribution of random numbers."""
 
 import textwrap
 
@@ -61,7 +61,7 @@ def test_sizes_may_be_connected():
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
-def test_floating_numbers_are_of_the_models_dtype(dtype):
+def test_floats_have_the_models_dtype(dtype):
     for block in (Ones((2,)), Full((2,), 0.5), Eye(2), Arange(0.0, 2.0, 0.5), Randn((2,)), OneHot(3)):
         pm = ml.compile(block, ml.JaxBackend(dtype=dtype), shapes={"input": [2]} if block.kind == "OneHot" else None)
         inputs = {"input": np.array([0, 1])} if block.kind == "OneHot" else {}
@@ -82,7 +82,7 @@ def test_with_a_key_the_numbers_are_a_function_of_it():
     assert not fixed.needs_key
 
 
-def test_without_a_key_each_call_draws_anew_and_the_seed_says_which():
+def test_without_a_key_each_call_draws_new_numbers_from_the_seed():
     pm = ml.compile(Randn((4,)), ml.JaxBackend(seed=3))
     one, two = (pm.evaluate({}, {})["output"] for _ in range(2))
     assert not np.allclose(one, two)
@@ -103,7 +103,7 @@ def test_normal_numbers_are_normal(block):
 
 
 @pytest.mark.parametrize("block", [RandInt, PrimitiveRandInt])
-def test_whole_numbers_are_equally_likely(block):
+def test_integers_are_equally_likely(block):
     pm = ml.compile(block((20_000,), -2, 3, key=0))
     drawn = np.asarray(pm.evaluate({}, {})["output"])
     values, counts = np.unique(drawn, return_counts=True)
@@ -111,7 +111,7 @@ def test_whole_numbers_are_equally_likely(block):
     assert stats.chisquare(counts).pvalue > 0.001
 
 
-def test_ports_are_those_of_the_table():
+def test_ports_agree_with_the_table():
     for block, ports in (
         (Arange(), "start stop step dtype"),
         (Eye(2), "N M dtype"),
@@ -182,7 +182,7 @@ REFUSED = {
         RandInt((2,), dtype="float32"),
         """
         ShapeError: RandInt at 'rand_int' cannot use dtype='float32'.
-            dtype  a dtype of whole numbers      float32
+            dtype  an integer dtype      float32
             Try: dtype="int32"
         """,
     ),

@@ -1,4 +1,4 @@
-"""Comparisons, truth values and choices: ports, dtypes, NaN, messages."""
+"""Comparisons, booleans and selection: ports, dtypes, NaN, messages."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def text(block: str) -> str:
 
 
 @pytest.mark.parametrize("kind", PORTS)
-def test_ports_are_those_that_users_of_mithril_know(kind: str):
+def test_ports_agree_with_mithril(kind: str):
     block = KINDS[kind]()
     assert tuple(port.name for port in (*block.inputs, *block.outputs)) == PORTS[kind]
     assert block.options == {}
@@ -50,7 +50,7 @@ def test_ports_are_those_that_users_of_mithril_know(kind: str):
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int32", "float16", "float32", "complex64"])
 @pytest.mark.parametrize("kind", PORTS)
-def test_each_dtype_comes_out_as_jax_finds_or_is_refused(kind: str, dtype: str):
+def test_each_dtype_agrees_with_jax_or_is_rejected(kind: str, dtype: str):
     block = KINDS[kind]()
     dtypes = {port.name: "bool" if port.name == "cond" else dtype for port in block.inputs}
     found = infer(block.graph, {port: TensorSpec((2,), one) for port, one in dtypes.items()})
@@ -62,7 +62,7 @@ def test_each_dtype_comes_out_as_jax_finds_or_is_refused(kind: str, dtype: str):
     assert found.outputs["output"] == TensorSpec(real.shape, str(real.dtype))
 
 
-def test_nan_is_not_the_same_as_itself():
+def test_nan_is_not_equal_to_itself():
     nan = float("nan")
     assert not apply(Equal(), nan, nan)
     assert apply(NotEqual(), nan, nan)
@@ -77,25 +77,25 @@ def test_shifts_keep_the_sign_and_the_dtype():
     assert apply(ShiftLeft(), jnp.array([1], "int8"), jnp.array(3, "int32")).dtype == "int32"
 
 
-def test_gradients_go_to_what_was_taken():
+def test_gradients_flow_to_the_selected_array():
     cond = jnp.array([True, False])
     left, right = jax.grad(lambda a, b: apply(Where(), cond, a, b).sum(), (0, 1))(jnp.ones(2), jnp.ones(2))
     assert (left.tolist(), right.tolist()) == ([1, 0], [0, 1])
 
 
-def test_inputs_that_are_left_open_have_the_dtype_that_the_block_takes():
+def test_open_inputs_have_the_dtype_of_the_block():
     assert input_dtype(LogicalAnd().graph, "left", "float32") == "bool"
     assert input_dtype(ShiftLeft().graph, "shift", "float32") == "int32"
     assert input_dtype(Where().graph, "cond", "float32") == "bool"
     assert input_dtype(Where().graph, "input1", "float32") == "float32"
 
 
-def test_numbers_are_no_truth_values():
+def test_numbers_are_not_booleans():
     assert message(LogicalAnd(), left=TensorSpec((2,)), right=TensorSpec((2,), "bool")) == text(
         """
         ShapeError: the input 'left' does not fit 'logical_and.left'.
             given  (2,) float32
-            left   truth values (bool)      dtype float32
+            left   booleans (bool)      dtype float32
             Try: array.astype("bool")  # or a separate input for this block
         """
     )
@@ -108,6 +108,6 @@ def test_the_third_input_that_does_not_broadcast_is_named():
         ShapeError: the input 'input2' does not fit 'where.input2'.
             given   (4,) float32
             input2  a shape that broadcasts with (2, 3)      axis -1: 3 != 4
-            Try: give both the same sizes, or size 1 where one is to be repeated.
+            Try: use the same sizes, or size 1 on an axis to broadcast.
         """
     )

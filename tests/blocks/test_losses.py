@@ -1,4 +1,4 @@
-"""Losses: ports, connected options, what is refused, and values where formulas have none."""
+"""Losses: ports, connected options, rejected inputs, and values at singularities."""
 
 import textwrap
 from typing import Any
@@ -62,17 +62,17 @@ TINY = float(np.finfo("float32").tiny)
     ],
     ids=lambda one: one.kind if isinstance(one, Model) else "",
 )
-def test_arguments_and_ports_are_those_that_people_know(block: Model, named: str):
+def test_arguments_and_ports_have_the_usual_names(block: Model, named: str):
     assert ports(block) == set(named.split())
 
 
-def test_a_loss_gives_one_value_for_each_sample():
+def test_a_loss_returns_one_value_per_sample():
     shapes = {"input": (8, 5, 4, 3), "target": ((8, 4, 3), "int32")}
     assert fit_or_raise(CrossEntropy(), **shapes)["output"] == TensorSpec((8, 4, 3))
     assert fit_or_raise(SquaredError(), input=("n", 2), target=("n", 2))["output"] == TensorSpec(("n", 2))
 
 
-def test_the_target_takes_its_shape_from_the_scores():
+def test_the_shape_of_the_target_follows_the_scores():
     model = Model()
     model |= Linear(10)(input="x", output="scores")
     model |= CrossEntropy()(input="scores", target="labels", output="loss")
@@ -82,7 +82,7 @@ def test_the_target_takes_its_shape_from_the_scores():
     assert found.output_specs["mean"] == TensorSpec(())
 
 
-def test_connected_options_act():
+def test_connected_options_have_an_effect():
     x, t = np.float32([1.0, 2.0]), np.float32([2.0, 0.0])
     model = Model()
     model |= QuantileLoss()(input="input", target="target", quantile="q", output="output")
@@ -118,7 +118,7 @@ def test_connected_options_act():
     ],
     ids=lambda one: f"{one!r}"[:40],
 )
-def test_values_and_gradients_are_finite_where_formulas_are_not(block: Model, x: Any, t: Any, dtype: str):
+def test_robust_values_and_gradients_are_finite(block: Model, x: Any, t: Any, dtype: str):
     x = jnp.asarray(x, dtype)
     t = t if isinstance(t, np.ndarray) else jnp.asarray(t, dtype)
     found = outputs(block, input=x, target=t)["output"]
@@ -128,7 +128,7 @@ def test_values_and_gradients_are_finite_where_formulas_are_not(block: Model, x:
         assert np.isfinite(gradient.astype("float64")).all(), port
 
 
-def test_the_robust_logarithm_has_no_jump():
+def test_the_robust_logarithm_is_continuous():
     threshold = 1e-3
     block = KLDivergence(threshold)
     x = np.float32([threshold * (1 - 1e-4), threshold * (1 + 1e-4)])
@@ -152,7 +152,7 @@ def test_nan_stays_nan():
         assert np.isnan(outputs(block, input=x, target=np.float32([0.5]))["output"]).all(), block
 
 
-def test_an_empty_batch_gives_nothing():
+def test_an_empty_batch_gives_an_empty_result():
     empty = np.zeros((0, 3), "float32")
     for weights in ("", "auto"):
         found = outputs(CrossEntropy(weights=weights), input=empty, target=np.zeros(0, "int32"))["output"]
@@ -161,13 +161,13 @@ def test_an_empty_batch_gives_nothing():
     assert outputs(InfoNCE(), input=empty, target=empty)["output"].shape == (0,)
 
 
-def test_cosine_of_nothing_is_zero_and_learns():
+def test_the_cosine_of_zero_vectors_is_zero_with_a_gradient():
     nothing, some = np.zeros((1, 3), "float32"), np.ones((1, 3), "float32")
     assert outputs(CosineSimilarity(), left=nothing, right=some)["output"] == 0
     assert np.isfinite(gradients(CosineSimilarity(), left=nothing, right=nothing)["left"]).all()
 
 
-def test_values_are_those_of_optax():
+def test_values_agree_with_optax():
     random = np.random.default_rng(0)
     x, t = random.normal(size=(2, 6)).astype("float32")
     yes = (t > 0).astype("float32")
@@ -187,7 +187,7 @@ def test_values_are_those_of_optax():
     )
 
 
-def test_both_forms_of_cross_entropy_come_back_from_a_file():
+def test_both_forms_of_cross_entropy_survive_a_file():
     for block in (CrossEntropy(weights=[1.0, 2.0]), CrossEntropy(categorical=False)):
         model = Model() | block
         assert ml.models.from_dict(ml.models.to_dict(model.graph)).graph == model.graph
@@ -206,8 +206,8 @@ REFUSED = [
         """
         ShapeError: the input 'target' does not fit 'squared_error.target'.
             given   (3, 1) float32
-            target  (3,)      both would be repeated, to (3, 3)
-            Try: a target of the shape of the input.
+            target  (3,)      both would broadcast, to (3, 3)
+            Try: a target with the shape of the input.
         """,
     ),
     (
@@ -216,7 +216,7 @@ REFUSED = [
         ShapeError: the input 'target' does not fit 'squared_error.target'.
             given   ('n', 4) float32
             target  ('n', 3)      axis -1: 3 != 4
-            Try: a target of the shape of the input.
+            Try: a target with the shape of the input.
         """,
     ),
     (
@@ -260,7 +260,7 @@ REFUSED = [
         """
         ShapeError: the input 'input' does not fit 'cross_entropy.input'.
             given  (8, 3) float32
-            input  2 classes, one for each of weights
+            input  2 classes, one per weight
             Try: weights=[1.0, 1.0, 1.0]
         """,
     ),
@@ -268,7 +268,7 @@ REFUSED = [
         lambda: CrossEntropy(weights="balanced"),
         """
         UnknownOptionError: CrossEntropy cannot take weights='balanced'.
-            needs  a number from 0 for each class, or '' or 'auto'
+            needs  a number from 0 per class, or '' or 'auto'
             Try: CrossEntropy(weights="auto")
         """,
     ),
@@ -276,7 +276,7 @@ REFUSED = [
         lambda: BinaryCrossEntropy(pos_weight=-1.0),
         """
         UnknownOptionError: BinaryCrossEntropy cannot take pos_weight=-1.0.
-            needs  a number, or a number from 0 for each class, or 'auto'
+            needs  a number, or a number from 0 per class, or 'auto'
             Try: BinaryCrossEntropy(pos_weight="auto")
         """,
     ),
@@ -286,14 +286,14 @@ REFUSED = [
         ShapeError: the input 'target' does not fit 'info_nce.target'.
             given   (8, 4) float32
             target  (8, 3)
-            Try: a target of the shape of the input.
+            Try: a target with the shape of the input.
         """,
     ),
 ]
 
 
 @pytest.mark.parametrize(("wrong", "text"), REFUSED)
-def test_what_does_not_fit_is_refused_with_what_to_try(wrong, text: str):
+def test_invalid_inputs_are_rejected_with_advice(wrong, text: str):
     with pytest.raises(MithrilError) as found:
         wrong()
     assert f"{type(found.value).__name__}: {found.value}" == textwrap.dedent(text).strip()

@@ -1,4 +1,4 @@
-"""Norms: what the cases do not see."""
+"""Norms: tests beyond the cases."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TABLE = {
 
 
 @pytest.mark.parametrize("kind", TABLE)
-def test_arguments_and_ports_are_those_of_the_table(kind: str) -> None:
+def test_arguments_and_ports_agree_with_the_table(kind: str) -> None:
     arguments, ports = TABLE[kind]
     block = KINDS[kind]()
     assert list(block.options) == arguments.split()
@@ -72,17 +72,17 @@ def test_running_statistics_move_towards_those_of_the_batch() -> None:
     assert all(np.array_equal(kept[name], start[name]) for name in start)
 
 
-def test_inference_decides_whatever_the_program_does() -> None:
+def test_inference_overrides_the_mode_of_the_program() -> None:
     x = jnp.asarray(np.random.default_rng(0).normal(size=(4, 3, 2, 2)), "float32")
     for inference in (True, False):
         training, still = (stepped(BatchNorm2D(inference=inference), x, training=t) for t in (True, False))
         np.testing.assert_array_equal(training[0], still[0])
         assert all(np.array_equal(training[1][name], still[1][name]) for name in still[1])
-    # As in Mithril, the table's block takes its state unless it is told otherwise.
+    # As in Mithril, the table's block uses its state by default.
     np.testing.assert_allclose(stepped(BatchNorm2D(), x)[0], x / np.sqrt(1 + 1e-5), 1e-5)
 
 
-def test_batches_of_one_and_of_none_leave_a_sound_state() -> None:
+def test_batches_of_one_and_zero_keep_a_valid_state() -> None:
     one, after = stepped(BatchNorm1d(), jnp.asarray([[3.0, 4.0]]))
     np.testing.assert_array_equal(one, jnp.zeros((1, 2)))
     np.testing.assert_allclose(after["running_mean"], [0.3, 0.4], 1e-6)
@@ -105,7 +105,7 @@ def test_a_state_may_be_connected() -> None:
     ids=repr,
 )
 def test_norms_in_16_bits_are_computed_in_32(block: Model, dtype: str) -> None:
-    # Squares of these are beyond float16, and their sum is beyond what bfloat16 can tell apart.
+    # Their squares overflow float16, and their sum exceeds the precision of bfloat16.
     x = np.random.default_rng(0).normal(300.0, 100.0, (2, 4, 8, 32))
     found = {}
     for name in (dtype, "float64"):

@@ -22,7 +22,7 @@ OTHERS = {"float32": np.float32([2, 3, 4]), "int32": np.int32([3, 1, 2]), "bool"
     ],
     ids=lambda one: one.__name__ if callable(one) else str(one.dtype),
 )
-def test_operators_take_a_numpy_array_on_either_side(function, array: np.ndarray, is_reflected: bool):
+def test_operators_accept_a_numpy_array_on_either_side(function, array: np.ndarray, is_reflected: bool):
     other = OTHERS[str(array.dtype)]
     model = Model()
     model |= Identity()(input=IOKey("input", type=str(array.dtype)), output="x")

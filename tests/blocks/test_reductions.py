@@ -1,4 +1,4 @@
-"""Reductions beyond single blocks: ports, axes, empty arrays, dtypes, shapes going back, messages."""
+"""Reductions beyond single blocks: ports, axes, empty arrays, dtypes, backward shape inference, messages."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def text(block: str) -> str:
 
 
 @pytest.mark.parametrize("kind", [*REDUCTIONS, *PLACES, "Variance"])
-def test_ports_and_arguments_are_those_that_users_of_mithril_know(kind: str):
+def test_ports_and_arguments_agree_with_mithril(kind: str):
     block = KINDS[kind](axis=-1, keepdim=True)
     more = ("correction",) if kind == "Variance" else ()
     assert tuple(port.name for port in (*block.inputs, *block.outputs)) == ("input", *more, "output")
@@ -71,7 +71,7 @@ def test_ports_of_the_others():
     assert [port.name for port in Unique().inputs] == ["input"]
 
 
-def test_a_correction_may_come_over_a_connection():
+def test_a_correction_may_be_connected():
     model = Model() | Variance()(input="x", correction="c", output="y")
     found = ml.compile(model, JaxBackend()).evaluate({}, {"x": np.arange(4.0, dtype="float32"), "c": np.float32(1)})
     np.testing.assert_allclose(found["y"], np.var(np.arange(4.0), ddof=1), 1e-6)
@@ -102,7 +102,7 @@ def test_shapes(block: Model, given: tuple, output: tuple):
     assert shape(block, given) == output
 
 
-def test_reductions_of_nothing_are_those_of_numpy():
+def test_reductions_of_empty_arrays_agree_with_numpy():
     nothing = np.zeros((0, 2), "float32")
     assert apply(Sum(0), nothing).tolist() == [0, 0]
     assert apply(Prod(0), nothing).tolist() == [1, 1]
@@ -115,7 +115,7 @@ def test_reductions_of_nothing_are_those_of_numpy():
 
 
 @pytest.mark.parametrize("kind", ["Max", "Min", "ArgMax", "ArgMin"])
-def test_the_greatest_of_nothing_is_refused(kind: str):
+def test_the_maximum_of_an_empty_array_is_rejected(kind: str):
     name = {"ArgMax": "arg_max", "ArgMin": "arg_min"}.get(kind, kind.lower())
     assert message(KINDS[kind](0), input=(0, 2)) == text(
         f"""
@@ -136,11 +136,11 @@ def test_nan_and_ties():
     assert apply(LogSumExp(), [1e4, 1e4]) == pytest.approx(1e4 + np.log(2))
 
 
-def test_short_floats_are_added_up_in_longer_ones():
+def test_short_floats_are_summed_in_longer_ones():
     ones = jnp.ones(4096, "float16")
     for block in (Sum(), Mean(), Norm(1.0)):
         assert apply(block, ones).dtype == "float16"
-    assert apply(Sum(), ones) == 4096  # one by one it would stop at 2048
+    assert apply(Sum(), ones) == 4096  # a sequential sum would stop at 2048
     assert apply(Cumsum(), ones)[-1] == 4096
     assert apply(Mean(), jnp.full(4096, 60000, "float16")) == 60000
     assert apply(Norm(), jnp.full(4, 1e-4, "float16")) == jnp.float16(2e-4)
@@ -160,7 +160,7 @@ def test_norms_do_not_overflow_and_have_a_gradient_at_zero():
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int32", "uint32", "float16", "bfloat16", "complex64"])
 @pytest.mark.parametrize("kind", [*REDUCTIONS, *PLACES, "Variance", "LogSumExp", "Norm"])
-def test_each_dtype_comes_out_as_jax_finds_or_is_refused(kind: str, dtype: str):
+def test_each_dtype_agrees_with_jax_or_is_rejected(kind: str, dtype: str):
     block = KINDS[kind](axis=0)
     found = infer(block.graph, {"input": TensorSpec((2, 3), dtype)})
     if found.problems:
@@ -190,7 +190,7 @@ def test_dtypes_are_the_same_in_x64_mode(dtype: str):
         (Sum([0, 1]), ("...", "n", 8)),
     ],
 )
-def test_a_shape_flows_back_behind_the_axes(block: Model, needed: tuple):
+def test_a_shape_flows_back_after_the_reduced_axes(block: Model, needed: tuple):
     model = Model() | block(input="x", output="y")
     model |= Linear(3, input_size=8)(input="y")
     model.set_shapes(y=["n", 8] if len(needed) == 3 else ["m", 1, 8])
@@ -199,7 +199,7 @@ def test_a_shape_flows_back_behind_the_axes(block: Model, needed: tuple):
     assert found.inputs["x"].shape == needed
 
 
-def test_an_axis_that_is_not_there_is_refused():
+def test_a_missing_axis_is_rejected():
     assert message(Mean(axis=2), input=(2, 3)) == text(
         """
         ShapeError: the input 'input' does not fit 'mean.input'.
@@ -226,7 +226,7 @@ def test_an_axis_that_is_not_there_is_refused():
     )
 
 
-def test_an_axis_that_is_named_twice_is_refused():
+def test_a_repeated_axis_is_rejected():
     assert message(Sum(axis=[0, -2]), input=(2, 3)) == text(
         """
         ShapeError: the input 'input' does not fit 'sum.input'.
@@ -237,7 +237,7 @@ def test_an_axis_that_is_named_twice_is_refused():
     )
 
 
-def test_an_axis_that_is_no_axis_is_refused():
+def test_an_invalid_axis_is_rejected():
     with pytest.raises(MithrilError) as caught:
         Sum(axis=1.5)
     assert str(caught.value) == text(
@@ -255,8 +255,8 @@ def test_unique_needs_a_size():
         """
         ShapeError: the input 'input' does not fit 'unique.input'.
             given  (2, 3) float32
-            input  a size for the result: how many items differ is only known when the program runs
-            Try: Unique(size=10, fill_value=0)  # the 10 smallest items, filled up with zeros
+            input  a size for the result: the number of distinct items is known only at run time
+            Try: Unique(size=10, fill_value=0)  # the 10 smallest items, padded with zeros
         """
     )
     assert message(Unique(4), input=(0,)) == text(
@@ -273,12 +273,12 @@ def test_unique_needs_a_size():
     assert apply(Unique(3, 9.0), np.zeros(0, "float32")).tolist() == [9, 9, 9]
 
 
-def test_a_trapezoid_needs_as_many_places_as_values():
+def test_a_trapezoid_needs_as_many_positions_as_values():
     assert message(Trapezoid(), y=(2, 5), x=(4,)) == text(
         """
         ShapeError: the input 'x' does not fit 'trapezoid.x'.
             given  (4,) float32
             x      (..., 5)      axis -1: 4 != 5
-            Try: as many places as values.
+            Try: as many positions as values.
         """
     )

@@ -1,4 +1,4 @@
-"""Values that no block can hold are refused where they are written: the whole text, as a student reads it."""
+"""Invalid values are rejected by the constructor: the whole text."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from mithril_nb.errors import MithrilError
 from mithril_nb.models import Add, Constant, Indexer, IOKey, Model
 
 NUMBERS = """
-    needs  a number, or numbers in lists in lists, all of one length at each depth
+    needs  a number, or nested lists of numbers, of equal length at each depth
     Try: Constant([[1.0, 2.0], [3.0, 4.0]])"""
 INDEX = """
     Try: Indexer((0, ("slice", 1, None, None)))"""
@@ -51,21 +51,21 @@ CASES = [
     (
         lambda: IOKey(3),  # pyright: ignore
         """IOKey cannot take name=3.
-    needs  text, the name of a connection
+    needs  a string, the name of a connection
     Try: IOKey("x")  # or IOKey(value=3.0) for a constant""",
     ),
 ]
 
 
 @pytest.mark.parametrize(("make", "text"), CASES, ids=lambda one: one.splitlines()[0] if isinstance(one, str) else "")
-def test_a_value_that_does_not_fit_is_refused_where_it_is_written(make, text: str):
+def test_an_invalid_value_is_rejected_by_the_constructor(make, text: str):
     with pytest.raises(MithrilError) as caught:
         make()
     assert type(caught.value).__name__ == "UnknownOptionError"
     assert str(caught.value) == text
 
 
-def test_the_limits_themselves_are_taken():
+def test_the_limits_are_accepted():
     for value in (2**31 - 1, -(2**31), [], [[]], True, [1, 2.5, 2**40], float("inf")):
         Constant(value)
     Constant(2**40, dtype="float32")

@@ -1,4 +1,4 @@
-"""Cells step by step: unrolled sequences of several lengths, and both ways along the time."""
+"""Unrolled cells on sequences of several lengths, and bidirectional recurrence."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def drawn(*shape: int) -> np.ndarray:
 
 
 def evaluated(model: Model, **inputs: np.ndarray) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Outputs, and the params that they were computed with."""
+    """Return outputs, and the params that computed them."""
     pm = ml.compile(model, shapes={name: list(array.shape) for name, array in inputs.items()})
     params = pm.randomize_params(0)
     found = pm.evaluate(params, {name: jnp.asarray(array) for name, array in inputs.items()})
@@ -41,7 +41,7 @@ def step(params: dict[str, np.ndarray], x: np.ndarray, hidden: np.ndarray) -> di
 
 
 @pytest.mark.parametrize("teacher_forcing", [False, True])
-def test_one_to_many_goes_on_with_the_sequences_that_are_left(teacher_forcing: bool):
+def test_one_to_many_continues_with_the_remaining_sequences(teacher_forcing: bool):
     x, start = drawn(4, 1, 3), drawn(4, 1, 5)
     targets = {f"target{t}": drawn(rows, 1, 3) for t, rows in enumerate((4, 3, 1)) if t or teacher_forcing}
     found, params = evaluated(OneToMany(RNNCell(), 3, teacher_forcing), input=x, initial_hidden=start, **targets)
@@ -64,7 +64,7 @@ def test_one_to_many_in_inference_feeds_itself():
         x, start = one["output"], one["hidden"]
 
 
-def test_many_to_one_gathers_where_each_sequence_ended():
+def test_many_to_one_collects_final_states():
     inputs = {f"input{t}": drawn(rows, 1, 3) for t, rows in enumerate((5, 3, 3, 1))}
     found, params = evaluated(ManyToOne(RNNCell(), 4), initial_hidden=drawn(5, 1, 2) * 0, **inputs)
     for row, length in enumerate((4, 3, 3, 1, 1)):
@@ -75,7 +75,7 @@ def test_many_to_one_gathers_where_each_sequence_ended():
 
 
 @pytest.mark.parametrize("cell", [RNNCell(), LSTMCell(), GRUCell()], ids=lambda cell: cell.kind)
-def test_encoder_decoder_starts_the_decoder_where_the_encoder_ended(cell: Model):
+def test_the_decoder_starts_from_the_encoders_final_state(cell: Model):
     order = np.asarray([2, 0, 1], "int32")
     inputs = {f"input{t}": drawn(rows, 1, 3) for t, rows in enumerate((3, 2))}
     decoded = {"decoder_input": drawn(3, 1, 3), "target1": drawn(2, 1, 3)}
@@ -101,7 +101,7 @@ def test_encoder_decoder_starts_the_decoder_where_the_encoder_ended(cell: Model)
     assert "w_out" not in encoder
 
 
-def test_encoder_decoder_in_inference_gives_an_output_for_each_step():
+def test_encoder_decoder_inference_has_an_output_per_step():
     model = EncoderDecoderInference(RNNCell(), 2, 3)
     inputs = {f"input{t}": drawn(rows, 1, 3) for t, rows in enumerate((3, 2))}
     more = {"initial_hidden": drawn(3, 1, 4), "indices": np.arange(3, dtype="int32"), "decoder_input": drawn(3, 1, 3)}
@@ -116,7 +116,7 @@ def test_encoder_decoder_in_inference_gives_an_output_for_each_step():
 
 @pytest.mark.parametrize("kind", [RNN, LSTM, GRU])
 @pytest.mark.parametrize("sequence", [True, False])
-def test_bidirectional_is_one_each_way(kind: type[Model], sequence: bool):
+def test_bidirectional_runs_one_block_per_direction(kind: type[Model], sequence: bool):
     x = drawn(2, 5, 3)
     found, params = evaluated(Bidirectional(kind(4, return_sequence=sequence)), input=x)
     summed, _ = evaluated(Bidirectional(kind(4, return_sequence=sequence), merge="sum"), input=x)
@@ -131,7 +131,7 @@ def test_bidirectional_is_one_each_way(kind: type[Model], sequence: bool):
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
-def test_recurrent_blocks_are_those_of_equinox(kind: str):
+def test_recurrent_blocks_agree_with_equinox(kind: str):
     cell = {"LSTM": eqx.nn.LSTMCell, "GRU": eqx.nn.GRUCell}[kind](3, 4, key=jax.random.key(0))
     model = {"LSTM": LSTM, "GRU": GRU}[kind](4)
     params = {"w_ih": cell.weight_ih.T, "w_hh": cell.weight_hh.T, "bias": cell.bias}
@@ -154,7 +154,7 @@ def test_recurrent_blocks_are_those_of_equinox(kind: str):
     np.testing.assert_allclose(*grads, 1e-4, 1e-6)
 
 
-def test_the_rows_that_a_step_leaves_out_are_the_complement():
+def test_the_complement_has_the_omitted_rows():
     found, _ = evaluated(RNNCell(), input=drawn(2, 1, 3), prev_hidden=(before := drawn(5, 1, 4)))
     assert found["hidden"].shape == (2, 1, 4)
     np.testing.assert_array_equal(found["hidden_compl"], before[2:])
@@ -192,18 +192,18 @@ def test_the_rows_that_a_step_leaves_out_are_the_complement():
             "the input 'prev_hidden' does not fit 'rnn_cell.prev_hidden'.\n"
             "    given        (2, 1, 4) float32\n"
             "    prev_hidden  at least the rows of the input, (5, 1), then features      (2, 1) beside (5, 1)\n"
-            "    Try: a state for each row of the input.",
+            "    Try: one state per row of the input.",
         ),
         (
             lambda: ml.compile(LSTM(4, use_initial_state=True), shapes={"input": [2, 5, 3], "initial_cell": [2, 3]}),
             "the input 'initial_cell' does not fit 'lstm.initial_cell'.\n"
             "    given         (2, 3) float32\n"
             "    initial_cell  (2, 4)      (2, 3)\n"
-            "    Try: the state that another block of this kind ends with, or leave use_initial_state out.",
+            "    Try: the final state of another block of this kind, or leave use_initial_state out.",
         ),
     ],
 )
-def test_what_does_not_fit_is_refused(make, message: str):
+def test_invalid_inputs_are_rejected(make, message: str):
     with pytest.raises(MithrilError) as caught:
         make()
     assert str(caught.value) == message

@@ -1,4 +1,4 @@
-"""Shapes, axes and indices: expressions beside NumPy, names beside numbers, and what is refused."""
+"""Shapes, axes and indices: expressions compared with NumPy, names with numbers, and rejected inputs."""
 
 import textwrap
 
@@ -83,7 +83,7 @@ def of_x(expression) -> Model:
 
 @pytest.mark.parametrize("name", EXPRESSIONS)
 @pytest.mark.parametrize("jit", [True, False])
-def test_expressions_are_numpys(name, jit):
+def test_expressions_agree_with_numpy(name, jit):
     expression, expected = EXPRESSIONS[name]
     pm = ml.compile(of_x(expression), shapes={"input": ["batch", 4, 6]}, jit=jit)
     found = pm.evaluate({}, {"input": X})["output"]
@@ -92,7 +92,7 @@ def test_expressions_are_numpys(name, jit):
         assert found.dtype == expected.dtype
 
 
-def test_a_shape_is_read_once_for_each_size_and_no_size_is_fixed():
+def test_a_shape_is_read_once_per_size_and_stays_symbolic():
     model = Model() + of_x(lambda x: x.reshape(x.shape()[0], -1)) + Linear(3)
     pm = ml.compile(model, shapes={"input": ["batch", 4, 6]})
     assert pm.output_specs["output"] == TensorSpec(("batch", 3))
@@ -114,7 +114,7 @@ def test_an_index_may_be_data():
         assert pm.output_specs["output"] == TensorSpec(table[index].shape)
 
 
-def test_a_shape_that_is_data_is_refused_under_jit_and_read_without():
+def test_a_data_dependent_shape_is_rejected_only_under_jit():
     model = Model() | Reshape()(input="input", shape="shape")
     given = {"input": np.arange(6.0, dtype="float32"), "shape": np.array([2, 3], "int32")}
     assert ml.compile(model, jit=False).evaluate({}, given)["output"].shape == (2, 3)
@@ -130,7 +130,7 @@ def test_a_shape_that_is_data_is_refused_under_jit_and_read_without():
     )
 
 
-def test_names_of_a_shape_stand_for_sizes():
+def test_names_in_a_shape_represent_sizes():
     def reshaped(shape, target):
         return infer(Reshape(target).graph, {"input": TensorSpec(shape)}).outputs["output"].shape
 
@@ -144,7 +144,7 @@ def test_names_of_a_shape_stand_for_sizes():
     assert reshaped((LEADING, 6), (4, -1)) == (LEADING,)
 
 
-def test_ports_and_arguments_are_those_of_the_table():
+def test_ports_and_arguments_agree_with_the_table():
     assert [port.name for port in Concat(3).inputs] == ["input1", "input2", "input3", "axis"]
     assert [port.name for port in Flatten(start_dim=0, end_dim=-1).inputs] == ["input", "start_dim", "end_dim"]
     assert [port.name for port in Split(split_size=2, axis=0).inputs] == ["input", "split_size", "axis"]
@@ -184,7 +184,7 @@ def test_names_agree_with_jax_for_every_size(name, data):
 
 @settings(max_examples=60)
 @given(st.data())
-def test_an_empty_or_short_axis_is_indexed_as_numpy_does(data):
+def test_indexing_an_empty_or_short_axis_agrees_with_numpy(data):
     bound = st.none() | st.integers(-5, 5)
     index = (slice(data.draw(bound), data.draw(bound), data.draw(st.sampled_from((None, 1, -1, 2, -3)))),)
     named = infer(Indexer(as_data(index)).graph, {"input": TensorSpec(("n",))}).outputs["output"].shape
@@ -192,7 +192,7 @@ def test_an_empty_or_short_axis_is_indexed_as_numpy_does(data):
         assert (eval(str(named[0]), {"n": n, "min": min, "max": max}),) == np.zeros(n)[index].shape
 
 
-def test_values_of_special_numbers_go_through():
+def test_special_numbers_are_unchanged():
     x = jnp.asarray([[jnp.nan, jnp.inf], [-jnp.inf, 0.0]])
     for dtype in ("float16", "bfloat16"):
         for block in (Reshape((4,)), Pad(1), Roll(1), Transpose(), Triu()):
@@ -222,7 +222,7 @@ REFUSED = {
         """
         ShapeError: the input 'input' does not fit 'reshape.input'.
             given  (3, 4) float32
-            input  a multiple of 5 items, for shape (5, -1)      12 is none
+            input  a multiple of 5 items, for shape (5, -1)      12 is not a multiple
             Try: sizes whose product is 12.
         """,
     ),
@@ -293,7 +293,7 @@ REFUSED = {
         """
         ShapeError: the input 'input2' does not fit 'concat.input2'.
             given   (4, 3) float32
-            input2  (2, 'any'), as input1 has (2, 3)      axis 0: 4 != 2
+            input2  (2, 'any'), like input1 (2, 3)      axis 0: 4 != 2
             Try: the same sizes on the other axes.
         """,
     ),
@@ -302,8 +302,8 @@ REFUSED = {
         """
         ShapeError: the input 'input2' does not fit 'stack.input2'.
             given   (2,) float32
-            input2  (2, 3), as input1 has (2, 3)      rank 1 != 2
-            Try: arrays with as many axes as each other.
+            input2  (2, 3), like input1 (2, 3)      rank 1 != 2
+            Try: arrays with the same number of axes.
         """,
     ),
     "no broadcast": (
@@ -320,8 +320,8 @@ REFUSED = {
         """
         ShapeError: the input 'input' does not fit 'split.input'.
             given  (2, 4) float32
-            input  a multiple of 3 on axis 1      axis 1: 4 is none
-            Try: as many parts as go into it.
+            input  a multiple of 3 on axis 1      axis 1: 4 is not a multiple
+            Try: a number of parts that divides it.
         """,
     ),
     "nothing to squeeze": (
@@ -365,8 +365,8 @@ REFUSED = {
         """
         ShapeError: the input 'right' does not fit 'cartesian_difference.right'.
             given  (4, 2) float32
-            right  (rows, 3), as left has (5, 3)      axis 1: 2 != 3
-            Try: as many features in both.
+            right  (rows, 3), like left (5, 3)      axis 1: 2 != 3
+            Try: the same number of features in both.
         """,
     ),
     "indices of another rank": (
@@ -383,7 +383,7 @@ REFUSED = {
         """
         ShapeError: cannot connect 'to_tuple_0.output' to 'linear_0.input'.
             output  static (6,)
-            input   floating numbers (float32)      dtype int32
+            input   floating-point numbers (float32)      dtype int32
             Try: x.cast("float32")  # or a Cast(dtype="float32") before it
         """,
     ),

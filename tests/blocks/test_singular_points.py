@@ -1,4 +1,4 @@
-"""Every kind of block where its formula has a kink, a pole or no value: float32 beside a float64 reference."""
+"""Every kind of block at kinks, poles and undefined points: float32 compared with a float64 reference."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_each_kind_is_compared_or_has_a_reason():
 
 @pytest.fixture(scope="module")
 def results() -> dict[str, Any]:
-    """The outputs and gradients of all points, from one program: XLA needs about as long for a program of one block."""
+    """Return the outputs and gradients of all points, from one program: one block takes as long to compile."""
     toolkit = JaxBackend().toolkit
 
     def one_point(name: str, arrays: dict[str, Any]) -> Any:
@@ -104,7 +104,7 @@ def _on_device(array: np.ndarray) -> jax.Array:
 
 @pytest.fixture(scope="module")
 def results_by_case() -> dict[str, Any]:
-    """The outputs of the other kinds at special values, from one program."""
+    """Return the outputs of the other kinds at special values, from one program."""
 
     def all_cases(given: Any) -> Any:
         return {name: _outputs(BY_CASE[name][1], *one) for name, one in given.items()}
@@ -121,7 +121,7 @@ def _all_on_device(name: str) -> list[dict[str, jax.Array]]:
 
 
 def _given(name: str) -> tuple[Arrays, Arrays, Arrays, Arrays]:
-    """Params, state, inputs with special values, and inputs with finite ones."""
+    """Return params, state, inputs with special values, and inputs with finite values."""
     _, model, inputs = BY_CASE[name]
     found = infer(
         model.graph, {port: TensorSpec(one.shape, str(_on_device(one).dtype)) for port, one in inputs.items()}
@@ -174,7 +174,7 @@ def test_gradients_are_finite_at_zeros_and_ties(stress: Any):
 
 
 @pytest.mark.parametrize("shape", [(), (0, 3)])
-def test_blocks_on_each_item_take_0_d_and_empty_arrays(shape: tuple[int, ...]):
+def test_elementwise_blocks_accept_0_d_and_empty_arrays(shape: tuple[int, ...]):
     for name in EACH:
         graph = KINDS[name]().graph
         assert infer(graph, {"input": TensorSpec(shape)}).outputs["output"].shape == shape

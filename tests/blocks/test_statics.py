@@ -1,4 +1,4 @@
-"""Values beside arrays: what is known before anything runs, and what is refused."""
+"""Static values: known before the program runs, and rejected inputs."""
 
 import textwrap
 
@@ -29,7 +29,7 @@ from mithril_nb.models.infer import infer
 
 
 def known(block, *shape):
-    """What is known of the output for an input of a shape."""
+    """Return the inferred output for an input of a shape."""
     return infer(block.graph, {"input": TensorSpec(shape)}).outputs["output"]
 
 
@@ -59,14 +59,14 @@ def test_arithmetic_of_sizes_stays_a_size():
         assert known(model, "batch", 3) == StaticSpec(value)
 
 
-def test_what_data_says_is_not_known():
+def test_data_dependent_values_are_unknown():
     assert known(TensorToList(), 2) == StaticSpec(is_known=False)
     pm = ml.compile(TensorToList(), shapes={"input": [2, 2]})
     found = pm.evaluate({}, {"input": np.array([[1.0, 2.0], [3.0, 4.0]])})["output"]
     assert found == ((1.0, 2.0), (3.0, 4.0))
 
 
-def test_ports_are_those_of_the_table():
+def test_ports_agree_with_the_table():
     assert [port.name for port in ToList(3).inputs] == ["input1", "input2", "input3"]
     assert [port.name for port in ToTuple().inputs] == ["input"]
     assert [port.name for port in Slice().inputs] == ["start", "stop", "step"]
@@ -122,7 +122,7 @@ REFUSED = {
         lambda: refusal(Cast(), 2),
         """
         ShapeError: Cast at 'cast' cannot use dtype=None.
-            dtype  a dtype that is known before anything runs
+            dtype  a dtype that is known before the program runs
             Try: dtype="float32"
         """,
     ),

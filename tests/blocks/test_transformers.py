@@ -1,4 +1,4 @@
-"""Transformers: sizes, sharing and starts of GPT-2, and what it may not see."""
+"""Transformers: sizes, weight sharing, initializers and causality of GPT-2."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_gpt_has_the_parameters_of_gpt2_small():
     assert sum(one.spec.size or 0 for one in untied.parameters) == 124_439_808 + 50257 * 768
 
 
-def test_gpt_starts_as_gpt2_does():
+def test_gpt_has_the_initializers_of_gpt2():
     pm = ml.compile(GPT(500, 64, 3, 4, 64), shapes={"input": [1, 8]})
     for name, value in pm.randomize_params(0).items():
         if name.endswith("bias"):
@@ -34,7 +34,7 @@ def test_gpt_starts_as_gpt2_does():
             assert float(value.std()) == pytest.approx(wanted, rel=0.05), name
 
 
-def test_gpt_begins_at_the_loss_of_a_guess_and_sees_no_later_token():
+def test_gpt_starts_at_a_uniform_loss_and_is_causal():
     pm = ml.compile(GPT(100, 16, 2, 4, 32, dropout=0.1), shapes={"input": [2, 16]})
     params = pm.randomize_params(0)
     tokens = jax.random.randint(jax.random.key(0), (2, 16), 0, 100)
@@ -46,12 +46,12 @@ def test_gpt_begins_at_the_loss_of_a_guess_and_sees_no_later_token():
     assert not np.allclose(scores[:, 9:], changed[:, 9:])
 
 
-def test_the_tied_embedding_learns_from_both_ends():
+def test_the_tied_embedding_has_gradients_from_both_uses():
     pm = ml.compile(GPT(10, 4, 1, 1, 8), shapes={"input": [1, 2]})
     params = pm.randomize_params(0)
     total = lambda p: (pm.forward(p, {"input": jnp.asarray([[1, 2]])})["output"] ** 2).sum()  # noqa: E731
     grad = jax.jit(jax.grad(total))(params)
-    # Every row is scored, also those of tokens that are not there.
+    # Every row is scored, also those of unused tokens.
     assert bool((jnp.abs(grad["embedding"]).sum(1) > 0).all())
 
 
@@ -62,7 +62,7 @@ def test_ten_blocks_keep_the_scale(norm_first: bool):
     assert 0.1 < float(pm.evaluate(pm.randomize_params(0), {"input": x})["output"].std()) < 10
 
 
-def test_dropout_acts_in_training_alone():
+def test_dropout_acts_only_in_training():
     pm = ml.compile(TransformerBlock(8, 2, dropout=0.5), shapes={"input": [2, 3, 8]})
     params, x = pm.randomize_params(0), jax.random.normal(jax.random.key(9), (2, 3, 8))
     still = pm.evaluate(params, {"input": x})["output"]
@@ -73,13 +73,13 @@ def test_dropout_acts_in_training_alone():
     assert not np.allclose(first, still)
 
 
-def test_a_block_in_half_precision_stays_in_it():
+def test_a_block_stays_in_half_precision():
     pm = ml.compile(TransformerBlock(8, 2), ml.JaxBackend(dtype="bfloat16"), shapes={"input": [2, 3, 8]})
     assert str(pm.output_specs["output"]) == "(2, 3, 8) bfloat16"
     assert pm.evaluate(pm.randomize_params(0), {"input": jnp.ones((2, 3, 8), "bfloat16")})["output"].dtype == "bfloat16"
 
 
-def test_too_many_time_steps_are_refused():
+def test_too_many_time_steps_are_rejected():
     with pytest.raises(MithrilError) as caught:
         ml.compile(GPT(10, 4, 1, 1, 8), shapes={"input": [1, 5]})
     assert str(caught.value) == (

@@ -1,4 +1,4 @@
-"""Models of images, and the containers: what the cases do not see."""
+"""Image models and containers: tests beyond the cases."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mithril_nb.models import CNN, Layer, Linear, Model, Relu, Residual, ResNet,
     ],
     ids=["18", "34", "50"],
 )
-def test_residual_networks_have_the_parameters_of_torchvisions(model: Model, count: int) -> None:
+def test_residual_networks_have_the_parameters_of_torchvision(model: Model, count: int) -> None:
     pm = ml.compile(model, shapes={"input": ["batch", 3, 224, 224]})
     assert sum(parameter.spec.size or 0 for parameter in pm.parameters) == count
     assert str(pm.output_specs["output"]) == "('batch', 1000) float32"
@@ -31,7 +31,7 @@ def test_residual_networks_have_the_parameters_of_torchvisions(model: Model, cou
     assert str(before_pool.inputs["input"]).endswith("7, 7) float32")
 
 
-def test_a_small_residual_network_learns_by_heart() -> None:
+def test_a_small_residual_network_overfits() -> None:
     random = np.random.default_rng(0)
     x, y = random.normal(size=(8, 3, 8, 8)).astype("float32"), random.integers(0, 3, 8)
     run = ml.fit(ResNet((1, 1), 3, width=4, small=True), (x, y), epochs=30, batch_size=8, learning_rate=0.02).wait()
@@ -51,12 +51,12 @@ def test_the_output_of_a_deep_residual_network_has_scale() -> None:
     [ResNet((1, 1), 3, width=4, small=True), CNN([4, 8], 3, use_norm=True), Residual(Linear(3)), Layer(Relu(), 4)],
     ids=["resnet", "cnn", "residual", "layer"],
 )
-def test_models_come_back_from_a_dict(model: Model) -> None:
+def test_models_survive_a_dict(model: Model) -> None:
     whole = Model() | model
     assert Model.from_dict(whole.to_dict()) == whole
 
 
-def test_a_block_may_stand_in_a_sequence_twice() -> None:
+def test_a_block_may_be_in_a_sequence_twice() -> None:
     linear = Linear(4)
     pm = ml.compile(Sequential(linear, linear), shapes={"input": [2, 4]})
     assert [parameter.name for parameter in pm.parameters] == [
@@ -67,7 +67,7 @@ def test_a_block_may_stand_in_a_sequence_twice() -> None:
     ]
 
 
-def test_a_layer_without_a_dimension_is_given_its_weights() -> None:
+def test_a_layer_without_a_dimension_reads_its_weights() -> None:
     layer = Layer(Relu())
     assert [port.name for port in layer.inputs if port.role == "data"] == ["input", "weight", "bias"]
     random = np.random.default_rng(0)
@@ -82,7 +82,7 @@ MESSAGES: list[tuple[str, Any, str]] = [
         "a way around nothing",
         lambda: Residual(Model()),
         """
-        UnknownOptionError: cannot make Residual around Model(): it has no input.
+        UnknownOptionError: cannot build Residual around Model(): it has no input.
             needs  a block with an input and an output
             Try: Residual(Linear(64))
         """,
@@ -94,7 +94,7 @@ MESSAGES: list[tuple[str, Any, str]] = [
         ShapeError: cannot connect 'linear_0.output' to 'add_0.right'.
             output  (2, 5) float32
             right   a shape that broadcasts with (2, 3)      axis -1: 3 != 5
-            Try: give both the same sizes, or size 1 where one is to be repeated.
+            Try: use the same sizes, or size 1 on an axis to broadcast.
         """,
     ),
     (
@@ -112,7 +112,7 @@ MESSAGES: list[tuple[str, Any, str]] = [
         """
         UnknownOptionError: ResNet cannot take layers=(0, 1).
             needs  whole numbers from 1 to 64
-            means  How many residual blocks each stage has; from stage to stage images are halved and channels doubled.
+            means  Number of residual blocks per stage; each stage halves the image and doubles the channels.
             Try: ResNet(layers=(2, 2, 2, 2))
         """,
     ),
@@ -121,7 +121,7 @@ MESSAGES: list[tuple[str, Any, str]] = [
         lambda: ResNet(50),  # pyright: ignore
         """
         UnknownOptionError: ResNet cannot take layers=50.
-            needs  how many residual blocks each stage has, in a list
+            needs  a list with the number of residual blocks per stage
             Try: ResNet((3, 4, 6, 3), bottleneck=True)
         """,
     ),
@@ -130,7 +130,7 @@ MESSAGES: list[tuple[str, Any, str]] = [
         lambda: ResNet("180"),  # pyright: ignore
         """
         UnknownOptionError: ResNet cannot take layers='180'.
-            needs  how many residual blocks each stage has, in a list
+            needs  a list with the number of residual blocks per stage
             Try: ResNet((2, 2, 2, 2))
         """,
     ),

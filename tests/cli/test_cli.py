@@ -165,7 +165,7 @@ def test_files_that_are_not_there_broken_or_cannot_be_written(model, tmp_path, c
     broken.write_text('{"format": "mithril_nb.model"', encoding="utf-8")
     code, out, err = said(capsys, "report", str(broken), "-o", "x.html")
     assert (code, out) == (2, "")
-    assert err.startswith(f"ModelFileError: {str(broken)!r} is no JSON.\n")
+    assert err.startswith(f"ModelFileError: {str(broken)!r} is not valid JSON.\n")
     target = str(tmp_path / "no" / "folder.html")
     code, out, err = said(capsys, "report", model, "-o", target, "--shape", "input=8,64")
     assert (code, out) == (2, "")

@@ -1,4 +1,4 @@
-"""Composing step by step without closing gives what adding to a closed graph gives."""
+"""A draft that is closed once gives the same graph as repeated additions to a closed graph."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tests.strategies import draw_connections, modest, parts
 
 @modest
 @given(st.data())
-def test_a_draft_is_the_graph_that_adding_one_by_one_gives(data: st.DataObject):
+def test_a_draft_equals_adding_blocks_one_by_one(data: st.DataObject):
     graph, draft = LogicalGraph(), Draft(LogicalGraph())
     for _ in range(data.draw(st.integers(1, 7))):
         part = data.draw(parts(1, hostile=True))
-        # What may be named is drawn from the closed graph; whether it is closed in between must not matter.
+        # Names are drawn from the closed graph; closing in between must not change the result.
         connections = draw_connections(data.draw, Model.of(graph), part)
         chain = data.draw(st.booleans())
         last = draft.last_output() if chain else None
@@ -41,14 +41,14 @@ def test_a_draft_is_the_graph_that_adding_one_by_one_gives(data: st.DataObject):
 
 
 def _tried(step: Callable[..., Any], part: Model, settings: dict[str, Any]) -> Any:
-    """What a step gives, or says."""
+    """Return the result of a step, or its error."""
     try:
         return step(part.block, **settings)
     except MithrilError as error:
         return str(error)
 
 
-def test_adding_closes_nothing(monkeypatch):
+def test_adding_does_not_close_the_graph(monkeypatch):
     closings = []
     monkeypatch.setattr("mithril_nb.graph.draft.closed", lambda *parts: closings.append(parts))
     model = Model()
@@ -57,7 +57,7 @@ def test_adding_closes_nothing(monkeypatch):
     assert closings == []
 
 
-def test_connections_and_expressions_close_nothing(monkeypatch):
+def test_connections_and_expressions_do_not_close_the_graph(monkeypatch):
     closings = []
     monkeypatch.setattr("mithril_nb.graph.draft.closed", lambda *parts: closings.append(parts))
     model, last = Model(), Linear(8)
@@ -70,7 +70,7 @@ def test_connections_and_expressions_close_nothing(monkeypatch):
     assert closings == []
 
 
-def test_a_state_of_a_draft_comes_back_as_it_was():
+def test_a_draft_state_is_restored():
     draft = Draft(LogicalGraph())
     draft.add(Linear(8).block, connections={"input": "x", "output": "h"})
     state, before = draft.state(), draft.graph()

@@ -1,4 +1,4 @@
-"""What an edit says that cannot be made: the whole text, as a person reads it."""
+"""Errors of invalid edits: the whole text."""
 
 import textwrap
 
@@ -106,7 +106,7 @@ CASES = [
         "a model output",
         lambda: connect(chain(), Endpoint("r", "output"), Endpoint("", "k")),
         """
-        ConnectionError: cannot connect 'r.output' to the model output 'k': what no block reads is an output by itself.
+        ConnectionError: cannot connect 'r.output' to the model output 'k': unread outputs are model outputs already.
             inputs of blocks  'a%2Fb.input', 'r.input'
             Try: name an output where its block is added: Linear(10)(output='logits').
         """,
@@ -188,7 +188,7 @@ CASES = [
         "add under a name that is taken",
         lambda: add(chain(), RELU, name="r"),
         """
-        NameTakenError: cannot add Relu as 'r': the model has a block of that name.
+        NameTakenError: cannot add Relu as 'r': the model has a block with that name.
             blocks  'a/b', 'r'
             Try: name='relu_1'
         """,
@@ -206,7 +206,7 @@ CASES = [
         "an output name with a dot",
         lambda: add(chain(), RELU, connections={"output": "h.h"}),
         """
-        ConnectionError: cannot name a connection 'h.h': a dot stands between a block and its port.
+        ConnectionError: cannot name a connection 'h.h': a dot separates a block from its port.
             needs  a name without dots
             Try: 'h_h'
         """,
@@ -243,7 +243,7 @@ CASES = [
         "too deep",
         lambda: deep(51),
         """
-        NestingError: cannot add 'model_0': models would stand in models 51 levels deep.
+        NestingError: cannot add 'model_0': models would be nested 51 levels deep.
             at most  50 levels
             Try: add its blocks one by one, or repeat them side by side.
         """,
@@ -254,7 +254,7 @@ CASES = [
         """
         NameTakenError: two blocks are named 'r'.
             names  'r', 'r'
-            Try: give each a name of its own.
+            Try: give each a unique name.
         """,
     ),
     (
@@ -263,7 +263,7 @@ CASES = [
         """
         NameTakenError: two labelled ports are named 'r.output'.
             names  'r.output', 'r.output'
-            Try: give each a name of its own.
+            Try: give each a unique name.
         """,
     ),
     (
@@ -302,14 +302,14 @@ CASES = [
         """
         ConnectionError: the port 'r.input' has 2 connections into it.
             from  'x', 's.output'
-            Try: leave one of them.
+            Try: keep one of them.
         """,
     ),
     (
         "check not fed",
         lambda: check(by_hand(edges=FED[1:])),
         """
-        UnconnectedPortError: the port 'r.input' gets its data from nowhere.
+        UnconnectedPortError: the port 'r.input' is not connected.
             inputs  'x'
             Try: connect an input or an output of a block to it.
         """,
@@ -318,7 +318,7 @@ CASES = [
         "check an output of nothing",
         lambda: check(by_hand(edges=FED[:1])),
         """
-        UnconnectedPortError: the port 'y' gets its data from nowhere.
+        UnconnectedPortError: the port 'y' is not connected.
             inputs  'x'
             Try: connect an input or an output of a block to it.
         """,
@@ -327,7 +327,7 @@ CASES = [
         "check inside",
         lambda: check(by_hand(edges=(edge("x", "r.x"), edge("r.y", "y")), inner=by_hand(edges=FED[1:]))),
         """
-        UnconnectedPortError: the port 'r.input' inside 'r' gets its data from nowhere.
+        UnconnectedPortError: the port 'r.input' inside 'r' is not connected.
             inputs  'x'
             Try: connect an input or an output of a block to it.
         """,

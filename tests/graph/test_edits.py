@@ -1,4 +1,4 @@
-"""Edits of random graphs keep what must hold, and can be taken back."""
+"""Edits of random graphs keep all invariants, and can be undone."""
 
 import copy
 import pickle
@@ -20,7 +20,7 @@ from mithril_nb.models import Linear, Model, Relu, Tanh
 
 
 def assert_holds(graph: LogicalGraph) -> None:
-    """Every invariant of a graph, written without the code that keeps it."""
+    """Assert every invariant of a graph, independently of the code that keeps it."""
     blocks = {node.name: node.block for node in graph.nodes}
     assert len(blocks) == len(graph.nodes)
     place = {name: index for index, name in enumerate(blocks)}
@@ -70,7 +70,7 @@ def test_a_closed_graph_closes_to_itself(model):
 
 @modest
 @given(models(), leaf_blocks(hostile=False))
-def test_add_then_remove_gives_the_graph_back(model, part):
+def test_remove_undoes_add(model, part):
     grown, name = add(model.graph, part.block)
     assert_holds(grown)
     assert remove(grown, [name]) == model.graph
@@ -89,7 +89,7 @@ def test_remove_keeps_every_invariant(model, data):
 
 @modest
 @given(models(), names, st.data())
-def test_rename_there_and_back_gives_the_graph_back(model, new, data):
+def test_renaming_back_restores_the_graph(model, new, data):
     graph = model.graph
     if not graph.nodes or new in graph.by_name:
         return
@@ -131,7 +131,7 @@ def test_swapping_a_block_for_itself_changes_nothing(model):
 
 @modest
 @given(models())
-def test_an_edit_inside_leaves_the_rest(model):
+def test_an_inner_edit_keeps_the_rest(model):
     graph = model.graph
     for node in graph.nodes:
         if node.block.graph is None:
@@ -148,7 +148,7 @@ def test_an_edit_inside_leaves_the_rest(model):
 @given(models())
 def test_graphs_are_values(model):
     graph = model.graph
-    assert len(graph.by_name) == len(graph.nodes)  # cached now; what is cached does not travel
+    assert len(graph.by_name) == len(graph.nodes)  # cached now; pickle must not contain the cache
     for same in (pickle.loads(pickle.dumps(graph)), copy.deepcopy(graph), copy.copy(graph)):
         assert same == graph
         assert hash(same) == hash(graph)
@@ -162,7 +162,7 @@ def test_the_cached_mappings_are_read_only():
             mapping["x"] = 1
 
 
-def test_a_name_that_is_used_again_means_the_same_input():
+def test_a_reused_name_is_the_same_input():
     chain = (Model() + Relu()).graph
     both, _ = add(chain, Tanh().block, connections={"input": "input"})
     assert [port.name for port in both.inputs] == ["input"]
@@ -171,14 +171,14 @@ def test_a_name_that_is_used_again_means_the_same_input():
     assert connect(apart, Endpoint(BOUNDARY, "input"), target) == both
 
 
-def test_an_output_that_is_named_like_an_input_takes_its_place():
+def test_an_output_named_like_an_input_replaces_it():
     graph = (Model() + Relu()(input="x")).graph
     graph, _ = add(graph, Linear(WIDTH).block, connections={"input": "z", "output": "x"})
     assert [port.name for port in graph.inputs] == ["z"]
     assert [node.name for node in graph.nodes] == ["linear_0", "relu_0"]
 
 
-def test_an_output_leaves_an_input_alone_that_only_happens_to_have_its_name():
+def test_an_output_does_not_replace_a_generated_input_name():
     graph, _ = add((Model() + Relu()).graph, Linear(WIDTH).block, connections={"input": "z", "output": "input"})
     assert [port.name for port in graph.inputs] == ["z", "relu_0_input"]
 
@@ -192,7 +192,7 @@ def test_two_outputs_never_share_a_name():
     assert [port.name for port in model.outputs] == ["a_b_output", "a_b_output_2", "output"]
 
 
-def test_a_name_that_nothing_reads_any_more_is_forgotten():
+def test_an_unread_input_name_is_dropped():
     model = Model() | Relu()(input="input")
     model |= Tanh()
     joined = connect(model.graph, Endpoint("tanh_0", "output"), Endpoint("relu_0", "input"))
@@ -200,7 +200,7 @@ def test_a_name_that_nothing_reads_any_more_is_forgotten():
     assert [port.name for port in joined.inputs] == ["input"]
 
 
-def test_bridging_joins_what_was_on_both_sides():
+def test_bridging_connects_both_neighbours():
     chain = (Model() + Linear(3) + Relu() + Tanh() + Linear(2)).graph
     rest = remove(chain, ["relu_0", "tanh_0"], bridge=True)
     assert rest.source_of[Endpoint("linear_1", "input")] == Endpoint("linear_0", "output")
@@ -218,7 +218,7 @@ def test_a_graph_of_one_block_has_its_ports():
     assert_holds(graph)
 
 
-def test_a_rename_inside_keeps_connections_and_notes_around_it():
+def test_an_inner_rename_keeps_outer_connections_and_notes():
     inner = Model()
     inner |= Relu()
     inner |= Linear(WIDTH)
@@ -234,13 +234,13 @@ def test_a_rename_inside_keeps_connections_and_notes_around_it():
 
 @modest
 @given(models(), names, st.data())
-def test_rename_inside_there_and_back_gives_the_graph_back(model, new, data):
+def test_renaming_an_inner_block_back_restores_the_graph(model, new, data):
     graph = model.graph
     paths = [path for path, node in graph.walk() if "/" in path and node.name != new]
     if not paths:
         return
     path = split_path(data.draw(st.sampled_from(paths)))
-    # A composite that was made from attributes becomes a plain model.
+    # A composite built from attributes becomes a plain model.
     plain = rename_inside(graph, path, "some other name")
     plain = rename_inside(plain, (*path[:-1], "some other name"), path[-1])
     try:
@@ -252,7 +252,7 @@ def test_rename_inside_there_and_back_gives_the_graph_back(model, new, data):
     assert rename_inside(renamed, (*path[:-1], new), path[-1]) == plain
 
 
-def test_connect_by_the_name_of_an_output_connects_that_output():
+def test_connect_by_the_name_of_an_output():
     model = Model() | Linear(WIDTH)(output="y")
     model |= Relu()
     joined = connect(model.graph, Endpoint(BOUNDARY, "y"), Endpoint("relu_0", "input"))
@@ -261,6 +261,6 @@ def test_connect_by_the_name_of_an_output_connects_that_output():
 
 
 @pytest.mark.parametrize("name", ["", "a.b"])
-def test_connect_refuses_a_new_input_without_a_valid_name(name):
+def test_connect_rejects_an_invalid_new_input_name(name):
     with pytest.raises(ConnectionError):
         connect((Model() | Relu()).graph, Endpoint(BOUNDARY, name), Endpoint("relu_0", "input"))

@@ -1,4 +1,4 @@
-"""What errors of edits advise works."""
+"""The advice of edit errors works."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ CASES = {
         model |= Tanh()(input="r.out")
         # Try: model |= Tanh()(input={})
         """,
-    "graph/edit.py:_refuse_cycle": """
+    "graph/edit.py:_check_no_cycle": """
         graph = (Model() | Relu(name="r")(input="x", output="h") | Tanh(name="t")(input="h")).graph
         connect(graph, Endpoint("t", "output"), Endpoint("r", "input"))
         # Try: connect(graph, Endpoint("", "y"), Endpoint("r", "input"))

@@ -1,4 +1,4 @@
-"""What a block says that is made or called in a wrong way: the whole text, as a student reads it."""
+"""Errors of invalid block constructors and calls: the whole text."""
 
 import textwrap
 
@@ -47,7 +47,7 @@ CASES = [
         "an operator that is empty",
         lambda: Idle(),
         """
-        UnknownOpError: Idle has no method compute, so nothing says what it gives.
+        UnknownOpError: Idle has no method compute, so its outputs are undefined.
             needs  compute(self, inputs), which takes arrays by port and returns arrays by port
             Try: def compute(self, inputs): return {"output": inputs["input"]}
         """,
@@ -56,7 +56,7 @@ CASES = [
         "an operator that has attributes alone",
         lambda: Halves(),
         """
-        UnknownOpError: Halves has no method compute, so nothing says what it gives.
+        UnknownOpError: Halves has no method compute, so its outputs are undefined.
             needs  compute(self, inputs), which takes arrays by port and returns arrays by port
             Try: def compute(self, inputs): return {"low": inputs["input"], "high": inputs["input"]}
         """,
@@ -193,7 +193,7 @@ CASES = [
         """
         UnknownOptionError: Dropout cannot take p=1.5.
             needs  a number from 0 to 0.99
-            means  Chance of an item to be dropped.
+            means  Probability of dropping an item.
             Try: Dropout(p=0.5)
         """,
     ),
@@ -203,7 +203,7 @@ CASES = [
         """
         UnknownOptionError: Dropout cannot take p=nan.
             needs  a number from 0 to 0.99
-            means  Chance of an item to be dropped.
+            means  Probability of dropping an item.
             Try: Dropout(p=0.5)
         """,
     ),
@@ -213,7 +213,7 @@ CASES = [
         """
         UnknownOptionError: MLP cannot take activation='swish'.
             needs  one of 'relu', 'gelu', 'sigmoid', 'tanh'
-            means  What stands between two blocks.
+            means  The activation between two blocks.
             Try: MLP(activation='relu')
         """,
     ),
@@ -243,7 +243,7 @@ CASES = [
         """
         UnknownOptionError: Conv2d cannot take kernel_size=(1, 2, 3).
             needs  2 whole numbers from 1 to 64, or one for all
-            means  Height and width of the window; one number stands for both.
+            means  Height and width of the window; one number for both.
             Try: Conv2d(out_channels=64, kernel_size=3)
         """,
     ),
@@ -263,7 +263,7 @@ CASES = [
         """
         UnknownOptionError: Conv2d cannot take padding='full'.
             needs  'same', 'valid', a number, 2 numbers, or 2 pairs (before, after)
-            means  `"same"` keeps the size (at stride 1), `"valid"` adds nothing; numbers add so many rows and columns.
+            means  `"same"` keeps the size (at stride 1), `"valid"` adds nothing; numbers add rows and columns.
             Try: Conv2d(out_channels=3, padding='same')
         """,
     ),
@@ -273,7 +273,7 @@ CASES = [
         """
         UnknownOptionError: Linear cannot take use_bias='yes'.
             needs  True or False
-            means  Whether to add a bias.
+            means  If true, add a bias.
             Try: Linear(dimension=64, use_bias=True)
         """,
     ),
@@ -342,7 +342,7 @@ CASES = [
         lambda: Relu()(input=object),
         """
         ConnectionError: cannot connect port 'input' of Relu to <class 'object'>.
-            needs  a name, as text, a connection, or a number
+            needs  a name, a connection, or a number
             Try: Relu()(input="hidden")
         """,
     ),
@@ -351,7 +351,7 @@ CASES = [
         lambda: Relu()(input=""),
         """
         ConnectionError: cannot connect port 'input' of Relu to ''.
-            needs  a name, as text, a connection, or a number
+            needs  a name, a connection, or a number
             Try: Relu()(input="hidden")
         """,
     ),
@@ -388,7 +388,7 @@ CASES = [
         lambda: Model(name=""),
         """
         UnknownOptionError: a model cannot be named ''.
-            needs  text, or None
+            needs  a string, or None
             Try: Model(name="classifier")
         """,
     ),
@@ -397,7 +397,7 @@ CASES = [
         lambda: Linear(3, name=5),
         """
         UnknownOptionError: a model cannot be named 5.
-            needs  text, or None
+            needs  a string, or None
             Try: Model(name="classifier")
         """,
     ),
@@ -405,9 +405,9 @@ CASES = [
         "an argument that a composite does not pass on",
         lambda: Shortened(3),
         """
-        UnknownOptionError: Shortened.__init__ does not pass 'width' on.
-            because    Shortened is built again from its attributes
-            passed on  depth
+        UnknownOptionError: Shortened.__init__ does not pass 'width' to super().__init__.
+            because  Shortened is rebuilt from its attributes
+            passed   depth
             Try: super().__init__(name, depth=depth, width=width)
         """,
     ),
@@ -424,7 +424,7 @@ CASES = [
         "an attribute of a model",
         lambda: with_attributes(Model(), {"width": 4}),
         """
-        UnknownOptionError: Model has no attribute 'width', nor any other.
+        UnknownOptionError: Model has no attribute 'width'.
             attributes  none
             Try: change the blocks inside it.
         """,
@@ -433,7 +433,7 @@ CASES = [
         "an attribute of a Relu",
         lambda: with_attributes(Relu(), {"slope": 4}),
         """
-        UnknownOptionError: Relu has no attribute 'slope', nor any other.
+        UnknownOptionError: Relu has no attribute 'slope'.
             attributes  none
             Try: Relu(), without attributes.
         """,
@@ -444,7 +444,7 @@ CASES = [
         """
         UnknownBlockError: unknown kind of block 'Linaer'.
             known  list(mithril_nb.models.KINDS)
-            yours  a class of your own is imported or defined first
+            yours  import or define your own class first
             Try: 'Linear'
         """,
     ),
@@ -454,7 +454,7 @@ CASES = [
         """
         UnknownBlockError: unknown kind of block 'Qxyzzy'.
             known  list(mithril_nb.models.KINDS)
-            yours  a class of your own is imported or defined first
+            yours  import or define your own class first
             Try: use one of the known kinds.
         """,
     ),
@@ -477,7 +477,7 @@ def test_message(call, text):
     assert f"{type(error.value).__name__}: {error.value}" == textwrap.dedent(text).strip()
 
 
-def test_the_same_class_defined_again_takes_its_own_place(monkeypatch):
+def test_a_redefined_class_replaces_itself(monkeypatch):
     monkeypatch.setattr("mithril_nb.models.op.OPS", ops := {})
     monkeypatch.setattr("mithril_nb.models.op.KINDS", {})
     classes = [type("Swish", (Operator,), {"op": "swish", "__module__": "__main__"}) for _ in range(2)]

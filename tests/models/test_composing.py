@@ -1,4 +1,4 @@
-"""`Model` and its operators: what changes, what stays, and what is equal."""
+"""`Model` and its operators: mutation, copies and equality."""
 
 import copy
 import inspect
@@ -35,7 +35,7 @@ from mithril_nb.models.registry import KINDS
 
 
 def ours(table: dict[str, type]) -> list[str]:
-    """The names in a table of kinds or ops that the package itself brings; other tests define some of their own."""
+    """Return the built-in names in a table of kinds or ops; other tests register more."""
     return sorted(name for name, made in table.items() if made.__module__.startswith("mithril_nb."))
 
 
@@ -43,7 +43,7 @@ def names(model: Model) -> list[str]:
     return [node.name for node in model.graph.nodes]
 
 
-def test_operators_with_equals_change_the_model_and_those_without_do_not():
+def test_augmented_operators_mutate_and_plain_ones_do_not():
     model = Model()
     same = model
     model |= Linear(4)
@@ -61,7 +61,7 @@ def duplicates(model: Model) -> list[Model]:
     return [copy.copy(model), copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
 
 
-def test_a_copy_goes_its_own_way():
+def test_a_copy_is_independent():
     linear = Linear(4)
     model = Model(name="m") | linear
     model += Relu()
@@ -78,22 +78,22 @@ def test_a_copy_goes_its_own_way():
             other |= Relu()(input=linear.output)
 
 
-def test_a_copy_of_a_block_is_one_of_its_kind():
+def test_a_copy_of_a_block_has_its_kind():
     for other in duplicates(Linear(4, name="first")):
         assert (type(other), other, other.name) == (Linear, Linear(4), "first")
         other |= Relu()
         assert names(other) == ["first", "relu_0"]
 
 
-def test_a_refused_step_leaves_the_model_as_it_was():
+def test_a_rejected_step_keeps_the_model():
     model = Model() + Linear(4, name="a")
     before = model.block
-    with pytest.raises(ValueError, match="the model has a block of that name"):
+    with pytest.raises(ValueError, match="the model has a block with that name"):
         model += Relu(name="a")
     assert model.block is before
 
 
-def test_a_block_grows_into_a_model():
+def test_a_block_becomes_a_model():
     model = Linear(4)
     model += Relu()
     assert names(model) == ["linear_0", "relu_0"]
@@ -104,7 +104,7 @@ def test_a_block_grows_into_a_model():
     assert mlp.kind == "Model"
 
 
-def test_a_model_goes_in_as_it_is_then():
+def test_an_added_model_is_copied():
     part = Model(name="part") + Linear(4)
     whole = Model() + part
     part += Relu()
@@ -117,7 +117,7 @@ def test_a_model_goes_in_as_it_is_then():
     assert [path for path, _ in itself.graph.walk()] == ["relu_0", "model_0", "model_0/relu_0"]
 
 
-def test_models_are_equal_by_what_is_in_them():
+def test_models_are_equal_by_content():
     def make(width: int = 4) -> Model:
         return Model() + Linear(width) + Relu()
 
@@ -148,7 +148,7 @@ def test_a_subclass_builds_itself():
     assert repr(Encoder(4)) == "Model(linear_0, relu_0)"
 
 
-def test_a_name_that_is_read_and_given_is_inside():
+def test_a_name_that_is_read_and_written_is_internal():
     model = Model()
     model |= Linear(4)(input="x", output="h")
     model |= Relu()(input="h", output="y")
@@ -158,7 +158,7 @@ def test_a_name_that_is_read_and_given_is_inside():
     assert [label for label, _ in model.graph.labels] == ["h", "x", "y"]
 
 
-def test_the_first_open_input_takes_the_chain():
+def test_the_chain_connects_to_the_first_open_input():
     model = Model()
     model |= Linear(4)(input="x", output="h")
     model += Relu()
@@ -192,7 +192,7 @@ def test_pairs_may_be_one_number():
 
 
 @pytest.mark.parametrize("kind", ours(KINDS))
-def test_every_kind_says_what_it_is(kind):
+def test_every_kind_is_documented(kind):
     constructor = KINDS[kind]
     assert constructor.__doc__
     if not constructor.category:
@@ -202,7 +202,9 @@ def test_every_kind_says_what_it_is(kind):
     assert constructor.formula
     assert all(field.doc for field in fields_of(constructor)), "the inspector explains each field"
     parameters = inspect.signature(constructor).parameters.values()
-    ours = [one.name for one in parameters if one.kind is not one.KEYWORD_ONLY]  # the others are another spelling
+    ours = [
+        one.name for one in parameters if one.kind is not one.KEYWORD_ONLY
+    ]  # the others are another spelling of the fields
     assert [*(field.name for field in fields_of(constructor)), "name"] == ours
 
 
@@ -219,7 +221,7 @@ def test_every_op_has_a_kernel_and_declares_its_params(op):
     assert set(rule.param_ports(rule(**needed).options)) <= rule.initializers.keys()
 
 
-def test_composing_touches_no_array_library():
+def test_composing_imports_no_array_library():
     out = run_fresh(
         "import sys\n"
         "from mithril_nb.models import MLP, Linear, Model, from_dict, to_dict, to_source\n"
@@ -231,21 +233,21 @@ def test_composing_touches_no_array_library():
     assert out == "[]\n"
 
 
-def test_an_mlp_in_the_spelling_of_mithril():
+def test_an_mlp_in_mithril_form():
     model = MLP([Relu(), Tanh()], [8, None], input_name_templates={"weight": "w"})
     assert [port.name for port in model.inputs] == ["input", "w0", "bias0", "w1", "bias1"]
     assert {port.name for port in model.inputs if port.role == "param"} == {"w0", "bias0"}
     with pytest.raises(UnknownOptionError) as caught:
         MLP(activations=[Relu()], dimensions=[4, 5])
     assert caught.value.__str__() == (
-        "cannot make MLP of these layers.\n"
+        "cannot build MLP from these layers.\n"
         "    activations  1, one for each layer\n"
         "    dimensions   2, one for each layer\n"
         "    Try: MLP(activations=[Relu(), Softmax()], dimensions=[256, 10])"
     )
 
 
-def test_a_linear_block_without_a_dimension_takes_its_weight():
+def test_a_linear_block_without_a_dimension_reads_its_weight():
     found = infer(Linear().graph, {"input": TensorSpec((2, 3)), "weight": TensorSpec((3, 4))})
     assert str(found.outputs["output"]) == "(2, 4) float32"
     assert found.parameters == ()
@@ -253,7 +255,7 @@ def test_a_linear_block_without_a_dimension_takes_its_weight():
     assert str(wrong.problems[0]).splitlines()[0] == "the input 'weight' does not fit 'linear.weight'."
 
 
-def test_the_palette_starts_with_what_a_block_needs():
+def test_the_palette_gives_required_arguments():
     starts = {field.name: field.start for field in fields_of(Linear)}
     assert starts == {"dimension": 64, "use_bias": None, "input_size": None}
 

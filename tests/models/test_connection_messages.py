@@ -1,4 +1,4 @@
-"""What connections say to what does not fit: the whole text, as a student reads it."""
+"""Errors of invalid connections: the whole text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mithril_nb.models import (
 )
 
 
-def said(text: str) -> str:
+def dedented(text: str) -> str:
     return textwrap.dedent(text).strip()
 
 
@@ -66,32 +66,32 @@ CASES = [
             """,
     ),
     (
-        "another shape than was said",
+        "another shape than declared",
         lambda: ml.compile((Model() | Linear(3)(output="y")).set_shapes(y=[2, 4]), shapes={"input": [2, 5]}),
         """
-        ShapeError: 'linear_0.output' has another shape than was said of it.
-            said  (2, 4)
-            has   (2, 3) float32
+        ShapeError: 'linear_0.output': declared shape does not match the inferred shape.
+            declared  (2, 4)
+            inferred  (2, 3) float32
             Try: model.set_shapes({'linear_0.output': [2, 3]})  # or other sizes before it
         """,
     ),
     (
-        "another shape of an input than was said",
+        "an input with another shape than declared",
         lambda: ml.compile((Model() | Linear(3)).set_shapes(input=[2, 4]), shapes={"input": [2, 5]}),
         """
-        ShapeError: 'input' has another shape than was said of it.
-            said  (2, 4)
-            has   (2, 5) float32
+        ShapeError: 'input': declared shape does not match the inferred shape.
+            declared  (2, 4)
+            inferred  (2, 5) float32
             Try: model.set_shapes({'input': [2, 5]})  # or another shape for this input
         """,
     ),
     (
-        "another shape of a parameter than was said",
+        "a parameter with another shape than declared",
         lambda: ml.compile((Model() | Linear(3)).set_shapes({"linear_0.weight": [7, 3]}), shapes={"input": [2, 4]}),
         """
-        ShapeError: the parameter 'linear_0.weight' has another shape than was said of it.
-            said  (7, 3)
-            has   (4, 3)
+        ShapeError: the parameter 'linear_0.weight': declared shape does not match the inferred shape.
+            declared  (7, 3)
+            inferred  (4, 3)
             Try: model.set_shapes({'linear_0.weight': [4, 3]})  # or leave it out
         """,
     ),
@@ -99,19 +99,19 @@ CASES = [
         "another dtype than a block gives",
         lambda: ml.compile((Model() | Linear(3)).set_types(output="float16"), shapes={"input": [2, 4]}),
         """
-        ShapeError: 'linear_0.output' has another dtype than was said of it.
-            said  float16
-            has   (2, 3) float32
-            Try: x.cast("float16")  # or a Cast(dtype="float16") behind it
+        ShapeError: 'linear_0.output': declared dtype does not match the inferred dtype.
+            declared  float16
+            inferred  (2, 3) float32
+            Try: x.cast("float16")  # or a Cast(dtype="float16") after it
         """,
     ),
     (
         "another dtype of a parameter",
         lambda: ml.compile((Model() | Linear(3)).set_types({"linear_0.bias": "float16"}), shapes={"input": [2, 4]}),
         """
-        ShapeError: the parameter 'linear_0.bias' has another dtype than was said of it.
-            said  float16
-            has   float32
+        ShapeError: the parameter 'linear_0.bias': declared dtype does not match the inferred dtype.
+            declared  float16
+            inferred  float32
             Try: ml.compile(model, ml.JaxBackend(dtype="float16"))  # the dtype of all parameters
         """,
     ),
@@ -119,9 +119,9 @@ CASES = [
         "one name for two sizes",
         lambda: ml.compile(Model() | Relu()(input=IOKey("x", shape=["n", "n"])), shapes={"x": [2, 3]}),
         """
-        ShapeError: 'x' has another shape than was said of it.
-            said  ('n', 'n')
-            has   (2, 3) float32
+        ShapeError: 'x': declared shape does not match the inferred shape.
+            declared  ('n', 'n')
+            inferred  (2, 3) float32
             Try: model.set_shapes({'x': [2, 3]})  # or another shape for this input
         """,
     ),
@@ -130,7 +130,7 @@ CASES = [
         lambda: Relu()(output=3),
         """
         ConnectionError: cannot connect port 'output' of Relu to 3.
-            needs  a name, as text
+            needs  a name
             Try: Relu()(output="hidden")
         """,
     ),
@@ -139,7 +139,7 @@ CASES = [
         lambda: linear().rename_keys(input=3),
         """
         ConnectionError: cannot name a connection 3.
-            needs  a name, as text
+            needs  a non-empty string
             Try: 'hidden'
         """,
     ),
@@ -148,7 +148,7 @@ CASES = [
         lambda: linear().rename_keys(input=""),
         """
         ConnectionError: cannot name a connection ''.
-            needs  a name, as text
+            needs  a non-empty string
             Try: 'hidden'
         """,
     ),
@@ -156,7 +156,7 @@ CASES = [
         "a name with a dot",
         lambda: linear().rename_keys(input="enc.x"),
         """
-        ConnectionError: cannot name a connection 'enc.x': a dot stands between a block and its port.
+        ConnectionError: cannot name a connection 'enc.x': a dot separates a block from its port.
             needs  a name without dots
             Try: 'enc_x'
         """,
@@ -165,7 +165,7 @@ CASES = [
         "a key with a dot",
         lambda: Model() | Linear(3)(input=IOKey("enc.x")),
         """
-        ConnectionError: cannot name a connection 'enc.x': a dot stands between a block and its port.
+        ConnectionError: cannot name a connection 'enc.x': a dot separates a block from its port.
             needs  a name without dots
             Try: 'enc_x'
         """,
@@ -174,7 +174,7 @@ CASES = [
         "another shape",
         lambda: twice(IOKey("x", shape=["b", 3]), IOKey("x", shape=["b", 4])),
         """
-        ConnectionError: IOKey('x') says another shape= than was said before.
+        ConnectionError: IOKey('x') declares a different shape= than before.
             before  shape=('b', 3)
             now     shape=('b', 4)
             Try: IOKey("x_2", shape=('b', 4))  # or "x", as declared before
@@ -184,7 +184,7 @@ CASES = [
         "another type",
         lambda: twice(IOKey("x", type="float32"), IOKey("x", type="int32")),
         """
-        ConnectionError: IOKey('x') says another type= than was said before.
+        ConnectionError: IOKey('x') declares a different type= than before.
             before  type='float32'
             now     type='int32'
             Try: IOKey("x_2", type='int32')  # or "x", as declared before
@@ -194,7 +194,7 @@ CASES = [
         "another value",
         lambda: twice(IOKey("x", value=1.0), IOKey("x", value=2.0)),
         """
-        ConnectionError: IOKey('x') says another value= than was said before.
+        ConnectionError: IOKey('x') declares a different value= than before.
             before  value=1.0
             now     value=2.0
             Try: IOKey("x_2", value=2.0)  # or "x", as declared before
@@ -204,7 +204,7 @@ CASES = [
         "another dtype of a value",
         lambda: twice(IOKey("x", value=1.0, type="float16"), IOKey("x", value=1.0, type="float32")),
         """
-        ConnectionError: IOKey('x') says another type= than was said before.
+        ConnectionError: IOKey('x') declares a different type= than before.
             before  type='float16'
             now     type='float32'
             Try: IOKey("x_2", type='float32')  # or "x", as declared before
@@ -214,7 +214,7 @@ CASES = [
         "trained and not",
         lambda: twice(IOKey("x", differentiable=True), IOKey("x", differentiable=False)),
         """
-        ConnectionError: IOKey('x') says another differentiable= than was said before.
+        ConnectionError: IOKey('x') declares a different differentiable= than before.
             before  differentiable=True
             now     differentiable=False
             Try: IOKey("x_2", differentiable=False)  # or "x", as declared before
@@ -282,7 +282,7 @@ CASES = [
         "an output exposed under a name with a dot",
         lambda: linear().expose_keys(**{"enc.y": "output"}),
         """
-        ConnectionError: cannot name a connection 'enc.y': a dot stands between a block and its port.
+        ConnectionError: cannot name a connection 'enc.y': a dot separates a block from its port.
             needs  a name without dots
             Try: 'enc_y'
         """,
@@ -291,8 +291,8 @@ CASES = [
         "shapes as text",
         lambda: linear().set_shapes("input"),
         """
-        UnknownOptionError: set_shapes takes names and what is said of them, not 'input'.
-            needs  a dict by name, as text
+        UnknownOptionError: set_shapes takes values by name, not 'input'.
+            needs  a dict with string keys
             Try: model.set_shapes({"input": ["batch", 784]})
         """,
     ),
@@ -300,8 +300,8 @@ CASES = [
         "a shape of a number",
         lambda: linear().set_shapes({3: [2]}),
         """
-        UnknownOptionError: set_shapes takes names and what is said of them, not {3: [2]}.
-            needs  a dict by name, as text
+        UnknownOptionError: set_shapes takes values by name, not {3: [2]}.
+            needs  a dict with string keys
             Try: model.set_shapes({"input": ["batch", 784]})
         """,
     ),
@@ -309,8 +309,8 @@ CASES = [
         "an initializer of a number",
         lambda: linear().set_initializers({3: "zeros"}),
         """
-        UnknownOptionError: set_initializers takes names and what is said of them, not {3: 'zeros'}.
-            needs  a dict by name, as text
+        UnknownOptionError: set_initializers takes values by name, not {3: 'zeros'}.
+            needs  a dict with string keys
             Try: model.set_initializers({"linear_0.weight": "he_normal"})
         """,
     ),
@@ -340,4 +340,4 @@ CASES = [
 def test_message(call, text):
     with pytest.raises(MithrilError) as error:
         call()
-    assert f"{type(error.value).__name__}: {error.value}" == said(text)
+    assert f"{type(error.value).__name__}: {error.value}" == dedented(text)

@@ -1,4 +1,4 @@
-"""Connections by port, by key and by arithmetic; and what a person says of them."""
+"""Connections by port, by key and by arithmetic; and their annotations."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_connection_may_be_named_inside_and_used_from_outside():
     assert repr(model.hidden) == "Model(...).hidden"
 
 
-def test_the_same_block_twice_is_two_blocks_and_the_handle_means_the_later():
+def test_a_block_added_twice_is_two_blocks():
     model, block = Model(), Linear(4)
     model |= block
     model |= Relu()(input=block.output)
@@ -70,7 +70,7 @@ def test_blocks_share_a_weight_through_a_name():
     assert [parameter.name for parameter in pm.parameters] == ["w"]
 
 
-def test_arithmetic_makes_blocks_once_and_in_order():
+def test_arithmetic_adds_blocks_once_and_in_order():
     model, a, b = Model(), Linear(3), Linear(3)
     model |= a(input="x")
     model |= b(input="x")
@@ -100,7 +100,7 @@ def test_a_sum_of_two_thousand_terms_does_not_exhaust_the_stack():
     assert len(model.graph.nodes) == 2002
 
 
-def test_keys_say_name_shape_dtype_and_what_is_shown():
+def test_keys_declare_name_shape_dtype_and_exposure():
     model = Model()
     model |= Linear(4)(input=IOKey("x", shape=["batch", 3]), output=IOKey("h", expose=True))
     model |= Relu()(input="h", output=IOKey("y"))
@@ -116,7 +116,7 @@ def twice(first: IOKey, second: IOKey) -> Model:
     return Model() | Linear(2)(input=first, output="y") | Linear(2)(input=second, output="z")
 
 
-def test_keys_of_one_name_may_say_the_same_again_and_a_number_in_the_place_of_a_name():
+def test_keys_of_one_name_may_repeat_and_refine_declarations():
     same = twice(IOKey("x", shape=["b", 3], type="float16"), IOKey("x", shape=["b", 3], type="float16"))
     assert same.graph.note_at[Endpoint("", "x")] == Note(shape=("b", 3), dtype="float16")
     for shapes in ((["b", 3], [5, 3]), ([5, 3], ["b", 3]), (["..."], [5, 3])):
@@ -128,7 +128,7 @@ def test_keys_of_one_name_may_say_the_same_again_and_a_number_in_the_place_of_a_
         assert made == [{"value": ((1.0,),), "dtype": max(dtypes, key=bool)}]
 
 
-def test_a_key_that_is_refused_leaves_the_model_as_it_was():
+def test_a_rejected_key_keeps_the_model():
     model = Model() | Linear(2)(input=IOKey("x", shape=[1, 2]))
     before = model.graph
     with pytest.raises(MithrilError):
@@ -136,7 +136,7 @@ def test_a_key_that_is_refused_leaves_the_model_as_it_was():
     assert model.graph == before
 
 
-def test_an_input_may_be_trained_and_a_parameter_left_alone():
+def test_an_input_may_be_trained_and_a_parameter_frozen():
     model = Model()
     model |= Linear(4)(input="x")
     model += Add()(right=IOKey("shift", shape=[4], differentiable=True))
@@ -158,36 +158,36 @@ def test_an_input_may_be_trained_and_a_parameter_left_alone():
 
 
 @pytest.mark.parametrize("name", ["repeat_0", "repeat_0.body", "repeat_0.body.weight"])
-def test_a_parameter_of_a_block_that_is_run_again_may_be_left_alone(name):
+def test_a_parameter_of_a_repeated_block_may_be_frozen(name):
     model = Model() | Repeat(Linear(3), 2)(input="x")
     pm = ml.compile(model, shapes={"x": [2, 3]}, frozen=[name])
     assert [one.is_trainable for one in pm.parameters] == [False, "weight" in name]
 
 
-def test_shapes_and_types_are_said_once_and_held():
+def test_declared_shapes_and_types_are_enforced():
     model = Model() | Linear(4)(input="x")
     model.set_shapes(x=["batch", 3]).set_types({"x": ml.float16})
     spec = ml.compile(model).input_specs["x"]
     assert (spec.shape, spec.dtype) == (("batch", 3), "float16")
 
 
-@pytest.mark.parametrize("how", ["said", "key of what is made", "key with a value"])
-def test_a_dtype_that_is_said_of_a_constant_is_that_of_its_array(how):
+@pytest.mark.parametrize("how", ["set_types", "key of a constant", "key with a value"])
+def test_a_declared_dtype_applies_to_a_constant(how):
     model = Model()
     if how == "key with a value":
         model |= Relu()(input=IOKey("c", value=[1.0, 2.0], type="float16"))
     else:
-        key = IOKey("c", type="float16") if how == "key of what is made" else "c"
+        key = IOKey("c", type="float16") if how == "key of a constant" else "c"
         model |= Constant([1.0, 2.0])(output=key)
         model |= Relu()(input="c")
-        if how == "said":
+        if how == "set_types":
             model.set_types(c="float16")
     pm = ml.compile(model)
     assert pm.evaluate({}, {})["output"].dtype == pm.output_specs["output"].dtype == "float16"
     assert from_dict(to_dict(model.graph)) == model
 
 
-def test_names_may_be_changed_and_connections_made_one():
+def test_names_may_be_changed_and_connections_merged():
     model = Model()
     model |= Linear(4)(input="a", output="h")
     model |= Linear(4)(input="b")
@@ -198,7 +198,7 @@ def test_names_may_be_changed_and_connections_made_one():
     assert [port.name for port in nested.inputs + nested.outputs] == ["image", "features", "logits"]
 
 
-def test_an_input_port_of_a_block_stands_for_what_feeds_it():
+def test_an_input_port_refers_to_its_source():
     model = Model() + Linear(3) + Relu()
     model.rename_keys(**{"linear_0.input": "x", "relu_0.input": "h"})
     model.set_shapes({"relu_0.input": ["batch", 3]})
@@ -210,7 +210,7 @@ def test_an_input_port_of_a_block_stands_for_what_feeds_it():
     assert len(apart.inputs) == 1
 
 
-def test_a_parameter_may_get_a_name_of_its_own_and_be_shared_later():
+def test_a_parameter_may_be_named_and_shared_later():
     model = (Model() + Linear(4) + Linear(4)).set_initializers({"linear_0.weight": "zeros"})
     model.rename_keys(**{"linear_0.weight": "w"}).merge_connections("w", "linear_1.weight")
     model.merge_connections("linear_0.bias", "linear_1.bias")
@@ -230,7 +230,7 @@ def test_an_output_may_feed_an_input_later():
     assert [port.name for port in model.inputs] == ["x"]
 
 
-def test_what_fails_leaves_nothing_behind():
+def test_a_failed_change_leaves_nothing_behind():
     model, stranger = Model(), Linear(3)
     model |= Linear(4)(input="x", output="h")
     before = model.graph
@@ -243,7 +243,7 @@ def test_what_fails_leaves_nothing_behind():
 
 @modest
 @given(models(most=4), st.data())
-def test_notes_survive_a_file_and_every_edit_of_something_else(model: Model, data: st.DataObject):
+def test_notes_survive_files_and_unrelated_edits(model: Model, data: st.DataObject):
     if not model.graph.inputs:
         return
     port = data.draw(st.sampled_from(model.graph.inputs))
@@ -259,7 +259,7 @@ def linear() -> Model:
     return Model() | Linear(3)
 
 
-def test_a_connection_may_be_called_as_something_that_every_model_has():
+def test_a_connection_may_have_the_name_of_an_attribute():
     model = Model() | Linear(3)(input="graph", output="kind")
     assert (model.kind, model.graph.inputs[0].name) == ("Model", "graph")
     model |= Relu()(input=model["kind"], output="y")
@@ -268,7 +268,7 @@ def test_a_connection_may_be_called_as_something_that_every_model_has():
         list(model)
 
 
-def test_a_refused_change_changes_nothing():
+def test_a_rejected_change_changes_nothing():
     model = linear()
     before = model.graph
     for change in (

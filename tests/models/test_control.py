@@ -1,4 +1,4 @@
-"""Blocks that run other blocks, beside the same written out by hand."""
+"""Blocks that run other blocks, compared with hand-written equivalents."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def compiled(model: Model, **shapes):
 
 
 @pytest.mark.parametrize("axis", [0, 1])
-def test_a_scan_is_its_body_round_after_round(axis):
+def test_a_scan_equals_its_body_step_by_step(axis):
     body = cell(4)
     pm = compiled(Scan(body, carry={"after": "before"}, axis=axis), x=[5, 6, 3], before=[6 if axis == 0 else 5, 4])
     params = pm.randomize_params(0)
@@ -62,7 +62,7 @@ def test_a_scan_is_its_body_round_after_round(axis):
     np.testing.assert_allclose(found["y"], jnp.stack(rows, axis), 1e-5, 1e-6)
 
 
-def test_a_repeat_is_its_body_many_times_with_parameters_of_its_own():
+def test_a_repeat_equals_its_body_with_separate_parameters():
     block = Model() | LayerNorm()
     block += Linear(8)
     block += Relu()
@@ -101,7 +101,7 @@ def test_gradients_go_through_a_repeat():
         np.testing.assert_allclose(gradients[name], gradient, 1e-5, 1e-6)
 
 
-def test_each_round_draws_by_itself():
+def test_each_step_draws_separately():
     pm = compiled(Repeat(Dropout(0.5), 2), input=[400])
     out = pm.forward({}, {"input": np.ones(400)}, key=jax.random.key(0), training=True)["output"]
     shares = [float((out == value).mean()) for value in (0.0, 4.0)]
@@ -110,7 +110,7 @@ def test_each_round_draws_by_itself():
 
 
 @pytest.mark.parametrize("condition", [True, False])
-def test_a_cond_is_one_of_two(condition):
+def test_a_cond_runs_one_of_two(condition):
     model = Cond(Linear(3), Model() | Linear(3)(input="input", output="output"))
     pm = compiled(model, input=[2, 4])
     params = pm.randomize_params(0)
@@ -123,7 +123,7 @@ def test_a_cond_is_one_of_two(condition):
     np.testing.assert_allclose(found, x @ params[f"{prefix}.weight"] + params[f"{prefix}.bias"], 1e-5, 1e-6)
 
 
-def test_what_is_inside_is_a_part_of_the_model():
+def test_inner_blocks_are_part_of_the_model():
     model = Model() | Linear(8)
     model += Repeat(Linear(8), 4)
     model += Linear(2)
@@ -135,7 +135,7 @@ def test_what_is_inside_is_a_part_of_the_model():
     assert any(block.startswith("repeat_0") for block in blocks)
 
 
-def test_a_deep_model_stays_small():
+def test_a_deep_repeat_has_a_small_program():
     sizes = [len(compiled(Repeat(Linear(8), count), input=[2, 8]).stablehlo.text) for count in (2, 64)]
     assert abs(sizes[1] - sizes[0]) < 100
 
@@ -144,7 +144,7 @@ def total() -> Model:
     return Model() | Add()(left="x", right="before", output="sum")
 
 
-def test_a_cond_may_run_another_one_under_a_condition_with_a_name():
+def test_a_cond_may_run_another_cond():
     inner = Cond(Relu(), Tanh())
     pm = compiled(Cond(Model() | inner(condition="then_condition"), Tanh()), input=[2])
     for outer in (True, False):
@@ -152,7 +152,7 @@ def test_a_cond_may_run_another_one_under_a_condition_with_a_name():
         np.testing.assert_allclose(pm.evaluate({}, given)["output"], 1.0 if outer else np.tanh(1.0), 1e-6)
 
 
-def test_changed_attributes_are_checked_as_the_constructor_does():
+def test_changed_attributes_are_checked_like_in_the_constructor():
     scan = with_attributes(Scan(total(), carry={"sum": "before"}), {"axis": 0})
     assert scan == Scan(total(), carry={"sum": "before"}, axis=0)
     with pytest.raises(UnknownOptionError, match="Repeat cannot take count=0"):
@@ -166,8 +166,8 @@ CASES = [
         """
         ShapeError: the input 'input' does not fit 'repeat.input'.
             given  (2, 4) float32
-            input  (2, 3) float32, as the body gives it      each round must take what the one before gave
-            Try: a body that gives what it takes, or another start.
+            input  (2, 3) float32, the result of the body      each step receives the output of the step before
+            Try: a body whose output matches its input, or another initial value.
         """,
     ),
     (
@@ -194,7 +194,7 @@ CASES = [
         lambda: Scan(Relu(), carry="ab"),
         """
         UnknownOptionError: Scan cannot take carry='ab'.
-            needs  a dict: by output of the body, the input that gets it in the next round
+            needs  a dict from an output of the body to the input that receives it in the next step
             Try: Scan(body, carry={'hidden': 'prev_hidden'})
         """,
     ),
@@ -229,7 +229,7 @@ CASES = [
         "a repeat without an input",
         lambda: Repeat(Constant(1.0)),
         """
-        UnknownOptionError: Repeat cannot run Constant(value=1.0, dtype=None): no input takes its output back.
+        UnknownOptionError: Repeat cannot run Constant(value=1.0, dtype=None): no input can receive its output.
             inputs  none
             Try: Repeat(Linear(64), count=2)
         """,
@@ -238,7 +238,7 @@ CASES = [
         "a body that gives nothing",
         lambda: Repeat(Model()),
         """
-        UnknownOptionError: Repeat cannot run Model(): it gives nothing.
+        UnknownOptionError: Repeat cannot run Model(): it has no outputs.
             needs  a block with an output
             Try: body=Model() + Linear(64)
         """,
@@ -247,7 +247,7 @@ CASES = [
         "a scan along nothing",
         lambda: Scan(Relu(), carry={"output": "input"}),
         """
-        UnknownOptionError: Scan cannot run Relu(): no input of it goes along the axis.
+        UnknownOptionError: Scan cannot run Relu(): no input is scanned along the axis.
             inputs            input
             carried or fixed  input
             Try: a body with one more input; or Repeat(body, count=2), which needs no axis.
@@ -257,17 +257,17 @@ CASES = [
         "a scan of what takes nothing",
         lambda: Scan(Constant(1.0)),
         """
-        UnknownOptionError: Scan cannot run Constant(value=1.0, dtype=None): no input of it goes along the axis.
+        UnknownOptionError: Scan cannot run Constant(value=1.0, dtype=None): no input is scanned along the axis.
             inputs            none
             carried or fixed
-            Try: a body with an input, as Linear(64).
+            Try: a body with an input, such as Linear(64).
         """,
     ),
     (
         "an input twice",
         lambda: Scan(total(), carry={"sum": "before"}, fixed=["before"]),
         """
-        UnknownOptionError: Scan cannot hand two things to 'before', the input of its body.
+        UnknownOptionError: Scan feeds the input 'before' of its body twice.
             carry  {'sum': 'before'}
             fixed  before
             Try: name it once, in carry= or in fixed=.
@@ -278,7 +278,7 @@ CASES = [
         lambda: Scan(total(), fixed="x"),
         """
         UnknownOptionError: Scan cannot take fixed='x'.
-            needs  a list of names of inputs of the body
+            needs  a list of input names of the body
             Try: Scan(body, fixed=['mask'])
         """,
     ),
@@ -296,7 +296,7 @@ CASES = [
         "a cond in a cond",
         lambda: Cond(Cond(Relu(), Tanh()), Tanh()),
         """
-        NameTakenError: Cond cannot run a block that has an input 'condition': its own is called so.
+        NameTakenError: Cond cannot run a block with an input 'condition': Cond has an input of that name.
             then  condition, input
             Try: then=Model() | inner(condition='then_condition')  # inner is the block
         """,
@@ -307,7 +307,7 @@ CASES = [
         """
         ShapeError: the input 'input' does not fit 'scan.input'.
             given  (5, 6, 3) float32
-            input  a body whose 'output' has 1 axes or more      each round gives (), which has no place for axis 1
+            input  a body whose 'output' has 1 axes or more      each step returns (), too few axes to insert axis 1
             Try: axis=0  # with that axis first; or a body that keeps its axes
         """,
     ),
@@ -317,8 +317,8 @@ CASES = [
         """
         ShapeError: the input 'input' does not fit 'scan.input'.
             given  (5, 6, 3) float32
-            input  a body that gives arrays      its 'output' is a value that is no array, as a shape is
-            Try: take the shape outside, beside this block.
+            input  a body that returns arrays      its 'output' is a static value, not an array
+            Try: compute the shape outside this block.
         """,
     ),
     (
@@ -327,8 +327,8 @@ CASES = [
         """
         ShapeError: the input 'input' does not fit 'cond.input'.
             given  (5, 6, 3) float32
-            input  a body that gives arrays      its 'output' is a value that is no array, as a shape is
-            Try: take the shape outside, beside this block.
+            input  a body that returns arrays      its 'output' is a static value, not an array
+            Try: compute the shape outside this block.
         """,
     ),
 ]
@@ -343,7 +343,7 @@ def test_message(call, text):
     assert f"{type(error.value).__name__}: {error.value}" == textwrap.dedent(text).strip()
 
 
-def test_a_mismatch_inside_names_the_place():
+def test_an_inner_mismatch_names_the_place():
     body = Model() | Linear(4)
     body += Linear(4, input_size=5)
     with pytest.raises(ShapeError) as error:

@@ -1,4 +1,4 @@
-"""Blocks and ops that people define: what they take over from the classes and functions before them."""
+"""User-defined blocks and ops: inheritance and redefinition."""
 
 import jax
 import numpy as np
@@ -13,7 +13,7 @@ def gradient_at_5(name: str) -> float:
     return float(jax.grad(lambda x: pm.forward({}, {"input": x})["output"].sum())(np.float32([5.0]))[0])
 
 
-def test_another_function_of_a_name_does_not_take_over_the_gradient():
+def test_a_redefined_function_drops_the_gradient():
     ml.register_primitive("pp")(lambda backend, x: 2 * x)
     ml.register_primitive("pp_grad")(lambda backend, x, grad: 2 * grad)
     assert gradient_at_5("pp") == 2
@@ -23,7 +23,7 @@ def test_another_function_of_a_name_does_not_take_over_the_gradient():
     assert gradient_at_5("pp") == 7
 
 
-def test_a_gradient_may_come_before_its_function_which_may_be_registered_again():
+def test_a_gradient_may_be_registered_before_its_function():
     def function(backend, x):
         return x * x
 
@@ -37,7 +37,7 @@ def compute(self, inputs):
     return inputs["input"]
 
 
-def test_a_block_that_computes_is_what_its_parents_say():
+def test_a_block_with_compute_inherits_declarations():
     class Straight(Operator):
         is_activation = False
         input_dtypes = {"input": "int32"}  # noqa: RUF012

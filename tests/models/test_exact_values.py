@@ -1,4 +1,4 @@
-"""Values that Python holds for equal, and a program does not: their types, and the sign of zero."""
+"""Values that are equal in Python but differ in a program: by type, or by the sign of zero."""
 
 import pickle
 
@@ -14,7 +14,7 @@ def value(model: Model) -> np.ndarray:
     return np.asarray(pm.evaluate(pm.randomize_params(), {})["output"])
 
 
-def test_numbers_of_another_type_have_a_program_of_their_own():
+def test_numbers_of_another_type_have_separate_programs():
     found = [value(Model() | Constant(number)) for number in (1, 1.0, True)]
     assert [str(one.dtype) for one in found] == ["int32", "float32", "bool"]
 

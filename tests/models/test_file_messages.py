@@ -1,4 +1,4 @@
-"""What a broken model file says, and that loading one runs no code. The whole text, as a person reads it."""
+"""Errors of broken model files: the whole text. Loading runs no code."""
 
 import json
 import sys
@@ -14,7 +14,7 @@ from mithril_nb.models.fields import fields_of
 
 
 def data(**changes: Any) -> dict:
-    """A good model with a part of it changed; a part that is None is taken out."""
+    """Return a valid model with some parts changed, or removed if `None`."""
     model = Model()
     model |= Linear(3)(input="x", output="h")
     model |= Model.of((Model() + Relu()).graph, "inner")(input="h")
@@ -33,7 +33,7 @@ def data(**changes: Any) -> dict:
 
 
 def loaded(text: str | bytes) -> Model:
-    """What is read from a file of such a text; the file has a name without a folder."""
+    """Load a file with this text, by a name without a folder."""
     path = Path("broken.json")
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     return load(path)
@@ -72,7 +72,7 @@ CASES = [
         "no JSON",
         lambda: loaded("model = Linear(3)"),
         """
-        ModelFileError: 'broken.json' is no JSON.
+        ModelFileError: 'broken.json' is not valid JSON.
             because  Expecting value: line 1 column 1 (char 0)
             Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
@@ -81,7 +81,7 @@ CASES = [
         "cut off",
         lambda: loaded(json.dumps(data())[:40]),
         """
-        ModelFileError: 'broken.json' is no JSON.
+        ModelFileError: 'broken.json' is not valid JSON.
             because  Expecting ':' delimiter: line 1 column 41 (char 40)
             Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
@@ -90,7 +90,7 @@ CASES = [
         "no text",
         lambda: loaded(bytes(range(128, 160))),
         """
-        ModelFileError: 'broken.json' is no JSON.
+        ModelFileError: 'broken.json' is not valid JSON.
             because  'utf-8' codec can't decode byte 0x80 in position 0: invalid start byte
             Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
@@ -99,7 +99,7 @@ CASES = [
         "empty",
         lambda: loaded(""),
         """
-        ModelFileError: 'broken.json' is no JSON.
+        ModelFileError: 'broken.json' is not valid JSON.
             because  Expecting value: line 1 column 1 (char 0)
             Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
@@ -108,7 +108,7 @@ CASES = [
         "a number of 5000 digits",
         lambda: loaded("1" * 5000),
         """
-        ModelFileError: 'broken.json' is no JSON.
+        ModelFileError: 'broken.json' is not valid JSON.
             because  Exceeds the limit (4300 digits) for integer string conversion: value has 5000 digits; use sys.set_int_max_str_digits() to increase the limit
             Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,  # noqa: E501
@@ -117,7 +117,7 @@ CASES = [
         "brackets without end",
         lambda: loaded("[" * 100_000),
         """
-        ModelFileError: 'broken.json' is no JSON.
+        ModelFileError: 'broken.json' is not valid JSON.
             because  it is nested too deep
             Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
@@ -126,7 +126,7 @@ CASES = [
         "a list",
         lambda: from_dict([1, 2]),
         """
-        ModelFileError: this is no model.
+        ModelFileError: this is not a model.
             needs  "format": "mithril_nb.model"
             found  [1, 2]
             Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
@@ -136,7 +136,7 @@ CASES = [
         "another object",
         lambda: from_dict({"format": "notebook", "cells": [1] * 40}),
         """
-        ModelFileError: this is no model.
+        ModelFileError: this is not a model.
             needs  "format": "mithril_nb.model"
             found  {'format': 'notebook', 'cells': [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,...
             Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
@@ -147,7 +147,7 @@ CASES = [
         lambda: from_dict(data(version=3)),
         """
         ModelFileError: this model was written in version 3 of the format.
-            read here  version 1 to 2
+            supported  versions 1 to 2
             Try: pip install --upgrade mithril-nb
         """,
     ),
@@ -200,10 +200,10 @@ CASES = [
         "a node with an empty name",
         lambda: from_dict(data(graph__nodes__0__name="")),
         """
-        ModelFileError: this model does not hold together.
+        ModelFileError: this model is inconsistent.
             because  a block has no name.
                          names  '', 'inner'
-                         Try: give each a name of its own.
+                         Try: give each a unique name.
             Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),
@@ -211,10 +211,10 @@ CASES = [
         "two nodes of one name",
         lambda: from_dict(data(graph__nodes__0__name="inner")),
         """
-        ModelFileError: this model does not hold together.
+        ModelFileError: this model is inconsistent.
             because  two blocks are named 'inner'.
                          names  'inner', 'inner'
-                         Try: give each a name of its own.
+                         Try: give each a unique name.
             Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),
@@ -222,10 +222,10 @@ CASES = [
         "an unknown kind",
         lambda: from_dict(data(graph__nodes__0__kind="Linaer")),
         """
-        ModelFileError: block 'linear_0' of this model cannot be made.
+        ModelFileError: block 'linear_0' of this model cannot be built.
             because  unknown kind of block 'Linaer'.
                          known  list(mithril_nb.models.KINDS)
-                         yours  a class of your own is imported or defined first
+                         yours  import or define your own class first
                          Try: 'Linear'
             Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
@@ -234,10 +234,10 @@ CASES = [
         "a kind that is code",
         lambda: from_dict(data(graph__nodes__0__kind="__import__('os').system")),
         """
-        ModelFileError: block 'linear_0' of this model cannot be made.
+        ModelFileError: block 'linear_0' of this model cannot be built.
             because  unknown kind of block "__import__('os').system".
                          known  list(mithril_nb.models.KINDS)
-                         yours  a class of your own is imported or defined first
+                         yours  import or define your own class first
                          Try: use one of the known kinds.
             Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
@@ -264,7 +264,7 @@ CASES = [
         "an attribute that is missing",
         lambda: from_dict(data(graph__nodes__0__kind="OneHot", graph__nodes__0__attributes={})),
         """
-        ModelFileError: block 'linear_0' of this model cannot be made.
+        ModelFileError: block 'linear_0' of this model cannot be built.
             because  cannot make OneHot: missing a required argument: 'num_classes'.
                          takes  num_classes, axis=-1, dtype=None, name=None
                          Try: OneHot(num_classes=64)
@@ -275,7 +275,7 @@ CASES = [
         "an attribute that is too many",
         lambda: from_dict(data(graph__nodes__0__attributes__cls=1)),
         """
-        ModelFileError: block 'linear_0' of this model cannot be made.
+        ModelFileError: block 'linear_0' of this model cannot be built.
             because  cannot make Linear: got an unexpected keyword argument 'cls'.
                          takes  dimension=None, use_bias=True, input_size=None, name=None
                          given  dimension=3, use_bias=True, input_size=None, cls=1
@@ -287,7 +287,7 @@ CASES = [
         "an attribute that is text",
         lambda: from_dict(data(graph__nodes__0__attributes__dimension="__import__('os')")),
         """
-        ModelFileError: block 'linear_0' of this model cannot be made.
+        ModelFileError: block 'linear_0' of this model cannot be built.
             because  Linear cannot take dimension="__import__('os')".
                          needs  a whole number from 1 to 1048576, or None
                          means  Size of the last axis of the output; with `None`, weight and bias must be given.
@@ -299,10 +299,10 @@ CASES = [
         "an attribute that is an object",
         lambda: from_dict(data(graph__nodes__0__attributes__use_bias={"a": 1})),
         """
-        ModelFileError: block 'linear_0' of this model cannot be made.
+        ModelFileError: block 'linear_0' of this model cannot be built.
             because  Linear cannot take use_bias={'a': 1}.
                          needs  True or False
-                         means  Whether to add a bias.
+                         means  If true, add a bias.
                          Try: Linear(dimension=64, use_bias=True)
             Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
@@ -311,7 +311,7 @@ CASES = [
         "an attribute that is huge",
         lambda: from_dict(data(graph__nodes__0__attributes__dimension=10**300)),
         """
-        ModelFileError: block 'linear_0' of this model cannot be made.
+        ModelFileError: block 'linear_0' of this model cannot be built.
             because  Linear cannot take dimension=10000000000000000000000000000000000000000000000000000000000000000000000000000....
                          needs  a whole number from 1 to 1048576, or None
                          means  Size of the last axis of the output; with `None`, weight and bias must be given.
@@ -323,7 +323,7 @@ CASES = [
         "an attribute that is infinite",
         lambda: from_dict(json.loads(json.dumps(data()).replace('"dimension": 3', '"dimension": 1e999'))),
         """
-        ModelFileError: block 'linear_0' of this model cannot be made.
+        ModelFileError: block 'linear_0' of this model cannot be built.
             because  Linear cannot take dimension=inf.
                          needs  a whole number from 1 to 1048576, or None
                          means  Size of the last axis of the output; with `None`, weight and bias must be given.
@@ -336,7 +336,7 @@ CASES = [
         lambda: from_dict(data(graph__edges__0=["a", "b", "c"])),
         """
         ModelFileError: this model is broken.
-            because  expected a list of 4 texts, found ['a', 'b', 'c']
+            because  expected a list of 4 strings, found ['a', 'b', 'c']
             Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),
@@ -344,7 +344,7 @@ CASES = [
         "an edge to nowhere",
         lambda: from_dict(data(graph__edges__0=["", "x", "linear_0", "in"])),
         """
-        ModelFileError: this model does not hold together.
+        ModelFileError: this model is inconsistent.
             because  the connection 'x -> linear_0.in' ends at a port that does not exist.
                          missing  'linear_0.in'
                          blocks   'linear_0', 'inner'
@@ -356,7 +356,7 @@ CASES = [
         "an edge from nowhere",
         lambda: from_dict(data(graph__edges__0=["linear_9", "output", "linear_0", "input"])),
         """
-        ModelFileError: this model does not hold together.
+        ModelFileError: this model is inconsistent.
             because  the connection 'linear_9.output -> linear_0.input' ends at a port that does not exist.
                          missing  'linear_9.output'
                          blocks   'linear_0', 'inner'
@@ -368,10 +368,10 @@ CASES = [
         "two edges into one port",
         lambda: from_dict(data(graph__edges=[["", "x", "linear_0", "input"], ["", "y", "linear_0", "input"]])),
         """
-        ModelFileError: this model does not hold together.
+        ModelFileError: this model is inconsistent.
             because  the port 'linear_0.input' has 2 connections into it.
                          from  'x', 'y'
-                         Try: leave one of them.
+                         Try: keep one of them.
             Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),
@@ -379,7 +379,7 @@ CASES = [
         "a cycle",
         lambda: from_dict(data(graph__edges=CYCLE)),
         """
-        ModelFileError: this model does not hold together.
+        ModelFileError: this model is inconsistent.
             because  the blocks 'linear_0', 'inner' feed each other in a cycle.
                          cycle  linear_0 -> inner -> linear_0
                          Try: remove one of these connections.
@@ -390,7 +390,7 @@ CASES = [
         "a label of nothing",
         lambda: from_dict(data(graph__labels=[["h", "linear_0", "out"]])),
         """
-        ModelFileError: this model does not hold together.
+        ModelFileError: this model is inconsistent.
             because  the label 'h' names a port that does not exist.
                          missing  'linear_0.out'
                          blocks   'linear_0', 'inner'
@@ -402,7 +402,7 @@ CASES = [
         "an input of another name",
         lambda: from_dict(data(graph__labels=[["x", "", "y"]])),
         """
-        ModelFileError: this model does not hold together.
+        ModelFileError: this model is inconsistent.
             because  the label 'x' names a port that does not exist.
                          missing  'y'
                          blocks   'linear_0', 'inner'
@@ -423,7 +423,7 @@ CASES = [
         "a cycle inside",
         lambda: from_dict(data(graph__nodes__1__graph__edges=[["relu_0", "output", "relu_0", "input"]])),
         """
-        ModelFileError: this model does not hold together inside 'inner'.
+        ModelFileError: this model is inconsistent inside 'inner'.
             because  the block 'relu_0' feeds itself.
                          cycle  relu_0 -> relu_0
                          Try: remove one of these connections.
@@ -459,12 +459,12 @@ def test_message(call, text):
 
 
 @pytest.fixture(autouse=True)
-def in_a_folder_of_its_own(tmp_path, monkeypatch):
+def in_a_separate_folder(tmp_path, monkeypatch):
     (tmp_path / "tests").mkdir()
     monkeypatch.chdir(tmp_path)
 
 
-def test_as_deep_as_can_be_run_loads():
+def test_the_deepest_allowed_model_loads():
     assert from_dict(nested(49)).graph.depth == 50
 
 
@@ -475,7 +475,7 @@ def test_loading_runs_no_code():
     )
     for field in fields_of(Linear), fields_of(MLP):
         assert field, "read from our own signatures once, which evaluates them"
-    # Everything that runs or imports anything goes through one of these audit events; a hook stays, so it is switched.
+    # Running or importing anything raises one of these audit events. A hook cannot be removed, so a flag disables it.
     seen: list[str] = []
     watch = {"exec", "compile", "import", "os.system", "subprocess.Popen", "pickle.find_class"}
     active = True

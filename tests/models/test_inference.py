@@ -1,4 +1,4 @@
-"""Shape inference: says what JAX says, in numbers and in names, and finds every mismatch."""
+"""Shape inference agrees with JAX, for numbers and names, and finds every mismatch."""
 
 import jax
 import jax.numpy as jnp
@@ -41,13 +41,13 @@ BACKEND = JaxBackend()
 
 
 def by_jax(graph: LogicalGraph, found: Inference) -> dict[str, jax.ShapeDtypeStruct]:
-    """What JAX says of the outputs, for the parameters and inputs of an inference."""
+    """Return JAX's output specs for the parameters and inputs of an inference."""
     params = {p.name: jax.ShapeDtypeStruct(p.spec.shape, p.spec.dtype) for p in found.parameters}
     inputs = {name: jax.ShapeDtypeStruct(spec.shape, spec.dtype) for name, spec in found.inputs.items()}
     return jax.eval_shape(lambda params, inputs: run(graph, BACKEND.toolkit, params, inputs), params, inputs)
 
 
-def assert_as_jax_says(graph: LogicalGraph, inputs: dict[str, TensorSpec]) -> Inference:
+def assert_agrees_with_jax(graph: LogicalGraph, inputs: dict[str, TensorSpec]) -> Inference:
     found = infer(graph, inputs)
     assert found.problems == ()
     assert found.is_concrete
@@ -78,34 +78,34 @@ ON_IMAGES = st.one_of(
 
 
 @given(ANY_SHAPE, shapes)
-def test_blocks_of_any_rank_are_as_jax_says(block, shape):
-    assert_as_jax_says(block.graph, {"input": TensorSpec(shape)})
+def test_blocks_of_any_rank_agree_with_jax(block, shape):
+    assert_agrees_with_jax(block.graph, {"input": TensorSpec(shape)})
 
 
 @given(ON_IMAGES, images)
-def test_blocks_on_images_are_as_jax_says(block, shape):
-    assert_as_jax_says(block.graph, {"input": TensorSpec(shape)})
+def test_blocks_on_images_agree_with_jax(block, shape):
+    assert_agrees_with_jax(block.graph, {"input": TensorSpec(shape)})
 
 
 @given(shapes, dims, dims)
-def test_an_embedding_is_as_jax_says(shape, rows, length):
-    found = assert_as_jax_says(Embedding(rows, length).graph, {"input": TensorSpec(shape, "int32")})
+def test_an_embedding_agrees_with_jax(shape, rows, length):
+    found = assert_agrees_with_jax(Embedding(rows, length).graph, {"input": TensorSpec(shape, "int32")})
     assert found.outputs["output"] == TensorSpec((*shape, length))
 
 
 @given(st.lists(st.sampled_from((1, 2, 3)), max_size=4).map(tuple), st.data())
-def test_sums_broadcast_as_jax_says(left, data):
+def test_broadcasting_agrees_with_jax(left, data):
     kept = data.draw(st.integers(0, len(left)))
     right = tuple(data.draw(st.sampled_from((1, dim))) if dim > 1 else data.draw(dims) for dim in left[kept:])
-    assert_as_jax_says(Add().graph, {"left": TensorSpec(left), "right": TensorSpec(right)})
+    assert_agrees_with_jax(Add().graph, {"left": TensorSpec(left), "right": TensorSpec(right)})
 
 
 @modest
 @given(models(), st.integers(0, 3))
-def test_random_models_are_as_jax_says(model, batch):
+def test_random_models_agree_with_jax(model, batch):
     graph = model.graph
     data_inputs = [port.name for port in graph.inputs if port.role == "data"]
-    found = assert_as_jax_says(graph, {name: TensorSpec((batch, WIDTH)) for name in data_inputs})
+    found = assert_agrees_with_jax(graph, {name: TensorSpec((batch, WIDTH)) for name in data_inputs})
     assert set(found.outputs) == {port.name for port in graph.outputs}
     assert set(found.blocks) == {path for path, _ in graph.walk()}
 
@@ -124,7 +124,7 @@ def test_named_dims_agree_with_numbers(model):
 
 
 def substituted(specs, **sizes):
-    """Shapes with names and arithmetic of names replaced by numbers."""
+    """Return shapes with names, and expressions of names, replaced by numbers."""
     return {
         name: tuple(eval(dim, {}, sizes) if isinstance(dim, str) else dim for dim in spec.shape)
         for name, spec in specs.items()
@@ -140,7 +140,7 @@ def test_named_images_agree_with_numbers(blocks, batch, height, width):
     named = infer(model.graph, {"input": TensorSpec(("n", "c", "h", "w"))})
     numbers = infer(model.graph, {"input": TensorSpec((batch, 2, height, width))})
     if numbers.problems:
-        return  # windows that are greater than what is left
+        return  # windows that are larger than the input
     assert substituted(named.outputs, n=batch, c=2, h=height, w=width) == substituted(numbers.outputs)
 
 
@@ -151,7 +151,7 @@ def test_same_padding_keeps_every_window(size, window, stride):
     assert 0 <= after - before <= 1
 
 
-def test_dims_in_words():
+def test_arithmetic_on_named_dims():
     assert product(("a", "b-1", 3)) == "a*(b-1)*3"
     assert product(("a", 1)) == "a"
     assert product(()) == 1
@@ -177,12 +177,12 @@ def test_dims_in_words():
         (("n",), (1,), ("n",)),
     ],
 )
-def test_sums_of_what_is_half_known(left, right, result):
+def test_broadcasting_of_partly_known_shapes(left, right, result):
     assert broadcast(TensorSpec(left), TensorSpec(right)) == result
     assert broadcast(TensorSpec(right), TensorSpec(left)) == result
 
 
-def test_nothing_known_is_no_problem():
+def test_unknown_shapes_are_no_problem():
     model = Model()
     for block in (Conv2d(4), MaxPool2d(), Flatten(), Linear(8), LayerNorm(), Relu(), Softmax(3)):
         model += block
@@ -212,7 +212,7 @@ def test_a_shared_weight_is_one_parameter():
 
 
 @pytest.mark.parametrize("is_read_first", [True, False])
-def test_a_weight_that_other_blocks_read_stays_a_parameter_and_starts_as_its_block_says(is_read_first):
+def test_a_weight_read_by_other_blocks_keeps_its_initializer(is_read_first):
     model = Model()
     if is_read_first:
         model |= L2()(input="w", output="penalty")
@@ -236,7 +236,7 @@ def test_an_embedding_may_be_tied(is_turned_first):
     if not is_turned_first:
         model |= Transpose()(input="w", output="turned")
     model |= MatrixMultiply()(left="read", right="turned", output="scores")
-    found = assert_as_jax_says(model.graph, {"x": TensorSpec((5,), "int32")})
+    found = assert_agrees_with_jax(model.graph, {"x": TensorSpec((5,), "int32")})
     assert found.outputs["scores"] == TensorSpec((5, 10))
 
 
@@ -249,7 +249,7 @@ def test_an_embedding_may_be_tied_by_its_connection():
     assert found.outputs["scores"] == TensorSpec((5, 10))
 
 
-def test_a_shared_weight_is_known_where_one_of_its_blocks_knows_it():
+def test_a_shared_weight_is_known_if_one_block_determines_it():
     model = Model()
     model |= Linear(4, use_bias=False)(input="x", weight="w")
     model |= Linear(4, use_bias=False, input_size=3)(input="y", weight="w")
@@ -261,7 +261,7 @@ def test_a_weight_may_be_computed():
     model |= Linear(4, use_bias=False)(input="z", output="made")
     model |= Linear(4, use_bias=False)(input="x", weight="made")
     specs = {"z": TensorSpec((3, 2)), "x": TensorSpec((5, 3))}
-    found = assert_as_jax_says(model.graph, specs)
+    found = assert_agrees_with_jax(model.graph, specs)
     assert [parameter.name for parameter in found.parameters] == ["linear_0.weight"]
     (problem,) = infer(model.graph, specs | {"z": TensorSpec((9, 2))}).problems
     assert str(problem) == (
@@ -286,19 +286,17 @@ def test_dtypes_follow_the_blocks():
     assert [spec.dtype for spec in infer(nested.graph, {}, "float16").inputs.values()] == ["int32", "float16"]
 
 
-def test_an_op_that_no_rule_knows():
+def test_an_op_without_a_rule():
     block = Block("Fft", (), (Port("input"),), (Port("output"),), op="fft")
     graph, _ = add(LogicalGraph(), block)
     with pytest.raises(UnknownOpError) as error:
         infer(graph, {})
     assert str(error.value) == (
-        "block 'fft_0' is made of an op 'fft' that does not exist.\n"
-        "    known  list(mithril_nb.models.op.OPS)\n"
-        "    Try: one of these."
+        "block 'fft_0' has an unknown op 'fft'.\n    known  list(mithril_nb.models.op.OPS)\n    Try: one of these."
     )
 
 
-def test_forward_gives_what_inference_says():
+def test_forward_agrees_with_inference():
     pm = ml.compile(alone(Linear(3).block), shapes={"input": ["batch", 5]})
     struct = jax.eval_shape(pm.forward, pm.randomize_params(0), {"input": jnp.ones((7, 5))})["output"]
     assert (struct.shape, str(struct.dtype)) == ((7, 3), "float32")

@@ -1,4 +1,4 @@
-"""How a person says how parameters start: by name of the parameter, in a text that a file and a source can hold."""
+"""Initializers set by the user: by parameter name, as text that files and sources can contain."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def net() -> Model:
     return model
 
 
-def test_of_one_parameter_of_a_block_and_of_all_blocks_inside():
+def test_one_parameter_or_all_inner_blocks():
     model = net().set_initializers(
         {"linear_0.weight": "he_normal", "mlp_0": "orthogonal", "mlp_0/linear_1.bias": "ones"}
     )
@@ -49,7 +49,7 @@ def test_the_axes_are_those_of_the_block():
     assert weight.initializer == Initializer("lecun_uniform", in_axis=1, out_axis=0)
 
 
-def test_it_goes_along_into_another_model_and_the_outer_word_counts():
+def test_an_outer_initializer_overrides_an_inner_one():
     inner = net().set_initializers({"linear_0.weight": "he_normal", "mlp_0.linear_0.weight": "normal(0.5)"})
     outer = Model() | inner
     outer += Relu()
@@ -59,12 +59,12 @@ def test_it_goes_along_into_another_model_and_the_outer_word_counts():
     assert (found["model_0.linear_0.weight"], found["model_0.mlp_0.linear_0.weight"]) == ("zeros", "normal")
 
 
-def test_it_follows_a_block_that_gets_another_name():
+def test_an_initializer_follows_a_renamed_block():
     graph = rename(net().set_initializers({"linear_0.weight": "he_normal"}).graph, "linear_0", "first")
     assert starts(Model.of(graph))["first.weight"] == "he_normal"
 
 
-def test_of_a_shared_parameter_and_of_one_block_alone():
+def test_a_shared_parameter_and_a_single_block():
     model = Model() | Linear(3, use_bias=False)(weight="w")
     model += Linear(3, use_bias=False)(weight="w")
     assert starts(model.set_initializers(w="constant(0.5)")) == {"w": "constant"}
@@ -73,7 +73,7 @@ def test_of_a_shared_parameter_and_of_one_block_alone():
     np.testing.assert_array_equal(start["weight"], np.full((3, 4), 1.5))
 
 
-def test_the_inspector_shows_what_was_chosen():
+def test_the_inspector_shows_the_initializer():
     model = net().set_initializers({"linear_0.weight": "normal(scale=0.02)"})
     pm = ml.compile(model, shapes={"input": [2, 3]})
     shown = describe_blocks(pm.graph, pm.inference, {})["linear_0"]["params"]
@@ -81,7 +81,7 @@ def test_the_inspector_shows_what_was_chosen():
 
 
 @pytest.mark.parametrize("name", INITIALIZERS)
-def test_a_text_stands_for_one_initializer(name):
+def test_a_text_parses_to_one_initializer(name):
     given = {"scale": 0.1, "shift": -2.0, "in_axis": 1, "out_axis": 0}
     whole = Initializer(name, **{key: given[key] for key in INITIALIZERS[name]})
     assert initializer_of(initializer_text(whole)) == whole
@@ -93,70 +93,70 @@ CASES = [
     (
         lambda: net().set_initializers({"linear_0.weight": "he_norml"}),
         """
-        UnknownOptionError: there is no initializer 'he_norml'.
+        UnknownOptionError: unknown initializer 'he_norml'.
             known  glorot_uniform, glorot_normal, he_uniform, he_normal, lecun_uniform, lecun_normal, orthogonal, truncated_normal, normal, uniform, constant, zeros, ones
             Try: 'he_normal'""",  # noqa: E501
     ),
     (
         lambda: net().set_initializers({"linear_0.weight": "qqqqq"}),
         """
-        UnknownOptionError: there is no initializer 'qqqqq'.
+        UnknownOptionError: unknown initializer 'qqqqq'.
             known  glorot_uniform, glorot_normal, he_uniform, he_normal, lecun_uniform, lecun_normal, orthogonal, truncated_normal, normal, uniform, constant, zeros, ones
             Try: use one of the known initializers.""",  # noqa: E501
     ),
     (
         lambda: net().set_initializers({"linear_0.wieght": "zeros"}),
         """
-        ConnectionError: the model has no parameter 'linear_0.wieght' that could start otherwise.
+        ConnectionError: the model has no parameter 'linear_0.wieght' to set an initializer for.
             parameters  linear_0.weight, linear_0.bias, mlp_0.linear_0.weight, mlp_0.linear_0.bias, mlp_0.linear_1.weight, mlp_0.linear_1.bias
             Try: model.set_initializers({'linear_0.weight': 'zeros'})""",  # noqa: E501
     ),
     (
         lambda: Relu().set_initializers(weight="zeros"),
         """
-        ConnectionError: the model has no parameter 'weight' that could start otherwise.
+        ConnectionError: the model has no parameter 'weight' to set an initializer for.
             parameters  none
             Try: a block with parameters.""",
     ),
     (
         lambda: net().set_initializers({"linear_0": "normal(x)"}),
         """
-        UnknownOptionError: 'normal(x)' is no initializer.
+        UnknownOptionError: 'normal(x)' is not an initializer.
             needs  numbers as arguments, not 'x'
             Try: "normal(scale=0.02)\"""",
     ),
     (
         lambda: net().set_initializers({"linear_0": "zeros(1)"}),
         """
-        UnknownOptionError: 'zeros(1)' is no initializer.
+        UnknownOptionError: 'zeros(1)' is not an initializer.
             needs  arguments of zeros: none
             Try: "normal(scale=0.02)\"""",
     ),
     (
         lambda: net().set_initializers({"linear_0": "normal(1, scale=2)"}),
         """
-        UnknownOptionError: 'normal(1, scale=2)' is no initializer.
+        UnknownOptionError: 'normal(1, scale=2)' is not an initializer.
             needs  each argument once, by its name, and finite
             Try: "normal(scale=0.02)\"""",
     ),
     (
         lambda: net().set_initializers({"linear_0": "normal(nan)"}),
         """
-        UnknownOptionError: 'normal(nan)' is no initializer.
+        UnknownOptionError: 'normal(nan)' is not an initializer.
             needs  each argument once, by its name, and finite
             Try: "normal(scale=0.02)\"""",
     ),
     (
         lambda: net().set_initializers({"linear_0": "__import__('os')"}),
         """
-        UnknownOptionError: "__import__('os')" is no initializer.
+        UnknownOptionError: "__import__('os')" is not an initializer.
             needs  numbers as arguments, not "'os'"
             Try: "normal(scale=0.02)\"""",
     ),
     (
         lambda: net().set_initializers({"linear_0": 3}),
         """
-        UnknownOptionError: 3 is no initializer.
+        UnknownOptionError: 3 is not an initializer.
             needs  text
             Try: "normal(scale=0.02)\"""",
     ),

@@ -1,4 +1,4 @@
-"""Limits of model files: what is too large is refused before it costs anything, and the advice works."""
+"""Limits of model files: oversized parts are rejected before any expensive work, and the advice works."""
 
 import gc
 import json
@@ -222,12 +222,12 @@ def test_limits_are_load_limits(file):
         load(file(model_of(relus(1))), limits={"nodes": 3})  # pyright: ignore
     assert str(error.value) == (
         "cannot load within {'nodes': 3}.\n"
-        "    needs  limits, or None\n"
+        "    needs  a LoadLimits, or None\n"
         "    Try: ml.load(path, limits=ml.LoadLimits(nodes=1_000_000))"
     )
 
 
-def test_a_device_without_end_is_refused():
+def test_an_endless_device_is_rejected():
     with pytest.raises(ModelFileError, match="at least 1,001 bytes"):
         load("/dev/zero", limits=LoadLimits(file_bytes=1_000))
 
@@ -239,11 +239,11 @@ def test_no_limit_is_too_large_for_a_file_without_a_size(tmp_path):
     threading.Thread(target=(tmp_path / "pipe").write_text, args=(data,), daemon=True).start()
     limits = LoadLimits(file_bytes=sys.maxsize)
     assert load(tmp_path / "pipe", limits=limits) == from_dict(json.loads(data))
-    with pytest.raises(ModelFileError, match="is no JSON"):
+    with pytest.raises(ModelFileError, match="is not valid JSON"):
         load(tmp_path / "empty.json", limits=limits)
 
 
-def test_a_key_that_is_there_twice_is_found_in_linear_time(tmp_path):
+def test_a_repeated_key_is_found_in_linear_time(tmp_path):
     path = tmp_path / "model.json"
     path.write_text("{" + ", ".join(f'"key {number}": 0' for number in (*range(20_000), 19_999)) + "}")
     started = time.process_time()
@@ -272,10 +272,10 @@ def test_a_connection_given_many_times_is_named_once():
     assert (
         str(error.value)
         == textwrap.dedent("""
-        this model does not hold together.
+        this model is inconsistent.
             because  the port 'r1.input' has 2,001 connections into it.
                          from  'r0.output' 2,000 times, 'r2.output'
-                         Try: leave one of them.
+                         Try: keep one of them.
             Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """).strip()
     )
@@ -303,7 +303,7 @@ def test_a_long_cycle_is_shown_by_its_ends():
     ],
     ids=["wrong", "misspelt", "unknown", "wrong last", "file, wrong", "file, too many", "file, texts"],
 )
-def test_many_wrong_widths_are_refused_at_once(make):
+def test_many_wrong_widths_are_rejected_quickly(make):
     started = time.process_time()
     with pytest.raises((UnknownOptionError, ModelFileError)) as error:
         make(200_000)
@@ -320,7 +320,7 @@ def test_many_wrong_widths_are_refused_at_once(make):
     ],
     ids=["session", "summary", "set_shapes"],
 )
-def test_a_shape_of_a_million_axes_is_refused_at_once(call):
+def test_a_shape_of_a_million_axes_is_rejected_quickly(call):
     started = time.process_time()
     with pytest.raises(UnknownOptionError) as error:
         call([1] * 10**6)
@@ -332,14 +332,14 @@ def test_a_shape_of_a_million_axes_is_refused_at_once(call):
     assert len(str(error.value)) < 300
 
 
-def test_data_that_contains_itself_is_refused():
+def test_data_that_contains_itself_is_rejected():
     data = model_of(relus(1))
     data["graph"]["nodes"] = [{"name": name, "kind": "Model", "graph": data["graph"]} for name in "ab"]
     with pytest.raises(ModelFileError, match="at least 200,002 blocks"):
         from_dict(data)
 
 
-def test_a_kind_that_raises_anything_is_refused(monkeypatch):
+def test_a_kind_that_raises_is_rejected(monkeypatch):
     class Fragile(Composite):
         def __init__(self, size: int = 0):
             raise ZeroDivisionError(size)
@@ -351,7 +351,7 @@ def test_a_kind_that_raises_anything_is_refused(monkeypatch):
     assert (
         str(error.value)
         == textwrap.dedent("""
-        block 'f' of this model cannot be made.
+        block 'f' of this model cannot be built.
             because  ZeroDivisionError(3)
             Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """).strip()

@@ -1,4 +1,4 @@
-"""What errors of models advise works: composing, inferring, files."""
+"""The advice of model errors works: composing, inference, files."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ COMPOSING = {
         model = Model() | Linear(3)
         model.set_initializers({"linear_0.weight": "he_norml"})
         """,
-    "models/initializers.py:_refused": """
+    "models/initializers.py:_invalid": """
         model = Model() | Linear(3)
         model.set_initializers({"linear_0": "normal(x)"})
         """,
@@ -252,27 +252,27 @@ INFERENCE = {
         shapes(model, x=[2, 7])
         # Try: shapes(Model() | Linear(4)(input="x", weight="w") | Linear(4)(input="x", weight="w"), x=[2, 7])
         """,
-    "models/infer.py:_Work.unlike": """
+    "models/infer.py:_Work.contradiction": """
         model = (Model() | Linear(3)(output="y")).set_shapes(y=[2, 4])
         shapes(model, input=[2, 5])
         # Try: {}\\nshapes(model, input=[2, 5])
         """,
-    "models/infer.py:_Work.unlike | an input": """
+    "models/infer.py:_Work.contradiction | an input": """
         model = Model() | Relu()(input=IOKey("x", shape=["n", "n"]))
         shapes(model, x=[2, 3])
         # Try: {}\\nshapes(model, x=[2, 3])
         """,
-    "models/infer.py:_Work.unlike | a parameter": """
+    "models/infer.py:_Work.contradiction | a parameter": """
         model = (Model() | Linear(3)).set_shapes({"linear_0.weight": [2, 2]})
         shapes(model, input=[2, 5])
         # Try: {}\\nshapes(model, input=[2, 5])
         """,
-    "models/infer.py:_Work.unlike | dtype": """
+    "models/infer.py:_Work.contradiction | dtype": """
         model = (Model() | Linear(3)).set_types({"linear_0.bias": "float16"})
         ml.compile(model, shapes={"input": [2, 4]})
         """,
     "models/infer.py:_Work.mismatch": "shapes(Linear(3, input_size=4), input=[2, 5])",
-    "models/infer.py:_Work.unset": "shapes(Reshape(shape=(2.5, 3)), input=[6])",
+    "models/infer.py:_Work.invalid_attribute": "shapes(Reshape(shape=(2.5, 3)), input=[6])",
     "models/port_checks.py:rule_of": """
         infer(add_to_graph(LogicalGraph(), Block("Alien", (), (Port("input"),), (Port("output"),), op="alien"))[0], dict())
         # Try: infer(add_to_graph(LogicalGraph(), Relu().block)[0], dict([])).raise_problems()
@@ -361,7 +361,7 @@ FILES = {
         shapes(Model() | Value(None)(output="v") | Relu()(input="v"))
         # Try: shapes(Model() | Value((1.0, 2.0))(output="v") | Relu()(input="v"))
         """,
-    "models/infer.py:_Work.unmet": """
+    "models/infer.py:_Work.impossible_output": """
         model = Model() | Glu()
         shapes(model | Clamp()(input="x", min_val="glu_0.output"))
         # Try: shapes(Model() | Glu() | Clamp()(input="x", min_val="least"))

@@ -1,4 +1,4 @@
-"""Model files that are broken at random: each is read as what it contains, or refused; nothing in it is run."""
+"""Randomly broken model files: each is read exactly or rejected, and no code in it runs."""
 
 import copy
 import json
@@ -45,7 +45,7 @@ JUNK: tuple[Any, ...] = (
 
 
 def originals() -> list[dict]:
-    """Models that use every part of the format."""
+    """Return models that use every part of the format."""
     plain = Model(name="net") | Linear(3)(input="x", output="h")
     plain |= Relu()(input="h", output="y")
     noted = Model() | Linear(8)(input="x", weight=IOKey("w", differentiable=False))
@@ -62,7 +62,7 @@ def originals() -> list[dict]:
 
 
 def places(data: Any) -> list[tuple[Any, Any]]:
-    """Every container of the data with every key of it."""
+    """Return every container of the data with every key of it."""
     found, left = [], [data]
     while left:
         one = left.pop()
@@ -73,7 +73,7 @@ def places(data: Any) -> list[tuple[Any, Any]]:
 
 
 def mutated(data: dict, dice: random.Random) -> bytes:
-    """The bytes of a file that is the data, but for a few changes."""
+    """Return the bytes of a file with the data after a few changes."""
     data = copy.deepcopy(data)
     for _ in range(dice.choice((0, 1, 1, 1, 2, 3))):
         where, key = dice.choice(places(data))
@@ -114,7 +114,7 @@ def mutated(data: dict, dice: random.Random) -> bytes:
 
 
 def same(option: Any, value: Any) -> bool:
-    """Whether an attribute has the value that a file gives."""
+    """Return whether an attribute has the value in the file."""
     if isinstance(option, tuple):
         if isinstance(value, str):
             value = [int(part) for part in value.replace(",", " ").strip("()[] ").split()]
@@ -127,7 +127,7 @@ def same(option: Any, value: Any) -> bool:
 
 
 def agrees(graph: LogicalGraph, data: dict) -> bool:
-    """Whether a graph is all that its data declares, and nothing else."""
+    """Return whether a graph has exactly the content of its data."""
     nodes = {node.name: node.block for node in graph.nodes}
     edges = sorted([*edge.source, *edge.target] for edge in made_edges(graph))
     inputs = {name: ["", name] for node, name, *_ in data["edges"] if not node}
@@ -163,7 +163,7 @@ def _agrees_with_node(block: Any, data: dict) -> bool:
 
 @pytest.fixture
 def events() -> Any:
-    """What would run, import or change something while a file is read; a hook stays, so it is switched."""
+    """Record events that run, import or change something while a file is read. A hook cannot be removed."""
     for kind in KINDS.values():
         fields_of(kind)  # evaluates the annotations of our own signatures, once
     seen: list[str] = []
@@ -180,7 +180,7 @@ def events() -> Any:
 
 
 def read(path: Path, switch: Callable[[bool], None]) -> tuple[Model | None, str, float]:
-    """The model of a file or the message, and how long that took."""
+    """Return the model of a file or the error, and the elapsed time."""
     started = time.monotonic()
     switch(True)
     try:
@@ -191,7 +191,7 @@ def read(path: Path, switch: Callable[[bool], None]) -> tuple[Model | None, str,
         switch(False)
 
 
-def test_mutated_files_load_as_they_are_or_are_refused(stress, tmp_path, events):
+def test_mutated_files_load_exactly_or_are_rejected(stress, tmp_path, events):
     count = stress.size(short=60, long=1_500)
     seen, switch = events
     sources, path, loaded, slowest = originals(), tmp_path / "model.json", 0, 0.0

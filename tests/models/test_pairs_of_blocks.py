@@ -1,4 +1,4 @@
-"""Blocks of every kind connected to blocks of every kind: each pair works, or says which port does not fit and why."""
+"""Every pair of block kinds connects, or the error names the port that does not fit and the reason."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def example_of(kind: str) -> Model:
 
 
 def joined(source: Model, output: str, target: Model, port: str, door: str) -> Inference | None:
-    """Connect two blocks through one of the ways that there are, and infer the shapes."""
+    """Connect two blocks in one of the possible ways, and infer the shapes."""
     if door in ("edit", "session"):
         graph, first = add(LogicalGraph(), source.block, name="first")
         graph, second = add(graph, target.block, name="second")
@@ -91,7 +91,7 @@ def assert_placed(found: Inference | None) -> None:
         assert problem.advice, str(problem)
 
 
-def test_any_two_kinds_connect_or_say_why_not(stress):
+def test_any_two_kinds_connect_or_explain_why_not(stress):
     sources, targets = (
         [kind for kind in REGISTERED if getattr(example_of(kind).block, side)] for side in ("outputs", "inputs")
     )
@@ -113,7 +113,7 @@ def test_any_two_kinds_connect_or_say_why_not(stress):
 
 
 @pytest.mark.parametrize("target", [Linear(4), MatrixMultiply(), MaxPool2d(2), ScaledDotProduct()], ids=repr)
-def test_a_value_that_is_no_array_before_a_block_of_arrays(target):
+def test_a_static_value_before_an_array_block(target):
     for port in target.inputs:
         if port.role == "data":
             assert_placed(joined(TensorToList(), "output", target, port.name, "|="))
@@ -137,7 +137,7 @@ def test_any_spec_at_any_port_fits_or_is_explained(stress, monkeypatch):
     for kind, port, spec in tried:
         graph, _ = add(LogicalGraph(), value.block, name="value")
         graph, _ = add(graph, example_of(kind).block, name="block", connections={port.name: "value.output"})
-        # A block whose output is the spec, whichever it is.
+        # A block whose output has the spec.
         monkeypatch.setattr(type(value), "infer", lambda *_, spec=spec: _Gives(spec))
         found = infer(graph, {})
         assert_placed(found)
@@ -150,26 +150,26 @@ class _Gives:
         self.outputs, self.params, self.states = {"output": spec}, {}, {}
 
 
-def test_what_a_reader_needs_and_a_block_cannot_give():
+def test_a_reader_needs_a_shape_that_a_block_cannot_output():
     model = Model() | Glu()
     model |= Clamp()(input="x", min_val="glu_0.output")
     (problem,) = infer(model.graph, {}).problems
     assert str(problem) == (
-        "Glu at 'glu_0' cannot give the shape that is needed.\n"
-        "    needed by  clamp_0.min_val\n"
-        "    output     ()\n"
-        "    input      an array that has axis -1      rank 0\n"
+        "Glu at 'glu_0' cannot output the required shape.\n"
+        "    required by  clamp_0.min_val\n"
+        "    output       ()\n"
+        "    input        an array that has axis -1      rank 0\n"
         "    Try: connect another output to 'clamp_0.min_val'."
     )
 
 
-def test_a_connected_attribute_that_is_no_number():
+def test_a_connected_attribute_that_is_not_a_number():
     model = Model() | KINDS["Dtype"]()
     model |= PositionalEncoding(8)(input="x", hidden_dim="dtype_0.output")
     (problem,) = infer(model.graph, {}).problems
     assert str(problem) == (
         "cannot connect 'dtype_0.output' to 'positional_encoding_0.hidden_dim'.\n"
         "    output      static 'float32'\n"
-        "    hidden_dim  a whole number from 1 to 1048576      'float32' is none\n"
+        "    hidden_dim  a whole number from 1 to 1048576      received 'float32'\n"
         "    Try: connect a number, or leave 'hidden_dim' open."
     )

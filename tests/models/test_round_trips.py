@@ -1,4 +1,4 @@
-"""A model as data, as a file and as Python: each gives an equal graph back."""
+"""A model as data, as a file and as Python: each rebuilds an equal graph."""
 
 import json
 from contextlib import suppress
@@ -35,7 +35,7 @@ from mithril_nb.models.flat import flat
 
 
 def built(source: str) -> Model:
-    """The model that a source makes."""
+    """Return the model that a source builds."""
     namespace: dict = {}
     exec(compile(source, "<source>", "exec"), namespace)
     return namespace["model"]
@@ -49,7 +49,7 @@ def test_source_rebuilds_an_equal_graph(model):
 
 @st.composite
 def noted(draw: st.DrawFn) -> Model:
-    """A model of which a person said something."""
+    """Return a model with annotations."""
     model = draw(models(most=4))
     graph = model.graph
     arrays = sorted({array for op in flat(graph).ops for array in op.arrays.values()})
@@ -58,7 +58,7 @@ def noted(draw: st.DrawFn) -> Model:
     for _ in range(draw(st.integers(1, 3))):
         end = draw(st.sampled_from([*ends, *gives, "nothing"]))
         array = draw(st.sampled_from([*arrays, "nothing"]))
-        with suppress(MithrilError):  # nothing of that name
+        with suppress(MithrilError):  # no connection has this name
             draw(st.sampled_from((
                 lambda: model.set_shapes({end: draw(st.sampled_from((["n", 4], ["..."], [2, 4])))}),  # noqa: B023
                 lambda: model.set_types({end: "float32"}),  # noqa: B023
@@ -71,7 +71,7 @@ def noted(draw: st.DrawFn) -> Model:
 
 @modest
 @given(noted())
-def test_what_a_person_said_is_kept_by_data_and_by_source(model):
+def test_annotations_are_kept_by_data_and_by_source(model):
     assert from_dict(json.loads(json.dumps(model.to_dict()))).graph == model.graph
     assert built(to_source(model.graph)).graph == model.graph
     again = Model() | Model.of(model.graph, "inner")
@@ -79,7 +79,7 @@ def test_what_a_person_said_is_kept_by_data_and_by_source(model):
     assert built(to_source(again.graph)).graph == again.graph
 
 
-def test_an_input_that_nobody_named_can_be_named_by_source():
+def test_an_unnamed_input_can_be_named_by_source():
     model = Model() | Relu()
     model |= Model.of((Model() | Relu()).graph, "v1.5")
     assert [port.name for port in model.graph.inputs] == ["input", "v1_5_input"]
@@ -92,12 +92,12 @@ def test_an_input_that_nobody_named_can_be_named_by_source():
 @pytest.mark.parametrize("name", ["x", "constant_0_output"])
 def test_numbers_without_a_literal_are_kept(number, name):
     model = Model() | Constant((1.0, number))
-    model |= Relu()(input=name)  # a name that the source cannot say is written as data
+    model |= Relu()(input=name)  # a name that the source cannot express is written as data
     assert from_dict(json.loads(json.dumps(model.to_dict()))) == model
     assert built(to_source(model.graph)) == model
 
 
-def test_a_parameter_that_is_said_to_train_is_kept():
+def test_a_parameter_declared_trainable_is_kept():
     model = Model() | Linear(3)(input="x", weight=IOKey("w", differentiable=True))
     model |= Relu()(input=IOKey("given", differentiable=True))
     assert from_dict(model.to_dict()) == model
@@ -135,7 +135,7 @@ def test_data_rebuilds_an_equal_graph(model):
 
 @modest
 @given(models())
-def test_what_was_rebuilt_is_edited_alike(model):
+def test_a_rebuilt_model_is_edited_alike(model):
     again = from_dict(to_dict(model.graph))
     assert (again + Relu()).graph == (Model.of(model.graph) + Relu()).graph
 
@@ -180,7 +180,7 @@ def test_a_file_of_version_1_is_read():
 
 
 def everything() -> Model:
-    """A model with one of each thing that a file and a source have to hold."""
+    """Return a model with every feature that files and sources must keep."""
     running = Model()
     running |= Add()(left="x", right="before", output="sum")
     model = Model()
@@ -194,14 +194,14 @@ def everything() -> Model:
     return model.set_initializers({"residual_0": "orthogonal", "repeat_0.body.linear_0.weight": "he_normal"})
 
 
-def test_everything_comes_back(tmp_path):
+def test_every_feature_is_kept(tmp_path):
     model = everything()
     model.save(tmp_path / "model.json")
     assert Model.load(tmp_path / "model.json") == model
     assert built(to_source(model.graph)) == model
 
 
-def test_the_source_of_everything_is_lines_that_a_person_reads():
+def test_the_source_of_every_feature_is_readable():
     assert to_source(everything().graph) == EVERYTHING
 
 
@@ -238,7 +238,7 @@ def test_one_block_alone_keeps_its_parameter_names(tmp_path):
     assert load(tmp_path / "linear.json").graph == Linear(3).graph
 
 
-def test_source_is_what_a_person_would_write():
+def test_source_is_idiomatic():
     inner = Model(name="block")
     inner |= Linear(4, use_bias=False)(input="x", output="h")
     inner += Relu()
@@ -263,7 +263,7 @@ def test_source_is_what_a_person_would_write():
     )
 
 
-def test_a_name_that_would_be_misread_is_written_as_data():
+def test_an_ambiguous_name_is_written_as_data():
     model = Model()
     model |= Add()(left="input", right="h")
     model |= Linear(4)(output="h")
@@ -272,7 +272,7 @@ def test_a_name_that_would_be_misread_is_written_as_data():
     assert built(source).graph == model.graph
 
 
-def test_the_source_of_a_block_that_somebody_defined_says_so():
+def test_the_source_marks_user_defined_blocks():
     class Thrice(Composite):
         def __init__(self, name: str | None = None):
             super().__init__(name)

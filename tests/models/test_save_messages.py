@@ -1,4 +1,4 @@
-"""What `save` and `load` say of what is no model, no path, or no place to write to. The whole text."""
+"""Errors of `save` and `load` for invalid models, paths and folders: the whole text."""
 
 import textwrap
 from pathlib import Path
@@ -66,7 +66,7 @@ CASES = [
         lambda: from_dict({**MODEL, "version": True}),
         """
         ModelFileError: this model is broken.
-            because  expected 'version' to be a whole number from 1 on, found True
+            because  expected 'version' to be a whole number of at least 1, found True
             Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),
@@ -75,7 +75,7 @@ CASES = [
         lambda: from_dict({**MODEL, "version": 1.0}),
         """
         ModelFileError: this model is broken.
-            because  expected 'version' to be a whole number from 1 on, found 1.0
+            because  expected 'version' to be a whole number of at least 1, found 1.0
             Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),
@@ -83,10 +83,10 @@ CASES = [
         "values nested too deep",
         lambda: from_dict(constant(deep(100_000))),
         """
-        ModelFileError: block 'constant_0' of this model cannot be made.
-            because  Constant cannot take value=a list that is too deep to be shown.
+        ModelFileError: block 'constant_0' of this model cannot be built.
+            because  Constant cannot take value=a list nested too deeply to show.
                          needs  numbers, texts, or lists of such, at most 64 levels deep
-                         means  A number, or numbers in lists in lists, all of one length at each depth.
+                         means  A number, or nested lists of numbers, of equal length at each depth.
                          Try: Constant(value=0.0)
             Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
@@ -156,6 +156,6 @@ def test_message(call, text):
 
 
 @pytest.fixture(autouse=True)
-def in_a_folder_of_its_own(tmp_path, monkeypatch):
+def in_a_separate_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tests").mkdir()

@@ -1,4 +1,4 @@
-"""Scalars: the shape `()` is known, and not an unknown shape, wherever shapes are inferred."""
+"""Scalars: shape inference treats the shape `()` as known."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -11,11 +11,11 @@ from mithril_nb.models import IOKey, Linear, Model, Multiply, Relu, Repeat
 from mithril_nb.models.infer import infer
 
 
-def scaled(**said: object) -> Model:
-    """A model that multiplies by a scalar `scale`."""
+def scaled(**declared: object) -> Model:
+    """Return a model that multiplies by a scalar `scale`."""
     model = Model()
     model |= Linear(3)(input="input", output="hidden")
-    model |= Multiply()(left=model.hidden, right=IOKey("scale", **said), output=IOKey("output"))
+    model |= Multiply()(left=model.hidden, right=IOKey("scale", **declared), output=IOKey("output"))
     return model
 
 
@@ -57,6 +57,6 @@ def test_a_scalar_array_of_a_repeated_block():
     np.testing.assert_allclose(made, 3 * params["repeat.body.s"].prod(), rtol=1e-6)
 
 
-def test_an_empty_dtype_is_refused():
+def test_an_empty_dtype_is_rejected():
     with pytest.raises(UnknownDtypeError, match=r"^unknown dtype ''\.\n"):
         ml.JaxBackend(dtype="")

@@ -1,4 +1,4 @@
-"""What does not fit: which ports, which shapes, and what to try. The whole text, as a student reads it."""
+"""Errors of shape mismatches: the whole text, with ports, shapes and advice."""
 
 import textwrap
 from ast import literal_eval
@@ -105,7 +105,7 @@ CASES = [
         the input 'x' does not fit 'add_0.right'.
             x      ('n', 7) float32
             right  a shape that broadcasts with ('n', 3)      axis -1: 3 != 7
-            Try: give both the same sizes, or size 1 where one is to be repeated.
+            Try: use the same sizes, or size 1 on an axis to broadcast.
         """,
     ),
     (
@@ -214,7 +214,7 @@ CASES = [
         """
         ShapeError: the input 'x' does not fit 'linear_0.input'.
             x      (2, 3) int32
-            input  floating numbers (float32)      dtype int32
+            input  floating-point numbers (float32)      dtype int32
             Try: array.astype("float32")  # or a separate input for this block
         """,
     ),
@@ -225,7 +225,7 @@ CASES = [
         ShapeError: the input 'right' does not fit 'add.right'.
             given  (2, 1) float32
             right  a shape that broadcasts with (2, 3, 4)      axis -2: 3 != 2
-            Try: give both the same sizes, or size 1 where one is to be repeated.
+            Try: use the same sizes, or size 1 on an axis to broadcast.
         """,
     ),
     (
@@ -250,8 +250,8 @@ CASES = [
         "a text for a shape",
         lambda: shapes(Linear(3), input="3, 4"),
         """
-        UnknownOptionError: '3, 4' is no shape for input 'input'.
-            needs  a list of sizes, or names of sizes that are not known yet; '...' may only stand first
+        UnknownOptionError: '3, 4' is not a shape for input 'input'.
+            needs  a list of sizes, or names of unknown sizes; '...' may only come first
             Try: shapes={'input': ["batch", 784]}
         """,
     ),
@@ -259,8 +259,8 @@ CASES = [
         "a name that is a number",
         lambda: shapes(Linear(3), input=["-1", "2.5"]),
         """
-        UnknownOptionError: ['-1', '2.5'] is no shape for input 'input'.
-            needs  a list of sizes, or names of sizes that are not known yet; '...' may only stand first
+        UnknownOptionError: ['-1', '2.5'] is not a shape for input 'input'.
+            needs  a list of sizes, or names of unknown sizes; '...' may only come first
             Try: shapes={'input': ["batch", 784]}
         """,
     ),
@@ -268,8 +268,8 @@ CASES = [
         "a number for a shape",
         lambda: shapes(Linear(3), input=784),
         """
-        UnknownOptionError: 784 is no shape for input 'input'.
-            needs  a list of sizes, or names of sizes that are not known yet; '...' may only stand first
+        UnknownOptionError: 784 is not a shape for input 'input'.
+            needs  a list of sizes, or names of unknown sizes; '...' may only come first
             Try: shapes={'input': ["batch", 784]}
         """,
     ),
@@ -277,8 +277,8 @@ CASES = [
         "below zero",
         lambda: shapes(Linear(3), input=(-1, 4)),
         """
-        UnknownOptionError: (-1, 4) is no shape for input 'input'.
-            needs  a list of sizes, or names of sizes that are not known yet; '...' may only stand first
+        UnknownOptionError: (-1, 4) is not a shape for input 'input'.
+            needs  a list of sizes, or names of unknown sizes; '...' may only come first
             Try: shapes={'input': ["batch", 784]}
         """,
     ),
@@ -286,8 +286,8 @@ CASES = [
         "no number",
         lambda: shapes(Linear(3), input=(None, 4)),
         """
-        UnknownOptionError: (None, 4) is no shape for input 'input'.
-            needs  a list of sizes, or names of sizes that are not known yet; '...' may only stand first
+        UnknownOptionError: (None, 4) is not a shape for input 'input'.
+            needs  a list of sizes, or names of unknown sizes; '...' may only come first
             Try: shapes={'input': ["batch", 784]}
         """,
     ),
@@ -295,8 +295,8 @@ CASES = [
         "dots in the middle",
         lambda: shapes(Linear(3), input=(1, "...")),
         """
-        UnknownOptionError: (1, '...') is no shape for input 'input'.
-            needs  a list of sizes, or names of sizes that are not known yet; '...' may only stand first
+        UnknownOptionError: (1, '...') is not a shape for input 'input'.
+            needs  a list of sizes, or names of unknown sizes; '...' may only come first
             Try: shapes={'input': ["batch", 784]}
         """,
     ),
@@ -342,7 +342,7 @@ def test_message(call, text):
         (Add(), [[4, 64], [4, 1]], {"left": [4, 64], "right": [4, 1]}),
     ],
 )
-def test_shapes_that_were_given_are_advised_at_the_inputs_that_were_meant(model, given, wanted):
+def test_advice_assigns_given_shapes_to_the_intended_inputs(model, given, wanted):
     with pytest.raises(MithrilError) as error:
         input_specs(model.graph, given)
     advised = literal_eval(str(error.value).rpartition("Try: shapes = ")[2])

@@ -1,4 +1,4 @@
-"""The table of a model: what a person reads, and what it adds up to."""
+"""The summary table of a model: its text and its totals."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def model() -> Model:
     return whole
 
 
-def said(text: str) -> str:
+def dedented(text: str) -> str:
     return textwrap.dedent(text).strip("\n")
 
 
-def test_blocks_in_blocks_with_the_dims_that_have_names():
-    assert model().summary({"tokens": ["batch", "time"]}) == said("""
+def test_nested_blocks_with_named_dims():
+    assert model().summary({"tokens": ["batch", "time"]}) == dedented("""
         block         kind       output               params   share
         tokens                   (batch, time) int32
         embedding_0   Embedding  (batch, time, 8)        800  94.1 %
@@ -36,26 +36,26 @@ def test_blocks_in_blocks_with_the_dims_that_have_names():
         850 parameters, 3.4 kB""")
 
 
-def test_only_so_many_levels():
-    assert model().summary(depth=1) == said("""
+def test_the_depth_is_limited():
+    assert model().summary(depth=1) == dedented("""
         block         kind       output    params   share
         tokens                   unknown
         embedding_0   Embedding  (..., 8)     800  94.1 %
         'a\\nb'        MLP        (..., 2)      46   5.4 %
         layer_norm_0  LayerNorm  (..., 2)       4   0.5 %
         850 parameters, 3.4 kB""")
-    assert model().summary({"tokens": [2]}, depth=0) == said("""
+    assert model().summary({"tokens": [2]}, depth=0) == dedented("""
         block   kind  output      params  share
         tokens        (2,) int32
         850 parameters, 3.4 kB""")
 
 
-def test_what_is_shared_counts_once_and_what_is_not_trained_is_said():
+def test_shared_parameters_count_once_and_frozen_ones_are_listed():
     shared = Model() | Linear(4, use_bias=False)(weight="w")
     shared += Linear(4, use_bias=False)(weight="w")
     shared += BatchNorm()
     shared.set_differentiability(w=False)
-    assert shared.summary({"input": [2, 4]}) == said("""
+    assert shared.summary({"input": [2, 4]}) == dedented("""
         block         kind       output  params   share
         input                    (2, 4)
         linear_0      Linear     (2, 4)      16  66.7 %
@@ -64,8 +64,8 @@ def test_what_is_shared_counts_once_and_what_is_not_trained_is_said():
         24 parameters, 96 B, 16 of them not trained, 8 items of state""")
 
 
-def test_what_runs_again_and_again():
-    assert (Model() | Repeat(Linear(8), 3)).summary({"input": [2, 8]}) == said("""
+def test_a_repeated_block():
+    assert (Model() | Repeat(Linear(8), 3)).summary({"input": [2, 8]}) == dedented("""
         block     kind    output  params    share
         input             (2, 8)
         repeat_0  Repeat  (2, 8)     216  100.0 %
@@ -73,16 +73,16 @@ def test_what_runs_again_and_again():
         216 parameters, 864 B""")
 
 
-def test_nothing_and_what_is_not_known():
+def test_empty_models_and_unknown_shapes():
     assert Model().summary() == "block  kind  output  params  share\n0 parameters"
-    assert Linear(3).summary() == said("""
+    assert Linear(3).summary() == dedented("""
         block   kind    output     params  share
         input           unknown
         linear  Linear  (..., 3)  unknown
         an unknown number of parameters""")
 
 
-def test_a_compiled_model_says_the_same_with_its_own_dtype():
+def test_a_compiled_model_has_the_same_table_with_its_dtype():
     whole = MLP(784, [64], 10)
     pm = ml.compile(whole, ml.JaxBackend(dtype="bfloat16"), shapes={"input": ["batch", 784]})
     assert pm.summary() == whole.summary({"input": ["batch", 784]}).replace("204 kB", "102 kB")
@@ -118,4 +118,4 @@ def test_a_compiled_model_says_the_same_with_its_own_dtype():
 def test_message(call, text):
     with pytest.raises(MithrilError) as error:
         call()
-    assert f"{type(error.value).__name__}: {error.value}" == said(text)
+    assert f"{type(error.value).__name__}: {error.value}" == dedented(text)

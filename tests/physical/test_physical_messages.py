@@ -96,7 +96,7 @@ CASES = [
         "a graph that does not hold together",
         lambda: ml.compile(UNFED),
         """
-        UnconnectedPortError: the port 'r.input' gets its data from nowhere.
+        UnconnectedPortError: the port 'r.input' is not connected.
             inputs  none
             Try: connect an input or an output of a block to it.
         """,
@@ -115,8 +115,8 @@ CASES = [
         "shapes that are none",
         lambda: ml.compile(Linear(3), shapes={"input": [2, None]}),
         """
-        UnknownOptionError: [2, None] is no shape for input 'input'.
-            needs  a list of sizes, or names of sizes that are not known yet; '...' may only stand first
+        UnknownOptionError: [2, None] is not a shape for input 'input'.
+            needs  a list of sizes, or names of unknown sizes; '...' may only come first
             Try: shapes={'input': ["batch", 784]}
         """,
     ),
@@ -191,7 +191,7 @@ CASES = [
         """
         UnknownOpError: backend 'jax' has no kernel for op 'linear' (block 'linear').
             has  relu (1 ops)
-            Try: build it from these ops.
+            Try: build the block from these ops.
         """,
     ),
     (
@@ -383,7 +383,7 @@ CASES = [
         ShapeError: the input 'right' does not fit 'add.right'.
             given  (2, 4) float32
             right  a shape that broadcasts with (5, 4)      axis -2: 5 != 2
-            Try: give both the same sizes, or size 1 where one is to be repeated.
+            Try: use the same sizes, or size 1 on an axis to broadcast.
         """,
     ),
     (
@@ -402,7 +402,7 @@ CASES = [
         """
         ShapeError: the input 'x' does not fit 'relu_0.input'.
             x      (5, 4) complex64
-            input  floating numbers (float32)      dtype complex64
+            input  floating-point numbers (float32)      dtype complex64
             Try: array.astype("float32")  # or a separate input for this block
         """,
     ),

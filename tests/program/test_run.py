@@ -1,4 +1,4 @@
-"""Binding a graph to a function: without any array library, and in JAX with the scopes that the stages read."""
+"""Turning a graph into a function: without an array library, and in JAX with the name scopes that the stages read."""
 
 from contextlib import contextmanager
 from urllib.parse import unquote
@@ -18,7 +18,7 @@ from mithril_nb.program import Toolkit, block_scope, check_kernels, draws_random
 
 
 class Texts:
-    """A toolkit whose arrays are texts: what it runs can be read."""
+    """A toolkit whose arrays are texts that record the operations."""
 
     def __init__(self):
         self.scopes: list[str] = []
@@ -56,7 +56,7 @@ def residual() -> Model:
     return model
 
 
-def test_a_program_is_its_graph():
+def test_a_program_follows_its_graph():
     texts = Texts()
     out = run(residual().graph, texts.toolkit, {"shared": "W"}, {"x": "X"}, key="k", training=True)
     linear = "linear(input=X, weight=W)"
@@ -67,7 +67,7 @@ def test_a_program_is_its_graph():
     assert unquote(texts.scopes[3].removeprefix("block:")) == "a%2Fb"
 
 
-def test_keys_are_made_only_for_what_draws():
+def test_only_blocks_that_draw_get_keys():
     texts = Texts()
     graph = residual().graph
     assert "key" not in run(graph, texts.toolkit, {"shared": "W"}, {"x": "X"})["output"]
@@ -93,7 +93,7 @@ def test_an_op_without_a_kernel():
     assert str(error.value) == (
         "backend 'texts' has no kernel for op 'tanh' (block 'in/mlp_0/tanh_0').\n"
         "    has  add, dropout, linear, relu (4 ops)\n"
-        "    Try: build it from these ops."
+        "    Try: build the block from these ops."
     )
     assert error.value.diagnostics[0].block == "in/mlp_0/tanh_0"
     check_kernels((Model() + Relu()).graph, Texts().toolkit)
@@ -116,6 +116,6 @@ def test_jax_sees_every_block_as_a_scope(model):
     assert seen == paths
 
 
-def test_scopes_hold_any_name():
+def test_scopes_support_any_name():
     assert block_scope("a/b") == "block:a%252Fb"
     assert block_scope("<b>\n") == "block:%3Cb%3E%0A"

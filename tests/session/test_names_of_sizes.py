@@ -77,7 +77,7 @@ def test_what_is_no_size_is_refused_with_the_reason(dim):
     with pytest.raises(UnknownOptionError) as caught:
         ml.workbench(Linear(3), shapes={"input": [dim, 29]})
     assert str(caught.value) == (
-        f"[{dim!r}, 29] is no shape for input 'input'.\n"
+        f"[{dim!r}, 29] is not a shape for input 'input'.\n"
         f"    because  {dim!r} is neither a whole number from 0 on nor a name\n"
         "    needs    whole numbers, or names of sizes such as batch\n"
         '    Try: shapes={"input": [32, 784]}'

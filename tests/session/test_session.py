@@ -380,7 +380,7 @@ def test_what_is_told_last_of_a_run_is_how_it_is():
         (
             "set_shape",
             {"name": "input", "shape": None},
-            "None is no shape for input 'input'.\n"
+            "None is not a shape for input 'input'.\n"
             "    because  it is no list\n"
             "    needs    whole numbers, or names of sizes such as batch\n"
             "    Try: shape=[32, 784]",

@@ -239,8 +239,8 @@ SAID = {
     "a number in the place of a shape": (
         lambda: ml.inspect(Linear(3), shapes={"input": 128}),
         UnknownOptionError,
-        """128 is no shape for input 'input'.
-    needs  a list of sizes, or names of sizes that are not known yet; '...' may only stand first
+        """128 is not a shape for input 'input'.
+    needs  a list of sizes, or names of unknown sizes; '...' may only come first
     Try: shapes={'input': ["batch", 784]}""",
     ),
     "an option of a model that is misspelt": (

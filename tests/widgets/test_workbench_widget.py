@@ -229,7 +229,7 @@ def test_names_are_data_everywhere(model):
         ({"program": "backward"}, UnknownOptionError, "unknown program 'backward'."),
         ({"backend": "torch"}, UnknownOptionError, "cannot run on 'torch'."),
         ({"shapes": [32, 64]}, UnknownOptionError, "shapes must be given by name, in a dict."),
-        ({"shapes": {"input": 5}}, UnknownOptionError, "5 is no shape for input 'input'."),
+        ({"shapes": {"input": 5}}, UnknownOptionError, "5 is not a shape for input 'input'."),
         ({"shapes": {"image": [1]}}, UnexpectedInputError, "the model has no input 'image'."),
     ],
 )

@@ -1,4 +1,4 @@
-"""The blocks that come with the package; each folder builds on those before it."""
+"""The built-in blocks. Each folder builds on the folders before it."""
 
 from mithril_nb.models.library import classical, layers, networks, objectives, operations
 from mithril_nb.models.library.classical import *

@@ -83,7 +83,7 @@ def _glu_reference(model: Model, params: Arrays, inputs: Arrays) -> Arrays:
 
 
 def _of_number(function):
-    """A reference from a function of the input and the block's one attribute."""
+    """Return a reference from a function of the input and the block's only attribute."""
     return lambda model, _, given: {"output": function(given["input"], *model.options.values())}
 
 
@@ -123,7 +123,7 @@ CASES = [
     _plain(Softplus, lambda x: np.logaddexp(x, 0)),
     _plain(SiLU, lambda x: x * special.expit(x)),
     _plain(Mish, lambda x: x * np.tanh(np.logaddexp(x, 0))),
-    # The two numbers of the paper, in full.
+    # The paper's two constants, in full precision.
     _plain(Selu, lambda x: 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * np.expm1(x))),
     _plain(HardSigmoid, lambda x: np.clip(x + 3, 0, 6) / 6),
     _plain(HardTanh, lambda x: np.clip(x, -1, 1)),

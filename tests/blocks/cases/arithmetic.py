@@ -51,23 +51,23 @@ Reference = Callable[..., Any]
 
 
 def whole(draw: st.DrawFn, shape: tuple[int, ...], least: int = -9, most: int = 9) -> np.ndarray:
-    """Whole numbers."""
+    """Draw integers."""
     return np.random.default_rng(draw(st.integers(0, 2**16))).integers(least, most + 1, shape)
 
 
 def truths(draw: st.DrawFn, shape: tuple[int, ...]) -> np.ndarray:
-    """Truth values."""
+    """Draw booleans."""
     return np.random.default_rng(draw(st.integers(0, 2**16))).random(shape) < 0.5
 
 
 def sometimes_empty(draw: st.DrawFn) -> tuple[int, ...]:
-    """A shape, at times with a 0 in it."""
+    """Draw a shape, sometimes with a 0 in it."""
     shape = draw(shapes)
     return (0, *shape[1:]) if draw(st.integers(0, 5)) == 0 else shape
 
 
 def paired(draw: st.DrawFn, count: int = 2) -> list[tuple[int, ...]]:
-    """Shapes that broadcast: each lacks some leading axes of one shape, and has 1 in some places."""
+    """Draw shapes that broadcast: each lacks some leading axes of a common shape, and has some sizes of 1."""
     shape = sometimes_empty(draw)
     return [
         tuple(size if draw(st.booleans()) else 1 for size in shape[draw(st.integers(0, len(shape))) :])
@@ -78,7 +78,7 @@ def paired(draw: st.DrawFn, count: int = 2) -> list[tuple[int, ...]]:
 def unary(
     block: type[Model], reference: Reference, least: float = -3.0, most: float = 3.0, takes_whole: bool = True, **more
 ):
-    """A case of a block on each item by itself."""
+    """Return the case of an elementwise block."""
 
     def drawn(draw: st.DrawFn) -> tuple[Model, Arrays]:
         shape = sometimes_empty(draw)
@@ -97,7 +97,7 @@ def binary(
     takes_whole: bool = True,
     **more: Any,
 ):
-    """A case of a block on pairs of items; the second ones are at least `least`."""
+    """Return the case of a block on pairs of items; the second items are at least `least`."""
 
     def drawn(draw: st.DrawFn) -> tuple[Model, Arrays]:
         one, other = paired(draw)
@@ -208,13 +208,13 @@ def _of_whole_reference(model: Model, params: Arrays, inputs: Arrays) -> dict[st
 
 CASES = [
     unary(Buffer, lambda x: x),
-    # Its gradient is not that of the function: tests/blocks/test_arithmetic.py.
+    # Its gradient differs from the function's: see tests/blocks/test_arithmetic.py.
     unary(StopGradient, lambda x: x, is_differentiable=False),
     unary(Absolute, np.abs),
     unary(Negate, np.negative),
     unary(Square, np.square),
     unary(Sign, np.sign),
-    # These jump: a finite difference across a jump is no gradient.
+    # These are discontinuous: a finite difference across a jump is not a gradient.
     unary(Floor, np.floor, is_differentiable=False),
     unary(Ceil, np.ceil, is_differentiable=False),
     unary(Round, np.round, is_differentiable=False),
@@ -242,6 +242,6 @@ CASES = [
         _matrix_multiply,
         lambda _, __, given: {"output": np.matmul(given["left"], given["right"])},
     ),
-    # JAX computes with 32-bit whole numbers in float32, in x64 mode too.
+    # JAX computes with 32-bit integers in float32, in x64 mode too.
     Case("floating results of whole numbers", _of_whole, _of_whole_reference, tolerance64=1e-6),
 ]

@@ -1,4 +1,4 @@
-"""Blocks of `models/attention.py`, beside NumPy and Equinox."""
+"""Blocks of `models/attention.py`, compared with NumPy and Equinox."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def attention(
     mask: np.ndarray | None = None,
     lengths: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Attention one query at a time, over the keys that it sees; keys may have fewer heads."""
+    """Return attention, one query at a time over its visible keys; keys may have fewer heads."""
     lead, (times, steps) = query.shape[:-2], (query.shape[-2], key.shape[-2])
     served = (query.shape[-3] // key.shape[-3]) if key.ndim > 2 and query.ndim > 2 and key.shape[-3] > 1 else 1
     if served > 1:
@@ -96,7 +96,7 @@ def _scaled_dot_product_reference(model: Model, params: Arrays, inputs: Arrays) 
 
 
 def split(x: np.ndarray, heads: int) -> np.ndarray:
-    """Heads before time."""
+    """Return the array with heads before time."""
     return np.stack(np.split(x, heads, -1), -3)
 
 
@@ -146,7 +146,7 @@ def _rotary_embedding(draw: st.DrawFn) -> tuple[Model, Arrays]:
 
 
 def rotated(x: np.ndarray, base: float = 10000.0, is_interleaved: bool = False, start: int = 0) -> np.ndarray:
-    """Pairs of features as complex numbers, turned."""
+    """Return pairs of features, rotated as complex numbers."""
     times, width = x.shape[-2:]
     pairs = x[..., ::2] + 1j * x[..., 1::2] if is_interleaved else x[..., : width // 2] + 1j * x[..., width // 2 :]
     angles = np.outer(np.arange(start, start + times), base ** (-np.arange(0, width, 2) / width))
@@ -184,7 +184,7 @@ def _multi_head_attention(draw: st.DrawFn) -> tuple[Model, Arrays]:
 
 
 def multi_head_attention(model: Model, params: Arrays, inputs: Arrays) -> np.ndarray:
-    """What a `MultiHeadAttention` block computes, from its params."""
+    """Return the result of a `MultiHeadAttention` block, from its params."""
     o = model.options
     heads, served = o["heads"], o["kv_heads"] or o["heads"]
 

@@ -39,7 +39,7 @@ from tests.blocks.case import Arrays, Case, arrays, filled_shapes, shapes
 
 
 def _folded(model: Model, params: Arrays, given: Arrays) -> dict[str, Any]:
-    # By walking back and forth, not by a remainder.
+    # Computed by walking back and forth, not by a remainder.
     return {"output": np.interp(given["input"], np.arange(-47, 50, 4), [1, 5] * 12 + [1])}
 
 
@@ -75,7 +75,7 @@ def _joint(draw: st.DrawFn) -> tuple[Model, Arrays]:
 
 
 def _joint_expected(model: Model, params: Arrays, given: Arrays) -> dict[str, Any]:
-    """By Brent's method, beside scikit-learn, which stops at a difference of 1e-5 in the entropy."""
+    """Solve by Brent's method, because scikit-learn stops at an entropy difference of 1e-5."""
     squares, wanted = given["squared_distances"], float(given["target_perplexity"])
     count = len(squares)
     conditional = np.zeros((count, count))
@@ -286,7 +286,7 @@ CASES = [
     Case("NormModifier", lambda draw: (NormModifier(), {"input": draw(arrays(draw(shapes), -30, 30))}), _folded),
     Case("DistanceMatrix", _distances, _minkowski),
     Case("PolynomialFeatures", _polynomial, _features),
-    # In float32 the entropy is known to some 1e-6 only, and the width to what that leaves.
+    # In float32 the entropy is accurate to about 1e-6, which limits the accuracy of the width.
     Case("TsnePJoint", _joint, _joint_expected, is_differentiable=False, tolerance=3e-5),
     Case("Cholesky", _cholesky, lambda _, __, given: {"output": np.linalg.cholesky(given["input"])}),
     Case(
@@ -319,9 +319,9 @@ CASES = [
     ),
     Case("PolynomialRegression", _regression, _regression_expected),
     Case("EncoderDistanceMatrix", _encoded, _encoded_expected),
-    # A root of zero on the diagonal has no slope on one side: see test_classical.py.
+    # A root of zero on the diagonal has only a one-sided slope: see test_classical.py.
     Case("MDSCore", _stress, _stress_expected, is_differentiable=False),
-    # What TsnePJoint gives is data: finite differences would see it change.
+    # The output of TsnePJoint is data: finite differences would see it change.
     Case("TSNECore", _neighbours, _neighbours_expected, is_differentiable=False, tolerance=3e-5),
     Case("MDS", _scaled, _scaled_expected, is_differentiable=False),
     Case("TSNE", _embedded, _embedded_expected, is_differentiable=False, tolerance=3e-5),

@@ -1,4 +1,4 @@
-"""Blocks of `models/control.py`; `tests/models/test_control.py` holds them beside their bodies."""
+"""Blocks of `models/control.py`; `tests/models/test_control.py` compares them with their bodies."""
 
 from __future__ import annotations
 

@@ -14,26 +14,26 @@ from tests.blocks.case import Arrays, Case, arrays
 
 
 def padded(x: np.ndarray, options: Any, reach: tuple[int, ...], fill: float) -> tuple[np.ndarray, list[Any]]:
-    """The array with its padding, by words and numbers alike; and the padding."""
-    axes, said = len(reach), options["padding"]
+    """Return the padded array and its padding, given as a keyword or numbers."""
+    axes, padding = len(reach), options["padding"]
     pads: list[Any] = []
     for axis in range(axes):
-        if said == "same":
+        if padding == "same":
             step = options["stride"][axis]
             total = max((int(np.ceil(x.shape[axis + 2] / step)) - 1) * step + reach[axis] - x.shape[axis + 2], 0)
             pads.append((total // 2, total - total // 2))
-        elif said == "valid":
+        elif padding == "valid":
             pads.append((0, 0))
-        elif axes == 1 and isinstance(said, tuple) and len(said) == 2:
-            pads.append(said)
+        elif axes == 1 and isinstance(padding, tuple) and len(padding) == 2:
+            pads.append(padding)
         else:
-            one = said if isinstance(said, int) else said[axis]
+            one = padding if isinstance(padding, int) else padding[axis]
             pads.append((one, one) if isinstance(one, int) else one)
     return np.pad(x, [(0, 0), (0, 0), *pads], constant_values=fill), pads
 
 
 def laid(x: np.ndarray, options: Any, size: tuple[int, ...], fill: float) -> tuple[np.ndarray, list[Any]]:
-    """All windows: `(batch, channels, *places, *items)`; and the padding."""
+    """Return all windows, `(batch, channels, *places, *items)`, and the padding."""
     axes = len(size)
     dilation = options.get("dilation", (1,) * axes)
     dilation = (dilation,) * axes if isinstance(dilation, int) else dilation
@@ -46,7 +46,7 @@ def laid(x: np.ndarray, options: Any, size: tuple[int, ...], fill: float) -> tup
 
 
 def convolution(model: Model, params: Arrays, inputs: Arrays) -> Arrays:
-    """A sum over each window, group by group."""
+    """Return the sum over each window, group by group."""
     weight, options = {**params, **inputs}["weight"], model.options
     axes, groups = weight.ndim - 2, options.get("groups", 1)
     windows, _ = laid(inputs["input"], options, weight.shape[2:], 0.0)
@@ -59,7 +59,7 @@ def convolution(model: Model, params: Arrays, inputs: Arrays) -> Arrays:
 
 
 def transposed(model: Model, params: Arrays, inputs: Arrays) -> Arrays:
-    """Each item of the input adds a window to the output, of which the padding is cut off."""
+    """Add a window to the output for each item of the input, and cut off the padding."""
     x, weight, options = inputs["input"], params["weight"], model.options
     axes, groups, stride, gaps = weight.ndim - 2, options["groups"], options["stride"], options["dilation"]
     reach = [(size - 1) * gap + 1 for size, gap in zip(weight.shape[2:], gaps, strict=True)]
@@ -72,9 +72,8 @@ def transposed(model: Model, params: Arrays, inputs: Arrays) -> Arrays:
             out[(slice(None), slice(None), *where)] += np.concatenate([a @ b for a, b in pairs], 1)
     for axis in range(axes):
         r, s, length, extra = reach[axis], stride[axis], full[axis], options["output_padding"]
-        said = options["padding"]
-        if said == "same":
-            # TensorFlow's rule: size * stride items, of the full length less what does not fit, the odd one after.
+        if options["padding"] == "same":
+            # TensorFlow's rule: size * stride items of the full length; an odd excess is cut off after.
             before = 0 if s > r - 1 else (r - s) // 2
             size = x.shape[axis + 2] * s
         else:
@@ -138,7 +137,7 @@ def drawn_convolution(kind: str, axes: int, *more: str) -> Any:
             given["groups"] = groups
         if "output_padding" in more:
             given["output_padding"] = draw(st.integers(0, 1))
-        # Padding of a transposed convolution takes items away: never more than there are.
+        # Padding of a transposed convolution removes items, but never more than exist.
         given["padding"] = draw(st.sampled_from(("same", "valid"))) if axes == 3 else padding(draw, axes, 1)
         inputs = {"input": image(draw, channels, axes, 5)}
         if kind.startswith("Primitive"):

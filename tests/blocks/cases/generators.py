@@ -1,4 +1,4 @@
-"""Blocks of `models/generators.py`, beside NumPy."""
+"""Blocks of `models/generators.py`, compared with NumPy."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _matrix(block: type[Model]) -> Callable[[st.DrawFn], Drawn]:
 
 
 def _arange(draw: st.DrawFn) -> Drawn:
-    # Whole numbers and halves, which every dtype holds exactly.
+    # Integers and halves, which every dtype represents exactly.
     number = st.integers(-6, 6) | st.integers(-12, 12).map(lambda n: n / 2)
     step = draw(number.filter(bool))
     return Arange(draw(number), draw(number), step), {}

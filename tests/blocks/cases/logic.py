@@ -40,7 +40,7 @@ def _binary(block: type[Model], reference: Callable[..., Any], draw_one: Callabl
 
 
 def _few(draw: st.DrawFn, shape: tuple[int, ...]) -> np.ndarray:
-    """Numbers of which many are the same, some of them NaN."""
+    """Draw numbers with many duplicates, some of them NaN."""
     values = whole(draw, shape, -1, 2)
     if draw(st.booleans()):
         return values

@@ -33,10 +33,10 @@ from tests.blocks.case import Arrays, Case, arrays, shapes
 
 
 def _pair(draw: st.DrawFn, least: float = -3.0, most: float = 3.0) -> Arrays:
-    """Input and target of one shape; or one of them repeats along some axes."""
+    """Draw input and target of one shape; or one of them broadcasts along some axes."""
     shape = draw(shapes)
     other = tuple(draw(st.sampled_from((size, 1))) for size in shape)[draw(st.integers(0, len(shape))) :]
-    # Other bounds: the same seed would else give the same numbers, at which a distance has no slope.
+    # Other bounds: otherwise the same seed gives equal numbers, where a distance has no slope.
     pair = [draw(arrays(shape, least, most)), draw(arrays(other, 0.9 * least, 0.8 * most))]
     if draw(st.booleans()):
         pair.reverse()
@@ -96,7 +96,7 @@ def _focal_expected(options: Any, x: np.ndarray, t: np.ndarray) -> np.ndarray:
 
 
 def _classes(draw: st.DrawFn) -> tuple[tuple[int, ...], int, int]:
-    """A shape of samples, how many classes, and where they go."""
+    """Draw a shape of samples, the number of classes, and their axis."""
     rest = tuple(draw(st.lists(st.integers(0 if draw(st.booleans()) else 1, 3), min_size=1, max_size=3)))
     axis = draw(st.sampled_from((1, -1)))
     return rest, draw(st.integers(1, 4)), axis

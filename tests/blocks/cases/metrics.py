@@ -85,7 +85,7 @@ def _auc(draw: st.DrawFn) -> tuple[Model, Arrays]:
 
 
 def _auc_expected(model: Model, params: Arrays, given: Arrays) -> dict[str, Any]:
-    """Rates at each line, straight from their definition: samples at or above the score of each sample."""
+    """Return the rates at each threshold, by their definition: samples at or above the score of each sample."""
     scores, label = given["input"], given["label"] == 1
     lines = np.concatenate([np.full((len(scores), 1), np.inf), -np.sort(-scores, -1)], -1)
     above = scores[:, None, :] >= lines[:, :, None]
@@ -95,7 +95,7 @@ def _auc_expected(model: Model, params: Arrays, given: Arrays) -> dict[str, Any]
 
 
 def _classified(draw: st.DrawFn, count: int) -> tuple[dict[str, bool], Arrays]:
-    """Predictions and labels in one of their forms."""
+    """Draw predictions and labels in one of their forms."""
     samples = draw(st.integers(1, 6))
     pred, label = _numbers(draw, count, (samples,)), _numbers(draw, count, (samples,))
     flags = {"is_pred_one_hot": draw(st.booleans()), "is_label_one_hot": draw(st.booleans())}
@@ -107,7 +107,7 @@ def _classified(draw: st.DrawFn, count: int) -> tuple[dict[str, bool], Arrays]:
 
 
 def _plain(model: Model, given: Arrays) -> tuple[np.ndarray, np.ndarray]:
-    """Predictions and labels as numbers."""
+    """Return predictions and labels as class indices."""
     if model.options.get("is_binary"):
         threshold = model.options["threshold"]
         return (given["pred"] > (0.5 if threshold is None else threshold)).astype(int), given["label"]
@@ -165,7 +165,7 @@ def _area(draw: st.DrawFn) -> tuple[Model, Arrays]:
 
 
 def _area_expected(model: Model, params: Arrays, given: Arrays) -> dict[str, Any]:
-    """By counting pairs."""
+    """Return the area by counting pairs."""
     label = given["label"].argmax(-1) if given["label"].ndim > 1 else given["label"]
     columns = given["pred"].T if given["pred"].ndim > 1 else [given["pred"]]
     areas = []
@@ -222,7 +222,7 @@ CASES = [
         False,
     ),
     Case("TopKHits", _top, _top_expected, False),
-    # Rates are float32 whatever the model computes in.
+    # Rates are float32 for any dtype of the model.
     Case("AUCCore", _auc, _auc_expected, False, tolerance64=1e-6),
     # These are float32 too.
     Case("Accuracy", _accuracy, _accuracy_expected, False, tolerance64=1e-6),

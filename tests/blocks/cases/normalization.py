@@ -82,7 +82,7 @@ def _channels(block: type[Model], least: int, most: int) -> Any:
         if issubclass(block, BatchNorm):
             given |= {"inference": draw(st.sampled_from((None, True, False))), "momentum": 0.2}
         rank = draw(st.integers(least, most))
-        # Two samples at least: what is alike in all of a batch has no direction.
+        # At least two samples: a constant batch has no direction.
         shape = (draw(st.integers(2, 4)), groups * 2, *(draw(st.integers(2, 3)) for _ in range(rank - 2)))
         return block(**given), {"input": draw(arrays(shape))}
 

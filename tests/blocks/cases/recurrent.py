@@ -1,4 +1,4 @@
-"""Blocks of `models/recurrent.py`: cells beside NumPy, whole sequences beside a loop of them."""
+"""Blocks of `models/recurrent.py`: cells compared with NumPy, whole sequences with a loop of cells."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ few = st.integers(1, 4)
 
 
 def _cell(block: type[Model], *states: str):
-    """A cell, whose state may have more rows than its input."""
+    """Return a function that draws a cell; its state may have more rows than its input."""
 
     def draw_one(draw: st.DrawFn) -> tuple[Model, Arrays]:
         size, rows = draw(few), draw(st.integers(0, 3))
@@ -22,7 +22,7 @@ def _cell(block: type[Model], *states: str):
         use_output, use_complement = draw(st.booleans()), draw(st.booleans())
         says = draw(st.booleans())
         made = block(size if says else None, output_size, use_output, use_complement)
-        # The harness gives axes of one number one name, so where a rule can tell them apart they have one size:
+        # The harness gives axes of one size one name, so axes that a rule distinguishes have one size here:
         # test_sequences has the others.
         more = 0 if use_complement else draw(st.integers(0, 2))
         inputs = {"input": draw(arrays((rows, *middle, size if says else draw(few))))}
@@ -89,19 +89,19 @@ def _over_time(block: type[Model], *states: str):
 
 
 def rnn_step(params: Arrays, x: np.ndarray, hidden: np.ndarray) -> np.ndarray:
-    """One step of `RNN`."""
+    """Return one step of `RNN`."""
     return np.tanh(x @ params["w_ih"] + hidden @ params["w_hh"] + params.get("bias", 0))
 
 
 def lstm_step(params: Arrays, x: np.ndarray, hidden: np.ndarray, cell: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """One step of `LSTM`."""
+    """Return one step of `LSTM`."""
     gates = np.split(x @ params["w_ih"] + hidden @ params["w_hh"] + params.get("bias", 0), 4, -1)
     cell = expit(gates[1]) * cell + expit(gates[0]) * np.tanh(gates[2])
     return expit(gates[3]) * np.tanh(cell), cell
 
 
 def gru_step(params: Arrays, x: np.ndarray, hidden: np.ndarray) -> np.ndarray:
-    """One step of `GRU`."""
+    """Return one step of `GRU`."""
     size = hidden.shape[-1]
     ours, theirs = x @ params["w_ih"] + params.get("bias", 0), hidden @ params["w_hh"]
     reset, update = (expit((ours + theirs)[..., at * size : (at + 1) * size]) for at in range(2))

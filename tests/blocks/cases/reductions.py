@@ -29,7 +29,7 @@ from tests.blocks.cases.arithmetic import truths, whole
 
 
 def _axes(draw: st.DrawFn, rank: int) -> int | list[int] | None:
-    """All, one or several axes, some counted from the end."""
+    """Draw all, one or several axes, some counted from the end."""
     if draw(st.booleans()):
         return None
     chosen = draw(st.lists(st.integers(0, rank - 1), max_size=rank, unique=True)) if rank else []
@@ -60,7 +60,7 @@ def _reduction(block: type[Model], reference: Callable[..., Any], can_be_empty: 
 
 
 def _empty_is_nan(function: Callable[..., Any]) -> Callable[..., Any]:
-    """NumPy warns of a mean of nothing; we only want its result."""
+    """Wrap a NumPy reduction: an empty array gives NaN without a warning."""
 
     def compute(x: np.ndarray, axis: Any, keepdims: bool, correction: float = 0.0) -> Any:
         count = np.sum(np.ones(x.shape), axis=axis, keepdims=keepdims)
@@ -156,9 +156,9 @@ CASES = [
     _place(ArgMin, np.argmin),
     Case("Cumsum", _cumsum, lambda model, _, given: {"output": np.cumsum(given["input"], axis=model.options["axis"])}),
     Case("Trapezoid", _trapezoid, lambda _, __, given: {"output": np.trapezoid(given["y"], given["x"])}),
-    # Which items are kept jumps.
+    # The choice of kept items is discontinuous.
     Case("Unique", _unique, _unique_reference, is_differentiable=False),
-    # JAX computes with 32-bit whole numbers in float32, in x64 mode too.
+    # JAX computes with 32-bit integers in float32, in x64 mode too.
     Case(
         "floating reductions of whole numbers",
         _of_whole,

@@ -1,4 +1,4 @@
-"""Blocks of `models/shaping.py`, beside NumPy."""
+"""Blocks of `models/shaping.py`, compared with NumPy."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Drawn = tuple[Model, Arrays]
 
 
 def _like(function: Callable[..., Any], *options: str) -> Callable[[Model, Arrays, Arrays], Arrays]:
-    """A reference: a function of NumPy, given the input and some attributes by their position."""
+    """Return a reference: a NumPy function of the input and some attributes, by position."""
     return lambda model, params, inputs: {
         "output": function(*inputs.values(), *(model.options[option] for option in options))
     }
@@ -196,7 +196,7 @@ def _rows_by_rows(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def draw_index(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[Any, ...]:
-    """An index as NumPy takes it, of numbers, slices, new axes, and arrays of numbers and truth values."""
+    """Draw a NumPy index of numbers, slices, new axes, and arrays of integers and booleans."""
     bound = st.none() | st.integers(-6, 6)
     some = [axis for axis in range(len(shape)) if shape[axis]]
     numbers = draw(st.sampled_from(((), (2,), (2, 1))))
@@ -211,7 +211,7 @@ def draw_index(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[Any, ...]:
         elif kind == "array":
             items.append((_whole(draw, numbers or (2,), 2 * size) - size).tolist())
         else:
-            # As many as the arrays beside it have, or one: they must broadcast.
+            # As many items as the other arrays, or one: they must broadcast.
             mask = [False] * size
             mask[draw(st.integers(0, size - 1))] = True
             items.append(mask)
@@ -224,7 +224,7 @@ def draw_index(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[Any, ...]:
 
 
 def as_data(index: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The same as plain data, as `connection.py` writes it."""
+    """Return an index as plain data, in the form of `connection.py`."""
     return tuple(
         ("slice", item.start, item.stop, item.step) if isinstance(item, slice) else "..." if item is ... else item
         for item in index
@@ -232,7 +232,7 @@ def as_data(index: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def as_numpy(index: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Back again."""
+    """Return a plain index as a NumPy index: the inverse of `as_data`."""
 
     def back(item: Any) -> Any:
         if isinstance(item, tuple):

@@ -1,4 +1,4 @@
-"""Blocks of `models/statics.py`, beside NumPy and Python."""
+"""Blocks of `models/statics.py`, compared with NumPy and Python."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _sliced(model: Model, params: Arrays, inputs: Arrays) -> Arrays:
 
 
 def _dtype(draw: st.DrawFn) -> Drawn:
-    # Its text is no output of a compiled program: it says what another array becomes.
+    # Its string is not an output of a compiled program: it is the dtype of another array.
     model = Model()
     model |= Dtype()(input="input", output="dtype")
     model |= Cast()(input="other", dtype="dtype", output="output")
@@ -115,7 +115,7 @@ CASES = [
         "Cast",
         _cast,
         lambda model, _, given: {"output": given["input"].astype(model.options["dtype"]).astype(float)},
-        is_differentiable=False,  # the whole numbers it is given, rounded, have no slope
+        is_differentiable=False,  # its input is rounded to integers, which have no slope
     ),
     Case("Dtype", _dtype, lambda _, __, given: {"output": given["other"]}),
     Case("ToTensor", _to_tensor, _told),

@@ -1,4 +1,4 @@
-"""Blocks of `models/transformers.py` and `models/sequences.py`, composed anew in NumPy."""
+"""Blocks of `models/transformers.py` and `models/sequences.py`, rewritten in NumPy."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ few = st.integers(1, 3)
 
 
 def inside(params: Arrays, name: str) -> Arrays:
-    """The params of a block inside, by the names that they have there."""
+    """Return the params of an inner block, by their inner names."""
     return {key.removeprefix(f"{name}."): value for key, value in params.items() if key.startswith(f"{name}.")}
 
 
 def linear(params: Arrays, name: str, x: np.ndarray) -> np.ndarray:
-    """The affine map of a block inside."""
+    """Return the affine map of an inner block."""
     return x @ params[f"{name}.weight"] + params.get(f"{name}.bias", 0)
 
 
 def norm(params: Arrays, name: str, x: np.ndarray, kind: str = "layer") -> np.ndarray:
-    """The norm of a block inside."""
+    """Return the norm of an inner block."""
     centered, eps = (x - x.mean(-1, keepdims=True), 1e-5) if kind == "layer" else (x, 1e-6)
     scaled = centered / np.sqrt((centered**2).mean(-1, keepdims=True) + eps)
     return scaled * params[f"{name}.weight"] + params.get(f"{name}.bias", 0)
 
 
 def gelu_tanh(x: np.ndarray) -> np.ndarray:
-    """The approximation of GPT-2."""
+    """Return GPT-2's approximation of GELU."""
     return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
 
 
@@ -46,7 +46,7 @@ ACTIVATIONS: dict[str, Any] = {
 
 
 def feed_forward(params: Arrays, x: np.ndarray, activation: str) -> np.ndarray:
-    """What `FeedForward` or `SwiGLU` computes."""
+    """Return the result of `FeedForward` or `SwiGLU`."""
     if activation == "swiglu":
         gate = linear(params, "gate", x)
         return linear(params, "down", gate * special.expit(gate) * linear(params, "up", x))
@@ -54,7 +54,7 @@ def feed_forward(params: Arrays, x: np.ndarray, activation: str) -> np.ndarray:
 
 
 def block(options: Any, params: Arrays, x: np.ndarray, inputs: Arrays) -> np.ndarray:
-    """What `TransformerBlock` computes."""
+    """Return the result of `TransformerBlock`."""
     attention = {**options, "is_cross": False}
 
     class Options:
@@ -148,7 +148,7 @@ def _unembedding(draw: st.DrawFn) -> tuple[Model, Arrays]:
 
 def _rows_like(draw: st.DrawFn) -> tuple[Model, Arrays]:
     rows = draw(st.integers(0, 3))
-    # The harness gives first axes one name: the others are in test_sequences.
+    # The harness gives first axes one name: test_sequences tests other names.
     return RowsLike(), {
         "input": draw(arrays((rows, *draw(st.sampled_from(((), (2,))))))),
         "like": draw(arrays((rows,))),
@@ -158,7 +158,7 @@ def _rows_like(draw: st.DrawFn) -> tuple[Model, Arrays]:
 CASES = [
     Case("TransformerBlock", _transformer_block, _transformer_block_reference),
     Case("TransformerEncoder", _transformer_encoder, _transformer_encoder_reference),
-    # The scores are sums over a width of what five norms have scaled up: 8e-6 at worst in 60 examples.
+    # The scores are sums of values that five norms have scaled up: error of at most 8e-6 in 60 examples.
     Case("GPT", _gpt, _gpt_reference, tolerance=3e-5),
     Case(
         "FeedForward",

@@ -1,4 +1,4 @@
-"""Which kinds are compared at special values through their case in `tests/blocks/cases`, and which are not, and why."""
+"""Kinds that are compared at special values through their case in `tests/blocks/cases`, and reasons for exceptions."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ NOT_COMPARED = {
 
 
 def is_network(kind: str) -> bool:
-    """Return whether a kind only composes blocks of the rooms below `networks`, each of which is compared itself."""
+    """Return whether a kind only composes blocks from lower rooms than `networks`, which are compared separately."""
     return issubclass(KINDS[kind], Composite) and ".library.networks." in KINDS[kind].__module__
 
 
@@ -65,7 +65,7 @@ def compared_by_case(kinds: set[str]) -> dict[str, tuple[Case, Model, Arrays]]:
 
 
 def filled(inputs: Arrays, values: np.ndarray) -> Arrays:
-    """Return inputs of the same shapes with these values in turn for the floating items."""
+    """Return inputs of the same shapes with these values in turn for the float items."""
     return {
         port: np.resize(values, array.shape) if array.dtype.kind == "f" else array for port, array in inputs.items()
     }

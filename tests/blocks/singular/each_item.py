@@ -1,4 +1,4 @@
-"""Blocks on each item by itself, and on pairs of items: value and slope of each, in float64."""
+"""Elementwise blocks, and blocks on pairs of items: value and slope of each, in float64."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _mish_slope(x: np.ndarray) -> np.ndarray:
 
 
 def _between(x: np.ndarray, low: float, high: float, at_bounds: float) -> np.ndarray:
-    """The slope of an item that is kept within bounds."""
+    """Return the slope of an item that is clipped to bounds."""
     return np.where((x == low) | (x == high), at_bounds, (x > low) & (x < high))
 
 
@@ -191,12 +191,12 @@ LOGIT, YES = (
 
 
 def _share(one: np.ndarray, other: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """The slope of what is chosen from two: one half each where both are equal."""
+    """Return the slope of a selection from two items: one half each if both are equal."""
     return np.where(one == chosen, np.where(other == chosen, 0.5, 1.0), 0.0)
 
 
 def _hinge(x: np.ndarray, t: np.ndarray, power: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    near = ~(x * t >= 1)  # NaN is on the wrong side, so that it is seen
+    near = ~(x * t >= 1)  # NaN is on the wrong side, so that it is visible
     outer = np.where(near, power * (1 - x * t) ** (power - 1), 0)
     return (
         np.where(near, (1 - x * t) ** power, 0),
@@ -248,7 +248,7 @@ PAIRS: dict[str, Pair] = {
 
 
 def _binary(p: np.ndarray, t: np.ndarray, log: Function, slope: Function) -> tuple[np.ndarray, np.ndarray]:
-    """Binary cross entropy of probabilities, in which zero times the logarithm of zero is zero."""
+    """Return the binary cross entropy of probabilities, where zero times the logarithm of zero is zero."""
 
     def share(weight: np.ndarray, of: np.ndarray) -> np.ndarray:
         return np.where(weight == 0, 0, weight * of)
@@ -260,7 +260,7 @@ def _binary(p: np.ndarray, t: np.ndarray, log: Function, slope: Function) -> tup
 
 
 def _of_logits(x: np.ndarray, t: np.ndarray, least: float) -> np.ndarray:
-    """The same of logits, whose logarithms are no less than `least` where a logit is infinite."""
+    """Return the binary cross entropy of logits, whose logarithms are at least `least` for an infinite logit."""
     yes, no = special.log_expit(x), special.log_expit(-x)
     yes, no = (np.where(np.isneginf(one), least, one) for one in (yes, no))
     return -(np.where(t == 0, 0 * np.nan_to_num(yes), t * yes) + np.where(t == 1, 0 * np.nan_to_num(no), (1 - t) * no))

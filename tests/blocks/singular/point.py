@@ -1,4 +1,4 @@
-"""A block at inputs where its formula has a kink, a pole or no value, beside a float64 reference."""
+"""A block at inputs where its formula has a kink, a pole or no value, compared with a float64 reference."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Point:
     Attributes:
         name: Unique; begins with the kind of the block.
         block: The block.
-        given: Its inputs by port; floating ones in float64.
+        given: Its inputs by port; floats in float64.
         values: The expected outputs by port, computed by NumPy in float64.
         slopes: The expected gradients of the weighted sum of the port `output`, by port. An input that is left out is
             not differentiated.
@@ -38,7 +38,7 @@ class Point:
 
 
 def rounded(array: Any) -> np.ndarray:
-    """Return numbers as float32 holds them, in float64; truth values and numbers of int32 unchanged."""
+    """Return numbers rounded to float32, in float64; booleans and int32 numbers are unchanged."""
     array = np.asarray(array)
     return array if array.dtype in ("bool", "int32") else array.astype("float32").astype("float64")
 
@@ -52,7 +52,7 @@ def point(
     tolerance: float = 2e-6,
     **slopes: Any,
 ) -> Point:
-    """Return a point; `values` that are no mapping are those of the port `output`."""
+    """Return a point; if `values` is not a mapping, it belongs to the port `output`."""
     values = values if isinstance(values, Mapping) else {"output": values}
     arrays = {port: rounded(array) for port, array in given.items()}
     return Point(name, block, arrays, values, slopes, rounded(weights), tolerance)

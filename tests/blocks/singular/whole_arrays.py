@@ -49,7 +49,7 @@ def _ties(x: np.ndarray, chosen: np.ndarray) -> np.ndarray:
 
 
 def _others(x: np.ndarray) -> np.ndarray:
-    """The product of the other items of a row, for each item."""
+    """Return the product of the other items of a row, for each item."""
     return np.stack([np.delete(x, at, 1).prod(1) for at in range(x.shape[1])], 1)
 
 
@@ -132,7 +132,7 @@ def _softmaxes() -> list[Point]:
 
 
 def _entropies() -> list[Point]:
-    """Cross entropies where a class is certain, impossible, or out of range."""
+    """Return cross entropies where a class is certain, impossible, or out of range."""
     number = np.array([0, 0, 0, 1, 0, 3], "int32")
     probs = np.array([[1, 0], [0, 1], [0.5, 0.5], [0.25, 0.75], [1e-30, 1], [1, 0]])
     picked = np.array([1, 0, 0.5, 0.75, 1e-30, NAN])
@@ -257,7 +257,7 @@ def _windows() -> list[Point]:
 
 
 def _norms() -> list[Point]:
-    """Arrays without any variance: the output is the bias, here 0, and no gradient reaches the input."""
+    """Return arrays without variance: the output is the bias, here 0, and no gradient reaches the input."""
     flat = np.full((2, 2, 2, 2), 3.0)
     nothing = np.zeros_like(flat)
     names = ("GroupNorm", "InstanceNorm")
@@ -324,7 +324,7 @@ def _others_points() -> list[Point]:
 
 
 def _matrices() -> list[Point]:
-    """Matrices without a Cholesky factor, kernels of zeros, and neighbours that coincide."""
+    """Return matrices without a Cholesky factor, kernels of zeros, and coinciding neighbours."""
     ones, none = np.ones((2, 2)), np.full((2, 2), NAN)
     others = 1 - np.eye(3)
     nothing = np.zeros((2, 2))
@@ -354,7 +354,7 @@ def _matrices() -> list[Point]:
 
 
 def _distances() -> list[Point]:
-    """Points that coincide."""
+    """Return points that coincide."""
     same = np.zeros((3, 2))
     found = []
     for norm in (0.5, 1.0, 2.5):
@@ -415,7 +415,7 @@ def _distances() -> list[Point]:
 
 
 def _mds_slope(points: np.ndarray, p: float) -> np.ndarray:
-    """Half the gradient of the p-norm of all Minkowski distances: each pair is in the matrix twice."""
+    """Return half the gradient of the p-norm of all Minkowski distances: the matrix has each pair twice."""
     ends = points[:, None] - points[None]
     whole = (np.abs(ends) ** p).sum()
     powers = np.where(ends == 0, 0, np.sign(ends) * np.abs(ends) ** (p - 1))

@@ -1,4 +1,4 @@
-"""Regression by Gaussian processes.
+"""Gaussian process regression.
 
 The equations are those of Rasmussen and Williams (2006), Gaussian Processes for Machine Learning, chapter 2.
 """
@@ -34,9 +34,9 @@ Threshold = Annotated[float, Range(0.0, 1.0)]
 
 
 class Cholesky(Operator):
-    """Takes the lower triangular root of a symmetric positive definite matrix: `L Lᵀ = x`. NaN where there is none.
+    """Cholesky factor: the lower triangular L with `L Lᵀ = x`. NaN if x is not positive definite.
 
-    Axes before the last two are batches. Of a matrix that is not symmetric it takes the symmetric part.
+    Axes before the last two are batches. The input is replaced by its symmetric part.
 
     Examples:
         >>> Cholesky()
@@ -52,7 +52,7 @@ class Cholesky(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """`(*batch, n, n)` gives the same."""
+        """Map `(*batch, n, n)` to the same."""
         shape = inputs["input"].shape
         if shape == (LEADING,):
             return Inferred({"output": shape})
@@ -63,18 +63,18 @@ class Cholesky(Operator):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """The input has the output's shape."""
+        """Return the output's shape for the input."""
         return {"input": outputs["output"].shape}
 
 
 class Eigvalsh(Operator):
-    """Gives n positive numbers whose logarithms sum to half the log-determinant of a symmetric matrix.
+    """n positive numbers whose logarithms sum to half the log-determinant of a symmetric matrix.
 
-    These are the diagonal of its Cholesky factor L. Where rounding has left the matrix without one, L being NaN, they
-    are the square roots of its eigenvalues, none of which then counts as less than the threshold.
+    These are the diagonal of the matrix's Cholesky factor L. If L is NaN because of rounding, these are the square
+    roots of the eigenvalues instead, each clipped to at least the threshold.
 
     Args:
-        threshold: The least that an eigenvalue counts as; by default the dtype's epsilon.
+        threshold: Lower bound of an eigenvalue; by default the dtype's epsilon.
 
     Examples:
         >>> [port.name for port in Eigvalsh().inputs]
@@ -92,21 +92,20 @@ class Eigvalsh(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Two of `(n, n)` give `(n,)`."""
+        """Map two of `(n, n)` to `(n,)`."""
         return Inferred({"output": _same_square(inputs, "K_term", "L")[:1]})
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Matrix and factor have one shape."""
+        """Return one shape for the matrix and its factor."""
         return {"K_term": inputs["L"].shape, "L": inputs["K_term"].shape}
 
 
 class GPRAlpha(Operator):
-    """Solves `K_term α = label_mu_diff` by the Cholesky factor L.
+    """Solves `K_term α = label_mu_diff` with the Cholesky factor L.
 
-    It is line 3 of algorithm 2.1 of Rasmussen and Williams (2006), Gaussian Processes for Machine Learning. Where
-    there is no factor, L being NaN, it solves by K_term itself, with as much added to its diagonal as rounding may have
-    taken from it.
+    This is line 3 of algorithm 2.1 of Rasmussen and Williams (2006), Gaussian Processes for Machine Learning. If L is
+    NaN, it solves with K_term itself, after adding the possible rounding error to the diagonal.
 
     Examples:
         >>> [port.name for port in GPRAlpha().inputs]
@@ -123,7 +122,7 @@ class GPRAlpha(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """`(n,)` or a column `(n, 1)`, and two of `(n, n)`, give the shape of the first."""
+        """Map `(n,)` or a column `(n, 1)`, and two of `(n, n)`, to the shape of the first."""
         size = _same_square(inputs, "K_term", "L")[0]
         shape = inputs["label_mu_diff"].shape
         if shape[:1] == (LEADING,):
@@ -134,7 +133,7 @@ class GPRAlpha(Operator):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """The labels have the output's shape; matrix and factor have one."""
+        """Return the output's shape for the labels, and one shape for the matrix and its factor."""
         return {
             "label_mu_diff": outputs["output"].shape,
             "K_term": inputs["L"].shape,
@@ -143,10 +142,10 @@ class GPRAlpha(Operator):
 
 
 class GPRVOuter(Operator):
-    """Gives what is known of new points from the labelled ones, to be taken from their variance.
+    """Reduction of the variance of new points by the labelled points.
 
-    `Kᵀ K_term⁻¹ K`, as `vᵀ v` with `L v = K` (Rasmussen and Williams, 2006, algorithm 2.1, line 5); where there is no
-    factor, L being NaN, by K_term itself as in `GPRAlpha`.
+    `Kᵀ K_term⁻¹ K`, computed as `vᵀ v` with `L v = K` (Rasmussen and Williams, 2006, algorithm 2.1, line 5). If L is
+    NaN, K_term itself is used, as in `GPRAlpha`.
 
     Examples:
         >>> [port.name for port in GPRVOuter().inputs]
@@ -163,7 +162,7 @@ class GPRVOuter(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """`(n, m)` and two of `(n, n)` give `(m, m)`."""
+        """Map `(n, m)` and two of `(n, n)` to `(m, m)`."""
         size = _same_square(inputs, "K_term", "L")[0]
         shape = inputs["K"].shape
         if shape[:1] == (LEADING,):
@@ -174,17 +173,17 @@ class GPRVOuter(Operator):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Matrix and factor have one shape."""
+        """Return one shape for the matrix and its factor."""
         return {"K_term": inputs["L"].shape, "L": inputs["K_term"].shape}
 
 
 class GPRLoss(Composite):
-    """Gives how unlikely labels are: the negative logarithm of their marginal likelihood (eq. 2.30, algorithm 2.1).
+    """Negative log marginal likelihood of the labels (eq. 2.30, algorithm 2.1).
 
-    `½ (labels - mu)ᵀ α + Σ log L[i, i] + ½ n log 2π`; where there is no Cholesky factor L, by `Eigvalsh`.
+    `½ (labels - mu)ᵀ α + Σ log L[i, i] + ½ n log 2π`; without a Cholesky factor L, by `Eigvalsh`.
 
     Args:
-        robust: Whether the logarithm is finite at zero too; see `Log`.
+        robust: If true, the logarithm is finite at zero too; see `Log`.
 
     Examples:
         >>> sorted(port.name for port in GPRLoss().inputs)
@@ -208,15 +207,15 @@ class GPRLoss(Composite):
 
 
 class GaussProcessRegressionCore(Composite):
-    """Predicts labels, and how sure it is of them, from kernels of points (eq. 2.23 to 2.26 and 2.38, algorithm 2.1).
+    """Predicts labels and their variance from kernels of points (eq. 2.23 to 2.26 and 2.38, algorithm 2.1).
 
-    `k` is the kernel of the n labelled points with themselves, `s` the variance of the noise of labels, `mu` the mean
-    before any label is seen, `k_star` the kernel of the points to predict with themselves. These are the labelled
-    points; with `new_points` they are others, and `k_cross` is the kernel of the labelled points with them, `(n, m)`.
-    `loss` is that of `GPRLoss`, `prediction` the mean and `confidence` the variance of each point, as a column.
+    `k` is the kernel of the n labelled points with themselves, `s` the variance of the label noise, `mu` the prior
+    mean, `k_star` the kernel of the points to predict with themselves. By default, these are the labelled points. With
+    `new_points`, they are other points, and `k_cross` is the kernel of the labelled points with them, `(n, m)`. `loss`
+    is that of `GPRLoss`, `prediction` the mean and `confidence` the variance of each point, as a column.
 
     Args:
-        new_points: Whether to predict other points than the labelled ones. `mu` must then broadcast to both.
+        new_points: If true, predict other points than the labelled ones. `mu` must then broadcast to both.
 
     Examples:
         >>> [port.name for port in GaussProcessRegressionCore().outputs]
@@ -251,7 +250,7 @@ def square(inputs: Specs, port: str) -> tuple[Dim, ...]:
     """Return the shape of a square matrix.
 
     Raises:
-        MismatchError: It is none.
+        MismatchError: The shape is not a square matrix.
     """
     shape = inputs[port].shape
     if shape == (LEADING,):
@@ -265,7 +264,7 @@ def square(inputs: Specs, port: str) -> tuple[Dim, ...]:
 
 
 def _same_square(inputs: Specs, one: str, other: str) -> tuple[Dim, ...]:
-    """The shape of two square matrices of one size."""
+    """Return the common shape of two square matrices."""
     left, right = square(inputs, one), square(inputs, other)
     both = meet(left, right, {})
     if both is None:

@@ -1,4 +1,4 @@
-"""Linear models of features: regressions, kernels, and machines that lean on them."""
+"""Linear models of features: regressions, kernels and support vector machines."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ __all__ = [
 
 
 class PolynomialFeatures(Operator):
-    """Gives all products of up to `degree` items of the last axis, by degree, without the constant 1.
+    """All products of up to `degree` items of the last axis, ordered by degree, without the constant 1.
 
     For `(a, b)` and degree 2: `a, b, a², a b, b²`. The order is that of scikit-learn.
 
     Args:
-        degree: The greatest number of factors.
+        degree: Maximum number of factors.
 
     Examples:
         >>> PolynomialFeatures(3)
@@ -56,7 +56,7 @@ class PolynomialFeatures(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """`(*lead, d)` gives `(*lead, C(d + degree, degree) - 1)`."""
+        """Map `(*lead, d)` to `(*lead, C(d + degree, degree) - 1)`."""
         shape, degree = inputs["input"].shape, options["degree"]
         if not shape:
             raise MismatchError("input", "at least one axis", "give the input a last axis of features.", "rank 0")
@@ -70,10 +70,10 @@ class PolynomialFeatures(Operator):
 
 
 class PolynomialRegression(Composite):
-    """Sums products of the items of the last axis, each with a learned weight.
+    """Sum of products of the items of the last axis, each with a learned weight.
 
     Args:
-        degree: The greatest number of factors of a product.
+        degree: Maximum number of factors of a product.
         dimension: Size of the last axis of the output; by default 1.
 
     Examples:
@@ -95,7 +95,7 @@ class PolynomialRegression(Composite):
 
 
 class LogisticRegression(Composite):
-    """Says how likely a yes is (Cox, 1958). `output` is the logit: train it with `BinaryCrossEntropy()`.
+    """Logistic regression (Cox, 1958). `output` is the logit: train it with `BinaryCrossEntropy()`.
 
     Examples:
         >>> [port.name for port in LogisticRegression().outputs]
@@ -113,7 +113,7 @@ class LogisticRegression(Composite):
 
 
 class LinearSVM(Composite):
-    """Separates two classes, -1 and 1, by a plane (Cortes and Vapnik, 1995).
+    """Linear support vector machine: separates classes -1 and 1 by a plane (Cortes and Vapnik, 1995).
 
     `output` is the score: train it with `HingeLoss()`, and `L2()` of the weight. `decision_output` is its sign.
 
@@ -133,7 +133,7 @@ class LinearSVM(Composite):
 
 
 class RBFKernel(Composite):
-    """Says how near points are to each other: the squared exponential kernel (Rasmussen and Williams, 2006, eq. 2.31).
+    """Squared exponential kernel: the similarity of points (Rasmussen and Williams, 2006, eq. 2.31).
 
     Examples:
         >>> sorted(port.name for port in RBFKernel().inputs)
@@ -156,10 +156,10 @@ class RBFKernel(Composite):
 
 
 class PolynomialKernel(Composite):
-    """Multiplies points as if all products of their items were items too (Schölkopf and Smola, 2002, eq. 2.30).
+    """Polynomial kernel: the dot product in the space of products of items (Schölkopf and Smola, 2002, eq. 2.30).
 
     Args:
-        robust: Whether gradients are finite where the product is zero; see `Power`.
+        robust: If true, gradients are finite where the product is zero; see `Power`.
 
     Examples:
         >>> sorted(port.name for port in PolynomialKernel().inputs)
@@ -178,13 +178,13 @@ class PolynomialKernel(Composite):
 
 
 class KernelizedSVM(Composite):
-    """Separates two classes by a plane in the space of a kernel (Boser et al., 1992).
+    """Support vector machine: separates two classes by a plane in the space of a kernel (Boser et al., 1992).
 
-    `input1` are the points to tell, `input2` the points that it leans on, each with a learned weight. Train `output`
-    with `HingeLoss()`, and `QuadraticFormRegularizer()` of the weight.
+    `input1` are the points to classify, `input2` the support points, each with a learned weight. Train `output` with
+    `HingeLoss()`, and `QuadraticFormRegularizer()` of the weight.
 
     Args:
-        kernel: What compares two sets of points, as its first two inputs. Further inputs keep their names.
+        kernel: A block whose first two inputs are the sets of points. Further inputs keep their names.
 
     Examples:
         >>> sorted(port.name for port in KernelizedSVM(RBFKernel()).inputs)

@@ -1,4 +1,4 @@
-"""Points whose distances are those that are given: multidimensional scaling and t-SNE."""
+"""Points with given distances: multidimensional scaling and t-SNE."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ Perplexity = Annotated[float, Range(1.0, 1e6)]
 
 
 class NormModifier(Operator):
-    """Folds any number into the orders of norms from 1 to 5, so that training cannot leave them.
+    """Maps any number to the orders of norms from 1 to 5, so that training cannot leave this range.
 
-    Numbers from 1 to 5 stay as they are; beyond, it goes back and forth between the two: a triangle wave of period 8.
-    At a turning point the gradient is the slope to its right.
+    Numbers from 1 to 5 are unchanged. Beyond, it is a triangle wave of period 8 between 1 and 5. At a turning point,
+    the gradient is the slope to its right.
 
     Examples:
         >>> NormModifier()
@@ -59,20 +59,20 @@ class NormModifier(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """The shape stays."""
+        """Keep the shape."""
         return Inferred({"output": inputs["input"].shape})
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """The input has the output's shape."""
+        """Return the output's shape for the input."""
         return {"input": outputs["output"].shape}
 
 
 class DistanceMatrix(Operator):
-    """Measures each point of one set from each of another, by Minkowski's distance to the power of its order.
+    """Minkowski distances between two sets of points, to the power of the norm's order.
 
-    The root is left out: take `EncoderDistanceMatrix`, or raise to `1 / norm`, for the distance itself.
-    Coordinates that are equal add 0 to the gradient.
+    For the distance itself, use `EncoderDistanceMatrix`, or raise the result to `1 / norm`. Equal coordinates
+    contribute 0 to the gradient.
 
     Examples:
         >>> [port.name for port in DistanceMatrix().inputs]
@@ -89,7 +89,7 @@ class DistanceMatrix(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """`(n, features)`, `(m, features)` and a number give `(n, m)`."""
+        """Map `(n, features)`, `(m, features)` and a number to `(n, m)`."""
         scalar(inputs, "norm", "one order for all distances.")
         (rows, width), (columns, other) = points(inputs, "left"), points(inputs, "right")
         if isinstance(width, int) and isinstance(other, int) and width != other:
@@ -99,7 +99,7 @@ class DistanceMatrix(Operator):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Both sides are points of one space; rows and columns of the output are their numbers."""
+        """Return one space for the points of both sides; the output's rows and columns are their numbers."""
         found: dict[str, tuple[Dim, ...]] = {"norm": ()}
         sizes = outputs["output"].shape
         for place, (port, other) in enumerate((("left", "right"), ("right", "left"))):
@@ -112,13 +112,13 @@ class DistanceMatrix(Operator):
 
 
 class TsnePJoint(Operator):
-    """Turns squared distances between points into the probabilities that t-SNE seeks to keep (van der Maaten, 2008).
+    """Converts squared distances between points to the joint probabilities of t-SNE (van der Maaten, 2008).
 
-    Each point sees the others through a normal distribution, as wide as gives the perplexity that is asked for; its
-    width is found by bisection. The two views of each pair are then averaged. They are data: no gradient goes through.
+    Each point sees the others through a normal distribution. Bisection finds the width that gives the requested
+    perplexity. The two views of each pair are then averaged. The result is data: no gradient flows through.
 
     Args:
-        threshold: The least that probabilities are divided by; by default the dtype's epsilon.
+        threshold: Lower bound of the normaliser of probabilities; by default the dtype's epsilon.
 
     Examples:
         >>> [port.name for port in TsnePJoint().inputs]
@@ -136,18 +136,18 @@ class TsnePJoint(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """`(n, n)` and a number give `(n, n)`."""
+        """Map `(n, n)` and a number to `(n, n)`."""
         scalar(inputs, "target_perplexity", "one perplexity for all points.")
         return Inferred({"output": square(inputs, "squared_distances")})
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """The distances have the output's shape."""
+        """Return the output's shape for the distances."""
         return {"squared_distances": outputs["output"].shape, "target_perplexity": ()}
 
 
 class Coordinates(Operator):
-    """Holds a learned point for each row of its input, which it otherwise does not look at.
+    """A learned point for each row of the input; only the number of rows is used.
 
     Args:
         dimension: Number of coordinates of a point.
@@ -168,7 +168,7 @@ class Coordinates(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """`(n, ...)` gives `(n, dimension)`."""
+        """Map `(n, ...)` to `(n, dimension)`."""
         shape, dimension = inputs["input"].shape, options["dimension"]
         if not shape:
             raise MismatchError("input", "at least one axis", "one row for each point.", "rank 0")
@@ -178,13 +178,13 @@ class Coordinates(Operator):
 
 
 class EncoderDistanceMatrix(Composite):
-    """Measures each point of one set from each of another, by a norm whose order may be learned.
+    """Distances between two sets of points, by a norm whose order can be learned.
 
-    Minkowski's distance; the order is kept between 1 and 5 by `NormModifier`.
+    This is Minkowski's distance; `NormModifier` keeps the order between 1 and 5.
 
     Args:
-        get_final_distance: Whether to take the root; without, it gives distances to the power of the order.
-        robust: Whether the gradient of the root is finite where two points are one; see `Power`.
+        get_final_distance: If true, take the root; otherwise return distances to the power of the order.
+        robust: If true, the gradient of the root is finite where two points coincide; see `Power`.
 
     Examples:
         >>> [port.name for port in EncoderDistanceMatrix().inputs]
@@ -206,14 +206,14 @@ class EncoderDistanceMatrix(Composite):
 
 
 class MDSCore(Composite):
-    """Says how far distances are from those that are wanted: the stress of multidimensional scaling.
+    """Stress of multidimensional scaling: how far distances are from the target distances.
 
-    At `norm` 2 it is Kruskal's stress-1 (1964), as normed by the wanted distances. Where all wanted distances are 0,
-    that norm counts as 1.
+    At `norm` 2 it is Kruskal's stress-1 (1964), normalised by the target distances. If all target distances are 0, the
+    normaliser is 1.
 
     Args:
-        exact_distances: Whether both are distances; otherwise they are distances to the power of the order.
-        robust: Whether the gradients of roots are finite at zero; see `Power`.
+        exact_distances: If true, both inputs are distances, else distances to the power of the order.
+        robust: If true, the gradients of roots are finite at zero; see `Power`.
 
     Examples:
         >>> sorted(port.name for port in MDSCore().inputs)
@@ -244,16 +244,16 @@ class MDSCore(Composite):
 
 
 class TSNECore(Composite):
-    """Says how far the neighbours of points are from those that are wanted (van der Maaten and Hinton, 2008).
+    """Loss of t-SNE: how far the neighbours of points are from the target (van der Maaten and Hinton, 2008).
 
-    The Kullback-Leibler divergence of the wanted probabilities `p_joint` and those of Student's distribution of the
-    predicted distances.
+    The Kullback-Leibler divergence between the target probabilities `p_joint` and those of Student's distribution of
+    the predicted distances.
 
     Args:
-        exact_distances: Whether both are distances; otherwise they are squared ones.
-        calculate_p_joint: Whether `p_joint` is calculated from `distances`, by `TsnePJoint`. Otherwise it comes in: it
-            does not change while points are moved, so that one calculation may serve all steps.
-        perplexity: How many neighbours a point has, roughly; for the calculation.
+        exact_distances: If true, both inputs are distances, else squared distances.
+        calculate_p_joint: If true, compute `p_joint` from `distances`, by `TsnePJoint`. Otherwise it is an input: it
+            does not change during training, so it can be computed once for all steps.
+        perplexity: Approximate number of neighbours of a point; for the calculation.
 
     Examples:
         >>> sorted(port.name for port in TSNECore().inputs)
@@ -298,13 +298,13 @@ class TSNECore(Composite):
 
 
 class DistanceEncoder(Composite):
-    """Moves points until their distances are those that are given: what MDS and t-SNE have in common.
+    """Learns points with given distances: the common part of MDS and t-SNE.
 
     Args:
-        base_model: What compares both: takes `distances` and `pred_distances`, and perhaps `norm`, and gives `output`.
-        input_type: What comes in: distances of all points, the same to the power of the norm's order (the base model
-            then gets both so), or points whose distances are taken.
-        prediction_dim: Number of coordinates; by default as many as the connected `coords` have.
+        base_model: The loss: takes `distances` and `pred_distances`, and optionally `norm`, and returns `output`.
+        input_type: The kind of input: distances of all points, distances to the power of the norm's order (the base
+            model then receives both in this form), or points.
+        prediction_dim: Number of coordinates; by default the width of the connected `coords`.
 
     Examples:
         >>> sorted(port.name for port in DistanceEncoder(MDSCore(), prediction_dim=2).inputs)
@@ -339,12 +339,12 @@ class DistanceEncoder(Composite):
 
 
 class MDS(Composite):
-    """Multidimensional scaling: learns points whose distances are those that are given, as `fit` lowers `output`.
+    """Multidimensional scaling: learns points with given distances, by minimising `output`.
 
     Args:
         prediction_dim: Number of coordinates of a point.
-        input_type: What comes in: `"distances"` of all points, the same to the power of the norm's order
-            (`"powers"`), or `"points"`, whose distances are taken.
+        input_type: The kind of input: `"distances"` of all points, distances to the power of the norm's order
+            (`"powers"`), or `"points"`.
 
     Examples:
         >>> MDS(2)
@@ -361,17 +361,17 @@ class MDS(Composite):
 
 
 class TSNE(Composite):
-    """t-SNE: learns points that have the neighbours of those that are given, as `fit` lowers `output`.
+    """t-SNE: learns points with the same neighbours as given points, by minimising `output`.
 
-    The method's own norm is 2.
+    t-SNE uses the norm of order 2.
 
     Args:
         prediction_dim: Number of coordinates of a point.
-        input_type: What comes in: `"distances"` of all points, squared ones (`"powers"`), or `"points"`.
-        preplexity: The perplexity, as Mithril spells it.
-        calculate_p_joint: Whether the wanted probabilities are calculated from the input at each step. Otherwise they
-            come in as `p_joint`: see `TSNECore`.
-        perplexity: How many neighbours a point has, roughly; by default what `preplexity` says.
+        input_type: The kind of input: `"distances"` of all points, squared distances (`"powers"`), or `"points"`.
+        preplexity: The perplexity, in Mithril's spelling.
+        calculate_p_joint: If true, compute the target probabilities from the input at each step. Otherwise they are an
+            input `p_joint`: see `TSNECore`.
+        perplexity: Approximate number of neighbours of a point; by default `preplexity`.
 
     Examples:
         >>> TSNE(2, perplexity=5).options["perplexity"]
@@ -403,13 +403,13 @@ class TSNE(Composite):
 
 
 def _encoder(core: Model, options: Options) -> Placed:
-    """The encoder of a method, all its ports under their own names."""
+    """Return the encoder of a method, with all its ports under their own names."""
     encoder = DistanceEncoder(core, options["input_type"], options["prediction_dim"])  # pyright: ignore
     return encoder(**{port.name: port.name for port in (*encoder.inputs, *encoder.outputs)})
 
 
 def _check_base(base_model: object, input_type: object) -> None:
-    """Refuse what cannot compare distances."""
+    """Raise if the arguments cannot form an encoder."""
     call = "DistanceEncoder(MDSCore(), prediction_dim=2)"
     if not isinstance(base_model, Model):
         raise UnknownOptionError(
@@ -433,10 +433,10 @@ def _check_base(base_model: object, input_type: object) -> None:
 
 
 def points(inputs: Specs, port: str) -> tuple[Dim | None, Dim | None]:
-    """Return how many points an input holds, and of how many features; `None` where that is not known.
+    """Return the number of points of an input, and their number of features; `None` if unknown.
 
     Raises:
-        MismatchError: It is no matrix.
+        MismatchError: The input is not a matrix.
     """
     shape = inputs[port].shape
     if LEADING in shape[:1]:
@@ -447,10 +447,10 @@ def points(inputs: Specs, port: str) -> tuple[Dim | None, Dim | None]:
 
 
 def scalar(inputs: Specs, port: str, advice: str) -> None:
-    """Raise if an input is more than one number.
+    """Raise if an input is not a single number.
 
     Raises:
-        MismatchError: It has axes.
+        MismatchError: The input has axes.
     """
     shape = inputs[port].shape
     if shape != (LEADING,) and shape != ():

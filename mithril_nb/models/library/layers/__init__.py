@@ -1,4 +1,4 @@
-"""Layers: one operation with parameters, or over a window; attention too."""
+"""Layers: single operations with parameters or over windows, and attention."""
 
 from mithril_nb.models.library.layers import (
     attention,

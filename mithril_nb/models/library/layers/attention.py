@@ -1,4 +1,4 @@
-"""Attention and what goes with it: heads, masks, positions."""
+"""Attention and its parts: heads, masks, positions."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ ServedHeads = Annotated[int, Range(1, 4096, sample=2)]
 
 
 class ScaledDotProduct(Operator):
-    """Attention: each query takes the mean of the values, weighted by how its key matches (Vaswani et al., 2017).
+    """Attention: a mean of the values for each query, weighted by the match of key and query (Vaswani et al., 2017).
 
     Arrays are `(..., time, features)`. Keys and values may have fewer heads, on the third axis from the end, than
-    queries: each then serves several of them. A query that may look nowhere gets zeros.
+    queries: each then serves several queries' heads. A query with all keys masked returns zeros.
 
     Args:
-        is_causal: Whether a query at time t sees only keys up to time t.
-        scale: What scores are multiplied by; by default one over the square root of the number of features.
-        dropout_p: Chance, in training, that a weight is dropped.
-        use_attn_mask: Whether there is an input `attn_mask`: truth values that say what is seen, or numbers that are
-            added to the scores. Its axes are `(..., query time, key time)`.
-        use_lengths: Whether there is an input `lengths`: how many of the first keys are seen, for each of a batch.
+        is_causal: If true, a query at time t sees only keys up to time t.
+        scale: Factor of the scores; by default one over the square root of the number of features.
+        dropout_p: Probability, in training, of dropping an attention weight.
+        use_attn_mask: If true, there is an input `attn_mask`: booleans that are true for visible keys, or numbers that
+            are added to the scores. Its axes are `(..., query time, key time)`.
+        use_lengths: If true, there is an input `lengths`: the number of visible keys per batch item.
 
     Examples:
         >>> [port.name for port in ScaledDotProduct(use_attn_mask=True).inputs if port.role == "data"]
@@ -76,13 +76,13 @@ class ScaledDotProduct(Operator):
 
     @classmethod
     def data_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return `query`, `key`, `value`, and those of `attn_mask` and `lengths` that are used."""
+        """Return `query`, `key` and `value`, and the used ones of `attn_mask` and `lengths`."""
         more = (port for port in ("attn_mask", "lengths") if options[f"use_{port}"])
         return ("query", "key", "value", *more)
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """`(..., t, e)`, `(..., s, e)` and `(..., s, f)` give `(..., t, f)`."""
+        """Map `(..., t, e)`, `(..., s, e)` and `(..., s, f)` to `(..., t, f)`."""
         lead, (time, features) = _ends("query", inputs["query"], 2)
         key_lead, (steps, key_features) = _ends("key", inputs["key"], 2)
         value_lead, (value_steps, out) = _ends("value", inputs["value"], 2)
@@ -97,7 +97,7 @@ class ScaledDotProduct(Operator):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Mapping[str, tuple[Dim, ...]]:
-        """Queries and keys have the same number of features."""
+        """Return the same number of features for queries and keys."""
         features, key_features = (_ends(port, inputs[port], 1)[1][0] for port in ("query", "key"))
         if features is None and key_features is not None:
             return {"query": (LEADING, key_features)}
@@ -105,11 +105,11 @@ class ScaledDotProduct(Operator):
 
 
 class SplitHeads(Operator):
-    """Cuts the last axis into heads: `(..., time, heads * size)` becomes `(..., heads, time, size)`.
+    """Splits the last axis into heads: `(..., time, heads * size)` becomes `(..., heads, time, size)`.
 
     Args:
-        heads: Number of heads. Two numbers cut keys and values out of one array, three also queries; all heads are of
-            one size.
+        heads: Number of heads. Two numbers split one array into keys and values, three also into queries. All heads
+            have one size.
 
     Examples:
         >>> [port.name for port in SplitHeads((12, 4, 4)).outputs]
@@ -130,7 +130,7 @@ class SplitHeads(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """`(..., t, h * size)` gives `(..., h, t, size)` for each part."""
+        """Map `(..., t, h * size)` to `(..., h, t, size)` for each part."""
         heads = _numbers(options["heads"])
         if len(heads) > 3 or not heads:
             raise MismatchError("input", "one, two or three numbers of heads", "SplitHeads((12, 12, 12))", str(heads))
@@ -151,7 +151,7 @@ class SplitHeads(Operator):
 
 
 class MergeHeads(Operator):
-    """Joins heads into one axis: `(..., heads, time, size)` becomes `(..., time, heads * size)`.
+    """Merges heads into one axis: `(..., heads, time, size)` becomes `(..., time, heads * size)`.
 
     Examples:
         >>> MergeHeads()
@@ -167,29 +167,29 @@ class MergeHeads(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """`(..., h, t, size)` gives `(..., t, h * size)`."""
+        """Map `(..., h, t, size)` to `(..., t, h * size)`."""
         lead, (heads, time, size) = _ends("input", inputs["input"], 3)
         width = None if heads is None or size is None else product((heads, size))
         return Inferred({"output": _joined(lead, (time, width))})
 
 
 class _Positions(Operator):
-    """Base of the blocks that tell each time step of `(..., time, features)` where it stands."""
+    """Base of the blocks that add position information to each time step of `(..., time, features)`."""
 
     category = "Layers"
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Mapping[str, tuple[Dim, ...]]:
-        """The input has the output's shape."""
+        """Return the output's shape for the input."""
         return {"input": outputs["output"].shape} if "output" in outputs else {}
 
 
 class PositionalEncoding(_Positions):
-    """Adds sines and cosines of the time, of longer and longer waves (Vaswani et al., 2017).
+    """Adds sines and cosines of the time, of increasing wavelength (Vaswani et al., 2017).
 
     Args:
         hidden_dim: Number of features: size of the last axis of the input.
-        max_len: Most time steps that an input may have.
+        max_len: Maximum number of time steps.
 
     Examples:
         >>> PositionalEncoding(512)
@@ -205,7 +205,7 @@ class PositionalEncoding(_Positions):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """The shape stays."""
+        """Keep the shape."""
         lead, (time, width) = _ends("input", inputs["input"], 2)
         wanted, most = options["hidden_dim"], options["max_len"]
         if isinstance(width, int) and isinstance(wanted, int) and width != wanted:
@@ -217,14 +217,14 @@ class PositionalEncoding(_Positions):
 
 
 class RotaryEmbedding(_Positions):
-    """Turns pairs of features by angles that grow with the time, so that scores see distances (Su et al., 2021).
+    """Rotates pairs of features by angles proportional to time, so that scores depend on distances (Su et al., 2021).
 
-    Stands between the heads of queries and keys and their product.
+    Apply it to the heads of queries and keys, before their product.
 
     Args:
         base: Wavelength of the slowest pair, over 2 π.
-        is_interleaved: Whether neighbours are pairs, as in GPT-J; by default the halves are, as in Llama.
-        start: Time of the first step: so many have gone before.
+        is_interleaved: If true, neighbours form pairs, as in GPT-J; by default the two halves do, as in Llama.
+        start: Time of the first step: the number of earlier steps.
 
     Examples:
         >>> RotaryEmbedding()
@@ -246,7 +246,7 @@ class RotaryEmbedding(_Positions):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """The shape stays; the features come in pairs."""
+        """Keep the shape, after checking that the number of features is even."""
         _, (_, width) = _ends("input", inputs["input"], 2)
         if isinstance(width, int) and width % 2:
             raise MismatchError("input", "an even number of features", "heads of an even size.", f"axis -1: {width}")
@@ -254,10 +254,10 @@ class RotaryEmbedding(_Positions):
 
 
 class LearnedPositions(_Positions):
-    """Adds a learned row to each time step, as GPT-2 does.
+    """Adds a learned row to each time step, as in GPT-2.
 
     Args:
-        context: Most time steps that an input may have.
+        context: Maximum number of time steps.
 
     Examples:
         >>> LearnedPositions(1024)
@@ -273,7 +273,7 @@ class LearnedPositions(_Positions):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """The shape stays; there are `context` rows."""
+        """Keep the shape; there are `context` rows."""
         _, (time, width) = _ends("input", inputs["input"], 2)
         _check_time(time, options["context"], f"LearnedPositions({time})  # or shorter inputs")
         row = whole(options["context"]), width if width is not None else "features"
@@ -281,22 +281,22 @@ class LearnedPositions(_Positions):
 
 
 class MultiHeadAttention(Composite):
-    """Lets each time step look at others, through several heads, each with a map of its own (Vaswani et al., 2017).
+    """Multi-head attention between time steps, each head with a separate projection (Vaswani et al., 2017).
 
     Args:
         width: Size of the last axis of input and output.
         heads: Number of heads, which divides the width.
-        kv_heads: Number of heads of keys and values, each of which serves several queries; by default as many.
-        is_causal: Whether a step sees only itself and those before.
-        dropout: Chance, in training, that a weight is dropped.
-        use_bias: Whether the maps have biases.
-        use_rotary: Whether queries and keys are turned by their positions.
-        is_cross: Whether keys and values come from another input, `memory`.
-        use_attn_mask: Whether there is an input `attn_mask`, as `ScaledDotProduct` has.
-        use_lengths: Whether there is an input `lengths`: how many of the first steps count, for each of a batch.
+        kv_heads: Number of heads of keys and values, each of which serves several queries; by default `heads`.
+        is_causal: If true, a step attends only to itself and earlier steps.
+        dropout: Probability, in training, of dropping an attention weight.
+        use_bias: If true, the linear maps have biases.
+        use_rotary: If true, rotate queries and keys by their positions.
+        is_cross: If true, keys and values come from another input, `memory`.
+        use_attn_mask: If true, there is an input `attn_mask`, see `ScaledDotProduct`.
+        use_lengths: If true, there is an input `lengths`: the number of valid steps per batch item.
 
     Raises:
-        UnknownOptionError: Numbers of heads that do not divide.
+        UnknownOptionError: The numbers of heads do not divide.
 
     Examples:
         >>> [node.name for node in MultiHeadAttention(64, 4, is_causal=True).graph.nodes]
@@ -342,7 +342,7 @@ class MultiHeadAttention(Composite):
         def linear(columns: int, name: str) -> Linear:
             return Linear(columns, use_bias, input_size=width, name=name)
 
-        # One product of matrices makes queries, keys and values, as far as they come from one input.
+        # One matrix product computes queries, keys and values, as far as they share an input.
         if is_cross:
             self |= linear(width, "query")(input="input")
             self |= SplitHeads((heads,), name="split_query")(input="query.output")
@@ -368,7 +368,7 @@ _AXES = {1: "(..., features)", 2: "(..., time, features)", 3: "(..., heads, time
 
 
 def _ends(port: str, spec: TensorSpec, count: int) -> tuple[tuple[Dim, ...], tuple[Dim | None, ...]]:
-    """The first axes, and the last `count`; `None` for one of which nothing is known."""
+    """Return the leading axes, and the last `count`; `None` for an unknown one."""
     shape = spec.shape
     if shape[:1] == (LEADING,):
         known = shape[1:]
@@ -380,7 +380,7 @@ def _ends(port: str, spec: TensorSpec, count: int) -> tuple[tuple[Dim, ...], tup
 
 
 def _joined(lead: tuple[Dim, ...], last: tuple[Dim | None, ...]) -> tuple[Dim, ...]:
-    """The shape of first and last axes; from an unknown one on, those before it are not told."""
+    """Return the shape of leading and last axes; the axes before an unknown one are unknown too."""
     known: list[Dim] = []
     for dim in reversed(last):
         if dim is None:
@@ -393,14 +393,14 @@ def _same(port: str, other: str, size: Dim | None, wanted: Dim | None, axis: int
     if isinstance(size, int) and isinstance(wanted, int) and size != wanted:
         raise MismatchError(
             port,
-            f"{wanted} on axis {axis}, as the {other} has",
-            f"give {port} and {other} the same size there.",
+            f"{wanted} on axis {axis}, like the {other}",
+            f"use the same size for {port} and {other}.",
             f"axis {axis}: {size} != {wanted}",
         )
 
 
 def _served(port: str, lead: tuple[Dim, ...], other: tuple[Dim, ...]) -> tuple[Dim, ...]:
-    """The first axes of queries that keys or values serve, which may have fewer heads."""
+    """Return the leading axes of the queries that keys or values serve, which may have fewer heads."""
     if lead[-1:] and other[-1:] and other[-1] != LEADING:
         heads, fewer = lead[-1], other[-1]
         divides = isinstance(heads, int) and isinstance(fewer, int) and 0 < fewer < heads and heads % fewer == 0
@@ -411,7 +411,7 @@ def _served(port: str, lead: tuple[Dim, ...], other: tuple[Dim, ...]) -> tuple[D
     except MismatchError as found:
         raise MismatchError(
             port,
-            f"first axes that go with {lead} of the query",
+            f"leading axes that match {lead} of the query",
             "the same sizes, or a number of heads that divides the query's.",
             str(other),
         ) from found
@@ -419,7 +419,7 @@ def _served(port: str, lead: tuple[Dim, ...], other: tuple[Dim, ...]) -> tuple[D
 
 def _check_mask(mask: TensorSpec, scores: tuple[Dim | None, ...]) -> None:
     if "int" in mask.dtype:
-        need = "truth values, or floating numbers to be added"
+        need = "booleans, or floating-point numbers to add"
         raise MismatchError("attn_mask", need, 'array.astype("bool")', f"dtype {mask.dtype}")
     unknown = LEADING in scores or LEADING in mask.shape
     pairs = list(zip(reversed(mask.shape), reversed(scores), strict=False))
@@ -445,7 +445,7 @@ def _check_divides(model: Model, **numbers: int) -> None:
     if many % few:
         near = max(number for number in range(1, few + 1) if many % number == 0)
         raise UnknownOptionError(
-            f"{type(model).__name__} cannot cut {whole}={many} into {part}={few}.",
+            f"{type(model).__name__} cannot split {whole}={many} into {part}={few}.",
             (("because", f"{many} = {few} * {many // few} + {many % few}"),),
             f"{part}={near}",
         )

@@ -20,7 +20,7 @@ __all__ = [
 
 
 class Conv1d(Convolution):
-    """Cross-correlates series with learned windows. Series are `(batch, channels, length)`.
+    """Cross-correlation of series with learned windows. Series are `(batch, channels, length)`.
 
     The weight is stored as `(out, in / groups, length)`.
 
@@ -30,9 +30,9 @@ class Conv1d(Convolution):
         in_channels: Channels of the input; by default taken from the input.
         stride: Step of the window.
         padding: `"same"` keeps the size (at stride 1), `"valid"` adds nothing; or a number, or a pair of numbers.
-        use_bias: Whether to add a bias to each channel.
+        use_bias: If true, add a bias to each channel.
         dilation: Step from one item of the window to the next.
-        groups: Into how many parts the channels are divided, each with windows of its own.
+        groups: Number of groups of channels, each with separate windows.
 
     Examples:
         >>> Conv1d(16, kernel_size=5).options["kernel_size"]
@@ -60,19 +60,19 @@ class Conv1d(Convolution):
 
 
 class Conv2d(Convolution):
-    """Cross-correlates images with learned windows. Images are `(batch, channels, height, width)`.
+    """Cross-correlation of images with learned windows. Images are `(batch, channels, height, width)`.
 
     The weight is stored as `(out, in / groups, height, width)`.
 
     Args:
         out_channels: Number of channels of the output.
-        kernel_size: Height and width of the window; one number stands for both.
+        kernel_size: Height and width of the window; one number for both.
         in_channels: Channels of the input; by default taken from the input.
-        stride: Step of the window; one number stands for both.
-        padding: `"same"` keeps the size (at stride 1), `"valid"` adds nothing; numbers add so many rows and columns.
-        use_bias: Whether to add a bias to each channel.
-        dilation: Step from one item of the window to the next; one number stands for both.
-        groups: Into how many parts the channels are divided, each with windows of its own.
+        stride: Step of the window; one number for both.
+        padding: `"same"` keeps the size (at stride 1), `"valid"` adds nothing; numbers add rows and columns.
+        use_bias: If true, add a bias to each channel.
+        dilation: Step from one item of the window to the next; one number for both.
+        groups: Number of groups of channels, each with separate windows.
 
     Examples:
         >>> Conv2d(16, kernel_size=3).options["kernel_size"]
@@ -102,19 +102,19 @@ class Conv2d(Convolution):
 
 
 class Conv3d(Convolution):
-    """Cross-correlates volumes with learned windows. Volumes are `(batch, channels, depth, height, width)`.
+    """Cross-correlation of volumes with learned windows. Volumes are `(batch, channels, depth, height, width)`.
 
     The weight is stored as `(out, in / groups, depth, height, width)`.
 
     Args:
         out_channels: Number of channels of the output.
-        kernel_size: Depth, height and width of the window; one number stands for all.
+        kernel_size: Depth, height and width of the window; one number for all.
         in_channels: Channels of the input; by default taken from the input.
         stride: Step of the window.
         padding: `"same"`, `"valid"`, a number, one for each axis, or a pair (before, after) for each.
-        use_bias: Whether to add a bias to each channel.
+        use_bias: If true, add a bias to each channel.
         dilation: Step from one item of the window to the next.
-        groups: Into how many parts the channels are divided, each with windows of its own.
+        groups: Number of groups of channels, each with separate windows.
 
     Examples:
         >>> Conv3d(16).options["kernel_size"]
@@ -142,7 +142,7 @@ class Conv3d(Convolution):
 
 
 class Convolution1D(Convolution):
-    """Cross-correlates series with learned windows, as `Conv1d`; attributes may be connected, as in Mithril.
+    """Cross-correlation of series with learned windows, like `Conv1d`; its attributes can be connected, as in Mithril.
 
     Without `kernel_size` and `out_channels`, the weight (and the bias) must be given.
 
@@ -152,7 +152,7 @@ class Convolution1D(Convolution):
         stride: Step of the window.
         padding: A number, a pair of numbers, `"same"` or `"valid"`.
         dilation: Step from one item of the window to the next.
-        use_bias: Whether to add a bias to each channel.
+        use_bias: If true, add a bias to each channel.
 
     Examples:
         >>> [port.name for port in Convolution1D(3, 16).inputs]
@@ -179,18 +179,18 @@ class Convolution1D(Convolution):
 
 
 class Convolution2D(Convolution):
-    """Cross-correlates images with learned windows, as `Conv2d`; attributes may be connected, as in Mithril.
+    """Cross-correlation of images with learned windows, like `Conv2d`; its attributes can be connected, as in Mithril.
 
     Without `kernel_size` and `out_channels`, the weight (and the bias) must be given.
 
     Args:
-        kernel_size: Height and width of the window; one number stands for both.
+        kernel_size: Height and width of the window; one number for both.
         out_channels: Number of channels of the output.
-        stride: Step of the window; one number stands for both.
+        stride: Step of the window; one number for both.
         padding: A number, one for each axis, a pair (before, after) for each, `"same"` or `"valid"`.
-        dilation: Step from one item of the window to the next; one number stands for both.
-        groups: Into how many parts the channels are divided, each with windows of its own.
-        use_bias: Whether to add a bias to each channel.
+        dilation: Step from one item of the window to the next; one number for both.
+        groups: Number of groups of channels, each with separate windows.
+        use_bias: If true, add a bias to each channel.
 
     Examples:
         >>> [port.name for port in Convolution2D(3, 16).inputs]
@@ -218,10 +218,10 @@ class Convolution2D(Convolution):
 
 
 class PrimitiveConvolution1D(Convolution):
-    """Cross-correlates series with the windows that it is given.
+    """Cross-correlation of series with given windows.
 
     Args:
-        use_bias: Whether it is given a bias too.
+        use_bias: If true, a bias is given too.
         stride: Step of the window.
         padding: A number, a pair of numbers, `"same"` or `"valid"`.
         dilation: Step from one item of the window to the next.
@@ -248,14 +248,14 @@ class PrimitiveConvolution1D(Convolution):
 
 
 class PrimitiveConvolution2D(Convolution):
-    """Cross-correlates images with the windows that it is given.
+    """Cross-correlation of images with given windows.
 
     Args:
-        use_bias: Whether it is given a bias too.
-        stride: Step of the window; one number stands for both.
+        use_bias: If true, a bias is given too.
+        stride: Step of the window; one number for both.
         padding: A number, one for each axis, a pair (before, after) for each, `"same"` or `"valid"`.
-        dilation: Step from one item of the window to the next; one number stands for both.
-        groups: Into how many parts the channels are divided, each with windows of its own.
+        dilation: Step from one item of the window to the next; one number for both.
+        groups: Number of groups of channels, each with separate windows.
 
     Examples:
         >>> [port.name for port in PrimitiveConvolution2D(use_bias=False).inputs]

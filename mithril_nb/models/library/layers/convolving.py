@@ -1,4 +1,4 @@
-"""What all convolutions share: their weights, and the shapes that they give."""
+"""The common part of all convolutions: weights and output shapes."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ Shape = tuple[Dim, ...]
 
 
 class Convolution(Operator):
-    """A convolution. One that is not told the shape of its weight has to be given a weight.
+    """A convolution. Without a known shape of its weight, the weight must be an input.
 
     Attributes:
-        axes: Over how many axes its windows slide.
+        axes: Number of axes that its windows slide over.
     """
 
     axes: ClassVar[int]
     category = "Layers"
     formula = "y[o] = Σ_i w[o, i] ⋆ x[i] + b[o]"
-    starts_for_its_reader = True
+    init_depends_on_reader = True
     initializers: ClassVar = {"weight": Initializer("he_normal", in_axis=1, out_axis=0), "bias": Initializer("zeros")}
 
     def __init__(self, name: str | None = None, **attributes: Any):
@@ -44,7 +44,7 @@ class Convolution(Operator):
 
     @classmethod
     def data_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return `input`, and the weights too if their shapes are not told."""
+        """Return `input`, and the weights too if their shapes are not given."""
         return ("input",) if _is_sized(options) else ("input", *_weights(options))
 
     @classmethod
@@ -54,7 +54,7 @@ class Convolution(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """`(batch, in, ...)` gives `(batch, out, ...)`."""
+        """Map `(batch, in, ...)` to `(batch, out, ...)`."""
         shape, groups = channelled(inputs["input"], cls.axes), options.get("groups", 1)
         unknown = Inferred({"output": (LEADING,)})
         if groups == UNKNOWN:
@@ -76,7 +76,7 @@ class Convolution(Operator):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """The batch is that of the output, the channels are `in_channels`."""
+        """Return the output's batch, and `in_channels`, for the input."""
         shape: Shape = inputs["input"].shape
         output: Shape = outputs["output"].shape if "output" in outputs else ()
         if len(shape) != cls.axes + 2 or shape[0] == LEADING:
@@ -94,7 +94,7 @@ class Convolution(Operator):
 
     @classmethod
     def channels(cls, weight: Shape, groups: int) -> tuple[Dim | None, Dim]:
-        """Return the channels of the input and of the output, as a weight says; `None` for what it leaves open."""
+        """Return the input and output channels of a weight; `None` for an unknown one."""
         return weight[1] * groups if isinstance(weight[1], int) else None, weight[0]
 
     @classmethod

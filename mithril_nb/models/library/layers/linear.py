@@ -1,4 +1,4 @@
-"""Blocks with parameters, and those that change the shape."""
+"""Linear maps and embeddings."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = [
 class Linear(Operator):
     """Affine map of the last axis.
 
-    The weight is stored as `(in, out)`, so Haiku's, Flax's and (transposed) Equinox's parameters come across. It starts
-    by `he_uniform` if an activation reads what the block gives, else by `lecun_uniform`; the bias starts at 0.
+    The weight is stored as `(in, out)`, like in Haiku, Flax and (transposed) Equinox. It is initialised by `he_uniform`
+    if an activation reads the output, else by `lecun_uniform`; the bias is initialised to 0.
 
     Args:
         dimension: Size of the last axis of the output; with `None`, weight and bias must be given.
-        use_bias: Whether to add a bias.
+        use_bias: If true, add a bias.
         input_size: Size of the last axis of the input; by default taken from the input.
 
     Examples:
@@ -37,7 +37,7 @@ class Linear(Operator):
     op = "linear"
     category = "Layers"
     formula = "y = x W + b"
-    starts_for_its_reader = True
+    init_depends_on_reader = True
     initializers: ClassVar = {"weight": Initializer("he_uniform"), "bias": Initializer("zeros")}
 
     def __init__(
@@ -51,7 +51,7 @@ class Linear(Operator):
 
     @classmethod
     def data_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return `input`, and the weights too if their shapes are not told."""
+        """Return `input`, and the weights too if their shapes are not given."""
         return ("input", *_weights(options)) if options["dimension"] is None else ("input",)
 
     @classmethod
@@ -61,7 +61,7 @@ class Linear(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """`(*lead, in)` gives `(*lead, dimension)`."""
+        """Map `(*lead, in)` to `(*lead, dimension)`."""
         shape, size = inputs["input"].shape, options["input_size"]
         if not shape:
             raise MismatchError("input", "at least one axis", "give the input a last axis to map.", "rank 0")
@@ -87,7 +87,7 @@ class Linear(Operator):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """The leading axes are those of the output, the last is `input_size`."""
+        """Return the output's leading axes, and `input_size`, for the input."""
         shape, size = inputs["input"].shape, options["input_size"]
         last = size if isinstance(size, int) else shape[-1] if shape and shape[-1] != LEADING else None
         if last is None:
@@ -97,12 +97,12 @@ class Linear(Operator):
 
 
 class Embedding(Operator):
-    """Looks up a learned row for each whole number.
+    """Returns a learned row for each integer.
 
-    Where one of its arguments is `None`, the weight must be given.
+    If an argument is `None`, the weight must be given.
 
     Args:
-        num_embeddings: Number of rows: inputs run from 0 to one less.
+        num_embeddings: Number of rows: inputs are from 0 to `num_embeddings - 1`.
         dim: Length of a row.
 
     Examples:
@@ -126,7 +126,7 @@ class Embedding(Operator):
 
     @classmethod
     def data_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return `input`, and the weight too if its shape is not told."""
+        """Return `input`, and the weight too if its shape is not given."""
         return ("input",) if cls.param_ports(options) else ("input", "weight")
 
     @classmethod
@@ -136,13 +136,13 @@ class Embedding(Operator):
 
     @classmethod
     def input_ranges(cls, options: Options) -> Mapping[str, tuple[int, int]]:
-        """From 0 to the last row."""
+        """Return the range from 0 to the last row."""
         rows = options["num_embeddings"]
         return {} if rows is None else {"input": (0, whole(rows) - 1)}
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """`shape` gives `(*shape, dim)`."""
+        """Map `shape` to `(*shape, dim)`."""
         rows, length = options["num_embeddings"], options["dim"]
         if cls.param_ports(options):
             length = whole(length)
@@ -150,14 +150,14 @@ class Embedding(Operator):
         weight = inputs["weight"].shape
         if weight[:1] == (LEADING,):
             return Inferred({"output": (LEADING,)})
-        said = zip(weight, (rows, length), strict=False)
-        if len(weight) != 2 or any(_is_number(has, need) and has != need for has, need in said):
+        declared = zip(weight, (rows, length), strict=False)
+        if len(weight) != 2 or any(_is_number(has, need) and has != need for has, need in declared):
             raise MismatchError("weight", f"({rows or 'rows'}, {length or 'dim'})", "a weight of this shape.")
         return Inferred({"output": (*inputs["input"].shape, weight[1])})
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """The axes of the output but the last."""
+        """Return the axes of the output except the last."""
         shape = outputs["output"].shape if "output" in outputs else ()
         return {"input": shape[:-1]} if shape and shape != (LEADING,) else {}
 
@@ -167,7 +167,7 @@ def _weights(options: Options) -> tuple[str, ...]:
 
 
 def _mapped(inputs: Specs) -> tuple[Dim, ...]:
-    """The shape that an array has when it is mapped by a weight that is given."""
+    """Return the shape of an array mapped by a given weight."""
     shape, weight = inputs["input"].shape, inputs["weight"].shape
     if weight[:1] == (LEADING,):
         return (LEADING,)

@@ -1,4 +1,4 @@
-"""Blocks that give activations mean and scale."""
+"""Normalisation blocks."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ class _Norm(Operator):
 
     @classmethod
     def param_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return those of `weight` and `bias` that are used."""
+        """Return the used ones of `weight` and `bias`."""
         return tuple(port for port, flag in (("weight", "use_scale"), ("bias", "use_bias")) if options.get(flag))
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """The shape stays."""
+        """Keep the shape."""
         return {"input": outputs["output"].shape} if "output" in outputs else {}
 
 
 class _LastAxis(_Norm):
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """The shape stays; scale and shift have the size of the last axis."""
+        """Keep the shape; scale and shift have the size of the last axis."""
         shape = inputs["input"].shape
         if not shape:
             raise MismatchError("input", "at least one axis", "give the input a last axis to normalize.", "rank 0")
@@ -56,13 +56,13 @@ class _LastAxis(_Norm):
 
 
 class LayerNorm(_LastAxis):
-    """Gives the last axis mean 0 and variance 1, then scales and shifts it (Ba et al., 2016).
+    """Normalises the last axis to mean 0 and variance 1, then scales and shifts it (Ba et al., 2016).
 
-    Mithril calls the port of the bias `b`; that name is taken too.
+    The bias port can also be called `b`, as in Mithril.
 
     Args:
-        use_scale: Whether to scale by a parameter.
-        use_bias: Whether to shift by a parameter.
+        use_scale: If true, scale by a parameter.
+        use_bias: If true, shift by a parameter.
         eps: Added to the variance, so that a constant row does not divide by zero.
 
     Examples:
@@ -77,7 +77,7 @@ class LayerNorm(_LastAxis):
         super().__init__(name, use_scale=use_scale, use_bias=use_bias, eps=eps)
 
     def __call__(self, /, **settings: Any) -> Placed:
-        """Say where its ports go, as `Model.__call__`; `b` is the bias."""
+        """Connect ports and set attributes, as in `Model.__call__`; `b` is the bias."""
         return super().__call__(**{"bias" if key == "b" else key: value for key, value in settings.items()})
 
     @property
@@ -87,10 +87,10 @@ class LayerNorm(_LastAxis):
 
 
 class RMSNorm(_LastAxis):
-    """Gives the last axis a mean square of 1, then scales it (Zhang and Sennrich, 2019).
+    """Normalises the last axis to a mean square of 1, then scales it (Zhang and Sennrich, 2019).
 
     Args:
-        use_scale: Whether to scale by a parameter.
+        use_scale: If true, scale by a parameter.
         eps: Added to the mean square, so that a row of zeros does not divide by zero.
 
     Examples:
@@ -107,7 +107,7 @@ class RMSNorm(_LastAxis):
 
 
 class ElementWiseAffine(_Norm):
-    """Scales and shifts each item of the last axis by parameters of its own.
+    """Scales and shifts each item of the last axis by separate parameters.
 
     Examples:
         >>> [port.name for port in ElementWiseAffine().inputs]
@@ -127,18 +127,18 @@ class ElementWiseAffine(_Norm):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """The shape stays; scale and shift have the size of the last axis."""
+        """Keep the shape; scale and shift have the size of the last axis."""
         return _LastAxis.infer.__func__(cls, options, inputs)  # pyright: ignore
 
 
 class _Channels(_Norm):
-    """Arrays are `(batch, channels, ...)`; scale and shift have a number for each channel."""
+    """Arrays are `(batch, channels, ...)`; scale and shift have one number per channel."""
 
     ranks: ClassVar[tuple[int, ...]] = ()
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """The shape stays; parameters have a number for each channel."""
+        """Keep the shape; parameters have one number per channel."""
         shape = inputs["input"].shape
         is_open = shape[:1] == (LEADING,)
         if not is_open and (len(shape) < 2 or len(shape) not in (cls.ranks or (len(shape),))):
@@ -146,29 +146,29 @@ class _Channels(_Norm):
             wanted = need.get(cls.ranks, "(batch, channels, ...)")
             has = f"rank {len(shape)} != {cls.ranks[0]}" if len(cls.ranks) == 1 else f"rank {len(shape)}"
             raise MismatchError("input", wanted, "an array with a batch and channels.", has)
-        said = options.get("num_features")
+        declared = options.get("num_features")
         channels: Dim = "channels" if is_open else shape[1]
-        if isinstance(said, int):
-            if isinstance(channels, int) and channels != said:
+        if isinstance(declared, int):
+            if isinstance(channels, int) and channels != declared:
                 advice = f"{cls.__name__}({channels})  # or leave num_features out"
-                raise MismatchError("input", f"(batch, {said}, ...)", advice, f"axis 1: {channels} != {said}")
-            channels = said
+                raise MismatchError("input", f"(batch, {declared}, ...)", advice, f"axis 1: {channels} != {declared}")
+            channels = declared
         cls.check(options, shape, channels)
         params = {port: (channels,) for port in cls.param_ports(options)}
         return Inferred({"output": shape}, params, {port: (channels,) for port in cls.state_ports})
 
     @classmethod
     def check(cls, options: Options, shape: tuple[Dim, ...], channels: Dim) -> None:
-        """Raise if it cannot take so many channels."""
+        """Raise if the number of channels is not supported."""
 
 
 class GroupNorm(_Channels):
-    """Gives each group of channels of a sample mean 0 and variance 1, then scales and shifts channels (Wu, He 2018).
+    """Normalises each group of channels of a sample, then scales and shifts channels (Wu, He 2018).
 
     Args:
-        num_groups: Into how many groups the channels are divided.
-        use_scale: Whether to scale by a parameter.
-        use_bias: Whether to shift by a parameter.
+        num_groups: Number of groups of channels.
+        use_scale: If true, scale by a parameter.
+        use_bias: If true, shift by a parameter.
         eps: Added to the variance, so that a constant group does not divide by zero.
 
     Examples:
@@ -191,7 +191,7 @@ class GroupNorm(_Channels):
 
     @classmethod
     def check(cls, options: Options, shape: tuple[Dim, ...], channels: Dim) -> None:
-        """The groups have one size."""
+        """Raise if the groups do not divide the channels."""
         groups = options["num_groups"]
         if isinstance(channels, int) and isinstance(groups, int) and (channels % groups or not channels):
             need, advice = f"channels that divide into {groups} groups", f"GroupNorm({_divisor(channels, groups)})"
@@ -203,11 +203,11 @@ def _divisor(channels: int, most: int) -> int:
 
 
 class InstanceNorm(_Channels):
-    """Gives each channel of each sample mean 0 and variance 1, then scales and shifts it (Ulyanov et al., 2016).
+    """Normalises each channel of each sample, then scales and shifts it (Ulyanov et al., 2016).
 
     Args:
-        use_scale: Whether to scale by a parameter.
-        use_bias: Whether to shift by a parameter.
+        use_scale: If true, scale by a parameter.
+        use_bias: If true, shift by a parameter.
         eps: Added to the variance, so that a constant channel does not divide by zero.
 
     Examples:
@@ -223,17 +223,17 @@ class InstanceNorm(_Channels):
 
 
 class BatchNorm(_Channels):
-    """Gives each channel mean 0 and variance 1 over the batch, then scales and shifts it (Ioffe and Szegedy, 2015).
+    """Normalises each channel over the batch, then scales and shifts it (Ioffe and Szegedy, 2015).
 
-    While it trains, it takes mean and variance of the batch, and moves its state towards them; else it takes the state.
+    In training, it uses mean and variance of the batch and updates its running statistics; otherwise it uses those.
 
     Args:
         num_features: Number of channels; by default taken from the input.
-        use_scale: Whether to scale by a parameter.
-        use_bias: Whether to shift by a parameter.
+        use_scale: If true, scale by a parameter.
+        use_bias: If true, shift by a parameter.
         eps: Added to the variance, so that a constant channel does not divide by zero.
-        momentum: How far a step moves the state: `(1 - momentum) * old + momentum * new`, as in PyTorch.
-        inference: Whether to take the state; `None` follows the program: no in `fit`, yes in `evaluate`.
+        momentum: Weight of the new statistics: `(1 - momentum) * old + momentum * new`, as in PyTorch.
+        inference: If true, use the state; `None` follows the program: no in `fit`, yes in `evaluate`.
 
     Examples:
         >>> [port.name for port in BatchNorm().inputs if port.role == "state"]
@@ -268,11 +268,11 @@ class BatchNorm1d(BatchNorm):
 
     Args:
         num_features: Number of channels; by default taken from the input.
-        use_scale: Whether to scale by a parameter.
-        use_bias: Whether to shift by a parameter.
+        use_scale: If true, scale by a parameter.
+        use_bias: If true, shift by a parameter.
         eps: Added to the variance, so that a constant channel does not divide by zero.
-        momentum: How far a step moves the state: `(1 - momentum) * old + momentum * new`, as in PyTorch.
-        inference: Whether to take the state; `None` follows the program: no in `fit`, yes in `evaluate`.
+        momentum: Weight of the new statistics: `(1 - momentum) * old + momentum * new`, as in PyTorch.
+        inference: If true, use the state; `None` follows the program: no in `fit`, yes in `evaluate`.
 
     Examples:
         >>> BatchNorm1d(8).options["num_features"]
@@ -288,11 +288,11 @@ class BatchNorm2d(BatchNorm):
 
     Args:
         num_features: Number of channels; by default taken from the input.
-        use_scale: Whether to scale by a parameter.
-        use_bias: Whether to shift by a parameter.
+        use_scale: If true, scale by a parameter.
+        use_bias: If true, shift by a parameter.
         eps: Added to the variance, so that a constant channel does not divide by zero.
-        momentum: How far a step moves the state: `(1 - momentum) * old + momentum * new`, as in PyTorch.
-        inference: Whether to take the state; `None` follows the program: no in `fit`, yes in `evaluate`.
+        momentum: Weight of the new statistics: `(1 - momentum) * old + momentum * new`, as in PyTorch.
+        inference: If true, use the state; `None` follows the program: no in `fit`, yes in `evaluate`.
 
     Examples:
         >>> BatchNorm2d(8).options["num_features"]
@@ -304,15 +304,15 @@ class BatchNorm2d(BatchNorm):
 
 
 class BatchNorm2D(BatchNorm):
-    """`BatchNorm2d` as in Mithril: it takes its state, also in training, unless `inference` says otherwise.
+    """`BatchNorm2d` as in Mithril: it uses its state, also in training, unless `inference` is set.
 
     Args:
         num_features: Number of channels; by default taken from the input.
-        use_scale: Whether to scale by a parameter.
-        use_bias: Whether to shift by a parameter.
+        use_scale: If true, scale by a parameter.
+        use_bias: If true, shift by a parameter.
         eps: Added to the variance, so that a constant channel does not divide by zero.
-        momentum: How far a step moves the state: `(1 - momentum) * old + momentum * new`.
-        inference: Whether to take the state, and leave it as it is; `None` follows the program, as in `BatchNorm2d`.
+        momentum: Weight of the new statistics: `(1 - momentum) * old + momentum * new`.
+        inference: If true, use the state without updating it; `None` follows the program, as in `BatchNorm2d`.
 
     Examples:
         >>> BatchNorm2D().options["inference"]

@@ -1,7 +1,7 @@
-"""Pools: what they keep of each window, channel by channel.
+"""Pooling of windows, channel by channel.
 
 Arrays are `(batch, channels, ...)`, or `(channels, ...)` without a batch, as in PyTorch. The gradient of a maximum goes
-to the first of equal items in its window, as in PyTorch; the adaptive pools and windows with gaps share it among them.
+to the first of equal items in its window, as in PyTorch; in adaptive pools and with dilation, equal items share it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _Pool(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """`(batch, channels, ...)` gives `(batch, channels, ...)`, a size for each window; the batch may lack."""
+        """Map `(batch, channels, ...)` to `(batch, channels, ...)` with one item per window; the batch is optional."""
         shape, found = channelled(inputs["input"], cls.axes, needs_batch=False), windows(options, cls.axes)
         if shape is None or found is None:
             return Inferred({"output": (LEADING,)})
@@ -53,7 +53,7 @@ class _Pool(Operator):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Batch and channels are those of the output."""
+        """Return the output's batch and channels for the input."""
         return _as_output(inputs, outputs, cls.axes)
 
 
@@ -74,9 +74,9 @@ class _AvgPool(_Pool):
 
 
 class MaxPool1d(_MaxPool):
-    """Takes the greatest item of each window of a series, channel by channel.
+    """Maximum of each window of a series, channel by channel.
 
-    The gradient goes to the first of equal items, as in PyTorch; with `dilation` they share it.
+    The gradient goes to the first of equal items, as in PyTorch; with `dilation`, equal items share it.
 
     Args:
         kernel_size: Length of the window.
@@ -105,14 +105,14 @@ class MaxPool1d(_MaxPool):
 
 
 class AvgPool1d(_AvgPool):
-    """Takes the mean of each window of a series, channel by channel.
+    """Mean of each window of a series, channel by channel.
 
     Args:
         kernel_size: Length of the window.
         stride: Step of the window; by default the window's size.
         padding: `"valid"` adds nothing, `"same"` keeps `ceil(size / stride)` windows; or a number, or a
             pair of numbers.
-        count_include_pad: Whether what is added around counts, as zeros, as in PyTorch and Flax.
+        count_include_pad: If true, padding counts as zeros in the mean, as in PyTorch and Flax.
 
     Examples:
         >>> AvgPool1d(3, stride=1, padding="same").options["stride"]
@@ -136,12 +136,12 @@ class AvgPool1d(_AvgPool):
 
 
 class MaxPool2d(_MaxPool):
-    """Takes the greatest item of each window of an image, channel by channel.
+    """Maximum of each window of an image, channel by channel.
 
-    The gradient goes to the first of equal items, as in PyTorch; with `dilation` they share it.
+    The gradient goes to the first of equal items, as in PyTorch; with `dilation`, equal items share it.
 
     Args:
-        kernel_size: Height and width of the window; one number stands for both.
+        kernel_size: Height and width of the window; one number for both.
         stride: Step of the window; by default the window's size.
         padding: `"valid"` adds nothing, `"same"` keeps `ceil(size / stride)` windows; or a number, one for each
             axis, or a pair (before, after) for each.
@@ -167,14 +167,14 @@ class MaxPool2d(_MaxPool):
 
 
 class AvgPool2d(_AvgPool):
-    """Takes the mean of each window of an image, channel by channel.
+    """Mean of each window of an image, channel by channel.
 
     Args:
-        kernel_size: Height and width of the window; one number stands for both.
+        kernel_size: Height and width of the window; one number for both.
         stride: Step of the window; by default the window's size.
         padding: `"valid"` adds nothing, `"same"` keeps `ceil(size / stride)` windows; or a number, one for each
             axis, or a pair (before, after) for each.
-        count_include_pad: Whether what is added around counts, as zeros, as in PyTorch and Flax.
+        count_include_pad: If true, padding counts as zeros in the mean, as in PyTorch and Flax.
 
     Examples:
         >>> AvgPool2d(3, stride=1, padding="same").options["stride"]
@@ -198,12 +198,12 @@ class AvgPool2d(_AvgPool):
 
 
 class MaxPool3d(_MaxPool):
-    """Takes the greatest item of each window of a volume, channel by channel.
+    """Maximum of each window of a volume, channel by channel.
 
-    The gradient goes to the first of equal items, as in PyTorch; with `dilation` they share it.
+    The gradient goes to the first of equal items, as in PyTorch; with `dilation`, equal items share it.
 
     Args:
-        kernel_size: Depth, height and width of the window; one number stands for all.
+        kernel_size: Depth, height and width of the window; one number for all.
         stride: Step of the window; by default the window's size.
         padding: `"valid"` adds nothing, `"same"` keeps `ceil(size / stride)` windows; or a number, one for each
             axis, or a pair (before, after) for each.
@@ -229,14 +229,14 @@ class MaxPool3d(_MaxPool):
 
 
 class AvgPool3d(_AvgPool):
-    """Takes the mean of each window of a volume, channel by channel.
+    """Mean of each window of a volume, channel by channel.
 
     Args:
-        kernel_size: Depth, height and width of the window; one number stands for all.
+        kernel_size: Depth, height and width of the window; one number for all.
         stride: Step of the window; by default the window's size.
         padding: `"valid"` adds nothing, `"same"` keeps `ceil(size / stride)` windows; or a number, one for each
             axis, or a pair (before, after) for each.
-        count_include_pad: Whether what is added around counts, as zeros, as in PyTorch and Flax.
+        count_include_pad: If true, padding counts as zeros in the mean, as in PyTorch and Flax.
 
     Examples:
         >>> AvgPool3d(3, stride=1, padding="same").options["stride"]
@@ -260,7 +260,7 @@ class AvgPool3d(_AvgPool):
 
 
 class MaxPool1D(_MaxPool):
-    """Takes the greatest item of each window, as `MaxPool1d`; attributes may be connected, as in Mithril.
+    """Maximum of each window, like `MaxPool1d`; its attributes can be connected, as in Mithril.
 
     The gradient at equal items is that of `MaxPool1d`.
 
@@ -292,7 +292,7 @@ class MaxPool1D(_MaxPool):
 
 
 class _ConnectedPool2D(_Pool):
-    """What Mithril's pools of images share: each attribute is a port too."""
+    """The common part of Mithril's image pools: each attribute is a port too."""
 
     category = "As in Mithril"
     axes = 2
@@ -310,12 +310,12 @@ class _ConnectedPool2D(_Pool):
 
 
 class MaxPool2D(_ConnectedPool2D):
-    """Takes the greatest item of each window, as `MaxPool2d`; attributes may be connected, as in Mithril.
+    """Maximum of each window, like `MaxPool2d`; its attributes can be connected, as in Mithril.
 
     The gradient at equal items is that of `MaxPool2d`.
 
     Args:
-        kernel_size: Height and width of the window; one number stands for both.
+        kernel_size: Height and width of the window; one number for both.
         stride: Step of the window; by default the window's size.
         padding: A number, one for each axis, a pair (before, after) for each, `"same"` or `"valid"`.
         dilation: Step from one item of the window to the next.
@@ -330,10 +330,10 @@ class MaxPool2D(_ConnectedPool2D):
 
 
 class AvgPool2D(_ConnectedPool2D):
-    """Takes the mean of each window, as `AvgPool2d`; attributes may be connected, as in Mithril.
+    """Mean of each window, like `AvgPool2d`; its attributes can be connected, as in Mithril.
 
     Args:
-        kernel_size: Height and width of the window; one number stands for both.
+        kernel_size: Height and width of the window; one number for both.
         stride: Step of the window; by default the window's size.
         padding: A number, one for each axis, a pair (before, after) for each, `"same"` or `"valid"`.
         dilation: Step from one item of the window to the next.
@@ -348,7 +348,7 @@ class AvgPool2D(_ConnectedPool2D):
 
 
 class PrimitiveMaxPool1D(MaxPool1D):
-    """`MaxPool1D` under the name that Mithril has for it as a primitive.
+    """`MaxPool1D` under the name of Mithril's primitive.
 
     Args:
         kernel_size: Length of the window.
@@ -365,10 +365,10 @@ class PrimitiveMaxPool1D(MaxPool1D):
 
 
 class PrimitiveMaxPool2D(MaxPool2D):
-    """`MaxPool2D` under the name that Mithril has for it as a primitive.
+    """`MaxPool2D` under the name of Mithril's primitive.
 
     Args:
-        kernel_size: Height and width of the window; one number stands for both.
+        kernel_size: Height and width of the window; one number for both.
         stride: Step of the window; by default the window's size.
         padding: A number, one for each axis, a pair (before, after) for each, `"same"` or `"valid"`.
         dilation: Step from one item of the window to the next.
@@ -382,10 +382,10 @@ class PrimitiveMaxPool2D(MaxPool2D):
 
 
 class PrimitiveAvgPool2D(AvgPool2D):
-    """`AvgPool2D` under the name that Mithril has for it as a primitive.
+    """`AvgPool2D` under the name of Mithril's primitive.
 
     Args:
-        kernel_size: Height and width of the window; one number stands for both.
+        kernel_size: Height and width of the window; one number for both.
         stride: Step of the window; by default the window's size.
         padding: A number, one for each axis, a pair (before, after) for each, `"same"` or `"valid"`.
         dilation: Step from one item of the window to the next.
@@ -404,7 +404,7 @@ class _Adaptive(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """`(batch, channels, h, w)` gives `(batch, channels, *output_size)`."""
+        """Map `(batch, channels, h, w)` to `(batch, channels, *output_size)`."""
         shape, size = channelled(inputs["input"], 2), options["output_size"]
         assert isinstance(size, tuple)
         if shape is None:
@@ -415,15 +415,15 @@ class _Adaptive(Operator):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Batch and channels are those of the output."""
+        """Return the output's batch and channels for the input."""
         return _as_output(inputs, outputs, 2)
 
 
 class AdaptiveAvgPool2d(_Adaptive):
-    """Takes the mean of each window of an image, where as many windows as asked for share the image evenly.
+    """Mean of each window of an image; `output_size` windows cover the image evenly.
 
     Args:
-        output_size: Height and width of the output; one number stands for both.
+        output_size: Height and width of the output; one number for both.
 
     Examples:
         >>> AdaptiveAvgPool2d(7)
@@ -438,12 +438,12 @@ class AdaptiveAvgPool2d(_Adaptive):
 
 
 class AdaptiveMaxPool2d(_Adaptive):
-    """Takes the greatest item of each window of an image, where as many windows as asked for share the image evenly.
+    """Maximum of each window of an image; `output_size` windows cover the image evenly.
 
     Equal items share the gradient.
 
     Args:
-        output_size: Height and width of the output; one number stands for both.
+        output_size: Height and width of the output; one number for both.
 
     Examples:
         >>> AdaptiveMaxPool2d(7)
@@ -458,7 +458,7 @@ class AdaptiveMaxPool2d(_Adaptive):
 
 
 class GlobalAvgPool2d(Operator):
-    """Takes the mean of each channel of an image: `(batch, channels, height, width)` becomes `(batch, channels)`.
+    """Mean of each channel of an image: `(batch, channels, height, width)` becomes `(batch, channels)`.
 
     Examples:
         >>> GlobalAvgPool2d()
@@ -475,7 +475,7 @@ class GlobalAvgPool2d(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """`(batch, channels, h, w)` gives `(batch, channels)`."""
+        """Map `(batch, channels, h, w)` to `(batch, channels)`."""
         shape = channelled(inputs["input"], 2)
         if shape is not None:
             _check_filled(shape)
@@ -483,11 +483,11 @@ class GlobalAvgPool2d(Operator):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Batch and channels are those of the output."""
+        """Return the output's batch and channels for the input."""
         return _as_output(inputs, outputs, 2)
 
 
 def _check_filled(shape: tuple[Dim, ...]) -> None:
     for axis, size in enumerate(shape[2:], start=2):
         if size == 0:
-            raise MismatchError("input", "an image with pixels", "a larger image.", f"axis {axis}: 0")
+            raise MismatchError("input", "a non-empty image", "a larger image.", f"axis {axis}: 0")

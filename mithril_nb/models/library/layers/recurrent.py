@@ -1,4 +1,4 @@
-"""Recurrent blocks: cells, which take one step, and the same over a whole axis of time."""
+"""Recurrent blocks: cells, which run one step, and blocks that run over a whole time axis."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ __all__ = [
 
 _WEIGHT, _RECURRENT, _BIAS = Initializer("lecun_uniform"), Initializer("orthogonal"), Initializer("zeros")
 _OPEN = Initializer("ones")
-"""The bias of the gate that forgets: at first it keeps most (Jozefowicz, Zaremba and Sutskever, 2015)."""
+"""Bias of the forget gate, so that it initially keeps most of the state (Jozefowicz, Zaremba and Sutskever, 2015)."""
 _OF_LSTM = {"w_c": Initializer("lecun_uniform", scale=2.0), "bias_f": _OPEN}
-"""Gates start half open: what is to pass them is twice as large, or ten layers would leave nothing of their input."""
+"""Gates start half open. Doubling their input compensates, or ten layers would lose nearly all of it."""
 
 
 def _row(*factors: float) -> dict[str, Initializer]:
-    """How the weights of gates in a row start, given what those that read the input are multiplied by."""
+    """Return the initializer of concatenated gate weights, given a factor for each gate's input weights."""
     return {"w_ih": replace(_WEIGHT, parts=factors), "w_hh": replace(_RECURRENT, parts=(1,) * len(factors))}
 
 
 class _Cell(Operator):
-    """Base of the cells: `input` of one step and what the step before left give the same for the step after.
+    """Base of the cells: maps the `input` of one step and the previous state to the next state.
 
-    Sequences of different lengths stand in one batch, the longest first: a step may have fewer rows than the one
-    before. The rows that it leaves out are `hidden_compl`.
+    A batch contains sequences of different lengths, longest first, so a step may have fewer rows than the step before.
+    The omitted rows are `hidden_compl`.
     """
 
     category = "Layers"
@@ -64,18 +64,18 @@ class _Cell(Operator):
 
     @classmethod
     def data_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return `input`, and `prev_hidden` or what else the step before left."""
+        """Return `input`, and the previous state: `prev_hidden` and others."""
         return ("input", *(f"prev_{state}" for state in cls.states))
 
     @classmethod
     def result_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return the states, then `hidden_compl` and `output` if they are used."""
+        """Return the states, then the used ones of `hidden_compl` and `output`."""
         more = (("hidden_compl", "use_complement"), ("output", "use_output"))
         return (*cls.states, *(port for port, flag in more if options[flag]))
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """`(n, ..., in)` and `(m, ..., hidden)` give `(n, ..., hidden)` and `(m - n, ..., hidden)`."""
+        """Map `(n, ..., in)` and `(m, ..., hidden)` to `(n, ..., hidden)` and `(m - n, ..., hidden)`."""
         step = _last("input", inputs["input"])
         size = _size(options["hidden_size"], [("prev_" + state, inputs["prev_" + state]) for state in cls.states])
         shape = inputs["input"].shape
@@ -103,13 +103,13 @@ class _Cell(Operator):
 
     @classmethod
     def param_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return all parameters, without those of the output if there is none."""
+        """Return all parameters; those of the output only if it is used."""
         last = () if options["use_output"] else cls.of_output
         return tuple(port for port in cls.initializers if port not in last)
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Mapping[str, tuple[Dim, ...]]:
-        """The states have `hidden_size` features; without an `output_size` the input has as many as the output."""
+        """Return `hidden_size` features for the states; without `output_size`, the input has the output's."""
         found: dict[str, tuple[Dim, ...]] = {}
         if options["hidden_size"] is not None:
             found |= {f"prev_{state}": (LEADING, whole(options["hidden_size"])) for state in cls.states}
@@ -124,8 +124,8 @@ class RNNCell(_Cell):
     Args:
         hidden_size: Size of the hidden state; by default taken from `prev_hidden`.
         output_size: Size of the output; by default the input's, so that an output can be the next input.
-        use_output: Whether there is an `output`.
-        use_complement: Whether there is a `hidden_compl`: the rows of `prev_hidden` beyond those of the input.
+        use_output: If true, there is an `output`.
+        use_complement: If true, there is a `hidden_compl`: the rows of `prev_hidden` beyond those of the input.
 
     Examples:
         >>> [port.name for port in RNNCell().outputs]
@@ -139,20 +139,20 @@ class RNNCell(_Cell):
 
     @classmethod
     def shapes(cls, step: Dim, size: Dim, out: Dim) -> Mapping[str, tuple[Dim, ...]]:
-        """Weights are `(in, out)`."""
+        """Return shapes with weights as `(in, out)`."""
         return {"w_ih": (step, size), "w_hh": (size, size), "w_ho": (size, out), "bias_h": (size,), "bias_o": (out,)}
 
 
 class LSTMCell(_Cell):
-    """One step of a network with long short-term memory (Hochreiter and Schmidhuber, 1997), with an output map.
+    """One step of a long short-term memory (Hochreiter and Schmidhuber, 1997), with an output map.
 
-    Each gate reads the input and the hidden state in one row.
+    Each gate reads the concatenated input and hidden state.
 
     Args:
-        hidden_size: Size of the hidden state and of the memory; by default taken from `prev_hidden`.
+        hidden_size: Size of the hidden state and of the cell state; by default taken from `prev_hidden`.
         output_size: Size of the output; by default the input's, so that an output can be the next input.
-        use_output: Whether there is an `output`.
-        use_complement: Whether there is a `hidden_compl`: the rows of `prev_hidden` beyond those of the input.
+        use_output: If true, there is an `output`.
+        use_complement: If true, there is a `hidden_compl`: the rows of `prev_hidden` beyond those of the input.
 
     Examples:
         >>> [port.name for port in LSTMCell().outputs]
@@ -171,15 +171,15 @@ class LSTMCell(_Cell):
 
     @classmethod
     def shapes(cls, step: Dim, size: Dim, out: Dim) -> Mapping[str, tuple[Dim, ...]]:
-        """Weights are `(in, out)`; the gates' read input and hidden state."""
+        """Return shapes with weights as `(in, out)`; those of the gates read input and hidden state."""
         return {**_gates(step, size), "w_out": (size, out), "bias_out": (out,)}
 
 
 class LSTMCellBody(Operator):
-    """The gates of `LSTMCell` alone: memory and hidden state after the step, one above the other.
+    """The gates of `LSTMCell` alone: cell state and hidden state after the step, concatenated.
 
     Args:
-        hidden_size: Size of the hidden state and of the memory; by default taken from `prev_hidden`.
+        hidden_size: Size of the hidden state and of the cell state; by default taken from `prev_hidden`.
 
     Examples:
         >>> [port.name for port in LSTMCellBody().inputs if port.role == "data"]
@@ -201,7 +201,7 @@ class LSTMCellBody(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """`(n, ..., in)`, `(n, ..., hidden)` twice give `(2 n, ..., hidden)`."""
+        """Map `(n, ..., in)` and two of `(n, ..., hidden)` to `(2 n, ..., hidden)`."""
         step, shape = _last("input", inputs["input"]), inputs["input"].shape
         states = [(port, inputs[port]) for port in ("prev_hidden", "prev_cell")]
         size = _size(options["hidden_size"], states)
@@ -215,13 +215,13 @@ class LSTMCellBody(Operator):
 
 
 class GRUCell(_Cell):
-    """One step of a gated recurrent unit (Cho et al., 2014), its reset gate behind the product.
+    """One step of a gated recurrent unit (Cho et al., 2014), with the reset gate applied after the product.
 
     Args:
         hidden_size: Size of the hidden state; by default taken from `prev_hidden`.
         output_size: Size of the output; by default the input's, so that an output can be the next input.
-        use_output: Whether there is an `output`, which maps the hidden state.
-        use_complement: Whether there is a `hidden_compl`: the rows of `prev_hidden` beyond those of the input.
+        use_output: Whether there is an `output`, a linear map of the hidden state.
+        use_complement: If true, there is a `hidden_compl`: the rows of `prev_hidden` beyond those of the input.
 
     Examples:
         >>> [port.name for port in GRUCell().outputs], [port.name for port in GRUCell(use_output=True).outputs]
@@ -251,12 +251,12 @@ class GRUCell(_Cell):
 
     @classmethod
     def shapes(cls, step: Dim, size: Dim, out: Dim) -> Mapping[str, tuple[Dim, ...]]:
-        """Weights are `(in, out)`; those of reset, update and new state stand in a row."""
+        """Return shapes with weights as `(in, out)`; reset, update and new-state gates are concatenated."""
         return {**_row_of_gates(step, size, 3), "bias_n": (size,), "w_out": (size, out), "bias_out": (out,)}
 
 
 class _Recurrent(Operator):
-    """Base of the blocks that take all steps of `(..., time, features)`, one after the other."""
+    """Base of the blocks that run over all steps of `(..., time, features)`."""
 
     category = "Layers"
     states: ClassVar[tuple[str, ...]] = ("hidden",)
@@ -285,12 +285,12 @@ class _Recurrent(Operator):
 
     @classmethod
     def data_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return `input`, and `initial_hidden` or what else it starts from, if that is given."""
+        """Return `input`, and the initial state (`initial_hidden` and others) if it is used."""
         return ("input", *(f"initial_{state}" for state in cls.states if options["use_initial_state"]))
 
     @classmethod
     def param_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return the weights of all gates in a row, and the biases if there are any."""
+        """Return the concatenated weights of all gates, and the biases if they are used."""
         return tuple(port for port in cls.initializers if options["use_bias"] or not port.startswith("bias"))
 
     @classmethod
@@ -300,7 +300,7 @@ class _Recurrent(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """`(..., time, in)` gives `(..., time, hidden)`, or of the last step alone `(..., hidden)`."""
+        """Map `(..., time, in)` to `(..., time, hidden)`, or to `(..., hidden)` for the last step alone."""
         shape, size = inputs["input"].shape, whole(options["hidden_size"])
         unknown = shape[:1] == (LEADING,)
         if len(shape) < 2 and not unknown:
@@ -308,7 +308,7 @@ class _Recurrent(Operator):
         state = (*shape[:-2], size) if not unknown or len(shape) > 2 else (LEADING, size)
         for port in cls.data_ports(options)[1:]:
             if meet(inputs[port].shape, state, {}) is None:
-                advice = "the state that another block of this kind ends with, or leave use_initial_state out."
+                advice = "the final state of another block of this kind, or leave use_initial_state out."
                 raise MismatchError(port, str(state), advice, str(inputs[port].shape))
         output = (*shape[:-1], size) if shape != (LEADING,) else (LEADING, size)
         step: Dim = "input_size" if shape == (LEADING,) else tuple(shape)[-1]
@@ -320,7 +320,7 @@ class _Recurrent(Operator):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Mapping[str, tuple[Dim, ...]]:
-        """It starts from states of `hidden_size` features."""
+        """Return `hidden_size` features for the initial states."""
         return dict.fromkeys(cls.data_ports(options)[1:], (LEADING, whole(options["hidden_size"])))
 
 
@@ -329,11 +329,11 @@ class RNN(_Recurrent):
 
     Args:
         hidden_size: Size of the hidden state.
-        return_sequence: Whether `output` has the hidden state of every step, or of the last alone.
-        return_state: Whether the last hidden state is an output too, `hidden`.
-        use_initial_state: Whether there is an input `initial_hidden`; by default the first step starts from zeros.
-        is_reversed: Whether the last step goes first.
-        use_bias: Whether to add biases.
+        return_sequence: If true, `output` has the hidden states of all steps, else only the last.
+        return_state: If true, the last hidden state is an output too, `hidden`.
+        use_initial_state: If true, there is an input `initial_hidden`; by default the initial state is zero.
+        is_reversed: If true, run from the last step to the first.
+        use_bias: If true, add biases.
 
     Examples:
         >>> [port.name for port in RNN(32).inputs]
@@ -347,15 +347,15 @@ class RNN(_Recurrent):
 class LSTM(_Recurrent):
     """Long short-term memory over time (Hochreiter and Schmidhuber, 1997).
 
-    The gates stand in a row in the weights: input, forget, new memory, output, as in Equinox and PyTorch.
+    The weights concatenate the gates: input, forget, cell, output, as in Equinox and PyTorch.
 
     Args:
-        hidden_size: Size of the hidden state and of the memory.
-        return_sequence: Whether `output` has the hidden state of every step, or of the last alone.
-        return_state: Whether what the last step left is an output too: `hidden` and `cell`.
-        use_initial_state: Whether there are inputs `initial_hidden` and `initial_cell`; else it starts from zeros.
-        is_reversed: Whether the last step goes first.
-        use_bias: Whether to add biases.
+        hidden_size: Size of the hidden state and of the cell state.
+        return_sequence: If true, `output` has the hidden states of all steps, else only the last.
+        return_state: If true, the last state is an output too: `hidden` and `cell`.
+        use_initial_state: If true, there are inputs `initial_hidden` and `initial_cell`; else both are zero.
+        is_reversed: If true, run from the last step to the first.
+        use_bias: If true, add biases.
 
     Examples:
         >>> [port.name for port in LSTM(32, return_state=True).outputs]
@@ -370,17 +370,17 @@ class LSTM(_Recurrent):
 
 
 class GRU(_Recurrent):
-    """A gated recurrent unit over time (Cho et al., 2014), its reset gate behind the product.
+    """A gated recurrent unit over time (Cho et al., 2014), with the reset gate applied after the product.
 
-    The gates stand in a row in the weights: reset, update, new state, as in Equinox and PyTorch.
+    The weights concatenate the gates: reset, update, new state, as in Equinox and PyTorch.
 
     Args:
         hidden_size: Size of the hidden state.
-        return_sequence: Whether `output` has the hidden state of every step, or of the last alone.
-        return_state: Whether the last hidden state is an output too, `hidden`.
-        use_initial_state: Whether there is an input `initial_hidden`; by default the first step starts from zeros.
-        is_reversed: Whether the last step goes first.
-        use_bias: Whether to add biases.
+        return_sequence: If true, `output` has the hidden states of all steps, else only the last.
+        return_state: If true, the last hidden state is an output too, `hidden`.
+        use_initial_state: If true, there is an input `initial_hidden`; by default the initial state is zero.
+        is_reversed: If true, run from the last step to the first.
+        use_bias: If true, add biases.
 
     Examples:
         >>> [port.name for port in GRU(32).inputs]
@@ -405,27 +405,27 @@ def _only(size: Dim | None) -> tuple[Dim, ...]:
 
 
 def _size(wanted: Value, states: list[tuple[str, TensorSpec]]) -> Dim | None:
-    """The size of the state: as the block says, or else as that has which the step before left."""
+    """Return the size of the state: `hidden_size` of the block, or else that of the previous state."""
     first, found = "hidden_size", wanted if wanted is None else whole(wanted)
     for port, spec in states:
         size = _last(port, spec)
         if found is None:
             first, found = port, size
         elif isinstance(size, int) and isinstance(found, int) and size != found:
-            need = f"(..., {found}), as {first} " + ("says" if first == "hidden_size" else "has")
+            need = f"(..., {found}), like {first}"
             raise MismatchError(port, need, "states of one size.", f"axis {len(spec.shape) - 1}: {size} != {found}")
     return found
 
 
 def _check_rows(port: str, shape: tuple[Dim, ...], state: tuple[Dim, ...], *, may_be_more: bool = True) -> None:
-    """Raise if a state is none for such an input: all axes but the last go together; there may be more rows."""
+    """Raise if a state does not fit an input: all axes but the last must match, and the state may have more rows."""
     if LEADING in (*shape[:1], *state[:1]):
         return
     rows, known = shape[:1], state[:1]
     more = may_be_more and isinstance(known[0], int) and isinstance(rows[0], int) and known[0] > rows[0]
     if not agree(state[:-1], (*known, *shape[1:-1]) if more else shape[:-1]):
         need = ("at least " if may_be_more else "") + f"the rows of the input, {shape[:-1]}, then features"
-        raise MismatchError(port, need, "a state for each row of the input.", f"{state[:-1]} beside {shape[:-1]}")
+        raise MismatchError(port, need, "one state per row of the input.", f"{state[:-1]} beside {shape[:-1]}")
 
 
 def _gates(step: Dim, size: Dim) -> dict[str, tuple[Dim, ...]]:

@@ -1,4 +1,4 @@
-"""Transposed convolutions: the gradient of a convolution by its input, as a block of its own."""
+"""Transposed convolutions: the gradient of a convolution with respect to its input."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class _Transposed(Convolution):
 
     @classmethod
     def channels(cls, weight: Shape, groups: int) -> tuple[Dim | None, Dim]:
-        """Return the channels of the input and of the output, as a weight says."""
+        """Return the input and output channels of a weight."""
         assert isinstance(weight[1], int)
         return weight[0], weight[1] * groups
 
     @classmethod
     def sizes(cls, options: Options, shape: Shape, found: Windows) -> Shape:
-        """Return `(size - 1) * stride + 1`, and what the padding leaves of the window's reach."""
+        """Return `(size - 1) * stride + 1`, adjusted for the reach of the window and the padding."""
         extra = options["output_padding"]
         assert isinstance(extra, int)
         sizes: list[Dim] = []
@@ -58,21 +58,21 @@ class _Transposed(Convolution):
 
 
 class ConvTranspose1d(_Transposed):
-    """Spreads each item over a learned window: makes series larger. They are `(batch, channels, length)`.
+    """Transposed convolution, which upsamples series. Series are `(batch, channels, length)`.
 
-    The weight is stored as `(in, out / groups, length)`, that of the `Conv1d` whose gradient it is.
+    The weight is stored as `(in, out / groups, length)`, like that of the `Conv1d` whose gradient it is.
 
     Args:
         out_channels: Number of channels of the output.
         kernel_size: Length of the window.
         in_channels: Channels of the input; by default taken from the input.
-        stride: How many times larger the output is.
-        padding: `"same"` gives `size * stride`, `"valid"` all that the windows reach; a number, or numbers, as of the
-            `Conv1d` whose gradient it is, are taken off.
-        use_bias: Whether to add a bias to each channel.
+        stride: Upsampling factor.
+        padding: `"same"` gives `size * stride` items, `"valid"` every item that the windows reach; numbers, with the
+            meaning of the `Conv1d` whose gradient it is, are removed from the output.
+        use_bias: If true, add a bias to each channel.
         dilation: Step from one item of the window to the next.
-        groups: Into how many parts the channels are divided, each with windows of its own.
-        output_padding: How many items are added after each axis of the output.
+        groups: Number of groups of channels, each with separate windows.
+        output_padding: Number of items to add after each axis of the output.
 
     Examples:
         >>> ConvTranspose1d(8, 4, stride=2).options["stride"]
@@ -101,21 +101,21 @@ class ConvTranspose1d(_Transposed):
 
 
 class ConvTranspose2d(_Transposed):
-    """Spreads each item over a learned window: makes images larger. They are `(batch, channels, height, width)`.
+    """Transposed convolution, which upsamples images. Images are `(batch, channels, height, width)`.
 
-    The weight is stored as `(in, out / groups, height, width)`, that of the `Conv2d` whose gradient it is.
+    The weight is stored as `(in, out / groups, height, width)`, like that of the `Conv2d` whose gradient it is.
 
     Args:
         out_channels: Number of channels of the output.
-        kernel_size: Height and width of the window; one number stands for both.
+        kernel_size: Height and width of the window; one number for both.
         in_channels: Channels of the input; by default taken from the input.
-        stride: How many times larger the output is.
-        padding: `"same"` gives `size * stride`, `"valid"` all that the windows reach; a number, or numbers, as of the
-            `Conv2d` whose gradient it is, are taken off.
-        use_bias: Whether to add a bias to each channel.
+        stride: Upsampling factor.
+        padding: `"same"` gives `size * stride` items, `"valid"` every item that the windows reach; numbers, with the
+            meaning of the `Conv2d` whose gradient it is, are removed from the output.
+        use_bias: If true, add a bias to each channel.
         dilation: Step from one item of the window to the next.
-        groups: Into how many parts the channels are divided, each with windows of its own.
-        output_padding: How many items are added after each axis of the output.
+        groups: Number of groups of channels, each with separate windows.
+        output_padding: Number of items to add after each axis of the output.
 
     Examples:
         >>> ConvTranspose2d(8, 4, stride=2).options["stride"]
@@ -144,21 +144,21 @@ class ConvTranspose2d(_Transposed):
 
 
 class ConvTranspose3d(_Transposed):
-    """Spreads each item over a learned window: makes volumes larger, `(batch, channels, depth, height, width)`.
+    """Transposed convolution, which upsamples volumes. Volumes are `(batch, channels, depth, height, width)`.
 
-    The weight is stored as `(in, out / groups, depth, height, width)`, that of the `Conv3d` whose gradient it is.
+    The weight is stored as `(in, out / groups, depth, height, width)`, like that of the `Conv3d` whose gradient it is.
 
     Args:
         out_channels: Number of channels of the output.
-        kernel_size: Depth, height and width of the window; one number stands for all.
+        kernel_size: Depth, height and width of the window; one number for all.
         in_channels: Channels of the input; by default taken from the input.
-        stride: How many times larger the output is.
-        padding: `"same"` gives `size * stride`, `"valid"` all that the windows reach; a number, or numbers, as of the
-            `Conv3d` whose gradient it is, are taken off.
-        use_bias: Whether to add a bias to each channel.
+        stride: Upsampling factor.
+        padding: `"same"` gives `size * stride` items, `"valid"` every item that the windows reach; numbers, with the
+            meaning of the `Conv3d` whose gradient it is, are removed from the output.
+        use_bias: If true, add a bias to each channel.
         dilation: Step from one item of the window to the next.
-        groups: Into how many parts the channels are divided, each with windows of its own.
-        output_padding: How many items are added after each axis of the output.
+        groups: Number of groups of channels, each with separate windows.
+        output_padding: Number of items to add after each axis of the output.
 
     Examples:
         >>> ConvTranspose3d(8, 4, stride=2).options["stride"]

@@ -1,4 +1,4 @@
-"""Windows that slide over the last axes of an array: what convolutions and pools have in common."""
+"""Sliding windows over the last axes of an array: the common part of convolutions and pools."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Pair = Annotated[int | Sequence[int], Range(1, 64, length=2)]
 Triple = Annotated[int | Sequence[int], Range(1, 64, length=3)]
 
 SPATIAL = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}
-"""What the axes after batch and channels are called."""
+"""Names of the axes after batch and channels."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class Windows:
 
     Attributes:
         size: Items of a window on each axis.
-        stride: Steps from one window to the next.
-        dilation: Steps from one item of a window to the next.
-        padding: `"same"`, `"valid"`, or how many items are added before and after each axis.
+        stride: Distance between windows on each axis.
+        dilation: Distance between the items of a window on each axis.
+        padding: `"same"`, `"valid"`, or the number of items added before and after each axis.
     """
 
     size: tuple[int, ...]
@@ -44,11 +44,11 @@ class Windows:
 
     @property
     def reach(self) -> tuple[int, ...]:
-        """From the first item of a window to its last, on each axis."""
+        """Distance from the first item of a window to its last, on each axis."""
         return tuple((size - 1) * step + 1 for size, step in zip(self.size, self.dilation, strict=True))
 
     def pads(self, sizes: Sequence[Dim]) -> tuple[tuple[int, int], ...]:
-        """Return how many items are added before and after each axis."""
+        """Return the number of items added before and after each axis."""
         if isinstance(self.padding, tuple):
             return self.padding
         if self.padding == "valid":
@@ -56,10 +56,10 @@ class Windows:
         return tuple(same_padding(*one) for one in zip(sizes, self.reach, self.stride, strict=True))
 
     def counts(self, shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
-        """Return how many windows fit on each of the last axes.
+        """Return the number of windows that fit on each of the last axes.
 
         Raises:
-            MismatchError: None fits.
+            MismatchError: No window fits.
         """
         reach, lead = self.reach, len(shape) - len(self.size)
         sizes = zip(shape[lead:], reach, self.stride, self.pads(shape[lead:]), strict=True)
@@ -76,15 +76,15 @@ class Windows:
 
 
 def windows(options: Mapping[str, Any], axes: int, size: Sequence[int] | None = None) -> Windows | None:
-    """Return the windows that options speak of; `None` while one of them is not known.
+    """Return the windows described by options; `None` while an option is unknown.
 
     Args:
-        options: `kernel_size`, `stride`, `padding` and `dilation`; the last two may lack.
-        axes: Over how many axes they slide.
-        size: Items of a window, where it is not an option.
+        options: `kernel_size`, `stride`, `padding` and `dilation`; the last two are optional.
+        axes: Number of axes that the windows slide over.
+        size: Items of a window, if it is not an option.
 
     Raises:
-        MismatchError: A value that came over a connection does not fit.
+        MismatchError: A connected value is invalid.
 
     Examples:
         >>> windows({"stride": 2, "padding": 1}, 2, size=(3, 3))
@@ -104,11 +104,11 @@ def windows(options: Mapping[str, Any], axes: int, size: Sequence[int] | None = 
 
 
 def transposed_pads(found: Windows, extra: int = 0) -> tuple[tuple[int, int], ...]:
-    """Return what a transposed convolution adds around its input, once that has `stride - 1` zeros between its items.
+    """Return the padding of a transposed convolution's input, after `stride - 1` zeros are inserted between its items.
 
     Args:
         found: Its windows.
-        extra: What the output gets after each axis.
+        extra: Number of items to add after each axis of the output.
 
     Examples:
         >>> transposed_pads(windows({"stride": 2, "padding": "same"}, 1, size=(3,)))
@@ -116,7 +116,7 @@ def transposed_pads(found: Windows, extra: int = 0) -> tuple[tuple[int, int], ..
     """
     pads: list[tuple[int, int]] = []
     for axis, (reach, step) in enumerate(zip(found.reach, found.stride, strict=True)):
-        if found.padding == "same":  # as Flax and TensorFlow: size * stride items, the odd one before
+        if found.padding == "same":  # as in Flax and TensorFlow: size * stride items, an odd remainder before
             total = reach + step - 2
             before = reach - 1 if step > reach - 1 else -(-total // 2)
             pads.append((before, total - before + extra))
@@ -127,10 +127,10 @@ def transposed_pads(found: Windows, extra: int = 0) -> tuple[tuple[int, int], ..
 
 
 def each(port: str, value: Value, axes: int) -> tuple[int, ...]:
-    """Return a number for each axis, where one may stand for all.
+    """Return one number per axis; a single number applies to all axes.
 
     Raises:
-        MismatchError: They are not whole numbers from 1 on, or too many or too few.
+        MismatchError: The value is not a positive integer, or not one per axis.
     """
     found = (value,) * axes if isinstance(value, int) else value
     if isinstance(found, tuple) and len(found) == 1:
@@ -144,7 +144,7 @@ def paddings(port: str, value: Value, axes: int) -> str | tuple[tuple[int, int],
     """Return `"same"`, `"valid"`, or a pair of numbers for each axis.
 
     Raises:
-        MismatchError: It is none of these.
+        MismatchError: The value is none of these.
 
     Examples:
         >>> paddings("padding", (1, 2), 2), paddings("padding", (1, 2), 1)
@@ -154,7 +154,7 @@ def paddings(port: str, value: Value, axes: int) -> str | tuple[tuple[int, int],
         return str(value)
     found: Any = (value,) * axes if isinstance(value, int) else value
     if axes == 1 and isinstance(found, tuple) and len(found) == 2:
-        found = (found,)  # before and after the one axis there is
+        found = (found,)  # before and after the only axis
     if isinstance(found, tuple) and len(found) == axes:
         pairs = tuple((one, one) if isinstance(one, int) else one for one in found)
         if all(isinstance(pair, tuple) and len(pair) == 2 and all(is_count(n, 0) for n in pair) for pair in pairs):
@@ -163,17 +163,17 @@ def paddings(port: str, value: Value, axes: int) -> str | tuple[tuple[int, int],
 
 
 def padding_need(axes: int) -> str:
-    """Return in words what a padding may be."""
+    """Return the valid values of a padding as text."""
     if axes == 1:
         return "'same', 'valid', a number, or a pair (before, after)"
     return f"'same', 'valid', a number, {axes} numbers, or {axes} pairs (before, after)"
 
 
 def refuse_padding(block: Model, axes: int) -> None:
-    """Raise if the padding that a block was made with is none.
+    """Raise if the padding attribute of a block is invalid.
 
     Raises:
-        UnknownOptionError: It is none.
+        UnknownOptionError: The padding is invalid.
     """
     value = block.options["padding"]
     try:
@@ -184,7 +184,7 @@ def refuse_padding(block: Model, axes: int) -> None:
 
 
 def refusal(block: Model, key: str, facts: tuple[tuple[str, str], ...], better: Value) -> UnknownOptionError:
-    """Return the error for an attribute that does not fit, with a value that would."""
+    """Return the error for an invalid attribute, with a valid value as advice."""
     given = {key: value for key, value in block.options.items() if key == "out_channels" and value is not None}
     call = ", ".join(f"{name}={value!r}" for name, value in {**given, key: better}.items())
     return UnknownOptionError(
@@ -197,8 +197,8 @@ def channelled(spec: TensorSpec, axes: int, needs_batch: bool = True) -> tuple[D
 
     Args:
         spec: The array.
-        axes: How many axes there are after the channels.
-        needs_batch: Whether the batch axis is required.
+        axes: Number of axes after the channels.
+        needs_batch: True if the batch axis is required.
 
     Raises:
         MismatchError: The array has another rank.

@@ -1,4 +1,4 @@
-"""Networks and their parts: blocks that are made of blocks."""
+"""Networks and their parts, composed from other blocks."""
 
 from mithril_nb.models.library.networks import (
     containers,

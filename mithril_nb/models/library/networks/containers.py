@@ -1,4 +1,4 @@
-"""Models that are made of the blocks they are given."""
+"""Containers of user-supplied blocks."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = [
 
 
 class Sequential(Composite):
-    """Blocks one after the other: each reads the output of the one before.
+    """Blocks in sequence: each reads the output of the previous one.
 
     Args:
-        blocks: The blocks; one may stand there several times, each time with parameters of its own.
+        blocks: The blocks. A repeated block has separate parameters each time.
 
     Examples:
         >>> from mithril_nb.models import Relu
@@ -36,10 +36,10 @@ class Sequential(Composite):
 
 
 class Layer(Composite):
-    """An affine map of the last axis, and an activation.
+    """An affine map of the last axis, followed by an activation.
 
     Args:
-        activation: What comes after the map.
+        activation: The activation.
         dimension: Size of the last axis of the output; with `None` weight and bias must be given.
 
     Examples:
@@ -57,14 +57,14 @@ class Layer(Composite):
 
 
 class Residual(Composite):
-    """A way around a block: its output is added to its input (He et al., 2016).
+    """A residual connection: the output of a block is added to its input (He et al., 2016).
 
     Args:
-        block: What is gone around.
-        shortcut: What stands in the way around; `None` for nothing.
+        block: The block on the main path.
+        shortcut: A block on the shortcut; `None` for the identity.
 
     Raises:
-        UnknownOptionError: A block that takes or gives nothing.
+        UnknownOptionError: A block has no input or no output.
 
     Examples:
         >>> [node.name for node in Residual(Linear(8)).graph.nodes]
@@ -83,14 +83,14 @@ class Residual(Composite):
         """Add a block that reads the input; return its output."""
         if not isinstance(block, Model):
             raise UnknownOptionError(
-                f"cannot make Residual around {short_repr(block)}.",
+                f"cannot build Residual around {short_repr(block)}.",
                 (("needs", "a block with an input and an output"),),
                 "Residual(Linear(64))",
             )
         data = [port.name for port in block.inputs if port.role == "data"]
         if not data or not block.outputs:
             raise UnknownOptionError(
-                f"cannot make Residual around {block!r}: it has no {'output' if data else 'input'}.",
+                f"cannot build Residual around {block!r}: it has no {'output' if data else 'input'}.",
                 (("needs", "a block with an input and an output"),),
                 "Residual(Linear(64))",
             )

@@ -24,21 +24,21 @@ _ACTIVATIONS = {"relu": Relu, "gelu": Gelu, "sigmoid": Sigmoid, "tanh": Tanh}
 class MLP(Composite):
     """Linear blocks with an activation between them.
 
-    Mithril spells it otherwise, with an activation behind each Linear: `MLP([Relu(), Softmax()], [256, 10])`. The
-    parameters are then called `weight0`, `bias0`, `weight1` and so on.
+    Mithril's own form has an activation after each Linear: `MLP([Relu(), Softmax()], [256, 10])`. Its parameters are
+    named `weight0`, `bias0`, `weight1` and so on.
 
     Args:
         input_size: Size of the last axis of the input; by default taken from the input.
         hidden_sizes: Widths of the hidden blocks.
         output_size: Width of the last block.
-        activation: What stands between two blocks.
-        activations: In Mithril's spelling, what comes after each Linear block.
-        dimensions: In Mithril's spelling, the width of each Linear block; one that is `None` must be given its weight.
-        input_name_templates: In Mithril's spelling, what the parameters are called, but for the number behind it:
+        activation: The activation between two blocks.
+        activations: In Mithril's form, the activation after each Linear block.
+        dimensions: In Mithril's form, the width of each Linear block; `None` requires a given weight.
+        input_name_templates: In Mithril's form, names of the parameters without the number suffix:
             `{"weight": "w", "bias": "b"}`.
 
     Raises:
-        UnknownOptionError: A size that does not fit; not as many activations as widths.
+        UnknownOptionError: A size is invalid, or the numbers of activations and widths differ.
 
     Examples:
         >>> [node.name for node in MLP(784, [512, 256], 10).graph.nodes]
@@ -81,11 +81,11 @@ class MLP(Composite):
         unknown = [port for port in names if port not in ("weight", "bias")]
         if len(activations) != len(dimensions) or not activations or unknown:
             raise UnknownOptionError(
-                "cannot make MLP of these layers.",
+                "cannot build MLP from these layers.",
                 (
                     ("activations", f"{len(activations)}, one for each layer"),
                     ("dimensions", f"{len(dimensions)}, one for each layer"),
-                    *((("names", f"of weight and bias, not of {unknown[0]!r}"),) if unknown else ()),
+                    *((("names", f"weight and bias, not {unknown[0]!r}"),) if unknown else ()),
                 ),
                 "MLP(activations=[Relu(), Softmax()], dimensions=[256, 10])",
             )

@@ -1,6 +1,6 @@
-"""Cells step by step: from one to many, from many to one, from sequence to sequence; and both ways along the time.
+"""Unrolled cells: one to many, many to one, sequence to sequence; and bidirectional recurrence.
 
-Sequences of different lengths stand in one batch, the longest first. A step takes as many rows as there still are.
+A batch contains sequences of different lengths, longest first. Each step runs only on the remaining rows.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 
 
 class RowsLike(Operator):
-    """Keeps the first rows of an array: as many as another one has.
+    """Truncates an array to the number of rows of another one.
 
     Examples:
         >>> [port.name for port in RowsLike().inputs]
@@ -49,13 +49,13 @@ class RowsLike(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """`(m, *rest)` and `(n, ...)` give `(n, *rest)`."""
+        """Map `(m, *rest)` and `(n, ...)` to `(n, *rest)`."""
         rows, shape = inputs["like"].shape[:1], inputs["input"].shape
         for port in cls.input_ports:
             if not inputs[port].shape:
                 raise MismatchError(port, "at least one axis", "an array with an axis of rows.", "rank 0")
         if isinstance(rows[0], int) and isinstance(shape[0], int) and rows[0] > shape[0]:
-            advice = "sequences in the order of their length, the longest first."
+            advice = "sort the sequences by length, longest first."
             raise MismatchError("like", f"at most the {shape[0]} rows of the input", advice, f"axis 0: {rows[0]}")
         kept = (LEADING, *shape[1:]) if LEADING in (rows[0], shape[0]) else (*rows, *shape[1:])
         return Inferred({"output": TensorSpec(kept, inputs["input"].dtype)})
@@ -64,16 +64,16 @@ class RowsLike(Operator):
 class OneToMany(Composite):
     """Runs a cell step by step from one input: each output is the next input (Mithril's decoder in training).
 
-    Inputs are `input`, `initial_hidden` (and `initial_cell`), and `target1`, `target2`, ..., which say how many
-    sequences still go on. Outputs are `output0`, `output1`, ..., and what the last step left.
+    Inputs are `input`, `initial_hidden` (and `initial_cell`), and `target1`, `target2`, ..., whose rows determine how
+    many sequences continue. Outputs are `output0`, `output1`, ..., and the last state.
 
     Args:
-        cell_type: The cell, as `RNNCell()`; all steps share its parameters.
+        cell_type: The cell, such as `RNNCell()`; all steps share its parameters.
         max_sequence_length: Number of steps.
-        teacher_forcing: Whether each step reads the target of the step before in place of its output.
+        teacher_forcing: If true, each step reads the previous target instead of the previous output.
 
     Raises:
-        UnknownOptionError: `cell_type` is no cell, or there are no steps.
+        UnknownOptionError: `cell_type` is not a cell, or a length is invalid.
 
     Examples:
         >>> from mithril_nb.models import RNNCell
@@ -97,14 +97,14 @@ class OneToMany(Composite):
 
 
 class OneToManyInference(Composite):
-    """Runs a cell step by step from one input: each output is the next input, for all sequences to the end.
+    """Runs a cell step by step from one input: each output is the next input, and all sequences run to the end.
 
     Args:
-        cell_type: The cell, as `RNNCell()`; all steps share its parameters.
+        cell_type: The cell, such as `RNNCell()`; all steps share its parameters.
         max_sequence_length: Number of steps.
 
     Raises:
-        UnknownOptionError: `cell_type` is no cell, or there are no steps.
+        UnknownOptionError: `cell_type` is not a cell, or a length is invalid.
 
     Examples:
         >>> from mithril_nb.models import RNNCell
@@ -122,16 +122,16 @@ class OneToManyInference(Composite):
 
 
 class ManyToOne(Composite):
-    """Runs a cell over inputs `input0`, `input1`, ...: `hidden_concat` is where each sequence ended.
+    """Runs a cell over inputs `input0`, `input1`, ...: `hidden_concat` has the final state of each sequence.
 
     The rows of `hidden_concat` are in the order of the first input.
 
     Args:
-        cell_type: The cell, as `RNNCell()`; all steps share its parameters.
+        cell_type: The cell, such as `RNNCell()`; all steps share its parameters.
         max_sequence_length: Number of steps.
 
     Raises:
-        UnknownOptionError: `cell_type` is no cell, or there are no steps.
+        UnknownOptionError: `cell_type` is not a cell, or a length is invalid.
 
     Examples:
         >>> from mithril_nb.models import GRUCell
@@ -142,11 +142,13 @@ class ManyToOne(Composite):
     def __init__(self, cell_type: Model, max_sequence_length: int, name: str | None = None):
         super().__init__(name)
         _check_length(self, "max_sequence_length", max_sequence_length)
-        # The first step has all sequences: none has ended before.
+        # In the first step no sequence has ended.
         first = _cell(self, cell_type, use_complement=False)
         cell = _cell(self, cell_type, use_complement=True)
         if max_sequence_length > 1 and "hidden_compl" not in {port.name for port in cell.outputs}:
-            raise _no_cell(self, cell_type, "an output hidden_compl: the rows of prev_hidden beyond those of the input")
+            raise _cell_error(
+                self, cell_type, "an output hidden_compl: the rows of prev_hidden beyond those of the input"
+            )
         last = max_sequence_length - 1
         for step in range(max_sequence_length):
             _add_step(self, cell if step else first, step, f"input{step}", is_last=step == last, ends={"hidden"})
@@ -156,18 +158,18 @@ class ManyToOne(Composite):
 
 
 class EncoderDecoder(Composite):
-    """From sequence to sequence (Sutskever et al., 2014): a `ManyToOne`, then a `OneToMany` that starts where it ended.
+    """Sequence to sequence (Sutskever et al., 2014): a `ManyToOne` encoder, then a `OneToMany` from its final state.
 
-    What the decoder reads has `decoder_` before its name: `decoder_input`, `decoder_w_ih`, ...
+    The decoder's inputs have the prefix `decoder_`: `decoder_input`, `decoder_w_ih`, ...
 
     Args:
-        cell_type: The cell of both, as `RNNCell()`; each has parameters of its own.
+        cell_type: The cell of both, such as `RNNCell()`; each has separate parameters.
         max_input_sequence_length: Number of steps of the encoder.
         max_target_sequence_length: Number of steps of the decoder.
-        teacher_forcing: Whether the decoder reads targets in place of its own outputs.
+        teacher_forcing: If true, the decoder reads targets instead of its own outputs.
 
     Raises:
-        UnknownOptionError: `cell_type` is no cell, or there are no steps.
+        UnknownOptionError: `cell_type` is not a cell, or a length is invalid.
 
     Examples:
         >>> from mithril_nb.models import RNNCell
@@ -190,15 +192,15 @@ class EncoderDecoder(Composite):
 
 
 class EncoderDecoderInference(Composite):
-    """The same as `EncoderDecoder` without targets: the decoder runs to the end for all sequences.
+    """`EncoderDecoder` without targets: the decoder runs to the end for all sequences.
 
     Args:
-        cell_type: The cell of both, as `RNNCell()`; each has parameters of its own.
+        cell_type: The cell of both, such as `RNNCell()`; each has separate parameters.
         max_input_sequence_length: Number of steps of the encoder.
         max_target_sequence_length: Number of steps of the decoder.
 
     Raises:
-        UnknownOptionError: `cell_type` is no cell, or there are no steps.
+        UnknownOptionError: `cell_type` is not a cell, or a length is invalid.
 
     Examples:
         >>> from mithril_nb.models import RNNCell
@@ -220,11 +222,11 @@ class EncoderDecoderInference(Composite):
 
 
 class Bidirectional(Composite):
-    """Runs a recurrent block from both ends of the time, each way with parameters of its own.
+    """Runs a recurrent block in both time directions, with separate parameters.
 
     Args:
         layer: An `RNN`, `LSTM` or `GRU` block.
-        merge: Whether the two outputs stand side by side along the last axis, or are summed.
+        merge: `"concat"` concatenates the two outputs along the last axis, `"sum"` adds them.
 
     Raises:
         UnknownOptionError: `layer` cannot be reversed.
@@ -255,29 +257,29 @@ class Bidirectional(Composite):
 
 
 def _cell(model: Model, cell: Model, **wanted: bool) -> Model:
-    """The cell with those of its attributes set that it has."""
+    """Return the cell with the requested attributes, where it has them."""
     if not isinstance(cell, Model):
-        raise _no_cell(model, cell, "a block")
+        raise _cell_error(model, cell, "a block")
     ports = {port.name for port in cell.inputs}
     cell = with_attributes(cell, {key: value for key, value in wanted.items() if key in cell.options})
     outputs = {port.name for port in cell.outputs}
     for port in ("input", "prev_hidden"):
         if port not in ports:
-            raise _no_cell(model, cell, f"an input {port}")
+            raise _cell_error(model, cell, f"an input {port}")
     needed = {port.removeprefix("prev_") for port in ports if port.startswith("prev_")}
     for port in sorted(needed | ({"output"} if wanted.get("use_output") else set())):
         if port not in outputs:
-            raise _no_cell(model, cell, f"an output {port}")
+            raise _cell_error(model, cell, f"an output {port}")
     return cell
 
 
-def _no_cell(model: Model, cell: Any, needs: str) -> UnknownOptionError:
+def _cell_error(model: Model, cell: Any, needs: str) -> UnknownOptionError:
     kind = type(model).__name__
     return UnknownOptionError(f"{kind} cannot run {cell!r} step by step.", (("needs", needs),), _call(model))
 
 
 def _call(model: Model) -> str:
-    """A call that works, with all the lengths that it needs."""
+    """Return a valid call with all required lengths."""
     lengths = [name for name in signature(type(model)).parameters if name.startswith("max_")]
     return f"{type(model).__name__}(RNNCell(hidden_size=32), {', '.join(f'{name}=10' for name in lengths)})"
 
@@ -293,7 +295,7 @@ def _check_length(model: Model, name: str, length: Any) -> None:
 def _add_step(
     model: Model, cell: Model, step: int, source: str, *, is_last: bool, ends: frozenset[str] | set[str] = frozenset()
 ) -> None:
-    """Add a cell that goes on from the step before, with the parameters that all steps share."""
+    """Add a cell that continues from the previous step, with the shared parameters."""
     params = {port.name: port.name for port in cell.inputs if port.role == "param"}
     outputs = {port.name for port in cell.outputs}
     states = [port.name.removeprefix("prev_") for port in cell.inputs if port.name.startswith("prev_")]
@@ -309,7 +311,7 @@ def _named(model: Model, name: str) -> Model:
 
 def _encode_decode(model: Model, cell: Model, steps: int, decoder: Model) -> None:
     _check_length(model, "max_input_sequence_length", steps)
-    # Nobody reads the encoder's outputs: it needs no parameters for them.
+    # Nothing reads the encoder's outputs, so it needs no parameters for them.
     encoder = ManyToOne(_cell(model, cell, use_output=False), steps, name="encoder")
     more = {port.name: f"encoder_{port.name}" for port in encoder.outputs if port.name != "hidden_concat"}
     model |= encoder(**{port.name: port.name for port in encoder.inputs}, **more)

@@ -1,4 +1,4 @@
-"""Transformers, made of attention, norms and linear maps."""
+"""Transformers, composed from attention, norms and linear maps."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ Layers = Annotated[int, Range(1, 4096)]
 
 
 class SwiGLU(Composite):
-    """Two maps, one of which gates the other, and a map back (Shazeer, 2020).
+    """Gated feed-forward network: two maps, one of which gates the other, and a map back (Shazeer, 2020).
 
     Args:
         width: Size of the last axis of input and output.
-        hidden_size: Size in between; by default 8/3 of the width, so that there are as many parameters as with a plain
-            map to four times the width.
-        use_bias: Whether the maps have biases.
+        hidden_size: The hidden size; by default 8/3 of the width, which gives as many parameters as a plain map to four
+            times the width.
+        use_bias: If true, the linear maps have biases.
 
     Examples:
         >>> [node.name for node in SwiGLU(64).graph.nodes]
@@ -62,13 +62,13 @@ class SwiGLU(Composite):
 
 
 class FeedForward(Composite):
-    """A map to a greater width, an activation, and a map back.
+    """Feed-forward network: a map to a larger width, an activation, and a map back.
 
     Args:
         width: Size of the last axis of input and output.
-        hidden_size: Size in between; by default four times the width.
-        activation: What stands between the maps; `"gelu_tanh"` is the approximation that GPT-2 uses.
-        use_bias: Whether the maps have biases.
+        hidden_size: The hidden size; by default four times the width.
+        activation: The activation between the maps; `"gelu_tanh"` is the approximation that GPT-2 uses.
+        use_bias: If true, the linear maps have biases.
 
     Examples:
         >>> [node.name for node in FeedForward(64).graph.nodes]
@@ -94,25 +94,25 @@ class FeedForward(Composite):
 
 
 class TransformerBlock(Composite):
-    """Attention over time, then a map of each step by itself, each added to what went in (Vaswani et al., 2017).
+    """Attention over time, then a feed-forward network per step, both with residual connections (Vaswani et al., 2017).
 
     Args:
         width: Size of the last axis of input and output.
         heads: Number of heads, which divides the width.
-        hidden_size: Size in between the two maps; by default four times the width, or 8/3 with `"swiglu"`.
-        activation: What stands between the maps.
-        is_causal: Whether a step sees only itself and those before.
-        dropout: Chance, in training, that a weight of the attention, or an item that is to be added, is dropped.
-        norm: Which norm.
-        norm_first: Whether the norms stand before attention and maps, as in GPT-2, or after the sums, as in BERT.
-        kv_heads: Number of heads of keys and values; by default as many.
-        use_rotary: Whether queries and keys are turned by their positions.
-        use_bias: Whether the maps have biases.
-        use_attn_mask: Whether there is an input `attn_mask`, as `ScaledDotProduct` has.
-        use_lengths: Whether there is an input `lengths`: how many of the first steps count, for each of a batch.
+        hidden_size: Hidden size of the feed-forward network; by default four times the width, or 8/3 with `"swiglu"`.
+        activation: The activation between the linear maps.
+        is_causal: If true, a step attends only to itself and earlier steps.
+        dropout: Probability, in training, of dropping an attention weight or an item of a branch.
+        norm: The kind of norm.
+        norm_first: If true, norms come before attention and maps, as in GPT-2; else after the sums, as in BERT.
+        kv_heads: Number of heads of keys and values; by default `heads`.
+        use_rotary: If true, rotate queries and keys by their positions.
+        use_bias: If true, the linear maps have biases.
+        use_attn_mask: If true, there is an input `attn_mask`, see `ScaledDotProduct`.
+        use_lengths: If true, there is an input `lengths`: the number of valid steps per batch item.
 
     Raises:
-        UnknownOptionError: Numbers of heads that do not divide.
+        UnknownOptionError: The numbers of heads do not divide.
 
     Examples:
         >>> [node.name for node in TransformerBlock(64, 4).graph.nodes]
@@ -190,25 +190,25 @@ class TransformerBlock(Composite):
 
 
 class TransformerEncoder(Composite):
-    """Transformer blocks one after the other; if their norms stand first, one more after the last.
+    """Transformer blocks in sequence; if their norms come first, with one more norm at the end.
 
     Args:
         layers: Number of blocks.
         width: Size of the last axis of input and output.
         heads: Number of heads, which divides the width.
-        hidden_size: Size in between the two maps of a block.
-        activation: What stands between the maps.
-        is_causal: Whether a step sees only itself and those before.
-        dropout: Chance, in training, that a weight of the attention, or an item that is to be added, is dropped.
-        norm: Which norm.
-        norm_first: Whether the norms stand before attention and maps.
-        kv_heads: Number of heads of keys and values; by default as many.
-        use_rotary: Whether queries and keys are turned by their positions.
-        use_bias: Whether the maps have biases.
-        use_lengths: Whether there is an input `lengths`: how many of the first steps count, for each of a batch.
+        hidden_size: Size between the two linear maps of a block.
+        activation: The activation between the linear maps.
+        is_causal: If true, a step attends only to itself and earlier steps.
+        dropout: Probability, in training, of dropping an attention weight or an item of a branch.
+        norm: The kind of norm.
+        norm_first: If true, norms come before attention and maps.
+        kv_heads: Number of heads of keys and values; by default `heads`.
+        use_rotary: If true, rotate queries and keys by their positions.
+        use_bias: If true, the linear maps have biases.
+        use_lengths: If true, there is an input `lengths`: the number of valid steps per batch item.
 
     Raises:
-        UnknownOptionError: Numbers of heads that do not divide.
+        UnknownOptionError: The numbers of heads do not divide.
 
     Examples:
         >>> [node.name for node in TransformerEncoder(2, 64, 4).graph.nodes]
@@ -261,9 +261,9 @@ class TransformerEncoder(Composite):
 
 
 class Unembedding(Operator):
-    """Scores of each row of an embedding: what `Embedding` looks up, the other way round.
+    """Scores of each row of an embedding: the transpose of `Embedding`.
 
-    Shares its weight with an `Embedding` where both are given one name.
+    To share its weight with an `Embedding`, give both weights the same name.
 
     Args:
         num_embeddings: Number of rows, and of scores.
@@ -283,7 +283,7 @@ class Unembedding(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """`(..., dim)` gives `(..., num_embeddings)`."""
+        """Map `(..., dim)` to `(..., num_embeddings)`."""
         shape, rows = inputs["input"].shape, options["num_embeddings"]
         assert isinstance(rows, int)
         if not shape:
@@ -293,19 +293,19 @@ class Unembedding(Operator):
 
 
 class GPT(Composite):
-    """GPT-2 (Radford et al., 2019): from tokens, as whole numbers, to the scores of each token to be the next.
+    """GPT-2 (Radford et al., 2019): maps integer tokens to scores of the next token.
 
-    With its defaults it is GPT-2 small, of 124,439,808 parameters. Weights start normal with a standard deviation of
-    0.02, those of maps that end in a sum with 0.02 over the square root of the number of sums.
+    The defaults give GPT-2 small, with 124,439,808 parameters. Weights are initialised from a normal distribution with
+    a standard deviation of 0.02; maps before a sum use 0.02 over the square root of the number of sums.
 
     Args:
         vocabulary: Number of tokens.
-        context: Most time steps that an input may have.
+        context: Maximum number of time steps.
         layers: Number of transformer blocks.
         heads: Number of heads of each.
         width: Size of the last axis between the blocks.
-        dropout: Chance, in training, that an item is dropped.
-        is_tied: Whether the scores are made with the embedding of the tokens, or with a map of their own.
+        dropout: Probability, in training, of dropping an item.
+        is_tied: If true, the token embedding computes the scores, else a separate map.
 
     Raises:
         UnknownOptionError: A number of heads that does not divide the width.
@@ -363,6 +363,6 @@ class GPT(Composite):
 
 
 def _starting(graph: LogicalGraph, starts: Mapping[str, str]) -> LogicalGraph:
-    """The graph with what is said of how params start, all at once."""
+    """Return the graph with these initializers of params, applied together."""
     notes = {Endpoint(BOUNDARY, name): Note(initializer=text) for name, text in starts.items()}
     return closed(graph.nodes, made_edges(graph), dict(graph.labels), {**graph.note_at, **notes})

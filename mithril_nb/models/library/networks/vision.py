@@ -1,4 +1,4 @@
-"""Models of images, `(batch, channels, height, width)`; and the containers that models are made with."""
+"""Image models, for `(batch, channels, height, width)`."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ _BY_DEPTH = {
     101: "ResNet((3, 4, 23, 3), bottleneck=True)",
     152: "ResNet((3, 8, 36, 3), bottleneck=True)",
 }
-"""The networks of He et al. (2016), table 1, by the number that stands in their names."""
+"""The networks of He et al. (2016), table 1, by the number in their names."""
 
 
 class CNN(Composite):
-    """A small convolutional network: convolutions that halve the image each, then a Linear block.
+    """A small convolutional network: convolutions that each halve the image, then a Linear block.
 
     Args:
         channels: Channels of each convolution.
         dimension: Width of the output.
         kernel_size: Height and width of the windows.
-        use_norm: Whether a BatchNorm follows each convolution.
+        use_norm: If true, a BatchNorm follows each convolution.
 
     Examples:
         >>> [node.name for node in CNN([8], 10).graph.nodes]
@@ -73,13 +73,13 @@ class CNN(Composite):
 
 
 class ResidualBlock(Composite):
-    """A block of a residual network: two or three convolutions with norms, and a way around them (He et al., 2016).
+    """A block of a residual network: two or three convolutions with norms, and a shortcut (He et al., 2016).
 
     Args:
         channels: Channels of the convolutions.
-        stride: How many times smaller the image gets.
-        bottleneck: Whether 1x1 convolutions stand around the 3x3 one; the output then has 4 times the channels.
-        project: Whether a 1x1 convolution stands in the way around; needed where size or channels change.
+        stride: Downsampling factor of the image.
+        bottleneck: If true, 1x1 convolutions surround the 3x3 one; the output then has 4 times the channels.
+        project: If true, the shortcut has a 1x1 convolution; required if size or channels change.
 
     Examples:
         >>> [node.name for node in ResidualBlock(16).graph.nodes]
@@ -121,11 +121,11 @@ class ResNet(Composite):
     | ResNet-20, for images as small as CIFAR's | `ResNet((3, 3, 3), 10, width=16, small=True)` |
 
     Args:
-        layers: How many residual blocks each stage has; from stage to stage images are halved and channels doubled.
+        layers: Number of residual blocks per stage; each stage halves the image and doubles the channels.
         dimension: Width of the output.
         width: Channels of the first stage.
-        bottleneck: Whether the residual blocks have bottlenecks.
-        small: Whether images are small: the first convolution then leaves their size as it is.
+        bottleneck: If true, the residual blocks have bottlenecks.
+        small: True for small images: the first convolution then keeps their size.
 
     Examples:
         >>> model = ResNet((1, 1), 10, width=8, small=True)
@@ -145,10 +145,10 @@ class ResNet(Composite):
         small: bool = False,
         name: str | None = None,
     ):
-        if str(layers).isdigit():  # as in ResNet-18: of one stage of 18 blocks nobody thinks
+        if str(layers).isdigit():  # as in ResNet-18, not one stage of 18 blocks
             raise UnknownOptionError(
                 f"ResNet cannot take layers={layers!r}.",
-                (("needs", "how many residual blocks each stage has, in a list"),),
+                (("needs", "a list with the number of residual blocks per stage"),),
                 _BY_DEPTH.get(int(str(layers)), "ResNet((2, 2, 2, 2))"),
             )
         super().__init__(name, layers=layers, dimension=dimension, width=width, bottleneck=bottleneck, small=small)
@@ -169,5 +169,5 @@ class ResNet(Composite):
 
 
 def _normed(channels: int, size: int, stride: int = 1) -> tuple[Conv2d, BatchNorm2d]:
-    """A convolution with a norm, padded as in PyTorch: alike on both sides, also where the stride is 2."""
+    """Return a convolution with a norm, padded symmetrically as in PyTorch, also for a stride of 2."""
     return Conv2d(channels, size, stride=stride, padding=size // 2, use_bias=False), BatchNorm2d()

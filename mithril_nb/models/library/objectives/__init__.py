@@ -1,4 +1,4 @@
-"""What a model is judged by: losses, regularizers and metrics."""
+"""Objectives: losses, regularizers and metrics."""
 
 from mithril_nb.models.library.objectives import (
     counting,

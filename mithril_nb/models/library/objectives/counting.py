@@ -1,6 +1,6 @@
-"""What metrics count: hits, misses, and the points of the ROC curve, in whole numbers and float32.
+"""Counts for metrics: hits, misses, and the points of the ROC curve, as integers and float32.
 
-No gradient goes through.
+They have no gradient.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Classes = Annotated[int, Range(1, 2**20)]
 
 
 class _Numbers(Operator):
-    """An op on the numbers of predicted classes and of true ones."""
+    """An op on indices of predicted and true classes."""
 
     category = "Metrics"
     input_ports = ("pred", "label")
@@ -33,14 +33,14 @@ class _Numbers(Operator):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Both have one shape."""
+        """Return one shape for both inputs."""
         return {"pred": inputs["label"].shape, "label": inputs["pred"].shape}
 
 
 class ClassDifference(_Numbers):
-    """Takes the number of the true class from that of the predicted one: 0 where the prediction is right.
+    """Index of the predicted class minus that of the true class: 0 for a correct prediction.
 
-    Both must have one shape: `(n, 1)` beside `(n,)` would compare each with each.
+    Both must have one shape: `(n, 1)` and `(n,)` would broadcast to all pairs.
 
     Examples:
         >>> ClassDifference()
@@ -55,17 +55,17 @@ class ClassDifference(_Numbers):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """The shape of both."""
+        """Return the shape of both."""
         return Inferred({"output": TensorSpec(_same(inputs, "pred", "label"), "int32")})
 
 
 class ClassCounts(_Numbers):
-    """Counts for each class how often it was found, missed, and found where it was not.
+    """Counts true positives, false positives and false negatives of each class.
 
-    A number that is no class is in no count of its own, only in that of the other side.
+    An index that is not a class has no separate counts; it counts only against the other side.
 
     Args:
-        n_classes: How many classes there are.
+        n_classes: Number of classes.
 
     Examples:
         >>> [port.name for port in ClassCounts(3).outputs]
@@ -81,7 +81,7 @@ class ClassCounts(_Numbers):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Two of one shape give three of `(n_classes,)`."""
+        """Map two of one shape to three of `(n_classes,)`."""
         _same(inputs, "pred", "label")
         count = options["n_classes"]
         assert isinstance(count, int)
@@ -89,7 +89,7 @@ class ClassCounts(_Numbers):
 
 
 class ClassesSeen(_Numbers):
-    """Counts the different classes that occur, in predictions or labels.
+    """Counts the distinct classes in predictions or labels.
 
     Examples:
         >>> ClassesSeen()
@@ -104,16 +104,16 @@ class ClassesSeen(_Numbers):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Two of one shape give a number."""
+        """Map two of one shape to a number."""
         _same(inputs, "pred", "label")
         return Inferred({"output": TensorSpec((), "int32")})
 
 
 class ConfusionCounts(_Numbers):
-    """Counts how often each true class, by row, was predicted as each class, by column.
+    """Confusion matrix: counts of each true class (row) predicted as each class (column).
 
     Args:
-        n_classes: How many classes there are.
+        n_classes: Number of classes.
 
     Examples:
         >>> ConfusionCounts(3)
@@ -128,7 +128,7 @@ class ConfusionCounts(_Numbers):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Two of one shape give `(n_classes, n_classes)`."""
+        """Map two of one shape to `(n_classes, n_classes)`."""
         _same(inputs, "pred", "label")
         count = options["n_classes"]
         assert isinstance(count, int)
@@ -136,12 +136,12 @@ class ConfusionCounts(_Numbers):
 
 
 class TopKHits(Operator):
-    """Says of each sample whether its class is among the k that have the highest scores.
+    """True for each sample whose class is among the k highest scores.
 
-    Of equal scores the class with the lower number comes first. A score that is NaN counts as higher than the true one.
+    Among equal scores, the class with the lower index comes first. A NaN score counts as higher than the true one.
 
     Args:
-        k: How many classes may stand before the line.
+        k: Number of highest scores to accept.
 
     Examples:
         >>> TopKHits(5)
@@ -159,7 +159,7 @@ class TopKHits(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """`(*samples, classes)` and `(*samples)` give `(*samples)`."""
+        """Map `(*samples, classes)` and `(*samples)` to `(*samples)`."""
         scores, label = inputs["pred"].shape, inputs["label"].shape
         if not scores:
             raise MismatchError("pred", "(..., classes)", "a score for each class.", "rank 0")
@@ -171,10 +171,10 @@ class TopKHits(Operator):
 
 
 class AUCCore(Operator):
-    """Gives the points of the ROC curve: the rates of false and of true positives, as the line moves down the scores.
+    """Points of the ROC curve: false and true positive rates as the threshold moves down the scores.
 
-    Samples of equal scores share one point, so that the area below is that of pairs with ties counted half (Fawcett,
-    2006). NaN where all labels are the same. Axes before the last one are separate curves.
+    Samples with equal scores share one point, so the area counts ties half (Fawcett, 2006). NaN if all labels are
+    equal. Axes before the last one are separate curves.
 
     Examples:
         >>> [port.name for port in AUCCore().inputs]
@@ -192,7 +192,7 @@ class AUCCore(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Two of `(*curves, n)`, the labels 1 and 0, give `(2, *curves, n + 1)`."""
+        """Map two of `(*curves, n)`, with labels 1 and 0, to `(2, *curves, n + 1)`."""
         shape = _same(inputs, "input", "label")
         if not shape:
             raise MismatchError("input", "(..., samples)", "one score for each sample.", "rank 0")
@@ -202,9 +202,9 @@ class AUCCore(Operator):
 
 
 def _same(inputs: Specs, one: str, other: str) -> tuple[Dim, ...]:
-    """The shape of two inputs that must have one."""
+    """Return the common shape of two inputs."""
     shape = meet(inputs[one].shape, inputs[other].shape, {})
     if shape is None:
-        advice = f"a {other} of the shape of the {one}; reshape one of them."
+        advice = f"a {other} with the shape of the {one}; reshape one of them."
         raise MismatchError(other, str(inputs[one].shape), advice)
     return shape

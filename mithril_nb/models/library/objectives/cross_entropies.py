@@ -1,4 +1,4 @@
-"""Losses that say how surprising a class is. All logarithms are natural."""
+"""Cross-entropy losses. All logarithms are natural."""
 
 from __future__ import annotations
 
@@ -20,16 +20,15 @@ __all__ = [
 
 
 class BinaryCrossEntropy(Paired):
-    """Says item by item how surprising a yes or no is. Targets are 1 and 0, or probabilities between.
+    """Binary cross entropy, item by item. Targets are 1 and 0, or probabilities in between.
 
     Args:
-        input_type: Whether the input holds logits, of which the sigmoid is the probability of a yes, or probabilities.
-        pos_weight: How much a yes counts: a number, or one for each item of the last axis; `"auto"` for the number of
-            noes in the batch divided by that of yeses, as is usual where yeses are rare.
-        threshold: How near to zero a probability counts as none, with `robust`; by default the dtype's least normal
-            number.
-        robust: Whether values and gradients are finite where a probability is zero, or a logit infinite. The logarithm
-            then goes on below the threshold t as `2 log t - log(2t - x)`; for logits it stays at `log t`.
+        input_type: `"logits"`, whose sigmoid is the probability of a positive, or `"probs"` for probabilities.
+        pos_weight: Weight of positives: a number, or one per item of the last axis; `"auto"` for the number of
+            negatives in the batch divided by that of positives, which is usual if positives are rare.
+        threshold: With `robust`, probabilities below it count as zero; by default the dtype's smallest normal number.
+        robust: If true, values and gradients are finite for a probability of zero or an infinite logit. Below the
+            threshold t, the logarithm then continues as `2 log t - log(2t - x)`; for logits it stays at `log t`.
 
     Examples:
         >>> BinaryCrossEntropy()
@@ -53,11 +52,11 @@ class BinaryCrossEntropy(Paired):
 
 
 class FocalLoss(Paired):
-    """Binary cross entropy of logits, in which items that are easily told count less (Lin et al., 2017).
+    """Focal loss: binary cross entropy of logits, with less weight on easy items (Lin et al., 2017).
 
     Args:
-        gamma: How much less; 0 makes it plain cross entropy.
-        alpha: How much a yes counts, beside `1 - alpha` for a no; `None` for the same.
+        gamma: Strength of the down-weighting; 0 gives plain cross entropy.
+        alpha: Weight of positives, with `1 - alpha` for negatives; `None` for equal weights.
 
     Examples:
         >>> FocalLoss()
@@ -65,7 +64,7 @@ class FocalLoss(Paired):
     """
 
     op = "focal_loss"
-    formula = "y = -α (1 - p)^γ log p, p the probability of what is so"
+    formula = "y = -α (1 - p)^γ log p, p the probability of the target"
 
     def __init__(
         self,
@@ -77,16 +76,16 @@ class FocalLoss(Paired):
 
 
 class SoftCrossEntropy(Operator):
-    """Cross entropy with targets that are probabilities of all classes: what `CrossEntropy(categorical=False)` is.
+    """Cross entropy with probabilities of all classes as targets: the op of `CrossEntropy(categorical=False)`.
 
     Args:
         input_type: `"logits"`, of which the softmax is taken, `"probs"` for probabilities, or `"log_probs"` for their
-            logarithms, as `LogSoftmax` gives.
-        weights: How much each class counts; see `CrossEntropy`.
-        robust: Whether to go on where a probability is zero; see `CrossEntropy`.
-        threshold: How near to zero that is.
-        axis: Where the classes are.
-        label_smoothing: Share of the target that is spread over all classes.
+            logarithms, such as the output of `LogSoftmax`.
+        weights: Weight of each class; see `CrossEntropy`.
+        robust: If true, the loss is finite for a probability of zero; see `CrossEntropy`.
+        threshold: The threshold of `robust`; see `CrossEntropy`.
+        axis: The axis of the classes.
+        label_smoothing: Fraction of the target that is spread over all classes.
 
     Examples:
         >>> SoftCrossEntropy().inputs[1]
@@ -122,7 +121,7 @@ class SoftCrossEntropy(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """`(batch, classes, *rest)` and a target of the same shape give `(batch, *rest)`."""
+        """Map `(batch, classes, *rest)` and a target of the same shape to `(batch, *rest)`."""
         shape, target = inputs["input"].shape, inputs["target"].shape
         rest, classes = _without_classes(options, shape)
         _check_count(options["weights"], classes)
@@ -132,25 +131,25 @@ class SoftCrossEntropy(Operator):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Input and target have one shape."""
+        """Return one shape for input and target."""
         return {"input": inputs["target"].shape, "target": inputs["input"].shape}
 
 
 class CrossEntropy(SoftCrossEntropy):
-    """Says for each sample how surprising its class is.
+    """Cross entropy of each sample: the negative log-probability of its class.
 
     Args:
         input_type: `"logits"`, of which the softmax is taken, `"probs"` for probabilities, or `"log_probs"` for their
-            logarithms, as `LogSoftmax` gives.
-        weights: How much each class counts: a number for each; `""` for all the same; `"auto"` for
+            logarithms, such as the output of `LogSoftmax`.
+        weights: Weight of each class: a number per class; `""` for equal weights; `"auto"` for
             `samples / (classes * samples of this class)`, counted in the batch (King and Zeng, 2001). A `Mean` after it
             divides by the number of samples, not by the sum of their weights.
-        robust: Whether values and gradients are finite where a probability is zero, or a logit -∞. The logarithm then
-            goes on below the threshold t as `2 log t - log(2t - x)`; for logits it stays at `log t`.
-        threshold: The t above; by default the dtype's least normal number.
-        categorical: Whether a target is the number of its class; otherwise it is a probability for each class.
-        axis: Where the classes are: 1 for `(batch, classes, ...)`, as images are; -1 for `(batch, time, classes)`.
-        label_smoothing: Share of the target that is spread over all classes (Szegedy et al., 2016).
+        robust: If true, values and gradients are finite for a probability of zero or a logit of -∞. Below the threshold
+            t, the logarithm then continues as `2 log t - log(2t - x)`; for logits it stays at `log t`.
+        threshold: The t above; by default the dtype's smallest normal number.
+        categorical: If true, a target is the index of its class; otherwise it is a probability per class.
+        axis: The axis of the classes: 1 for `(batch, classes, ...)`, such as images; -1 for `(batch, time, classes)`.
+        label_smoothing: Fraction of the target that is spread over all classes (Szegedy et al., 2016).
 
     Examples:
         >>> CrossEntropy().options["categorical"], CrossEntropy(categorical=False).block.op
@@ -173,7 +172,7 @@ class CrossEntropy(SoftCrossEntropy):
         name: str | None = None,
     ):
         if not categorical:
-            # What an input takes belongs to the op: whole numbers for one, probabilities for the other.
+            # The op determines the target's dtype: integers for one, probabilities for the other.
             self.op = SoftCrossEntropy.op  # pyright: ignore[reportAttributeAccessIssue]
         _check_weights("CrossEntropy", "weights", weights)
         Operator.__init__(
@@ -190,7 +189,7 @@ class CrossEntropy(SoftCrossEntropy):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """`(batch, classes, *rest)` and a target `(batch, *rest)` give `(batch, *rest)`."""
+        """Map `(batch, classes, *rest)` and a target `(batch, *rest)` to `(batch, *rest)`."""
         shape, target = inputs["input"].shape, inputs["target"].shape
         rest, classes = _without_classes(options, shape)
         _check_count(options["weights"], classes)
@@ -206,13 +205,13 @@ class CrossEntropy(SoftCrossEntropy):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """The target has the input's shape without the classes, as the output has."""
+        """Return the input's shape without the classes for the target, like the output."""
         rest, _ = _without_classes(options, inputs["input"].shape)
         return {"target": outputs["output"].shape if rest is None else rest}
 
 
 def _without_classes(options: Options, shape: tuple[Dim, ...]) -> tuple[tuple[Dim, ...] | None, Dim | None]:
-    """The shape of the samples, and how many classes there are; `None` where that is not known."""
+    """Return the shape of the samples, and the number of classes; `None` if unknown."""
     axis = options["axis"]
     assert isinstance(axis, int)
     place = place_of("input", axis, shape)
@@ -223,13 +222,13 @@ def _check_count(weights: Any, classes: Dim | None) -> None:
     if isinstance(weights, tuple) and isinstance(classes, int) and len(weights) != classes:
         raise MismatchError(
             "input",
-            f"{len(weights)} classes, one for each of weights",
+            f"{len(weights)} classes, one per weight",
             f"weights={[1.0] * classes if classes <= 16 else 'auto'!r}",
         )
 
 
 def _check_weights(kind: str, argument: str, weights: Any) -> None:
-    """Refuse a word that is none, and what is no row of numbers."""
+    """Raise if the weights are neither a valid keyword nor a list of numbers."""
     words = ("auto",) if argument == "pos_weight" else ("", "auto")
     try:
         found = plain(weights)
@@ -241,6 +240,6 @@ def _check_weights(kind: str, argument: str, weights: Any) -> None:
         one = "a number, or " if argument == "pos_weight" else ""
         raise UnknownOptionError(
             f"{kind} cannot take {argument}={weights!r}.",
-            (("needs", f"{one}a number from 0 for each class, or {' or '.join(map(repr, words))}"),),
+            (("needs", f"{one}a number from 0 per class, or {' or '.join(map(repr, words))}"),),
             f'{kind}({argument}="auto")',
         )

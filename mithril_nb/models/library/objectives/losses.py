@@ -1,7 +1,7 @@
 """Losses and regularizers.
 
-A loss gives one value for each item, or for each sample where it looks at whole rows; a `Mean` block after it makes one
-number of them. Regularizers give one number. All logarithms are natural.
+A loss returns one value per item, or one per sample if it reads whole rows; add a `Mean` block to reduce it to one
+number. Regularizers return one number. All logarithms are natural.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 
 
 class SquaredError(Paired):
-    """Squares the difference of each item and its target.
+    """Squared difference of each item and its target.
 
     Examples:
         >>> [port.name for port in SquaredError().inputs]
@@ -51,7 +51,7 @@ class SquaredError(Paired):
 
 
 class AbsoluteError(Paired):
-    """Takes the distance of each item from its target. The gradient where both are equal is 0, as in PyTorch.
+    """Absolute difference of each item and its target. The gradient at equality is 0, as in PyTorch.
 
     Examples:
         >>> AbsoluteError()
@@ -66,12 +66,12 @@ class AbsoluteError(Paired):
 
 
 class HuberLoss(Paired):
-    """Squares small differences and takes large ones as they are, so that an outlier pulls no harder than others.
+    """Huber loss: quadratic for small differences, linear for large ones, so that outliers have a bounded gradient.
 
     With e = input - target it is `½ e²` where `|e| <= delta`, and `delta (|e| - ½ delta)` beyond (Huber, 1964).
 
     Args:
-        delta: Where the square ends.
+        delta: Largest difference with a quadratic loss.
 
     Examples:
         >>> HuberLoss()
@@ -86,7 +86,7 @@ class HuberLoss(Paired):
 
 
 class LogCosh(Paired):
-    """Takes the logarithm of the hyperbolic cosine of the difference: a smooth form of the absolute error.
+    """Logarithm of the hyperbolic cosine of the difference: a smooth form of the absolute error.
 
     Examples:
         >>> LogCosh()
@@ -101,13 +101,13 @@ class LogCosh(Paired):
 
 
 class QuantileLoss(Paired):
-    """Weighs what lies below the target against what lies above it: at its least, the input is a quantile.
+    """Pinball loss, whose minimiser is a quantile (Koenker and Bassett, 1978).
 
-    The pinball loss of Koenker and Bassett (1978); at 0.5 it is half the absolute error. Where input and target are
-    equal, the gradient is the mean of those on both sides.
+    At 0.5 it is half the absolute error. If input and target are equal, the gradient is the mean of the gradients on
+    both sides.
 
     Args:
-        quantile: The share of targets that shall lie below the input.
+        quantile: The fraction of targets that should be below the input.
 
     Examples:
         >>> QuantileLoss(0.9)
@@ -123,9 +123,9 @@ class QuantileLoss(Paired):
 
 
 class HingeLoss(Paired):
-    """Punishes scores that are on the wrong side, or nearer to it than 1 (Rosasco et al., 2004). Targets are -1 and 1.
+    """Hinge loss: penalises scores on the wrong side of the margin 1 (Rosasco et al., 2004). Targets are -1 and 1.
 
-    The gradient at the margin, where target · input is 1, is 0, as that of `Relu` at 0.
+    The gradient at the margin, where target · input is 1, is 0, like that of `Relu` at 0.
 
     Examples:
         >>> HingeLoss()
@@ -140,7 +140,7 @@ class HingeLoss(Paired):
 
 
 class QuadHingeLoss(Paired):
-    """Squares the hinge loss, so that its slope has no jump. Targets are -1 and 1.
+    """Squared hinge loss, whose slope is continuous. Targets are -1 and 1.
 
     Examples:
         >>> QuadHingeLoss()
@@ -155,13 +155,13 @@ class QuadHingeLoss(Paired):
 
 
 class KLDivergence(Paired):
-    """Says item by item how far the probabilities `input` are from the probabilities `target`.
+    """Kullback-Leibler terms: the divergence of probabilities `input` from probabilities `target`, item by item.
 
-    Their sum over a distribution is its Kullback-Leibler divergence D(target ‖ input). Zero is no trouble: nearer to it
-    than the threshold t the logarithm goes on as `2 log t - log(2t - x)`, as in `Log(robust=True)`.
+    Their sum over a distribution is its Kullback-Leibler divergence D(target ‖ input). Values are finite at zero: below
+    the threshold t, the logarithm continues as `2 log t - log(2t - x)`, as in `Log(robust=True)`.
 
     Args:
-        threshold: The t above; by default the dtype's least normal number.
+        threshold: The t above; by default the dtype's smallest normal number.
 
     Examples:
         >>> KLDivergence()
@@ -177,11 +177,11 @@ class KLDivergence(Paired):
 
 
 class CosineSimilarity(Operator):
-    """Says how far two arrays point the same way: 1 if they do, 0 at a right angle, -1 if they oppose each other.
+    """Cosine similarity of two arrays: 1 for the same direction, 0 for a right angle, -1 for opposite directions.
 
     Args:
-        axis: The axis that a vector lies along.
-        eps: The least length that a vector counts as, so that zero has a value and a gradient.
+        axis: The axis of the vectors.
+        eps: Lower bound of a vector's length, so that the zero vector has a value and a gradient.
 
     Examples:
         >>> CosineSimilarity()
@@ -198,7 +198,7 @@ class CosineSimilarity(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """The shape of both, without the axis."""
+        """Return the shape of both, without the axis."""
         shape = paired(inputs, "left", "right")
         axis = options["axis"]
         assert isinstance(axis, int)
@@ -207,14 +207,14 @@ class CosineSimilarity(Operator):
 
 
 class InfoNCE(Operator):
-    """Asks each row to be nearest to the row of the target that has its number: contrastive learning.
+    """Contrastive loss: each row should be nearest to the target row with the same index.
 
     Cross entropy of the cosine similarities of a row with all rows of the target, divided by the temperature
-    (van den Oord et al., 2018; Radford et al., 2021). One value for each row; for a symmetric loss add a second one
-    with the ports exchanged.
+    (van den Oord et al., 2018; Radford et al., 2021). It returns one value per row. For a symmetric loss, add a second
+    block with exchanged ports.
 
     Args:
-        temperature: What similarities are divided by: the smaller, the more the nearest rows count.
+        temperature: Divisor of the similarities; smaller values emphasise the nearest rows.
 
     Examples:
         >>> InfoNCE()
@@ -232,24 +232,24 @@ class InfoNCE(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Two of `(batch, features)` give `(batch,)`."""
+        """Map two of `(batch, features)` to `(batch,)`."""
         both = meet(("batch", "features"), inputs["input"].shape, {})
         if both is None:
             raise MismatchError("input", "(batch, features)", "one row for each sample.")
         names: dict[str, Dim] = {}
         shape = meet(both, inputs["target"].shape, names)
         if shape is None:
-            raise MismatchError("target", str(both), "a target of the shape of the input.")
+            raise MismatchError("target", str(both), "a target with the shape of the input.")
         return Inferred({"output": shape[:1]})
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Input and target have one shape."""
+        """Return one shape for input and target."""
         return {"input": inputs["target"].shape, "target": inputs["input"].shape}
 
 
 class L1(Composite):
-    """Sums the absolute values of all items (the penalty of the lasso: Tibshirani, 1996). The gradient at 0 is 0.
+    """Sum of the absolute values of all items (the penalty of the lasso: Tibshirani, 1996). The gradient at 0 is 0.
 
     Examples:
         >>> [node.name for node in L1().graph.nodes]
@@ -266,7 +266,7 @@ class L1(Composite):
 
 
 class L2(Composite):
-    """Sums the squares of all items, and halves that (Goodfellow et al., 2016, §7.1.1).
+    """Half the sum of the squares of all items (Goodfellow et al., 2016, §7.1.1).
 
     Examples:
         >>> [port.name for port in L2().outputs]
@@ -284,10 +284,10 @@ class L2(Composite):
 
 
 class QuadraticFormRegularizer(Composite):
-    """Measures a vector by a matrix, as a kernel machine does its weights (Schölkopf and Smola, 2002, §4.2).
+    """Quadratic form of a vector and a matrix, which regularises a kernel machine (Schölkopf and Smola, 2002, §4.2).
 
-    The input is `(n,)`, or a column `(n, 1)` as the weight of `Linear(1)` is; of several columns it takes the sum. The
-    kernel is `(n, n)`.
+    The input is `(n,)`, or a column `(n, 1)` like the weight of `Linear(1)`; several columns are summed. The kernel is
+    `(n, n)`.
 
     Examples:
         >>> sorted(port.name for port in QuadraticFormRegularizer().inputs)

@@ -1,6 +1,6 @@
-"""Metrics: how good predictions are, in float32 whatever the model computes in.
+"""Metrics of predictions, computed in float32 for any dtype of the model.
 
-They have no gradient, `MeanSquaredError` and `R2` apart.
+Only `MeanSquaredError` and `R2` have a gradient.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ __all__ = [
 
 
 class _Classified(Composite):
-    """What metrics of classes share: predictions and labels as numbers of classes, and their difference.
+    """The common part of classification metrics: predictions and labels as class indices, and their difference.
 
-    Predictions are scores of all classes on the last axis, of which the highest counts (`is_pred_one_hot`), numbers of
-    classes, or, with `is_binary`, one score for each sample, that says yes above the threshold. Labels likewise; those
-    of a binary metric are 1 and 0.
+    Predictions are scores of all classes on the last axis, whose maximum is chosen (`is_pred_one_hot`); class indices;
+    or, with `is_binary`, one score per sample, positive above the threshold. Labels have the same forms; those of a
+    binary metric are 1 and 0.
     """
 
     category = "Metrics"
@@ -57,14 +57,14 @@ class _Classified(Composite):
     def _classify(
         self, threshold: float | None, is_binary: bool, is_pred_one_hot: bool, is_label_one_hot: bool
     ) -> Connection:
-        """Add what turns predictions and labels into numbers; return the difference of both."""
+        """Add the blocks that convert predictions and labels to indices; return the difference of both."""
         kind = type(self).__name__
         if threshold is not None and not is_binary:
             shown = threshold if isfinite(threshold) else 0.5
             raise UnknownOptionError(
                 f"{kind} cannot take threshold={threshold!r}.",
                 (
-                    ("because", "the class with the highest score counts, whatever the score"),
+                    ("because", "the class with the highest score is chosen, whatever the score"),
                     ("else", "a binary metric has one score for each sample"),
                 ),
                 f"{kind}(is_binary=True, threshold={shown!r})",
@@ -84,17 +84,16 @@ class _Classified(Composite):
 
 
 class Accuracy(_Classified):
-    """Says how many of the predictions are right.
+    """Fraction of correct predictions.
 
-    Of one score for each class, the highest is the prediction. `metric_out` is the difference of the predicted and the
-    true number of each sample: 0 where it is right.
+    The prediction is the class with the highest score. `metric_out` is the difference of the predicted and the true
+    class index of each sample: 0 for a correct prediction.
 
     Args:
-        threshold: Above which score a binary prediction is a yes; by default 0.5, for probabilities; 0 suits logits.
-        is_binary: Whether `pred` is one score for each sample, and labels are 1 and 0. The next two do not matter then.
-        is_pred_one_hot: Whether `pred` holds a score for each class on its last axis; otherwise it holds numbers of
-            classes.
-        is_label_one_hot: The same of `label`.
+        threshold: Binary scores above it are positive; by default 0.5, for probabilities; use 0 for logits.
+        is_binary: If true, `pred` is one score per sample, labels are 1 and 0, and the next two are ignored.
+        is_pred_one_hot: If true, `pred` has a score per class on its last axis; otherwise it has class indices.
+        is_label_one_hot: The same for `label`.
 
     Examples:
         >>> [port.name for port in Accuracy().outputs]
@@ -126,7 +125,7 @@ Average = Literal["micro", "macro", "weighted"]
 
 
 class _Counted(_Classified):
-    """What metrics share that are a quotient of counts."""
+    """The common part of metrics that are a quotient of counts."""
 
     def __init__(
         self,
@@ -163,7 +162,7 @@ class _Counted(_Classified):
             found = [getattr(counts, port) for port in ClassCounts.output_ports]
             found = found if per_class else [count[1] for count in found]
         else:
-            # Each wrong one was found where it was not, and missed where it was.
+            # Each wrong prediction is a false positive of one class and a false negative of another.
             misses = (wrong != 0).cast("int32").sum()
             found = [(wrong == 0).cast("int32").sum(), misses, misses]
         kept = []
@@ -187,20 +186,19 @@ class _Counted(_Classified):
 
 
 class Precision(_Counted):
-    """Says which share of the found is right.
+    """Fraction of positive predictions that are correct.
 
-    0 where nothing was found.
-    Its counts come out too: numbers, or one for each class with `"macro"` and `"weighted"`. `n_classes` is how many
-    classes occur.
+    It is 0 without positive predictions. The counts are outputs too: numbers, or one per class with `"macro"` and
+    `"weighted"`. `n_classes` is the number of classes that occur.
 
     Args:
-        average: `"micro"` counts all samples alike, `"macro"` takes the mean over the classes that occur in predictions
-            or labels, `"weighted"` weighs them by how often they are true.
-        n_classes: How many classes there are; for all averages but `"micro"`.
-        threshold: Above which score a binary prediction is a yes; by default 0.5, for probabilities; 0 suits logits.
-        is_binary: Whether `pred` is one score for each sample, and labels are 1 and 0: class 1 alone counts.
-        is_pred_one_hot: Whether `pred` holds a score for each class on its last axis, not numbers of classes.
-        is_label_one_hot: The same of `label`.
+        average: `"micro"` weights all samples equally, `"macro"` is the mean over the classes that occur in predictions
+            or labels, `"weighted"` weights classes by their number of true samples.
+        n_classes: Number of classes; required unless the average is `"micro"`.
+        threshold: Binary scores above it are positive; by default 0.5, for probabilities; use 0 for logits.
+        is_binary: If true, `pred` is one score per sample, labels are 1 and 0, and only class 1 counts.
+        is_pred_one_hot: If true, `pred` has a score per class on its last axis, else class indices.
+        is_label_one_hot: The same for `label`.
 
     Examples:
         >>> Precision("macro", n_classes=3).options["average"]
@@ -215,20 +213,19 @@ class Precision(_Counted):
 
 
 class Recall(_Counted):
-    """Says which share of what is there was found.
+    """Fraction of positive samples that are found.
 
-    0 where nothing is there.
-    Its counts come out too: numbers, or one for each class with `"macro"` and `"weighted"`. `n_classes` is how many
-    classes occur.
+    It is 0 without positive samples. The counts are outputs too: numbers, or one per class with `"macro"` and
+    `"weighted"`. `n_classes` is the number of classes that occur.
 
     Args:
-        average: `"micro"` counts all samples alike, `"macro"` takes the mean over the classes that occur in predictions
-            or labels, `"weighted"` weighs them by how often they are true.
-        n_classes: How many classes there are; for all averages but `"micro"`.
-        threshold: Above which score a binary prediction is a yes; by default 0.5, for probabilities; 0 suits logits.
-        is_binary: Whether `pred` is one score for each sample, and labels are 1 and 0: class 1 alone counts.
-        is_pred_one_hot: Whether `pred` holds a score for each class on its last axis, not numbers of classes.
-        is_label_one_hot: The same of `label`.
+        average: `"micro"` weights all samples equally, `"macro"` is the mean over the classes that occur in predictions
+            or labels, `"weighted"` weights classes by their number of true samples.
+        n_classes: Number of classes; required unless the average is `"micro"`.
+        threshold: Binary scores above it are positive; by default 0.5, for probabilities; use 0 for logits.
+        is_binary: If true, `pred` is one score per sample, labels are 1 and 0, and only class 1 counts.
+        is_pred_one_hot: If true, `pred` has a score per class on its last axis, else class indices.
+        is_label_one_hot: The same for `label`.
 
     Examples:
         >>> Recall("macro", n_classes=3).options["average"]
@@ -243,20 +240,19 @@ class Recall(_Counted):
 
 
 class F1(_Counted):
-    """Takes the harmonic mean of precision and recall (van Rijsbergen, 1979).
+    """Harmonic mean of precision and recall (van Rijsbergen, 1979).
 
-    0 where nothing is there, nor found.
-    Its counts come out too: numbers, or one for each class with `"macro"` and `"weighted"`. `n_classes` is how many
-    classes occur.
+    It is 0 without positive samples and predictions. The counts are outputs too: numbers, or one per class with
+    `"macro"` and `"weighted"`. `n_classes` is the number of classes that occur.
 
     Args:
-        average: `"micro"` counts all samples alike, `"macro"` takes the mean over the classes that occur in predictions
-            or labels, `"weighted"` weighs them by how often they are true.
-        n_classes: How many classes there are; for all averages but `"micro"`.
-        threshold: Above which score a binary prediction is a yes; by default 0.5, for probabilities; 0 suits logits.
-        is_binary: Whether `pred` is one score for each sample, and labels are 1 and 0: class 1 alone counts.
-        is_pred_one_hot: Whether `pred` holds a score for each class on its last axis, not numbers of classes.
-        is_label_one_hot: The same of `label`.
+        average: `"micro"` weights all samples equally, `"macro"` is the mean over the classes that occur in predictions
+            or labels, `"weighted"` weights classes by their number of true samples.
+        n_classes: Number of classes; required unless the average is `"micro"`.
+        threshold: Binary scores above it are positive; by default 0.5, for probabilities; use 0 for logits.
+        is_binary: If true, `pred` is one score per sample, labels are 1 and 0, and only class 1 counts.
+        is_pred_one_hot: If true, `pred` has a score per class on its last axis, else class indices.
+        is_label_one_hot: The same for `label`.
 
     Examples:
         >>> F1("macro", n_classes=3).options["average"]
@@ -271,14 +267,14 @@ class F1(_Counted):
 
 
 class AUC(Composite):
-    """Takes the area below the ROC curve: the chance that a sample of a class scores higher than one that is not.
+    """Area under the ROC curve: the probability that a sample of a class scores higher than one of another class.
 
-    Of pairs that score the same, half count. One value for each class against all others, of which `Mean` makes the
-    macro average (Hand and Till, 2001, discuss others); NaN for a class that all samples have, or none.
+    Ties count half. It returns one value per class against all others, of which `Mean` makes the macro average (Hand
+    and Till, 2001, discuss others); NaN for a class that all samples have, or none.
 
     Args:
-        n_classes: How many classes there are. With 1, `pred` is one score for each sample and labels are 1 and 0.
-        is_label_one_hot: Whether `label` is 1 at the true class on its last axis, not the number of the class.
+        n_classes: Number of classes. With 1, `pred` is one score per sample, and labels are 1 and 0.
+        is_label_one_hot: If true, `label` is one-hot on its last axis, else a class index.
 
     Examples:
         >>> [port.name for port in AUC(3).outputs]
@@ -291,7 +287,7 @@ class AUC(Composite):
     def __init__(self, n_classes: Classes, is_label_one_hot: bool = True, name: str | None = None):
         super().__init__(name, n_classes=n_classes, is_label_one_hot=is_label_one_hot)
         many = self.options["n_classes"] > 1
-        # The scores come first, so that a chain goes on into them.
+        # Add the scores first, so that a chain connects to them.
         self |= (scores := Transpose() if many else Buffer())(input="pred")
         self |= (numbers := _number(many and is_label_one_hot))(
             input="label", output=IOKey("label_argmax", expose=True)
@@ -305,11 +301,11 @@ class AUC(Composite):
 
 
 class TopKAccuracy(Composite):
-    """Says for how many samples the true class is among the k that have the highest scores.
+    """Fraction of samples whose true class is among the k highest scores.
 
     Args:
-        k: How many classes may stand before the line.
-        is_label_one_hot: Whether `label` is 1 at the true class on its last axis, not the number of the class.
+        k: Number of highest scores to accept.
+        is_label_one_hot: If true, `label` is one-hot on its last axis, else a class index.
 
     Examples:
         >>> sorted(port.name for port in TopKAccuracy(5).inputs)
@@ -321,19 +317,19 @@ class TopKAccuracy(Composite):
 
     def __init__(self, k: Annotated[int, Range(1, 2**20)] = 5, is_label_one_hot: bool = False, name: str | None = None):
         super().__init__(name, k=k, is_label_one_hot=is_label_one_hot)
-        self |= (scores := Buffer())(input="pred")  # first, so that a chain goes on into it
+        self |= (scores := Buffer())(input="pred")  # first, so that a chain connects to it
         self |= (true := _number(is_label_one_hot))(input="label")
         self |= (hits := TopKHits(self.options["k"]))(pred=scores.output, label=true.output)
         self |= Mean()(input=hits.output.cast("float32"), output="output")
 
 
 class ConfusionMatrix(Composite):
-    """Counts how often each true class, by row, was predicted as each class, by column.
+    """Confusion matrix: counts of each true class (row) predicted as each class (column).
 
     Args:
-        n_classes: How many classes there are.
-        is_pred_one_hot: Whether `pred` holds a score for each class on its last axis, not numbers of classes.
-        is_label_one_hot: The same of `label`.
+        n_classes: Number of classes.
+        is_pred_one_hot: If true, `pred` has a score per class on its last axis, else class indices.
+        is_label_one_hot: The same for `label`.
 
     Examples:
         >>> sorted(port.name for port in ConfusionMatrix(3).inputs)
@@ -357,7 +353,7 @@ class ConfusionMatrix(Composite):
 
 
 class MeanSquaredError(Composite):
-    """Takes the mean of all squared differences of items and their targets.
+    """Mean of the squared differences of items and targets.
 
     Examples:
         >>> [node.name for node in MeanSquaredError().graph.nodes]
@@ -374,9 +370,9 @@ class MeanSquaredError(Composite):
 
 
 class R2(Composite):
-    """Says which share of the variance of the targets is explained: 1 for a perfect prediction, 0 for their mean.
+    """Coefficient of determination: 1 for a perfect prediction, 0 for the mean of the targets.
 
-    Samples are on the first axis; of several columns it takes the mean. If all targets are the same, it is -∞ or NaN.
+    Samples are on the first axis; several columns are averaged. If all targets are equal, it is -∞ or NaN.
 
     Examples:
         >>> [port.name for port in R2().inputs]
@@ -396,5 +392,5 @@ class R2(Composite):
 
 
 def _number(is_one_hot: bool) -> Operator:
-    """What makes the number of a class: of scores on the last axis, or of a number in any dtype."""
+    """Return the block that computes a class index: from scores on the last axis, or from a number of any dtype."""
     return ArgMax(axis=-1) if is_one_hot else Cast("int32")

@@ -1,4 +1,4 @@
-"""What pairs the items of an input with those of a target: losses, and comparisons."""
+"""Pairing of the items of an input and a target, for losses and comparisons."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Axis = Annotated[int, Range(-8, 7)]
 
 
 def paired(inputs: Specs, one: str, other: str) -> tuple[Dim, ...]:
-    """Return the shape of a result that pairs the items of two arrays: one may repeat along the axes of the other.
+    """Return the result shape of two paired arrays, one of which may broadcast to the other.
 
-    Both may not grow at once: `(n,)` beside `(n, 1)` would pair each with each, which is never meant here.
+    Broadcasting both is an error: `(n,)` and `(n, 1)` would pair all items with all others, which is never intended.
 
     Raises:
-        MismatchError: They do not fit.
+        MismatchError: The shapes do not fit.
 
     Examples:
         >>> from mithril_nb.graph.spec import TensorSpec
@@ -27,23 +27,23 @@ def paired(inputs: Specs, one: str, other: str) -> tuple[Dim, ...]:
         ('n', 3)
     """
     left, right = inputs[one], inputs[other]
-    advice = f"a {other} of the shape of the {one}."
+    advice = f"a {other} with the shape of the {one}."
     try:
         shape = broadcast(left, right)
     except MismatchError as found:
         raise MismatchError(other, str(left.shape), advice, found.detail) from None
     if not agree(shape, left.shape) and not agree(shape, right.shape):
-        raise MismatchError(other, str(left.shape), advice, f"both would be repeated, to {shape}")
+        raise MismatchError(other, str(left.shape), advice, f"both would broadcast, to {shape}")
     return shape
 
 
 class Paired(Operator):
-    """A loss of each item of the input and its target."""
+    """A loss of each item and its target."""
 
     category = "Losses"
     input_ports = ("input", "target")
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """The shape that both have."""
+        """Return the common shape."""
         return Inferred({"output": paired(inputs, *cls.input_ports)})

@@ -1,4 +1,4 @@
-"""Operations on arrays: one each, with no parameters."""
+"""Operations on arrays, without parameters."""
 
 from mithril_nb.models.library.operations import (
     activations,

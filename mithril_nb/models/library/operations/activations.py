@@ -1,4 +1,4 @@
-"""Activations: blocks without parameters, most of which act on each item by itself."""
+"""Activations: blocks without parameters, mostly elementwise."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ class Relu(_Elementwise):
 
 
 class Gelu(_Elementwise):
-    """Weights each item by the normal distribution's chance to be below it (Hendrycks and Gimpel, 2016).
+    """Gaussian error linear unit: x times the normal distribution function of x (Hendrycks and Gimpel, 2016).
 
     At -∞ it is NaN, as in JAX and PyTorch.
 
     Args:
-        approximate: Whether to use the tanh formula in place of the exact one.
+        approximate: If true, use the tanh approximation instead of the exact formula.
 
     Examples:
         >>> Gelu()
@@ -76,7 +76,7 @@ class Gelu(_Elementwise):
 
 
 class Sigmoid(_Elementwise):
-    """Squeezes each item between 0 and 1.
+    """Logistic sigmoid: maps items to the range from 0 to 1.
 
     Examples:
         >>> Sigmoid()
@@ -88,7 +88,7 @@ class Sigmoid(_Elementwise):
 
 
 class Tanh(_Elementwise):
-    """Squeezes each item between -1 and 1.
+    """Hyperbolic tangent: maps items to the range from -1 to 1.
 
     Examples:
         >>> Tanh()
@@ -115,7 +115,7 @@ class LeakyRelu(_Elementwise):
     """Leaky rectified linear unit: x where x >= 0, slope · x elsewhere. The gradient at 0 is 1, as in JAX.
 
     Args:
-        slope: The factor of negative items. If it is connected, it has a gradient: the sum of the negative items.
+        slope: The factor of negative items. If connected, it has a gradient: the sum of the negative items.
 
     Examples:
         >>> LeakyRelu()
@@ -131,7 +131,7 @@ class LeakyRelu(_Elementwise):
 
 
 class Softplus(_Elementwise):
-    """Is a smooth Relu.
+    """Smooth approximation of Relu.
 
     Examples:
         >>> Softplus()
@@ -143,7 +143,7 @@ class Softplus(_Elementwise):
 
 
 class SiLU(_Elementwise):
-    """Weights each item by its sigmoid; also called Swish (Elfwing et al., 2017). At -∞ it is NaN, as in PyTorch.
+    """Sigmoid linear unit, x sigmoid(x); also called Swish (Elfwing et al., 2017). At -∞ it is NaN, as in PyTorch.
 
     Examples:
         >>> SiLU()
@@ -155,7 +155,7 @@ class SiLU(_Elementwise):
 
 
 class Mish(_Elementwise):
-    """Weights each item by the tanh of its softplus (Misra, 2019). At -∞ it is NaN, as in PyTorch.
+    """Mish: x times the tanh of its softplus (Misra, 2019). At -∞ it is NaN, as in PyTorch.
 
     Examples:
         >>> Mish()
@@ -170,7 +170,7 @@ class Elu(_Elementwise):
     """Exponential linear unit (Clevert et al., 2015). The gradient at 0 is alpha.
 
     Args:
-        alpha: What the rest nears, without its sign.
+        alpha: Absolute value of the limit at -∞.
 
     Examples:
         >>> Elu()
@@ -185,7 +185,7 @@ class Elu(_Elementwise):
 
 
 class Selu(_Elementwise):
-    """Is a scaled Elu that keeps mean 0 and variance 1 from block to block (Klambauer et al., 2017).
+    """Scaled Elu that preserves mean 0 and variance 1 from block to block (Klambauer et al., 2017).
 
     The gradient at 0 is that of the exponential, 1.7581.
 
@@ -199,10 +199,10 @@ class Selu(_Elementwise):
 
 
 class Celu(_Elementwise):
-    """Is an Elu without a kink at 0 (Barron, 2017).
+    """Continuously differentiable Elu, without a kink at 0 (Barron, 2017).
 
     Args:
-        alpha: What the negative part nears, without its sign.
+        alpha: Absolute value of the limit at -∞.
 
     Examples:
         >>> Celu()
@@ -229,7 +229,7 @@ class HardSigmoid(_Elementwise):
 
 
 class HardTanh(_Elementwise):
-    """Limits items to the range from -1 to 1. The gradient at -1 and 1 is 1, as in JAX.
+    """Piecewise linear tanh: clips items to the range from -1 to 1. The gradient at -1 and 1 is 1, as in JAX.
 
     Examples:
         >>> HardTanh()
@@ -241,7 +241,7 @@ class HardTanh(_Elementwise):
 
 
 class HardSwish(_Elementwise):
-    """Weights each item by its `HardSigmoid` (Howard et al., 2019). At -∞ it is NaN, as in JAX.
+    """Hard swish: x times its `HardSigmoid` (Howard et al., 2019). At -∞ it is NaN, as in JAX.
 
     Examples:
         >>> HardSwish()
@@ -253,7 +253,7 @@ class HardSwish(_Elementwise):
 
 
 class LogSigmoid(_Elementwise):
-    """Takes the logarithm of the sigmoid, exact also where that is near 0.
+    """Logarithm of the sigmoid, accurate also where the sigmoid is near 0.
 
     Examples:
         >>> LogSigmoid()
@@ -265,7 +265,7 @@ class LogSigmoid(_Elementwise):
 
 
 class Softsign(_Elementwise):
-    """Squeezes each item between -1 and 1, slower than tanh. At -∞ and ∞ it is NaN, as in PyTorch.
+    """Softsign: maps items to the range from -1 to 1, more slowly than tanh. At -∞ and ∞ it is NaN, as in PyTorch.
 
     Examples:
         >>> Softsign()
@@ -277,22 +277,22 @@ class Softsign(_Elementwise):
 
 
 class _AlongAxis(_Elementwise):
-    is_activation = False  # it makes shares of what it gets, of whatever size that is
+    is_activation = False  # its outputs sum to 1, for inputs of any scale
 
     def __init__(self, axis: Axis = -1, name: str | None = None):
         Operator.__init__(self, name, axis=axis)
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """The shape stays; the axis must exist."""
+        """Keep the shape, after checking the axis."""
         places(cls.__name__, inputs["input"].shape, axes_of(options["axis"]))
         return super().infer(options, inputs)
 
 
 class Softmax(_AlongAxis):
-    """Turns scores along an axis into positive weights that sum to 1.
+    """Converts scores along an axis to positive weights that sum to 1.
 
-    A row is NaN where one of its items is ∞, or all are -∞, as in JAX and PyTorch.
+    A row is NaN if one of its items is ∞, or all are -∞, as in JAX and PyTorch.
 
     Args:
         axis: The axis; -1 is the last one.
@@ -307,7 +307,7 @@ class Softmax(_AlongAxis):
 
 
 class LogSoftmax(_AlongAxis):
-    """Takes the logarithm of `Softmax`, exact also where that is near 0. It is NaN where `Softmax` is.
+    """Logarithm of `Softmax`, accurate also where `Softmax` is near 0. It is NaN where `Softmax` is.
 
     Args:
         axis: The axis; -1 is the last one.
@@ -322,12 +322,12 @@ class LogSoftmax(_AlongAxis):
 
 
 class Glu(_Elementwise):
-    """Gates the first half of an axis by the second (Dauphin et al., 2016; Shazeer, 2020).
+    """Gated linear unit: one half of an axis gates the other (Dauphin et al., 2016; Shazeer, 2020).
 
     Args:
-        activation: What is done to the gate: `"sigmoid"` for GLU, `"silu"` for SwiGLU, `"gelu"` for GeGLU, `"relu"` for
+        activation: Activation of the gate: `"sigmoid"` for GLU, `"silu"` for SwiGLU, `"gelu"` for GeGLU, `"relu"` for
             ReGLU, `"tanh"` for the gate of WaveNet's halves.
-        axis: The axis that is cut in two.
+        axis: The axis to split in two.
 
     Examples:
         >>> Glu("silu")
@@ -347,7 +347,7 @@ class Glu(_Elementwise):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """The axis gets half its size."""
+        """Halve the size of the axis."""
         shape = inputs["input"].shape
         at = places("Glu", shape, axes_of(options["axis"]))
         if at is None:
@@ -364,7 +364,7 @@ class Glu(_Elementwise):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """The axis has twice the size of the output's."""
+        """Return twice the output's size for the axis."""
         output = outputs["output"].shape
         at = places("Glu", output, axes_of(options["axis"]))
         half = None if at is None else output[at[0]]
@@ -376,11 +376,11 @@ class Glu(_Elementwise):
 
 
 class Dropout(_Elementwise):
-    """In training, sets items to zero at random and scales up the rest; otherwise changes nothing.
+    """In training, sets random items to zero and scales up the rest; otherwise it is the identity.
 
     Args:
-        p: Chance of an item to be dropped.
-        training: Whether to drop; `None` follows the program: yes in `fit`, no in `evaluate`.
+        p: Probability of dropping an item.
+        training: If true, drop; `None` follows the program: yes in `fit`, no in `evaluate`.
 
     Examples:
         >>> Dropout(0.5)

@@ -1,4 +1,4 @@
-"""Arithmetic on arrays, item by item, and matrix products."""
+"""Elementwise arithmetic and matrix products."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Threshold = Annotated[float, Range(0.0, 1.0)]
 
 
 class Add(Broadcasting):
-    """Adds two arrays item by item, by NumPy's broadcasting.
+    """Sum of two arrays, with NumPy broadcasting.
 
     Examples:
         >>> Add().inputs
@@ -52,7 +52,7 @@ class Add(Broadcasting):
 
 
 class Subtract(Broadcasting):
-    """Takes the right array from the left one, by NumPy's broadcasting.
+    """Left array minus right array, with NumPy broadcasting.
 
     Examples:
         >>> Subtract().inputs
@@ -65,7 +65,7 @@ class Subtract(Broadcasting):
 
 
 class Multiply(Broadcasting):
-    """Multiplies two arrays item by item, by NumPy's broadcasting.
+    """Elementwise product of two arrays, with NumPy broadcasting.
 
     Examples:
         >>> Multiply()
@@ -78,7 +78,7 @@ class Multiply(Broadcasting):
 
 
 class Divide(Broadcasting):
-    """Divides two arrays item by item, by NumPy's broadcasting; whole numbers give floating ones.
+    """Elementwise quotient of two arrays, with NumPy broadcasting; integers give floats.
 
     Examples:
         >>> [port.name for port in Divide().inputs]
@@ -93,7 +93,7 @@ class Divide(Broadcasting):
 
 
 class FloorDivide(Broadcasting):
-    """Divides two arrays item by item and rounds down. The gradient is 0 everywhere.
+    """Elementwise quotient, rounded down. The gradient is 0 everywhere.
 
     Examples:
         >>> FloorDivide()
@@ -106,7 +106,7 @@ class FloorDivide(Broadcasting):
 
 
 class Mod(Broadcasting):
-    """Gives what is left over by `FloorDivide`; it has the sign of the denominator.
+    """Remainder of `FloorDivide`, with the sign of the denominator.
 
     Examples:
         >>> Mod()
@@ -119,7 +119,7 @@ class Mod(Broadcasting):
 
 
 class Minimum(Broadcasting):
-    """Takes the lesser of each pair of items; NaN where one is NaN. Two that are equal share the gradient.
+    """Elementwise minimum; NaN if either item is NaN. Equal items share the gradient.
 
     Examples:
         >>> Minimum()
@@ -132,7 +132,7 @@ class Minimum(Broadcasting):
 
 
 class Maximum(Broadcasting):
-    """Takes the greater of each pair of items; NaN where one is NaN. Two that are equal share the gradient.
+    """Elementwise maximum; NaN if either item is NaN. Equal items share the gradient.
 
     Examples:
         >>> Maximum()
@@ -145,18 +145,18 @@ class Maximum(Broadcasting):
 
 
 class Power(Broadcasting):
-    """Raises the items of one array to those of another.
+    """Raises the items of one array to the items of another.
 
-    At a base of 0 the gradient by the base is 0 for an exponent of 0 and infinite for one below 1, as in PyTorch.
-    With `robust`, values and gradients are finite for every finite base, at zero and below too. With the threshold t:
-    `sign(b) |b|ᵉ` where `|b| >= t`; nearer to zero `b tᵉ⁻¹` if `e > 0`, a line through zero, and `sign(b) tᵉ` else.
-    For an even whole e, b stands for `|b|`; `sign(0) = 1`. So `b ** 2` and `b ** 3` are as ever, and no power of
-    a negative base is NaN.
+    At a base of 0, the gradient of the base is 0 for an exponent of 0 and infinite for an exponent below 1, as in
+    PyTorch. With `robust`, values and gradients are finite for every finite base, including zero and negative ones.
+    With the threshold t, the result is `sign(b) |b|ᵉ` for `|b| >= t`. Closer to zero it is the line `b tᵉ⁻¹` for
+    `e > 0`, and `sign(b) tᵉ` otherwise. For an even integer e, b is replaced by `|b|`; `sign(0) = 1`. So `b ** 2` and
+    `b ** 3` are unchanged, and no power of a negative base is NaN.
 
     Args:
-        robust: Whether to use the form above.
-        threshold: The t above. By default the dtype's least normal number t₀ for `e > 0`, and `t₀ ** (1 / (2 - 2e))`
-            else, so that even `|b|ᵉ⁻¹` does not overflow.
+        robust: If true, use the form above.
+        threshold: The t above. By default the dtype's smallest normal number t₀ for `e > 0`, and otherwise
+            `t₀ ** (1 / (2 - 2e))`, so that even `|b|ᵉ⁻¹` does not overflow.
 
     Examples:
         >>> Power(robust=True)
@@ -172,15 +172,15 @@ class Power(Broadcasting):
 
 
 class Sqrt(Elementwise):
-    """Takes the square root of each item.
+    """Elementwise square root.
 
-    With `robust`, values and gradients are finite for every finite x, at zero and below too: with t, the dtype's least
-    normal number, it is `sign(x) √|x|` where `|x| >= t`, and the line `x / √t` between. Otherwise the gradient at 0 is
-    infinite, and the root of a negative item is NaN.
+    With `robust`, values and gradients are finite for every finite x, including zero and negative ones. With t, the
+    dtype's smallest normal number, the result is `sign(x) √|x|` for `|x| >= t`, and the line `x / √t` in between.
+    Otherwise the gradient at 0 is infinite, and the root of a negative item is NaN.
 
     Args:
-        robust: Whether to use the form above.
-        threshold: The t above; by default, and at least, the dtype's least normal number.
+        robust: If true, use the form above.
+        threshold: The t above; by default, and at least, the dtype's smallest normal number.
 
     Examples:
         >>> Sqrt(robust=True, threshold=1e-6)
@@ -196,16 +196,16 @@ class Sqrt(Elementwise):
 
 
 class Log(Elementwise):
-    """Takes the natural logarithm of each item.
+    """Elementwise natural logarithm.
 
-    With `robust`, values and gradients are finite for every finite x, at zero and below too: with t, the dtype's least
-    normal number, it is `2 log t - log(2t - x)` where `x < t`: the curve, turned by 180° around its point at t. Its
-    slope has no jump there, and stays above zero, so that training finds its way back. Otherwise it is -∞ at 0, where
-    the gradient is infinite, and NaN below.
+    With `robust`, values and gradients are finite for every finite x, including zero and negative ones. With t, the
+    dtype's smallest normal number, the result for `x < t` is `2 log t - log(2t - x)`: the curve rotated by 180° around
+    its point at t. Its slope is continuous and stays positive, so training can recover. Otherwise the result is -∞ at
+    0, with an infinite gradient, and NaN below.
 
     Args:
-        robust: Whether to use the form above.
-        threshold: The t above; by default, and at least, the dtype's least normal number.
+        robust: If true, use the form above.
+        threshold: The t above; by default, and at least, the dtype's smallest normal number.
 
     Examples:
         >>> Log(robust=True)
@@ -221,13 +221,13 @@ class Log(Elementwise):
 
 
 class StableReciprocal(Elementwise):
-    """Divides one by each item; values and gradients are finite at zero too.
+    """Elementwise reciprocal, with finite values and gradients at zero too.
 
-    Nearer to zero than the threshold the result is that at the threshold, of the item's sign, and its gradient zero.
+    For `|x|` below the threshold, the result is that at the threshold, with the item's sign, and the gradient is zero.
 
     Args:
-        threshold: By default the dtype's epsilon. It is at least `2 / √max`, with the dtype's largest number: below
-            that the derivative overflows.
+        threshold: By default the dtype's epsilon. It is at least `2 / √max`, where max is the dtype's largest number;
+            below that, the derivative overflows.
 
     Examples:
         >>> StableReciprocal()
@@ -244,15 +244,15 @@ class StableReciprocal(Elementwise):
 
 
 class Clamp(Elementwise):
-    """Keeps items within bounds: what is beyond a bound becomes the bound. NaN stays NaN.
+    """Clips items to bounds. NaN stays NaN.
 
-    At a bound the gradient is ½, as that of `jnp.clip`.
+    At a bound the gradient is ½, as in `jnp.clip`.
 
-    Whole numbers stay whole: the bounds then move inwards to whole ones.
+    Integers stay integers: fractional bounds then move inwards to integers.
 
     Args:
-        min_val: The least; `None` for no such bound.
-        max_val: The greatest; `None` for no such bound.
+        min_val: The lower bound; `None` for no bound.
+        max_val: The upper bound; `None` for no bound.
 
     Examples:
         >>> Clamp(0.0, 1.0)
@@ -268,12 +268,12 @@ class Clamp(Elementwise):
 
 
 class NanToNum(Elementwise):
-    """Puts numbers in the place of NaN and the infinities.
+    """Replaces NaN and infinities by numbers.
 
     Args:
-        nan: What stands in for NaN.
-        posinf: What stands in for +∞; by default the dtype's greatest number.
-        neginf: What stands in for -∞; by default the dtype's least number.
+        nan: Replacement of NaN.
+        posinf: Replacement of +∞; by default the dtype's largest number.
+        neginf: Replacement of -∞; by default the dtype's lowest number.
 
     Examples:
         >>> NanToNum()
@@ -295,10 +295,10 @@ class NanToNum(Elementwise):
 
 
 class MatrixMultiply(Operator):
-    """Multiplies matrices: the last axis of the left array meets the last but one of the right one.
+    """Matrix product over the last axis of the left array and the last but one of the right array.
 
-    The axes before are batches, and broadcast. A vector on the left is a row, one on the right a column, and the axis
-    that makes it a matrix is left out of the result.
+    The leading axes are batch axes, and broadcast. A vector on the left is a row, a vector on the right a column; the
+    result omits the axis that is added to make it a matrix.
 
     Examples:
         >>> MatrixMultiply().inputs
@@ -316,7 +316,7 @@ class MatrixMultiply(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """`(*batch, n, k)` and `(*batch, k, m)` give `(*batch, n, m)`."""
+        """Map `(*batch, n, k)` and `(*batch, k, m)` to `(*batch, n, m)`."""
         left, right = inputs["left"].shape, inputs["right"].shape
         for port, spec in inputs.items():
             if not spec.shape:
@@ -335,7 +335,7 @@ class MatrixMultiply(Operator):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """The inner sizes are the same; rows and columns are those of the output."""
+        """Return one inner size for both, and the output's rows and columns."""
         left, right, output = inputs["left"].shape, inputs["right"].shape, outputs["output"].shape
         found: dict[str, tuple[Dim, ...]] = {}
         inner = _inner(right, "right")
@@ -357,12 +357,12 @@ MatMul = MatrixMultiply
 
 
 def _is_matrix(shape: tuple[Dim, ...]) -> bool:
-    """Whether an array is known to have at least two axes, of which the last two have a name or a size."""
+    """Return whether an array has at least two axes with a known name or size in the last two."""
     return len(shape) >= 2 and shape[-2] != LEADING
 
 
 def _inner(shape: tuple[Dim, ...], side: str) -> Dim | None:
-    """The dim that is summed over; `None` if it is not known which that is."""
+    """Return the dim that is summed over; `None` if it is unknown."""
     if shape == (LEADING,):
         return None
     if side == "left" or len(shape) == 1:
@@ -376,10 +376,10 @@ def _product_shape(left: tuple[Dim, ...], right: tuple[Dim, ...]) -> tuple[Dim, 
     if LEADING not in left and len(left) == 1:
         return (*right[:-2], right[-1]) if _is_matrix(right) else (LEADING,)
     if not _is_matrix(right):
-        return (LEADING,)  # it may be a vector
+        return (LEADING,)  # right may be a vector
     if not _is_matrix(left):
-        return (LEADING, right[-1])  # here the left one may be
-    try:  # with 1 for the last two axes, so that a message counts axes right
+        return (LEADING, right[-1])  # left may be a vector
+    try:  # with 1 for the last two axes, so that messages count axes correctly
         batch = broadcast(TensorSpec((*left[:-2], 1, 1)), TensorSpec((*right[:-2], 1, 1)))[:-2]
     except MismatchError as found:
         need = f"batch axes that broadcast with those of left {left}"

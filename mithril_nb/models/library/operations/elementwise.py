@@ -1,4 +1,4 @@
-"""Blocks on each item by itself, and what they share with those that pair the items of several arrays."""
+"""Elementwise blocks, and the common part of blocks that broadcast several arrays."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ _WORDS = {"truth": "truth values", "whole": "whole", "floating": "floating", "co
 
 ANY: tuple[Kind, ...] = ("floating", "whole", "complex", "truth")
 NUMBERS: tuple[Kind, ...] = ("floating", "whole", "complex")
-"""For what complex numbers may go through as well."""
+"""Kinds of ops that also accept complex numbers."""
 
 
 def kind_of(dtype: str) -> Kind:
-    """Return what kind of values a dtype has.
+    """Return the kind of values of a dtype.
 
     Examples:
         >>> kind_of("uint8"), kind_of("bfloat16")
@@ -55,7 +55,7 @@ def kind_of(dtype: str) -> Kind:
 
 
 def floating(dtype: str) -> str:
-    """Return the dtype that JAX computes in where a result cannot be whole numbers.
+    """Return the dtype of a result that cannot be an integer, as in JAX.
 
     Examples:
         >>> floating("bool"), floating("int64"), floating("bfloat16")
@@ -67,28 +67,28 @@ def floating(dtype: str) -> str:
 
 
 def given_dtype(gives: str, dtype: str) -> str:
-    """Return the dtype of a result, from what an op gives and the dtype of what goes in."""
+    """Return the dtype of a result, from an op's `gives` and the dtype of its inputs."""
     return {"same": dtype, "floating": floating(dtype), "truth": "bool"}[gives]
 
 
 def check_kind(port: str, spec: TensorSpec, taken: tuple[Kind, ...]) -> None:
-    """Raise if an input has values of another kind than a rule takes.
+    """Raise if an input has values of a kind that the rule does not accept.
 
     Raises:
-        MismatchError: It has.
+        MismatchError: The kind is not accepted.
     """
     if kind_of(spec.dtype) not in taken:
         words = " or ".join(_WORDS[kind] for kind in taken if kind != "truth") + " numbers"
         raise MismatchError(
             port,
-            words + (", or truth values" if "truth" in taken else ""),
+            words + (", or booleans" if "truth" in taken else ""),
             'x.cast("float32")  # before it',
             f"dtype {spec.dtype}",
         )
 
 
 def broadcast_all(inputs: Specs) -> tuple[Dim, ...]:
-    """Return the shape that several inputs broadcast to; a mismatch names the input that does not fit the ones before.
+    """Return the shape that several inputs broadcast to. A mismatch names the first input that does not fit.
 
     Raises:
         MismatchError: Two sizes differ and neither is 1.
@@ -107,7 +107,7 @@ def broadcast_all(inputs: Specs) -> tuple[Dim, ...]:
 
 
 def broadcast_back(inputs: Specs, output: tuple[Dim, ...]) -> Shapes:
-    """Return what inputs must be, given the shape that they broadcast to: where the others are 1, its sizes are theirs.
+    """Return the input shapes that follow from their broadcast shape: where the other inputs have size 1, its sizes.
 
     Examples:
         >>> broadcast_back({"left": TensorSpec(("...",)), "right": TensorSpec(())}, ("batch", 3))
@@ -130,11 +130,11 @@ def broadcast_back(inputs: Specs, output: tuple[Dim, ...]) -> Shapes:
 
 
 class Elementwise(Operator):
-    """An op on each item by itself: the shape stays.
+    """An elementwise op: it keeps the shape.
 
     Attributes:
-        takes: Kinds of values that it takes.
-        gives: What comes out: the input's dtype, a floating one, or truth values.
+        takes: Accepted kinds of values.
+        gives: Dtype of the output: the input's dtype, a floating-point dtype, or bool.
     """
 
     category = "Arithmetic"
@@ -147,23 +147,23 @@ class Elementwise(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """The shape stays as it is."""
+        """Keep the shape."""
         spec = inputs["input"]
         check_kind("input", spec, cls.takes)
         return Inferred({"output": TensorSpec(spec.shape, given_dtype(cls.gives, spec.dtype))})
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """The input has the shape of the output; what may be connected besides is one number."""
+        """Return the output's shape for the input; a connected attribute is one number."""
         return {"input": outputs["output"].shape, **dict.fromkeys(cls.option_ports, ())}
 
 
 class Broadcasting(Operator):
-    """An op on the items of several arrays, paired by NumPy's broadcasting.
+    """An elementwise op on several arrays, with NumPy broadcasting.
 
     Attributes:
-        takes: Kinds of values that its inputs take.
-        gives: What comes out: the dtype that the inputs promote to, a floating one, or truth values.
+        takes: Accepted kinds of values of the inputs.
+        gives: Dtype of the output: the promoted dtype of the inputs, a floating-point dtype, or bool.
     """
 
     input_ports = ("left", "right")
@@ -177,7 +177,7 @@ class Broadcasting(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """The shape that all inputs broadcast to."""
+        """Return the shape that all inputs broadcast to."""
         for port, spec in inputs.items():
             check_kind(port, spec, cls.takes)
         dtype = given_dtype(cls.gives, promoted([spec.dtype for spec in inputs.values()]))
@@ -185,12 +185,12 @@ class Broadcasting(Operator):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Where the others have size 1, an input has the sizes of the output."""
+        """Return the output's sizes for an input where the others have size 1."""
         return broadcast_back(inputs, outputs["output"].shape)
 
 
 class Buffer(Elementwise):
-    """Gives what it gets: a place to name, or to hang something on.
+    """Identity: a named place in the model.
 
     Examples:
         >>> Buffer()
@@ -205,7 +205,7 @@ class Buffer(Elementwise):
 
 
 class StopGradient(Elementwise):
-    """Gives what it gets; no gradient goes back through it.
+    """Identity that stops gradients.
 
     Examples:
         >>> StopGradient()
@@ -220,7 +220,7 @@ class StopGradient(Elementwise):
 
 
 class Absolute(Elementwise):
-    """Drops the sign of each item; of a complex number it takes the length. The gradient at 0 is 0, as in PyTorch.
+    """Absolute value; for complex numbers the modulus. The gradient at 0 is 0, as in PyTorch.
 
     Examples:
         >>> Absolute()
@@ -233,7 +233,7 @@ class Absolute(Elementwise):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """The shape stays; lengths of complex numbers are floating."""
+        """Keep the shape; moduli of complex numbers are floats."""
         spec = inputs["input"]
         lengths = {"complex64": "float32", "complex128": "float64"}
         if spec.dtype not in lengths:
@@ -242,7 +242,7 @@ class Absolute(Elementwise):
 
 
 class Negate(Elementwise):
-    """Turns the sign of each item.
+    """Negates each item.
 
     Examples:
         >>> Negate()
@@ -255,7 +255,7 @@ class Negate(Elementwise):
 
 
 class Sign(Elementwise):
-    """Gives -1, 0 or 1, as each item is below, at or above zero. The gradient is 0 everywhere.
+    """Sign of each item: -1, 0 or 1. The gradient is 0 everywhere.
 
     Examples:
         >>> Sign()
@@ -267,7 +267,7 @@ class Sign(Elementwise):
 
 
 class Square(Elementwise):
-    """Multiplies each item by itself.
+    """Squares each item.
 
     Examples:
         >>> Square()
@@ -304,7 +304,7 @@ class Ceil(Elementwise):
 
 
 class Round(Elementwise):
-    """Rounds each item to the nearest whole number, a half to the even one. The gradient is 0 everywhere.
+    """Rounds each item to the nearest integer, and halves to the even one. The gradient is 0 everywhere.
 
     Examples:
         >>> Round()
@@ -316,7 +316,7 @@ class Round(Elementwise):
 
 
 class Exponential(Elementwise):
-    """Raises e to each item.
+    """Elementwise exponential function.
 
     Examples:
         >>> Exponential()
@@ -330,7 +330,7 @@ class Exponential(Elementwise):
 
 
 class Expm1(Elementwise):
-    """Gives exp(x) - 1, exact also where x is near 0.
+    """exp(x) - 1, accurate also where x is near 0.
 
     Examples:
         >>> Expm1()
@@ -343,7 +343,7 @@ class Expm1(Elementwise):
 
 
 class Log1p(Elementwise):
-    """Gives log(1 + x), exact also where x is near 0; -∞ at -1, where the gradient is infinite, and NaN below.
+    """log(1 + x), accurate also where x is near 0; -∞ at -1, where the gradient is infinite, and NaN below.
 
     Examples:
         >>> Log1p()
@@ -356,7 +356,7 @@ class Log1p(Elementwise):
 
 
 class Rsqrt(Elementwise):
-    """Gives one over the square root of each item: ∞ at 0, where the gradient is -∞, and NaN below.
+    """One over the square root of each item: ∞ at 0, where the gradient is -∞, and NaN below.
 
     Examples:
         >>> Rsqrt()
@@ -369,7 +369,7 @@ class Rsqrt(Elementwise):
 
 
 class Sine(Elementwise):
-    """Takes the sine of each item, an angle in radians.
+    """Sine of each item, in radians.
 
     Examples:
         >>> Sine()
@@ -382,7 +382,7 @@ class Sine(Elementwise):
 
 
 class Cosine(Elementwise):
-    """Takes the cosine of each item, an angle in radians.
+    """Cosine of each item, in radians.
 
     Examples:
         >>> Cosine()
@@ -395,7 +395,7 @@ class Cosine(Elementwise):
 
 
 class Tan(Elementwise):
-    """Takes the tangent of each item, an angle in radians.
+    """Tangent of each item, in radians.
 
     Examples:
         >>> Tan()
@@ -408,7 +408,7 @@ class Tan(Elementwise):
 
 
 class Arctan(Elementwise):
-    """Gives the angle, in radians, whose tangent each item is.
+    """Inverse tangent of each item, in radians.
 
     Examples:
         >>> Arctan()
@@ -421,7 +421,7 @@ class Arctan(Elementwise):
 
 
 class Erf(Elementwise):
-    """Takes the error function of each item.
+    """Error function of each item.
 
     Examples:
         >>> Erf()

@@ -1,4 +1,4 @@
-"""Blocks that make arrays: of one value, of a row of numbers, of random ones."""
+"""Blocks that generate arrays: constant, counting, or random."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ __all__ = [
 ]
 
 
-class _Made(Operator):
+class _Generator(Operator):
     input_ports = ()
     category = "Values"
     input_dtypes: ClassVar = {"*": "int32", "key": "uint32"}
 
 
-class Ones(_Made):
-    """Gives ones.
+class Ones(_Generator):
+    """Array of ones.
 
     Args:
-        shape: The shape; it may be connected, as to `x.shape()`.
+        shape: The shape; it may be connected, for example to `x.shape()`.
         dtype: The dtype; by default the model's.
 
     Examples:
@@ -54,15 +54,15 @@ class Ones(_Made):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """The shape that is asked for."""
-        return _made(wanted_shape(options["shape"]), options["dtype"])
+        """Return the requested shape."""
+        return _inferred(wanted_shape(options["shape"]), options["dtype"])
 
 
 class Zeros(Ones):
-    """Gives zeros.
+    """Array of zeros.
 
     Args:
-        shape: The shape; it may be connected, as to `x.shape()`.
+        shape: The shape; it may be connected, for example to `x.shape()`.
         dtype: The dtype; by default the model's.
 
     Examples:
@@ -74,11 +74,11 @@ class Zeros(Ones):
     formula = "y = 0"
 
 
-class Full(_Made):
-    """Gives an array of one value.
+class Full(_Generator):
+    """Array of one repeated value.
 
     Args:
-        shape: The shape; it may be connected, as to `x.shape()`.
+        shape: The shape; it may be connected, for example to `x.shape()`.
         value: The value.
         dtype: The dtype; by default the model's.
 
@@ -97,12 +97,12 @@ class Full(_Made):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """The shape that is asked for."""
-        return _made(wanted_shape(options["shape"]), options["dtype"])
+        """Return the requested shape."""
+        return _inferred(wanted_shape(options["shape"]), options["dtype"])
 
 
 class ZerosLike(Operator):
-    """Gives zeros, as many as the input has items, and of its dtype.
+    """Zeros with the shape and dtype of the input.
 
     Examples:
         >>> ZerosLike()
@@ -119,12 +119,12 @@ class ZerosLike(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """The shape of the input."""
+        """Return the shape of the input."""
         return Inferred({"output": inputs["input"].shape})
 
 
 class OnesLike(ZerosLike):
-    """Gives ones, as many as the input has items, and of its dtype.
+    """Ones with the shape and dtype of the input.
 
     Examples:
         >>> OnesLike()
@@ -135,12 +135,12 @@ class OnesLike(ZerosLike):
     formula = "y = 1"
 
 
-class Eye(_Made):
-    """Gives a matrix with ones on the diagonal, zeros elsewhere.
+class Eye(_Generator):
+    """Matrix with ones on the diagonal and zeros elsewhere.
 
     Args:
         N: Number of rows.
-        M: Number of columns; by default as many.
+        M: Number of columns; by default the number of rows.
         dtype: The dtype; by default the model's.
 
     Examples:
@@ -161,16 +161,16 @@ class Eye(_Made):
         rows, columns = options["N"], options["M"]
         columns = rows if columns is None else columns
         if UNKNOWN in (rows, columns):
-            return _made((LEADING,), options["dtype"])
-        return _made((_size("N", rows), _size("M", columns)), options["dtype"])
+            return _inferred((LEADING,), options["dtype"])
+        return _inferred((_size("N", rows), _size("M", columns)), options["dtype"])
 
 
 class EyeComplement(Eye):
-    """Gives a matrix with zeros on the diagonal, ones elsewhere.
+    """Matrix with zeros on the diagonal and ones elsewhere.
 
     Args:
         N: Number of rows.
-        M: Number of columns; by default as many.
+        M: Number of columns; by default the number of rows.
         dtype: The dtype; by default the model's.
 
     Examples:
@@ -182,14 +182,14 @@ class EyeComplement(Eye):
     formula = "y[i, j] = 0 if i = j, else 1"
 
 
-class Arange(_Made):
-    """Gives numbers in a row, one step apart.
+class Arange(_Generator):
+    """Evenly spaced numbers.
 
     Args:
-        start: The first; given alone, it is the stop, and the first is 0.
-        stop: Where it ends: this one is not reached.
-        step: The step.
-        dtype: The dtype; by default `"int32"` if all three are whole, else the model's.
+        start: The first number; if it is the only argument, it is the stop, and the first number is 0.
+        stop: The end, which is excluded.
+        step: The difference between consecutive numbers.
+        dtype: The dtype; by default `"int32"` if all three are integers, else the model's.
 
     Examples:
         >>> Arange(0, 10, 2)
@@ -207,26 +207,26 @@ class Arange(_Made):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """As many as there are steps to the stop."""
+        """Return the number of steps to the stop."""
         start, stop, step = (options[port] for port in ("start", "stop", "step"))
         if UNKNOWN in (start, stop, step):
-            return _made((LEADING,), options["dtype"])
+            return _inferred((LEADING,), options["dtype"])
         for port, bound in (("start", start), ("stop", stop), ("step", step)):
             is_number = isinstance(bound, int | float) and not isinstance(bound, bool) and abs(bound) < 2**63
             if not (is_number or isinstance(bound, str)) or (port == "step" and bound == 0):
                 need = "a number below 2**63" if port != "step" else "a number other than 0"
                 raise MismatchError(port, need, "Arange(0, 10, 2)  # or a connected size: stop=x.shape()[0]")
         is_whole = not any(isinstance(bound, float) for bound in (start, stop, step))
-        return _made((steps(start, stop, step),), options["dtype"] or ("int32" if is_whole else None))  # pyright: ignore
+        return _inferred((steps(start, stop, step),), options["dtype"] or ("int32" if is_whole else None))  # pyright: ignore
 
 
-class Randn(_Made):
-    """Draws normally distributed numbers.
+class Randn(_Generator):
+    """Normally distributed random numbers.
 
     Args:
-        shape: The shape; it may be connected, as to `x.shape()`.
+        shape: The shape; it may be connected, for example to `x.shape()`.
         dtype: The dtype; by default the model's.
-        key: A whole number that says which; connected, a random key. Without one, each call draws anew.
+        key: An integer seed; if connected, a random key. By default, each call draws new numbers.
 
     Examples:
         >>> Randn((2, 3))
@@ -243,17 +243,17 @@ class Randn(_Made):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """The shape that is asked for."""
-        return _made(wanted_shape(options["shape"]), options["dtype"])
+        """Return the requested shape."""
+        return _inferred(wanted_shape(options["shape"]), options["dtype"])
 
 
 class PrimitiveRandn(Randn):
-    """Draws normally distributed numbers, as Randn does.
+    """Normally distributed random numbers, like `Randn`.
 
     Args:
-        shape: The shape; it may be connected, as to `x.shape()`.
+        shape: The shape; it may be connected, for example to `x.shape()`.
         dtype: The dtype; by default the model's.
-        key: A whole number that says which; connected, a random key. Without one, each call draws anew.
+        key: An integer seed; if connected, a random key. By default, each call draws new numbers.
 
     Examples:
         >>> PrimitiveRandn((2, 3), key=0)
@@ -264,15 +264,15 @@ class PrimitiveRandn(Randn):
     category = "As in Mithril"
 
 
-class RandInt(_Made):
-    """Draws whole numbers, all equally likely.
+class RandInt(_Generator):
+    """Uniformly distributed random integers.
 
     Args:
-        shape: The shape; it may be connected, as to `x.shape()`.
-        low: The least.
-        high: One more than the greatest.
+        shape: The shape; it may be connected, for example to `x.shape()`.
+        low: The minimum.
+        high: One more than the maximum.
         dtype: The dtype; by default `"int32"`.
-        key: A whole number that says which; connected, a random key. Without one, each call draws anew.
+        key: An integer seed; if connected, a random key. By default, each call draws new numbers.
 
     Examples:
         >>> RandInt((2, 3), 0, 10)
@@ -297,24 +297,24 @@ class RandInt(_Made):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """The shape that is asked for."""
+        """Return the requested shape."""
         low, high, dtype = options["low"], options["high"], options["dtype"] or "int32"
         if isinstance(low, int) and isinstance(high, int) and low >= high:
             raise MismatchError("high", f"a number above low={low}", f"RandInt(shape, {low}, {low + 10})", f"{high}")
         if isinstance(dtype, str) and dtype != UNKNOWN and "int" not in dtype:
-            raise MismatchError("dtype", "a dtype of whole numbers", 'dtype="int32"', f"{dtype}")
-        return _made(wanted_shape(options["shape"]), dtype)
+            raise MismatchError("dtype", "an integer dtype", 'dtype="int32"', f"{dtype}")
+        return _inferred(wanted_shape(options["shape"]), dtype)
 
 
 class PrimitiveRandInt(RandInt):
-    """Draws whole numbers, all equally likely, as RandInt does.
+    """Uniformly distributed random integers, like `RandInt`.
 
     Args:
-        shape: The shape; it may be connected, as to `x.shape()`.
-        low: The least.
-        high: One more than the greatest.
+        shape: The shape; it may be connected, for example to `x.shape()`.
+        low: The minimum.
+        high: One more than the maximum.
         dtype: The dtype; by default `"int32"`.
-        key: A whole number that says which; connected, a random key. Without one, each call draws anew.
+        key: An integer seed; if connected, a random key. By default, each call draws new numbers.
 
     Examples:
         >>> PrimitiveRandInt((2, 3), 0, 10, key=0)
@@ -326,10 +326,10 @@ class PrimitiveRandInt(RandInt):
 
 
 def wanted_shape(value: Value) -> tuple[Dim, ...]:
-    """Return a shape that a block is to make.
+    """Return a requested shape as a tuple.
 
     Raises:
-        MismatchError: It is none.
+        MismatchError: It is not a shape.
 
     Examples:
         >>> wanted_shape((2, "batch")), wanted_shape(3)
@@ -344,7 +344,7 @@ def wanted_shape(value: Value) -> tuple[Dim, ...]:
 
 
 def steps(start: int | float | str, stop: int | float | str, step: int | float | str) -> Dim:
-    """Return how many numbers there are from a start to a stop.
+    """Return the number of steps from a start to a stop.
 
     Examples:
         >>> steps(0, 10, 3), steps(0, "n", 1), steps(1, "n", 2)
@@ -367,7 +367,7 @@ def _size(port: str, value: Value) -> Dim:
     return value
 
 
-def _made(shape: tuple[Dim, ...], dtype: Value) -> Inferred:
+def _inferred(shape: tuple[Dim, ...], dtype: Value) -> Inferred:
     return Inferred({"output": shape if dtype is None else TensorSpec(shape, dtype_option("dtype", dtype))})
 
 

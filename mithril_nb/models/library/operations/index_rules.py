@@ -1,4 +1,4 @@
-"""What an index picks of an array: NumPy's rules, with sizes that may be names."""
+"""NumPy's indexing rules, for sizes that may be names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mithril_nb.models.dims import MismatchError, broadcast, sliced
 
 
 class Rows(NamedTuple):
-    """An index that is an array: its shape, and its numbers as far as they are known."""
+    """An array in an index: its shape, and its known numbers."""
 
     shape: tuple[Dim, ...]
     numbers: Value = None
@@ -21,10 +21,10 @@ def index_items(index: Value) -> tuple[Any, ...]:
     """Return an index as a tuple of numbers, `slice`s, `None`, `...`, and `Rows`.
 
     Args:
-        index: As `connection.py` writes it, or a value that came over a connection.
+        index: In the form of `connection.py`, or a connected value.
 
     Raises:
-        MismatchError: It is none.
+        MismatchError: It is not an index.
 
     Examples:
         >>> index_items((0, ("slice", 1, None, None), "...", (0, 2)))
@@ -43,7 +43,7 @@ def index_items(index: Value) -> tuple[Any, ...]:
         elif isinstance(item, tuple):
             found += _rows(item)
         elif item is None or (isinstance(item, int | str) and not isinstance(item, bool)):
-            found.append(item)  # a text is a number of which only the name is known: "batch-1"
+            found.append(item)  # a string is an unknown number with a name: "batch-1"
         else:
             raise MismatchError(
                 "input",
@@ -56,14 +56,14 @@ def index_items(index: Value) -> tuple[Any, ...]:
 
 
 def indexed(shape: tuple[Dim, ...], items: tuple[Any, ...]) -> tuple[Dim, ...]:
-    """Return the shape of what an index picks.
+    """Return the shape of an indexed array.
 
     Args:
         shape: Shape of the array.
         items: The index, see `index_items`.
 
     Raises:
-        MismatchError: A number out of range, or too many.
+        MismatchError: A number is out of range, or there are too many.
 
     Examples:
         >>> indexed(("batch", 4, 6), (slice(1, None), 0)), indexed((2, 3, 4), (..., Rows((5,)), None))
@@ -79,7 +79,7 @@ def indexed(shape: tuple[Dim, ...], items: tuple[Any, ...]) -> tuple[Dim, ...]:
         )
     whole = (slice(None),) * (len(shape) - taken)
     place = items.index(...) if ... in items else len(items)
-    # NumPy: numbers count as arrays where there is an array; apart from each other they all move to the front.
+    # NumPy: if there is an array, numbers count as arrays too; arrays that are not adjacent move to the front.
     is_by_array = any(isinstance(item, Rows) for item in items)
     sizes: list[Dim] = []
     arrays: list[Rows] = []
@@ -87,7 +87,7 @@ def indexed(shape: tuple[Dim, ...], items: tuple[Any, ...]) -> tuple[Dim, ...]:
     is_apart, last = False, -1
     axis = 0
     spread = (*items[:place], *whole, *items[place + 1 :])
-    # Where '...' stands for no axis at all, it still keeps arrays apart.
+    # A '...' that covers no axis still separates arrays.
     gap = place if ... in items and not whole else None
     for number, item in enumerate(spread):
         if item is None:
@@ -121,10 +121,10 @@ def indexed(shape: tuple[Dim, ...], items: tuple[Any, ...]) -> tuple[Dim, ...]:
 
 
 def picked_value(value: StaticSpec, items: tuple[Any, ...]) -> StaticSpec:
-    """Return what an index picks of a tuple.
+    """Return the items that an index selects from a tuple.
 
     Raises:
-        MismatchError: A number out of range, or more than one.
+        MismatchError: The index is out of range, or has more than one item.
 
     Examples:
         >>> picked_value(StaticSpec(("batch", 3)), (0,)), picked_value(StaticSpec((2, 3, 4)), (slice(1, None),))
@@ -142,13 +142,13 @@ def picked_value(value: StaticSpec, items: tuple[Any, ...]) -> StaticSpec:
         if any(isinstance(bound, str) for bound in bounds):
             return StaticSpec(is_known=False)
         if not isinstance(found, tuple) or not isinstance(item, int | slice):
-            raise MismatchError("input", "a whole number or a slice for each tuple", "x.shape()[0]", f"{found!r}")
+            raise MismatchError("input", "a whole number or a slice for a tuple", "x.shape()[0]", f"{found!r}")
         if LEADING in found[:1]:
             is_known = isinstance(item, int) and -len(found) < item < 0
             if not is_known:
                 return StaticSpec(is_known=False)
         elif isinstance(item, int) and not -len(found) <= item < len(found):
-            places = f"a number from {-len(found)} to {len(found) - 1}." if found else "a tuple of something."
+            places = f"a number from {-len(found)} to {len(found) - 1}." if found else "a non-empty tuple."
             raise MismatchError("input", f"an item {item}", places, f"{len(found)} items")
         found = found[item]
     return StaticSpec(found)
@@ -159,7 +159,7 @@ def _check_range(number: Value, size: Dim, axis: int) -> None:
         for one in number:
             _check_range(one, size, axis)
     elif isinstance(number, int) and isinstance(size, int) and not -size <= number < size:
-        places = f"a number from {-size} to {size - 1}." if size else "an input with items."
+        places = f"a number from {-size} to {size - 1}." if size else "a non-empty input."
         raise MismatchError("input", f"an item {number} on axis {axis}", places, f"axis {axis}: {number} of {size}")
 
 
@@ -172,7 +172,7 @@ def _is_slice(item: Value) -> bool:
 
 
 def _rows(item: tuple[Value, ...]) -> list[Rows]:
-    """An array of numbers; one of truth values, as the places of those that are true."""
+    """Return an array in an index; booleans are converted to the positions of true items."""
     kinds = {type(one) for one in _leaves(item)}
     if kinds == {bool}:
         places = list(_true_places(item))

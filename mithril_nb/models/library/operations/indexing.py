@@ -1,4 +1,4 @@
-"""Blocks that pick items of an array."""
+"""Blocks that select items of an array."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ __all__ = [
 
 
 class Indexer(Rearranging):
-    """Picks items by an index, as `x[...]` does in NumPy; of a tuple, as in Python.
+    """Indexes an array like `x[...]` in NumPy, or a tuple like in Python.
 
     Args:
-        index: For each axis a whole number, `("slice", start, stop, step)`, `None` for a new axis, `"..."` for all the
-            axes that are not named, or numbers in tuples. It may also be connected: to a number or array of whole
-            numbers, or to a Slice block.
+        index: Per axis an integer, `("slice", start, stop, step)`, `None` for a new axis, `"..."` for all remaining
+            axes, or nested tuples of integers. It can also be connected: to an integer, an integer array or a Slice
+            block.
 
     Raises:
-        UnknownOptionError: It is no index.
+        UnknownOptionError: It is not an index.
 
     Examples:
         >>> Indexer((0, ("slice", 1, None, None)))
@@ -51,10 +51,10 @@ class Indexer(Rearranging):
         try:
             items = index_items(given)
         except MismatchError as mismatch:
-            raise _no_index(given, mismatch.need) from None
-        # A size that has only a name can come over a connection, and not be written.
+            raise _index_error(given, mismatch.need) from None
+        # A named size can be connected, but not written as a literal.
         if any(isinstance(bound, str) for item in items for bound in _bounds(item)):
-            raise _no_index(given, "whole numbers, slices, None, '...' and lists of numbers")
+            raise _index_error(given, "whole numbers, slices, None, '...' and lists of numbers")
 
     @classmethod
     def infer(cls, options: Options, inputs: dict[str, Spec]) -> Inferred:
@@ -62,9 +62,7 @@ class Indexer(Rearranging):
         spec, index = inputs["input"], inputs.get("index")
         if isinstance(index, TensorSpec):
             if "int" not in index.dtype:
-                raise MismatchError(
-                    "index", "whole numbers", "Where()  # selects by truth values", f"dtype {index.dtype}"
-                )
+                raise MismatchError("index", "whole numbers", "Where()  # selects by booleans", f"dtype {index.dtype}")
             items = (Rows(index.shape),)
         elif options["index"] == UNKNOWN:
             items = None
@@ -81,19 +79,19 @@ def _bounds(item: Any) -> tuple[Any, ...]:
     return (item.start, item.stop, item.step) if isinstance(item, slice) else (item,)
 
 
-def _no_index(given: Value, need: str) -> UnknownOptionError:
+def _index_error(given: Value, need: str) -> UnknownOptionError:
     return UnknownOptionError(
         f"Indexer cannot take index={short_repr(given)}.", (("needs", need),), 'Indexer((0, ("slice", 1, None, None)))'
     )
 
 
 class Take(Rearranging):
-    """Picks items along an axis by an array of whole numbers.
+    """Selects items along an axis by an array of integers.
 
-    A number out of range gives NaN, or the least number of a dtype without NaN.
+    An index out of range gives NaN, or the minimum of a dtype without NaN.
 
     Args:
-        axis: The axis; `None` counts all items in one row.
+        axis: The axis; `None` indexes the flattened array.
 
     Examples:
         >>> [port.name for port in Take(axis=0).inputs]
@@ -111,7 +109,7 @@ class Take(Rearranging):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """The shape of the indices in place of the axis."""
+        """Replace the axis by the shape of the indices."""
         shape, some, axis = inputs["input"].shape, inputs["indices"].shape, options["axis"]
         if axis is None:
             return Inferred({"output": some})
@@ -122,7 +120,7 @@ class Take(Rearranging):
 
 
 class Gather(Rearranging):
-    """Picks along an axis, at each place another item: `y[i, j] = x[i, indices[i, j]]` along the last one.
+    """Selects items along an axis by an array of indices: `y[i, j] = x[i, indices[i, j]]` along the last one.
 
     Args:
         axis: The axis.
@@ -143,7 +141,7 @@ class Gather(Rearranging):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """The shape of the indices, broadcast with the input on the other axes."""
+        """Return the shape of the indices, broadcast with the input on the other axes."""
         shape, some, axis = inputs["input"].shape, inputs["indices"].shape, options["axis"]
         if not isinstance(axis, int) or LEADING in shape[:1] or LEADING in some[:1]:
             return NOTHING_KNOWN
@@ -161,18 +159,18 @@ class Gather(Rearranging):
             sizes = list(broadcast(TensorSpec(one), TensorSpec(other)))
         except MismatchError as error:
             raise MismatchError(
-                "indices", f"sizes that broadcast with {shape} but for axis {place}", error.advice, error.detail
+                "indices", f"sizes that broadcast with {shape} except on axis {place}", error.advice, error.detail
             ) from None
         sizes[place] = some[place]
         return Inferred({"output": tuple(sizes)})
 
 
 class OneHot(Rearranging):
-    """Turns each whole number into a row of zeros with a 1 at its place; a number out of range gives zeros.
+    """Converts each integer to a row of zeros with a 1 at its index; an index out of range gives zeros.
 
     Args:
         num_classes: Length of a row.
-        axis: Where the new axis stands in the output.
+        axis: Position of the new axis in the output.
         dtype: Dtype of the output; by default the model's.
 
     Examples:
@@ -198,7 +196,7 @@ class OneHot(Rearranging):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """`shape` gives `(*shape, num_classes)`."""
+        """Map `shape` to `(*shape, num_classes)`."""
         shape, count, axis, dtype = inputs["input"].shape, options["num_classes"], options["axis"], options["dtype"]
         assert isinstance(axis, int)
         place = len(shape) if axis == -1 else place_of("input", axis, shape, more=1)
@@ -215,7 +213,7 @@ class _Triangle(Rearranging):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """The shape stays."""
+        """Keep the shape."""
         shape = inputs["input"].shape
         if LEADING not in shape[:1] and len(shape) < 2:
             raise MismatchError("input", "(..., rows, columns)", "an input of at least two axes.", f"rank {len(shape)}")
@@ -223,15 +221,15 @@ class _Triangle(Rearranging):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """The same shape."""
+        """Return the output's shape for the input."""
         return {"input": outputs["output"].shape} if "output" in outputs else {}
 
 
 class Triu(_Triangle):
-    """Sets what is below a diagonal of the last two axes to zero.
+    """Upper triangle: sets items below a diagonal of the last two axes to zero.
 
     Args:
-        k: Which diagonal: 0 is the main one, those above are positive.
+        k: The diagonal: 0 is the main diagonal, positive numbers are above it.
 
     Examples:
         >>> Triu()
@@ -243,10 +241,10 @@ class Triu(_Triangle):
 
 
 class Tril(_Triangle):
-    """Sets what is above a diagonal of the last two axes to zero.
+    """Lower triangle: sets items above a diagonal of the last two axes to zero.
 
     Args:
-        k: Which diagonal: 0 is the main one, those above are positive.
+        k: The diagonal: 0 is the main diagonal, positive numbers are above it.
 
     Examples:
         >>> Tril()
@@ -258,7 +256,7 @@ class Tril(_Triangle):
 
 
 class TransposedDiagonal(Rearranging):
-    """Gives the diagonal of a matrix as a column.
+    """Diagonal of a matrix, as a column.
 
     Examples:
         >>> TransposedDiagonal()
@@ -273,7 +271,7 @@ class TransposedDiagonal(Rearranging):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """`(n, m)` gives `(min(n, m), 1)`."""
+        """Map `(n, m)` to `(min(n, m), 1)`."""
         shape = inputs["input"].shape
         if LEADING in shape[:1]:
             return NOTHING_KNOWN

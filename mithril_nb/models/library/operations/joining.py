@@ -1,4 +1,4 @@
-"""Arrays side by side, repeated, padded, cut, turned round."""
+"""Concatenate, repeat, pad, split and reorder arrays."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ Many = Annotated[int, Range(1, 1024)]
 
 
 class Concat(Rearranging):
-    """Joins arrays along an axis.
+    """Concatenates arrays along an axis.
 
     Args:
-        n: How many; they come in as `input1`, `input2`, ...
-        axis: The axis; `None` joins all items in one row.
+        n: Number of inputs, named `input1`, `input2`, ...
+        axis: The axis; `None` concatenates the flattened arrays.
 
     Examples:
         >>> [port.name for port in Concat(2).inputs if port.role == "data"]
@@ -54,7 +54,7 @@ class Concat(Rearranging):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """The sizes along the axis add up; the others must be the same."""
+        """Add the sizes along the axis; the other sizes must match."""
         shapes, axis = [spec.shape for spec in inputs.values()], options["axis"]
         if axis is None:
             if any(LEADING in shape[:1] for shape in shapes):
@@ -70,11 +70,11 @@ class Concat(Rearranging):
 
 
 class Stack(Rearranging):
-    """Puts arrays of one shape side by side, along a new axis.
+    """Stacks arrays of one shape along a new axis.
 
     Args:
-        n: How many; they come in as `input1`, `input2`, ...
-        axis: Where the new axis stands in the output.
+        n: Number of inputs, named `input1`, `input2`, ...
+        axis: Position of the new axis in the output.
 
     Examples:
         >>> Stack(3)
@@ -95,7 +95,7 @@ class Stack(Rearranging):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """The shape of each, with a new axis."""
+        """Return the common shape with a new axis."""
         axis = options["axis"]
         if not isinstance(axis, int) or any(LEADING in spec.shape[:1] for spec in inputs.values()):
             return NOTHING_KNOWN
@@ -105,7 +105,7 @@ class Stack(Rearranging):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """What one is, all are."""
+        """Return the same shape for all inputs."""
         shape, axis = outputs["output"].shape if "output" in outputs else (LEADING,), options["axis"]
         if LEADING in shape[:1] or not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
             return {}
@@ -114,11 +114,11 @@ class Stack(Rearranging):
 
 
 class RepeatItems(Rearranging):
-    """Gives each item several times, one after the other.
+    """Repeats each item several times in succession.
 
     Args:
-        repeats: How often.
-        axis: Along which axis; `None` for all items in one row.
+        repeats: Number of repetitions.
+        axis: The axis; `None` for all items, flattened.
 
     Examples:
         >>> RepeatItems(2, axis=0)
@@ -134,7 +134,7 @@ class RepeatItems(Rearranging):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """One size grows."""
+        """Multiply one size."""
         shape, axis, repeats = inputs["input"].shape, options["axis"], options["repeats"]
         assert isinstance(repeats, int)
         if axis is None:
@@ -146,10 +146,10 @@ class RepeatItems(Rearranging):
 
 
 class Tile(Rearranging):
-    """Gives the whole array several times, along each axis.
+    """Repeats the whole array along each axis.
 
     Args:
-        reps: How often, for each axis, the last ones last; a number is for the last axis.
+        reps: Number of repetitions per axis, aligned with the last axes; a single number is for the last axis.
 
     Examples:
         >>> Tile((2, 1))
@@ -165,7 +165,7 @@ class Tile(Rearranging):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Each size grows; missing axes are of size 1."""
+        """Multiply each size; missing axes have size 1."""
         shape, reps = inputs["input"].shape, options["reps"]
         if reps == UNKNOWN:
             return NOTHING_KNOWN
@@ -181,11 +181,11 @@ class Tile(Rearranging):
 
 
 class Pad(Rearranging):
-    """Adds items of one value around an array.
+    """Pads an array with a constant value.
 
     Args:
-        pad_width: For each axis how many before and how many after: `((1, 1), (0, 2))`. One pair, or one number, is
-            for all axes.
+        pad_width: Number of items before and after, per axis: `((1, 1), (0, 2))`. A single pair or number applies to
+            all axes.
         value: The value.
 
     Examples:
@@ -202,7 +202,7 @@ class Pad(Rearranging):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Each size grows by what is added."""
+        """Add the padding to each size."""
         shape, width = inputs["input"].shape, options["pad_width"]
         if width == UNKNOWN:
             return NOTHING_KNOWN
@@ -214,11 +214,11 @@ class Pad(Rearranging):
 
 
 class Split(Rearranging):
-    """Cuts an array into equal parts, which are stacked along a new first axis: `x.split(3)[0]` is the first third.
+    """Splits an array into equal parts, stacked along a new first axis: `x.split(3)[0]` is the first third.
 
     Args:
-        split_size: How many parts; the size of the axis is a multiple of it.
-        axis: The axis that is cut.
+        split_size: Number of parts, which divides the size of the axis.
+        axis: The axis to split.
 
     Examples:
         >>> Split(3, axis=-1)
@@ -234,7 +234,7 @@ class Split(Rearranging):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """`(a, n)` gives `(parts, a, n / parts)`."""
+        """Map `(a, n)` to `(parts, a, n / parts)`."""
         shape, parts, axis = inputs["input"].shape, options["split_size"], options["axis"]
         place = place_of("input", axis, shape) if isinstance(axis, int) else None
         if place is None or not isinstance(parts, int) or LEADING in shape[:1]:
@@ -244,17 +244,17 @@ class Split(Rearranging):
             raise MismatchError(
                 "input",
                 f"a multiple of {parts} on axis {place}",
-                "as many parts as go into it.",
-                f"axis {place}: {shape[place]} is none",
+                "a number of parts that divides it.",
+                f"axis {place}: {shape[place]} is not a multiple",
             )
         return Inferred({"output": (parts, *shape[:place], size, *shape[place + 1 :])})
 
 
 class Flip(Rearranging):
-    """Turns the order of items round.
+    """Reverses the order of items.
 
     Args:
-        axis: Along which axis, or which axes; by default all.
+        axis: The axis, or several; by default all.
 
     Examples:
         >>> Flip(0)
@@ -270,21 +270,21 @@ class Flip(Rearranging):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """The shape stays."""
+        """Keep the shape."""
         return _same_shape(options["axis"], inputs["input"])
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """The same shape."""
+        """Return the output's shape for the input."""
         return {"input": outputs["output"].shape} if "output" in outputs else {}
 
 
 class Roll(Rearranging):
-    """Moves items along an axis; what leaves at one end comes in at the other.
+    """Shifts items along an axis; items that leave at one end enter at the other.
 
     Args:
-        shift: By how many places; for several axes, one each.
-        axis: Along which; by default as if all items were in one row.
+        shift: Number of positions; for several axes, one number per axis.
+        axis: The axis, or several; by default the flattened array is shifted.
 
     Examples:
         >>> Roll(1, axis=-1)
@@ -300,7 +300,7 @@ class Roll(Rearranging):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """The shape stays."""
+        """Keep the shape."""
         shift, axis = options["shift"], options["axis"]
         if isinstance(shift, tuple) and len(shift) != (len(axis) if isinstance(axis, tuple) else 1) and axis != UNKNOWN:
             raise MismatchError(
@@ -310,12 +310,12 @@ class Roll(Rearranging):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """The same shape."""
+        """Return the output's shape for the input."""
         return {"input": outputs["output"].shape} if "output" in outputs else {}
 
 
 class CartesianDifference(Rearranging):
-    """Subtracts each row of one array from each row of another.
+    """Differences of all pairs of rows of two arrays.
 
     Examples:
         >>> [port.name for port in CartesianDifference().inputs]
@@ -332,7 +332,7 @@ class CartesianDifference(Rearranging):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """`(n, d)` and `(m, d)` give `(n, m, d)`."""
+        """Map `(n, d)` and `(m, d)` to `(n, m, d)`."""
         for port in cls.input_ports:
             shape = inputs[port].shape
             if LEADING not in shape[:1] and len(shape) != 2:
@@ -343,29 +343,29 @@ class CartesianDifference(Rearranging):
         a, b = left[1], right[1]
         if isinstance(a, int) and isinstance(b, int) and a != b and 1 not in (a, b):
             raise MismatchError(
-                "right", f"(rows, {a}), as left has {left}", "as many features in both.", f"axis 1: {b} != {a}"
+                "right", f"(rows, {a}), like left {left}", "the same number of features in both.", f"axis 1: {b} != {a}"
             )
         last: Dim = b if a == 1 else a if b == 1 or isinstance(a, int) else b
         return Inferred({"output": (left[0], right[0], last)})
 
 
 def same_sizes(inputs: Specs, but: int | None = None) -> tuple[Dim, ...]:
-    """Return the shape that all inputs have, a number where one of them has it.
+    """Return the common shape of all inputs, with numbers instead of names where an input has them.
 
     Args:
         inputs: Specs by port.
-        but: An axis on which they may differ.
+        but: An axis on which the sizes may differ.
 
     Raises:
-        MismatchError: They differ.
+        MismatchError: The shapes differ.
     """
     (first, one), *others = inputs.items()
     sizes = list(one.shape)
     for port, spec in others:
-        need = f"{tuple('any' if axis == but else size for axis, size in enumerate(sizes))}, as {first} has {one.shape}"
+        need = f"{tuple('any' if axis == but else size for axis, size in enumerate(sizes))}, like {first} {one.shape}"
         if len(spec.shape) != len(sizes):
             raise MismatchError(
-                port, need, "arrays with as many axes as each other.", f"rank {len(spec.shape)} != {len(sizes)}"
+                port, need, "arrays with the same number of axes.", f"rank {len(spec.shape)} != {len(sizes)}"
             )
         for axis, (size, other) in enumerate(zip(sizes, spec.shape, strict=True)):
             if axis == but or size == other:
@@ -377,14 +377,14 @@ def same_sizes(inputs: Specs, but: int | None = None) -> tuple[Dim, ...]:
 
 
 def pad_pairs(width: Value, rank: int | None) -> tuple[tuple[int, int], ...]:
-    """Return how much is added before and after each axis.
+    """Return the padding before and after each axis.
 
     Args:
         width: A number, a pair, or a pair for each axis.
-        rank: The number of axes; `None` if it is not known.
+        rank: The number of axes; `None` if it is unknown.
 
     Raises:
-        MismatchError: It is none of these.
+        MismatchError: `width` is none of these.
 
     Examples:
         >>> pad_pairs(1, 2), pad_pairs((1, 2), 2), pad_pairs(((0, 0), (1, 2)), 2)

@@ -1,4 +1,4 @@
-"""Comparisons, truth values, choices, and bits."""
+"""Comparisons, boolean logic, selection and bit shifts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Comparison(Broadcasting):
 
 
 class Greater(_Comparison):
-    """Says where the left item is above the right one.
+    """True where the left item is greater than the right one.
 
     Examples:
         >>> Greater()
@@ -46,7 +46,7 @@ class Greater(_Comparison):
 
 
 class Less(_Comparison):
-    """Says where the left item is below the right one.
+    """True where the left item is less than the right one.
 
     Examples:
         >>> Less()
@@ -58,7 +58,7 @@ class Less(_Comparison):
 
 
 class GreaterEqual(_Comparison):
-    """Says where the left item is at or above the right one.
+    """True where the left item is greater than or equal to the right one.
 
     Examples:
         >>> GreaterEqual()
@@ -70,7 +70,7 @@ class GreaterEqual(_Comparison):
 
 
 class LessEqual(_Comparison):
-    """Says where the left item is at or below the right one.
+    """True where the left item is less than or equal to the right one.
 
     Examples:
         >>> LessEqual()
@@ -82,7 +82,7 @@ class LessEqual(_Comparison):
 
 
 class Equal(_Comparison):
-    """Says where both items are the same; NaN is not the same as NaN.
+    """True where both items are equal; NaN is not equal to NaN.
 
     Examples:
         >>> Equal()
@@ -95,7 +95,7 @@ class Equal(_Comparison):
 
 
 class NotEqual(_Comparison):
-    """Says where the items differ; NaN differs from NaN.
+    """True where the items differ; NaN differs from NaN.
 
     Examples:
         >>> NotEqual()
@@ -108,7 +108,7 @@ class NotEqual(_Comparison):
 
 
 class IsNan(Elementwise):
-    """Says where an item is not a number.
+    """True where an item is NaN.
 
     Examples:
         >>> IsNan()
@@ -123,7 +123,7 @@ class IsNan(Elementwise):
 
 
 class LogicalNot(Elementwise):
-    """Turns truth values round.
+    """Logical not of booleans.
 
     Examples:
         >>> LogicalNot()
@@ -137,14 +137,14 @@ class LogicalNot(Elementwise):
     takes = ("truth",)
 
 
-class _Truths(Broadcasting):
+class _Logical(Broadcasting):
     category = "Logic"
     input_dtypes: ClassVar = {"*": "bool"}
     takes = ("truth",)
 
 
-class LogicalAnd(_Truths):
-    """Says where both are true.
+class LogicalAnd(_Logical):
+    """True where both items are true.
 
     Examples:
         >>> LogicalAnd()
@@ -155,8 +155,8 @@ class LogicalAnd(_Truths):
     formula = "y = left and right"
 
 
-class LogicalOr(_Truths):
-    """Says where at least one is true.
+class LogicalOr(_Logical):
+    """True where at least one item is true.
 
     Examples:
         >>> LogicalOr()
@@ -167,8 +167,8 @@ class LogicalOr(_Truths):
     formula = "y = left or right"
 
 
-class LogicalXOr(_Truths):
-    """Says where exactly one is true.
+class LogicalXOr(_Logical):
+    """True where exactly one item is true.
 
     Examples:
         >>> LogicalXOr()
@@ -187,7 +187,7 @@ class _Shift(Broadcasting):
 
 
 class ShiftLeft(_Shift):
-    """Moves the bits of whole numbers to the left; what leaves the number is lost.
+    """Shifts the bits of integers to the left; overflowing bits are lost.
 
     Examples:
         >>> [port.name for port in ShiftLeft().inputs]
@@ -199,7 +199,7 @@ class ShiftLeft(_Shift):
 
 
 class ShiftRight(_Shift):
-    """Moves the bits of whole numbers to the right; the sign stays.
+    """Shifts the bits of integers to the right; the sign is kept.
 
     Examples:
         >>> ShiftRight()
@@ -211,9 +211,9 @@ class ShiftRight(_Shift):
 
 
 class Where(Broadcasting):
-    """Takes items of one array where a condition holds, and of another elsewhere.
+    """Selects items of one array where a condition is true, and of another elsewhere.
 
-    Gradients go to the array that was taken from. What was not taken must still be finite for gradients to be.
+    Gradients flow to the selected array only. Unselected items must still be finite, or gradients are NaN.
 
     Examples:
         >>> [port.name for port in Where().inputs]
@@ -228,6 +228,6 @@ class Where(Broadcasting):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """The shape that all three broadcast to, the dtype that both arrays promote to."""
+        """Return the shape that all three broadcast to, and the promoted dtype of both arrays."""
         dtype = promoted([inputs["input1"].dtype, inputs["input2"].dtype])
         return Inferred({"output": TensorSpec(broadcast_all(inputs), dtype)})

@@ -1,4 +1,4 @@
-"""Sums, means and the like along axes."""
+"""Reductions along axes: sums, means and others."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Axes = Annotated[int | Sequence[int], Range(-32, 31)]
 
 
 def summed(dtype: str) -> str:
-    """Return the dtype of a sum: whole numbers get at least 32 bits, truth values are counted.
+    """Return the dtype of a sum: integers get at least 32 bits, booleans are counted.
 
     Examples:
         >>> summed("bool"), summed("uint8"), summed("float16")
@@ -54,7 +54,7 @@ def summed(dtype: str) -> str:
 
 
 def axes_of(axis: Value) -> tuple[int, ...] | None:
-    """Return an attribute `axis` as several axes; `None` stands for all."""
+    """Return an attribute `axis` as a tuple of axes; `None` for all axes."""
     if axis is None:
         return None
     axes = axis if isinstance(axis, tuple) else (axis,)
@@ -63,15 +63,15 @@ def axes_of(axis: Value) -> tuple[int, ...] | None:
 
 
 def places(kind: str, shape: tuple[Dim, ...], axes: tuple[int, ...] | None) -> tuple[int, ...] | None:
-    """Return where axes are in a shape, counted from its end, each once; `None` if that is not known.
+    """Return the positions of axes, counted from the end, without duplicates; `None` if they are unknown.
 
     Args:
-        kind: The block's kind, for a message.
+        kind: The block's kind, for the error message.
         shape: The input's shape.
-        axes: The axes; `None` stands for all.
+        axes: The axes; `None` for all.
 
     Raises:
-        MismatchError: An axis that the array does not have, or one that is named twice.
+        MismatchError: The array does not have an axis, or an axis is repeated.
 
     Examples:
         >>> places("Sum", (2, 3, 4), (0, -1)), places("Sum", ("...", 3), (-1,)), places("Sum", ("...", 3), (0,))
@@ -95,7 +95,7 @@ def places(kind: str, shape: tuple[Dim, ...], axes: tuple[int, ...] | None) -> t
 
 
 def reduced(shape: tuple[Dim, ...], at: tuple[int, ...] | None, axis: Value, keepdim: bool) -> tuple[Dim, ...]:
-    """Return a shape without some of its axes, or with size 1 there."""
+    """Return a shape without some of its axes, or with size 1 on them."""
     if at is None:
         return () if axis is None and not keepdim else (LEADING,)
     kept = [1 if place in at else shape[place] for place in range(-len(shape), 0)]
@@ -103,12 +103,12 @@ def reduced(shape: tuple[Dim, ...], at: tuple[int, ...] | None, axis: Value, kee
 
 
 class Reduction(Operator):
-    """An op that makes one item of all those along some axes.
+    """An op that reduces some axes to one item.
 
     Attributes:
-        takes: Kinds of values that it takes.
-        gives: What comes out.
-        needs_items: Whether there is no result of no items.
+        takes: Accepted kinds of values.
+        gives: Dtype of the output.
+        needs_items: True if an empty array has no result.
     """
 
     category = "Reductions"
@@ -122,7 +122,7 @@ class Reduction(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """The axes go, or get size 1 with `keepdim`."""
+        """Remove the axes, or keep them with size 1 if `keepdim` is set."""
         spec, axis = inputs["input"], options["axis"]
         check_kind("input", spec, cls.takes)
         at = places(cls.__name__, spec.shape, axes_of(axis))
@@ -144,12 +144,12 @@ class Reduction(Operator):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """The axes after the last one that is reduced are those of the output; what may be connected is one number."""
+        """Return the output's axes after the last reduced axis; a connected attribute is one number."""
         return {**dict.fromkeys(cls.option_ports, ()), **_tail(options, outputs["output"].shape)}
 
 
 def _tail(options: Options, output: tuple[Dim, ...]) -> Shapes:
-    """What is known of the input's last axes, from the output's."""
+    """Return the last axes of the input that follow from the output's."""
     axes = axes_of(options["axis"])
     if not axes:
         return {} if axes is None else {"input": output}
@@ -162,11 +162,11 @@ def _tail(options: Options, output: tuple[Dim, ...]) -> Shapes:
 
 
 class Mean(Reduction):
-    """Takes the mean of all items, or along axes; of no items it is NaN.
+    """Mean of all items, or along axes. An empty array gives NaN.
 
     Args:
         axis: The axis, or several; `None` for all.
-        keepdim: Whether the axes stay, with size 1.
+        keepdim: If true, keep the axes with size 1.
 
     Examples:
         >>> Mean(axis=-1)
@@ -179,11 +179,11 @@ class Mean(Reduction):
 
 
 class Sum(Reduction):
-    """Adds up all items, or those along axes; of no items it is 0. Truth values are counted.
+    """Sum of all items, or along axes. An empty array gives 0. Booleans are counted.
 
     Args:
         axis: The axis, or several; `None` for all.
-        keepdim: Whether the axes stay, with size 1.
+        keepdim: If true, keep the axes with size 1.
 
     Examples:
         >>> Sum([0, 1], keepdim=True)
@@ -197,11 +197,11 @@ class Sum(Reduction):
 
 
 class Prod(Reduction):
-    """Multiplies all items, or those along axes; of no items it is 1.
+    """Product of all items, or along axes. An empty array gives 1.
 
     Args:
         axis: The axis, or several; `None` for all.
-        keepdim: Whether the axes stay, with size 1.
+        keepdim: If true, keep the axes with size 1.
 
     Examples:
         >>> Prod()
@@ -215,11 +215,11 @@ class Prod(Reduction):
 
 
 class Max(Reduction):
-    """Takes the greatest of all items, or along axes; NaN where one is NaN. Equal ones share the gradient.
+    """Maximum of all items, or along axes; NaN if an item is NaN. Equal items share the gradient.
 
     Args:
         axis: The axis, or several; `None` for all.
-        keepdim: Whether the axes stay, with size 1.
+        keepdim: If true, keep the axes with size 1.
 
     Examples:
         >>> Max(axis=0)
@@ -233,11 +233,11 @@ class Max(Reduction):
 
 
 class Min(Reduction):
-    """Takes the least of all items, or along axes; NaN where one is NaN. Equal ones share the gradient.
+    """Minimum of all items, or along axes; NaN if an item is NaN. Equal items share the gradient.
 
     Args:
         axis: The axis, or several; `None` for all.
-        keepdim: Whether the axes stay, with size 1.
+        keepdim: If true, keep the axes with size 1.
 
     Examples:
         >>> Min(axis=0)
@@ -251,12 +251,12 @@ class Min(Reduction):
 
 
 class Variance(Reduction):
-    """Takes the variance of all items, or along axes.
+    """Variance of all items, or along axes.
 
     Args:
         axis: The axis, or several; `None` for all.
-        keepdim: Whether the axes stay, with size 1.
-        correction: What the number of items is lowered by: 1 for an estimate without bias from a sample.
+        keepdim: If true, keep the axes with size 1.
+        correction: Subtracted from the number of items: 1 for an unbiased estimate from a sample.
 
     Examples:
         >>> Variance(axis=-1, correction=1)
@@ -278,11 +278,11 @@ class Variance(Reduction):
 
 
 class LogSumExp(Reduction):
-    """Takes the logarithm of the sum of exponentials, without overflow; of no items it is -∞.
+    """Logarithm of the sum of exponentials, without overflow. An empty array gives -∞.
 
     Args:
         axis: The axis, or several; `None` for all.
-        keepdim: Whether the axes stay, with size 1.
+        keepdim: If true, keep the axes with size 1.
 
     Examples:
         >>> LogSumExp(axis=-1)
@@ -294,12 +294,12 @@ class LogSumExp(Reduction):
 
 
 class Norm(Reduction):
-    """Takes the length of vectors: along an axis, or of all items. The gradient at the zero vector is zero.
+    """Norm of vectors: along an axis, or of all items. The gradient at the zero vector is zero.
 
     Args:
-        p: Which length: 2 for the usual one, 1 for the sum of the absolute items, `inf` for the greatest of them.
+        p: Order of the norm: 2 is Euclidean, 1 the sum of absolute items, `inf` their maximum.
         axis: The axis, or several; `None` for all.
-        keepdim: Whether the axes stay, with size 1.
+        keepdim: If true, keep the axes with size 1.
 
     Examples:
         >>> Norm(axis=-1)
@@ -320,7 +320,7 @@ class Norm(Reduction):
         Operator.__init__(self, name, p=p, axis=axis, keepdim=keepdim)
 
 
-class _Place(Reduction):
+class _ArgReduction(Reduction):
     gives = "place"
     needs_items = True
 
@@ -328,12 +328,12 @@ class _Place(Reduction):
         Operator.__init__(self, name, axis=axis, keepdim=keepdim)
 
 
-class ArgMax(_Place):
-    """Says where the greatest item is, along an axis or in all items in a row; the first one where several are.
+class ArgMax(_ArgReduction):
+    """Index of the maximum, along an axis or of the flattened array. Among equal items, the first one.
 
     Args:
-        axis: The axis; `None` for all items in a row.
-        keepdim: Whether the axis stays, with size 1.
+        axis: The axis; `None` for all items, flattened.
+        keepdim: If true, keep the axis with size 1.
 
     Examples:
         >>> ArgMax(axis=-1)
@@ -344,12 +344,12 @@ class ArgMax(_Place):
     formula = "y = argmax x"
 
 
-class ArgMin(_Place):
-    """Says where the least item is, along an axis or in all items in a row; the first one where several are.
+class ArgMin(_ArgReduction):
+    """Index of the minimum, along an axis or of the flattened array. Among equal items, the first one.
 
     Args:
-        axis: The axis; `None` for all items in a row.
-        keepdim: Whether the axis stays, with size 1.
+        axis: The axis; `None` for all items, flattened.
+        keepdim: If true, keep the axis with size 1.
 
     Examples:
         >>> ArgMin(axis=-1)
@@ -361,7 +361,7 @@ class ArgMin(_Place):
 
 
 class Cumsum(Operator):
-    """Adds up the items before each item and itself, along an axis.
+    """Cumulative sum along an axis.
 
     Args:
         axis: The axis.
@@ -381,21 +381,21 @@ class Cumsum(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """The shape stays; the axis must exist."""
+        """Keep the shape, after checking the axis."""
         spec = inputs["input"]
         places("Cumsum", spec.shape, axes_of(options["axis"]))
         return Inferred({"output": TensorSpec(spec.shape, summed(spec.dtype))})
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """The input has the shape of the output."""
+        """Return the output's shape for the input."""
         return {"input": outputs["output"].shape}
 
 
 class Trapezoid(Operator):
-    """Integrates along the last axis, by straight lines between the points.
+    """Integral along the last axis, by the trapezoidal rule.
 
-    `x` are the places of the points, in one row for all or in the shape of `y`.
+    `x` are the positions of the points, either one row for all or in the shape of `y`.
 
     Examples:
         >>> [port.name for port in Trapezoid().inputs]
@@ -413,7 +413,7 @@ class Trapezoid(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """`(*lead, n)` gives `lead`."""
+        """Map `(*lead, n)` to `lead`."""
         for port, spec in inputs.items():
             check_kind(port, spec, NUMBERS)
             if not spec.shape:
@@ -421,13 +421,13 @@ class Trapezoid(Operator):
         y, x = inputs["y"], inputs["x"]
         n, m = y.shape[-1], x.shape[-1]
         if isinstance(n, int) and isinstance(m, int) and n != m:
-            raise MismatchError("x", f"(..., {n})", "as many places as values.", f"axis -1: {m} != {n}")
+            raise MismatchError("x", f"(..., {n})", "as many positions as values.", f"axis -1: {m} != {n}")
         lead = {port: TensorSpec(_lead(spec.shape)) for port, spec in inputs.items()}
         return Inferred({"output": TensorSpec(broadcast_all(lead), floating(promoted([y.dtype, x.dtype])))})
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Both have one number of points."""
+        """Return one number of points for both."""
         sizes = [spec.shape[-1] for spec in inputs.values() if spec.shape and isinstance(spec.shape[-1], int)]
         return {port: (LEADING, sizes[0]) for port in inputs} if sizes else {}
 
@@ -437,13 +437,13 @@ def _lead(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
 
 
 class Unique(Operator):
-    """Gives the different items, sorted, in one row of a length that is said beforehand.
+    """Distinct items, sorted, in a row of fixed length.
 
-    A compiled program must know the shape of all its arrays, and how many items differ is only known when it runs.
+    A compiled program needs static shapes, but the number of distinct items is known only at run time.
 
     Args:
-        size: Length of the row. Of more items the least are kept; fewer are followed by `fill_value`.
-        fill_value: What follows; by default the least item.
+        size: Length of the row. With more items, the smallest are kept; with fewer, `fill_value` is appended.
+        fill_value: The padding; by default the smallest item.
 
     Examples:
         >>> Unique(size=10)
@@ -465,13 +465,13 @@ class Unique(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Any shape gives `(size,)`."""
+        """Map any shape to `(size,)`."""
         spec, size = inputs["input"], options["size"]
         if size is None:
             raise MismatchError(
                 "input",
-                "a size for the result: how many items differ is only known when the program runs",
-                "Unique(size=10, fill_value=0)  # the 10 smallest items, filled up with zeros",
+                "a size for the result: the number of distinct items is known only at run time",
+                "Unique(size=10, fill_value=0)  # the 10 smallest items, padded with zeros",
             )
         if size and spec.size == 0 and options["fill_value"] is None:
             raise MismatchError("input", "at least one item", f"Unique(size={size}, fill_value=0.0)", "size 0")

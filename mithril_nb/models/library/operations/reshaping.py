@@ -1,4 +1,4 @@
-"""The same items in another shape or order of axes."""
+"""Reshaping and reordering of axes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NOTHING_KNOWN: Inferred = Inferred({"output": (LEADING,)})
 
 
 class Rearranging(Operator):
-    """A block of this family: takes arrays of any dtype, which the output keeps."""
+    """Base of these blocks: accepts arrays of any dtype, and keeps it."""
 
     category = "Shape"
     keeps_scale = True
@@ -35,16 +35,16 @@ class Rearranging(Operator):
 
     @classmethod
     def wanted_dtype(cls, port: str, dtype: str) -> str:
-        """Return `"int32"` for attributes that are connected, as shapes and axes."""
+        """Return `"int32"` for connected attributes, such as shapes and axes."""
         return "int32" if port in cls.option_ports else super().wanted_dtype(port, dtype)
 
 
 class Reshape(Rearranging):
-    """Gives the items in another shape, in the same order.
+    """Reshapes the array, keeping the order of items.
 
     Args:
-        shape: Sizes. One may be -1, for what is left. A name stands for a size too: for what is left if it is the only
-            one open, else for the size that the input has at the same place, as in `("batch", -1)`.
+        shape: Sizes. One may be -1, which is inferred. A name is a size too: inferred if it is the only open one, else
+            the input's size on the same axis, as in `("batch", -1)`.
 
     Examples:
         >>> Reshape((2, -1))
@@ -61,7 +61,7 @@ class Reshape(Rearranging):
 
     @classmethod
     def infer(cls, options: Options, inputs: dict[str, Spec]) -> Inferred:
-        """The shape, with -1 and names found."""
+        """Return the shape, with -1 and names resolved."""
         array, target = as_array("input", inputs["input"], "float32"), options["shape"]
         if target == UNKNOWN:
             return Inferred({"output": TensorSpec((LEADING,), array.dtype)})
@@ -70,11 +70,11 @@ class Reshape(Rearranging):
 
 
 class Flatten(Rearranging):
-    """Joins axes into one: by default all but the first, `(batch, a, b)` becomes `(batch, a b)`.
+    """Merges axes into one: by default all but the first, `(batch, a, b)` becomes `(batch, a b)`.
 
     Args:
-        start_dim: The first axis that is joined; 0 for all.
-        end_dim: The last one.
+        start_dim: The first axis to merge; 0 for all.
+        end_dim: The last axis to merge.
 
     Examples:
         >>> Flatten()
@@ -90,7 +90,7 @@ class Flatten(Rearranging):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """`(batch, *rest)` gives `(batch, product of rest)`."""
+        """Map `(batch, *rest)` to `(batch, product of rest)`."""
         shape, start, end = inputs["input"].shape, options["start_dim"], options["end_dim"]
         if not isinstance(start, int) or not isinstance(end, int):
             return NOTHING_KNOWN
@@ -102,10 +102,10 @@ class Flatten(Rearranging):
 
 
 class Squeeze(Rearranging):
-    """Takes axes of size 1 away.
+    """Removes axes of size 1.
 
     Args:
-        axis: Which, one or several; by default all.
+        axis: The axis, or several; by default all.
 
     Examples:
         >>> Squeeze()
@@ -121,7 +121,7 @@ class Squeeze(Rearranging):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """What is not 1; of a size that is not known, nobody knows."""
+        """Remove the axes of size 1; unknown if a size is unknown."""
         shape, axis = inputs["input"].shape, options["axis"]
         if axis == UNKNOWN:
             return NOTHING_KNOWN
@@ -147,7 +147,7 @@ class ExpandDims(Rearranging):
     """Adds axes of size 1.
 
     Args:
-        axis: Where, in the output; one or several.
+        axis: Position in the output, one or several.
 
     Examples:
         >>> ExpandDims(-1)
@@ -163,7 +163,7 @@ class ExpandDims(Rearranging):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """A 1 at each place."""
+        """Insert a 1 at each position."""
         shape, axis = inputs["input"].shape, options["axis"]
         if axis == UNKNOWN:
             return NOTHING_KNOWN
@@ -177,7 +177,7 @@ class ExpandDims(Rearranging):
 
 
 class AtLeast1D(Rearranging):
-    """Gives a single number an axis of size 1; other arrays stay as they are.
+    """Adds an axis of size 1 to a scalar; other arrays are unchanged.
 
     Examples:
         >>> AtLeast1D()
@@ -185,22 +185,22 @@ class AtLeast1D(Rearranging):
     """
 
     op = "at_least_1d"
-    formula = "y = x, with an axis at least"
+    formula = "y = x with at least one axis"
 
     def __init__(self, name: str | None = None):
         super().__init__(name)
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """`()` gives `(1,)`."""
+        """Map `()` to `(1,)`."""
         return Inferred({"output": inputs["input"].shape or (1,)})
 
 
 class BroadcastTo(Rearranging):
-    """Repeats along axes of size 1, and along new ones in front, until a shape is reached.
+    """Broadcasts an array to a shape, by repeating axes of size 1 and new leading axes.
 
     Args:
-        shape: Sizes. A name stands for the size that the input has there, counted from the last axis.
+        shape: Sizes. A name is the input's size on that axis, counted from the last.
 
     Examples:
         >>> BroadcastTo((3, 4))
@@ -217,7 +217,7 @@ class BroadcastTo(Rearranging):
 
     @classmethod
     def infer(cls, options: Options, inputs: dict[str, Spec]) -> Inferred:
-        """The shape, if the input fits."""
+        """Return the shape, if the input broadcasts to it."""
         array, target = as_array("input", inputs["input"], "float32"), options["shape"]
         if target == UNKNOWN:
             return Inferred({"output": TensorSpec((LEADING,), array.dtype)})
@@ -226,10 +226,10 @@ class BroadcastTo(Rearranging):
 
 
 class Transpose(Rearranging):
-    """Gives the axes in another order.
+    """Permutes the axes.
 
     Args:
-        axes: For each axis of the output, which axis of the input it is; by default the order is reversed.
+        axes: The input axis of each output axis; by default the order is reversed.
 
     Examples:
         >>> Transpose((0, 2, 1))
@@ -245,7 +245,7 @@ class Transpose(Rearranging):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """The sizes in the other order."""
+        """Permute the sizes."""
         shape, axes = inputs["input"].shape, options["axes"]
         if axes == UNKNOWN or LEADING in shape[:1]:
             return NOTHING_KNOWN
@@ -264,7 +264,7 @@ class Transpose(Rearranging):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """The sizes back in their order."""
+        """Permute the output's sizes back."""
         shape, axes = outputs["output"].shape if "output" in outputs else (LEADING,), options["axes"]
         if LEADING in shape[:1]:
             return {}
@@ -297,7 +297,7 @@ class SwapAxes(Rearranging):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Two sizes swapped."""
+        """Swap the two sizes."""
         shape, axes = inputs["input"].shape, (options["axis1"], options["axis2"])
         places = [place_of("input", axis, shape) for axis in axes if isinstance(axis, int)]
         if len(places) < 2 or None in places:
@@ -309,7 +309,7 @@ class SwapAxes(Rearranging):
 
 
 class PermuteTensor(Rearranging):
-    """Takes rows in an order that is itself data: `input[indices]`.
+    """Selects rows in the order of an index array: `input[indices]`.
 
     Examples:
         >>> [port.name for port in PermuteTensor().inputs]
@@ -326,7 +326,7 @@ class PermuteTensor(Rearranging):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """`(rows, *rest)` and `(*some,)` give `(*some, *rest)`."""
+        """Map `(rows, *rest)` and `(*some,)` to `(*some, *rest)`."""
         shape, some = inputs["input"].shape, inputs["indices"].shape
         if shape == ():
             raise MismatchError("input", "at least one axis", "give the input an axis of rows.", "rank 0")
@@ -336,7 +336,7 @@ class PermuteTensor(Rearranging):
 
 
 class Identity(Rearranging):
-    """Gives what it is given; a place to name, or to hang a note on.
+    """Identity: a named place in the model.
 
     Examples:
         >>> Identity()
@@ -357,5 +357,5 @@ class Identity(Rearranging):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """The same, back."""
+        """Return the output's shape for the input."""
         return {"input": outputs["output"].shape} if "output" in outputs else {}

@@ -1,4 +1,4 @@
-"""What a new shape, an axis or a span of axes means for an array: the arithmetic of the blocks that change shapes."""
+"""Shape arithmetic of reshaping, broadcasting and axes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from mithril_nb.models.dims import MismatchError, place_of, product, quotient
 
 
 def as_sizes(port: str, value: Value) -> tuple[Dim, ...]:
-    """Return a shape that an attribute holds, or that comes over its connection; -1 may be in it.
+    """Return a shape from an attribute or a connection; it may contain -1.
 
     Raises:
-        MismatchError: It is none.
+        MismatchError: It is not a shape.
     """
     sizes = value if isinstance(value, tuple) else (value,)
     if any(isinstance(size, bool) or not isinstance(size, int | str) for size in sizes):
@@ -20,15 +20,15 @@ def as_sizes(port: str, value: Value) -> tuple[Dim, ...]:
 
 
 def reshaped(shape: tuple[Dim, ...], target: tuple[Dim, ...], connected: bool = False) -> tuple[Dim, ...]:
-    """Return the shape that `target` means for an array of a shape.
+    """Return the shape of an array after reshaping it to `target`.
 
     Args:
         shape: The shape of the array.
         target: Sizes, one of them perhaps -1.
-        connected: Whether `target` comes over a connection: names in it are then sizes like others.
+        connected: True if `target` is connected: names in it are then ordinary sizes.
 
     Raises:
-        MismatchError: The array has another number of items.
+        MismatchError: The number of items differs.
 
     Examples:
         >>> reshaped(("batch", 4, 6), (-1, 24)), reshaped(("batch", 4, 6), ("batch", -1)), reshaped((0, 3), (0, -1))
@@ -48,7 +48,7 @@ def reshaped(shape: tuple[Dim, ...], target: tuple[Dim, ...], connected: bool = 
             sizes[place] = _kept(shape, target, place)
     others = tuple(size for place, size in enumerate(sizes) if place != open_one)
     if LEADING in shape[:1]:
-        # A name stands for what is left, as far as anyone can say; -1 has no name.
+        # A name is inferred as the remaining size; -1 has no name.
         return tuple(sizes) if -1 not in sizes else (LEADING,)
     whole = product(shape)
     rest = product(others)
@@ -71,13 +71,13 @@ def reshaped(shape: tuple[Dim, ...], target: tuple[Dim, ...], connected: bool = 
             "input",
             f"{needed} items, for shape {target}",
             f"sizes whose product is {whole}.",
-            f"{whole} is none" if -1 in target else f"{whole} != {needed}",
+            f"{whole} is not a multiple" if -1 in target else f"{whole} != {needed}",
         )
     return tuple(sizes)
 
 
 def _kept(shape: tuple[Dim, ...], target: tuple[Dim, ...], place: int) -> Dim:
-    """The size that a name stands for: the one that the input has at the same place."""
+    """Return the size of a name in the target: the input's size on the same axis."""
     name = target[place]
     if LEADING in shape[:1]:
         return name
@@ -85,7 +85,7 @@ def _kept(shape: tuple[Dim, ...], target: tuple[Dim, ...], place: int) -> Dim:
         raise MismatchError(
             "input",
             f"an axis {place}, for {name!r} in {target}",
-            "a number in its place, or -1 for one.",
+            "a number instead, or -1 for one size.",
             f"rank {len(shape)}",
         )
     if name in shape and shape[place] != name:
@@ -105,10 +105,10 @@ def _by_place(shape: tuple[Dim, ...], target: tuple[Dim, ...]) -> str:
 
 
 def stretched(shape: tuple[Dim, ...], target: tuple[Dim, ...], connected: bool = False) -> tuple[Dim, ...]:
-    """Return the shape that `target` means for an array that is broadcast to it.
+    """Return the shape of an array after broadcasting it to `target`.
 
     Raises:
-        MismatchError: The array does not fit.
+        MismatchError: The array does not broadcast to it.
 
     Examples:
         >>> stretched((1, 3), (2, 3)), stretched(("batch", 1), ("batch", 4))
@@ -131,7 +131,7 @@ def stretched(shape: tuple[Dim, ...], target: tuple[Dim, ...], connected: bool =
                 raise MismatchError(
                     "input",
                     f"an axis for {size!r} in {target}",
-                    "a number in its place, or a connected shape.",
+                    "a number instead, or a connected shape.",
                     f"rank {len(shape)}",
                 )
             sizes[axis] = own
@@ -146,10 +146,10 @@ def stretched(shape: tuple[Dim, ...], target: tuple[Dim, ...], connected: bool =
 
 
 def flat_span(shape: tuple[Dim, ...], start: int, end: int) -> tuple[int, int] | None:
-    """Return where the axes begin and end that Flatten joins; `None` if the rank is not known.
+    """Return the start and end of the axes that Flatten merges; `None` if the rank is unknown.
 
     Raises:
-        MismatchError: There are no such axes.
+        MismatchError: The array does not have these axes.
 
     Examples:
         >>> flat_span((2, 3, 4), 1, -1), flat_span((2,), 1, -1)
@@ -160,7 +160,7 @@ def flat_span(shape: tuple[Dim, ...], start: int, end: int) -> tuple[int, int] |
         if rank == 0 and start > 0:
             raise MismatchError("input", "at least one axis", "give the input a batch axis.", "rank 0")
         if (start, end) == (rank, -1) or (rank == 0 and start in (0, -1) and end in (0, -1)):
-            return rank, rank  # nothing to join: an axis of size 1
+            return rank, rank  # nothing to merge: an axis of size 1
     first, last = place_of("input", start, shape), place_of("input", end, shape)
     if first is None or last is None:
         return None
@@ -175,16 +175,16 @@ def flat_span(shape: tuple[Dim, ...], start: int, end: int) -> tuple[int, int] |
 
 
 def places_of(port: str, axes: Value, shape: tuple[Dim, ...], adds: bool = False) -> list[int] | None:
-    """Return where axes stand in a shape; `None` if leading dims are not known.
+    """Return the positions of axes in a shape; `None` if leading dims are unknown.
 
     Args:
-        port: The attribute that they come from, for a message.
+        port: The attribute with the axes, for the error message.
         axes: One, or several.
         shape: The shape.
-        adds: Whether they are about to be added to it.
+        adds: True if the axes will be added to the shape.
 
     Raises:
-        MismatchError: There is no such axis, or one is named twice.
+        MismatchError: The array does not have an axis, or an axis is repeated.
 
     Examples:
         >>> places_of("axis", (0, -1), (2, 3, 4)), places_of("axis", -1, (2, 3), adds=True)
@@ -204,5 +204,5 @@ def places_of(port: str, axes: Value, shape: tuple[Dim, ...], adds: bool = False
 
 
 def is_count(value: object, least: int = 0) -> bool:
-    """Return whether something is a whole number from `least` on, and no truth value."""
+    """Return whether a value is an integer of at least `least`, and not a boolean."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= least

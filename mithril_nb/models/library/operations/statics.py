@@ -1,4 +1,4 @@
-"""Values that flow beside arrays: shapes, lengths, dtypes, tuples of such. They are known before anything runs."""
+"""Static values: shapes, lengths, dtypes and tuples of them, known before the program runs."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class _Static(Operator):
 
     @classmethod
     def wanted_dtype(cls, port: str, dtype: str) -> str:
-        """Return `"int32"` for attributes that are connected, as axes."""
+        """Return `"int32"` for connected attributes, such as axes."""
         return "int32" if port in cls.option_ports else super().wanted_dtype(port, dtype)
 
 
 class Shape(_Static):
-    """Gives the shape: sizes that are not known yet stay names.
+    """Shape of an array as a static value; unknown sizes stay names.
 
     Examples:
         >>> from mithril_nb.models import Model
@@ -60,13 +60,13 @@ class Shape(_Static):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """The shape as a value."""
+        """Return the shape as a static value."""
         shape = as_array("input", inputs["input"], "float32").shape
         return Inferred({"output": _NOT_KNOWN if shape == (LEADING,) else StaticSpec(shape)})
 
 
 class Length(_Static):
-    """Gives the size of the first axis, or the number of items of a tuple.
+    """Size of the first axis, or number of items of a tuple.
 
     Examples:
         >>> Length()
@@ -81,7 +81,7 @@ class Length(_Static):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """The first size."""
+        """Return the size of the first axis."""
         shape = as_array("input", inputs["input"], "float32").shape
         if not shape:
             raise MismatchError("input", "at least one axis", "Size()  # counts the items of any array", "rank 0")
@@ -89,7 +89,7 @@ class Length(_Static):
 
 
 class Size(_Static):
-    """Gives the number of items, or the sizes of some axes.
+    """Number of items, or sizes of some axes.
 
     Args:
         dim: An axis, or several; `None` for the number of all items.
@@ -108,7 +108,7 @@ class Size(_Static):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """The product of the sizes, or one of them."""
+        """Return the product of the sizes, or one of them."""
         shape, dim = as_array("input", inputs["input"], "float32").shape, options["dim"]
         if dim is None:
             return Inferred({"output": _NOT_KNOWN if LEADING in shape[:1] else StaticSpec(product(shape))})
@@ -125,7 +125,7 @@ class Size(_Static):
 
 
 class Item(_Static):
-    """Gives the only item, without any axis.
+    """The only item, as a scalar.
 
     Examples:
         >>> Item()
@@ -140,7 +140,7 @@ class Item(_Static):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """An array without axes; of a tuple of one, what is in it."""
+        """Return an array without axes, or the only item of a tuple."""
         spec = inputs["input"]
         if isinstance(spec, StaticSpec):
             value = spec.value
@@ -159,7 +159,7 @@ class Item(_Static):
 
 
 class Cast(_Static):
-    """Gives the items in another dtype.
+    """Casts the items to another dtype.
 
     Args:
         dtype: The dtype: `"float32"`, `ml.int32`, ...
@@ -178,13 +178,13 @@ class Cast(_Static):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """The shape stays."""
+        """Keep the shape."""
         shape = as_array("input", inputs["input"], "float32").shape
         return Inferred({"output": TensorSpec(shape, dtype_option("dtype", options["dtype"]))})
 
 
 class Dtype(_Static):
-    """Gives the name of the dtype.
+    """Name of the dtype, as a static value.
 
     Examples:
         >>> Dtype()
@@ -199,7 +199,7 @@ class Dtype(_Static):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """The name as a value."""
+        """Return the name as a static value."""
         spec = inputs["input"]
         if isinstance(spec, StaticSpec):
             return Inferred({"output": StaticSpec(dtype_of(spec.value)) if spec.is_known else _NOT_KNOWN})
@@ -207,11 +207,10 @@ class Dtype(_Static):
 
 
 class ToTensor(_Static):
-    """Makes an array of a number, or of numbers in tuples in tuples.
+    """Converts a number, or nested tuples of numbers, to an array.
 
     Args:
-        dtype: Its dtype; by default the model's for floating numbers, `"int32"` for whole ones, `"bool"` for truth
-            values.
+        dtype: Its dtype; by default the model's dtype for floats, `"int32"` for integers, `"bool"` for booleans.
 
     Examples:
         >>> ToTensor("float32")
@@ -228,18 +227,18 @@ class ToTensor(_Static):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """The shape of the nesting."""
+        """Return the shape of the nesting."""
         spec, dtype = inputs["input"], options["dtype"]
         if isinstance(spec, StaticSpec) and spec.is_known and not _is_even(spec.value):
             raise MismatchError("input", "tuples of one length at each depth", "tuples of one length.", "ragged")
         array = as_array("input", spec, "")
         name = array.dtype if dtype is None else dtype_option("dtype", dtype)
-        # Without a dtype, floating numbers are of the model's.
+        # Without a dtype, floats have the model's dtype.
         return Inferred({"output": TensorSpec(array.shape, name) if name else array.shape})
 
 
 class TensorToList(_Static):
-    """Gives the items as numbers in tuples in tuples. What they are is known only when the model runs.
+    """Converts the items to nested tuples of numbers, which are known only at run time.
 
     Examples:
         >>> TensorToList()
@@ -255,16 +254,16 @@ class TensorToList(_Static):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """A value that is not known; a value stays as it is."""
+        """Return an unknown static value; a static input is unchanged."""
         spec = inputs["input"]
         return Inferred({"output": spec if isinstance(spec, StaticSpec) else _NOT_KNOWN})
 
 
 class ToTuple(_Static):
-    """Puts values side by side in a tuple; a shape to reshape to, for one.
+    """Collects values in a tuple, such as the shape of a reshape.
 
     Args:
-        n: How many; they come in as `input1`, `input2`, ... By default one `input`, whose items are taken.
+        n: Number of inputs, named `input1`, `input2`, ... By default one `input`, whose items are used.
 
     Examples:
         >>> [port.name for port in ToTuple(2).inputs], [port.name for port in ToTuple().inputs]
@@ -285,7 +284,7 @@ class ToTuple(_Static):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """The values, as far as each is known."""
+        """Return the tuple of values, as far as each is known."""
         if "input" in inputs:
             spec = inputs["input"]
             return Inferred({"output": spec if isinstance(spec, StaticSpec) else _NOT_KNOWN})
@@ -295,10 +294,10 @@ class ToTuple(_Static):
 
 
 class ToList(ToTuple):
-    """Puts values side by side, as ToTuple does: what flows between blocks is not changed, so a list is a tuple here.
+    """Collects values like ToTuple: a list is a tuple here, because values between blocks are immutable.
 
     Args:
-        n: How many; they come in as `input1`, `input2`, ... By default one `input`, whose items are taken.
+        n: Number of inputs, named `input1`, `input2`, ... By default one `input`, whose items are used.
 
     Examples:
         >>> [port.name for port in ToList(2).inputs]
@@ -309,12 +308,12 @@ class ToList(ToTuple):
 
 
 class Slice(_Static):
-    """Gives a slice to index with: `Indexer()(input="x", index=slice_block.output)`.
+    """A slice to index with: `Indexer()(input="x", index=slice_block.output)`.
 
     Args:
-        start: Place of the first item.
-        stop: Place after the last one.
-        step: Step from one to the next.
+        start: Index of the first item.
+        stop: Index after the last item.
+        step: Distance between items.
 
     Examples:
         >>> Slice(1, 3)
@@ -334,16 +333,16 @@ class Slice(_Static):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """The three numbers."""
+        """Return the three numbers as a static value."""
         bounds = tuple(options[port] for port in cls.option_ports)
         return Inferred({"output": _NOT_KNOWN if UNKNOWN in bounds else StaticSpec(("slice", *bounds))})
 
 
 class Value(_Static):
-    """Always gives the same value, that is no array: a size, an axis, a shape.
+    """Constant static value: a size, an axis, a shape.
 
     Args:
-        value: A number, a text, or tuples of such.
+        value: A number, a string, or tuples of them.
 
     Examples:
         >>> Value((2, -1))
@@ -365,7 +364,7 @@ class Value(_Static):
 
 
 def numbered_ports(n: Plain) -> tuple[str, ...]:
-    """Return the names of as many inputs.
+    """Return the names of numbered inputs.
 
     Examples:
         >>> numbered_ports(2)
@@ -375,13 +374,13 @@ def numbered_ports(n: Plain) -> tuple[str, ...]:
 
 
 def dtype_option(port: str, dtype: Plain) -> str:
-    """Return the dtype that an attribute holds, or that comes over its connection.
+    """Return a dtype from an attribute or a connection.
 
     Raises:
-        MismatchError: It is none, or not known before the program runs.
+        MismatchError: It is not a dtype, or is known only at run time.
     """
     if dtype is None or dtype == UNKNOWN or not isinstance(dtype, str):
-        raise MismatchError(port, "a dtype that is known before anything runs", 'dtype="float32"')
+        raise MismatchError(port, "a dtype that is known before the program runs", 'dtype="float32"')
     return str(as_dtype(dtype))
 
 
@@ -390,7 +389,7 @@ def _count(shape: tuple[Dim, ...]) -> Dim | None:
 
 
 def _is_even(value: Plain) -> bool:
-    """Whether tuples in tuples have one length at each depth."""
+    """Return whether nested tuples have equal lengths at each depth."""
     if not isinstance(value, tuple):
         return True
     return len({shape_of(one) for one in value}) <= 1 and all(_is_even(one) for one in value)
