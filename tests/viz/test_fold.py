@@ -19,7 +19,7 @@ def tower(height: int) -> Model:
     return model + Relu() + Linear(10)
 
 
-def test_a_chain_of_equal_blocks_is_one_box_with_its_number():
+def test_a_chain_of_equal_blocks_is_one_box_with_a_count():
     graph = tower(12).graph
     smaller, chains = folded(graph)
     assert [node.name for node in smaller.nodes] == ["linear_0", "mlp_0", "relu_0", "linear_1"]
@@ -27,7 +27,7 @@ def test_a_chain_of_equal_blocks_is_one_box_with_its_number():
     assert [str(edge) for edge in smaller.edges if edge.source.node == "mlp_0"] == ["mlp_0.output -> relu_0.input"]
 
 
-def test_what_differs_or_is_read_elsewhere_is_not_folded():
+def test_blocks_that_differ_or_are_read_elsewhere_are_not_folded():
     assert folded((Model() + Linear(4) + Linear(5) + Relu()).graph)[1] == {}
     graph = (Model() + Relu(name="a") + Relu(name="b") + Relu(name="c") + Linear(3, name="tap")).graph
     assert folded(graph)[1] == {"a": ("a", "b", "c")}
@@ -35,7 +35,7 @@ def test_what_differs_or_is_read_elsewhere_is_not_folded():
     assert folded(replace(graph, edges=(*graph.edges, skip)))[1] == {"b": ("b", "c")}
 
 
-def test_shares_add_up_and_the_picture_says_how_many():
+def test_shares_add_up_and_the_picture_shows_the_count():
     graph = tower(30).graph
     shares = {f"mlp_{at}/linear_{part}": 0.01 for at, part in itertools.product(range(30), range(2))} | {
         "linear_0": 0.4
@@ -49,5 +49,5 @@ def test_shares_add_up_and_the_picture_says_how_many():
     assert picture(graph, fold=False).diagram.nodes != made.diagram.nodes
 
 
-def test_a_small_model_is_drawn_as_it_is():
+def test_a_small_model_is_not_folded():
     assert len(picture(tower(3).graph).diagram.nodes) == 8

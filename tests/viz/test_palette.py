@@ -1,4 +1,4 @@
-"""Every text can be read on every ground it is set on, light and dark, by WCAG 2's formula."""
+"""Text is readable on every background it is used on, light and dark, by WCAG 2's formula."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def test_signs_meet_aa(theme: Theme):
     assert contrast(theme.cost, theme.track) >= 3
 
 
-def test_hues_are_the_ones_that_the_front_end_mirrors():
+def test_hues_match_the_front_end():
     assert LIGHT_HUES == ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B8860B", "#56B4E9", "#7A5195", "#5D6D7E")
     assert DARK_HUES == ("#4FA8DC", "#F08A4B", "#3CC79A", "#E3A0C5", "#E0B040", "#8CCBF2", "#B08BD0", "#A3B1BF")
     assert LIGHT.hues == LIGHT_HUES
     assert DARK.hues == DARK_HUES
 
 
-def test_hues_can_be_told_from_the_ground():
+def test_hues_contrast_with_the_background():
     for theme in (LIGHT, DARK):
         for hue in theme.hues:
             assert contrast(hue, theme.ground) >= 2, hue

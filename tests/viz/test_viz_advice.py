@@ -1,4 +1,4 @@
-"""What errors of pictures advise works."""
+"""The advice in errors of pictures works."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all pictures of costs have around them: a head that says what is counted, a legend, notes."""
+"""The common parts of cost pictures: head, legend and notes."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _MOST_LINES = 2
 
 
 class Page:
-    """A sheet with a head, on which the rest is drawn from top to bottom.
+    """A sheet with a head; further parts are added from top to bottom.
 
     Args:
-        data: What is drawn: `program` and `source`, and `total` if there is one number for the whole.
-        kind: What is counted; `None` if it is several things.
-        title: What the picture is called.
+        data: The data of the picture: `program`, `source`, and `total` if there is one.
+        kind: Field to show; `None` for several fields.
+        title: Title of the picture.
         width: Width in px.
 
     Attributes:
-        sheet: What is drawn on.
-        y: How far down it is full.
+        sheet: The sheet to draw on.
+        y: Lower edge of the drawn part.
         width: Its width in px.
     """
 
@@ -54,7 +54,7 @@ class Page:
         self.title = f"{title}: {self.title}" if self.title else title
 
     def plate(self, within: Rect, reason: str) -> None:
-        """Draw what stands where there is nothing to draw: an empty plate and the reason."""
+        """Draw an empty plate with the reason why there is nothing to draw."""
         self.sheet.rect(within.x, within.y, within.w, 96, "surface", stroke="line", rx=4)
         lines = wrapped(reason, 12, within.w - 32)[:4]
         at = within.y + 52 - 8 * (len(lines) - 1)
@@ -63,11 +63,11 @@ class Page:
         self.y = within.y + 96 + FOOT
 
     def legend(self, entries: Sequence[tuple[str, str]], patterns: Mapping[str, int] | None = None) -> None:
-        """Draw what colours mean, as many as there are rows for, each a tone and a text; no tone is hatched.
+        """Draw a legend in a few rows; entries without room are counted.
 
         Args:
-            entries: Each a tone and a text.
-            patterns: Patterns of those that share a tone, by text, as `Sheet.striped` has them.
+            entries: A tone and a text each; an empty tone is hatched.
+            patterns: Patterns of entries with the same tone, by text, as in `Sheet.striped`.
         """
         x, row = float(MARGIN), 0
         for place, (tone, text) in enumerate(entries):
@@ -92,7 +92,7 @@ class Page:
         self.y += _ROW + 3 if entries else 0
 
     def note(self, text: str) -> None:
-        """Write a note, as far as there is room; all of them stand in the text."""
+        """Write a note if there is room; the text of the picture has all notes."""
         if self._notes >= _MOST_NOTES:
             return
         self._notes += 1
@@ -101,15 +101,15 @@ class Page:
             self.y += 15
 
     def svg(self, described: str) -> str:
-        """Return all of it as SVG text."""
+        """Return the page as SVG text."""
         return self.sheet.svg(self.width, self.y + 6, self.title, described)
 
 
 def unwritten(notes: Sequence[str], width: int) -> tuple[str, ...]:
-    """Return the notes that a page has no room for in full: those after the first few, and long ones.
+    """Return the notes that a page does not show in full: notes after the first few, and long ones.
 
     Args:
-        notes: All of them.
+        notes: All notes.
         width: Width of the page in px.
 
     Examples:
