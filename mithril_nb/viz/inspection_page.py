@@ -50,7 +50,7 @@ def inspection_page(inspection: Inspection, path: str | Path | None = None, stag
         The text of the file.
 
     Raises:
-        StageUnavailableError: There is no stage with such a name.
+        StageUnavailableError: A stage does not exist.
         ModelFileError: The file cannot be written.
     """
     page = _page(inspection, tuple(inspection.stages if stages is None else stages))

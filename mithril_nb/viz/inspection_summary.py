@@ -83,7 +83,7 @@ def summary_css() -> str:
 
 
 def graph_html(inspection: Inspection, hues: Mapping[str, int]) -> str:
-    """Return the picture of the jaxpr's graph, linked to the lines of the panes; `""` if there is no graph."""
+    """Return the picture of the jaxpr's graph, linked to the lines of the panes; `""` without a graph."""
     from mithril_nb.viz.stage_diagram import stage_layout
     from mithril_nb.viz.stage_diagram_svg import stage_svg
 

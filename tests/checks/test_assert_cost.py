@@ -1,4 +1,4 @@
-"""`ml.assert_cost`: what it lets pass, what it refuses, and each of its texts as a whole."""
+"""`ml.assert_cost`: programs that pass, programs that fail, and the full text of each error."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def broken(*args: Any, **options: Any) -> str:
     return str(error.value)
 
 
-def test_what_keeps_its_bounds_passes() -> None:
+def test_a_program_within_its_bounds_passes() -> None:
     ml.assert_cost(network, *ARGS, flops=FLOPS, bytes_accessed=BYTES)
     found = ml.inspect(network, *ARGS, params="w")
     ml.assert_cost(found, flops=(FLOPS, FLOPS), bytes_accessed=(None, BYTES), params=(32, 32))
@@ -48,7 +48,7 @@ def test_what_keeps_its_bounds_passes() -> None:
     assert told.startswith("program 'network' reads and writes more bytes than it may.\n")
 
 
-def test_one_more_is_too_much() -> None:
+def test_one_above_the_bound_fails() -> None:
     assert broken(network, *ARGS, flops=FLOPS - 1) == (
         "program 'network' needs more FLOPs than it may.\n"
         "    flops    136 (analytic)\n"
@@ -60,7 +60,7 @@ def test_one_more_is_too_much() -> None:
     )
 
 
-def test_one_less_is_too_little() -> None:
+def test_one_below_the_bound_fails() -> None:
     assert broken(network, *ARGS, flops=(FLOPS + 64, 1000)) == (
         "program 'network' needs fewer FLOPs than it should.\n"
         "    flops     136 (analytic)\n"
@@ -72,7 +72,7 @@ def test_one_less_is_too_little() -> None:
     )
 
 
-def test_all_that_is_broken_is_told_at_once() -> None:
+def test_all_violations_are_reported_together() -> None:
     model = Model() + Linear(5) + Relu() + Linear(3)
     told = broken(model, shapes={"input": [2, 4]}, flops=0, bytes_accessed=10**6, params=42)
     assert told == (
@@ -113,7 +113,7 @@ def test_the_peak_of_its_memory() -> None:
     )
 
 
-def test_an_estimate_of_the_peak_keeps_no_bound() -> None:
+def test_an_estimated_peak_fails() -> None:
     found = ml.inspect(lambda x: x @ x, spec(8, 8), name="program", compiler_options={"no_such_option": True})
     ml.assert_cost(found, flops=2 * 8**3)
     told = broken(found, peak_bytes=10**9).splitlines()
@@ -134,11 +134,11 @@ def test_a_model_takes_what_inspect_takes() -> None:
     told = broken(gpt, shapes=shapes, program="train step", name="small GPT", flops=1e3)
     assert told.startswith("program 'small GPT' needs more FLOPs than it may.\n")
     assert "    bound    at most 1,000\n" in told
-    assert told.splitlines()[-2].strip().startswith("and ")  # five blocks, and how many there are more
+    assert told.splitlines()[-2].strip().startswith("and ")  # five blocks, and the number of others
     assert len(told.splitlines()) == 1 + 3 + 5 + 1 + 1
 
 
-def test_what_nobody_knows_keeps_no_bound() -> None:
+def test_an_unknown_figure_fails() -> None:
     def program(x: Any) -> Any:
         return lax.while_loop(lambda c: c.sum() < 3, lambda c: c @ c, x) + 1
 
@@ -157,12 +157,12 @@ def test_what_nobody_knows_keeps_no_bound() -> None:
         "    params   unknown (analytic)\n"
         "    bound    at most 0\n"
         "    unknown  the argument x is not called 'params'\n"
-        '    Try: inspect it with params="x", or with params=() if nothing holds any.'
+        '    Try: inspect it with params="x", or with params=() if it has none.'
     )
     ml.assert_cost(ml.inspect(program, spec(8, 8), params=()), params=0)
 
 
-def test_what_is_known_may_be_too_much_already() -> None:
+def test_the_known_part_may_exceed_the_bound() -> None:
     told = broken(lambda x: on_host(x) @ x, spec(8, 8), flops=1000)
     assert told.splitlines()[:5] == [
         "program '<lambda>' needs more FLOPs than it may.",
@@ -177,7 +177,7 @@ def half_known(x: Any) -> Any:
     return on_host(x) @ x + jnp.sin(on_host(x))
 
 
-def test_a_bound_that_is_checked_in_part_warns() -> None:
+def test_a_partly_checked_bound_warns() -> None:
     told = (
         "program 'half_known': its bound of FLOPs is checked in part.\n"
         "    flops    at least 1,088 (analytic)\n"
@@ -194,7 +194,7 @@ def test_a_bound_that_is_checked_in_part_warns() -> None:
     assert [str(one.message) for one in warned] == [told]
 
 
-def test_what_is_unknown_may_fail_or_be_ignored(recwarn: pytest.WarningsRecorder) -> None:
+def test_unknown_costs_may_fail_or_be_ignored(recwarn: pytest.WarningsRecorder) -> None:
     ml.assert_cost(half_known, spec(8, 8), flops=2_000, bytes_accessed=(1, 10_000), unknown="ignore")
     ml.assert_cost(half_known, spec(8, 8), flops=(1_500, 2_000), unknown="ignore")  # the rest may be in the callback
     assert broken(half_known, spec(8, 8), flops=2_000, unknown="fail") == (
@@ -219,7 +219,7 @@ def test_what_is_unknown_may_fail_or_be_ignored(recwarn: pytest.WarningsRecorder
     assert not recwarn.list
 
 
-def test_another_word_for_what_is_unknown_is_refused() -> None:
+def test_an_invalid_action_for_unknown_costs_raises() -> None:
     with pytest.raises(UnknownOptionError) as error:
         ml.assert_cost(half_known, spec(8, 8), flops=2_000, unknown="warning")
     assert str(error.value) == (
@@ -227,7 +227,7 @@ def test_another_word_for_what_is_unknown_is_refused() -> None:
     )
 
 
-def test_sizes_that_have_only_names() -> None:
+def test_symbolic_sizes_fail() -> None:
     sizes = {"input": ["batch", 4]}
     assert broken(Linear(8), shapes=sizes, flops=1_000) == (
         "program 'forward' may break its bound of FLOPs: no number is known for batch.\n"
@@ -257,10 +257,10 @@ def test_sizes_that_have_only_names() -> None:
         "    bound   at least 8\n"
         "    Try: a number for B and D, or assert 8 <= ml.inspect(...).cost().at(B=32, D=32).total.params."
     )
-    ml.assert_cost(Linear(8), shapes=sizes, params=40)  # what depends on no name is known
+    ml.assert_cost(Linear(8), shapes=sizes, params=40)  # the part without symbolic sizes is known
 
 
-def test_sizes_that_have_only_names_beside_what_nobody_knows() -> None:
+def test_symbolic_sizes_with_unknown_costs_fail() -> None:
     (B,) = jax.export.symbolic_shape("B")
 
     def program(x: Any, y: Any) -> Any:
@@ -283,7 +283,7 @@ def test_sizes_that_have_only_names_beside_what_nobody_knows() -> None:
     assert "unknown  1 × pure_callback: no rule" in told
 
 
-def test_nothing_at_all_is_known() -> None:
+def test_fully_unknown_costs_fail() -> None:
     told = broken(lambda x: lax.linalg.triangular_solve(x, x), spec(8, 8), flops=1000, source="lowered", unknown="fail")
     assert told.startswith(
         "program '<lambda>' may break its bound of FLOPs: not all are known.\n"
@@ -294,7 +294,7 @@ def test_nothing_at_all_is_known() -> None:
 
 
 @pytest.mark.parametrize("bound", [-1, True, "1e9", float("nan"), (2, 1), (None, None), (1, 2, 3), ()])
-def test_a_bound_that_is_none(bound: Any) -> None:
+def test_an_invalid_bound_raises(bound: Any) -> None:
     with pytest.raises(UnknownOptionError) as error:
         ml.assert_cost(network, *ARGS, flops=bound)
     assert str(error.value) == (
@@ -304,7 +304,7 @@ def test_a_bound_that_is_none(bound: Any) -> None:
     )
 
 
-def test_a_test_that_cannot_fail_is_refused() -> None:
+def test_a_call_without_bounds_raises() -> None:
     with pytest.raises(UnknownOptionError) as error:
         ml.assert_cost(network, *ARGS)
     assert str(error.value).splitlines()[0] == "ml.assert_cost was given no bound, and would never fail."
@@ -312,7 +312,7 @@ def test_a_test_that_cannot_fail_is_refused() -> None:
 
 
 @pytest.mark.parametrize("others", [{}, {"flops": 1e9}])
-def test_a_bound_that_is_misspelt_is_no_argument_of_the_program(others: dict[str, Any]) -> None:
+def test_a_misspelled_bound_raises(others: dict[str, Any]) -> None:
     for target, args in ((network, ARGS), (ml.inspect(network, *ARGS), ())):
         with pytest.raises(UnknownOptionError) as error:
             ml.assert_cost(target, *args, flop=3, **others)
@@ -324,16 +324,16 @@ def test_a_bound_that_is_misspelt_is_no_argument_of_the_program(others: dict[str
     ml.assert_cost(lambda x, flop: x * flop, ARGS[0], flop=3.0, flops=1e9)  # it has such an argument
 
 
-def test_arguments_of_what_has_them() -> None:
+def test_arguments_for_an_inspection_raise() -> None:
     with pytest.raises(UnknownOptionError) as error:
         ml.assert_cost(ml.inspect(network, *ARGS), *ARGS, name="again", flops=1)
     assert str(error.value) == (
-        "ml.assert_cost was given an argument, name beside program 'network', which has its arguments.\n"
+        "ml.assert_cost received an argument, name for program 'network', which already has its arguments.\n"
         "    Try: ml.assert_cost(inspection, flops=1_000_000)"
     )
 
 
-def test_a_program_that_cannot_be_traced_is_an_error_of_its_own() -> None:
+def test_a_program_that_cannot_be_traced_raises() -> None:
     with pytest.raises(StageUnavailableError):
         ml.assert_cost(network, spec(2, 3), spec(8, 4), flops=1)
 
@@ -358,7 +358,7 @@ def test_in_a_file_that_pytest_runs(pytester: pytest.Pytester) -> None:
 
 
 @pytest.mark.parametrize(("given", "meant"), [("compile", "compiled"), ("guessed", "analytic"), (3, "analytic")])
-def test_a_source_that_there_is_not(given: Any, meant: str) -> None:
+def test_an_unknown_source_raises(given: Any, meant: str) -> None:
     with pytest.raises(UnknownOptionError) as error:
         ml.assert_cost(Linear(3), shapes={"input": [2, 5]}, flops=100, source=given)
     assert str(error.value) == (

@@ -150,7 +150,7 @@ def test_a_width_may_be_any_number_of_px(known: dict[str, Any]) -> None:
 )  # fmt: skip
 def test_a_figure_that_is_misspelt(call: Any, given: str, advice: str, known: dict[str, Any]) -> None:
     assert refused(call, known) == (
-        f"there is no cost field {given}.\n"
+        f"unknown cost field {given}.\n"
         "    fields  flops, bytes_accessed, params, time_s, transcendentals\n"
         f"    Try: {advice}"
     )

@@ -1,4 +1,4 @@
-"""What is said of settings that there are not, of values that do not fit, and of programs that cannot be made."""
+"""Errors for unknown settings, invalid values, and programs that cannot be made."""
 
 from __future__ import annotations
 
@@ -50,21 +50,21 @@ cannot inspect the class 'Linear'.
         lambda: what_if(perceptron)([16]),  # pyright: ignore[reportArgumentType]
         UnknownOptionError,
         """\
-settings are told by name, and not as [16].
+settings must be keyword arguments or a dict with string keys, got [16].
     Try: batch=64  # or {"linear_0.dimension": 512} for names with a dot""",
     ),
     "a setting whose name is a number": (
         lambda: sweep(perceptron, changes={1: [2, 3]}),  # pyright: ignore[reportArgumentType]
         UnknownOptionError,
         """\
-settings are told by name, and not as {1: [2, 3]}.
+settings must be keyword arguments or a dict with string keys, got {1: [2, 3]}.
     Try: batch=[32, 64]  # or changes={"linear_0.dimension": [256, 512]} for names with a dot""",
     ),
     "an array in the place of its dtype": (
         lambda: what_if(double, spec(4, 3))(dtype=jnp.ones(1)),
         UnknownOptionError,
         """\
-arrays of numbers with a fraction cannot become 'Array([1.], dtype=float32)'.
+floating-point arrays cannot be cast to 'Array([1.], dtype=float32)'.
     known  float16, bfloat16, float32, float64
     Try: dtype="bfloat16\"""",
     ),
@@ -72,7 +72,7 @@ arrays of numbers with a fraction cannot become 'Array([1.], dtype=float32)'.
         lambda: what_if(double, spec(4, 3))(dtype={"x": [2, "B"]}),
         UnknownOptionError,
         """\
-arrays of numbers with a fraction cannot become "{'x': [2, 'B']}".
+floating-point arrays cannot be cast to "{'x': [2, 'B']}".
     known  float16, bfloat16, float32, float64
     Try: dtype="bfloat16\"""",
     ),
@@ -145,7 +145,7 @@ needs() needs a value for 'batch'.
         lambda: what_if(double, spec(4, 3), batch=8),
         UnknownOptionError,
         """\
-ml.what_if takes 'double' as it stands; a second call changes its settings.
+ml.what_if takes settings of 'double' in a second call.
     given     batch=8
     settings  batch, dtype, precision
     Try: ml.what_if(double, x)(batch=8)""",
@@ -154,7 +154,7 @@ ml.what_if takes 'double' as it stands; a second call changes its settings.
         lambda: what_if(Linear(4), shapes={"input": (2, 3)}, remat=True),
         UnknownOptionError,
         """\
-ml.what_if takes 'Linear' as it stands; a second call changes its settings.
+ml.what_if takes settings of 'Linear' in a second call.
     given     remat=True
     settings  batch, dtype, precision, remat
     Try: ml.what_if(model, shapes={'input': (2, 3)})(remat=True)""",
@@ -163,15 +163,15 @@ ml.what_if takes 'Linear' as it stands; a second call changes its settings.
         lambda: what_if(gives_nothing),
         UnknownOptionError,
         """\
-gives_nothing() must give a function and its arguments, and gave 8.
-    or  a model and the shapes of its inputs, or what ml.inspect gives
+gives_nothing() must return a function and its arguments, got 8.
+    or  a model and the shapes of its inputs, or the result of ml.inspect
     Try: return step, (jax.ShapeDtypeStruct((batch, 784), 'float32'),)""",
     ),
     "a dtype of whole numbers": (
         lambda: what_if(double, spec(4, 3))(dtype="int32"),
         UnknownOptionError,
         """\
-arrays of numbers with a fraction cannot become 'int32'.
+floating-point arrays cannot be cast to 'int32'.
     known  float16, bfloat16, float32, float64
     Try: dtype="bfloat16\"""",
     ),
@@ -179,8 +179,8 @@ arrays of numbers with a fraction cannot become 'int32'.
         lambda: what_if(double, spec(4, 3))(dtype="float64"),
         UnknownOptionError,
         """\
-JAX makes no arrays of float64 unless it is told to.
-    because  it computes with 32 bits by default, and would cut these off
+JAX creates no float64 arrays by default.
+    because  jax_enable_x64 is off, so JAX would truncate them to 32 bits
     Try: jax.config.update("jax_enable_x64", True)  # before arrays are created; else dtype="float32\"""",
     ),
     "a precision that there is not": (
@@ -195,7 +195,7 @@ unknown precision 'best'.
         lambda: what_if(double, spec(4, 3))(remat=True),
         UnknownOptionError,
         """\
-'double' is a whole program: what it saves for its gradient cannot be changed from outside.
+'double' is a whole program: the values saved for its gradient cannot be changed from outside.
     settings  batch, dtype, precision
     Try: ml.what_if(make)  # make(remat=False) returns a step, whose loss is jax.checkpoint(loss) with it""",
     ),
@@ -203,7 +203,7 @@ unknown precision 'best'.
         lambda: what_if(lambda x, y: (x + 1, y + 1), spec(4, 3), spec(5, 3))(batch=8),
         ShapeError,
         """\
-it is not clear what the batch of '<lambda>' is: several first dims could be it.
+cannot determine the batch of '<lambda>': several first dims are possible.
     first dim 4  x (4, 3) float32
     first dim 5  y (5, 3) float32
     Try: ml.what_if(make)  # make(batch=32) returns the function and the shapes of its arguments""",
@@ -212,14 +212,14 @@ it is not clear what the batch of '<lambda>' is: several first dims could be it.
         lambda: what_if(double, spec())(batch=8),
         ShapeError,
         """\
-it is not clear what the batch of 'double' is: no argument consists of arrays that share their first dim.
+cannot determine the batch of 'double': no argument consists of arrays that share their first dim.
     Try: ml.what_if(make)  # make(batch=32) returns the function and the shapes of its arguments""",
     ),
     "arguments for what has them": (
         lambda: what_if(inspect(double, spec(4, 3)), spec(4, 3)),
         UnknownOptionError,
         """\
-program 'double' is inspected already: it takes no arguments and no options.
+program 'double' is already an inspection; it takes no further arguments or options.
     Try: ml.what_if(inspection)(batch=64)""",
     ),
     "an attribute that a block does not have": (
@@ -251,7 +251,7 @@ remat must be True or False, not 'yes'.
         lambda: sweep(perceptron, batch=8),
         UnknownOptionError,
         """\
-a sweep varies one setting, or two, and none was given as a list.
+a sweep needs one or two settings given as lists, got none.
     settings  batch, width, dtype, layers
     Try: batch=[8, 16, 32]""",
     ),
@@ -259,7 +259,7 @@ a sweep varies one setting, or two, and none was given as a list.
         lambda: sweep(perceptron, batch=[8], width=[4], dtype=["float32"]),
         UnknownOptionError,
         """\
-a sweep varies one setting, or two, and 'batch', 'width', 'dtype' were given as a list.
+a sweep needs one or two settings given as lists, got 'batch', 'width', 'dtype'.
     settings  batch, width, dtype, layers
     Try: batch=[8, 16, 32]""",
     ),
@@ -267,14 +267,14 @@ a sweep varies one setting, or two, and 'batch', 'width', 'dtype' were given as 
         lambda: sweep(perceptron, batch=[]),
         UnknownOptionError,
         """\
-the values of 'batch' must be a list with something in it, not [].
+the values of 'batch' must be a non-empty list, not [].
     Try: batch=[8, 16, 32]""",
     ),
     "a sweep over an array of no dims": (
         lambda: sweep(perceptron, batch=np.array(5)),
         UnknownOptionError,
         """\
-the values of 'batch' must be a list with something in it, not array(5).
+the values of 'batch' must be a non-empty list, not array(5).
     Try: batch=[8, 16, 32]""",
     ),
     "a sweep with a value that is no size": (
@@ -289,7 +289,7 @@ setting 'batch' of perceptron() must be a whole number, not 2.5.
         lambda: sweep(perceptron, batch=[8], source="measure"),
         UnknownOptionError,
         """\
-a sweep of 'perceptron' cannot have its figures from 'measure'.
+unknown source 'measure' for a sweep of 'perceptron'.
     sources  analytic, compiled, measured
     Try: source="measured\"""",
     ),
@@ -297,7 +297,7 @@ a sweep of 'perceptron' cannot have its figures from 'measure'.
         lambda: sweep(perceptron, batch=[8], source="guessed"),
         UnknownOptionError,
         """\
-a sweep of 'perceptron' cannot have its figures from 'guessed'.
+unknown source 'guessed' for a sweep of 'perceptron'.
     sources  analytic, compiled, measured
     Try: source="compiled\"""",
     ),
@@ -305,14 +305,14 @@ a sweep of 'perceptron' cannot have its figures from 'guessed'.
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_is_wrong_is_said(case: str) -> None:
+def test_errors_have_exact_texts(case: str) -> None:
     do, kind, text = CASES[case]
     with pytest.raises(kind) as error:
         do()
     assert str(error.value) == text
 
 
-def test_what_a_persons_own_function_raises_is_raised() -> None:
+def test_errors_of_a_users_function_are_raised() -> None:
     def make(batch: int = 8) -> Any:
         if batch > 8:
             raise ValueError("too many")
@@ -325,7 +325,7 @@ def test_what_a_persons_own_function_raises_is_raised() -> None:
     assert found(batch=7).delta.flops == -3
 
 
-def test_a_program_that_cannot_be_traced_says_why() -> None:
+def test_a_program_that_cannot_be_traced_raises() -> None:
     def make(width: int = 4) -> Any:
         return jnp.matmul, (spec(2, width), spec(4, 3))
 
@@ -333,7 +333,7 @@ def test_a_program_that_cannot_be_traced_says_why() -> None:
         what_if(make)(width=5)
 
 
-def test_a_program_that_xla_refuses_has_its_analytic_figures() -> None:
+def test_a_program_that_xla_rejects_has_analytic_figures() -> None:
     def make(batch: int = 8) -> Any:
         return inspect(double, spec(batch, 3), compiler_options={"xla_no_such_flag": "1"})
 
@@ -343,7 +343,7 @@ def test_a_program_that_xla_refuses_has_its_analytic_figures() -> None:
     with pytest.raises(Exception, match="xla_no_such_flag"):
         later.result(60)
     assert later.is_done
-    assert repr(later) == "Later(failed; .result() raises why)"
+    assert repr(later) == "Later(failed; .result() raises the error)"
     (point,) = sweep(make, batch=[8], source="compiled").points
     assert point.flops is None
     assert "xla_no_such_flag" in point.reasons["flops"]

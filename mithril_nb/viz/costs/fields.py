@@ -61,7 +61,7 @@ def field_of(name: str, allowed: tuple[str, ...] = tuple(FIELDS), call: str = 'f
         call: Code of the advice, with `{}` for a name.
 
     Raises:
-        UnknownOptionError: There is no such field.
+        UnknownOptionError: The field does not exist.
 
     Examples:
         >>> field_of("flops").short(84_212_000), field_of("bytes_accessed").exact(1024)
@@ -69,7 +69,7 @@ def field_of(name: str, allowed: tuple[str, ...] = tuple(FIELDS), call: str = 'f
     """
     if name not in allowed:
         raise UnknownOptionError(
-            f"there is no cost field {short_repr(name)}.",
+            f"unknown cost field {short_repr(name)}.",
             (("fields", ", ".join(allowed)),),
             call.format(nearest(name, allowed) or allowed[0]),
         )

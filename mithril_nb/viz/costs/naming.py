@@ -64,7 +64,7 @@ class Names:
         return sorted(ways, key=lambda way: way.count(" / ") > 1 or "…" in way)
 
     def fitting(self, path: Path, repeat: int, size: float, room: float) -> str:
-        """Return the longest way that fits, cut in the middle if none does; `""` if there is no room.
+        """Return the longest way that fits, cut in the middle if none does; `""` without enough room.
 
         Args:
             path: Path of the block.
@@ -78,7 +78,7 @@ class Names:
             if text_width(way + times, size, bold=True) <= room:
                 return way + times
         if len(self._by_last.get(path[-1], ())) > 1:
-            return ""  # there is no room for the part that distinguishes it
+            return ""  # the part that distinguishes it does not fit
         cut = elided(ways[-1], size, room - text_width(times, size, bold=True), bold=True)
         return cut + times if len(cut) >= _SHORTEST else ""
 

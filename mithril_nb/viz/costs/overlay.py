@@ -48,7 +48,7 @@ def overlay_of(data: Data, target: Any, field: str = "flops", expanded: Collecti
 
     Raises:
         UnknownOptionError: The field does not exist, the costs belong to another graph, or the target has no graph.
-        UnknownBlockError: There is no such group.
+        UnknownBlockError: A group does not exist.
     """
     graph = graph_of(target, str(data["program"]))
     opened = opened_in(graph, expanded)

@@ -213,7 +213,7 @@ def _frame(sheet: Sheet, box: Box, kind: Field, total: float | None) -> None:
 
 
 def _title(sheet: Sheet, box: Box, kind: Field, total: float | None, wires: Sequence[Wire]) -> None:
-    """Write name and figure of a frame between wires, or over the wires if there is no room."""
+    """Write name and figure of a frame between wires, or over the wires if they do not fit."""
     shown = box.shown(kind, total) if box.is_block else ""
     both = shown if box.value(kind, total) is None else f"{shown} · {percent(box.share)}"
     whole, y = times(one_line(box.name), box.repeat), box.rect.y + 17
@@ -235,7 +235,7 @@ def _title(sheet: Sheet, box: Box, kind: Field, total: float | None, wires: Sequ
 
 
 def _places(rect: Rect, texts: tuple[str, str], wires: Sequence[Wire]) -> tuple[str, float, float] | None:
-    """Return the figure and the positions of name and figure of a frame; `None` if there is no room between wires."""
+    """Return the figure and the positions of name and figure of a frame; `None` if they do not fit between wires."""
     name, figure = texts
     widths = text_width(name, sizes.NAME_SIZE, bold=True), text_width(figure, NORMAL)
     free = _free(rect, wires)

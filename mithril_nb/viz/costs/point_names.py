@@ -52,7 +52,7 @@ class PointNames:
         return [Rect(x - _MARK, y - _MARK, 2 * _MARK, 2 * _MARK) for x, y in self.points]
 
     def write(self, at: Point, ways: Sequence[str], repeat: int, *, bold: bool = False) -> bool:
-        """Write the name of a point where it covers nothing; if there is no room, write nothing.
+        """Write the name of a point where it covers nothing; if it does not fit, write nothing.
 
         Args:
             at: Position of the point.

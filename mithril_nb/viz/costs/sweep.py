@@ -38,7 +38,7 @@ class Line:
     """One value of the second setting.
 
     Attributes:
-        label: The value; `""` if there is no second setting.
+        label: The value; `""` without a second setting.
         points: Index of the first setting's value, and the number there; `None` is unknown.
         least: Indices whose numbers are lower bounds.
     """

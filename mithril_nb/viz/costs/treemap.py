@@ -182,7 +182,7 @@ def _divide(
 
 
 def _names(above: tuple[str, ...], branch: Branch, hues: Mapping[str, int]) -> tuple[str, ...]:
-    """Return the names of a block: its own, and those of outer blocks up to the one that determines its hue."""
+    """Return the names of a block: its own, and those of outer blocks up to the block that determines its hue."""
     within_hue = hue_or_grey(branch.path.rpartition("/")[0], hues) != NO_HUE
     return (*above, branch.label) if within_hue else (branch.label,)
 
