@@ -155,7 +155,7 @@ class Diagram(Shown):
 
 
 def end_text(end: Endpoint, prefix: str = "") -> str:
-    """Return an end of an edge in the group at `prefix` as text; without a prefix it equals `str(end)`.
+    """Return an end of an edge in the group at `prefix` as text; without a prefix it equals `str` of the end.
 
     Examples:
         >>> end_text(Endpoint("relu_0", "input"), "mlp"), end_text(Endpoint("", "input"), "mlp")
