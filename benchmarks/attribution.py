@@ -209,10 +209,10 @@ def _in_stablehlo(inspection: Inspection) -> list[Product]:
     found = []
     for one in stage.instructions:
         if one.opcode in _PRODUCTS:
-            *_, left, right, made = (
+            *_, left, right, result = (
                 prod(int(size) for size in sizes.split("x") if size) for sizes in _TYPES.findall(lines[one.line - 1])
             )
-            found.append(_product(one, (left, right), made))
+            found.append(_product(one, (left, right), result))
     return found
 
 

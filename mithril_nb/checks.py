@@ -124,13 +124,13 @@ def assert_cost(
     """
     refuse_misspelt("ml.assert_cost", options, assert_cost, target, "1_000_000")
     bounds = {"flops": flops, "bytes_accessed": bytes_accessed, "params": params, "peak_bytes": peak_bytes}
-    asked = {name: _pair(name, bound) for name, bound in bounds.items() if bound is not None}
-    if not asked:
+    pairs = {name: _pair(name, bound) for name, bound in bounds.items() if bound is not None}
+    if not pairs:
         unknown_names = [name for name in options if name not in OPTIONS and has_argument(target, name) is False]
         raise UnknownOptionError(
             f"ml.assert_cost takes no argument {unknown_names[0]!r}."
             if unknown_names
-            else "ml.assert_cost was given no bound, and would never fail.",
+            else "ml.assert_cost received no bound, so it would never fail.",
             (("bounds", ", ".join(bounds)),),
             "ml.assert_cost(program, *args, flops=1_000_000)",
         )
@@ -153,14 +153,14 @@ def assert_cost(
             (),
             "ml.assert_cost(inspection, flops=1_000_000)",
         )
-    with called_as("ml.assert_cost", **{name: bounds[name] for name in asked}):
+    with called_as("ml.assert_cost", **{name: bounds[name] for name in pairs}):
         check_handed_on(options)
         inspection = target if isinstance(target, Inspection) else inspect(target, *args, **options)
     if source is None:
         source = first_source(inspection)
     found = [
         _problem(inspection, name, _measured(inspection, name, source), low, high, unknown)
-        for name, (low, high) in asked.items()
+        for name, (low, high) in pairs.items()
     ]
     problems = [problem for problem in found if problem is not None]
     if problems:
@@ -175,7 +175,7 @@ def _pair(name: str, bound: Any) -> tuple[float | None, float | None]:
     if not ends or not is_pair or any(math.isnan(end) or end < 0 for end in ends) or ends[0] > ends[-1]:
         raise UnknownOptionError(
             f"ml.assert_cost cannot take {name}={short_repr(bound)}.",
-            (("needs", "the most that it may be, or a pair of the least and the most, neither below 0"),),
+            (("needs", "an upper bound, or a pair of lower and upper bound, neither negative"),),
             f"{name}=1_000_000  # or {name}=(900_000, 1_000_000)",
         )
     return pair[0], pair[1]
@@ -252,7 +252,7 @@ def _problem(
         facts.append(("over by" if is_over else "under by", _far(value, end)))
         advice = f"{name}={value:_}  # if that is intended; {_shown(name, found.source)} shows every block"
     else:
-        summary = f"may break its bound of {noun}: not all are known."
+        summary = f"cannot be checked against its bound of {noun}: not all are known."
         shown = f"{_shown(name, found.source)} shows every block"
         advice = f'unknown="warn"  # compares the known cost; {shown}'
         advice = advice if found.is_of_rows else f"leave out {name}=; {shown}."
@@ -285,7 +285,7 @@ def _without_numbers(program: str, name: str, found: _Measured, low: float | Non
         least, most = ("" if low is None else f"{_literal(low)} <= "), ("" if high is None else f" <= {_literal(high)}")
         advice += f", or assert {least}ml.inspect(...).cost().at({sizes}).total.{name}{most}"
     return Diagnostic(
-        f"program {program!r} may break its bound of {_WORDS[name][1]}: no number is known for {names}.",
+        f"program {program!r} cannot be checked against its bound of {_WORDS[name][1]}: no number for {names}.",
         tuple(facts),
         f"{advice}.",
         code=CostBoundError.__name__,

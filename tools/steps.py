@@ -208,7 +208,7 @@ class Clock:
 
     @property
     def total_s(self) -> float:
-        """Seconds since the clock was made."""
+        """Seconds since the clock was created."""
         return time.monotonic() - self._started
 
     def table(self) -> str:

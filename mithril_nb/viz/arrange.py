@@ -113,16 +113,16 @@ def _stacked(
                 key = ("into", at) if number == last else ("through", link.tail, link.out)
             x0, y0 = offsets[number]
             piece = [(x + x0, y + y0) for x, y in placed[number].curves[inner[number][key]]]
-            points = joined(points, piece) if points else piece
+            points = join_curves(points, piece) if points else piece
         curves.append(tuple(points))
     return Placed(width, y - RANK_GAP, tuple(corners), tuple(curves))
 
 
-def joined(one: list[Point], other: list[Point]) -> list[Point]:
+def join_curves(one: list[Point], other: list[Point]) -> list[Point]:
     """Join two curves, with a smooth piece between them if they do not meet.
 
     Examples:
-        >>> joined([(0, 0), (0, 1), (0, 2), (0, 3)], [(0, 3), (0, 4), (0, 5), (0, 6)])
+        >>> join_curves([(0, 0), (0, 1), (0, 2), (0, 3)], [(0, 3), (0, 4), (0, 5), (0, 6)])
         [(0, 0), (0, 1), (0, 2), (0, 3), (0, 4), (0, 5), (0, 6)]
     """
     if one[-1] == other[0]:

@@ -87,16 +87,16 @@ def place(boxes: tuple[Box, ...], links: tuple[Link, ...]) -> Placed:
         (tail_x, tail_y), (head_x, head_y) = corners[link.tail], corners[link.head]
         tail, head = boxes[link.tail], boxes[link.head]
         start = (tail_x + tail.bottoms[link.out], tail_y + tail.h)
-        curves[at] = snapped(curve, start, (head_x + head.tops[link.into], head_y))
+        curves[at] = snap_ends(curve, start, (head_x + head.tops[link.into], head_y))
     places = tuple(corners[at] for at in range(len(boxes)))
     return Placed(round(right - left), round(top - bottom), places, tuple(curves))
 
 
-def snapped(curve: Sequence[Point], start: Point, end: Point) -> tuple[Point, ...]:
+def snap_ends(curve: Sequence[Point], start: Point, end: Point) -> tuple[Point, ...]:
     """Return the curve with its ends moved exactly to `start` and `end`, keeping its directions there.
 
     Examples:
-        >>> snapped([(0, 0), (0, 5), (0, 15), (0, 20)], (1, 0), (0, 21))
+        >>> snap_ends([(0, 0), (0, 5), (0, 15), (0, 20)], (1, 0), (0, 21))
         ((1, 0), (1, 5), (0, 16), (0, 21))
     """
     points = list(curve)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from mithril_nb.graph.records import BOUNDARY, Edge, Endpoint, LogicalGraph
 
 
-def folded(graph: LogicalGraph) -> tuple[LogicalGraph, dict[str, tuple[str, ...]]]:
+def fold_chains(graph: LogicalGraph) -> tuple[LogicalGraph, dict[str, tuple[str, ...]]]:
     """Replace each chain of equal blocks by its first block.
 
     A chain is folded only if each block feeds only the next one, and the next one reads nothing else. Then the folded

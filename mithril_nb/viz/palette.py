@@ -152,11 +152,11 @@ def contrast(one: str, other: str) -> float:
     return (light + 0.05) / (dark + 0.05)
 
 
-def mixed(colour: str, ground: str, amount: float) -> str:
+def mix_colours(colour: str, ground: str, amount: float) -> str:
     """Mix `amount` (0 to 1) of `colour` into `ground` and return it as solid `#rrggbb`.
 
     Examples:
-        >>> mixed("#000000", "#ffffff", 0.5)
+        >>> mix_colours("#000000", "#ffffff", 0.5)
         '#808080'
     """
     parts = (

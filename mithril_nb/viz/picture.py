@@ -11,7 +11,7 @@ from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.viz.annotate import Annotations, annotate
 from mithril_nb.viz.diagram import layout
-from mithril_nb.viz.fold import folded
+from mithril_nb.viz.fold import fold_chains
 from mithril_nb.viz.records import Diagram, Point
 
 MOST_UNFOLDED = 24
@@ -79,7 +79,7 @@ def picture(
     notes = annotate(graph, specs, given, shares, found)
     drawn, nodes = graph, dict(notes.nodes)
     if (len(graph.nodes) > MOST_UNFOLDED if fold is None else fold) and not found:
-        drawn, chains = folded(graph)
+        drawn, chains = fold_chains(graph)
         for chain in chains.values():
             paths = [join_path("", name) for name in chain]
             known = [share for path in paths if (share := nodes[path].share) is not None]

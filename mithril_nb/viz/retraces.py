@@ -132,7 +132,7 @@ def _notes(report: Any) -> Iterator[str]:
         yield f"calls under jax.disable_jit(), not counted as cache hits: {report.unjitted:,}"
     left_out = report.left_out if is_block else 0
     if left_out:
-        yield f"{left_out:,} events of further functions are not shown"
+        yield f"{left_out:,} events of other functions are not shown"
 
 
 def _table(caption: str, heads: Cells, rows: Sequence[Cells]) -> str:

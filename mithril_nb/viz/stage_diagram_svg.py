@@ -16,7 +16,7 @@ from mithril_nb.viz.records import Point
 from mithril_nb.viz.stage_diagram import StageBox, StageDiagram, StageWire, frame_title
 from mithril_nb.viz.svg import FONT, diagram_rules
 from mithril_nb.viz.text import columns
-from mithril_nb.viz.textwidth import elided, text_width
+from mithril_nb.viz.textwidth import elide, text_width
 from mithril_nb.viz.units import percent
 
 _LEGEND_H = 26
@@ -158,14 +158,14 @@ def _node(box: StageBox, *, roles: bool) -> Iterator[str]:
     times = f"×{node.repeat}" if node.repeat > 1 else ""
     sign = 18 if roles and node.kind == "instruction" else 0
     room = right - left - sign - (text_width(times, sizes.NAME_SIZE, bold=True) + 8 if times else 0)
-    yield _text(left, first, elided(one_line(node.name), sizes.NAME_SIZE, room, bold=True), sizes.NAME_SIZE, bold=True)
+    yield _text(left, first, elide(one_line(node.name), sizes.NAME_SIZE, room, bold=True), sizes.NAME_SIZE, bold=True)
     if times:
         yield _text(right, first, times, sizes.NAME_SIZE, bold=True, anchor="end")
     share = percent(box.share) if box.share is not None else ""
     room = right - left - (text_width(share, sizes.SMALL_SIZE) + 8 if share else 0)
     below = one_line(node.note or node.shape)
     if below:
-        yield _text(left, first + 17, elided(below, sizes.SMALL_SIZE, room), sizes.SMALL_SIZE, "muted")
+        yield _text(left, first + 17, elide(below, sizes.SMALL_SIZE, room), sizes.SMALL_SIZE, "muted")
     if share:
         yield _text(right, first + 17, share, sizes.SMALL_SIZE, "ink", anchor="end")
     if cells:
@@ -231,9 +231,9 @@ def _pill(box: StageBox) -> Iterator[str]:
         f'fill="{LIGHT.surface}" stroke="{LIGHT.line}"/>'
     )
     room = w - 24
-    name = elided(_short_input(one_line(box.node.name)), sizes.SMALL_SIZE, room, bold=True)
+    name = elide(_short_input(one_line(box.node.name)), sizes.SMALL_SIZE, room, bold=True)
     yield _text(x + w / 2, y + 14.5, name, sizes.SMALL_SIZE, bold=True, anchor="middle")
-    shape = elided(one_line(box.node.shape), 10, room)
+    shape = elide(one_line(box.node.shape), 10, room)
     yield _text(x + w / 2, y + 27, shape, 10, "muted", anchor="middle")
 
 
@@ -271,11 +271,11 @@ def _frame(box: StageBox) -> Iterator[str]:
     )
     name, rest = frame_title(node)
     room = w - 20
-    name = elided(name, sizes.NAME_SIZE, room, bold=True)
+    name = elide(name, sizes.NAME_SIZE, room, bold=True)
     yield _text(x + 10, y + 18, name, sizes.NAME_SIZE, bold=True)
     at = 10 + text_width(name, sizes.NAME_SIZE, bold=True) + 8
     share = percent(box.share) if box.share is not None else ""
-    rest = elided(" · ".join(part for part in (rest, share) if part), sizes.SMALL_SIZE, w - at - 10)
+    rest = elide(" · ".join(part for part in (rest, share) if part), sizes.SMALL_SIZE, w - at - 10)
     if len(rest) > 1:
         yield _text(x + at, y + 18, rest, sizes.SMALL_SIZE, "muted")
 

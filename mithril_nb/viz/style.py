@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mithril_nb.viz.escape import escaped, one_line
-from mithril_nb.viz.palette import DARK, LIGHT, LIT, PINNED, Theme, mixed
+from mithril_nb.viz.palette import DARK, LIGHT, LIT, PINNED, Theme, mix_colours
 
 MONO = "var(--jp-code-font-family, ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace)"
 SANS = "var(--jp-ui-font-family, system-ui, -apple-system, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif)"
@@ -54,7 +54,7 @@ def _variables(theme: Theme) -> str:
     names = {
         "ground": theme.ground, "surface": theme.surface, "line": theme.line, "wire": theme.wire, "ink": theme.ink,
         "muted": theme.muted, "accent": theme.accent, "bad": theme.bad, "cost": theme.cost, "track": theme.track,
-        "on": mixed(theme.accent, theme.ground, LIT), "pin": mixed(theme.accent, theme.ground, PINNED),
+        "on": mix_colours(theme.accent, theme.ground, LIT), "pin": mix_colours(theme.accent, theme.ground, PINNED),
     }  # fmt: skip
     names |= {f"h{at}": hue for at, hue in enumerate(theme.hues)}
     names |= {f"c{letter}": colour for letter, colour in zip("kftmsc", theme.code, strict=True)}

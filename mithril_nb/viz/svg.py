@@ -12,7 +12,7 @@ from mithril_nb.viz import sizes
 from mithril_nb.viz.escape import block_key, escaped, one_line
 from mithril_nb.viz.palette import DARK, HUES, LIGHT, Theme
 from mithril_nb.viz.records import Diagram, DiagramEdge, DiagramNode, Point, port_text
-from mithril_nb.viz.textwidth import elided, text_width
+from mithril_nb.viz.textwidth import elide, text_width
 from mithril_nb.viz.units import percent
 
 FONT = "system-ui, -apple-system, 'Segoe UI', 'Helvetica Neue', Arial, 'Liberation Sans', sans-serif"
@@ -129,9 +129,9 @@ def _node(node: DiagramNode) -> Iterator[str]:
     shown = node.share is not None
     upper, lower = (y + 17, y + 34) if shown else (y + 21, y + 39)
     spare = room - text_width(kind, sizes.SMALL_SIZE) - sizes.GAP
-    label = elided(one_line(node.label), sizes.SMALL_SIZE, max(spare, room * 0.6))
+    label = elide(one_line(node.label), sizes.SMALL_SIZE, max(spare, room * 0.6))
     yield from _row(left, right, upper, kind, sizes.SMALL_SIZE, "muted", label, "ink")
-    shape = elided(one_line(node.shape), sizes.SMALL_SIZE, room * 0.6)
+    shape = elide(one_line(node.shape), sizes.SMALL_SIZE, room * 0.6)
     yield from _row(left, right, lower, one_line(node.name), sizes.NAME_SIZE, "ink", shape, "muted", bold=True)
     if node.share is not None:
         text = percent(node.share)
@@ -162,14 +162,14 @@ def _pill(node: DiagramNode) -> Iterator[str]:
         f'<rect class="box" x="{_n(x)}" y="{_n(y)}" width="{_n(w)}" height="{_n(h)}" rx="{_n(h / 2)}" '
         f'fill="{LIGHT.surface}" stroke="{LIGHT.line}"/>'
     )
-    shape = elided(one_line(node.shape), sizes.SMALL_SIZE, (w - 2 * sizes.LEFT) * 0.65)
+    shape = elide(one_line(node.shape), sizes.SMALL_SIZE, (w - 2 * sizes.LEFT) * 0.65)
     name = one_line(node.name)
     if shape:
         yield from _row(
             x + sizes.LEFT, x + w - sizes.LEFT, y + 20, name, sizes.NAME_SIZE, "ink", shape, "muted", bold=True
         )
     else:
-        name = elided(name, sizes.NAME_SIZE, w - 2 * sizes.LEFT, bold=True)
+        name = elide(name, sizes.NAME_SIZE, w - 2 * sizes.LEFT, bold=True)
         yield _text(x + w / 2, y + 20, name, sizes.NAME_SIZE, "ink", bold=True, anchor="middle")
 
 
@@ -187,10 +187,10 @@ def _frame(node: DiagramNode) -> Iterator[str]:
         f'fill="none" stroke="{t.bad if node.problem is not None else t.hues[hue]}"{dashes}/>'
     )
     room = sizes.title_width(node.name, node.kind)
-    name = elided(one_line(node.name), sizes.NAME_SIZE, room * 0.75, bold=True)
+    name = elide(one_line(node.name), sizes.NAME_SIZE, room * 0.75, bold=True)
     at = x + sizes.PAD / 2 + text_width(name, sizes.NAME_SIZE, bold=True) + sizes.GAP / 2
     yield _text(x + sizes.PAD / 2, y + 17, name, sizes.NAME_SIZE, "ink", bold=True)
-    kind = elided(one_line(node.kind), sizes.SMALL_SIZE, max(20.0, x + room + sizes.PAD - at))
+    kind = elide(one_line(node.kind), sizes.SMALL_SIZE, max(20.0, x + room + sizes.PAD - at))
     yield _text(at, y + 17, kind, sizes.SMALL_SIZE, "muted")
     for port in (*node.inputs, *node.outputs):
         yield (
@@ -246,7 +246,7 @@ def _row(
 ) -> Iterator[str]:  # fmt: skip
     """Write two texts into one row; the first is cut to the room that the second leaves."""
     room = right - left - (text_width(second, sizes.SMALL_SIZE) + sizes.GAP if second else 0)
-    yield _text(left, y, elided(first, size, room, bold=bold), size, look, bold=bold)
+    yield _text(left, y, elide(first, size, room, bold=bold), size, look, bold=bold)
     if second:
         yield _text(right, y, second, sizes.SMALL_SIZE, other, anchor="end")
 

@@ -40,15 +40,15 @@ def text_width(text: str, size: float, *, bold: bool = False) -> float:
     return total * size / 100 * (1.11 if bold else 1.0)
 
 
-def elided(text: str, size: float, width: float, *, bold: bool = False) -> str:
+def elide(text: str, size: float, width: float, *, bold: bool = False) -> str:
     """Return the text, shortened to `width` px if needed by replacing its middle with `…`.
 
     The end is kept because names often differ in their ends: `linear_0`, `linear_1`.
 
     Examples:
-        >>> elided("short", 12, 100)
+        >>> elide("short", 12, 100)
         'short'
-        >>> elided("a_very_long_name_of_a_block_12", 12, 100)
+        >>> elide("a_very_long_name_of_a_block_12", 12, 100)
         'a_very_lo…k_12'
     """
     if text_width(text, size, bold=bold) <= width:

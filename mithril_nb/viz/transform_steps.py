@@ -79,7 +79,7 @@ def _lines(
 ) -> Iterator[tuple[str, str, str, str, str]]:
     """Yield for each line its sign, its text, a note, its mark, and the ids that link it."""
     by_id = {one.id: one for one in marks}
-    at = {made.line: made.id for made in stage.instructions if made.id in by_id}
+    at = {instr.line: instr.id for instr in stage.instructions if instr.id in by_id}
     lines = stage.text.rstrip("\n").split("\n")
     for number, text in enumerate(lines[:MOST_LINES], 1):
         one = by_id.get(at.get(number, ""))

@@ -33,9 +33,9 @@ class Later(Generic[Value]):
     @classmethod
     def of(cls, value: Value) -> Later[Value]:
         """Return a finished `Later` with a value."""
-        made = cls(lambda: value, Behind())
-        made._make()
-        return made
+        done = cls(lambda: value, Behind())
+        done._make()
+        return done
 
     @property
     def is_done(self) -> bool:

@@ -61,8 +61,8 @@ class OwnModel:
         self._target, self._model = target, model
         self._graph: LogicalGraph = target.graph if isinstance(target, PhysicalModel) else graph_of(target)
         self._shapes = {name: tuple(spec.shape) for name, spec in model.input_specs.items()}
-        made = inspect(model, **self._options)
-        self.name = made.name
+        inspection = inspect(model, **self._options)
+        self.name = inspection.name
         self.base: dict[str, Any] = {}
         firsts = {shape[0] for shape in self._shapes.values() if shape}
         if len(firsts) == 1 and isinstance(first := firsts.pop(), int):
@@ -70,7 +70,7 @@ class OwnModel:
         for name, shape in self._shapes.items():
             start = 1 if "batch" in self.base else 0
             self.base |= {f"{name}.{axis}": dim for axis, dim in enumerate(shape) if axis >= start}
-        self.base |= {"dtype": common_dtype(made.arguments), "remat": False}
+        self.base |= {"dtype": common_dtype(inspection.arguments), "remat": False}
 
     def settled(self, changes: Settings, swept: Settings = NOT_SWEPT) -> dict[str, Any]:
         """Return all settings with the changes applied."""

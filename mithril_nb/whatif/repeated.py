@@ -90,8 +90,8 @@ class Repeated:
     @cached_property
     def _numbered(self) -> dict[str, tuple[str | None, int]]:
         """The template of each block, if it is an instance of one, and its number in the template."""
-        made = {one.format(place): (one, place) for one in self._templates for place in self._places}
-        return {path: made.get(path, (None, 0)) for path in _paths(self._cost)}
+        instances = {one.format(place): (one, place) for one in self._templates for place in self._places}
+        return {path: instances.get(path, (None, 0)) for path in _paths(self._cost)}
 
     @property
     def _places(self) -> range:
@@ -122,8 +122,8 @@ class Repeated:
             # Templates of inner blocks, in program order.
             order = {path: place for place, path in enumerate(here)}
             found = sorted(templates, key=lambda one: order.get(one.format(first + 1), len(order)))
-            made = {one.format(place) for one in found for place in range(first, first + self._next)}
-            if found and set(new) <= made:
+            instances = {one.format(place) for one in found for place in range(first, first + self._next)}
+            if found and set(new) <= instances:
                 return first, tuple(found)
         return 0, ()
 

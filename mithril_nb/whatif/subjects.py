@@ -107,11 +107,11 @@ class Made:
         own = {name: value for name, value in settings.items() if name in takes}
         return outside(lambda: self._inspected(self._make(**own)), around)
 
-    def _inspected(self, made: Any) -> Inspection:
-        if isinstance(made, Inspection):
-            return made
-        if isinstance(made, tuple) and len(made) > 1:  # pyright: ignore[reportUnknownArgumentType]
-            target, *given = made  # pyright: ignore[reportUnknownVariableType]
+    def _inspected(self, result: Any) -> Inspection:
+        if isinstance(result, Inspection):
+            return result
+        if isinstance(result, tuple) and len(result) > 1:  # pyright: ignore[reportUnknownArgumentType]
+            target, *given = result  # pyright: ignore[reportUnknownVariableType]
             if is_own(target) and len(given) == 1 and isinstance(given[0], Mapping):
                 return inspect(target, shapes=given[0])  # pyright: ignore[reportUnknownArgumentType]
             if callable(target) or is_own(target):
@@ -119,7 +119,7 @@ class Made:
                 args: tuple[Any, ...] = given[0] if is_whole else tuple(given)
                 return inspect(target, *args)
         raise UnknownOptionError(
-            f"{self.name}() must return a function and its arguments, got {short_repr(made, 60)}.",
+            f"{self.name}() must return a function and its arguments, got {short_repr(result, 60)}.",
             (("or", "a model and the shapes of its inputs, or the result of ml.inspect"),),
             "return step, (jax.ShapeDtypeStruct((batch, 784), 'float32'),)",
         )
@@ -164,12 +164,12 @@ class Fixed:
 
     def inspection(self, settings: Settings) -> Inspection:
         """Return the program for these settings, without computing a stage."""
-        made = self._inspection
+        inspection = self._inspection
         size, batch = settings.get("batch"), self._batch
         if size is not None and batch is not None and size != batch.size:
-            made = made.altered(lambda args: resized(args, batch, size))
+            inspection = inspection.altered(lambda args: resized(args, batch, size))
         changed = {name: settings.get(name) for name in OUTSIDE if settings.get(name) != self.base.get(name)}
-        return outside(lambda: made, changed)
+        return outside(lambda: inspection, changed)
 
 
 _NONE: Any = object()
@@ -241,8 +241,10 @@ def outside(make: Callable[[], Inspection], settings: Settings) -> Inspection:
     """
     dtype, precision = settings.get("dtype"), settings.get("precision")
     with nullcontext() if precision is None else jax.default_matmul_precision(precision):
-        made = make()
-        return made if dtype is None and precision is None else made.altered(lambda args: _cast(args, dtype))
+        inspection = make()
+        return (
+            inspection if dtype is None and precision is None else inspection.altered(lambda args: _cast(args, dtype))
+        )
 
 
 def _cast(args: Any, dtype: Any) -> Any:

@@ -111,7 +111,7 @@ class Sweep(Shown):
             pandas = importlib.import_module("pandas")
         except ImportError as error:
             raise UnavailableBackendError(
-                "a table of a sweep needs pandas.", (("because", str(error)),), "pip install pandas"
+                "Sweep.to_pandas needs pandas.", (("because", str(error)),), "pip install pandas"
             ) from error
         rows = [{**point["settings"], **{name: point[name] for name in FIELDS}} for point in self.to_dict()["points"]]
         return pandas.DataFrame(rows)

@@ -199,7 +199,7 @@ def test_a_picture_is_saved_to_a_path(path: Any, known: dict[str, Any], monkeypa
         known["drawing"].save(path)
     assert str(raised.value) == (
         f"drawing.save cannot take path={path!r}.\n"
-        "    needs  the name of a file, as a text or a pathlib.Path\n"
+        "    needs  a file name, as a string or pathlib.Path\n"
         '    Try: drawing.save("costs.svg")'
     )
     assert eval(raised.value.diagnostics[0].advice, dict(known)).read_text().startswith("<svg")

@@ -195,10 +195,10 @@ def test_points_of_a_roofline_have_correct_positions():
     assert (up.repeat, up.intensity) == (12, 3_656_159_232 / 408_674_392)
     assert up.rate == pytest.approx(28.7e9 * up.intensity / 4)
     assert missing == ["no FLOPs, not drawn: block_0 / attention / split ×12, block_0 / attention / merge ×12"]
-    told = check(roofline(timed(gpt()), PEAKS).svg).tooltips
+    tooltips = check(roofline(timed(gpt()), PEAKS).svg).tooltips
     assert (
         "block_0 / mlp / up ×12: 8.95 FLOP/B\nattainable 257 GFLOP/s\nreached 64.2 GFLOP/s, 25.0 % of the roof\n"
-        "limited by memory" in told
+        "limited by memory" in tooltips
     )
 
 
@@ -279,7 +279,7 @@ def test_a_gap_in_a_sweep_is_not_drawn_as_zero():
     assert "time unknown at batch=16: out of memory" in drawing.text
     assert "?" in [one.text for one in drawn.texts]
     assert "batch=16\n2,000 FLOP" in drawn.tooltips
-    assert sum(told.startswith("batch=16") for told in drawn.tooltips) == 1
+    assert sum(tooltip.startswith("batch=16") for tooltip in drawn.tooltips) == 1
     lines = [path.attrib["d"] for path in drawn.root.iter() if path.get("stroke-width") == "1.8"]
     assert [d.count("M") for d in lines] == [1, 1], "a lone point before the gap is no line"
     assert [d.count("L") for d in lines] == [3, 1]
@@ -323,7 +323,7 @@ def test_a_scale_holds_its_numbers(values):
 def test_an_overlay_adds_up_and_reports_costs_outside(nested):
     blocks = {"norm": 20, "mlp_0/linear_0": 430, "mlp_0/linear_1": 260, "head": 280, "skip": None, "(loss)": 10}
     drawn = check(overlay(costs(blocks), nested).svg)
-    assert "MLP mlp_0\nFLOPs: 690 FLOP, 69.0 %" in [told.replace("\n256", "") for told in drawn.tooltips]
+    assert "MLP mlp_0\nFLOPs: 690 FLOP, 69.0 %" in [tooltip.replace("\n256", "") for tooltip in drawn.tooltips]
     assert "outside this graph: 10 FLOP, 1.0 %" in [one.text for one in drawn.texts]
     assert "unknown" in [one.text for one in drawn.texts]
     check(overlay(costs(blocks), nested, expanded={"mlp_0"}).svg)

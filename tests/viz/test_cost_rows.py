@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mithril_nb.stages import inspect
-from mithril_nb.viz.costs.rows import MOST_ROWS, Row, folded_rows, share_of, summed
+from mithril_nb.viz.costs.rows import MOST_ROWS, Row, folded_rows, share_of, sum_figures
 from mithril_nb.viz.costs.table import cost_html, cost_text
 
 FIGURES = ("flops", "transcendentals", "bytes_accessed", "params")
@@ -30,7 +30,7 @@ def program(by_block: Mapping[str, Mapping[str, Any]], lost: int = 0, source: st
     """Return costs whose total is the sum of the blocks."""
     rest = {**figures(lost), "params": 0}
     every = [*by_block.values(), rest]
-    total = summed(every) if by_block else rest
+    total = sum_figures(every) if by_block else rest
     shared = {path: {**one, "share": None, "share_bound": ""} for path, one in by_block.items()}
     return {"program": "p", "source": source, "by_block": shared, "unattributed": rest, "total": total, "notes": []}
 
@@ -53,8 +53,8 @@ def cells(html: str) -> list[tuple[int, list[int]]]:
     for row in re.findall(r"<tr.*?</tr>", html[html.index("<tbody>") : html.index("</tfoot>")]):
         shift = re.search(r"padding-left:(\d+)px", row)
         values = [
-            told.replace(",", "")
-            for told in re.findall(r'<td(?: title="(?:at least )?([\d,]+)"| class="unknown")', row)
+            digits.replace(",", "")
+            for digits in re.findall(r'<td(?: title="(?:at least )?([\d,]+)"| class="unknown")', row)
         ]
         found.append((int(shift[1]) if shift else 10, [int(value or 0) for value in values]))
     return found
@@ -214,7 +214,7 @@ def test_groups_cost_what_the_subtree_costs(function, size):
     found = {row.path: row for row, below in groups(rows) if below}
     assert {"net", "head"} <= found.keys()
     for path, row in found.items():
-        part = summed([data["by_block"][one] for one in row.paths], data["total"])
+        part = sum_figures([data["by_block"][one] for one in row.paths], data["total"])
         subtree = cost.subtree(path)
         assert {key: part[key] for key in FIGURES} == {key: getattr(subtree, key) for key in FIGURES}
         for key, formula in part.get("formulas", {}).items():

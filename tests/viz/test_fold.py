@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from mithril_nb.graph.records import Edge, Endpoint
 from mithril_nb.models import MLP, Linear, Model, Relu
-from mithril_nb.viz.fold import folded
+from mithril_nb.viz.fold import fold_chains
 from mithril_nb.viz.picture import picture
 from mithril_nb.viz.svg import diagram_svg
 
@@ -21,18 +21,18 @@ def tower(height: int) -> Model:
 
 def test_a_chain_of_equal_blocks_is_one_box_with_a_count():
     graph = tower(12).graph
-    smaller, chains = folded(graph)
+    smaller, chains = fold_chains(graph)
     assert [node.name for node in smaller.nodes] == ["linear_0", "mlp_0", "relu_0", "linear_1"]
     assert chains == {"mlp_0": tuple(f"mlp_{at}" for at in range(12))}
     assert [str(edge) for edge in smaller.edges if edge.source.node == "mlp_0"] == ["mlp_0.output -> relu_0.input"]
 
 
 def test_blocks_that_differ_or_are_read_elsewhere_are_not_folded():
-    assert folded((Model() + Linear(4) + Linear(5) + Relu()).graph)[1] == {}
+    assert fold_chains((Model() + Linear(4) + Linear(5) + Relu()).graph)[1] == {}
     graph = (Model() + Relu(name="a") + Relu(name="b") + Relu(name="c") + Linear(3, name="tap")).graph
-    assert folded(graph)[1] == {"a": ("a", "b", "c")}
+    assert fold_chains(graph)[1] == {"a": ("a", "b", "c")}
     skip = Edge(Endpoint("a", "output"), Endpoint("tap", "weight"))
-    assert folded(replace(graph, edges=(*graph.edges, skip)))[1] == {"b": ("b", "c")}
+    assert fold_chains(replace(graph, edges=(*graph.edges, skip)))[1] == {"b": ("b", "c")}
 
 
 def test_shares_add_up_and_the_picture_shows_the_count():

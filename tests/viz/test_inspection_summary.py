@@ -70,10 +70,10 @@ def test_a_program_that_cannot_be_traced_shows_the_error(parsed) -> None:
     program = inspect(lambda x: jnp.sin(x) @ x, SPEC)
     html = summary_html(program)
     parsed(html)
-    told = "TypeError: dot_general requires contracting dimensions to have the same shape, got (3,) and (2,)."
-    assert html.count(f"not available: {told}") == 2
+    error = "TypeError: dot_general requires contracting dimensions to have the same shape, got (3,) and (2,)."
+    assert html.count(f"not available: {error}") == 2
     assert '<span class="f">sin</span>' in html
-    assert told in summary_text(program)
+    assert error in summary_text(program)
     assert "sin" not in block_shares(program)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from mithril_nb.viz.bundles import RENDERERS
-from mithril_nb.viz.costs.memory.layers import layers_of, thinned
+from mithril_nb.viz.costs.memory.layers import layers_of, thin
 from mithril_nb.viz.costs.memory.text import memory_text
 from mithril_nb.viz.costs.memory.timeline import memory_timeline
 
@@ -71,15 +71,16 @@ def test_the_picture_and_the_text_of_a_small_program(golden) -> None:
     golden("memory.svg", drawing.svg + "\n")
     golden("memory.txt", drawing.text + "\n")
     root = ElementTree.fromstring(drawing.svg)
-    told = [one.text or "" for one in root.iter(f"{SVG}title")]
-    assert "embed\nat the peak 4.00 MB, at most 4.00 MB" in told
-    assert "mlp / up\nat the peak 6.00 MB, at most 6.00 MB" in told
-    assert "unfilled\nat the peak 750 kB, at most 750 kB" in told
+    tooltips = [one.text or "" for one in root.iter(f"{SVG}title")]
+    assert "embed\nat the peak 4.00 MB, at most 4.00 MB" in tooltips
+    assert "mlp / up\nat the peak 6.00 MB, at most 6.00 MB" in tooltips
+    assert "unfilled\nat the peak 750 kB, at most 750 kB" in tooltips
     written = [one.text for one in root.iter(f"{SVG}text")]
     assert "peak at fusion.4" in written
     assert "13.3 MB" in written
     assert (
-        "at the peak: arguments 5.50 MB, temporaries 7.00 MB, constants 1.00 kB, reserved but unused 750 kB" in written
+        "at the peak: arguments 5.50 MB, temporaries 7.00 MB, constants 1.00 kB, reserved but unfilled 750 kB"
+        in written
     )
     assert {"embed", "mlp / up"} <= set(written), "layers with room for it have their name in them"
     assert {"embed 4.00 MB", "mlp / up 6.00 MB", "unfilled 750 kB"} <= set(written), "and all in the legend"
@@ -93,7 +94,7 @@ def test_layers_add_up_to_the_timeline_and_to_the_peak() -> None:
     for place in places:
         assert sum(one.bytes[place] for one in layers) == data["timeline"][place]["bytes"]
     assert sum(one.at_peak for one in layers) == data["peak_bytes"]
-    assert layers[0].name == "unfilled", "what nobody holds lies at the bottom"
+    assert layers[0].name == "unfilled", "unused memory is at the bottom"
 
 
 def test_top_level_blocks_are_layers_until_opened_for_any_hues() -> None:
@@ -147,8 +148,8 @@ def test_thinning_keeps_the_peak() -> None:
 
 def test_thinning_keeps_the_maximum_of_each_group() -> None:
     values = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3]
-    assert thinned(values, 4) == [0, 4, 5, 7]
-    assert thinned(values, 10) == list(range(10))
+    assert thin(values, 4) == [0, 4, 5, 7]
+    assert thin(values, 10) == list(range(10))
 
 
 def test_names_of_any_characters_are_escaped() -> None:

@@ -180,14 +180,14 @@ def test_the_words_are_plain_and_short() -> None:
 
 def test_golden_for_both_sides(golden) -> None:
     """The front end's tests read the same file."""
-    asked = [
+    queries = [
         ("jaxpr", "scatter-add"), ("jaxpr", "exp"), ("jaxpr", "pjit"), ("stablehlo", "stablehlo.exponential"),
         ("stablehlo", "chlo.broadcast_add"), ("stablehlo", "func.func"), ("stablehlo", "stablehlo.broadcast_in_dim"),
         ("hlo", "get-tuple-element"), ("hlo_before", "topk"), ("hlo", "fusion"), ("hlo", "no-such"), ("llvm", "phi"),
         ("asm", "VFMADD231PS"), ("asm", "ld.global.f32"), ("asm", "wxyz"), ("python", "x"), ("graph", "add"),
         ("jaxpr", "constructor"), ("llvm", "toString"),
     ]  # fmt: skip
-    rows = [json.dumps([stage, opcode, op_help(stage, opcode)]) for stage, opcode in asked]
+    rows = [json.dumps([stage, opcode, op_help(stage, opcode)]) for stage, opcode in queries]
     golden("op_help.json", "[\n  " + ",\n  ".join(rows) + "\n]\n")
 
 

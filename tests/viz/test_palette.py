@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mithril_nb.viz.palette import DARK, DARK_HUES, LIGHT, LIGHT_HUES, LIT, PINNED, Theme, contrast, mixed
+from mithril_nb.viz.palette import DARK, DARK_HUES, LIGHT, LIGHT_HUES, LIT, PINNED, Theme, contrast, mix_colours
 
 THEMES = pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
 
@@ -12,7 +12,7 @@ THEMES = pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
 @THEMES
 def test_texts_meet_aa(theme: Theme):
     grounds = {"ground": theme.ground, "surface": theme.surface}
-    grounds |= {f"frame {at}": mixed(hue, theme.ground, 0.07) for at, hue in enumerate(theme.hues)}
+    grounds |= {f"frame {at}": mix_colours(hue, theme.ground, 0.07) for at, hue in enumerate(theme.hues)}
     for ground, colour in grounds.items():
         for name in ("ink", "muted", "bad"):
             assert contrast(getattr(theme, name), colour) >= 4.5, (name, ground)
@@ -20,7 +20,7 @@ def test_texts_meet_aa(theme: Theme):
 
 @THEMES
 def test_code_meets_aa_also_when_lit_up_or_pinned(theme: Theme):
-    for ground in (theme.ground, *(mixed(theme.accent, theme.ground, amount) for amount in (LIT, PINNED))):
+    for ground in (theme.ground, *(mix_colours(theme.accent, theme.ground, amount) for amount in (LIT, PINNED))):
         for colour in (*theme.code, theme.ink, theme.muted):
             assert contrast(colour, ground) >= 4.5, (colour, ground)
 

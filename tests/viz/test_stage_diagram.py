@@ -176,8 +176,8 @@ def test_a_picture_is_accessible_to_screen_readers(parsed) -> None:
     page = parsed(stage_svg(diagram, "train <step>", embedded=True))
     assert "train <step>: " in "".join(page.texts)
     assert "In the order of the program: embedding, layer_0 ×12, head." in page.texts
-    told = [attributes["aria-label"] for _, attributes in page.elements if "aria-label" in attributes]
-    assert "block layer_0 ×12, output 4×8, 60 forward, 12 backward, 12 update, 96.0 % of the cost" in told
+    labels = [attributes["aria-label"] for _, attributes in page.elements if "aria-label" in attributes]
+    assert "block layer_0 ×12, output 4×8, 60 forward, 12 backward, 12 update, 96.0 % of the cost" in labels
     nodes = [attributes for tag, attributes in page.elements if attributes.get("class") == "node"]
     assert all(one["tabindex"] == "0" and one["role"] == "button" for one in nodes)
     assert {one.get("data-block") for one in nodes} >= {"embedding", "layer_0", "head"}
@@ -188,11 +188,11 @@ def test_a_picture_is_accessible_to_screen_readers(parsed) -> None:
 def test_the_frame_of_an_open_node_has_room_for_its_share(parsed) -> None:
     graph = stage_graph(stage_of([("dot", "query_key_value/a", (), "forward")]))
     (key,) = (node.key for node in graph.level())
-    for share, told in ((0.104, "10.4 %"), (0.00001, "< 0.1 %"), (1.0, "100 %")):
+    for share, share_text in ((0.104, "10.4 %"), (0.00001, "< 0.1 %"), (1.0, "100 %")):
         svg = stage_svg(stage_layout(graph, opened={key}, shares={"query_key_value": share}))
-        found = next(text for text in parsed(svg).texts if text.endswith(told) and "cost" not in text)
+        found = next(text for text in parsed(svg).texts if text.endswith(share_text) and "cost" not in text)
         assert "…" not in found
-        assert found.endswith(f" · {told}")
+        assert found.endswith(f" · {share_text}")
 
 
 def test_instructions_are_linked_by_their_equations(parsed) -> None:

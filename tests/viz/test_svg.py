@@ -56,9 +56,9 @@ def test_the_picture_is_accessible_to_screen_readers(nested, notes):
     root = ElementTree.fromstring(diagram_svg(layout(nested, annotations=notes)))
     assert root.attrib["role"] == "img"
     assert root.findtext(f"{SVG}title") == "logical graph: 4 blocks"
-    told = [title.text for title in root.iter(f"{SVG}title")]
-    assert "Linear head, 64 → 10, output (32, 10), 28.0 % of the cost\nproblem" in told
-    assert "skip.output -> head.input, (32, 64)" in told
+    titles = [title.text for title in root.iter(f"{SVG}title")]
+    assert "Linear head, 64 → 10, output (32, 10), 28.0 % of the cost\nproblem" in titles
+    assert "skip.output -> head.input, (32, 64)" in titles
 
 
 def test_pictures_can_be_drawn_from_many_threads(nested):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mithril_nb.errors import UnknownOptionError
-from mithril_nb.viz.costs.squares import Rect, squarified
+from mithril_nb.viz.costs.squares import Rect, squarify
 from mithril_nb.viz.costs.treemap import FIELDS, cells_of, treemap
 
 PATHS = st.lists(st.sampled_from(["a", "b", "c_0", "c_1", "long_name_of_a_block"]), min_size=1, max_size=3).map(
@@ -59,13 +59,13 @@ def test_cells_tile_and_areas_are_costs(blocks, lost, w, h):
 @given(st.lists(st.integers(1, 10**6), min_size=1, max_size=30))
 def test_a_rectangle_is_divided_in_proportion(values):
     values.sort(reverse=True)
-    parts = squarified(values, Rect(0, 0, 300, 200))
+    parts = squarify(values, Rect(0, 0, 300, 200))
     for value, part in zip(values, parts, strict=True):
         assert part.area == pytest.approx(value / sum(values) * 60_000)
 
 
 def test_equal_parts_are_nearly_square():
-    assert all(0.5 < part.w / part.h < 2 for part in squarified([1] * 12, Rect(0, 0, 700, 360)))
+    assert all(0.5 < part.w / part.h < 2 for part in squarify([1] * 12, Rect(0, 0, 700, 360)))
 
 
 @pytest.mark.parametrize("width", [240, 400, 720, 1200])
@@ -76,15 +76,15 @@ def test_every_text_can_be_read(field, width):
 
 
 def test_a_stack_is_one_cell():
-    told = check(treemap(gpt()).svg).tooltips
-    assert "block_0 / mlp / up ×12\n43,873,910,784 FLOP, 22.4 %" in told
-    assert not any("block_1" in one for one in told)
+    tooltips = check(treemap(gpt()).svg).tooltips
+    assert "block_0 / mlp / up ×12\n43,873,910,784 FLOP, 22.4 %" in tooltips
+    assert not any("block_1" in one for one in tooltips)
 
 
 def test_blocks_that_differ_are_not_folded():
-    told = check(treemap(gpt(2, spread=1)).svg).tooltips
-    assert "block_0 / mlp / up\n3,656,159,232 FLOP, 4.4 %" in told
-    assert "block_1 / mlp / up\n3,656,159,233 FLOP, 4.4 %" in told
+    tooltips = check(treemap(gpt(2, spread=1)).svg).tooltips
+    assert "block_0 / mlp / up\n3,656,159,232 FLOP, 4.4 %" in tooltips
+    assert "block_1 / mlp / up\n3,656,159,233 FLOP, 4.4 %" in tooltips
 
 
 def test_small_blocks_share_a_cell_and_are_named():
@@ -118,7 +118,10 @@ def test_links_of_cells():
             costs({"a": None}, None, ("flops of 1 × sort: no rule", "time_s: nothing is run")),
             "FLOPs: unknown. flops of 1 × sort: no rule",
         ),
-        (costs({"a": None}, None, ("flops: not told by this platform",)), "FLOPs: unknown. not told by this platform"),
+        (
+            costs({"a": None}, None, ("flops: not reported by this platform",)),
+            "FLOPs: unknown. not reported by this platform",
+        ),
         (
             costs({"a": None}, None, ("what depends on batch has no number", "time_s: nothing is run")),
             "FLOPs: unknown. what depends on batch has no number",

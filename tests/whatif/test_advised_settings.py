@@ -34,7 +34,7 @@ def advice_of(call: Callable[[], Any]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("model", "asked", "advised"),
+    ("model", "given", "advised"),
     [
         (gpt(), {"block_0.attention.heads": 2}, '{"block_0/attention.heads": 2}'),
         (gpt(), {"block_0/attention/heads": 2}, '{"block_0/attention.heads": 2}'),
@@ -50,9 +50,9 @@ def advice_of(call: Callable[[], Any]) -> str:
         (chain(), {"dimension": 5}, '{"linear_0.dimension": 5, "linear_1.dimension": 5}'),
     ],
 )
-def test_a_likely_attribute_is_suggested_and_works(model: Model, asked: dict[str, Any], advised: str) -> None:
+def test_a_likely_attribute_is_suggested_and_works(model: Model, given: dict[str, Any], advised: str) -> None:
     made = ml.what_if(model, shapes=SHAPES)
-    assert advice_of(lambda: made(asked)) == advised
+    assert advice_of(lambda: made(given)) == advised
     assert made(eval(advised)).delta.flops != 0 or "context" in advised
 
 
@@ -93,7 +93,7 @@ def test_a_sweep_is_answered_with_lists(what: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "advised"),
+    ("given", "advised"),
     [
         ({"dimension": [4, 5]}, 'changes={"linear_0.dimension": [4, 5]}'),
         ({"changes": {"linear_0/dimension": [4, 5]}}, 'changes={"linear_0.dimension": [4, 5]}'),
@@ -101,9 +101,9 @@ def test_a_sweep_is_answered_with_lists(what: str) -> None:
         ({"dtype": ["int8"]}, 'dtype=["float32", "bfloat16"]'),
     ],
 )
-def test_a_sweep_of_a_model_is_answered_with_lists(asked: dict[str, Any], advised: str) -> None:
+def test_a_sweep_of_a_model_is_answered_with_lists(given: dict[str, Any], advised: str) -> None:
     model = chain()
-    assert advice_of(lambda: ml.sweep(model, shapes=SHAPES, **asked)) == advised
+    assert advice_of(lambda: ml.sweep(model, shapes=SHAPES, **given)) == advised
     assert len(eval(f"ml.sweep(model, shapes={SHAPES}, {advised})", {"ml": ml, "model": model}).points) == 2
 
 
@@ -155,13 +155,13 @@ def test_a_setting_that_is_not_a_list_in_a_sweep_raises() -> None:
 
 
 def test_advice_on_casts_does_not_repeat_the_call() -> None:
-    told = "dtype: the program casts more than before: "
+    prefix = "dtype: the program casts more than before: "
     model = gpt()
     own = ml.what_if(model, shapes=SHAPES, learns=False)(dtype="bfloat16")
-    assert own.notes == (f"{told}some of its blocks always compute in float32",)
+    assert own.notes == (f"{prefix}some of its blocks always compute in float32",)
     fixed = ml.what_if(ml.inspect(model, shapes=SHAPES), learns=False)(dtype="bfloat16")
     other = 'ml.what_if(model, ...), or ml.what_if(make) with make(dtype="float32"), rebuilds it'
-    assert fixed.notes == (f"{told}only its inputs have the new dtype, its own casts are unchanged; {other}",)
+    assert fixed.notes == (f"{prefix}only its inputs have the new dtype, its own casts are unchanged; {other}",)
 
 
 def test_casts_of_a_users_function_have_no_note() -> None:

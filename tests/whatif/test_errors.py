@@ -30,7 +30,7 @@ def gives_nothing(batch: int = 8) -> Any:
 
 
 CASES: dict[str, tuple[Callable[[], Any], type[MithrilError], str]] = {
-    "a setting that make does not take": (
+    "a misspelled setting": (
         lambda: what_if(perceptron)(btch=16),
         UnknownOptionError,
         """\
@@ -46,7 +46,7 @@ cannot inspect the class 'Linear'.
     needs  a model, a function, a module of Flax, Equinox or Haiku, a jaxpr, a lowered or compiled program, or its file
     Try: ml.what_if(Linear(dimension=64), shapes={"input": [32, 784]})""",
     ),
-    "settings that have no names": (
+    "positional settings": (
         lambda: what_if(perceptron)([16]),  # pyright: ignore[reportArgumentType]
         UnknownOptionError,
         """\
@@ -60,7 +60,7 @@ settings must be keyword arguments or a dict with string keys, got [16].
 settings must be keyword arguments or a dict with string keys, got {1: [2, 3]}.
     Try: batch=[32, 64]  # or changes={"linear_0.dimension": [256, 512]} for names with a dot""",
     ),
-    "an array in the place of its dtype": (
+    "an array instead of a dtype": (
         lambda: what_if(double, spec(4, 3))(dtype=jnp.ones(1)),
         UnknownOptionError,
         """\
@@ -68,7 +68,7 @@ floating-point arrays cannot be cast to 'Array([1.], dtype=float32)'.
     known  float16, bfloat16, float32, float64
     Try: dtype="bfloat16\"""",
     ),
-    "a dict in the place of a dtype": (
+    "a dict instead of a dtype": (
         lambda: what_if(double, spec(4, 3))(dtype={"x": [2, "B"]}),
         UnknownOptionError,
         """\
@@ -76,7 +76,7 @@ floating-point arrays cannot be cast to "{'x': [2, 'B']}".
     known  float16, bfloat16, float32, float64
     Try: dtype="bfloat16\"""",
     ),
-    "learns that is neither true nor false": (
+    "learns that is not a bool": (
         lambda: what_if(perceptron, learns=3),  # pyright: ignore[reportArgumentType]
         UnknownOptionError,
         """\
@@ -84,7 +84,7 @@ ml.what_if cannot take learns=3.
     needs  True, False or None
     Try: learns=False""",
     ),
-    "an option of inspect that is misspelt": (
+    "a misspelled option of inspect": (
         lambda: what_if(Linear(3), shapes={"input": [2, 4]}, optimiser="adam"),
         UnknownOptionError,
         f"""\
@@ -93,7 +93,7 @@ ml.what_if takes no option 'optimiser', and the model has no input of this name.
     options  {", ".join(OPTIONS)}
     Try: ml.what_if(model, shapes={{'input': [2, 4]}}, optimizer='adam')""",
     ),
-    "a setting that is like no other": (
+    "an unknown setting": (
         lambda: what_if(perceptron)(kernel=3),
         UnknownOptionError,
         """\
@@ -101,7 +101,7 @@ perceptron() has no setting 'kernel'.
     settings  batch, width, dtype, layers
     Try: def make(kernel=3): ...  # and use it there""",
     ),
-    "a value that is no size": (
+    "a value that is not a size": (
         lambda: what_if(perceptron)(batch="large"),
         UnknownOptionError,
         """\
@@ -109,7 +109,7 @@ setting 'batch' of perceptron() must be a whole number, not 'large'.
     before  8
     Try: batch=16""",
     ),
-    "a size below nothing": (
+    "a negative size": (
         lambda: what_if(perceptron)(batch=-2),
         UnknownOptionError,
         """\
@@ -125,7 +125,7 @@ needs() needs a value for 'batch'.
     settings  batch, width
     Try: ml.what_if(needs, batch=...)  # or, if it is the program, ml.what_if(needs, batch)(batch=64)""",
     ),
-    "a setting that a program as it stands has not": (
+    "a misspelled setting of a fixed program": (
         lambda: what_if(double, spec(4, 3))(btch=8),
         UnknownOptionError,
         """\
@@ -133,7 +133,7 @@ needs() needs a value for 'batch'.
     settings  batch, dtype, precision
     Try: batch=8""",
     ),
-    "a setting that is none of any program as it stands": (
+    "an unsupported setting of a fixed program": (
         lambda: what_if(double, spec(4, 3))(width=8),
         UnknownOptionError,
         """\
@@ -141,7 +141,7 @@ needs() needs a value for 'batch'.
     settings  batch, dtype, precision
     Try: ml.what_if(make)  # make(width=8) returns the program for it""",
     ),
-    "a setting beside the arguments of a program as it stands": (
+    "a setting in the first call for a function": (
         lambda: what_if(double, spec(4, 3), batch=8),
         UnknownOptionError,
         """\
@@ -150,7 +150,7 @@ ml.what_if takes settings of 'double' in a second call.
     settings  batch, dtype, precision
     Try: ml.what_if(double, x)(batch=8)""",
     ),
-    "a setting beside a model": (
+    "a setting in the first call for a model": (
         lambda: what_if(Linear(4), shapes={"input": (2, 3)}, remat=True),
         UnknownOptionError,
         """\
@@ -159,7 +159,7 @@ ml.what_if takes settings of 'Linear' in a second call.
     settings  batch, dtype, precision, remat
     Try: ml.what_if(model, shapes={'input': (2, 3)})(remat=True)""",
     ),
-    "a function that makes no program": (
+    "a function that returns no program": (
         lambda: what_if(gives_nothing),
         UnknownOptionError,
         """\
@@ -167,7 +167,7 @@ gives_nothing() must return a function and its arguments, got 8.
     or  a model and the shapes of its inputs, or the result of ml.inspect
     Try: return step, (jax.ShapeDtypeStruct((batch, 784), 'float32'),)""",
     ),
-    "a dtype of whole numbers": (
+    "an integer dtype": (
         lambda: what_if(double, spec(4, 3))(dtype="int32"),
         UnknownOptionError,
         """\
@@ -175,7 +175,7 @@ floating-point arrays cannot be cast to 'int32'.
     known  float16, bfloat16, float32, float64
     Try: dtype="bfloat16\"""",
     ),
-    "a dtype that JAX makes none of": (
+    "a dtype that JAX disables": (
         lambda: what_if(double, spec(4, 3))(dtype="float64"),
         UnknownOptionError,
         """\
@@ -183,7 +183,7 @@ JAX creates no float64 arrays by default.
     because  jax_enable_x64 is off, so JAX would truncate them to 32 bits
     Try: jax.config.update("jax_enable_x64", True)  # before arrays are created; else dtype="float32\"""",
     ),
-    "a precision that there is not": (
+    "an unknown precision": (
         lambda: what_if(perceptron)(precision="best"),
         UnknownOptionError,
         """\
@@ -191,7 +191,7 @@ unknown precision 'best'.
     known  default, high, highest, bfloat16, tensorfloat32, float32
     Try: precision="highest\"""",
     ),
-    "remat of a program as it stands": (
+    "remat of a fixed program": (
         lambda: what_if(double, spec(4, 3))(remat=True),
         UnknownOptionError,
         """\
@@ -199,7 +199,7 @@ unknown precision 'best'.
     settings  batch, dtype, precision
     Try: ml.what_if(make)  # make(remat=False) returns a step, whose loss is jax.checkpoint(loss) with it""",
     ),
-    "a batch that is not clear": (
+    "an ambiguous batch": (
         lambda: what_if(lambda x, y: (x + 1, y + 1), spec(4, 3), spec(5, 3))(batch=8),
         ShapeError,
         """\
@@ -208,14 +208,14 @@ cannot determine the batch of '<lambda>': several first dims are possible.
     first dim 5  y (5, 3) float32
     Try: ml.what_if(make)  # make(batch=32) returns the function and the shapes of its arguments""",
     ),
-    "no batch at all": (
+    "no batch": (
         lambda: what_if(double, spec())(batch=8),
         ShapeError,
         """\
 cannot determine the batch of 'double': no argument consists of arrays that share their first dim.
     Try: ml.what_if(make)  # make(batch=32) returns the function and the shapes of its arguments""",
     ),
-    "arguments for what has them": (
+    "arguments for an inspection": (
         lambda: what_if(inspect(double, spec(4, 3)), spec(4, 3)),
         UnknownOptionError,
         """\
@@ -231,7 +231,7 @@ program 'forward' has no setting 'linear.width'.
     of linear  dimension, use_bias, input_size
     Try: {"linear.dimension": 3}""",
     ),
-    "a block that there is not": (
+    "an unknown block": (
         lambda: what_if(Linear(3), shapes={"input": [4, 5]})({"head.dimension": 3}),
         UnknownOptionError,
         """\
@@ -240,14 +240,14 @@ program 'forward' has no setting 'head.dimension'.
     blocks    linear
     Try: {"linear.dimension": 3}""",
     ),
-    "remat that is no truth value": (
+    "remat that is not a bool": (
         lambda: what_if(Linear(3), shapes={"input": [4, 5]})(remat="yes"),
         UnknownOptionError,
         """\
 remat must be True or False, not 'yes'.
     Try: remat=True""",
     ),
-    "a sweep of nothing": (
+    "a sweep without lists": (
         lambda: sweep(perceptron, batch=8),
         UnknownOptionError,
         """\
@@ -255,7 +255,7 @@ a sweep needs one or two settings given as lists, got none.
     settings  batch, width, dtype, layers
     Try: batch=[8, 16, 32]""",
     ),
-    "a sweep of too much": (
+    "a sweep of three lists": (
         lambda: sweep(perceptron, batch=[8], width=[4], dtype=["float32"]),
         UnknownOptionError,
         """\
@@ -263,21 +263,21 @@ a sweep needs one or two settings given as lists, got 'batch', 'width', 'dtype'.
     settings  batch, width, dtype, layers
     Try: batch=[8, 16, 32]""",
     ),
-    "a sweep over no values": (
+    "a sweep over an empty list": (
         lambda: sweep(perceptron, batch=[]),
         UnknownOptionError,
         """\
 the values of 'batch' must be a non-empty list, not [].
     Try: batch=[8, 16, 32]""",
     ),
-    "a sweep over an array of no dims": (
+    "a sweep over a scalar array": (
         lambda: sweep(perceptron, batch=np.array(5)),
         UnknownOptionError,
         """\
 the values of 'batch' must be a non-empty list, not array(5).
     Try: batch=[8, 16, 32]""",
     ),
-    "a sweep with a value that is no size": (
+    "a sweep with a value that is not a size": (
         lambda: sweep(perceptron, batch=[8, 2.5]),
         UnknownOptionError,
         """\
@@ -285,7 +285,7 @@ setting 'batch' of perceptron() must be a whole number, not 2.5.
     before  8
     Try: batch=[8, 16]""",
     ),
-    "a sweep from what is nearly said": (
+    "a sweep with a misspelled source": (
         lambda: sweep(perceptron, batch=[8], source="measure"),
         UnknownOptionError,
         """\
@@ -293,7 +293,7 @@ unknown source 'measure' for a sweep of 'perceptron'.
     sources  analytic, compiled, measured
     Try: source="measured\"""",
     ),
-    "a sweep from somewhere else": (
+    "a sweep with an unknown source": (
         lambda: sweep(perceptron, batch=[8], source="guessed"),
         UnknownOptionError,
         """\

@@ -40,8 +40,13 @@ def by_jax(program: Made) -> int:
     fn, args = program
     lowered = jax.jit(fn).lower(*args)
     compiled = compile_with(LEAST_EFFORT, {}, lambda options: lowered.compile(compiler_options=dict(options)))
-    told: Any = compiled.memory_analysis()
-    return told.argument_size_in_bytes + told.output_size_in_bytes + told.temp_size_in_bytes - told.alias_size_in_bytes
+    memory: Any = compiled.memory_analysis()
+    return (
+        memory.argument_size_in_bytes
+        + memory.output_size_in_bytes
+        + memory.temp_size_in_bytes
+        - memory.alias_size_in_bytes
+    )
 
 
 def changes_of(program: Made) -> Iterator[tuple[dict[str, Any], Made]]:
@@ -63,9 +68,9 @@ def error_of(change: Change, before: int, after: int) -> float:
     found = change.peak_bytes
     assert found[0] is not None
     assert found[1] is not None
-    grows, said = after - before, found[1] - found[0]
+    grows, expected = after - before, found[1] - found[0]
     # Our peak includes XLA's constants of a few bytes each; JAX omits them.
-    assert grows * said > 0 or max(abs(grows), abs(said)) <= 64, (change, found, (before, after))
+    assert grows * expected > 0 or max(abs(grows), abs(expected)) <= 64, (change, found, (before, after))
     return max(abs(found[0] / before - 1), abs(found[1] / after - 1))
 
 
@@ -136,8 +141,8 @@ def print_sharded() -> None:
 
 def test_peaks_do_not_depend_on_earlier_compilations(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_PLANNED", 1)
-    asked = what_if(inspect(lambda x: jnp.tanh(x) @ x.T, jax.ShapeDtypeStruct((8, 4), "float32")))
-    first = asked(batch=16).peaks
-    assert [peak.source for peak in asked(batch=16).compiled.result().peaks] == ["compiled", "compiled"]
-    assert asked(batch=16).peaks == first
+    question = what_if(inspect(lambda x: jnp.tanh(x) @ x.T, jax.ShapeDtypeStruct((8, 4), "float32")))
+    first = question(batch=16).peaks
+    assert [peak.source for peak in question(batch=16).compiled.result().peaks] == ["compiled", "compiled"]
+    assert question(batch=16).peaks == first
     assert [peak.source for peak in first] == ["analytic", "analytic"]

@@ -122,7 +122,7 @@ def test_without_pandas_the_error_has_advice(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(UnavailableBackendError) as error:
         found.to_pandas()
     assert str(error.value) == (
-        "a table of a sweep needs pandas.\n    because  No module named 'pandas'\n    Try: pip install pandas"
+        "Sweep.to_pandas needs pandas.\n    because  No module named 'pandas'\n    Try: pip install pandas"
     )
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from mithril_nb.display import UNATTRIBUTED_LABEL
-from mithril_nb.viz.costs.blocks import hue_or_grey, path_text, times, unnumbered
-from mithril_nb.viz.costs.drawable import drawable
+from mithril_nb.viz.costs.blocks import hue_or_grey, path_text, strip_numbers, times
+from mithril_nb.viz.costs.drawable import replace_undrawable
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import Field, at_least, field_of, is_bound
 from mithril_nb.viz.costs.numbers import Numbers
-from mithril_nb.viz.costs.options import width_of
-from mithril_nb.viz.costs.page import FOOT, HEAD_H, MARGIN, Page, unwritten
+from mithril_nb.viz.costs.options import validate_width
+from mithril_nb.viz.costs.page import FOOT, HEAD_H, MARGIN, Page, hidden_notes
 from mithril_nb.viz.costs.sheet import NO_HUE, NORMAL, Sheet
 from mithril_nb.viz.costs.squares import Rect
 from mithril_nb.viz.escape import one_line
@@ -80,13 +80,13 @@ def beside(pair: Pair, width: int = 720) -> Drawing:
         b          0 FLOP    500 FLOP      new
         total  4.00 kFLOP  1.50 kFLOP  −62.5 %
     """
-    kind, pair = field_of(str(pair["field"])), drawable(pair)
+    kind, pair = field_of(str(pair["field"])), replace_undrawable(pair)
     rows = rows_of(pair)
     numbers = _numbers(pair, kind, rows)
     notes = tuple(one_line(str(note)) for note in pair.get("notes") or ())
     text = "\n".join((numbers.title, numbers.text, *notes))
-    width = width_of(width, 320, "comparison.beside")
-    return Drawing(_svg(pair, kind, rows, width), text, (numbers,), unwritten(notes, width))
+    width = validate_width(width, 320, "comparison.beside")
+    return Drawing(_svg(pair, kind, rows, width), text, (numbers,), hidden_notes(notes, width))
 
 
 def pair_of(comparison: Mapping[str, Any], field: str) -> Pair:
@@ -126,7 +126,7 @@ def rows_of(pair: Pair) -> list[Row]:
     for one in pair["blocks"]:
         if one["before"] == one["after"] == 0:
             continue
-        key = unnumbered(str(one["block"])), one["before"], one["after"], _bounds([one])
+        key = strip_numbers(str(one["block"])), one["before"], one["after"], _bounds([one])
         groups.setdefault(key, []).append(one)
     rows = [
         Row(str(ones[0]["block"]), times(_name(str(ones[0]["block"])), len(ones)), *_sums(ones), _bounds(ones))

@@ -101,7 +101,7 @@ def tree_of(
 
 
 def _folded(branches: Iterable[Branch], apart: float | None) -> list[Branch]:
-    """Merge each branch with the following ones if their names are numbered on and their parts are alike."""
+    """Merge each branch with the following ones if they are numbered consecutively and their parts are alike."""
     rows: list[list[Branch]] = []
     for one in branches:
         if rows and _follows(rows[-1][-1], one) and (apart is None or _is_near(rows[-1][0], one, apart)):
@@ -174,11 +174,11 @@ def times(name: str, repeat: int) -> str:
     return f"{name} ×{repeat}" if repeat > 1 else name
 
 
-def unnumbered(path: str) -> str:
+def strip_numbers(path: str) -> str:
     """Return a path without the numbers of its outer blocks, so that equal parts of a stack get the same path.
 
     Examples:
-        >>> unnumbered("block_11/norm_1"), unnumbered("linear_0")
+        >>> strip_numbers("block_11/norm_1"), strip_numbers("linear_0")
         ('block_#/norm_1', 'linear_#')
     """
     above, _, last = path.rpartition("/")

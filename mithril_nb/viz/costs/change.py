@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mithril_nb.viz.costs.beside import beside, change_text, pair_of
-from mithril_nb.viz.costs.drawable import drawable
+from mithril_nb.viz.costs.drawable import replace_undrawable
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import FIELDS, Field, at_least, is_bound
 from mithril_nb.viz.costs.numbers import Numbers
@@ -32,17 +32,19 @@ def change(changed: Changed, field: str = "flops", width: int = 720) -> Drawing:
     Examples:
         >>> total = {"before": {"flops": 4000}, "after": {"flops": 8000}}
         >>> data = {"program": "step", "before": "batch=8", "after": "batch=16", "way": "formula", "total": total}
-        >>> made = change({**data, "by_block": {"linear": total}, "unattributed": {"before": {}, "after": {}}})
-        >>> print(made.text.partition("\n\n")[0])
+        >>> drawing = change({**data, "by_block": {"linear": total}, "unattributed": {"before": {}, "after": {}}})
+        >>> print(drawing.text.partition("\n\n")[0])
         step: batch=8 -> batch=16 (formula)
                  batch=8    batch=16    change
         FLOPs  4.00 kFLOP  8.00 kFLOP  +100.0 %
     """
-    changed = drawable(changed)
+    changed = replace_undrawable(changed)
     notes = (*_unchanged(changed), *(changed.get("notes") or ()), *_of_peak(changed))
     pair = {**pair_of(changed, field), "program": str(changed["program"]), "notes": notes}
-    made, whole = beside(pair, width), _whole(changed)
-    return Drawing(made.svg, f"{whole.title}\n{whole.text}\n\n{made.text}", (whole, *made.tables), made.notes)
+    drawing, whole = beside(pair, width), _whole(changed)
+    return Drawing(
+        drawing.svg, f"{whole.title}\n{whole.text}\n\n{drawing.text}", (whole, *drawing.tables), drawing.notes
+    )
 
 
 def _unchanged(changed: Changed) -> tuple[str, ...]:

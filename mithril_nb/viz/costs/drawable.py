@@ -11,13 +11,13 @@ _MOST = 1e150
 _NOT_DRAWN = "shown as unknown: numbers that are infinite, NaN, or above 1e150"
 
 
-def drawable(data: Mapping[str, Any]) -> Mapping[str, Any]:
+def replace_undrawable(data: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the data with undrawable numbers replaced by unknown, and a note if there were any.
 
     Examples:
-        >>> drawable({"flops": 3}) == {"flops": 3}
+        >>> replace_undrawable({"flops": 3}) == {"flops": 3}
         True
-        >>> drawable({"time_s": float("inf")})
+        >>> replace_undrawable({"time_s": float("inf")})
         {'time_s': None, 'notes': ['shown as unknown: numbers that are infinite, NaN, or above 1e150']}
     """
     drawn = finite(data, _MOST)

@@ -9,7 +9,7 @@ from mithril_nb.atomic_write import write_text
 from mithril_nb.display import Shown
 from mithril_nb.errors import ModelFileError
 from mithril_nb.viz.costs.numbers import Numbers, cell_html
-from mithril_nb.viz.costs.options import refusal
+from mithril_nb.viz.costs.options import option_error
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class Drawing(Shown):
             ModelFileError: The file cannot be written.
         """
         if not isinstance(path, str | Path) or "\0" in str(path):
-            needs = "the name of a file, as a text or a pathlib.Path"
-            raise refusal("drawing.save", "path", path, needs, 'drawing.save("costs.svg")')
+            needs = "a file name, as a string or pathlib.Path"
+            raise option_error("drawing.save", "path", path, needs, 'drawing.save("costs.svg")')
         file = Path(path)
         try:
             write_text(file, f"{self.text if file.suffix == '.txt' else self.svg}\n")

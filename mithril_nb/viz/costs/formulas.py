@@ -42,14 +42,14 @@ def short_formula(formula: str) -> str:
     return " + ".join([*terms[:kept], "…"]) if kept < len(terms) else formula
 
 
-def added(parts: Sequence[str | int | None]) -> str:
+def add_formulas(parts: Sequence[str | int | None]) -> str:
     """Return the sum of formulas and numbers as a formula; `""` if no part is a formula.
 
     Args:
         parts: Parts that start with `"≥ "` are lower bounds and `None` is unknown; the sum is then a lower bound.
 
     Examples:
-        >>> added(["2·B·I + B", 5, "B"]), added(["≥ B", "B"]), added([3, 4])
+        >>> add_formulas(["2·B·I + B", 5, "B"]), add_formulas(["≥ B", "B"]), add_formulas([3, 4])
         ('2·B·I + 2·B + 5', '≥ 2·B', '')
     """
     formulas = [part for part in parts if isinstance(part, str)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from mithril_nb.viz.textwidth import elided, text_width
+from mithril_nb.viz.textwidth import elide, text_width
 
 Path = tuple[str, ...]
 
@@ -79,7 +79,7 @@ class Names:
                 return way + times
         if len(self._by_last.get(path[-1], ())) > 1:
             return ""  # the part that distinguishes it does not fit
-        cut = elided(ways[-1], size, room - text_width(times, size, bold=True), bold=True)
+        cut = elide(ways[-1], size, room - text_width(times, size, bold=True), bold=True)
         return cut + times if len(cut) >= _SHORTEST else ""
 
 

@@ -10,7 +10,7 @@ _WIDEST = 10_000
 """About five screens in px; a larger width is a mistake."""
 
 
-def width_of(given: object, least: int, called: str) -> int:
+def validate_width(given: object, least: int, called: str) -> int:
     """Validate a width and return it in whole px.
 
     Args:
@@ -22,15 +22,17 @@ def width_of(given: object, least: int, called: str) -> int:
         UnknownOptionError: The width is not valid.
 
     Examples:
-        >>> width_of(720, 240, "cost.treemap"), width_of(100.5, 240, "cost.treemap")
+        >>> validate_width(720, 240, "cost.treemap"), validate_width(100.5, 240, "cost.treemap")
         (720, 240)
     """
     if not isinstance(given, Real) or isinstance(given, bool) or not 0 < float(given) <= _WIDEST:
-        raise refusal(called, "width", given, f"a number of px above 0, at most {_WIDEST:,}", f"{called}(width=720)")
+        raise option_error(
+            called, "width", given, f"a number of px above 0, at most {_WIDEST:,}", f"{called}(width=720)"
+        )
     return max(least, round(float(given)))
 
 
-def refusal(called: str, option: str, given: object, needs: str, example: str) -> UnknownOptionError:
+def option_error(called: str, option: str, given: object, needs: str, example: str) -> UnknownOptionError:
     """Return the error for an invalid option.
 
     Args:
@@ -41,7 +43,7 @@ def refusal(called: str, option: str, given: object, needs: str, example: str) -
         example: Code of the advice.
 
     Examples:
-        >>> print(refusal("cost.treemap", "width", "wide", "a number of px", "cost.treemap(width=720)"))
+        >>> print(option_error("cost.treemap", "width", "wide", "a number of px", "cost.treemap(width=720)"))
         cost.treemap cannot take width='wide'.
             needs  a number of px
             Try: cost.treemap(width=720)

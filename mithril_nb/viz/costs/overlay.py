@@ -10,12 +10,12 @@ from mithril_nb.errors import UnknownOptionError
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.viz.costs.blocks import path_text, times
-from mithril_nb.viz.costs.drawable import drawable
+from mithril_nb.viz.costs.drawable import replace_undrawable
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import OF_KNOWN, Data, Field, field_of, is_bound, notes_of, reason_of
 from mithril_nb.viz.costs.overlay_boxes import Box, Wire, draw
 from mithril_nb.viz.costs.page import FOOT, HEAD_H, Page
-from mithril_nb.viz.costs.shown_on import graph_of, opened_in
+from mithril_nb.viz.costs.shown_on import graph_of, validate_opened
 from mithril_nb.viz.costs.squares import Rect
 from mithril_nb.viz.escape import one_line
 from mithril_nb.viz.palette import HUES
@@ -51,7 +51,7 @@ def overlay_of(data: Data, target: Any, field: str = "flops", expanded: Collecti
         UnknownBlockError: A group does not exist.
     """
     graph = graph_of(target, str(data["program"]))
-    opened = opened_in(graph, expanded)
+    opened = validate_opened(graph, expanded)
     if isinstance(graph, LogicalGraph):
         return overlay(data, graph, field, getattr(target, "input_specs", None), opened)
     return stage_overlay(data, graph, field, opened or None)
@@ -76,18 +76,18 @@ def overlay(
     Raises:
         UnknownOptionError: The field does not exist, or the costs belong to another graph.
     """
-    kind, data = field_of(field, FIELDS, _CALL), drawable(data)
+    kind, data = field_of(field, FIELDS, _CALL), replace_undrawable(data)
     values = inclusive(data, field)
     paths = [path for path, _ in graph.walk()]
     _check_blocks(data, values, paths)
     shares = _shares(data, kind, values)
     of_graph = {path: share for path, share in shares.items() if path in paths}
-    made = picture(graph, inputs, of_graph, expanded, fold=not expanded and len(graph.nodes) > _MOST_ALIKE)
+    drawn = picture(graph, inputs, of_graph, expanded, fold=not expanded and len(graph.nodes) > _MOST_ALIKE)
     least = _bounds(data, kind)
-    boxes = [_box(node, node.path in least) for node in made.diagram.nodes]
-    wires = [_curve(edge.points, f"{edge.id} {edge.shape}") for edge in made.diagram.edges]
+    boxes = [_box(node, node.path in least) for node in drawn.diagram.nodes]
+    wires = [_curve(edge.points, f"{edge.id} {edge.shape}") for edge in drawn.diagram.edges]
     inside = sum(values.get(node.name) or 0 for node in graph.nodes)
-    return _drawing(data, kind, boxes, wires, (made.diagram.width, made.diagram.height), inside)
+    return _drawing(data, kind, boxes, wires, (drawn.diagram.width, drawn.diagram.height), inside)
 
 
 def stage_overlay(
@@ -107,7 +107,7 @@ def stage_overlay(
     from mithril_nb.viz.stage_diagram import stage_layout  # imports JAX; a stage graph exists only if JAX does
     from mithril_nb.viz.stage_diagram_svg import rounded_path
 
-    kind, data = field_of(field, FIELDS, _CALL), drawable(data)
+    kind, data = field_of(field, FIELDS, _CALL), replace_undrawable(data)
     values = inclusive(data, field)
     blocks = (node.block for node in graph.nodes.values() if node.kind == "block" and node.block)
     _check_blocks(data, values, dict.fromkeys(blocks))

@@ -14,7 +14,7 @@ from mithril_nb.viz.costs.squares import Rect
 from mithril_nb.viz.escape import one_line
 from mithril_nb.viz.records import Point
 from mithril_nb.viz.svg import arrow
-from mithril_nb.viz.textwidth import elided, text_width
+from mithril_nb.viz.textwidth import elide, text_width
 from mithril_nb.viz.units import percent
 
 STEPS = (0.01, 0.03, 0.1, 0.3, 0.6)
@@ -199,7 +199,7 @@ def _row(
     room = right - left
     first = text_width(one, size, bold=bold)
     if other and first + 8 + text_width(other, SMALL) > room:
-        other = elided(other, SMALL, max(room - first - 8, room * 0.35)) if bold else ""
+        other = elide(other, SMALL, max(room - first - 8, room * 0.35)) if bold else ""
     spare = room - (text_width(other, SMALL) + 8 if other else 0)
     sheet.text(left, y, one, ink, bold=bold, room=spare)
     if len(other) > 1:
@@ -223,7 +223,7 @@ def _title(sheet: Sheet, box: Box, kind: Field, total: float | None, wires: Sequ
     if place is None:
         figure = shown
         spare = box.rect.w - 2 * _INSET - (_INSET + text_width(figure, NORMAL) if figure else 0)
-        whole = elided(whole, sizes.NAME_SIZE, max(spare, _SHORTEST), bold=True)
+        whole = elide(whole, sizes.NAME_SIZE, max(spare, _SHORTEST), bold=True)
         left = box.rect.x + _INSET
         place = figure, left, left + _INSET + text_width(whole, sizes.NAME_SIZE, bold=True)
     figure, left, right = place

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from mithril_nb.viz.costs.fields import Data, Field, whole_text
-from mithril_nb.viz.costs.sheet import LARGE, NORMAL, Sheet, wrapped
+from mithril_nb.viz.costs.sheet import LARGE, NORMAL, Sheet, wrap_text
 from mithril_nb.viz.costs.squares import Rect
 from mithril_nb.viz.escape import one_line
-from mithril_nb.viz.textwidth import elided, text_width
+from mithril_nb.viz.textwidth import elide, text_width
 
 MARGIN = 8
 HEAD_H = 32
@@ -43,10 +43,10 @@ class Page:
         whole = "" if kind is None else whole_text(data, kind)
         base = HEAD_H - 12
         room = width - 2 * MARGIN - text_width(whole, LARGE, bold=True) - 12
-        title = elided(title, LARGE, room, bold=True)
+        title = elide(title, LARGE, room, bold=True)
         self.sheet.text(MARGIN, base, title, size=LARGE, bold=True)
         used = text_width(title, LARGE, bold=True) + 10
-        about = elided(one_line(self.title), NORMAL, room - used)
+        about = elide(one_line(self.title), NORMAL, room - used)
         if room - used > 30 and len(about) > 1:
             self.sheet.text(MARGIN + used, base, about, "muted")
         if whole:
@@ -56,7 +56,7 @@ class Page:
     def plate(self, within: Rect, reason: str) -> None:
         """Draw an empty plate with the reason why there is nothing to draw."""
         self.sheet.rect(within.x, within.y, within.w, 96, "surface", stroke="line", rx=4)
-        lines = wrapped(reason, 12, within.w - 32)[:4]
+        lines = wrap_text(reason, 12, within.w - 32)[:4]
         at = within.y + 52 - 8 * (len(lines) - 1)
         for place, line in enumerate(lines):
             self.sheet.text(within.x + within.w / 2, at + 16 * place, line, "muted", size=12, anchor="middle")
@@ -71,7 +71,7 @@ class Page:
         """
         x, row = float(MARGIN), 0
         for place, (tone, text) in enumerate(entries):
-            shown = elided(one_line(text), NORMAL, min(240, self.width - 2 * MARGIN - 16))
+            shown = elide(one_line(text), NORMAL, min(240, self.width - 2 * MARGIN - 16))
             length = 16 + text_width(shown, NORMAL)
             more = f"and {len(entries) - place} more"
             is_end = row == _MOST_ROWS - 1 and place < len(entries) - 1
@@ -96,7 +96,7 @@ class Page:
         if self._notes >= _MOST_NOTES:
             return
         self._notes += 1
-        for line in wrapped(text, NORMAL, self.width - 2 * MARGIN)[:_MOST_LINES]:
+        for line in wrap_text(text, NORMAL, self.width - 2 * MARGIN)[:_MOST_LINES]:
             self.sheet.text(MARGIN, self.y + 10, line, "muted")
             self.y += 15
 
@@ -105,7 +105,7 @@ class Page:
         return self.sheet.svg(self.width, self.y + 6, self.title, described)
 
 
-def unwritten(notes: Sequence[str], width: int) -> tuple[str, ...]:
+def hidden_notes(notes: Sequence[str], width: int) -> tuple[str, ...]:
     """Return the notes that a page does not show in full: notes after the first few, and long ones.
 
     Args:
@@ -113,12 +113,12 @@ def unwritten(notes: Sequence[str], width: int) -> tuple[str, ...]:
         width: Width of the page in px.
 
     Examples:
-        >>> unwritten(["a", "b", "c", "d", "e"], 720)
+        >>> hidden_notes(["a", "b", "c", "d", "e"], 720)
         ('e',)
     """
     room = width - 2 * MARGIN
     return tuple(
         note
         for place, note in enumerate(notes)
-        if place >= _MOST_NOTES or len(wrapped(note, NORMAL, room)) > _MOST_LINES
+        if place >= _MOST_NOTES or len(wrap_text(note, NORMAL, room)) > _MOST_LINES
     )

@@ -9,7 +9,7 @@ from numbers import Real
 from typing import Any
 
 from mithril_nb.errors import nearest
-from mithril_nb.viz.costs.options import refusal
+from mithril_nb.viz.costs.options import option_error
 
 _EXAMPLE = {"flops_per_s": 1e12, "bytes_per_s": 1e11}
 
@@ -54,7 +54,7 @@ class Peaks:
         return "memory" if memory < (math.inf if self.flops_per_s is None else self.flops_per_s) else "arithmetic"
 
 
-def checked_peaks(given: Any) -> Mapping[str, Any]:
+def validate_peaks(given: Any) -> Mapping[str, Any]:
     """Validate the peak rates of a machine given by the user and return them as data.
 
     Args:
@@ -65,9 +65,9 @@ def checked_peaks(given: Any) -> Mapping[str, Any]:
             is missing.
 
     Examples:
-        >>> checked_peaks({"flops_per_s": {"float32": 1e12}})
+        >>> validate_peaks({"flops_per_s": {"float32": 1e12}})
         {'flops_per_s': {'float32': 1000000000000.0}}
-        >>> checked_peaks({"flops": 5e9})
+        >>> validate_peaks({"flops": 5e9})
         Traceback (most recent call last):
         mithril_nb.errors.UnknownOptionError: cost.roofline cannot take peaks={'flops': 5000000000.0}.
             needs  flops_per_s and bytes_per_s as numbers above 0, or the result of ml.machine()
@@ -81,7 +81,7 @@ def checked_peaks(given: Any) -> Mapping[str, Any]:
     if isinstance(data, Mapping) and is_whole and not (missing and strange):
         return known
     needs = "flops_per_s and bytes_per_s as numbers above 0, or the result of ml.machine()"
-    raise refusal("cost.roofline", "peaks", given, needs, _example(given, known))
+    raise option_error("cost.roofline", "peaks", given, needs, _example(given, known))
 
 
 def _is_rate(value: Any, name: str) -> bool:

@@ -9,15 +9,15 @@ from typing import Any
 from mithril_nb.display import UNATTRIBUTED_LABEL
 from mithril_nb.viz.costs.blocks import hues_of
 from mithril_nb.viz.costs.fields import at_least, is_bound
-from mithril_nb.viz.costs.roofline import why_above
-from mithril_nb.viz.costs.rows import Row, folded_rows, summed
+from mithril_nb.viz.costs.roofline import explain_above
+from mithril_nb.viz.costs.rows import Row, folded_rows, sum_figures
 from mithril_nb.viz.costs.table import cost_css, cost_html, row_head
 from mithril_nb.viz.escape import escaped, one_line
 from mithril_nb.viz.style import base_css
 from mithril_nb.viz.text import columns
 from mithril_nb.viz.units import percent, seconds, si
 
-_HEADS = ("block", "time", "share", "least to most", "FLOP/s", "bytes/s", "of the roofline")
+_HEADS = ("block", "time", "share", "min to max", "FLOP/s", "bytes/s", "of the roofline")
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def _lines(profile: Any) -> Iterator[_Line]:
     for row in folded_rows([timed], "time_s"):
         time_s = sum(timed[path]["time_s"] for path in row.paths)
         spread, rate = profile.spread_of(row.paths), profile.rate_of(row.paths)
-        unknown = _unknown(summed([blocks[path] for path in row.paths]))
+        unknown = _unknown(sum_figures([blocks[path] for path in row.paths]))
         yield _Line(row, "  " * row.depth + row.title, time_s, spread, rate, unknown)
     unattributed = [
         row.time_s for row in profile.rows if row.time_s and not row.blocks and row.id not in profile.overhead
@@ -116,15 +116,16 @@ def _unknown(figures: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _title(profile: Any) -> str:
-    runs = f"{profile.runs} run{'s' if profile.runs > 1 else ''} after {profile.warm_up} to warm up"
+    count, warm_up = profile.runs, profile.warm_up
+    runs = f"{count} run{'' if count == 1 else 's'} after {warm_up} warm-up run{'' if warm_up == 1 else 's'}"
     return f"{one_line(profile.program)}: {seconds(profile.wall_s)} per run, measured in {runs}"
 
 
 def _runs(profile: Any) -> str:
     """Return the number of all runs with their purposes, so that it agrees with a counter in the program."""
-    parts = [f"{profile.warm_up} to warm up", f"{profile.runs} timed", f"{profile.runs} with the profiler"]
+    parts = [f"{profile.warm_up} warm-up", f"{profile.runs} timed", f"{profile.runs} with the profiler"]
     others = profile.times_run - profile.warm_up - 2 * profile.runs
-    parts += [f"{others} not counted, the first of each turn with and without it"] if others > 0 else []
+    parts += [f"{others} not counted, the first of each round with or without it"] if others > 0 else []
     return f"the program ran {profile.times_run} times: {', '.join(parts)}"
 
 
@@ -141,5 +142,5 @@ def _notes(profile: Any) -> Iterator[str]:
     if profile.machine is not None:
         yield f"machine: {one_line(str(profile.machine))}"
     rates = (line.rate for line in _lines(profile) if line.rate is not None)
-    yield from why_above((rate.roofline, rate.limit) for rate in rates)
+    yield from explain_above((rate.roofline, rate.limit) for rate in rates)
     yield from map(one_line, profile.notes)

@@ -13,14 +13,14 @@ from typing import Any
 
 from mithril_nb.display import AT_LEAST
 from mithril_nb.viz.costs.axes import Scale, decades, mark, tick_text
-from mithril_nb.viz.costs.blocks import hue_or_grey, hues_of, path_text, times, unnumbered
-from mithril_nb.viz.costs.drawable import drawable
+from mithril_nb.viz.costs.blocks import hue_or_grey, hues_of, path_text, strip_numbers, times
+from mithril_nb.viz.costs.drawable import replace_undrawable
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import Data, at_least, is_bound, notes_of
 from mithril_nb.viz.costs.naming import Names
-from mithril_nb.viz.costs.options import width_of
+from mithril_nb.viz.costs.options import validate_width
 from mithril_nb.viz.costs.page import FOOT, HEAD_H, MARGIN, Page
-from mithril_nb.viz.costs.peaks import Peaks, checked_peaks
+from mithril_nb.viz.costs.peaks import Peaks, validate_peaks
 from mithril_nb.viz.costs.point_names import PointNames
 from mithril_nb.viz.costs.sheet import NORMAL, SMALL
 from mithril_nb.viz.costs.squares import Rect
@@ -131,23 +131,23 @@ def roofline(data: Data, peaks: Any = None, width: int = 720) -> Drawing:
         whole program    4.00  4.00 GFLOP/s  2.00 GFLOP/s       50.0 %  memory
         a                4.00  4.00 GFLOP/s  2.00 GFLOP/s       50.0 %  memory
     """
-    given = {} if peaks is None else checked_peaks(peaks)
-    data, width = drawable(data), width_of(width, 320, "cost.roofline")
-    roof = Peaks.of(drawable(given or data.get("machine") or {}))
+    given = {} if peaks is None else validate_peaks(peaks)
+    data, width = replace_undrawable(data), validate_width(width, 320, "cost.roofline")
+    roof = Peaks.of(replace_undrawable(given or data.get("machine") or {}))
     spots, missing = spots_of(data)
     return Drawing(_svg(data, spots, missing, roof, width), _text(data, spots, missing, roof))
 
 
-def why_above(shares: Iterable[tuple[float | None, str | None]]) -> tuple[str, ...]:
+def explain_above(shares: Iterable[tuple[float | None, str | None]]) -> tuple[str, ...]:
     """Return the reasons why blocks exceed the roof, if any do.
 
     Args:
         shares: Share of the roof of each block, and its limit: `"memory"`, or arithmetic by any name.
 
     Examples:
-        >>> why_above([(0.5, "memory"), (1.0, "compute")])
+        >>> explain_above([(0.5, "memory"), (1.0, "compute")])
         ()
-        >>> why_above([(1.18, "memory")])[0].partition(":")[0]
+        >>> explain_above([(1.18, "memory")])[0].partition(":")[0]
         'above 100 % of the roof'
     """
     above = {limit for share, limit in shares if share is not None and share >= _ABOVE}
@@ -163,7 +163,7 @@ def spots_of(data: Data) -> tuple[list[Spot], list[str]]:
     groups: dict[object, list[str]] = {}
     for path, figures in data["by_block"].items():
         key = (
-            unnumbered(path),
+            strip_numbers(path),
             *(figures.get(name) for name in ("flops", "bytes_accessed", "time_s")),
             _unknown(figures),
         )
@@ -229,7 +229,7 @@ def _svg(data: Data, spots: Sequence[Spot], missing: Sequence[str], roof: Peaks 
 
 
 def _above(spots: Sequence[Spot], roof: Peaks) -> tuple[str, ...]:
-    return why_above((spot.of_roof(roof), roof.limit(spot.intensity)) for spot in spots)
+    return explain_above((spot.of_roof(roof), roof.limit(spot.intensity)) for spot in spots)
 
 
 def _nothing(missing: Sequence[str]) -> str:

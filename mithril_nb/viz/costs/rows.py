@@ -9,9 +9,9 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mithril_nb.viz.costs.blocks import Branch, path_text, times, tree_of, unnumbered
+from mithril_nb.viz.costs.blocks import Branch, path_text, strip_numbers, times, tree_of
 from mithril_nb.viz.costs.fields import Data
-from mithril_nb.viz.costs.formulas import COMMUNICATION, added, value_of
+from mithril_nb.viz.costs.formulas import COMMUNICATION, add_formulas, value_of
 
 MOST_ROWS = 40
 """About the number of rows that a notebook shows without a scroll bar."""
@@ -99,14 +99,14 @@ def folded_rows(sources: Sequence[Mapping[str, Data]], figure: str = "flops", mo
 
     def size(row: Row) -> tuple[bool, float, float]:
         if row not in sizes:
-            sizes[row] = _size(summed([by_block[path] for path in row.paths]), figure)
+            sizes[row] = _size(sum_figures([by_block[path] for path in row.paths]), figure)
         return sizes[row]
 
     opened = _opened(tree, most, size)
     return list(_shown(tree, 0, opened, size))
 
 
-def summed(parts: Sequence[Data], total: Data | None = None) -> Data:
+def sum_figures(parts: Sequence[Data], total: Data | None = None) -> Data:
     """Return the total cost of several blocks.
 
     Known values are added up. A sum without known values is `None`, unless all of them are 0.
@@ -117,7 +117,7 @@ def summed(parts: Sequence[Data], total: Data | None = None) -> Data:
             `None` if one of the parts is.
 
     Examples:
-        >>> summed([{"flops": 2, "unknown": 0}, {"flops": None, "unknown": 1}])["flops"]
+        >>> sum_figures([{"flops": 2, "unknown": 0}, {"flops": None, "unknown": 1}])["flops"]
         2
     """
     if len(parts) == 1:
@@ -131,7 +131,7 @@ def summed(parts: Sequence[Data], total: Data | None = None) -> Data:
 
     spans = [one["time_s"] for one in parts if one.get("time_s") is not None]
     roles = dict.fromkeys(role for one in parts for role in one.get("roles", {}))
-    formulas = {key: formula for key in _FIGURES if (formula := added([value_of(one, key) for one in parts]))}
+    formulas = {key: formula for key in _FIGURES if (formula := add_formulas([value_of(one, key) for one in parts]))}
     return {
         **{key: of(key) for key in _FIGURES},
         "time_s": math.fsum(spans) if spans else None,
@@ -205,7 +205,7 @@ def _opened(tree: Row, most: int, size: Callable[[Row], tuple[bool, float, float
         stacks: dict[str, list[Row]] = {}
         for row in level:
             if row.inside:
-                stacks.setdefault(unnumbered(f"{row.path}/"), []).append(row)
+                stacks.setdefault(strip_numbers(f"{row.path}/"), []).append(row)
         level = []
         for stack in sorted(stacks.values(), key=lambda rows: max(size(row) for row in rows), reverse=True):
             wanted = sum(len(row.inside) for row in stack)

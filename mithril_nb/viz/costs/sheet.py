@@ -10,10 +10,10 @@ import math
 from collections.abc import Mapping, Sequence
 
 from mithril_nb.viz.escape import block_key, escaped, one_line
-from mithril_nb.viz.palette import DARK, HUES, LIGHT, Theme, contrast, mixed
+from mithril_nb.viz.palette import DARK, HUES, LIGHT, Theme, contrast, mix_colours
 from mithril_nb.viz.records import Point
 from mithril_nb.viz.svg import FONT
-from mithril_nb.viz.textwidth import elided, text_width
+from mithril_nb.viz.textwidth import elide, text_width
 
 TINTS = {LIGHT: (0.66, 0.52, 0.4, 0.28), DARK: (0.45, 0.37, 0.29, 0.21)}
 """Share of a block's hue in its cells, by theme; text is readable on each."""
@@ -41,9 +41,9 @@ def colour(tone: str, theme: Theme) -> str:
         return max((theme.ink, theme.ground), key=lambda ink: contrast(ink, ground))
     if tone.startswith("tint"):
         hue, _, level = tone[4:].partition(".")
-        return mixed(colour(f"hue{hue}", theme), theme.ground, TINTS[theme][int(level)])
+        return mix_colours(colour(f"hue{hue}", theme), theme.ground, TINTS[theme][int(level)])
     if tone.startswith("heat"):
-        return mixed(theme.cost, theme.ground, HEAT[theme][int(tone[4:])])
+        return mix_colours(theme.cost, theme.ground, HEAT[theme][int(tone[4:])])
     if tone.startswith("hue"):
         return theme.muted if int(tone[3:]) == NO_HUE else theme.hues[int(tone[3:])]
     found = getattr(theme, tone)
@@ -147,7 +147,7 @@ class Sheet:
         """
         text = one_line(text)
         if room is not None:
-            text = elided(text, size, room, bold=bold)
+            text = elide(text, size, room, bold=bold)
         more = f' font-size="{number(size)}"' if size != NORMAL else ""
         more += ' font-weight="600"' if bold else ""
         more += f' text-anchor="{anchor}"' if anchor else ""
@@ -227,11 +227,11 @@ def line_path(points: Sequence[Point]) -> str:
     return "M" + "L".join(f"{number(x)} {number(y)}" for x, y in points)
 
 
-def wrapped(text: str, size: float, width: float) -> list[str]:
+def wrap_text(text: str, size: float, width: float) -> list[str]:
     """Break a text into lines of at most `width` px; a longer word loses its middle.
 
     Examples:
-        >>> wrapped("nothing here is run, so no time is known", 11, 120)
+        >>> wrap_text("nothing here is run, so no time is known", 11, 120)
         ['nothing here is run,', 'so no time is known']
     """
     lines: list[str] = []
@@ -240,7 +240,7 @@ def wrapped(text: str, size: float, width: float) -> list[str]:
         if lines and text_width(joined, size) <= width:
             lines[-1] = joined
         else:
-            lines.append(elided(word, size, width))
+            lines.append(elide(word, size, width))
     return lines
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from mithril_nb.display import Shown
 from mithril_nb.errors import UnknownBlockError, UnknownOptionError, nearest, short_repr
 from mithril_nb.graph.records import LogicalGraph
-from mithril_nb.viz.costs.options import refusal
+from mithril_nb.viz.costs.options import option_error
 
 if TYPE_CHECKING:
     from mithril_nb.stages.graph.stage_graph import StageGraph
@@ -39,7 +39,7 @@ def graph_of(target: Any, program: str) -> LogicalGraph | StageGraph:
     )
 
 
-def opened_in(graph: LogicalGraph | StageGraph, expanded: Any) -> frozenset[str]:
+def validate_opened(graph: LogicalGraph | StageGraph, expanded: Any) -> frozenset[str]:
     """Validate the groups to open in a graph and return their paths.
 
     Args:
@@ -56,7 +56,7 @@ def opened_in(graph: LogicalGraph | StageGraph, expanded: Any) -> frozenset[str]
     call = f'cost.overlay({"model" if isinstance(graph, LogicalGraph) else "inspection"}, expanded=["{{}}"])'
     if not isinstance(paths, Collection) or not all(isinstance(path, str) for path in paths):
         example = call.format(groups[0] if groups else "")
-        raise refusal("cost.overlay", "expanded", expanded, "paths of groups, as strings", example)
+        raise option_error("cost.overlay", "expanded", expanded, "paths of groups, as strings", example)
     strange = next((path for path in paths if path not in known), None)
     if strange is not None:
         near = nearest(strange, groups) or next(iter(groups), None)

@@ -21,7 +21,7 @@ class Rect:
         return self.w * self.h
 
 
-def squarified(values: Sequence[float], within: Rect) -> list[Rect]:
+def squarify(values: Sequence[float], within: Rect) -> list[Rect]:
     """Return a rectangle for each value, with an area proportional to it; together they fill `within`.
 
     The algorithm is that of Bruls, Huizing and van Wijk, "Squarified Treemaps" (2000): it lays rows along the shorter
@@ -32,7 +32,7 @@ def squarified(values: Sequence[float], within: Rect) -> list[Rect]:
         within: The rectangle to divide.
 
     Examples:
-        >>> squarified([2, 1, 1], Rect(0, 0, 4, 2))
+        >>> squarify([2, 1, 1], Rect(0, 0, 4, 2))
         [Rect(x=0, y=0.0, w=2.0, h=2.0), Rect(x=2.0, y=0.0, w=2.0, h=1.0), Rect(x=2.0, y=1.0, w=2.0, h=1.0)]
     """
     found: list[Rect] = []

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from mithril_nb.viz.costs.axes import Scale, mark, scale_of, tick_text
-from mithril_nb.viz.costs.drawable import drawable
+from mithril_nb.viz.costs.drawable import replace_undrawable
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import Field, at_least, field_of
 from mithril_nb.viz.costs.numbers import Numbers
-from mithril_nb.viz.costs.page import HEAD_H, MARGIN, Page, unwritten
+from mithril_nb.viz.costs.page import HEAD_H, MARGIN, Page, hidden_notes
 from mithril_nb.viz.costs.sheet import NORMAL, SMALL, line_path
 from mithril_nb.viz.costs.squares import Rect
 from mithril_nb.viz.escape import one_line
 from mithril_nb.viz.palette import HUES
-from mithril_nb.viz.textwidth import elided, text_width
+from mithril_nb.viz.textwidth import elide, text_width
 from mithril_nb.viz.units import seconds
 
 Swept = Mapping[str, Any]
@@ -66,7 +66,7 @@ def sweep(swept: Swept, width: int = 720) -> Drawing:
             8  8.00 kFLOP
            16  16.0 kFLOP
     """
-    swept = drawable(swept)
+    swept = replace_undrawable(swept)
     fields = [field_of(str(name)) for name in swept["fields"]]
     numbers = _numbers(swept, fields)
     idle = [kind.title for kind in fields if (known := _known(swept, kind)) and not any(known)]
@@ -78,7 +78,7 @@ def sweep(swept: Swept, width: int = 720) -> Drawing:
     )
     text = "\n".join((numbers.title, numbers.text, *notes))
     width = max(320, width)
-    return Drawing(_svg(swept, fields, notes, width), text, (numbers,), unwritten(notes, width))
+    return Drawing(_svg(swept, fields, notes, width), text, (numbers,), hidden_notes(notes, width))
 
 
 def lines_of(swept: Swept, field: str) -> list[Line]:
@@ -206,7 +206,7 @@ def _places(page: Page, values: Sequence[Any], area: Rect) -> list[float]:
         places = [(start + end) / 2] if len(values) == 1 else [start + step * at for at in range(len(values))]
         # Labels of the first and last value are centred on the ends of the axis, and may extend slightly beyond them.
         room = [min(step - 6, 2 * (min(place - area.x, area.x + area.w - place) + _BEYOND)) for place in places]
-        texts = [elided(one_line(str(value)), SMALL, max(most, 24)) for value, most in zip(values, room, strict=True)]
+        texts = [elide(one_line(str(value)), SMALL, max(most, 24)) for value, most in zip(values, room, strict=True)]
     free = float("-inf")
     order = sorted(range(len(values)), key=places.__getitem__)
     for at in order:

@@ -11,7 +11,7 @@ from typing import Any
 
 from mithril_nb.display import AT_LEAST, UNATTRIBUTED_LABEL
 from mithril_nb.viz.costs.formulas import COMMUNICATION, short_formula, value_of
-from mithril_nb.viz.costs.rows import Row, flat_rows, folded_rows, share_of, summed
+from mithril_nb.viz.costs.rows import Row, flat_rows, folded_rows, share_of, sum_figures
 from mithril_nb.viz.costs.table_notes import communicates, communication, has_params, notes, unknowns
 from mithril_nb.viz.escape import block_key, escaped, one_line
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
@@ -134,7 +134,7 @@ class _Table:
         """Return the cost of a row in a source; `None` if the source has none of its blocks."""
         cost = self.sources[source]
         parts = [cost["by_block"][path] for path in row.paths if path in cost["by_block"]]
-        return summed(parts, cost["total"]) if parts else None
+        return sum_figures(parts, cost["total"]) if parts else None
 
     def share(self, figures: Mapping[str, Any] | None, row: Row | None = None) -> tuple[float | None, str]:
         """Return the share of a row, or of the unattributed cost, and its bound."""

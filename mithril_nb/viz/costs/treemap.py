@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from mithril_nb.display import UNATTRIBUTED_LABEL
 from mithril_nb.viz.costs.blocks import Branch, hue_or_grey, hues_of, label_of, path_text, times, tree_of
-from mithril_nb.viz.costs.drawable import drawable
+from mithril_nb.viz.costs.drawable import replace_undrawable
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import (
     OF_KNOWN,
@@ -24,10 +24,10 @@ from mithril_nb.viz.costs.fields import (
     whole_text,
 )  # fmt: skip
 from mithril_nb.viz.costs.naming import Names
-from mithril_nb.viz.costs.options import width_of
+from mithril_nb.viz.costs.options import validate_width
 from mithril_nb.viz.costs.page import FOOT, HEAD_H, MARGIN, Page
 from mithril_nb.viz.costs.sheet import LARGE, NO_HUE, NORMAL, Sheet
-from mithril_nb.viz.costs.squares import Rect, squarified
+from mithril_nb.viz.costs.squares import Rect, squarify
 from mithril_nb.viz.escape import one_line
 from mithril_nb.viz.text import columns
 from mithril_nb.viz.textwidth import text_width
@@ -121,8 +121,8 @@ def treemap(data: Data, field: str = "flops", width: int = 720) -> Drawing:
         b        250 FLOP  25.0 %  █████
         total  1.00 kFLOP   100 %
     """
-    kind, data = field_of(field, FIELDS, 'cost.treemap("{}")'), drawable(data)
-    return Drawing(_svg(data, kind, width_of(width, 240, "cost.treemap")), _text(data, kind))
+    kind, data = field_of(field, FIELDS, 'cost.treemap("{}")'), replace_undrawable(data)
+    return Drawing(_svg(data, kind, validate_width(width, 240, "cost.treemap")), _text(data, kind))
 
 
 def cells_of(data: Data, field: str, within: Rect) -> list[Cell]:
@@ -158,7 +158,7 @@ def _divide(
         of_small = Branch("", "", 0, tuple(small))
         parts.append((of_small.value, small[0] if len(small) == 1 else of_small))
     parts.sort(key=lambda part: -part[0])
-    rects = squarified([value for value, _ in parts], within)
+    rects = squarify([value for value, _ in parts], within)
     for place, ((value, one), rect) in enumerate(zip(parts, rects, strict=True)):
         if one is lost:
             cells.append(

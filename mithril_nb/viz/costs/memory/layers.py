@@ -42,7 +42,7 @@ class Layer:
     at_peak: int
 
 
-def layered(blocks: Iterable[str], opened: Collection[str] = ()) -> dict[str, int]:
+def assign_layers(blocks: Iterable[str], opened: Collection[str] = ()) -> dict[str, int]:
     """Return the blocks that get a layer each, with their tints: top-level blocks, or the parts of opened blocks.
 
     Args:
@@ -51,9 +51,9 @@ def layered(blocks: Iterable[str], opened: Collection[str] = ()) -> dict[str, in
 
     Examples:
         >>> blocks = ["embed", "mlp/up/weight", "mlp/down", "head"]
-        >>> layered(blocks)
+        >>> assign_layers(blocks)
         {'embed': 0, 'mlp': 0, 'head': 0}
-        >>> layered(blocks, ["mlp"])
+        >>> assign_layers(blocks, ["mlp"])
         {'embed': 0, 'mlp/up': 0, 'mlp/down': 1, 'head': 0}
     """
     paths = list(blocks)
@@ -83,9 +83,9 @@ def layers_of(data: Data, most: int, opened: Collection[str] = ()) -> tuple[list
         opened: Paths of blocks that are shown by their parts.
     """
     timeline = [moment["bytes"] for moment in data["timeline"]]
-    places = thinned(timeline, most)
+    places = thin(timeline, most)
     hues = hues_of({"by_block": data["blocks"], **({"hues": data["hues"]} if "hues" in data else {})})
-    tints = layered(data["blocks"], opened)
+    tints = assign_layers(data["blocks"], opened)
     changes: dict[tuple[str, int | None, str | None], list[int]] = {}
     order = {path: at for at, path in enumerate(data["blocks"])}
     for life in sorted(data["lives"], key=lambda life: order.get(life["block"], -1)):
@@ -131,11 +131,11 @@ def _key(
     return path_text(block) + (" itself" if is_around else ""), hue_or_grey(block, hues), block
 
 
-def thinned(values: Sequence[int], most: int) -> list[int]:
+def thin(values: Sequence[int], most: int) -> list[int]:
     """Return at most `most` positions of the values: all of them, or the first maximum of each group.
 
     Examples:
-        >>> thinned([1, 5, 2, 2, 9, 1], 3), thinned([4, 3], 3)
+        >>> thin([1, 5, 2, 2, 9, 1], 3), thin([4, 3], 3)
         ([1, 2, 4], [0, 1])
     """
     if len(values) <= most:

@@ -6,14 +6,14 @@ from typing import Any
 
 from mithril_nb.display import UNATTRIBUTED_LABEL
 from mithril_nb.viz.costs.blocks import path_text, tree_of
-from mithril_nb.viz.costs.memory.layers import Data, thinned
+from mithril_nb.viz.costs.memory.layers import Data, thin
 from mithril_nb.viz.escape import one_line
 from mithril_nb.viz.text import columns
 from mithril_nb.viz.units import UNKNOWN, nbytes, percent
 
 KINDS = {
     "arguments": "arguments", "outputs": "outputs", "temporaries": "temporaries", "constants": "constants",
-    "unfilled": "reserved but unused",
+    "unfilled": "reserved but unfilled",
 }  # fmt: skip
 """Display names of the kinds of memory."""
 _LARGEST = 10
@@ -72,7 +72,7 @@ def peak_text(data: Data) -> str:
 
 def _bars(data: Data) -> str:
     values = [moment["bytes"] for moment in data["timeline"]]
-    places = thinned(values, _BARS_WIDE)
+    places = thin(values, _BARS_WIDE)
     top = max(values) or 1
     return "".join(_BARS[min(len(_BARS) - 1, values[place] * len(_BARS) // top)] for place in places)
 

@@ -77,7 +77,7 @@ def _svg(data: Data, width: int, opened: Collection[str]) -> str:
     for note in data["notes"]:
         page.note(note)
     first = ", ".join(f"{one.name} {percent(one.at_peak / data['peak_bytes'])}" for one in held[:8])
-    return page.svg(f"{peak_text(data)}; held there by {first}.")
+    return page.svg(f"{peak_text(data)}; held by {first}.")
 
 
 def _kinds(data: Data) -> str:
