@@ -237,7 +237,7 @@ def _notes(data: Data, kind: Field, boxes: list[Box], outside: float | None) -> 
         return [reason_of(data, kind)]
     found = [f"outside this graph: {kind.short(outside)}, {percent(outside / total)}"] if outside else []
     if any(box.share is None and box.together is not None for box in boxes):
-        found.append("Σ: cost of all calls of a function together; the cost of a single call is unknown")
+        found.append("Σ: cost of all calls of a function together, not of a single call")
     if is_bound(data["total"], kind.name):
         found.append(OF_KNOWN)
     return [*found, *notes_of(data, kind.name)]
