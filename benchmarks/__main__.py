@@ -51,7 +51,7 @@ PARTS = [
 
 
 def main() -> None:
-    """Run what was asked for and print it."""
+    """Run the requested benchmarks and print them."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rounds: a look, not a figure to quote")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
@@ -63,9 +63,9 @@ def main() -> None:
         f"Python {platform.python_version()}, jax {jax.__version__}, {jax.devices()[0]}, {os.cpu_count()} cores, "
         f"load {os.getloadavg()[0]:.1f}; {rounds} rounds A B B A, medians"
     )
-    asked = [name for name in COMPARISONS if name in options.only]
-    if asked:
-        console.print(comparison_table(found for name in asked for found in COMPARISONS[name](rounds)))
+    comparisons = [name for name in COMPARISONS if name in options.only]
+    if comparisons:
+        console.print(comparison_table(found for name in comparisons for found in COMPARISONS[name](rounds)))
     if "stages" in options.only:
         print_stages(console, rounds, options.full)
     if "large" in options.only:
@@ -81,7 +81,7 @@ def main() -> None:
         for table in compose_tables(repeats):
             console.print(table)
     if "params" in options.only:
-        table = Table("starting values", "ours", "one jax.jit", "ratio", "bar")
+        table = Table("initial values", "ours", "one jax.jit", "ratio", "bar")
         for name, ours, theirs, bar in starting_times(repeats):
             table.add_row(name, si(ours), si(theirs), f"{ours / theirs:.2f}", f"{bar}")
         console.print(table)
@@ -104,9 +104,9 @@ def main() -> None:
             "measured times, one thread", "wall", "instructions", "with gaps", "with dispatch", "best 10 %", "bar"
         )
         for name, middle, best in profile_sums(1 if options.quick else 4):
-            told = f"[red]{middle.instructions:.3f} over[/red]" if middle.is_over else f"{middle.instructions:.3f}"
+            shown = f"[red]{middle.instructions:.3f} over[/red]" if middle.is_over else f"{middle.instructions:.3f}"
             ratios = [f"{ratio:.3f}" for ratio in (middle.with_gaps, middle.whole, best.instructions)]
-            table.add_row(name, si(middle.wall_s), told, *ratios, f"1 ± {PROFILE_BAR}")
+            table.add_row(name, si(middle.wall_s), shown, *ratios, f"1 ± {PROFILE_BAR}")
         console.print(table)
     if "costs" in options.only:
         for table in cost_tables(options.full):
@@ -119,7 +119,7 @@ def main() -> None:
 
 def comparison_table(found: Iterator[Comparison]) -> Table:
     """Return the table of comparisons; a ratio over its bar is red and marked."""
-    table = Table("against the same by hand", "ours", "by hand", "ratio", "middle half", "best 10 %", "bar")
+    table = Table("against hand-written JAX", "ours", "hand-written", "ratio", "middle half", "best 10 %", "bar")
     for column in table.columns[1:]:
         column.justify = "right"
     for each in found:
@@ -132,7 +132,7 @@ def comparison_table(found: Iterator[Comparison]) -> Table:
 
 
 def print_stages(console: Console, rounds: int, full: bool) -> None:
-    """Print what looking at programs costs. That it changes neither numbers nor costs is a test: `tests/stages`."""
+    """Print the cost of inspecting programs; `tests/stages` checks that it changes neither results nor costs."""
     console.print(comparison_table(stage_comparisons(rounds, full)))
     console.print(memory_table("compiled", stage_memory(full), MEMORY_BAR))
     name, count, listed_s, times = pass_times(full)
@@ -140,7 +140,7 @@ def print_stages(console: Console, rounds: int, full: bool) -> None:
 
 
 def memory_table(bare: str, found: Iterator[tuple[str, int, int]], bar: float) -> Table:
-    """Return the table of the greatest memory of new processes, ours and `bare`."""
+    """Return the table of the peak memory of new processes, inspected and `bare`."""
     table = Table("peak memory of a new process", "inspected", bare, "ratio", "bar")
     for name, ours, theirs in found:
         table.add_row(name, f"{ours / 1e6:.0f} MB", f"{theirs / 1e6:.0f} MB", f"{ours / theirs:.2f}", f"{bar}")
@@ -148,7 +148,7 @@ def memory_table(bare: str, found: Iterator[tuple[str, int, int]], bar: float) -
 
 
 def si(seconds: float) -> str:
-    """Return a time as text.
+    """Format a time.
 
     Examples:
         >>> si(0.00123), si(2.0), si(3.2e-5)

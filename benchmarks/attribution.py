@@ -1,8 +1,8 @@
-"""How much of each stage is attributed, and how much of that is right: measured on the large programs of the corpus.
+"""Measure how much of each stage is attributed, and how much of that is right, on the large programs of the corpus.
 
-The checks know nothing of tags. A product of matrices, or a convolution, is told by how many numbers stand in what it
-takes and makes: a forward one and those of its derivative have the same three counts, and differ in which of them is
-made. Which ones go forward the forward program says, as it has no others.
+The checks do not use tags. They identify a matrix product or convolution by the element counts of its operands and its
+result. A forward product and those of its derivative have the same three counts, but another one is the result's. The
+forward program, which contains nothing else, shows which of them are forward.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ _BARS = {"jaxpr equations": 1.0, "StableHLO ops": 0.99, "HLO FLOPs": 0.99, "HLO 
 
 @dataclass(frozen=True)
 class Attributed:
-    """What was measured on one program.
+    """Measurements of one program.
 
     Attributes:
         name: Its name.
-        equations: Share of the equations of the jaxpr that have a block.
-        ops: Share of the StableHLO ops.
-        flops: Share of the FLOPs of the optimized HLO, each loop as often as it runs.
-        instructions: Share of its instructions that are more than names for data.
-        products: How many matrix products and convolutions were checked, in all three stages.
-        wrong_roles: How many of them have another role than the forward program tells.
-        wrong_links: How many are linked to products of other sizes, or stand in a block that these do not.
-        missing: How many of the instructions that are more than names and have no block there are of each opcode.
+        equations: Share of the equations of the jaxpr with a block.
+        ops: Share of the StableHLO ops with a block.
+        flops: Share of the FLOPs of the optimized HLO with a block, counting every iteration of a loop.
+        instructions: Share of its instructions with a block, without those that only name data.
+        products: Number of matrix products and convolutions checked in all three stages.
+        wrong_roles: Number of them whose role differs from the forward program's.
+        wrong_links: Number of them linked to products of other sizes, or in a block that these are not in.
+        missing: Number of unattributed instructions by opcode, without those that only name data.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Attributed:
 
 
 def programs(full: bool) -> dict[str, tuple[Make, Make]]:
-    """Return by name what inspects a program, and what inspects its forward program."""
+    """Return, by name, functions that inspect a program and its forward program."""
     known = corpus(full)
 
     def of_corpus(name: str) -> Inspection:
@@ -91,14 +91,14 @@ def programs(full: bool) -> dict[str, tuple[Make, Make]]:
 
 
 def attributed(full: bool, names: Sequence[str] = ()) -> Iterator[Attributed]:
-    """Yield what was measured on each program, or on those of these names."""
+    """Yield the measurements of all programs, or of the named ones."""
     for name, (step, forward) in programs(full).items():
         if not names or name in names:
             yield _elsewhere(name, full) if name.startswith("sharded") else measure(name, step(), forward())
 
 
 def _elsewhere(name: str, full: bool) -> Attributed:
-    """Measure in a process that has several devices."""
+    """Measure in a new process with several devices."""
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={DEVICES}"
     code = f"from benchmarks.attribution import measure_here; measure_here({name!r}, {full})"
     environment = {**os.environ, "XLA_FLAGS": flags}
@@ -107,19 +107,20 @@ def _elsewhere(name: str, full: bool) -> Attributed:
 
 
 def measure_here(name: str, full: bool) -> None:
-    """Print what was measured on a program as JSON."""
+    """Print the measurements of a program as JSON."""
     step, forward = programs(full)[name]
     print(dumps(asdict(measure(name, step(), forward(), is_split=True))))
 
 
 def measure(name: str, step: Inspection, forward: Inspection, is_split: bool = False) -> Attributed:
-    """Return what was measured on a program, which is compiled for it.
+    """Compile a program and return its measurements.
 
     Args:
-        name: What to call it.
+        name: Its display name.
         step: The program.
         forward: Its forward program.
-        is_split: Whether it is split over devices: then only optimized HLO of both has the sizes of optimized HLO.
+        is_split: Whether it is split over devices. Then optimized HLO has other sizes than earlier stages, and is
+            compared with the optimized HLO of the forward program.
     """
     instructions = step.stage("hlo").instructions
     lines, runs = _read(step)
@@ -166,7 +167,7 @@ class Product:
 
     Attributes:
         id: Its id.
-        size: How many numbers it takes and makes, sorted; and how many it makes.
+        size: Element counts of its operands and result, sorted; and the count of its result.
         blocks: Its blocks.
         role: Its role.
         equations: Ids of its equations.
@@ -208,10 +209,10 @@ def _in_stablehlo(inspection: Inspection) -> list[Product]:
     found = []
     for one in stage.instructions:
         if one.opcode in _PRODUCTS:
-            *_, left, right, made = (
+            *_, left, right, result = (
                 prod(int(size) for size in sizes.split("x") if size) for sizes in _TYPES.findall(lines[one.line - 1])
             )
-            found.append(_product(one, (left, right), made))
+            found.append(_product(one, (left, right), result))
     return found
 
 
@@ -224,20 +225,20 @@ def _in_hlo(inspection: Inspection, lines: Mapping[str, HloLine]) -> list[Produc
 
 
 def _misjudged(found: Sequence[Product], before: Counter[Any], after: Counter[Any]) -> int:
-    """Count the products of a role that are more than there may be of it."""
+    """Count the products that exceed the expected number of their role."""
     roles = {role: Counter(one.size for one in found if one.role == role) for role in ("forward", "backward")}
     excess = roles["forward"] - before + (roles["backward"] - after)
     return excess.total() + sum(one.role not in roles for one in found)
 
 
 def _is_right(one: Product, sources: Mapping[str, Product], is_split: bool) -> bool:
-    """Whether a product is linked to one of the same sizes, and stands in the block of such ones."""
+    """Return whether a product is linked to one of the same sizes, and has the blocks of its linked products."""
     linked = [sources[id] for id in one.equations if id in sources and (is_split or sources[id].size == one.size)]
     return bool(linked) and one.blocks == frozenset(block for each in linked for block in each.blocks)
 
 
 def _read(inspection: Inspection) -> tuple[dict[str, HloLine], dict[str, float]]:
-    """Return the instructions of the optimized HLO by name, and how often each runs per run of the program."""
+    """Return the instructions of the optimized HLO by name, and how often each runs in one run of the program."""
     _, computations = read_module(inspection.compiled.as_text() or "")
     by_name = {computation.name: computation for computation in computations}
     runs: Counter[str] = Counter()
@@ -257,7 +258,7 @@ def _read(inspection: Inspection) -> tuple[dict[str, HloLine], dict[str, float]]
 
 
 def attribution_tables(full: bool) -> Iterator[Table]:
-    """Yield a table of how much is attributed, and one of how much of it is right; what misses its bar is red."""
+    """Yield tables of the attributed share and of its errors; values that miss their bar are red."""
     bars = tuple(_BARS.values())
     table = Table("attributed", *(f"{what}, {bar:.0%}" for what, bar in _BARS.items()), *_CHECKS)
     for one in attributed(full):
@@ -269,7 +270,7 @@ def attribution_tables(full: bool) -> Iterator[Table]:
             _marked(str(one.wrong_links), one.wrong_links > 0),
         )
     yield _numbers_right(table)
-    table = Table("lines that have the width of a block", *(f"{stage}, wrong" for stage in _CHECKED))
+    table = Table("lines with the width of a block", *(f"{stage}, wrong" for stage in _CHECKED))
     for name, make in own_widths().items():
         inspection = make()
         judged = [by_width(inspection.stage(stage).instructions) for stage in _CHECKED]

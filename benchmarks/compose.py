@@ -1,4 +1,4 @@
-"""Times of composing large models, and of composing and tracing GPT-2 small beside others: CPU time, new processes."""
+"""CPU times of composing large models, and of composing and tracing GPT-2 small, in new processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _START = "import time, jax, jax.numpy as jnp; jax.devices()\n"
 _TOKENS = f"jax.ShapeDtypeStruct(({BATCH}, {TIME}), jnp.int32)"
 _NAMES = "GPT, Embedding, LayerNorm, Linear, Model, Relu, TransformerBlock"
 _OURS = f"import mithril_nb as ml\nfrom mithril_nb.models import {_NAMES}\nimport mithril_nb.physical\n"
-_BY_HAND = (
+_LOOP = (
     "model = Model()\nmodel += Embedding(50257, 768)\n"
     "for _ in range({blocks}):\n    model += TransformerBlock(768, 12)\n"
     "model += LayerNorm()\nmodel += Linear(50257)\nmodel.graph"
@@ -27,11 +27,11 @@ COMPOSING = {
         "model = Model()\nfor _ in range(100):\n    model += Linear(64)\n    model += Relu()\nmodel.graph",
         0.2,
     ),
-    "compose GPT(layers=12), which adds one block again and again": (_OURS, "GPT().graph", 0.5),
-    "compose a GPT of 12 blocks, each made anew": (_OURS, _BY_HAND.format(blocks=12), 0.5),
-    "compose a GPT of 24 blocks, each made anew": (_OURS, _BY_HAND.format(blocks=24), None),
+    "compose GPT(layers=12), which adds the same block repeatedly": (_OURS, "GPT().graph", 0.5),
+    "compose a GPT of 12 blocks, each created separately": (_OURS, _LOOP.format(blocks=12), 0.5),
+    "compose a GPT of 24 blocks, each created separately": (_OURS, _LOOP.format(blocks=24), None),
 }
-"""By name: what is imported, what is timed, and its bar in seconds."""
+"""By name: the imports, the timed code, and its bar in seconds."""
 
 TRACING = {
     "ours": (
@@ -56,7 +56,7 @@ TRACING = {
         f"jax.make_jaxpr(lambda state, tokens: nnx.merge(model, state)(tokens))(state, {_TOKENS})",
     ),
 }
-"""GPT-2 small, forward, by who composes and traces it."""
+"""Code that composes and traces the forward pass of GPT-2 small, by library."""
 
 
 def composing_times(repeats: int) -> Iterator[tuple[str, float, float | None]]:
@@ -67,14 +67,14 @@ def composing_times(repeats: int) -> Iterator[tuple[str, float, float | None]]:
 
 
 def tracing_times(repeats: int) -> Iterator[tuple[str, float, float]]:
-    """Yield names, median CPU seconds of composing and tracing GPT-2 small, and how many times plain JAX's they are."""
+    """Yield names, median CPU seconds of composing and tracing GPT-2 small, and the ratio to plain JAX."""
     found = _medians(TRACING, repeats)
     for name, seconds in found.items():
         yield name, seconds, seconds / found["plain JAX"]
 
 
 def _medians(programs: dict[str, tuple[str, str]], repeats: int) -> dict[str, float]:
-    """Median CPU seconds of each, run by turns."""
+    """Return the median CPU seconds of each program, measured in turns."""
     times: dict[str, list[float]] = {name: [] for name in programs}
     for _ in range(repeats):
         for name, (imports, body) in programs.items():
@@ -83,22 +83,22 @@ def _medians(programs: dict[str, tuple[str, str]], repeats: int) -> dict[str, fl
 
 
 def _cold_s(imports: str, body: str) -> float:
-    """CPU seconds that a program takes in a new process, when all is imported and JAX knows its devices."""
+    """Return the CPU seconds of a program in a new process, after imports and JAX's device discovery."""
     code = f"{_START}{imports}\nsince = time.process_time()\n{body}\nprint(time.process_time() - since)"
     return float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
 
 
 def compose_tables(repeats: int) -> Iterator[Table]:
-    """Yield both as tables."""
+    """Yield both results as tables."""
     times = {name: (seconds, bar) for name, seconds, bar in composing_times(repeats)}
-    twelve, more = (times[f"compose a GPT of {blocks} blocks, each made anew"][0] for blocks in (12, 24))
+    twelve, more = (times[f"compose a GPT of {blocks} blocks, each created separately"][0] for blocks in (12, 24))
     twice = more / twelve
     table = Table("composing, CPU time in a new process", "median", "bar")
     for name, (seconds, bar) in times.items():
         table.add_row(name, f"{seconds * 1e3:.3g} ms", "" if bar is None else f"{bar * 1e3:.3g} ms")
     table.add_row("24 blocks over 12", _marked(twice, 2.2), "2.2")
     yield table
-    table = Table("composing and tracing GPT-2 small, the same", "median", "over plain JAX", "bar")
+    table = Table("composing and tracing GPT-2 small, CPU time", "median", "over plain JAX", "bar")
     for name, seconds, ratio in tracing_times(repeats):
         bar = 2.0 if name == "ours" else float("inf")
         table.add_row(name, f"{seconds * 1e3:.3g} ms", _marked(ratio, bar), "2.0" if name == "ours" else "")

@@ -1,4 +1,4 @@
-"""Whether costs are right, beside what others say of the same programs, and how long it takes to count them."""
+"""Check costs against other tools on the same programs, and measure how long counting takes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mithril_nb.cost import SOURCES, Cost, multiply_adds
 from mithril_nb.stages import Inspection, inspect
 
 REPORT_BAR = 1.2
-"""What the whole report of costs may take, over compiling alone."""
+"""Bar for the time of the whole report of costs, relative to compiling alone."""
 CLOSED_FORMS = {
     "a scan of ten 128x128 products": 41_943_040,
     "MLP, train step": 308_150_272,
@@ -31,17 +31,17 @@ CLOSED_FORMS = {
     "GPT-2 small by scan, train step": 193_369_079_808,
     "ResNet-50, forward": 32 * 8_178_368_512,
 }
-"""FLOPs of matrix products and convolutions, padding included, by formulas: `tests/cost/test_closed_forms.py`."""
+"""FLOPs of matrix products and convolutions, padding included, from formulas: `tests/cost/test_closed_forms.py`."""
 _FIELDS = ("flops", "transcendentals", "bytes_accessed", "params")
 _MOST_BYTES = 600_000_000
 _COUNT = re.compile(r"│[^│]*│[^│]*│[^│]*│[^│]*│ (\d+) ")
 
 
 def cost_tables(full: bool) -> Iterator[Table]:
-    """Yield what was found, a table for each question.
+    """Yield the results, one table for each question.
 
     Args:
-        full: Whether programs have the sizes that people use rather than small ones where they are compiled.
+        full: Whether to use programs of realistic size, instead of small ones, where they are compiled.
     """
     yield sums_table(full)
     yield closed_forms_table()
@@ -49,7 +49,7 @@ def cost_tables(full: bool) -> Iterator[Table]:
 
 
 def cost_comparisons(rounds: int, full: bool) -> Iterator[Comparison]:
-    """Yield how long the whole report takes, by each way of counting and with the memory, over compiling alone."""
+    """Yield the time of the whole report, from all sources and with memory, relative to compiling alone."""
     programs = corpus(full=True)
     names = ["MLP, train step", "LeNet, train step", "GPT-2 small, train step" if full else "GPT-2 small, forward"]
     for name in names:
@@ -63,7 +63,7 @@ def cost_comparisons(rounds: int, full: bool) -> Iterator[Comparison]:
 
 
 def report(fn: Callable[..., Any], args: tuple[Any, ...]) -> Inspection:
-    """Count what a program costs in every way there is without running it."""
+    """Count the cost of a program from all sources that do not run it."""
     inspection = inspect(fn, *args)
     for cost in inspection.costs().by_source.values():
         _ = cost.total
@@ -71,7 +71,7 @@ def report(fn: Callable[..., Any], args: tuple[Any, ...]) -> Inspection:
 
 
 def report_with_memory(fn: Callable[..., Any], args: tuple[Any, ...]) -> Inspection:
-    """Find which block holds how much memory and when, and what a program costs in every way."""
+    """Find the memory of each block over time, and count the cost of a program from all sources."""
     inspection = inspect(fn, *args)
     _ = inspection.memory.peak_bytes
     _ = inspection.costs().by_source["compiled"].total
@@ -80,16 +80,16 @@ def report_with_memory(fn: Callable[..., Any], args: tuple[Any, ...]) -> Inspect
 
 @dataclass(frozen=True)
 class Sums:
-    """What was found of one program.
+    """Results for one program.
 
     Attributes:
         name: Its name.
-        is_exact: For each source whether all blocks and what is unattributed add up to the total, in every figure.
-        off: For each source how far our sum, loops counted once, is from XLA's FLOPs; XLA has none of equations, which
-            are compared with its figure of the lowered program.
-        peak: How far the predicted peak of memory is from the figure of `memory_analysis()`; `None` if unknown.
-        unknown: How many rows of all sources have no known FLOPs, each with its reason.
-        silent: How many have none, and no reason.
+        is_exact: For each source, whether blocks and the unattributed part add up to the total in every figure.
+        off: For each source, relative difference between our sum, with loops counted once, and XLA's FLOPs. Equations
+            are compared with XLA's figure of the lowered program.
+        peak: Relative difference between the predicted peak memory and `memory_analysis()`; `None` if unknown.
+        unknown: Number of rows of all sources without known FLOPs but with a reason.
+        silent: Number of rows without known FLOPs and without a reason.
     """
 
     name: str
@@ -101,7 +101,7 @@ class Sums:
 
 
 def sums(name: str, make: Make) -> Sums:
-    """Return what was found of one program, which is compiled for it."""
+    """Compile a program and return its results."""
     fn, args = make()
     inspection = inspect(fn, *args, name=name)
     costs = {source: inspection.cost(source=source) for source in SOURCES}
@@ -121,27 +121,27 @@ def _adds_up(cost: Cost, field: str) -> bool:
     return sum(parts) == (getattr(cost.total, field) or 0)
 
 
-def _off(cost: Cost, told: Cost) -> float | None:
-    if told.xla is None or told.xla.flops is None or cost.once.flops is None:
+def _off(cost: Cost, reference: Cost) -> float | None:
+    if reference.xla is None or reference.xla.flops is None or cost.once.flops is None:
         return None
-    return cost.once.flops / told.xla.flops - 1 if told.xla.flops else float(cost.once.flops != 0)
+    return cost.once.flops / reference.xla.flops - 1 if reference.xla.flops else float(cost.once.flops != 0)
 
 
 def _peak_off(inspection: Inspection) -> float | None:
     memory = inspection.memory
     if memory.xla is None or memory.peak_bytes is None:
         return None
-    constants = memory.kinds.get("constants", 0)  # `memory_analysis()` leaves them out
-    told = memory.xla.argument + memory.xla.output + memory.xla.temp - memory.xla.alias
-    return (memory.peak_bytes - constants) / told - 1 if told else None
+    constants = memory.kinds.get("constants", 0)  # `memory_analysis()` omits them
+    xla = memory.xla.argument + memory.xla.output + memory.xla.temp - memory.xla.alias
+    return (memory.peak_bytes - constants) / xla - 1 if xla else None
 
 
 def sums_table(full: bool) -> Table:
-    """Return whether parts add up, and to what XLA says, over the corpus."""
+    """Return a table of whether parts add up over the corpus, and of the differences from XLA."""
     off = [f"{source} − XLA" for source in SOURCES]
     table = Table("sums over the corpus", *SOURCES, *off, "peak − XLA", "unknown", "silent")
     for name, make in corpus(full).items():
-        if name.startswith("sharded"):  # they want eight devices
+        if name.startswith("sharded"):  # needs eight devices
             continue
         found = sums(name, make)
         exact = ["exact" if found.is_exact[source] else "[red]not[/red]" for source in SOURCES]
@@ -152,35 +152,35 @@ def sums_table(full: bool) -> Table:
 
 
 def closed_forms_table() -> Table:
-    """Return what we and others count of programs of which one knows what there is, loops included; nothing is run."""
+    """Return our counts and those of other tools for programs with known costs, loops included; nothing is run."""
     others = {"ours": ours, "XLA, lowered": by_xla, "jax roofline": by_roofline, "flax tabulate": by_flax}
     table = Table("matrix products and convolutions", "FLOPs", *others)
     programs = corpus(full=True) | {"a scan of ten 128x128 products": ten_products}
     for name, expected in CLOSED_FORMS.items():
         fn, args = programs[name]()
-        table.add_row(name, f"{expected:,}", *(_told(count(fn, args), expected) for count in others.values()))
+        table.add_row(name, f"{expected:,}", *(_format_count(count(fn, args), expected) for count in others.values()))
     return table
 
 
 def ten_products() -> Program:
-    """Return ten products of matrices in a scan."""
+    """Return a scan of ten matrix products."""
     return lambda x, w: lax.scan(lambda c, _: (c @ w, None), x, None, length=10)[0], (spec(128, 128),) * 2
 
 
 def ours(fn: Callable[..., Any], args: tuple[Any, ...]) -> int:
-    """Count matrix products and convolutions, padding included."""
+    """Count the FLOPs of matrix products and convolutions, padding included."""
     return 2 * sum(one.count or 0 for one in multiply_adds(inspect(fn, *args)))
 
 
 def by_xla(fn: Callable[..., Any], args: tuple[Any, ...]) -> float | None:
-    """Return what XLA says of the lowered program: all of it."""
+    """Return XLA's FLOPs of the lowered program."""
     return (jax.jit(fn).lower(*args).cost_analysis() or {}).get("flops")
 
 
 def by_roofline(fn: Callable[..., Any], args: tuple[Any, ...]) -> float | None:
-    """Return what JAX's own estimate says, which counts matrix products; `None` where it is not installed."""
+    """Return JAX's roofline estimate, which counts matrix products; `None` if its dependencies are missing."""
     try:
-        from jax.experimental import roofline  # it wants absl, which JAX does not bring along
+        from jax.experimental import roofline  # needs absl, which JAX does not install
     except ImportError:
         return None
     _, found = roofline.roofline(fn)(*args)
@@ -188,13 +188,13 @@ def by_roofline(fn: Callable[..., Any], args: tuple[Any, ...]) -> float | None:
 
 
 def by_flax(fn: Callable[..., Any], args: tuple[Any, ...]) -> float | None:
-    """Return what the table of a module of Flax says that does the same; `None` where it would take much memory."""
+    """Return the FLOPs in the summary of an equivalent Flax module; `None` if it would need much memory."""
     from flax import linen
     from flax.linen.summary import tabulate
 
     if sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(args)) > _MOST_BYTES:
         return None
-    arrays = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), args)  # it takes no specs
+    arrays = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), args)  # `tabulate` accepts no specs
 
     class Module(linen.Module):
         def __call__(self, *args: Any) -> Any:
@@ -207,7 +207,7 @@ def by_flax(fn: Callable[..., Any], args: tuple[Any, ...]) -> float | None:
 
 
 def published_table() -> Table:
-    """Return what networks cost, beside what the literature says."""
+    """Return our costs of networks next to published figures."""
     table = Table("published figures", "ours", "theirs", "off", "unit", "parameters", "source")
     for one in PUBLISHED:
         found = one.inspected()
@@ -218,7 +218,7 @@ def published_table() -> Table:
     return table
 
 
-def _told(count: float | None, expected: int) -> str:
+def _format_count(count: float | None, expected: int) -> str:
     if count is None:
         return "–"
     return "exact" if count == expected else f"{100 * (count / expected - 1):+.2f} %"

@@ -1,4 +1,4 @@
-"""`evaluate` of a physical model against a forward pass written by hand and jitted."""
+"""`evaluate` of a physical model against a hand-written, jitted forward pass."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def evaluate_comparisons(rounds: int) -> Iterator[Comparison]:
 
 
 def repeated(program: Callable[..., Any], *args: Any) -> Callable[[int], object]:
-    """Return a function that runs a program so many times and waits for the last."""
+    """Return a function that runs a program `count` times and waits for the last result."""
 
     def run(count: int) -> None:
         for _ in range(count):

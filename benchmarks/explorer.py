@@ -1,6 +1,6 @@
-"""The explorer in JupyterLab, on GPT-2 small's train step: from the call to a drawn first view, clicks, scrolling.
+"""The explorer in JupyterLab with GPT-2 small's train step: time to the first view, clicks, scrolling.
 
-Needs Chromium and the packages of the tests (`pip install '.[test]'`); without them it says so.
+It needs Chromium and the packages of the tests (`pip install '.[test]'`), and reports it if they are missing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from benchmarks.corpus import corpus
 warm = explore(lambda x: x + 1, 1.0)
 fn, args = corpus(True)["GPT-2 small, train step"]()
 
-def by_hand():
+def jax_alone():
     jax.clear_caches()
     since = time.perf_counter()
     jax.jit(fn).lower(*args)
@@ -39,7 +39,7 @@ _DRAWN = """() => document.querySelector('[data-mnb-graph="jaxpr"]') && ['jaxpr'
 _FROM_CALL = """async () => {
     const start = performance.now();
     void window.jupyterapp.commands.execute('notebook:run-cell');
-    await new Promise((done) => {  // asking in every frame would take time from what is measured
+    await new Promise((done) => {  // polling in every frame would slow down what is measured
         const look = () => (%s)() && (watch.disconnect(), done());
         const watch = new MutationObserver(look);
         const attributeFilter = ['data-mnb-version', 'data-mnb-graph'];
@@ -72,7 +72,7 @@ _SCROLL = """async (pane) => {
 
 
 def explorer_figures() -> Iterator[tuple[str, str, str]]:
-    """Yield what was measured: its name, the figure, and the bar."""
+    """Yield name, figure and bar of each measurement."""
     sys.path.insert(0, str(ROOT / "tests" / "browser"))
     try:
         from lab import CHROMIUM_FLAGS, Browser, NotebookPage, Server  # pyright: ignore[reportMissingImports]
@@ -82,7 +82,7 @@ def explorer_figures() -> Iterator[tuple[str, str, str]]:
         return
     program = os.environ.get(CHROMIUM) or shutil.which("chromium") or shutil.which("google-chrome")
     if program is None:
-        yield "explorer", f"not measured: no Chromium, and {CHROMIUM} names none", ""
+        yield "explorer", f"not measured: Chromium not found, and {CHROMIUM} is not set", ""
         return
     server = Server({"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)})
     try:
@@ -112,11 +112,11 @@ def _measured(notebook: Any) -> Iterator[tuple[str, str, str]]:
         times.append(page.evaluate(_FROM_CALL) / 1000)
         notebook.wait_for("e.session.wait(0.1)", 120)
     middle = f"{statistics.median(times):.2f} s ({min(times):.2f} to {max(times):.2f})"
-    yield "call to a drawn first view", middle, "3 s"
-    by_hand = notebook.evaluate("min(by_hand() for _ in range(3))")
-    yield "  of which JAX traces and lowers", f"{float(by_hand):.2f} s", ""
+    yield "call to first view", middle, "3 s"
+    jax_alone = notebook.evaluate("min(jax_alone() for _ in range(3))")
+    yield "  of which JAX traces and lowers", f"{float(jax_alone):.2f} s", ""
     page.locator(".mnb-explorer").scroll_into_view_if_needed()
-    page.wait_for_timeout(4000)  # the picture for those who come later is made when all is still
+    page.wait_for_timeout(4000)  # the static fallback is rendered when the page is idle
     yield "nodes", str(page.locator("[data-mnb-graph]").get_attribute("data-mnb-nodes")), "25"
     yield "added to the notebook", f"{(len(json.dumps(notebook.save())) - before) / 1000:.0f} kB", "300 kB"
     notebook.command("@jupyter-widgets/jupyterlab-manager:saveWidgetState")
@@ -130,8 +130,8 @@ def _measured(notebook: Any) -> Iterator[tuple[str, str, str]]:
     page.wait_for_timeout(1000)
     yield "click to all panes, 50k lines", f"{page.evaluate(_CLICK, 'hlo'):.0f} ms", "250 ms"
     frames = page.evaluate(_SCROLL, "hlo")
-    yield "frames a second while 50k lines scroll", f"{1000 * len(frames) / sum(frames):.0f}", "50"
-    yield "  of which one takes, p50 / p95", f"{frames[60]:.0f} / {frames[113]:.0f} ms", ""
+    yield "frames per second while 50k lines scroll", f"{1000 * len(frames) / sum(frames):.0f}", "50"
+    yield "  time of a frame, p50 / p95", f"{frames[60]:.0f} / {frames[113]:.0f} ms", ""
     page.locator("[data-mnb-shown]").wait_for()
     page.locator(".mnb-pass-list").focus()
     rows = page.locator("[data-mnb-pass]").count()

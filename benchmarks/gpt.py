@@ -1,4 +1,4 @@
-"""GPT-2 small three ways, for the benchmarks: in plain JAX by hand, in Equinox, in Flax nnx."""
+"""GPT-2 small for the benchmarks in plain JAX, in Equinox, and in Flax nnx."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ VOCABULARY, CONTEXT, LAYERS, HEADS, WIDTH = 50257, 1024, 12, 12, 768
 
 
 def plain_shapes(layers: int = LAYERS, width: int = WIDTH, vocabulary: int = VOCABULARY) -> dict[str, tuple[int, ...]]:
-    """Return the shape of each param of GPT-2 small, named as ours are."""
+    """Return the shapes of the params of GPT-2 small, with the names of our model."""
     shapes = {"embedding": (vocabulary, width), "positions.weight": (CONTEXT, width)}
     for number in range(layers):
         block = f"block_{number}"
@@ -59,7 +59,7 @@ def plain_forward(params: dict[str, Any], tokens: Any, layers: int = LAYERS, hea
 
 
 def equinox_model(key: Any) -> Any:
-    """Return GPT-2 small as a module of Equinox."""
+    """Return GPT-2 small as an Equinox module."""
     import equinox as eqx
 
     class Block(eqx.Module):
@@ -107,7 +107,7 @@ def equinox_model(key: Any) -> Any:
 
 
 def nnx_model() -> Any:
-    """Return GPT-2 small as a module of Flax nnx."""
+    """Return GPT-2 small as a Flax nnx module."""
     from flax import nnx
 
     class Block(nnx.Module):

@@ -1,4 +1,4 @@
-"""Comparing the times of two programs on a machine that is busy with other things too."""
+"""Compare the times of two programs on a machine that is also busy with other work."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Comparison:
-    """Times of two programs, taken in turns.
+    """Times of two programs, measured in turns.
 
     Attributes:
-        name: What was compared.
-        ours_s: Median time of one call of ours.
-        theirs_s: Median time of one call of what it is compared with.
-        ratio: Median over the rounds of ours over theirs; both halves of a round see the same machine.
+        name: Display name.
+        ours_s: Median time of one call of our program.
+        theirs_s: Median time of one call of the other program.
+        ratio: Median of ours over theirs by round; both halves of a round see the same machine.
         spread: Middle half of the ratios: the 25th and the 75th percentile.
-        best: Ratio of the 10th percentiles of the times: what it is when nothing else wants the cores.
-        bar: What the ratio should not exceed, or `None`.
+        best: Ratio of the 10th percentiles of the times, which approximates an idle machine.
+        bar: Largest acceptable ratio, or `None`.
     """
 
     name: str
@@ -43,19 +43,19 @@ def compare(
     clock: Callable[[], float] = time.perf_counter,
     collects: bool = False,
 ) -> Comparison:
-    """Run two programs in short blocks, by turns, and return the median of the rounds' ratios.
+    """Run two programs in short blocks, in turns, and return the median ratio of the rounds.
 
     A round is the blocks A B B A, so that a drift of the machine's speed within it cancels out.
 
     Args:
-        name: What is compared.
-        ours: Runs our program so many times and waits for the last.
-        theirs: Runs the other one so many times and waits for the last.
-        bar: What the ratio should not exceed.
-        block_s: How long a block should take, about.
+        name: Display name.
+        ours: Runs our program `count` times and waits for the last result.
+        theirs: Runs the other program `count` times and waits for the last result.
+        bar: Largest acceptable ratio.
+        block_s: Approximate duration of a block.
         rounds: Number of rounds.
-        clock: What the time is read from, in seconds; `time.process_time` leaves out what others do meanwhile.
-        collects: Whether Python's garbage collector runs as it does for a user; each block begins without garbage.
+        clock: Clock in seconds; `time.process_time` excludes other processes.
+        collects: Whether Python's garbage collector runs as usual; each block starts without garbage.
     """
     calls = _calls_in(theirs, block_s, clock)
     _timed(ours, calls, clock)

@@ -1,4 +1,4 @@
-"""Large programs of several shapes: rows of equations, layers, calls, loops in loops, maps, an optimizer."""
+"""Large programs of several shapes: long chains, layers, calls, nested loops, vmaps, an optimizer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.gpt import plain_forward, plain_shapes
 
 
 def large_programs(full: bool) -> dict[str, Make]:
-    """Return programs of 1,000 to 50,000 equations of several shapes, by name; a GPT-2 medium only if `full`."""
+    """Return programs of 1,000 to 50,000 equations of several shapes, by name; GPT-2 medium only if `full`."""
     found: dict[str, Make] = {
         f"flat, {count:,} equations": functools.partial(flat, count) for count in (1_000, 5_000, 20_000, 50_000)
     }
@@ -31,7 +31,7 @@ def large_programs(full: bool) -> dict[str, Make]:
 
 
 def flat(count: int) -> Program:
-    """Return a program of so many equations in a row."""
+    """Return a program with a chain of `count` equations."""
 
     def program(x: Any) -> Any:
         for _ in range(count // 2):
@@ -42,7 +42,7 @@ def flat(count: int) -> Program:
 
 
 def deep(layers: int) -> Program:
-    """Return a train step of an MLP of so many layers of width 32."""
+    """Return a train step of an MLP with `layers` layers of width 32."""
 
     def loss(params: Any, x: Any) -> Any:
         for weight, bias in params:
@@ -57,7 +57,7 @@ def deep(layers: int) -> Program:
 
 
 def calling(count: int) -> Program:
-    """Return a program that calls the same jitted functions so many times."""
+    """Return a program that calls the same jitted functions `count` times."""
 
     @jax.jit
     def shared(x: Any) -> Any:
@@ -72,7 +72,7 @@ def calling(count: int) -> Program:
 
 
 def nested(depth: int, count: int) -> Program:
-    """Return a program of scans, conditions and loops in each other, each with so many equations of its own."""
+    """Return a program of nested scans, conditions and loops, each with `count` further equations."""
 
     def level(left: int, x: Any) -> Any:
         for _ in range(count // 2):
@@ -93,7 +93,7 @@ def nested(depth: int, count: int) -> Program:
 
 
 def recurrent(layers: int, width: int = 64) -> Program:
-    """Return a train step of so many GRUs on top of each other: the gradient of a scan for each."""
+    """Return a train step of a stack of GRUs: one gradient of a scan for each."""
 
     def cell(layer: Any, state: Any, x: Any) -> Any:
         update, reset = (jax.nn.sigmoid(x @ layer["x"][gate] + state @ layer["h"][gate]) for gate in (0, 1))
@@ -115,7 +115,7 @@ def recurrent(layers: int, width: int = 64) -> Program:
 
 
 def updating(count: int) -> Program:
-    """Return what a chain of optax does with the gradients of so many parameters."""
+    """Return the update of an optax chain for the gradients of `count` parameters."""
     optimizer = optax.chain(
         optax.clip_by_global_norm(1.0),
         optax.adamw(optax.cosine_decay_schedule(1e-3, 1_000), weight_decay=1e-4),
@@ -144,7 +144,7 @@ def mapped(steps: int) -> Program:
 
 
 def medium_gpt() -> Program:
-    """Return a train step of a GPT-2 medium."""
+    """Return a train step of GPT-2 medium."""
     params = {name: spec(*shape) for name, shape in plain_shapes(layers=24, width=1024, vocabulary=50257).items()}
     tokens = ints(2, 64)
     return adam_step(functools.partial(plain_forward, layers=24, heads=16), params, tokens, tokens)

@@ -1,4 +1,4 @@
-"""What it costs to watch a run: the loop of `fit` with a listener, against the same loop without, at 1 ms per step."""
+"""Overhead of observing a run: the loop of `fit` with and without a listener, at 1 ms per step."""
 
 from __future__ import annotations
 
@@ -21,42 +21,42 @@ SAMPLES = 128 * 64
 
 
 def observation_comparisons(rounds: int) -> Iterator[Comparison]:
-    """Yield what watching costs, and what the whole of `fit` costs over a loop without events, history and checks."""
+    """Yield the overhead of observing, and of `fit` over a hand-written loop without events, history and checks."""
     x, labels = (np.asarray(array) for array in WORK.samples(SAMPLES))
     model = WORK.compiled()
     watched, unwatched, counted = (epochs_of(watching(model, x, labels, each)) for each in (True, False, False))
     plain = plain_loop(x, labels)
-    # A block must last longer than the tenth of a second between two looks.
+    # A block must be longer than the 0.1 s between two snapshots.
     slow: dict[str, Any] = {"rounds": max(10, rounds // 8), "block_s": 0.4}
     yield compare(
         "live observation of a loop, listener and curves at 10 Hz", watched, unwatched, bar=1.05, rounds=rounds
     )
-    yield compare("  fit's own loop over the same by hand", counted, plain, **slow)
+    yield compare("  fit's loop over the same loop, hand-written", counted, plain, **slow)
 
 
 def watching(model: PhysicalModel, x: np.ndarray, labels: np.ndarray, is_watched: bool) -> Run:
-    """Return a run; if it is watched, as a workbench does it: the new rows and a snapshot, ten times a second."""
+    """Return a run; if watched, observed as by a workbench: new rows and a snapshot, ten times per second."""
     run = fit(model, (x, labels), epochs=1, batch_size=WORK.shape[0])
     sent, messages = 0, deque(maxlen=1)
 
-    def tell(event: object) -> None:
+    def send(event: object) -> None:
         nonlocal sent
         rows = run.history.rows(sent, CURVES)
         sent += rows.shape[1]
         messages.append((rows.tobytes(), run.snapshot()))
 
     if is_watched:
-        run.observe(tell, every_s=0.1)
+        run.observe(send, every_s=0.1)
     return run
 
 
 def epochs_of(run: Run) -> Callable[[int], object]:
-    """Return a function that has the run take so many epochs in its own thread."""
+    """Return a function that runs `count` epochs in the run's own thread."""
     return lambda count: run.go_on(epochs=count).wait()
 
 
 def plain_loop(x: np.ndarray, labels: np.ndarray) -> Callable[[int], object]:
-    """Return a function that takes so many epochs of a loop by hand: shuffled batches, one loss read at the end."""
+    """Return a function that runs `count` epochs of a hand-written loop: shuffled batches, loss read at the end."""
     step, optimizer = adam_step(WORK.forward, LEARNING_RATE)
     params = WORK.compiled().randomize_params(0)
     state = [params, optimizer.init(params)]

@@ -1,4 +1,4 @@
-"""The programs of the benchmarks: each as a model of our blocks, and by hand in plain JAX over the same params."""
+"""The programs of the benchmarks: each as a mithril_nb model, and in plain JAX over the same params."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ CLASSES = 10
 
 @dataclass(frozen=True)
 class Workload:
-    """A model twice.
+    """A model and the same program in plain JAX.
 
     Attributes:
-        name: What it is.
-        model: Composes it of our blocks, from an input `input` to logits `output`.
-        forward: The same by hand: params by name, and the input, give the logits.
-        shape: Shape of the input, the batch first.
-        bar: What ours may take, over what the one by hand takes.
-        tokens: How many tokens there are, if the input is tokens and the targets are one for each; else 0.
+        name: Display name.
+        model: Composes the model, from an input `input` to logits `output`.
+        forward: The same in plain JAX: a function from params by name and the input to logits.
+        shape: Shape of the input, with the batch first.
+        bar: Largest acceptable ratio of our time to plain JAX's.
+        tokens: Vocabulary size if the input is tokens with one target each; else 0.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Workload:
     tokens: int = 0
 
     def compiled(self) -> PhysicalModel:
-        """Return our model, compiled for its shape."""
+        """Return our model, compiled for its input shape."""
         return ml.compile(self.model(), ml.JaxBackend(), shapes={"input": list(self.shape)})
 
     def samples(self, batch_size: int | None = None) -> tuple[Any, Any]:
@@ -106,7 +106,7 @@ WORKLOADS = {
 
 
 def adam_step(forward: Callable[[Any, Any], Any], learning_rate: float) -> tuple[Callable[..., Any], Any]:
-    """Return a step as one writes it by hand, jitted and donated, and its optimizer."""
+    """Return a hand-written step, jitted and donated, and its optimizer."""
     optimizer = optax.adam(learning_rate)
 
     def loss(params: Any, x: Any, labels: Any) -> Any:

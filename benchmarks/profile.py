@@ -1,7 +1,7 @@
-"""Measured times of instructions, summed, against the time of the whole step, on one thread.
+"""Compare the sum of measured instruction times with the time of the whole step, on one thread.
 
-Each program is profiled in a process of its own on one processor, where XLA has no second thread: there the parts have
-to give the whole. Runs with and without the profiler take turns.
+Each program is profiled in a separate process on one processor, where XLA uses a single thread: there the parts must
+add up to the whole. Runs with and without the profiler alternate.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from mithril_nb.measure.profiles import BETWEEN, DISPATCH
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = {"MLP, train step": 12, "LeNet, train step": 8, "GPT-2 small, forward": 2}
-"""Names in the corpus, and how often each is profiled in a round."""
+"""Names in the corpus, and the number of profiles in a round."""
 RUNS = 4
-"""How many runs a profile has: the profiler is switched on and off around each, as others come and go meanwhile."""
+"""Runs per profile. The profiler is switched on and off around each, so that the load is similar with and without."""
 BAR = 0.10
-"""How far the sum may be from the whole."""
+"""Largest acceptable difference between the sum and the whole."""
 _ONE_THREAD = {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false", "NPROC": "1"}
 _NO_PEAKS = Machine("cpu", "cpu", 1, jax.__version__, "", {"float32": 1.0}, 1.0, "never", "not measured")
 
 
 @dataclass(frozen=True)
 class Sums:
-    """What the times of the parts sum to, in seconds.
+    """Sums of the times of the parts, in seconds.
 
     Attributes:
         wall_s: A run without the profiler.
-        instructions_s: Of a run under the profiler, when instructions run.
-        between_s: Between them, when the profiler writes too.
-        dispatch_s: Before the first and after the last.
+        instructions_s: Instructions in a run with the profiler.
+        between_s: Time between instructions, when the profiler also writes.
+        dispatch_s: Time before the first and after the last instruction.
     """
 
     wall_s: float
@@ -51,30 +51,30 @@ class Sums:
 
     @property
     def instructions(self) -> float:
-        """Instructions by the whole."""
+        """Ratio of instructions to the whole."""
         return self.instructions_s / self.wall_s
 
     @property
     def with_gaps(self) -> float:
-        """Instructions and what lies between them, by the whole."""
+        """Ratio of instructions and gaps between them to the whole."""
         return (self.instructions_s + self.between_s) / self.wall_s
 
     @property
     def whole(self) -> float:
-        """All that the profiler saw, by the whole."""
+        """Ratio of all time in the profile to the whole."""
         return (self.instructions_s + self.between_s + self.dispatch_s) / self.wall_s
 
     @property
     def is_over(self) -> bool:
-        """Whether the sum over instructions, gaps in or out, is further from the whole than the bar."""
+        """True if the sum over instructions, with or without gaps, differs from the whole by more than the bar."""
         return any(abs(ratio - 1) > BAR for ratio in (self.instructions, self.with_gaps))
 
 
 def profile_sums(rounds: int) -> Iterator[tuple[str, Sums, Sums]]:
-    """Yield names of programs with the medians of their runs, and the best tenths, which a busy machine leaves alone.
+    """Yield names of programs with the medians of their runs, and with the best tenths, which load hardly affects.
 
     Args:
-        rounds: How often to do so much.
+        rounds: Number of rounds.
     """
     for name in PROGRAMS:
         done = subprocess.run(
@@ -86,7 +86,7 @@ def profile_sums(rounds: int) -> Iterator[tuple[str, Sums, Sums]]:
 
 
 def sums_of(profiles: list[Profile]) -> tuple[Sums, Sums]:
-    """Return the medians, and the best tenths, over the runs of several profiles of the same program."""
+    """Return the medians and the best tenths over all runs of several profiles of a program."""
     parts = [part for profile in profiles for part in _parts(profile)]
     walls = [wall_s for profile in profiles for wall_s in profile.walls_s]
     columns = [walls, *(list(values) for values in zip(*parts, strict=True))]
@@ -102,7 +102,7 @@ def _parts(profile: Profile) -> Iterator[tuple[float, float, float]]:
 
 
 def main() -> None:
-    """Profile one program in this process, and print the sums as JSON."""
+    """Profile a program in this process, and print the sums as JSON."""
     name, profiles = sys.argv[1], int(sys.argv[2])
     if hasattr(os, "sched_setaffinity"):  # before JAX starts its threads
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})

@@ -1,4 +1,4 @@
-"""Networks of which the literature says what they cost, composed of our blocks, and what it says."""
+"""Networks with published costs, composed as mithril_nb models, and the published figures."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ from mithril_nb.models import (
 from mithril_nb.stages import Inspection
 
 TOKENS = 1024
-"""How many tokens GPT-2 takes here: as many as it can."""
+"""Number of tokens for GPT-2: its full context."""
 
 
 @dataclass(frozen=True)
 class Published:
-    """What the literature says of a network, for one input of it.
+    """Published cost of a network for one input.
 
     Attributes:
-        network: Which network.
+        network: Name of the network.
         model: Composes it.
         shapes: Shapes of its inputs.
-        figure: What is said.
-        unit: Of what: `"multiply-adds"`, or `"FLOPs"`, two for each. Both count products of matrices and convolutions
-            alone, those with padding included, and attention over all pairs of tokens, seen or not.
-        params: Number of parameters that is said, exactly.
-        source: Who says so, and how it is counted.
+        figure: The published figure.
+        unit: Its unit: `"multiply-adds"`, or `"FLOPs"`, two for each. Both count only matrix products and
+            convolutions, padding included, and attention over all pairs of tokens, masked or not.
+        params: The published number of parameters, exactly.
+        source: Source of the figure, and how it was counted.
     """
 
     network: str
@@ -60,17 +60,17 @@ class Published:
     source: str
 
     def inspected(self) -> Inspection:
-        """Return the forward program of one input; nothing is run, and no array is made."""
+        """Return the forward program of one input; nothing is run and no array is allocated."""
         return ml.inspect(self.model(), shapes=self.shapes, name=self.network)
 
     def counted(self, inspection: Inspection) -> int:
-        """Return what we count by the same convention."""
+        """Return our count in the same unit."""
         found = sum(one.count or 0 for one in multiply_adds(inspection))
         return 2 * found if self.unit == "FLOPs" else found
 
 
 def lenet_5() -> Model:
-    """LeNet-5 on digits of 32 x 32, each map of its second convolution reading all maps of the first."""
+    """Return LeNet-5 for digits of 32 x 32; each map of its second convolution reads all maps of the first."""
     model = Model()
     for channels in (6, 16):
         model += Conv2d(channels, 5, padding=0)
@@ -84,7 +84,7 @@ def lenet_5() -> Model:
 
 
 def vgg_16() -> Model:
-    """VGG-16, configuration D."""
+    """Return VGG-16, configuration D."""
     model = Model()
     for channels, count in ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)):
         for _ in range(count):
@@ -99,7 +99,7 @@ def vgg_16() -> Model:
 
 
 def vit_b_16() -> Model:
-    """ViT-B/16: patches of 16 x 16, a token for the class before them."""
+    """Return ViT-B/16: patches of 16 x 16 after a class token."""
     model = Model()
     model += Conv2d(768, 16, stride=16, padding=0, name="patches")
     model += Reshape((1, 768, 196))
@@ -113,7 +113,7 @@ def vit_b_16() -> Model:
 
 
 def bert_base() -> Model:
-    """BERT-base, with the map of its first token that is called the pooler."""
+    """Return BERT-base with its pooler, a layer on the first token."""
     model = Model()
     model |= Embedding(30522, 768, name="words")(input="input")
     model |= Embedding(2, 768, name="kinds")(input="kinds_of_tokens")
@@ -127,7 +127,7 @@ def bert_base() -> Model:
 
 
 def resnet(*layers: int, bottleneck: bool = False) -> Model:
-    """A ResNet with the strides of torchvision's: in the 3x3 convolutions, not in the 1x1 before them."""
+    """Return a ResNet with torchvision's strides: in the 3x3 convolutions, not in the 1x1 before them."""
     return ResNet(layers, bottleneck=bottleneck)
 
 

@@ -1,4 +1,4 @@
-"""What looking at a program costs: `ml.inspect` against tracing, lowering and compiling it without us."""
+"""Cost of inspecting programs: `ml.inspect` against tracing, lowering and compiling alone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LARGEST = "GPT-2 small, train step"
 
 
 def stage_programs(full: bool) -> dict[str, Make]:
-    """Return the programs that are looked at, by name; the large ones only if `full`."""
+    """Return the inspected programs by name; the large ones only if `full`."""
     large = corpus(full=True)
     found = {"MLP, train step": large["MLP, train step"], "LeNet, train step": large["LeNet, train step"]}
     found["GPT 4x128, train step"] = small_gpt
@@ -45,9 +45,9 @@ def small_gpt() -> Program:
 
 
 def large_comparisons(full: bool = False) -> Iterator[Comparison]:
-    """Yield the processor time from inspect to the links of StableHLO, over that of trace and lower without us.
+    """Yield the CPU time from inspect to the links of StableHLO, relative to tracing and lowering alone.
 
-    The second of each is for comparison, without a bar: with the texts, and the block, role and line of everything.
+    The second comparison of each program has no bar; it adds the texts, and the block, role and line of everything.
     """
     for name, make in large_programs(full).items():
         fn, args = make()
@@ -68,7 +68,7 @@ def large_memory(full: bool = False) -> Iterator[tuple[str, int, int]]:
 
 
 def stage_comparisons(rounds: int, full: bool = False) -> Iterator[Comparison]:
-    """Yield what the stages cost over the same without us, up to StableHLO and up to optimized HLO with its passes."""
+    """Yield the cost of stages relative to JAX alone: up to StableHLO, and up to optimized HLO with passes."""
     for name, make in stage_programs(full).items():
         fn, args = make()
         yield compare(
@@ -88,7 +88,7 @@ def stage_memory(full: bool = False) -> Iterator[tuple[str, int, int]]:
 
 
 def pass_times(full: bool = False) -> tuple[str, int, float, list[float]]:
-    """Return the program, how many passes changed it, seconds to list them, and seconds for the diff of each."""
+    """Return the program, the number of passes that changed it, seconds to list them, and seconds of each diff."""
     name = _LARGEST if full else "GPT 4x128, train step"
     fn, args = stage_programs(full)[name]()
     inspection = inspect(fn, *args)
@@ -105,14 +105,14 @@ def pass_times(full: bool = False) -> tuple[str, int, float, list[float]]:
 
 
 def to_stablehlo(fn: Callable[..., Any], args: tuple[Any, ...]) -> Inspection:
-    """Look at a program up to StableHLO, with the links back to the jaxpr."""
+    """Inspect a program up to StableHLO, with the links back to the jaxpr."""
     inspection = inspect(fn, *args)
     inspection.links("jaxpr", "stablehlo")
     return inspection
 
 
 def to_texts(fn: Callable[..., Any], args: tuple[Any, ...]) -> Inspection:
-    """Look at a program up to StableHLO as a reader does: the links both ways, both texts, what caused each line."""
+    """Inspect a program up to StableHLO as a reader does: links both ways, both texts, the origin of each line."""
     inspection = to_stablehlo(fn, args)
     inspection.links("stablehlo", "jaxpr")
     _ = inspection.equations, inspection.stage("jaxpr").instructions, inspection.stage("stablehlo").instructions
@@ -120,7 +120,7 @@ def to_texts(fn: Callable[..., Any], args: tuple[Any, ...]) -> Inspection:
 
 
 def to_hlo(fn: Callable[..., Any], args: tuple[Any, ...]) -> Inspection:
-    """Look at a program up to optimized HLO, with the links back to the jaxpr and the list of passes."""
+    """Inspect a program up to optimized HLO, with the links back to the jaxpr and the list of passes."""
     inspection = to_stablehlo(fn, args)
     inspection.links("jaxpr", "hlo")
     _ = inspection.passes
@@ -128,30 +128,30 @@ def to_hlo(fn: Callable[..., Any], args: tuple[Any, ...]) -> Inspection:
 
 
 def lower(fn: Callable[..., Any], args: tuple[Any, ...]) -> jax.stages.Lowered:
-    """Trace and lower a program without us."""
+    """Trace and lower a program with JAX alone."""
     return jax.jit(fn).lower(*args)
 
 
 def compiled(fn: Callable[..., Any], args: tuple[Any, ...]) -> jax.stages.Compiled:
-    """Trace, lower and compile a program without us."""
+    """Trace, lower and compile a program with JAX alone."""
     return lower(fn, args).compile()
 
 
 def paired(
     fn: Callable[..., Any], args: tuple[Any, ...], *programs: Callable[..., object]
 ) -> Iterator[Callable[[int], object]]:
-    """Yield for each program what runs it so many times on a function, as if JAX had never seen the function."""
+    """Yield, for each program, a function that applies it `count` times to copies of `fn` that JAX has not cached."""
     for program in programs:
 
         def run(count: int, program: Callable[..., object] = program) -> None:
             for _ in range(count):
-                program(_anew(fn), args)
+                program(_copied(fn), args)
 
         yield run
 
 
-def _anew(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function under another identity: JAX would not trace the same one twice."""
+def _copied(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function with another identity, because JAX caches the trace of a function."""
     inner = getattr(fn, "__wrapped__", fn)
 
     def again(*args: Any) -> Any:
@@ -162,7 +162,7 @@ def _anew(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def peak_bytes(name: str, what: str) -> int:
-    """Return the peak memory of a new process that does something with a program, by their names."""
+    """Return the peak memory of a new process that applies one of the functions here to a program, by name."""
     code = (
         "from benchmarks import stages\n"
         f"kept = stages.{what}(*(stages.stage_programs(True) | stages.large_programs(True))[{name!r}]())\n"
@@ -173,9 +173,9 @@ def peak_bytes(name: str, what: str) -> int:
 
 
 def own_peak_bytes() -> int:
-    """Return the greatest memory that this process ever had.
+    """Return the peak memory of this process.
 
-    On Linux `ru_maxrss` is no less than what the process had that started this one, so it is not asked there.
+    On Linux, `ru_maxrss` includes the peak of the parent process, so `/proc` is read there.
     """
     status = Path("/proc/self/status")
     if status.exists():
@@ -186,7 +186,7 @@ def own_peak_bytes() -> int:
 
 
 def median_ms(times: list[float]) -> str:
-    """Return the median and the longest of some times as text.
+    """Format the median and the longest of some times.
 
     Examples:
         >>> median_ms([0.01, 0.02, 0.3])

@@ -1,4 +1,4 @@
-"""Starting values of GPT-2 small, against one `jax.jit` that draws the same sizes; and a chain of 2,000 blocks."""
+"""Initial values of GPT-2 small against one `jax.jit` that draws the same sizes; and a chain of 2,000 blocks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mithril_nb.models import GPT, Linear, Model, Relu
 
 
 def starting_times(repeats: int) -> Iterator[tuple[str, float, float, float]]:
-    """Yield what was drawn, seconds of ours and of JAX's own, and the bar of their ratio; by turns, medians."""
+    """Yield name, median seconds of ours and of JAX's, and the bar of their ratio, measured in turns."""
     physical = ml.compile(GPT(), shapes={"input": [1, 8]})
     shapes = plain_shapes()
 
@@ -33,7 +33,7 @@ def starting_times(repeats: int) -> Iterator[tuple[str, float, float, float]]:
 
 
 def deep_chain(length: int = 2000) -> tuple[float, float]:
-    """Return CPU seconds to compose a chain of so many blocks, and to compile and print it."""
+    """Return the CPU seconds to compose a chain of `length` blocks, and to compile and print it."""
     since = time.process_time()
     model = Model()
     for place in range(length):

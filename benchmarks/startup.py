@@ -1,4 +1,4 @@
-"""Times of what comes before the first step: importing, composing, tracing, lowering, compiling."""
+"""Times before the first step: importing, composing, tracing, lowering, compiling."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def startup_times(repeats: int) -> Iterator[tuple[str, float]]:
 
 
 def median(measure: Callable[[], float], repeats: int) -> float:
-    """Return the median of some measurements."""
+    """Return the median of several measurements."""
     return statistics.median(measure() for _ in range(repeats))
 
 

@@ -1,4 +1,4 @@
-"""Our train step against one written by hand."""
+"""Our train step against a hand-written one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LEARNING_RATE = 1e-3
 
 
 def train_step_comparisons(rounds: int) -> Iterator[Comparison]:
-    """Yield the comparison for each model; the second one also counts right predictions, which `fit` does."""
+    """Yield two comparisons for each model; the second also counts correct predictions, as `fit` does."""
     for work in WORKLOADS.values():
         theirs = repeated_plain(work)
         yield compare(f"train step, {work.name}", repeated_ours(work, False), theirs, bar=work.bar, rounds=rounds)
@@ -23,7 +23,7 @@ def train_step_comparisons(rounds: int) -> Iterator[Comparison]:
 
 
 def repeated_plain(work: Workload) -> Callable[[int], object]:
-    """Return a function that takes so many steps of the program written by hand."""
+    """Return a function that runs `count` hand-written steps."""
     step, optimizer = adam_step(work.forward, LEARNING_RATE)
     params = work.compiled().randomize_params(0)
     state = [params, optimizer.init(params)]
@@ -40,7 +40,7 @@ def repeated_plain(work: Workload) -> Callable[[int], object]:
 
 
 def repeated_ours(work: Workload, accuracy: bool) -> Callable[[int], object]:
-    """Return a function that takes so many of our steps, of a model composed of blocks."""
+    """Return a function that runs `count` of our steps, on a model composed of blocks."""
     physical = work.compiled()
     step = jax.jit(train_step(physical.forward, "cross_entropy", "adam", accuracy=accuracy), donate_argnums=(0, 1))
     _, optimizer = adam_step(work.forward, LEARNING_RATE)

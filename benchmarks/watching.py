@@ -1,4 +1,4 @@
-"""The cost of `ml.watch`: a call of a watched function of almost no work, over a call of the function itself."""
+"""The overhead of `ml.watch`: a call of a watched function with almost no work, relative to the function alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mithril_nb.widgets import watch
 
 
 def watching_comparisons(rounds: int) -> Iterator[Comparison]:
-    """Yield the ratio for a program that adds 1 to three numbers: for any other program it is smaller."""
+    """Yield the ratio for a program that adds 1 to three numbers; for other programs it is smaller."""
     step, x = jax.jit(lambda x: x + 1), jnp.ones(3)
 
     def calls(function: Callable[..., jax.Array]) -> Callable[[int], object]:

@@ -1,4 +1,4 @@
-"""How long a what-if takes on GPT-2 small, by each way, beside tracing and compiling it again."""
+"""Time of a what-if on GPT-2 small, by method, next to tracing and compiling again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mithril_nb.whatif import Change, WhatIf, what_if
 from mithril_nb.whatif.repeated import whole
 
 BAR_S = 0.3
-"""A change is told within this."""
+"""Time within which a change must be returned."""
 CHANGES: tuple[Mapping[str, Any], ...] = (
     {"batch": 8},
     {"tokens": 512},
@@ -37,17 +37,17 @@ CHANGES: tuple[Mapping[str, Any], ...] = (
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One change, measured.
+class Timing:
+    """Measurements of one change.
 
     Attributes:
-        settings: The settings that are others.
-        way: How it was answered.
-        answer_s: Seconds until all blocks and roles are told.
-        answer_cpu_s: Seconds of the processor in the same: others may use the machine too.
-        trace_s: Seconds to trace it anew and to count it.
-        trace_cpu_s: Seconds of the processor in the same.
-        is_same: Whether both give the same.
+        settings: The changed settings.
+        way: Origin of the figures.
+        answer_s: Seconds until all blocks and roles are available.
+        answer_cpu_s: CPU seconds of the same, which exclude other processes.
+        trace_s: Seconds to trace the changed program and count its cost.
+        trace_cpu_s: CPU seconds of the same.
+        is_same: True if both give the same costs.
     """
 
     settings: str
@@ -69,13 +69,13 @@ def forward(
     dtype: Any = "float32",
     remat: bool = False,
 ) -> Program:
-    """Return the forward pass of GPT-2 small, or of one like it."""
+    """Return the forward pass of GPT-2 small, or of a similar model."""
     params = {name: spec(*shape, dtype=dtype) for name, shape in plain_shapes(depth, width, vocabulary).items()}
     run: Any = functools.partial(plain_forward, layers=depth, heads=heads)
     return jax.checkpoint(run) if remat else run, (params, ints(batch, tokens))
 
 
-@functools.wraps(forward, assigned=())  # so that it is asked for the same settings
+@functools.wraps(forward, assigned=())  # copies the signature, and so the settings
 def train_step(**settings: Any) -> Program:
     """Return its Adam train step."""
     function, (params, tokens) = forward(**settings)
@@ -86,27 +86,27 @@ MAKES: dict[str, Callable[..., Program]] = {"forward": forward, "train step": tr
 
 
 def what_if_tables(full: bool, rounds: int = 3) -> Iterator[Table]:
-    """Yield what each change takes, and before that what it takes to prepare for it.
+    """Yield the time to prepare and the time of each change.
 
     Args:
         full: Whether the train step is compiled too, which takes half a minute.
-        rounds: How often each is asked; the middle counts.
+        rounds: Number of measurements of each change, of which the median counts.
     """
     yield from (_table(name, make, rounds, name == "forward" or full) for name, make in MAKES.items())
 
 
-def asked(make: Callable[..., Program], found: WhatIf, settings: Mapping[str, Any], rounds: int) -> Asked:
-    """Ask for one change, and trace the same anew."""
-    answers = [_timed(lambda: _told(found(**settings))) for _ in range(rounds)]
-    anew = [_timed(lambda: _told(_traced(make, settings).cost())) for _ in range(rounds)]
-    change, cost = answers[-1].value, anew[-1].value
-    return Asked(
+def measure(make: Callable[..., Program], found: WhatIf, settings: Mapping[str, Any], rounds: int) -> Timing:
+    """Measure one change, and a trace of the same program."""
+    answers = [_timed(lambda: _read_all(found(**settings))) for _ in range(rounds)]
+    traces = [_timed(lambda: _read_all(_traced(make, settings).cost())) for _ in range(rounds)]
+    change, cost = answers[-1].value, traces[-1].value
+    return Timing(
         ", ".join(f"{name}={value}" for name, value in settings.items()),
         change.way,
         statistics.median(one.wall_s for one in answers),
         statistics.median(one.cpu_s for one in answers),
-        statistics.median(one.wall_s for one in anew),
-        statistics.median(one.cpu_s for one in anew),
+        statistics.median(one.wall_s for one in traces),
+        statistics.median(one.cpu_s for one in traces),
         whole(change.after) == whole(cost),
     )
 
@@ -115,12 +115,12 @@ def _table(name: str, make: Callable[..., Program], rounds: int, compiles: bool)
     start = _timed(lambda: what_if(make, learns=True))
     prepared = _timed(start.value.ready)
     compiled = _timed(lambda: _compiled(make)) if compiles else None
-    title = f"what if: GPT-2 small, {name}; first {start.wall_s:.1f} s, then prepared behind in {prepared.wall_s:.1f} s"
+    title = f"what if: GPT-2 small, {name}; first {start.wall_s:.1f} s, prepared in background {prepared.wall_s:.1f} s"
     if compiled is not None:
         title += f"; compiled in {compiled.wall_s:.1f} s"
-    table = Table("change", "way", "told in", "CPU", "traced in", "CPU", "the same", f"bar {BAR_S:g} s", title=title)
+    table = Table("change", "way", "returned in", "CPU", "traced in", "CPU", "same", f"bar {BAR_S:g} s", title=title)
     for settings in CHANGES:
-        one = asked(make, start.value, settings, rounds)
+        one = measure(make, start.value, settings, rounds)
         times = (one.answer_s, one.answer_cpu_s, one.trace_s, one.trace_cpu_s)
         met = "met" if one.answer_cpu_s <= BAR_S else "missed"
         table.add_row(
@@ -142,8 +142,8 @@ def _timed(do: Callable[[], Any]) -> _Timed:
     return _Timed(value, time.perf_counter() - wall, time.process_time() - cpu)
 
 
-def _told(found: Change | Cost) -> Change | Cost:
-    """Have all that a table shows: the whole, blocks and roles."""
+def _read_all(found: Change | Cost) -> Change | Cost:
+    """Compute all that a table shows: totals, blocks and roles."""
     cost = found.after if isinstance(found, Change) else found
     assert cost.total.flops is not None
     assert cost.by_block

@@ -1,4 +1,4 @@
-"""`assert_cost`: a test that fails when a program costs more than it may."""
+"""`assert_cost`: a test that fails when a program costs more than a bound."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from mithril_nb.targets.options import has_argument, refuse_misspelt
 from mithril_nb.targets.slips import OPTIONS, check_handed_on
 
 Bound = float | tuple[float | None, float | None] | None
-"""The most that a figure may be, or the least and the most; `None` for no bound."""
+"""The upper bound of a figure, or a pair of lower and upper bound; `None` for no bound."""
 
 UNKNOWN = ("fail", "ignore", "warn")
 """Actions if the known cost keeps a bound and the cost of some equations is unknown."""
@@ -42,15 +42,15 @@ class _Measured:
     """One figure of a program.
 
     Attributes:
-        value: The sum of what is known; `None` if nothing is.
-        source: How it was counted.
-        unknown: What is not in it, and why.
-        blocks: The same for each block.
-        advice: What makes it known; `""` if nothing does.
-        numbers: The sizes that have only names, if it depends on any, each with a number that it can have.
-        formula: What it is in these names; `""` if nobody knows.
-        is_known_at: Whether numbers for these names make all of it known.
-        is_of_rows: Whether it is a sum over equations or instructions, and only some of these are unknown.
+        value: The sum of the known costs; `None` if all are unknown.
+        source: Source of the figure.
+        unknown: Costs that are missing in it, with the reasons.
+        blocks: The figure of each block.
+        advice: Advice that makes it known; `""` if there is none.
+        numbers: Example numbers of the symbolic sizes that it depends on.
+        formula: The figure as a formula of these sizes; `""` if unknown.
+        is_known_at: True if numbers for these sizes make all of it known.
+        is_of_rows: True if it is a sum over equations or instructions, and only some of these are unknown.
     """
 
     value: int | None
@@ -76,34 +76,34 @@ def assert_cost(
     unknown: str = "warn",
     **options: Any,
 ) -> None:
-    """Fail if a program costs more than it may: for a test, so that a change that makes it dearer is seen.
+    """Fail if a program costs more than a bound. Use it in a test to catch changes that make a program more expensive.
 
-    Nothing is run. A bound is the most that a figure may be, or a pair of the least and the most, each of which may be
+    Nothing runs. A bound is the largest allowed value, or a pair of the smallest and the largest, each of which may be
     `None`. If the cost of some equations is unknown, the sum of the others is compared: above the bound it fails, else
-    a warning names what is unknown. A figure fails if it is unknown for another reason: a size without a number,
-    parameters that no argument is known to hold, a peak that was not compiled.
+    a warning names the unknown equations. A figure fails if it is unknown for another reason: a symbolic size,
+    parameters in an unknown argument, or a peak that was not compiled.
 
     Args:
-        target: A program: what `ml.inspect` gives, or anything that it takes.
-        *args: What it is called with, as for `ml.inspect`.
+        target: A program: the result of `ml.inspect`, or anything that it takes.
+        *args: Its arguments, as for `ml.inspect`.
         flops: Bound of its FLOPs.
         bytes_accessed: Bound of the bytes that it reads and writes.
         peak_bytes: Bound of the bytes that it holds at its peak, `inspection.memory.peak_bytes`; compiles the program.
-        params: Bound of its number of parameters. Which argument of a function holds them is told to `ml.inspect`:
+        params: Bound of its number of parameters. For a function, pass its parameter argument to `ml.inspect`:
             `ml.assert_cost(ml.inspect(f, w, x, params="w"), params=1_000)`.
         source: How FLOPs and bytes are counted, as in `inspection.cost(source=...)`. Default: `"analytic"`, which only
             traces the program, and is the same on every machine; `"lowered"`, else `"compiled"`, for a program
             without a jaxpr, such as a file of StableHLO or HLO.
-        unknown: What happens if equations of unknown cost leave a bound undecided: `"warn"` (a `MithrilWarning`), the
-            default, so that the check works on any program; `"fail"`; `"ignore"`. `ml.register_cost` makes such
-            costs known.
+        unknown: Action if equations with unknown cost leave a bound undecided: `"warn"` (a `MithrilWarning`), the
+            default, so that the check works on any program; `"fail"`; `"ignore"`. `ml.register_cost` adds missing
+            costs.
         **options: Other arguments of `ml.inspect`.
 
     Raises:
-        CostBoundError: A figure is out of its bounds, or unknown as described above. It is an `AssertionError`.
-        UnknownOptionError: `unknown` has another value; there is no bound, or a misspelt or invalid one; or there are
-            arguments beside an inspection, which has its own.
-        StageUnavailableError: The program cannot be traced, or not lowered or compiled where that is asked for.
+        CostBoundError: A figure is outside its bounds, or unknown as described above. It is an `AssertionError`.
+        UnknownOptionError: `unknown` has another value; a bound is missing, misspelled or invalid; or arguments are
+            given for an inspection, which already has them.
+        StageUnavailableError: The program cannot be traced, or not lowered or compiled if a bound needs that.
 
     Examples:
         In a file that pytest runs:
@@ -124,13 +124,13 @@ def assert_cost(
     """
     refuse_misspelt("ml.assert_cost", options, assert_cost, target, "1_000_000")
     bounds = {"flops": flops, "bytes_accessed": bytes_accessed, "params": params, "peak_bytes": peak_bytes}
-    asked = {name: _pair(name, bound) for name, bound in bounds.items() if bound is not None}
-    if not asked:
+    pairs = {name: _pair(name, bound) for name, bound in bounds.items() if bound is not None}
+    if not pairs:
         unknown_names = [name for name in options if name not in OPTIONS and has_argument(target, name) is False]
         raise UnknownOptionError(
             f"ml.assert_cost takes no argument {unknown_names[0]!r}."
             if unknown_names
-            else "ml.assert_cost was given no bound, and would never fail.",
+            else "ml.assert_cost received no bound, so it would never fail.",
             (("bounds", ", ".join(bounds)),),
             "ml.assert_cost(program, *args, flops=1_000_000)",
         )
@@ -149,18 +149,18 @@ def assert_cost(
     if isinstance(target, Inspection) and (args or options):
         given = ", ".join((*("an argument" for _ in args[:1]), *options))
         raise UnknownOptionError(
-            f"ml.assert_cost was given {given} beside program {target.name!r}, which has its arguments.",
+            f"ml.assert_cost received {given} for program {target.name!r}, which already has its arguments.",
             (),
             "ml.assert_cost(inspection, flops=1_000_000)",
         )
-    with called_as("ml.assert_cost", **{name: bounds[name] for name in asked}):
+    with called_as("ml.assert_cost", **{name: bounds[name] for name in pairs}):
         check_handed_on(options)
         inspection = target if isinstance(target, Inspection) else inspect(target, *args, **options)
     if source is None:
         source = first_source(inspection)
     found = [
         _problem(inspection, name, _measured(inspection, name, source), low, high, unknown)
-        for name, (low, high) in asked.items()
+        for name, (low, high) in pairs.items()
     ]
     problems = [problem for problem in found if problem is not None]
     if problems:
@@ -168,14 +168,14 @@ def assert_cost(
 
 
 def _pair(name: str, bound: Any) -> tuple[float | None, float | None]:
-    """Return the least and the most that a figure may be."""
+    """Return the lower and the upper bound of a figure."""
     pair: Any = bound if isinstance(bound, tuple | list) else (None, bound)
     ends = [end for end in pair if end is not None]
     is_pair = len(pair) == 2 and all(isinstance(end, Real) and not isinstance(end, bool) for end in ends)
     if not ends or not is_pair or any(math.isnan(end) or end < 0 for end in ends) or ends[0] > ends[-1]:
         raise UnknownOptionError(
             f"ml.assert_cost cannot take {name}={short_repr(bound)}.",
-            (("needs", "the most that it may be, or a pair of the least and the most, neither below 0"),),
+            (("needs", "an upper bound, or a pair of lower and upper bound, neither negative"),),
             f"{name}=1_000_000  # or {name}=(900_000, 1_000_000)",
         )
     return pair[0], pair[1]
@@ -184,16 +184,16 @@ def _pair(name: str, bound: Any) -> tuple[float | None, float | None]:
 def _measured(inspection: Inspection, name: str, source: str) -> _Measured:
     if name == "peak_bytes":
         memory: MemoryUse = inspection.memory
-        if memory.source != "compiled" or memory.peak_bytes is None:  # an estimate keeps no bound
+        if memory.source != "compiled" or memory.peak_bytes is None:  # an estimate cannot be checked
             numbers = {} if inspection.given is not None else _numbers(inspection.cost("analytic"))
             return _Measured(None, "compiled", memory.notes, {}, numbers=numbers)
         held = {path: size for path, size in memory.at_peak.items() if size}
         return _Measured(memory.peak_bytes, memory.source, (), held)
     cost: Cost = inspection.cost(source=source)
-    nobody_knows = unknown_params(inspection.inputs) if name == "params" else None
-    if nobody_knows is not None:
-        why, example = nobody_knows
-        advice = f"inspect it with {example}, or with params=() if nothing holds any."
+    unknown_argument = unknown_params(inspection.inputs) if name == "params" else None
+    if unknown_argument is not None:
+        why, example = unknown_argument
+        advice = f"inspect it with {example}, or with params=() if it has none."
         return _Measured(None, source, (why,), {}, advice)
     each = {path or UNATTRIBUTED: getattr(figures, name) for path, figures in cost.by_block.items()}
     each[UNATTRIBUTED] = getattr(cost.unattributed, name)
@@ -206,21 +206,21 @@ def _measured(inspection: Inspection, name: str, source: str) -> _Measured:
 
 
 def _is_known_at(cost: Cost, name: str) -> bool:
-    """Whether all of a figure is known with the numbers that are advised for its sizes."""
+    """Return whether a figure is fully known with example numbers for its symbolic sizes."""
     try:
         numbered = cost.at(**_numbers(cost))
-    except MithrilError:  # it does not take these sizes
+    except MithrilError:  # the program rejects these sizes
         return False
     return not _unknown(numbered, name)
 
 
 def _numbers(cost: Cost) -> Mapping[str, int]:
-    """Return numbers that the sizes of a program can have, for those that have only names."""
+    """Return example numbers for the symbolic sizes of a program."""
     return {} if cost.symbolic is None else cost.symbolic.example
 
 
 def _unknown(cost: Cost, name: str) -> tuple[str, ...]:
-    """Return which rows a figure is not known of, and why."""
+    """Return the rows for which a figure is unknown, with the reasons."""
     groups: dict[tuple[str, str], int] = {}
     for row in cost.rows if name != "params" else ():
         if getattr(row, name) is None:
@@ -232,7 +232,7 @@ def _unknown(cost: Cost, name: str) -> tuple[str, ...]:
 def _problem(
     inspection: Inspection, name: str, found: _Measured, low: float | None, high: float | None, unknown: str
 ) -> Diagnostic | None:
-    """Return in what a figure breaks its bounds, if it does; warn if that is undecided, and `unknown` is `"warn"`."""
+    """Return the violation of a figure's bounds, if any; warn if it is undecided and `unknown` is `"warn"`."""
     value, (verb, noun) = found.value, _WORDS[name]
     is_over = value is not None and high is not None and value > high
     is_under = value is not None and low is not None and value < low and not found.unknown
@@ -240,8 +240,8 @@ def _problem(
         return None
     if found.numbers:
         return _without_numbers(inspection.name, name, found, low, high)
-    told = "unknown" if value is None else f"{'at least ' if found.unknown else ''}{value:,}"
-    facts = [(name, f"{told} ({found.source})"), ("bound", _bound_text(low, high))]
+    shown_value = "unknown" if value is None else f"{'at least ' if found.unknown else ''}{value:,}"
+    facts = [(name, f"{shown_value} ({found.source})"), ("bound", _bound_text(low, high))]
     if found.unknown and found.is_of_rows and not is_over and unknown != "fail":
         if unknown == "warn":
             notice(_in_part(f"program {inspection.name!r}: its bound of {noun}", facts, found.unknown))
@@ -252,14 +252,14 @@ def _problem(
         facts.append(("over by" if is_over else "under by", _far(value, end)))
         advice = f"{name}={value:_}  # if that is intended; {_shown(name, found.source)} shows every block"
     else:
-        summary = f"may break its bound of {noun}: not all are known."
+        summary = f"cannot be checked against its bound of {noun}: not all are known."
         shown = f"{_shown(name, found.source)} shows every block"
         advice = f'unknown="warn"  # compares the known cost; {shown}'
         advice = advice if found.is_of_rows else f"leave out {name}=; {shown}."
     if found.unknown:
         facts.append(("unknown", "\n".join(found.unknown)))
     if found.blocks:
-        facts.append(("most in", _dearest(found.blocks)))
+        facts.append(("most in", _most_expensive(found.blocks)))
     return Diagnostic(
         f"program {inspection.name!r} {summary}",
         tuple(facts),
@@ -269,23 +269,23 @@ def _problem(
 
 
 def _in_part(what: str, facts: list[tuple[str, str]], unknown: tuple[str, ...]) -> str:
-    """Return the warning about a bound that the known cost keeps."""
+    """Return the warning about a bound that only the known costs were compared with."""
     more = ("unknown", "\n".join(unknown)), ("instead", 'unknown="fail" or unknown="ignore"')
     return str(Diagnostic(f"{what} is checked in part.", (*facts, *more)))
 
 
 def _without_numbers(program: str, name: str, found: _Measured, low: float | None, high: float | None) -> Diagnostic:
-    """Return that a figure cannot be compared, as sizes have only names."""
+    """Return the error for a figure that cannot be compared because of symbolic sizes."""
     names, sizes = ", ".join(found.numbers), ", ".join(f"{one}={number}" for one, number in found.numbers.items())
     facts = [(name, f"{found.formula or 'unknown'} ({found.source})"), ("bound", _bound_text(low, high))]
     advice = f"a number for {' and '.join(found.numbers)}"
-    if found.formula and not found.is_known_at:  # what is known is the least that it can be, and keeps no bound
+    if found.formula and not found.is_known_at:  # a lower bound of the figure cannot be checked
         advice = f"leave out {name}=; {_shown(name, found.source)} shows every block"
     elif found.formula:
         least, most = ("" if low is None else f"{_literal(low)} <= "), ("" if high is None else f" <= {_literal(high)}")
         advice += f", or assert {least}ml.inspect(...).cost().at({sizes}).total.{name}{most}"
     return Diagnostic(
-        f"program {program!r} may break its bound of {_WORDS[name][1]}: no number is known for {names}.",
+        f"program {program!r} cannot be checked against its bound of {_WORDS[name][1]}: no number for {names}.",
         tuple(facts),
         f"{advice}.",
         code=CostBoundError.__name__,
@@ -315,8 +315,8 @@ def _bound_text(low: float | None, high: float | None) -> str:
     return f"at most {_number(high)}" if high is not None else f"at least {_number(low or 0)}"
 
 
-def _dearest(blocks: Mapping[str, int]) -> str:
-    """Return the blocks that hold most of a figure, as a table."""
+def _most_expensive(blocks: Mapping[str, int]) -> str:
+    """Return the blocks with the largest part of a figure, as a table."""
     whole = sum(blocks.values())
     first = sorted(blocks.items(), key=lambda item: -item[1])[:_MOST_SHOWN]
     rows = [(path or UNATTRIBUTED_LABEL, f"{value:,}", f"{100 * value / whole:.1f} %") for path, value in first]

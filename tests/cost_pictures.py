@@ -1,4 +1,4 @@
-"""Reads an SVG of costs strictly: where each text stands, in which colour, and on which; and costs to draw."""
+"""A strict parser for SVGs of costs: position, colour and background of each text; and example costs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FIGURES = ("flops", "bytes_accessed", "transcendentals", "params", "time_s")
 
 @dataclass(frozen=True)
 class Written:
-    """A text: its box, its colour and what is below it, each in light and dark; and the area it is written in."""
+    """A text: its box, its area, and its colour and background in light and dark."""
 
     text: str
     box: Rect
@@ -30,7 +30,7 @@ class Written:
 
 @dataclass(frozen=True)
 class Drawn:
-    """What an SVG has in it."""
+    """The content of an SVG."""
 
     root: ElementTree.Element
     width: float
@@ -39,7 +39,7 @@ class Drawn:
 
     @property
     def tooltips(self) -> list[str]:
-        """What a pointer is told."""
+        """Its tooltips."""
         return [
             found.findtext(f"{SVG}title") or ""
             for found in self.root.iter(f"{SVG}g")
@@ -48,7 +48,7 @@ class Drawn:
 
 
 def read(svg: str) -> Drawn:
-    """Read an SVG, which must be well-formed, told to those who do not see, and free of anything that runs or loads."""
+    """Parse an SVG. It must be well-formed, have a title, and neither run nor load anything."""
     root = ElementTree.fromstring(svg)
     assert root.attrib["role"] == "img"
     assert root.findtext(f"{SVG}title")
@@ -106,7 +106,7 @@ def _holds(rect: Rect, x: float, y: float) -> bool:
 
 
 def check(svg: str) -> Drawn:
-    """Read an SVG in which every text must be readable, inside of the sheet, and over no other."""
+    """Parse an SVG in which every text must be readable, inside the sheet, and clear of other texts."""
     drawn = read(svg)
     for one in drawn.texts:
         for ink, ground in zip(one.inks, one.grounds, strict=True):
@@ -126,7 +126,7 @@ def check(svg: str) -> Drawn:
 
 
 def costs(blocks: Mapping[str, Any], lost: Any = 0, notes: tuple[str, ...] = (), **more: Any) -> dict[str, Any]:
-    """Return costs as data: a number for each block, which all fields have, or a number for each field."""
+    """Return costs as data, from one number per block for all fields, or one number per field."""
 
     def figures(given: Any) -> dict[str, Any]:
         return dict(given) if isinstance(given, Mapping) else dict.fromkeys(FIGURES, given)
@@ -146,7 +146,7 @@ def costs(blocks: Mapping[str, Any], lost: Any = 0, notes: tuple[str, ...] = (),
 
 
 def gpt(layers: int = 12, spread: int = 0) -> dict[str, Any]:
-    """Return costs like those of GPT-2 small; with a spread no two of its blocks cost the same."""
+    """Return costs like those of GPT-2 small; with `spread`, all its blocks have different costs."""
     parts = {
         "norm_1": (4_344_832, 38_834_288), "attention/qkv": (2_742_119_424, 307_095_640),
         "attention/split": (0, 18_874_368), "attention/attention": (307_514_368, 77_217_812),

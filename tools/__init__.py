@@ -1,1 +1,1 @@
-"""Scripts behind `make`: standard library only, no package of ours, and readable by any Python from 3.8 on."""
+"""Scripts behind `make`: standard library only, without imports from mithril_nb; they start on Python 3.8 and newer."""

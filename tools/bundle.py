@@ -1,7 +1,6 @@
-"""Building the front end: TypeScript in `mithril_nb/widgets/frontend` becomes `mithril_nb/widgets/static`.
+"""Build the front end: TypeScript in `mithril_nb/widgets/frontend` becomes `mithril_nb/widgets/static`.
 
-The build hook of the package (`hatch_build.py`) and `make` call this. A bundle whose sources have not changed is left
-alone.
+The build hook of the package (`hatch_build.py`) and `make` call this. It skips a bundle whose sources have not changed.
 """
 
 from __future__ import annotations
@@ -16,17 +15,17 @@ from tools.steps import Stop, run_quietly, say, tail
 
 FRONTEND, STATIC = Path("mithril_nb/widgets/frontend"), Path("mithril_nb/widgets/static")
 FILES = ("THIRD_PARTY_LICENSES.txt", "assets.js", "curves.js", "explorer.js", "workbench.js")
-"""What a complete bundle holds; the licences are those of the packages whose code is in it."""
+"""Files of a complete bundle; the licences are those of the packages whose code it contains."""
 
 SHARED = Path("mithril_nb/viz/tokens.json")
-"""What the bundle holds from outside of the front end: the static pages are made with it too."""
+"""Source of the bundle outside of the front end; Python renders static pages with it too."""
 
 STAMP = "bundle.json"
 _NOT_BUILT_FROM = {"node_modules", "tests", "fixtures", "dev", "coverage"}
 
 
 def digest(root: Path) -> str:
-    """Return a hash of everything the bundle is built from."""
+    """Return a hash of all sources of the bundle."""
     frontend = root / FRONTEND
     found = hashlib.sha256()
     sources = {path.relative_to(frontend): path for path in frontend.rglob("*")}
@@ -34,24 +33,24 @@ def digest(root: Path) -> str:
     sources[SHARED] = root / SHARED
     for relative, path in sorted(sources.items(), key=lambda item: item[0].as_posix()):
         if path.is_file():
-            content = path.read_bytes().replace(b"\r\n", b"\n")  # the same on a checkout with Windows line ends
+            content = path.read_bytes().replace(b"\r\n", b"\n")  # equal on a checkout with Windows line ends
             found.update(f"{relative.as_posix()}\0{len(content)}\0".encode())
             found.update(content)
     return found.hexdigest()
 
 
 def has_sources(root: Path) -> bool:
-    """Whether the front end's sources are there; a wheel has the bundle only."""
+    """Return whether the front end's sources are present; a wheel contains only the bundle."""
     return (root / FRONTEND / "package.json").exists()
 
 
 def is_complete(root: Path) -> bool:
-    """Whether every file of the bundle is there."""
+    """Return whether all files of the bundle are present."""
     return all((root / STATIC / name).exists() for name in FILES)
 
 
 def is_fresh(root: Path) -> bool:
-    """Whether the bundle is complete and was built from the sources as they are now."""
+    """Return whether the bundle is complete and was built from the current sources."""
     if not is_complete(root):
         return False
     if not has_sources(root):
@@ -71,14 +70,14 @@ def build(root: Path, *package_folders: Path) -> None:
         package_folders: `site-packages` folders where Node.js may be found.
 
     Raises:
-        Stop: There is no bundle and none can be built, or npm failed.
+        Stop: The bundle is missing and cannot be built, or npm failed.
     """
     if is_fresh(root):
         say("   the front end is built")
         return
     if not has_sources(root):
         raise Stop(
-            "the front end is missing, and its sources too.",
+            "the front end is missing, and so are its sources.",
             [f"bundle   {root / STATIC}", f"sources  {root / FRONTEND}"],
             "git checkout -- mithril_nb/widgets/frontend",
         )
@@ -88,20 +87,20 @@ def build(root: Path, *package_folders: Path) -> None:
     _npm(root, node, "run", "build")
     missing = [name for name in FILES if not (root / STATIC / name).exists()]
     if missing:
-        raise Stop("`npm run build` ended well but left out a file.", [f"missing  {', '.join(missing)}"])
+        raise Stop("`npm run build` succeeded but did not write all files.", [f"missing  {', '.join(missing)}"])
     (root / STATIC / STAMP).write_text(json.dumps({"sources": sources}) + "\n", encoding="utf-8")
 
 
 def install_packages(root: Path, *package_folders: Path) -> nodejs.Node:
-    """Make `node_modules` agree with `package-lock.json`, and return the Node.js to use.
+    """Install the packages in `package-lock.json`, and return the Node.js to use.
 
     Raises:
-        Stop: There is no Node.js, or npm failed.
+        Stop: Node.js is missing, or npm failed.
     """
     node = nodejs.find(*package_folders)
     if node is None:
         raise Stop(
-            "the front end has to be built, and there is no Node.js.",
+            "Node.js is needed to build the front end.",
             [f"needed  Node.js {'.'.join(map(str, nodejs.OLDEST))} or newer with npm"],
             f"pip install '{nodejs.PACKAGE}'",
         )
@@ -123,7 +122,7 @@ def _locked(root: Path) -> dict[str, dict]:
 
 
 def _are_installed(root: Path) -> bool:
-    # npm keeps a list of what it installed; packages for other systems are in package-lock.json only.
+    # npm lists what it installed; packages for other systems are only in package-lock.json.
     try:
         kept = json.loads((root / FRONTEND / "node_modules/.package-lock.json").read_text(encoding="utf-8"))["packages"]
     except (OSError, ValueError, KeyError):

@@ -1,4 +1,4 @@
-"""`make test`: the parts, in the order in which they tell most per second."""
+"""`make test`: its parts, ordered so that the most informative checks run first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tools.steps import ROOT, WORK, Beside, Clock, Stop, run, say
 EXTRAS = ("dev", "lab", "test")
 SOURCES = ("mithril_nb", "tests", "tools", "benchmarks", "hatch_build.py")
 NOTHING_COLLECTED = 5
-"""pytest's exit status where there is nothing to run."""
+"""pytest's exit status if it collects no tests."""
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,9 @@ class Part:
     """One part of the checks.
 
     Attributes:
-        name: What `--only` calls it.
+        name: Its name for `--only`.
         title: Its headline.
-        work: Runs it; returns an exit status. None: it is begun earlier, beside others, and waited for in its turn.
+        work: Runs it and returns an exit status. If `None`, it was started earlier in the background.
     """
 
     name: str
@@ -35,18 +35,18 @@ class Part:
 
 
 def lint(venv: Environment) -> int:
-    """Rules and format."""
+    """Check rules and format."""
     present = [name for name in (*SOURCES, "notebooks") if (ROOT / name).exists()]
     return run(venv.command("ruff", "check", *present)) or run(venv.command("ruff", "format", "--check", *present))
 
 
 def types(venv: Environment) -> list[Beside]:
-    """Begin to check the types of the Python."""
+    """Start the type checks of the Python code."""
     return [Beside(venv.command("pyright", "--pythonpath", str(venv.python)), WORK / "pyright.log", venv.variables())]
 
 
 def frontend(*package_folders: Path) -> list[Beside]:
-    """Begin to check the types of the front end, and to test it."""
+    """Start the type checks and the tests of the front end."""
     node = bundle.install_packages(ROOT, *package_folders)
     return [
         Beside([*node.npm, "run", "--silent", script], WORK / f"{log}.log", node.environment(), ROOT / bundle.FRONTEND)
@@ -55,8 +55,8 @@ def frontend(*package_folders: Path) -> list[Beside]:
 
 
 def unit(venv: Environment, **variables: str) -> int:
-    """Unit and property tests, and the examples in docstrings."""
-    # One process per core: most of the time goes into what XLA compiles for each of thousands of small programs.
+    """Run unit and property tests, and the examples in docstrings."""
+    # One process per core: most of the time is XLA compiling thousands of small programs.
     many = ("--numprocesses=auto", "--maxprocesses=4", "--dist=worksteal")
     return _pytest(
         venv, "unit", "mithril_nb", "tests", "--ignore=tests/browser", "--doctest-modules", *many, **variables
@@ -64,31 +64,31 @@ def unit(venv: Environment, **variables: str) -> int:
 
 
 def jupyter(venv: Environment) -> int:
-    """Every notebook, cell by cell, and the workbench in JupyterLab, driven by a real Chromium.
+    """Run every notebook cell by cell, and drive the workbench in JupyterLab with Chromium.
 
-    nbval compares what a fresh kernel prints with what is saved. Both wait more than they compute: three go side by
-    side, each file in one process.
+    nbval compares the outputs of a fresh kernel with the saved ones. Both mostly wait, so three files run in parallel,
+    one process each.
     """
     notebooks = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "notebooks").glob("*.ipynb"))
-    # Stages are other texts under another JAX. Notebooks are saved with the oldest Python, so with the JAX that is
-    # locked for it; on the others every cell runs, and what `# NBVAL_CHECK_OUTPUT` asks for is compared.
+    # Stages have other texts under another JAX. Notebooks are saved with the oldest Python and the JAX locked for it.
+    # Other Pythons run every cell, and compare only cells marked with `# NBVAL_CHECK_OUTPUT`.
     interpreter = interpreters.ask(str(venv.python))
     is_saved_with = interpreter is not None and interpreter.version[:2] == interpreters.OLDEST
     mode = "--nbval" if is_saved_with else "--nbval-lax"
     options = (mode, "--nbval-current-env", "--nbval-sanitize-with=tests/notebooks/sanitize.cfg")
-    # In the order of tests/browser/conftest.py; xdist's own begins with the file that has most tests, or cells.
+    # Keep the order of tests/browser/conftest.py; xdist would start with the file that has the most tests or cells.
     many = ("--numprocesses=3", "--dist=loadfile", "--no-loadscope-reorder")
     variables = {
         chromium.VARIABLE: chromium.prepare(venv),
-        "MPLBACKEND": "module://matplotlib_inline.backend_inline",  # as a kernel has it: figures are outputs
+        "MPLBACKEND": "module://matplotlib_inline.backend_inline",  # as in a kernel: figures are outputs
     }
-    # filterwarnings: the warnings here are Jupyter's own; a cell that warns prints to stderr, which nbval compares.
+    # filterwarnings: these warnings are Jupyter's; a cell that warns prints to stderr, which nbval compares.
     lenient = ("--nbval-cell-timeout=120", "-o", "filterwarnings=default")
     return _pytest(venv, "jupyter", "tests/browser", *notebooks, *options, *many, *lenient, **variables)
 
 
 def stress(venv: Environment, arguments: Sequence[str]) -> int:
-    """Run the stress tests at full length, with the browser, and print a table of what each measured."""
+    """Run the stress tests at full length, with the browser, and print a table of their measurements."""
     variables = {chromium.VARIABLE: chromium.prepare(venv), "MITHRIL_NB_STRESS": "1"}
     many = ("--numprocesses=2", "--dist=loadfile")
     return _pytest(venv, "stress", "tests", "-m", "stress", *many, *arguments, **variables)
@@ -96,23 +96,23 @@ def stress(venv: Environment, arguments: Sequence[str]) -> int:
 
 PARTS = (
     Part("lint", "ruff: rules and format", lint),
-    Part("frontend", "front end: tsc and vitest, begun with the set-up"),
+    Part("frontend", "front end: tsc and vitest, started during set-up"),
     Part("unit", "pytest: unit and property tests, examples in docstrings", unit),
-    Part("types", "pyright, begun after the set-up"),
+    Part("types", "pyright, started after set-up"),
     Part("jupyter", "pytest: notebooks cell by cell, and JupyterLab in Chromium", jupyter),
 )
 
 
 def run_parts(only: Sequence[str] = ()) -> int:
-    """Set up, run all parts or some, and print how long each took.
+    """Set up, run all parts or some, and print the time of each.
 
-    A part that fails does not keep the next from running: one run tells everything.
+    All parts run even if one fails, so that one run reports every failure.
 
     Returns:
         0 if all passed, else 1.
 
     Raises:
-        Stop: A part has no such name.
+        Stop: There is no part with that name.
     """
     known = [part.name for part in PARTS]
     unknown = [name for name in only if name not in known]
@@ -131,7 +131,7 @@ def run_parts(only: Sequence[str] = ()) -> int:
 
         def set_up() -> int:
             if "frontend" in wanted and nodejs.on_path():
-                bundle.build(ROOT)  # pip would, before all else; then it works on one core, mostly
+                bundle.build(ROOT)  # before pip builds it: its checks then run while pip uses one core
                 begin("frontend", frontend())
             prepared.append(environment.prepare(EXTRAS))
             if "frontend" in wanted and "frontend" not in begun:
@@ -156,7 +156,7 @@ def run_parts(only: Sequence[str] = ()) -> int:
 
 
 def run_everywhere() -> int:
-    """Run the unit tests on each further supported Python of this machine, in an environment of its own."""
+    """Run the unit tests on each other supported Python of this machine, in a separate environment."""
     status = run_parts()
     used = interpreters.ask(str(Environment(ROOT / ".venv").python))
     clock = Clock()
@@ -164,12 +164,12 @@ def run_everywhere() -> int:
         name = "{}.{}".format(*interpreter.version[:2])
 
         def work(name: str = name, path: str = interpreter.path) -> int:
-            # Set, it also has every program compiled as users compile it: see tests/process.py.
+            # This variable also makes the tests compile every program as users do: see tests/process.py.
             return unit(environment.prepare(["lab", "test"], ROOT / f".venv-{name}", path), MITHRIL_NB_EXAMPLES="1")
 
         clock.part(f"Python {name}: unit tests", work)
     if not clock.parts:
-        say("\n   no further Python from 3.11 to 3.13 on this machine")
+        say("\n   no other Python from 3.11 to 3.13 on this machine")
         return status
     say("\n" + clock.table())
     return 1 if status or any(failed for _, _, failed in clock.parts) else 0
@@ -178,7 +178,7 @@ def run_everywhere() -> int:
 def _pytest(venv: Environment, name: str, *arguments: str, **variables: str) -> int:
     scratch = WORK / "jupyter"
     settings = {
-        # Nothing of the user's own Jupyter or IPython settings, and nothing of ours in theirs.
+        # Keep the user's Jupyter and IPython settings and ours apart.
         "IPYTHONDIR": str(scratch / "ipython"),
         "JUPYTER_CONFIG_DIR": str(scratch / "config"),
         "JUPYTER_DATA_DIR": str(scratch / "data"),
@@ -187,7 +187,7 @@ def _pytest(venv: Environment, name: str, *arguments: str, **variables: str) -> 
         **variables,
     }
     for folder in ("ipython", "config", "data"):
-        (scratch / folder).mkdir(parents=True, exist_ok=True)  # IPython warns where there is none
+        (scratch / folder).mkdir(parents=True, exist_ok=True)  # IPython warns if a folder is missing
     report = WORK / f"report-{name}.xml"
     command = venv.command("pytest", *arguments, f"--junit-xml={report}", "--durations=5", "--durations-min=2")
     status = run(command, venv.variables(**settings))
@@ -195,7 +195,7 @@ def _pytest(venv: Environment, name: str, *arguments: str, **variables: str) -> 
 
 
 def _closing_line(elapsed_s: float) -> str:
-    """Return the sum of pytest's closing lines, in pytest's own form."""
+    """Return the total of pytest's closing lines, in pytest's format."""
     counts = {"failed": 0, "passed": 0, "skipped": 0, "errors": 0}
     for report in sorted(WORK.glob("report-*.xml")):
         for suite in ElementTree.parse(report).getroot().iter("testsuite"):
@@ -204,6 +204,6 @@ def _closing_line(elapsed_s: float) -> str:
             counts["errors"] += number["errors"]
             counts["skipped"] += number["skipped"]
             counts["passed"] += number["tests"] - number["failures"] - number["errors"] - number["skipped"]
-    told = ", ".join(f"{number} {what}" for what, number in counts.items() if number) or "no tests ran"
+    result = ", ".join(f"{number} {what}" for what, number in counts.items() if number) or "no tests ran"
     minutes, seconds = divmod(int(elapsed_s), 60)
-    return f" {told} in {elapsed_s:.2f}s ({minutes // 60}:{minutes % 60:02d}:{seconds:02d}) ".center(80, "=")
+    return f" {result} in {elapsed_s:.2f}s ({minutes // 60}:{minutes % 60:02d}:{seconds:02d}) ".center(80, "=")

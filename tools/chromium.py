@@ -1,4 +1,4 @@
-"""A Chromium for the browser tests: the machine's own, a Debian package, or Playwright's download."""
+"""Find a Chromium for the browser tests: an installed one, a Debian package, or Playwright's download."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ PLACES = (
     "/Applications/Chromium.app/Contents/MacOS/Chromium",
 )
 VARIABLE = "MITHRIL_NB_CHROMIUM"
-"""Environment variable that names the browser to use; the tests read it."""
+"""Environment variable with the path of the browser; the tests read it."""
 
 
 def on_machine() -> str | None:
-    """Return a Chromium that is installed and runs, or `None`."""
+    """Return an installed Chromium that runs, or `None`."""
     named = os.environ.get(VARIABLE)
     for program in (*((named,) if named else ()), *(shutil.which(name) for name in NAMES), *PLACES):
-        # Ubuntu's `chromium-browser` may be a script that asks for a snap: only one that tells its version counts.
+        # Ubuntu's `chromium-browser` may be a script that installs a snap, so require that it prints its version.
         if program and Path(program).exists() and output([program, "--version"]):
             return program
     return None
 
 
 def prepare(environment: Environment) -> str:
-    """Return a Chromium, installing one if there is none.
+    """Return a Chromium; install one if needed.
 
     Raises:
-        Stop: None could be installed.
+        Stop: No Chromium could be installed.
     """
     program = on_machine() or _from_debian() or _from_playwright(environment)
     if program is None:
         raise Stop(
-            "the browser tests need Chromium, and none could be installed.",
+            "the browser tests need Chromium, which could not be installed.",
             ["tried  PATH, Debian's package (as root), Playwright's download", tail(WORK / "chromium.log")],
-            f"install Chromium, or say {VARIABLE}=/path/to/chromium make test",
+            f"install Chromium, or run {VARIABLE}=/path/to/chromium make test",
         )
     say(f"   Chromium: {program}")
     return program
@@ -52,7 +52,7 @@ def _from_debian() -> str | None:
     say("   installing Debian's chromium")
     log = WORK / "chromium.log"
     variables = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    # The dejavu fonts are what an empty machine needs to show any text.
+    # A minimal system needs the dejavu fonts to show any text.
     install = ["apt-get", "install", "-y", "--no-install-recommends", "chromium", "fonts-dejavu-core"]
     if run_quietly(install, log, variables):
         run_quietly(["apt-get", "update"], log, variables)

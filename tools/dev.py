@@ -1,6 +1,6 @@
-"""The commands behind `make`, for where make is missing: `python3 tools/dev.py lab`.
+"""The commands behind `make`, for systems without make: `python3 tools/dev.py lab`.
 
-It needs Python 3.8 or newer to start, and finds or asks for one that can run the package.
+It starts on Python 3.8 or newer, and finds or installs a Python that can run the package.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ def main(arguments: list[str] | None = None) -> int:
     end_with_the_children()
     parser = argparse.ArgumentParser(prog="tools/dev.py", description=__doc__, allow_abbrev=False)
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
-    commands.add_parser("lab", help="set up, and open JupyterLab on the first notebook")
-    test = commands.add_parser("test", help="set up, Chromium included, and run every check")
+    commands.add_parser("lab", help="set up, and open JupyterLab with the first notebook")
+    test = commands.add_parser("test", help="set up, with Chromium, and run all checks")
     parts = ", ".join(part.name for part in checks.PARTS)
     test.add_argument("--only", nargs="+", default=[], metavar="PART", help=f"some of: {parts}")
-    commands.add_parser("test-all", help="the same, then the unit tests on every further Python found")
-    commands.add_parser("stress", help="run the stress tests at full length and print their table (up to 30 minutes)")
+    commands.add_parser("test-all", help="the same, then the unit tests on every other Python found")
+    commands.add_parser("stress", help="run the stress tests at full length and print a table (up to 30 minutes)")
     commands.add_parser("bench", help="print the table of benchmarks")
-    commands.add_parser("format", help="put the code into the house's format")
-    commands.add_parser("screenshot", help="make the picture of the README anew")
-    commands.add_parser("notebooks", help="run the notebooks, or those named, and keep their new outputs")
-    commands.add_parser("lock", help="write requirements.lock from environments made for it (some minutes)")
+    commands.add_parser("format", help="format the code")
+    commands.add_parser("screenshot", help="update the screenshot in the README")
+    commands.add_parser("notebooks", help="run all notebooks, or the named ones, and save their outputs")
+    commands.add_parser("lock", help="write requirements.lock from fresh environments (some minutes)")
     commands.add_parser("exec", help="run a module in the environment: exec ruff check")
-    commands.add_parser("clean", help="remove everything that is made, environments included")
+    commands.add_parser("clean", help="remove all generated files, environments included")
     known, rest = parser.parse_known_args(arguments)
     if rest and known.command not in ("lab", "stress", "bench", "notebooks", "exec"):
         parser.error(f"unknown arguments: {' '.join(rest)}")
@@ -74,7 +74,7 @@ def _run(known: argparse.Namespace, rest: list[str]) -> int:
 
 
 def clean() -> int:
-    """Remove what the other commands made; git knows none of it."""
+    """Remove the generated files of the other commands; git ignores all of them."""
     folders = [
         *ROOT.glob(".venv*"),
         *(ROOT / name for name in (".make", ".pytest_cache", ".ruff_cache", ".hypothesis", "build", "dist")),

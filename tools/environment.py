@@ -1,4 +1,4 @@
-"""The virtual environment of the clone: made once, brought up to date when what it is made from changes."""
+"""The virtual environment of the clone: created once, and updated when its requirements change."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tools.steps import ROOT, WORK, Stop, output, run_quietly, say, tail
 
 LOCK = ROOT / "requirements.lock"
 PIP = "pip==26.3"
-"""The one that the tests passed with: what is installed is the same tomorrow, and so is what installs it."""
+"""The version that the tests passed with, pinned so that installing is reproducible too."""
 STATE = "mithril-nb.json"
-"""Written into the environment when it is complete: what it was made from."""
+"""File in a complete environment that records its requirements."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Environment:
     """A virtual environment.
 
     Attributes:
-        folder: Where it is.
+        folder: Its folder.
     """
 
     folder: Path
@@ -43,14 +43,14 @@ class Environment:
         return next(iter(self.folder.glob("lib/python*/site-packages")), self.folder / "lib")
 
     def command(self, module: str, *arguments: str) -> list[str]:
-        """Return the command that runs a module, which works in a folder with spaces where scripts may not."""
+        """Return the command that runs a module; unlike scripts, this works in folders with spaces."""
         return [str(self.python), "-m", module, *arguments]
 
     def variables(self, **more: str) -> dict[str, str]:
-        """Return the process environment with this environment's programs first.
+        """Return the process environment with this environment's programs first on PATH.
 
-        Its programs keep what they compile: packages are installed without it, so where Python is told to write no
-        bytecode, as in many containers, every process would compile all of JAX anew, which takes two seconds.
+        It removes PYTHONDONTWRITEBYTECODE, which many containers set. Packages are installed without bytecode, so with
+        it every process would compile all of JAX again, which takes two seconds.
         """
         path = str(self.python.parent) + os.pathsep + os.environ.get("PATH", "")
         variables = {**os.environ, "VIRTUAL_ENV": str(self.folder), "PATH": path, **more}
@@ -60,17 +60,17 @@ class Environment:
 
 
 def prepare(extras: Sequence[str], folder: Path = ROOT / ".venv", python: str | None = None) -> Environment:
-    """Return an environment that holds the package, editable, with these extras; and the built front end.
+    """Return an environment with the package, editable, with these extras, and the built front end.
 
-    The second call finds everything as it should be and takes a fraction of a second.
+    If everything is up to date, this takes a fraction of a second.
 
     Raises:
-        Stop: There is no Python, or pip or npm failed.
+        Stop: Python is missing, or pip or npm failed.
     """
     environment = Environment(folder)
     state = _state(environment)
     if state is None and folder.exists():
-        say(f"   {_shown(folder)} is there but not complete: completing it")
+        say(f"   {_shown(folder)} is incomplete: completing it")
     have = set(state["extras"]) if state else set()
     wanted = have | set(extras)
     up_to_date = state is not None and have >= set(extras) and state["digest"] == _digest()
@@ -82,7 +82,7 @@ def prepare(extras: Sequence[str], folder: Path = ROOT / ".venv", python: str | 
         _write_state(environment, sorted(wanted))
     else:
         say(f"   {_shown(folder)} is up to date")
-    # An editable install builds the front end; later changes of its sources are caught here.
+    # An editable install builds the front end; this rebuilds it after changes of its sources.
     bundle.build(ROOT, environment.packages)
     return environment
 
@@ -90,7 +90,7 @@ def prepare(extras: Sequence[str], folder: Path = ROOT / ".venv", python: str | 
 def _make(environment: Environment, python: str | None) -> None:
     interpreter = interpreters.ask(python) if python else interpreters.choose()
     if interpreter is None:
-        raise Stop(f"{python!r} is no Python that runs.")
+        raise Stop(f"{python!r} is not a working Python.")
     say(f"   making {_shown(environment.folder)} with {interpreter}")
     if environment.folder.exists():
         shutil.rmtree(environment.folder)
@@ -100,7 +100,7 @@ def _make(environment: Environment, python: str | None) -> None:
 
 
 def _install(environment: Environment, extras: list[str]) -> None:
-    say(f"   installing mithril_nb[{','.join(extras)}] and what it needs (a minute or two the first time)")
+    say(f"   installing mithril_nb[{','.join(extras)}] and its dependencies (a minute or two the first time)")
     target = f"{ROOT}[{','.join(extras)}]"
     locked = ["--constraint", str(LOCK)] if LOCK.exists() else []
     log = WORK / "install.log"
@@ -108,25 +108,25 @@ def _install(environment: Environment, extras: list[str]) -> None:
         command = ["uv", "pip", "install", "--python", str(environment.python), *locked, "--editable", target]
         if run_quietly(command, log) == 0:
             return
-        say("   uv could not: trying pip")
-    # The pip that came with an older Python takes three times as long to find what fits; it does where there is no net.
+        say("   uv failed: trying pip")
+    # The pip of an older Python resolves three times more slowly. It is used if no newer one can be downloaded.
     newer = environment.command("pip", "install", "--no-input", "--disable-pip-version-check", PIP)
     run_quietly(newer, WORK / "pip.log")
-    # Compiling thousands of files that nobody may import takes half of pip's time; Python compiles what it imports.
+    # Compiling thousands of files takes half of pip's time, and most are never imported; Python compiles on import.
     options = ("--no-input", "--disable-pip-version-check", "--progress-bar=off", "--no-compile")
     pip = environment.command("pip", "install", *options)
     if run_quietly([*pip, *locked, "--editable", target], log) == 0:
         return
     if locked:
-        # A system without a wheel of one exact version may have another that is in range.
-        say("   the versions of requirements.lock cannot be had here: trying the ranges of pyproject.toml")
+        # A system may lack a wheel of an exact version, but have one in the allowed range.
+        say("   some versions of requirements.lock are not available here: trying the ranges of pyproject.toml")
         if run_quietly([*pip, "--editable", target], log) == 0:
             return
     raise Stop("pip could not install the package.", [tail(log), f"log  {log}"])
 
 
 def _quiet_first_page(environment: Environment) -> None:
-    # JupyterLab's first page asks whether it may fetch news; a lecture room has no use for the question.
+    # JupyterLab's first page asks to fetch news, which distracts in a lecture.
     settings = environment.folder / "etc" / "jupyter" / "labconfig"
     settings.mkdir(parents=True, exist_ok=True)
     content = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}
@@ -161,7 +161,7 @@ def _state(environment: Environment) -> dict | None:
         state = json.loads((environment.folder / STATE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    # A clone that was moved or copied has scripts that point to the old place.
+    # In a clone that was moved or copied, scripts point to the old location.
     return state if state.get("root") == str(ROOT) and environment.python.exists() else None
 
 

@@ -1,4 +1,4 @@
-"""Finding a Python that can run the package."""
+"""Find a Python that can run the package."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Interpreter:
     Attributes:
         path: The program.
         version: Major, minor and micro version.
-        makes_venvs: Whether `venv` and `ensurepip` are there. Debian keeps them in a package of their own.
+        makes_venvs: True if `venv` and `ensurepip` are present. Debian has them in a separate package.
     """
 
     path: str
@@ -36,7 +36,7 @@ class Interpreter:
 
     @property
     def fits(self) -> bool:
-        """Whether the package supports this version."""
+        """True if the package supports this version."""
         return OLDEST <= self.version[:2] <= NEWEST
 
     def __str__(self) -> str:
@@ -44,7 +44,7 @@ class Interpreter:
 
 
 def ask(program: str) -> Interpreter | None:
-    """Return what a program says of itself, or `None` if it is no Python that runs."""
+    """Return the Python behind a program, or `None` if it is not a working Python."""
     answer = output([program, "-c", _ASK])
     if answer is None:
         return None
@@ -61,14 +61,14 @@ def _names() -> list[str]:
 
 
 def candidates() -> list[Interpreter]:
-    """Return the Pythons of this machine, the one that runs this script first; each path once."""
+    """Return the Pythons of this machine without duplicates, starting with the current one."""
     programs = [sys.executable]
     for name in _names():
         for folder in os.environ.get("PATH", "").split(os.pathsep):
             found = shutil.which(name, path=folder) if folder else None
             if found:
                 programs.append(found)
-    # Version managers keep interpreters that PATH does not name.
+    # Version managers keep interpreters outside of PATH.
     home = os.path.expanduser("~")
     for versions in (os.path.join(home, ".pyenv", "versions"), os.path.join(home, ".local", "share", "uv", "python")):
         if os.path.isdir(versions):
@@ -84,10 +84,10 @@ def candidates() -> list[Interpreter]:
 
 
 def choose() -> Interpreter:
-    """Return the interpreter to make an environment with.
+    """Return the interpreter for a new environment.
 
     Raises:
-        Stop: There is none of a supported version, or none that can make an environment.
+        Stop: No Python has a supported version, or none can create environments.
     """
     here = ask(sys.executable)
     if here is not None and here.fits and here.makes_venvs:
@@ -99,14 +99,14 @@ def choose() -> Interpreter:
         raise Stop(
             f"no Python {span} on this machine.",
             [f"found    {interpreter}" for interpreter in found],
-            f"install Python {NEWEST[0]}.{NEWEST[1]}, then say `make PYTHON=/path/to/python lab`",
+            f"install Python {NEWEST[0]}.{NEWEST[1]}, then run `make PYTHON=/path/to/python lab`",
         )
     able = [interpreter for interpreter in fitting if interpreter.makes_venvs]
     if able:
         return able[0]
     package = "python{}.{}-venv".format(*fitting[0].version[:2])
     if is_root() and shutil.which("apt-get"):
-        say(f"   {fitting[0]} cannot make environments: installing {package}")
+        say(f"   {fitting[0]} cannot create environments: installing {package}")
         if run_quietly(["apt-get", "install", "-y", "--no-install-recommends", package], WORK / "apt.log"):
             run_quietly(["apt-get", "update"], WORK / "apt.log")
             run_quietly(["apt-get", "install", "-y", "--no-install-recommends", package], WORK / "apt.log")
@@ -114,14 +114,14 @@ def choose() -> Interpreter:
         if again is not None and again.makes_venvs:
             return again
     raise Stop(
-        f"{fitting[0]} cannot make virtual environments.",
+        f"{fitting[0]} cannot create virtual environments.",
         ["missing  the modules venv and ensurepip"],
         f"sudo apt-get install {package}",
     )
 
 
 def others(used: tuple[int, int]) -> list[Interpreter]:
-    """Return one interpreter of each further supported version."""
+    """Return one interpreter for each other supported version."""
     by_version: dict[tuple[int, int], Interpreter] = {}
     for interpreter in candidates():
         if interpreter.fits and interpreter.makes_venvs and interpreter.version[:2] != used:

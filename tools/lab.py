@@ -1,4 +1,4 @@
-"""`make lab`: JupyterLab on the first notebook."""
+"""`make lab`: JupyterLab with the first notebook."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ NOTEBOOK = "notebooks/01_build_and_train.ipynb"
 
 
 def lab(arguments: list[str]) -> int:
-    """Set up if needed, start JupyterLab, print its address, and stay until it ends.
+    """Set up if needed, start JupyterLab, print its address, and wait until it ends.
 
     Args:
-        arguments: More arguments for JupyterLab, after those of the variable `LAB_ARGS`.
+        arguments: Further arguments of JupyterLab, added after those in the variable `LAB_ARGS`.
 
     Returns:
         The exit status of JupyterLab.
@@ -35,9 +35,9 @@ def lab(arguments: list[str]) -> int:
         options.append("--allow-root")
     if not _has_screen():
         options.append("--no-browser")
-    # What the user gives comes last, where it wins.
+    # The user's options come last, so that they take precedence.
     options += [*shlex.split(os.environ.get("LAB_ARGS", "")), *arguments]
-    # Notebooks from a clone are strangers to Jupyter, which shows their saved pictures as bare text. These are ours.
+    # Jupyter does not trust notebooks from a clone, and shows their saved pictures as plain text. Trust ours.
     subprocess.run(
         venv.command("jupyter", "trust", *map(str, sorted((ROOT / "notebooks").glob("*.ipynb")))),
         cwd=ROOT,
@@ -61,7 +61,7 @@ def lab(arguments: list[str]) -> int:
 
 
 def _end_after_interrupt(server: subprocess.Popen[bytes]) -> int:
-    # The terminal has interrupted the server too, which asks whether to shut down: it answers for itself.
+    # The terminal interrupts the server as well. It asks whether to shut down; wait for its answer.
     while True:
         try:
             return server.wait()
@@ -76,15 +76,15 @@ def _has_screen() -> bool:
 
 
 def _url(venv: environment.Environment, server: subprocess.Popen[bytes], patience_s: float = 60) -> str | None:
-    """Return the notebook's address from the file in which the server says where it listens."""
+    """Return the notebook's address from the server's runtime file."""
     folder = output([str(venv.python), "-c", "import jupyter_core.paths as p; print(p.jupyter_runtime_dir())"])
     if not folder:
         return None
-    told = Path(folder) / f"jpserver-{server.pid}.json"
+    runtime_file = Path(folder) / f"jpserver-{server.pid}.json"
     deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline and server.poll() is None:
         try:
-            where = json.loads(told.read_text(encoding="utf-8"))
+            where = json.loads(runtime_file.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             time.sleep(0.1)
             continue

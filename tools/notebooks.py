@@ -1,7 +1,7 @@
-"""Run the notebooks anew, and keep of their outputs what is the same on every machine: `make notebooks`.
+"""`make notebooks`: run the notebooks, and save the outputs that are the same on every machine.
 
-Runs inside the environment, with nbclient. What it takes out: views and states of widgets (their static twins stay),
-times of execution, the kernel's own metadata. Cells get ids that do not change from run to run.
+It runs inside the environment, with nbclient. It removes widget views and states (the static fallbacks stay),
+execution times, and the kernel's metadata. Cell ids are the same in every run.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ PATIENCE_S = 600
 
 
 def refresh(path: Path) -> None:
-    """Run a notebook from a fresh kernel, and write it back with its new outputs.
+    """Run a notebook in a fresh kernel, and save it with its new outputs.
 
     Raises:
-        CellExecutionError: A cell fails; the file stays as it is.
+        CellExecutionError: A cell fails; the file is unchanged.
     """
     notebook = nbformat.read(path, as_version=4)
     NotebookClient(
@@ -45,7 +45,7 @@ def refresh(path: Path) -> None:
 
 
 def main(names: Sequence[str]) -> None:
-    """Refresh the notebooks of these names, or all."""
+    """Refresh the named notebooks, or all."""
     for path in [FOLDER / Path(name).name for name in names] or sorted(FOLDER.glob("*.ipynb")):
         print(f"running {path.name}", flush=True)
         refresh(path)

@@ -1,4 +1,4 @@
-"""Running programs: what is run is said, what it prints is shown or kept, how long it took is counted."""
+"""Run programs: announce them, show or log their output, and measure their time."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ ROOT = Path(__file__).resolve().parent.parent
 """The clone."""
 
 WORK = ROOT / ".make"
-"""Logs and other things that may be thrown away; git ignores it."""
+"""Logs and temporary files; git ignores it."""
 
 
 class Stop(SystemExit):
-    """Ends the whole run with a message: what failed, the facts, and what to try."""
+    """Ends the run with a message: the failure, the facts, and advice."""
 
     def __init__(self, what: str, facts: Sequence[str] = (), advice: str = "") -> None:
         lines = [what, *("    " + line for fact in facts for line in fact.splitlines())]
@@ -31,12 +31,12 @@ class Stop(SystemExit):
 
 
 def say(text: str) -> None:
-    """Print one line at once, also where the output is a file."""
+    """Print a line and flush it, so that it appears immediately in a file too."""
     print(text, flush=True)
 
 
 def duration(elapsed_s: float) -> str:
-    """Return seconds as `4.2 s` or `3 min 05 s`."""
+    """Format seconds as `4.2 s` or `3 min 05 s`."""
     if elapsed_s < 60:
         return f"{elapsed_s:.1f} s"
     minutes, seconds = divmod(round(elapsed_s), 60)
@@ -44,7 +44,7 @@ def duration(elapsed_s: float) -> str:
 
 
 def end_with_the_children() -> None:
-    """Make SIGTERM raise, so that the program under way is ended before we are."""
+    """Make SIGTERM raise an exception, so that running child processes are ended first."""
 
     def leave(number: int, frame: object) -> None:
         raise SystemExit(128 + number)
@@ -53,13 +53,13 @@ def end_with_the_children() -> None:
 
 
 def run(command: Sequence[str], env: Mapping[str, str] | None = None, cwd: Path = ROOT) -> int:
-    """Run a program with its output on ours, and return its exit status."""
+    """Run a program with inherited output, and return its exit status."""
     process = subprocess.Popen(list(command), env=None if env is None else dict(env), cwd=cwd)
     return _wait(process)
 
 
 def run_quietly(command: Sequence[str], log: Path, env: Mapping[str, str] | None = None, cwd: Path = ROOT) -> int:
-    """Run a program with its output in `log`; a terminal sees its last line while it runs."""
+    """Run a program with its output in `log`; a terminal shows the last line while it runs."""
     log.parent.mkdir(parents=True, exist_ok=True)
     live = sys.stdout.isatty()
     with log.open("w", encoding="utf-8") as kept:
@@ -90,12 +90,12 @@ def run_quietly(command: Sequence[str], log: Path, env: Mapping[str, str] | None
 
 
 class Beside:
-    """A program that runs beside whatever comes next, with its output in a log. It ends with its block.
+    """A program that runs in the background, with its output in a log. It ends with its `with` block.
 
     Args:
-        command: What to run.
-        log: Where its output goes.
-        env: Its environment; ours by default.
+        command: The command.
+        log: File for its output.
+        env: Its environment variables; by default those of this process.
         cwd: Its working folder.
     """
 
@@ -116,11 +116,11 @@ class Beside:
             )
 
     def __enter__(self) -> Beside:
-        """Return itself, already running."""
+        """Return the running program."""
         return self
 
     def __exit__(self, *failure: object) -> None:
-        """End the program, and what it has started, if nobody waited for it."""
+        """End the program and its children, unless `finish` has waited for it."""
         if self._process.poll() is None:
             _ask_group(self._process, signal.SIGTERM)
             try:
@@ -130,7 +130,7 @@ class Beside:
                 self._process.wait()
 
     def finish(self) -> int:
-        """Wait until it has ended, show what it printed, and return its exit status."""
+        """Wait until it ends, print its output, and return its exit status."""
         status = self._process.wait()
         text = self._log.read_text(encoding="utf-8", errors="replace").rstrip()
         if text:
@@ -139,7 +139,7 @@ class Beside:
 
 
 def _ask_group(process: subprocess.Popen[bytes], to_end: int) -> None:
-    """Ask a program that began a session of its own to end, and all that it has started: npm starts others."""
+    """Send a signal to a program and all its children, such as those of npm."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, to_end) if hasattr(os, "killpg") else process.terminate()  # Windows has no groups
 
@@ -151,7 +151,7 @@ def tail(log: Path, lines: int = 25) -> str:
 
 
 def output(command: Sequence[str], timeout_s: float = 30) -> str | None:
-    """Return what a program prints, or `None` if it is not there or fails."""
+    """Return the output of a program, or `None` if it is missing or fails."""
     try:
         done = subprocess.run(
             list(command), capture_output=True, text=True, timeout=timeout_s, check=True, stdin=subprocess.DEVNULL
@@ -171,7 +171,7 @@ def _wait(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> int:
 
 def _end(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> None:
     if isinstance(sys.exc_info()[1], SystemExit):
-        process.terminate()  # an interrupt from the terminal reaches the program by itself, SIGTERM to us does not
+        process.terminate()  # Ctrl-C in a terminal reaches the program directly, a SIGTERM to this process does not
     for ask_again in (process.terminate, process.kill):
         try:
             process.wait(8)
@@ -188,7 +188,7 @@ def _show(line: str) -> None:
 
 
 class Clock:
-    """Counts the time of each part of a run.
+    """Measures the time of each part of a run.
 
     Attributes:
         parts: Name, seconds and exit status of each part, in order.
@@ -199,7 +199,7 @@ class Clock:
         self._started = time.monotonic()
 
     def part(self, name: str, work: Callable[[], int]) -> int:
-        """Run `work()`, which returns an exit status, under a headline."""
+        """Print a headline and run `work()`, which returns an exit status."""
         say(f"\n── {name} " + "─" * max(3, 76 - len(name)))
         started = time.monotonic()
         status = work()
@@ -208,11 +208,11 @@ class Clock:
 
     @property
     def total_s(self) -> float:
-        """Seconds since the clock was made."""
+        """Seconds since the clock was created."""
         return time.monotonic() - self._started
 
     def table(self) -> str:
-        """Return one line for each part and one for all of them."""
+        """Return one line for each part and one for the total."""
         width = max(len(name) for name, _, _ in self.parts)
         lines = [
             f"  {name:<{width}}  {duration(elapsed):>12}  {'ok' if status == 0 else f'FAILED ({status})'}"
@@ -222,5 +222,5 @@ class Clock:
 
 
 def is_root() -> bool:
-    """Whether this process may install system packages."""
+    """Return whether this process may install system packages."""
     return hasattr(os, "geteuid") and os.geteuid() == 0

@@ -1,4 +1,4 @@
-"""Programs of many families, as people write them: what the tests and the benchmarks of the stages are run on."""
+"""Typical programs of many families, used by the tests and the benchmarks of the stages."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ __all__ = ["Make", "Program", "corpus"]
 
 
 def corpus(full: bool = False) -> dict[str, Make]:
-    """Return the programs by name; nothing is made before one is asked for.
+    """Return the programs by name; each is created on demand.
 
     Args:
-        full: Whether in the size that benchmarks want, rather than the small one for tests. The names are the same.
+        full: Whether to use benchmark sizes instead of small ones for tests. The names are the same.
 
     Returns:
-        For each name a function without arguments that gives a function and the specs of its arguments. Those whose
-        name starts with `sharded` want 8 devices, as `XLA_FLAGS=--xla_force_host_platform_device_count=8` gives.
+        For each name, a function without arguments that returns a function and the specs of its arguments. Programs
+        whose names start with `sharded` need 8 devices, e.g. `XLA_FLAGS=--xla_force_host_platform_device_count=8`.
 
     Examples:
         >>> step, args = corpus()["MLP, train step"]()

@@ -1,4 +1,4 @@
-"""Toys that each hold one thing that JAX can do to a program: remat, cond, while, loops over steps, rules by hand."""
+"""Small programs with one JAX feature each: remat, cond, while, loops over steps, custom derivatives."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def programs(full: bool) -> dict[str, Make]:
 
 
 def smooth(x: Any) -> Any:
-    """Return something with all derivatives."""
+    """Return a smooth function of `x`."""
     return jnp.sin(x) * jax.nn.softplus(x)
 
 
 def remat_chain(w: Any, x: Any) -> Any:
-    """Return the loss of layers whose insides are computed again in the backward pass."""
+    """Return the loss of layers that are rematerialized in the backward pass."""
 
     def layer(x: Any) -> Any:
         return jnp.tanh(x @ w)
@@ -72,7 +72,7 @@ def one_of_three(index: Any, w: Any, x: Any) -> Any:
 
 
 def power_iteration(w: Any, x: Any) -> Any:
-    """Return the direction that the matrix stretches most."""
+    """Return the dominant eigenvector of a matrix."""
 
     def is_moving(carry: Any) -> Any:
         x, before, count = carry

@@ -32,12 +32,12 @@ def programs(full: bool) -> dict[str, Make]:
 
 
 def convolution(w: Any, x: Any, stride: int = 1, padding: str = "SAME") -> Any:
-    """Return a convolution of images whose channels stand last."""
+    """Return a convolution of channels-last images."""
     return lax.conv_general_dilated(x, w, (stride, stride), padding, dimension_numbers=("NHWC", "HWIO", "NHWC"))
 
 
 def pooled(x: Any, size: int, stride: int, padding: str = "VALID") -> Any:
-    """Return the greatest of each window."""
+    """Return the maximum of each window."""
     window, strides = (1, size, size, 1), (1, stride, stride, 1)
     return lax.reduce_window(x, -jnp.inf, lax.max, window, strides, padding)
 
@@ -78,7 +78,7 @@ def resnet_shapes(depths: tuple[int, ...], width: int, classes: int) -> dict[str
 
 
 def batch_norm(params: Any, x: Any) -> Any:
-    """Return images with the statistics of their batch taken out."""
+    """Return images normalised over the batch."""
     mean = x.mean((0, 1, 2))
     variance = ((x - mean) ** 2).mean((0, 1, 2))
     return (x - mean) * lax.rsqrt(variance + 1e-5) * params["scale"] + params["shift"]

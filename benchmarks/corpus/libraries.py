@@ -25,7 +25,7 @@ def programs(full: bool) -> dict[str, Make]:
 
 
 def nnx_model(widths: tuple[int, ...]) -> Any:
-    """Return a module of nnx whose arrays are specs."""
+    """Return an nnx module whose arrays are specs."""
     from flax import nnx
 
     class Net(nnx.Module):
@@ -43,7 +43,7 @@ def nnx_model(widths: tuple[int, ...]) -> Any:
 
 
 def nnx_parts(widths: tuple[int, ...]) -> tuple[Any, Any]:
-    """Return what a module of nnx does, as a function of its state, and the spec of that state."""
+    """Return an nnx module as a function of its state, and the spec of the state."""
     from flax import nnx
 
     graph, state = nnx.split(nnx_model(widths))
@@ -63,7 +63,7 @@ def nnx_step(widths: tuple[int, ...], batch: int) -> Program:
 
 
 def equinox_model(widths: tuple[int, ...]) -> Any:
-    """Return a module of Equinox whose arrays are specs."""
+    """Return an Equinox module whose arrays are specs."""
     import equinox as eqx
 
     class Net(eqx.Module):
@@ -96,7 +96,7 @@ def equinox_forward(widths: tuple[int, ...], batch: int) -> Program:
 
 
 def equinox_step(widths: tuple[int, ...], batch: int) -> Program:
-    """Return its train step, with the filters of Equinox."""
+    """Return its train step, with Equinox's filters."""
     import equinox as eqx
 
     optimizer = optax.adam(1e-3)

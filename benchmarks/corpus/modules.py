@@ -1,4 +1,4 @@
-"""Modules of Flax nnx and Equinox as a person hands them to `ml.inspect`: alone, and in a train step by hand."""
+"""Flax nnx and Equinox modules as users pass them to `ml.inspect`: alone, and in a hand-written train step."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Make = Callable[[], Inspection]
 
 
 def steps(full: bool) -> dict[str, tuple[Make, Make]]:
-    """Return by name what inspects a train step, and what inspects the forward pass of the same module.
+    """Return, by name, functions that inspect a train step and the forward pass of the same module.
 
     Args:
-        full: Whether the modules are GPT-2 small, rather than small ones for tests.
+        full: Whether the modules are GPT-2 small instead of small ones for tests.
     """
     if full:
         equinox, nnx, x, y, loss = _equinox_gpt(), _nnx_gpt(), ints(2, 128), ints(2, 128), cross_entropy
@@ -63,7 +63,7 @@ def _nnx_gpt() -> Any:
 
 
 def equinox_step(module: Any, optimizer: Any, loss: Callable[..., Any]) -> tuple[Callable[..., Any], Any]:
-    """Return a train step over a batch as people write it in Equinox, and the spec of the optimizer's state."""
+    """Return a typical Equinox train step over a batch, and the spec of the optimizer's state."""
     import equinox as eqx
 
     @eqx.filter_jit
@@ -80,7 +80,7 @@ def equinox_step(module: Any, optimizer: Any, loss: Callable[..., Any]) -> tuple
 
 
 def nnx_step(module: Any, optimizer: Any, loss: Callable[..., Any]) -> tuple[Callable[..., Any], Any]:
-    """Return a train step as people write it in Flax nnx, and the optimizer that it takes."""
+    """Return a typical Flax nnx train step, and its optimizer."""
     from flax import nnx
 
     @nnx.jit

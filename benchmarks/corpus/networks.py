@@ -56,14 +56,14 @@ def dense(layer: Any, x: Any) -> Any:
 
 
 def mlp(layers: Any, x: Any) -> Any:
-    """Return the result of layers with a relu between them."""
+    """Return the output of layers with a relu between them."""
     for layer in layers[:-1]:
         x = jax.nn.relu(dense(layer, x))
     return dense(layers[-1], x)
 
 
 def mlp_with_scopes(layers: Any, x: Any) -> Any:
-    """Return the same, with a name for each layer."""
+    """Return the output of layers with a relu between them, and a name for each layer."""
     for number, layer in enumerate(layers):
         with jax.named_scope(f"layer_{number}"):
             x = dense(layer, x)
@@ -73,12 +73,12 @@ def mlp_with_scopes(layers: Any, x: Any) -> Any:
 
 
 def ensemble_mean(members: Any, x: Any) -> Any:
-    """Return the mean of the networks whose params are stacked."""
+    """Return the mean output of networks with stacked params."""
     return jax.vmap(mlp, (0, None))(members, x).mean(0)
 
 
 def lstm_cell(params: Any, carry: Any, x: Any) -> Any:
-    """Return state and result of one round."""
+    """Return the state and the output of one step."""
     hidden, memory = carry
     gates = x @ params["input"] + hidden @ params["hidden"] + params["bias"]
     enter, forget, new, leave = jnp.split(gates, 4, axis=-1)
@@ -96,7 +96,7 @@ def lstm_classifier(params: Any, text: Any) -> Any:
 
 
 def mixture(params: Any, x: Any) -> Any:
-    """Return tokens after two of the experts each, chosen by a router."""
+    """Return each token after two experts chosen by a router."""
 
     def route(x: Any) -> Any:
         scores = jax.nn.softmax(x @ params["router"])

@@ -1,4 +1,4 @@
-"""Models of mithril_nb: each of the three programs that training makes of them."""
+"""mithril_nb models: the three programs of training for each."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def programs(full: bool) -> dict[str, Make]:
 
 
 def of_ours(make: Callable[[], Model], shape: tuple[int, ...], program: str) -> Program:
-    """Return a program of a model, compiled for a shape of its input."""
+    """Return a program of a model, compiled for an input shape."""
     physical = ml.compile(make(), ml.JaxBackend(), shapes={"input": list(shape)})
     found = programs_of(physical)[program]
     return found.function, found.specs

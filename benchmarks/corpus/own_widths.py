@@ -1,6 +1,6 @@
-"""Train steps in which each block has a width of its own, so that the shapes of a line tell whose it is.
+"""Train steps in which each block has a unique width, so that the shapes of a line identify its block.
 
-The widths are primes that divide no other size, so that they are found again where the compiler joins axes.
+The widths are primes that divide no other size, so they can be recognised after the compiler joins axes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LEFT_OUT = frozenset(
 
 
 def own_widths() -> dict[str, Make]:
-    """Return by name what inspects a train step."""
+    """Return, by name, functions that inspect a train step."""
     x, optimizer = spec(BATCH, TIME, WIDTH), optax.adam(1e-3)
     ours: dict[str, Any] = {"loss": "mean_squared_error", "optimizer": optimizer}
     nnx, equinox = nnx_model(), equinox_model()
@@ -57,9 +57,9 @@ def own_widths() -> dict[str, Make]:
 
 
 def by_width(instructions: Iterable[Instruction]) -> list[tuple[Instruction, bool]]:
-    """Return the instructions whose result, or what they take, has a width of some block, and whether they are its.
+    """Return the instructions with a block's width in their result or operands, and whether they have that block.
 
-    Those that only name data, or hold others that are asked themselves, are left out.
+    Instructions that only name data, or contain other checked instructions, are left out.
     """
     known = {one.id: one for one in instructions}
     found = []
@@ -73,7 +73,7 @@ def by_width(instructions: Iterable[Instruction]) -> list[tuple[Instruction, boo
 
 
 def own_model() -> Model:
-    """Return a model of our blocks."""
+    """Return a mithril_nb model."""
     blocks = Model(name="blocks")
     for number, (head, inner) in enumerate(zip(ATTENTION, INNER, strict=True)):
         attention = Model(name="attention") + Linear(HEADS * head) + MultiHeadAttention(HEADS * head, HEADS)
@@ -88,7 +88,7 @@ def own_model() -> Model:
 
 
 def nnx_model() -> Any:
-    """Return a module of Flax nnx whose arrays are specs."""
+    """Return a Flax nnx module whose arrays are specs."""
     from flax import nnx
 
     class Block(nnx.Module):
@@ -114,7 +114,7 @@ def nnx_model() -> Any:
 
 
 def equinox_model() -> Any:
-    """Return a module of Equinox whose arrays are specs."""
+    """Return an Equinox module whose arrays are specs."""
     import equinox as eqx
 
     class Block(eqx.Module):
@@ -150,7 +150,7 @@ def equinox_model() -> Any:
 
 
 def convolutions() -> Program:
-    """Return a train step of residual blocks of convolutions, each in a scope."""
+    """Return a train step of residual convolution blocks, each in a named scope."""
     params = [
         {
             "up": spec(1, 1, WIDTH, inner),

@@ -1,4 +1,4 @@
-"""What a program of the corpus is, and what most of them are made with."""
+"""The type of corpus programs, and helpers to build them."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def ints(*shape: int) -> jax.ShapeDtypeStruct:
 
 
 def cross_entropy(logits: Any, labels: Any) -> Any:
-    """Return the mean loss of logits against whole numbers."""
+    """Return the mean cross-entropy loss of logits and integer labels."""
     return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
 
 
 def adam_step(forward: Callable[..., Any], params: Any, *batch: Any, loss: Any = cross_entropy) -> Program:
-    """Return an Adam step as people write it; the last of the batch are the targets."""
+    """Return a typical Adam step; the last item of the batch is the targets."""
     optimizer = optax.adam(1e-3)
 
     def compute_loss(params: Any, *batch: Any) -> Any:
@@ -45,7 +45,7 @@ def adam_step(forward: Callable[..., Any], params: Any, *batch: Any, loss: Any =
 
 
 def sgd_step(forward: Callable[..., Any], params: Any, *batch: Any, loss: Any = cross_entropy) -> Program:
-    """Return a step of gradient descent by hand; the last of the batch are the targets."""
+    """Return a hand-written gradient descent step; the last item of the batch is the targets."""
 
     def compute_loss(params: Any, *batch: Any) -> Any:
         return loss(forward(params, *batch[:-1]), batch[-1])

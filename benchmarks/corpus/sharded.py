@@ -27,7 +27,7 @@ def programs(full: bool) -> dict[str, Make]:
 
 
 def sharded_shapes(widths: tuple[int, int, int], batch: int) -> tuple[Any, Any, Any]:
-    """Return specs of params whose weights are split in 2, and of inputs and targets whose batch is split in 4."""
+    """Return specs of params with weights split in 2, and of inputs and targets with the batch split in 4."""
     mesh = jax.make_mesh((4, 2), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
 
     def placed(*shape: int, over: tuple[str | None, ...]) -> Any:

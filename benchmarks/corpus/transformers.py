@@ -1,4 +1,4 @@
-"""GPT-2 small, in full and with its layers in one scan."""
+"""GPT-2 small, unrolled and with its layers in one scan."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def programs(full: bool) -> dict[str, Make]:
 
 
 def stacked_shapes(layers: int, width: int, vocabulary: int) -> dict[str, Any]:
-    """Return the specs of the params, those of all layers in one array."""
+    """Return the specs of the params, stacked over layers."""
     layer = {
         "norm_1": (width,), "qkv": (width, 3 * width), "out": (width, width),
         "norm_2": (width,), "up": (width, 4 * width), "down": (4 * width, width),
@@ -45,12 +45,12 @@ def stacked_shapes(layers: int, width: int, vocabulary: int) -> dict[str, Any]:
 
 
 def rms_norm(weight: Any, x: Any) -> Any:
-    """Return tokens of the same length."""
+    """Return normalised tokens."""
     return x * lax.rsqrt((x * x).mean(-1, keepdims=True) + 1e-6) * weight
 
 
 def attention(layer: Any, x: Any, heads: int) -> Any:
-    """Return what each token takes from those before it."""
+    """Return causal self-attention."""
     batch, time, width = x.shape
     query, key, value = jnp.split((x @ layer["qkv"]).reshape(batch, time, heads, -1), 3, axis=-1)
     scores = jnp.einsum("bthd,bshd->bhts", query, key) / (width // heads) ** 0.5
@@ -60,7 +60,7 @@ def attention(layer: Any, x: Any, heads: int) -> Any:
 
 
 def feed_forward(layer: Any, x: Any) -> Any:
-    """Return each token after its own two layers."""
+    """Return the two-layer MLP of each token."""
     return jax.nn.gelu(x @ layer["up"]) @ layer["down"]
 
 

@@ -1,6 +1,6 @@
-"""Pure renderers: data in, text out. They know no widget and no JAX.
+"""Pure renderers from data to text. They import neither a widget nor JAX.
 
-Importing this package registers them, so that every value that is `Shown` has a picture and a text in a notebook.
+Importing this package registers the renderers, so every `Shown` value has a picture and a text in a notebook.
 """
 
 from __future__ import annotations

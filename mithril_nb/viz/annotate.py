@@ -1,4 +1,4 @@
-"""What to write on the boxes and wires of a diagram: from inferred specs, costs and problems."""
+"""Labels for the boxes and wires of a diagram, from inferred specs, costs and problems."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _LONGEST_LABEL = 24
 
 @dataclass(frozen=True)
 class Annotations:
-    """What `layout` is told beside the graph; `layout(graph, **annotations.as_arguments())`.
+    """Labels of a graph, passed to `layout` as `layout(graph, **annotations.as_arguments())`.
 
     Attributes:
-        nodes: What to say about each block, by path.
-        edge_shapes: What flows, by source.
+        nodes: Label, shape, share and problem of each block, by path.
+        edge_shapes: Shape of the data on each edge, by source.
         edge_problems: Index into the problems, by `(source, target)`.
     """
 
@@ -29,7 +29,7 @@ class Annotations:
     edge_problems: Mapping[tuple[str, str], int]
 
     def as_arguments(self) -> dict[str, object]:
-        """Return the keyword arguments of `layout` that it fills."""
+        """Return the annotations as keyword arguments of `layout`."""
         return {"annotations": self.nodes, "edge_shapes": self.edge_shapes, "edge_problems": self.edge_problems}
 
 
@@ -40,20 +40,20 @@ def annotate(
     shares: Mapping[str, float] | None = None,
     problems: Sequence[Diagnostic] = (),
 ) -> Annotations:
-    """Gather what a diagram says about each block and connection.
+    """Collect the labels of each block and connection of a diagram.
 
     Args:
         graph: The graph.
-        specs: Specs at each block, by path, as shape inference found them.
+        specs: Inferred specs at each block, by path.
         inputs: Specs of the graph's inputs.
-        shares: Share of the cost of blocks, by path; a group without a share of its own has the sum of those inside.
-        problems: What is wrong, and where.
+        shares: Share of the cost of blocks, by path; a group without an entry gets the sum of the blocks inside it.
+        problems: Problems of the graph, with the block or edge they belong to.
 
     Returns:
         Texts and numbers for `layout`.
     """
     specs, shares = specs or {}, shares or {}
-    # A group is at fault with what is inside it: closed, it is all that is seen.
+    # A problem also marks the groups around its block: a closed group is the only visible box.
     at_block = {
         path: at
         for at, problem in reversed([*enumerate(problems)])
@@ -81,7 +81,7 @@ def annotate(
 
 
 def shape_text(spec: Spec | None) -> str:
-    """Return a shape as a diagram shows it; `""` if it is not known.
+    """Return a shape as a diagram shows it, or `""` if the shape is unknown.
 
     Examples:
         >>> shape_text(TensorSpec(("batch", 784))), shape_text(TensorSpec((10,))), shape_text(TensorSpec(("...", 4)))
@@ -98,7 +98,7 @@ def shape_text(spec: Spec | None) -> str:
 
 
 def label_of(block: Block, specs: BlockSpecs | None = None) -> str:
-    """Return the attribute that matters: how the last axis changes where it does, else the block's own numbers.
+    """Return a short label of a block: the change of the last axis if it changes, else the block's sizes.
 
     Examples:
         >>> linear = Block("Linear", (("dimension", 10), ("use_bias", True)), (), (), op="linear")
@@ -108,7 +108,7 @@ def label_of(block: Block, specs: BlockSpecs | None = None) -> str:
         '64 → 10'
     """
     before, after = _last(specs.inputs) if specs else None, _last(specs.outputs) if specs else None
-    if block.op == "linear" and (before is None or after is None):  # not inferred, or it does not fit: as it was made
+    if block.op == "linear" and (before is None or after is None):  # not inferred, or inconsistent: use the options
         before, after = block.options.get("input_size") or before, block.options.get("dimension")
     if block.op == "linear" and before is not None and after is not None:
         return f"{before} → {after}"
@@ -141,7 +141,7 @@ def _last(specs: Mapping[str, Spec | None]) -> int | str | None:
 
 
 def _matters(value: Value) -> bool:
-    """Return whether a value says how large or strong something is; flags, axes, ones and epsilons do not."""
+    """Return whether a value is a size or a strength; flags, axes, ones and epsilons are not."""
     if isinstance(value, tuple):
         return any(_matters(item) for item in value)
     return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0.01 and value != 1

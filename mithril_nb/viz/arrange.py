@@ -1,7 +1,8 @@
-"""Placing the boxes of one level of a graph, however many there are.
+"""Place the boxes of one level of a graph, for any number of boxes.
 
-Up to `MOST` go to Graphviz at once. More are cut, in topological order, into bands that are placed one by one and
-stacked; a link between bands passes through pins at their borders, so that it still runs around every box.
+Graphviz places up to `MOST` boxes in one call. A larger level is cut, in topological order, into bands. Each band is
+placed separately and the bands are stacked. A link between bands passes through pins at their borders, so it still
+runs around every box.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ _PIN = Box(8, 2, (4,), (4,))
 
 
 def arrange(boxes: Sequence[Box], links: Sequence[Link], most: int = MOST) -> Placed:
-    """Place boxes and route links; as `engine.place`, for any number of boxes.
+    """Place boxes and route links like `engine.place`, for any number of boxes.
 
     Args:
-        boxes: The boxes; those pinned to the top come in the first band, those pinned to the bottom in the last.
+        boxes: The boxes; boxes pinned to the top go into the first band, boxes pinned to the bottom into the last.
         links: The links between them.
-        most: How many boxes Graphviz gets at once.
+        most: Largest number of boxes in one Graphviz call.
 
     Returns:
         The places, in px from `(0, 0)`.
@@ -33,7 +34,7 @@ def arrange(boxes: Sequence[Box], links: Sequence[Link], most: int = MOST) -> Pl
     band_of = {at: number for number, band in enumerate(bands) for at in band}
     placed: list[Placed] = []
     local: list[dict[int, int]] = []  # box -> its index in its band
-    inner: list[dict[tuple[object, ...], int]] = []  # what a link in a band stands for -> its index
+    inner: list[dict[tuple[object, ...], int]] = []  # key of a link inside a band -> its index
     for number, band in enumerate(bands):
         mine = [boxes[at] for at in band]
         where = {at: index for index, at in enumerate(band)}
@@ -112,16 +113,16 @@ def _stacked(
                 key = ("into", at) if number == last else ("through", link.tail, link.out)
             x0, y0 = offsets[number]
             piece = [(x + x0, y + y0) for x, y in placed[number].curves[inner[number][key]]]
-            points = joined(points, piece) if points else piece
+            points = join_curves(points, piece) if points else piece
         curves.append(tuple(points))
     return Placed(width, y - RANK_GAP, tuple(corners), tuple(curves))
 
 
-def joined(one: list[Point], other: list[Point]) -> list[Point]:
-    """Return two curves as one, a smooth piece between them where they do not meet.
+def join_curves(one: list[Point], other: list[Point]) -> list[Point]:
+    """Join two curves, with a smooth piece between them if they do not meet.
 
     Examples:
-        >>> joined([(0, 0), (0, 1), (0, 2), (0, 3)], [(0, 3), (0, 4), (0, 5), (0, 6)])
+        >>> join_curves([(0, 0), (0, 1), (0, 2), (0, 3)], [(0, 3), (0, 4), (0, 5), (0, 6)])
         [(0, 0), (0, 1), (0, 2), (0, 3), (0, 4), (0, 5), (0, 6)]
     """
     if one[-1] == other[0]:
@@ -130,7 +131,7 @@ def joined(one: list[Point], other: list[Point]) -> list[Point]:
 
 
 def curve(start: Point, end: Point) -> tuple[Point, Point, Point, Point]:
-    """Return a curve that leaves `start` downwards and comes to `end` from above.
+    """Return a curve that leaves `start` downwards and reaches `end` from above.
 
     Examples:
         >>> curve((0, 0), (50, 60))
@@ -141,7 +142,7 @@ def curve(start: Point, end: Point) -> tuple[Point, Point, Point, Point]:
 
 
 def _bands(boxes: Sequence[Box], links: Sequence[Link], most: int) -> list[list[int]]:
-    """Return the boxes in topological order (the order given decides), cut into bands of at most `most`."""
+    """Return the boxes in topological order (ties in the given order), cut into bands of at most `most`."""
     waiting = [0] * len(boxes)
     after: list[list[int]] = [[] for _ in boxes]
     for link in links:
@@ -149,7 +150,7 @@ def _bands(boxes: Sequence[Box], links: Sequence[Link], most: int) -> list[list[
         after[link.tail].append(link.head)
     order: list[int] = []
     seen: set[int] = set()
-    # A stack keeps chains together; where nothing is free, as in a cycle, the next in the order given is taken.
+    # A stack keeps chains together. In a cycle no box is free, so the next box in the given order is taken.
     for start in sorted(range(len(boxes)), key=lambda at: (boxes[at].pin != "top", waiting[at] > 0, at)):
         stack = [start]
         while stack:

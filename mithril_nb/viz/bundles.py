@@ -1,4 +1,4 @@
-"""What each type of value looks like in a notebook: a picture or a table, and always a text."""
+"""MIME bundles for each type of value: a picture or a table, and always a text."""
 
 from __future__ import annotations
 
@@ -32,17 +32,16 @@ PACKAGE = "mithril_nb"
 def bundle(value: object) -> Bundle:
     """Return the MIME bundle of a value of this package.
 
-    The renderer is found by the name of the value's class, or of a base of it, so that classes that live beside JAX or
-    a widget library need not be imported here. A renderer that fails never takes the page with it: its error is named
-    below the value's own `repr`.
+    The renderer is looked up by the name of the value's class or of a base class. So classes that need JAX or a widget
+    library are not imported here. If a renderer fails, the bundle holds the value's own `repr` and the error below it.
     """
     renderer = _renderer(type(value))
     if renderer is None:
         return {"text/plain": repr(value)}
     try:
         return _themed(renderer(value))
-    except Exception as error:  # whatever it is, the cell must still show the value
-        return {"text/plain": f"{value!r}\n(no picture of it: {type(error).__name__}: {error})"}
+    except Exception as error:  # any error: the cell must still show the value
+        return {"text/plain": f"{value!r}\n(cannot draw it: {type(error).__name__}: {error})"}
 
 
 def _renderer(kind: type) -> Callable[[Any], Bundle] | None:
@@ -52,19 +51,19 @@ def _renderer(kind: type) -> Callable[[Any], Bundle] | None:
     return None
 
 
-def _themed(made: Bundle) -> Bundle:
-    """Return a bundle whose picture is as light or dark as the notebook: by itself it is as the system around it."""
-    if "image/svg+xml" not in made or "text/html" in made:
-        return made
-    return {**made, "text/html": image_html(made["image/svg+xml"], made["text/plain"].partition("\n")[0])}
+def _themed(plain: Bundle) -> Bundle:
+    """Add HTML that follows the notebook's light or dark theme; an SVG alone follows the system's."""
+    if "image/svg+xml" not in plain or "text/html" in plain:
+        return plain
+    return {**plain, "text/html": image_html(plain["image/svg+xml"], plain["text/plain"].partition("\n")[0])}
 
 
-def picture_bundle(made: Picture, title: str) -> Bundle:
+def picture_bundle(drawn: Picture, title: str) -> Bundle:
     """Return the bundle of a picture that is already laid out."""
-    text = graph_text(made.graph, made.annotations.nodes, made.annotations.edge_shapes)
-    if made.problems:
-        text += "\n\n" + "\n".join(str(problem) for problem in made.problems)
-    return {"text/plain": text, "image/svg+xml": diagram_svg(made.diagram, made.problems, title)}
+    text = graph_text(drawn.graph, drawn.annotations.nodes, drawn.annotations.edge_shapes)
+    if drawn.problems:
+        text += "\n\n" + "\n".join(str(problem) for problem in drawn.problems)
+    return {"text/plain": text, "image/svg+xml": diagram_svg(drawn.diagram, drawn.problems, title)}
 
 
 def _graph(graph: LogicalGraph) -> Bundle:
@@ -88,12 +87,12 @@ def _stage(stage: Any) -> Bundle:
 
 
 def _inspection(inspection: Any) -> Bundle:
-    """Show what costs little: showing must not start a compiler."""
+    """Render only the cheap parts: displaying an inspection must not start a compilation."""
     return {"text/plain": summary_text(inspection), "text/html": summary_html(inspection)}
 
 
 def _stage_graph(graph: Any) -> Bundle:
-    from mithril_nb.viz.stage_diagram import stage_layout  # imports JAX, which is there if there is such a graph
+    from mithril_nb.viz.stage_diagram import stage_layout  # imports JAX; a stage graph exists only if JAX does
     from mithril_nb.viz.stage_diagram_svg import stage_graph_text, stage_svg
 
     return {"text/plain": stage_graph_text(graph), "image/svg+xml": stage_svg(stage_layout(graph))}
@@ -134,7 +133,7 @@ def _comparison(found: Any) -> Bundle:
 
 
 def _run(run: Any) -> Bundle:
-    view = {**run.snapshot(), "steps_per_s": None, "left_s": None}  # the text of a cell should not change with the load
+    view = {**run.snapshot(), "steps_per_s": None, "left_s": None}  # keep the saved text independent of machine load
     return {"text/plain": curves_text(view), "image/svg+xml": curves_svg(run.history.to_dict())}
 
 
@@ -147,8 +146,8 @@ def _watched(report: Any) -> Bundle:
 
 
 def _physical(model: Any) -> Bundle:
-    made = picture(model.graph, model.input_specs)
-    return {**picture_bundle(made, "physical model"), "text/plain": repr(model)}
+    drawn = picture(model.graph, model.input_specs)
+    return {**picture_bundle(drawn, "physical model"), "text/plain": repr(model)}
 
 
 RENDERERS: dict[str, Callable[[Any], Bundle]] = {

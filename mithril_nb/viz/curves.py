@@ -1,4 +1,4 @@
-"""Training curves as a still picture, and as a text: what the live plot leaves behind in a saved notebook."""
+"""Training curves as a static picture and as text, shown in a saved notebook where the live plot is not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Columns = Mapping[str, Any]
-"""Columns of a history by name, as lists or arrays of float: `step`, `loss`, `validation_loss` ...; NaN is no value."""
+"""Columns of a history by name, as lists or arrays of float: `step`, `loss`, `validation_loss` ...; NaN is missing."""
 
 _PANELS = (("loss", "validation_loss"), ("accuracy", "validation_accuracy"))
 _MOST_POINTS = 1500
@@ -25,10 +25,10 @@ _lock = threading.Lock()  # rcParams are shared by all threads
 
 
 def curves_figure(columns: Columns) -> Figure:
-    """Return the curves as a matplotlib figure, to be changed or saved as you like. It is not known to pyplot.
+    """Return the curves as a matplotlib figure that you can change or save. pyplot does not manage it.
 
     Args:
-        columns: The history's columns; panels without a value are left out.
+        columns: The history's columns; empty panels are left out.
 
     Raises:
         ModuleNotFoundError: matplotlib is not installed.
@@ -46,11 +46,11 @@ def curves_figure(columns: Columns) -> Figure:
 
 
 def curves_svg(columns: Columns, title: str = "training curves") -> str:
-    """Return the curves as self-contained SVG, for light and dark, the same for the same columns.
+    """Return the curves as self-contained SVG with light and dark colours. Equal columns give equal text.
 
     Args:
         columns: The history's columns.
-        title: What a screen reader calls it.
+        title: Accessible name, read by screen readers.
 
     Raises:
         ModuleNotFoundError: matplotlib is not installed.
@@ -65,7 +65,7 @@ def curves_svg(columns: Columns, title: str = "training curves") -> str:
     with _lock, matplotlib.rc_context({"svg.hashsalt": "mithril_nb", "svg.fonttype": "none"}):
         FigureCanvasSVG(figure).print_svg(file, metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     text = file.getvalue()
-    text = text[text.index("<svg") :]  # what stands before names a DTD on the network
+    text = text[text.index("<svg") :]  # the lines before it reference a DTD on the network
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     opening = f'<svg class="mnb-curves" role="img" style="max-width:100%;height:auto" aria-label="{escaped(title)}"'
     text = text.replace("<svg", opening, 1)
@@ -73,10 +73,10 @@ def curves_svg(columns: Columns, title: str = "training curves") -> str:
 
 
 def curves_text(run: Mapping[str, Any]) -> str:
-    """Return where a run stands, as text.
+    """Return the state of a run as text.
 
     Args:
-        run: The run as data: `state`, `epoch`, `epochs`, `step`, `steps`, `loss` and so on.
+        run: The run's data: `state`, `epoch`, `epochs`, `step`, `steps`, `loss` and so on.
 
     Examples:
         >>> print(curves_text({"state": "done", "epoch": 10, "epochs": 10, "step": 450, "steps": 450, "loss": 0.0312,
@@ -115,7 +115,7 @@ def _is_known(run: Mapping[str, Any], name: str) -> bool:
 
 
 def _points(columns: Columns, name: str) -> list[tuple[float, float]]:
-    """Return step and value of the rows that have one, thinned to what a picture can show."""
+    """Return (step, value) of the rows with a finite value, thinned to at most `_MOST_POINTS`."""
     steps = columns.get("step")
     values = columns.get(name)
     if steps is None or values is None:
@@ -125,7 +125,7 @@ def _points(columns: Columns, name: str) -> list[tuple[float, float]]:
         return points
     stride = len(points) / (_MOST_POINTS / 2)
     thinned: list[tuple[float, float]] = []
-    for at in range(_MOST_POINTS // 2):  # least and most of each stretch, so that no spike is lost
+    for at in range(_MOST_POINTS // 2):  # minimum and maximum of each interval, so that no spike is lost
         part = points[int(at * stride) : int((at + 1) * stride)]
         thinned.extend(sorted({min(part, key=lambda p: p[1]), max(part, key=lambda p: p[1])}))
     return thinned
@@ -153,7 +153,7 @@ def _panel(axes: Axes, columns: Columns, names: Sequence[str]) -> None:
 
 
 def _dark_css() -> str:
-    """Return rules that swap each light colour, wherever matplotlib has written it, for its dark twin."""
+    """Return CSS rules that replace each light colour in matplotlib's output by the matching dark colour."""
     pairs = [
         (LIGHT.ground, DARK.ground), (LIGHT.ink, DARK.ink), (LIGHT.muted, DARK.muted), (LIGHT.line, DARK.line),
         (LIGHT.track, DARK.track), (LIGHT.hues[0], DARK.hues[0]), (LIGHT.hues[1], DARK.hues[1]),

@@ -1,7 +1,7 @@
-"""From a logical graph to a picture of it, as data.
+"""Lay out a logical graph as a diagram, as plain data.
 
-Each level of the graph is laid out on its own, from the inside out: an expanded group is one large box to the level
-around it, so opening a group disturbs nothing but the room it needs.
+Each level of the graph is laid out separately, from the inside out. An expanded group is one large box on the level
+around it, so opening a group moves other boxes only as far as it needs room.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ def layout(
     moved: Mapping[str, Point] | None = None,
     edge_problems: Mapping[tuple[str, str], int] | None = None,
 ) -> Diagram:
-    """Lay a graph out, top to bottom.
+    """Lay out a graph from top to bottom.
 
     Args:
         graph: The graph.
-        annotations: What to say about blocks, by path.
-        edge_shapes: What flows, by source: `"linear_0.output"`, or `"input"` for a model input. The one output of a
-            block whose annotation has a shape needs no entry.
-        expanded: Paths of the groups whose insides are drawn.
-        moved: Top left corners of blocks that a person has placed, by path; counted from the frame of the group they
-            are in (see `Diagram.within`).
-        edge_problems: Index into the list of problems for connections at fault, by `(source, target)`.
+        annotations: Labels of blocks, by path.
+        edge_shapes: Shapes on edges, by source: `"linear_0.output"`, or `"input"` for a model input. A block with one
+            output and a shape in its annotation needs no entry.
+        expanded: Paths of the groups that are drawn open.
+        moved: Top left corners of blocks that the user has moved, by path, relative to the frame of their group (see
+            `Diagram.within`).
+        edge_problems: Index into the list of problems, by `(source, target)` of the connection.
 
     Returns:
-        The picture; the same for the same arguments, on every machine.
+        The diagram; equal arguments give equal diagrams on every machine.
 
     Raises:
-        ValueError: An edge of the graph ends at a block that the graph does not have.
+        ValueError: An edge of the graph ends at a block that is not in the graph.
 
     Examples:
         >>> from mithril_nb.graph.records import Block, Edge, Endpoint, LogicalGraph, Node, Port
@@ -72,9 +72,9 @@ def layout(
 
 @dataclass
 class _Level:
-    """One level, laid out from `(0, 0)` on, with the pins through which its boundary is reached.
+    """One level, laid out from `(0, 0)`, with the pins that connect its boundary.
 
-    `origin` is where its `(0, 0)` will be in the frame, or in the picture, around it.
+    `origin` is the position of its `(0, 0)` in the frame or picture around it.
     """
 
     w: float
@@ -88,7 +88,7 @@ class _Level:
 
 @dataclass
 class _Item:
-    """Something to place on a level: how it looks, how large it is, and what is inside."""
+    """A box to place on a level: its node, its size and its inner level."""
 
     node: DiagramNode | None
     box: Box
@@ -106,7 +106,7 @@ class _Plan:
     edge_problems: Mapping[tuple[str, str], int]
 
     def level(self, graph: LogicalGraph, prefix: str, given: Mapping[str, str], title: float = 0) -> _Level:
-        """Lay out one level; `given` has the shapes that come in at its boundary, `title` the room its title takes."""
+        """Lay out one level; `given` holds the shapes at its boundary, `title` the width that its title needs."""
         shapes = self._shapes(graph, prefix, given)
         items = self._items(graph, prefix, shapes)
         index = {key: at for at, key in enumerate(items)}
@@ -117,7 +117,7 @@ class _Plan:
         origin = (MARGIN, MARGIN)
         if prefix:
             tops = [corners[at][0] for (what, _), at in index.items() if what == "input"]
-            # No wire may cross the title: the inside moves right until its first port is beside the title.
+            # No wire may cross the title: the content moves right until its first port clears the title.
             spare = max(0, round(title - min(tops, default=title) - sizes.PAD))
             origin = (sizes.PAD + spare, _TITLE_H if tops else sizes.HEADER_H)
         touched = set()
@@ -244,7 +244,7 @@ class _Plan:
 
 
 def _used_ports(node: Node, ends: set[Endpoint]) -> tuple[list[str], list[str]]:
-    """Return the ports to draw: data ports, and those params that a connection feeds."""
+    """Return the ports to draw: data ports, and params with a connection."""
     inputs = [port.name for port in node.block.inputs if port.role == "data" or Endpoint(node.name, port.name) in ends]
     return inputs, [port.name for port in node.block.outputs]
 
@@ -260,7 +260,7 @@ def _pill(kind: str, name: str, shape: str) -> _Item:
     inputs, outputs = ((), port) if kind == "input" else (port, ())
     node = DiagramNode("", name, kind, HUES - 1, 0, 0, w, h, shape=shape, inputs=inputs, outputs=outputs)
     item = _item(node)
-    # Graphviz may see ports that nothing uses; a pill has one on either side, so that a link always finds index 0.
+    # Graphviz may receive unused ports. A pill has one on either side, so that a link always finds index 0.
     return replace(item, box=Box(w, h, (w / 2,), (w / 2,)))
 
 
@@ -274,7 +274,7 @@ def _item(node: DiagramNode, inner: _Level | None = None) -> _Item:
 
 
 def _frame(node: DiagramNode, level: _Level, title: float) -> _Item:
-    """Return an expanded group: a frame as large as its title and inside need, ports where the inside has them."""
+    """Return an expanded group: a frame that fits its title and content, with ports where the content has them."""
     dx, top = level.origin
     w = round(max(level.w + 2 * dx, title + sizes.PAD, sizes.NARROWEST))
     h = round(top + level.h + (_PIN_H if level.bottoms else sizes.PAD))
@@ -283,7 +283,7 @@ def _frame(node: DiagramNode, level: _Level, title: float) -> _Item:
     edges: list[DiagramEdge] = []
     for edge in level.edges:
         points = list(_shifted(edge.points, dx, top))
-        if edge.source.startswith(f"{node.path}."):  # a path holds no dot: this is a port of the frame itself
+        if edge.source.startswith(f"{node.path}."):  # a path contains no dot, so this is a port of the frame itself
             points = [*_straight((points[0][0], 0), points[0]), *points[1:]]
         if edge.target.startswith(f"{node.path}."):
             points = [*points[:-1], *_straight(points[-1], (points[-1][0], h))]

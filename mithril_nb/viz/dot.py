@@ -27,12 +27,12 @@ def to_dot(
 
     Args:
         graph: The graph.
-        annotations: What to say about blocks, by path.
-        edge_shapes: What flows, by source.
+        annotations: Labels of blocks, by path.
+        edge_shapes: Shapes on edges, by source.
         name: Name of the DOT graph.
 
     Returns:
-        A `graphviz.Digraph`; its `source` is the text. Drawing it needs the `dot` program, reading it does not.
+        A `graphviz.Digraph`; `source` is its text. Only drawing it needs the `dot` program.
 
     Examples:
         >>> print(to_dot(LogicalGraph()).source.splitlines()[0])
@@ -49,7 +49,7 @@ def to_dot(
 
 
 class _Writer:
-    """Writes level by level, and knows which DOT node stands for each end of an edge."""
+    """Writer of DOT, level by level, with the DOT node of each end of an edge."""
 
     def __init__(self, annotations: Mapping[str, NodeAnnotation], edge_shapes: Mapping[str, str]):
         self.annotations = annotations
@@ -59,8 +59,8 @@ class _Writer:
     def level(
         self, dot: graphviz.Digraph, graph: LogicalGraph, prefix: str, boundary: dict[str, str], hue: int | None
     ) -> None:
-        """Write one level; `boundary` gets the DOT node of each port of the level's own boundary."""
-        into: dict[tuple[str, str], str] = {}  # (node, port) -> DOT node that takes its data
+        """Write one level and store the DOT node of each port of its boundary in `boundary`."""
+        into: dict[tuple[str, str], str] = {}  # (node, port) -> DOT node that receives its data
         out: dict[tuple[str, str], str] = {}
         for side, ports in (("input", graph.inputs), ("output", graph.outputs)):
             for port in ports:
@@ -102,5 +102,5 @@ class _Writer:
 
 
 def _label(*texts: str) -> str:
-    """Return texts as lines of a DOT label; `escape` keeps backslashes and `<` in them from meaning anything."""
+    """Return texts as lines of a DOT label; `escape` keeps backslashes and `<` literal."""
     return "\\n".join(graphviz.escape(one_line(text)) for text in texts if text)

@@ -1,7 +1,7 @@
-"""The door to Graphviz: boxes and links in, places and curves out.
+"""The interface to Graphviz: boxes and links in, positions and curves out.
 
-Names never reach it: boxes have numbers. Nor does text: every box is a table of empty cells of fixed size, so that
-Graphviz loads no font. That keeps places the same on all machines, and Fontconfig's warnings out of notebooks.
+Graphviz receives numbers instead of names, and no text. Every box is a table of empty cells of fixed size, so Graphviz
+loads no font. So positions are equal on all machines, and Fontconfig prints no warnings in notebooks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Pin = Literal["", "top", "bottom"]
 
 @dataclass(frozen=True)
 class Box:
-    """Something to place: a size, the `x` of its ports along its top and bottom, and the rank it is pinned to."""
+    """A box to place: its size, the `x` of its ports along the top and bottom, and the rank it is pinned to."""
 
     w: float
     h: float
@@ -31,7 +31,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Link:
-    """From port `out` at the bottom of box `tail` to port `into` at the top of box `head`; all are indices."""
+    """A link from port `out` at the bottom of box `tail` to port `into` at the top of box `head`, by index."""
 
     tail: int
     out: int
@@ -41,7 +41,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Placed:
-    """Top left corners of the boxes and control points of the links, in the order given, from `(0, 0)` on."""
+    """Top left corners of the boxes and control points of the links, in the given order, from `(0, 0)`."""
 
     w: float
     h: float
@@ -58,25 +58,25 @@ _lock = threading.Lock()  # Graphviz keeps global state
 
 @lru_cache(maxsize=256)
 def place(boxes: tuple[Box, ...], links: tuple[Link, ...]) -> Placed:
-    """Place boxes in ranks from top to bottom, with few crossings, and route the links around them.
+    """Place boxes in ranks from top to bottom with few crossings, and route the links around them.
 
     Args:
-        boxes: At most some two hundred: time grows fast with their number.
-        links: Every end must exist. Links that run upwards, as in a cycle, are routed too.
+        boxes: At most about 200; the time grows quickly with their number.
+        links: Links between existing boxes. Links that run upwards, as in a cycle, are routed too.
 
     Returns:
-        Places in px; equal for equal arguments, in every process.
+        Positions in px; equal arguments give equal positions in every process.
     """
     if not boxes:
         return Placed(0, 0, (), ())
     found = _run("\n".join(_dot_lines(boxes, links)))
     corners: dict[int, Point] = {}
     left, bottom, right, top = (float(part) for part in found["bb"].split(","))
-    for thing in found.get("objects", ()):
-        if not thing["name"].startswith("n"):
+    for item in found.get("objects", ()):
+        if not item["name"].startswith("n"):
             continue  # the pinned ranks are listed too, as subgraphs
-        at = int(thing["name"][1:])
-        x, y = (float(part) for part in thing["pos"].split(","))
+        at = int(item["name"][1:])
+        x, y = (float(part) for part in item["pos"].split(","))
         corners[at] = (round(x - left - boxes[at].w / 2), round(top - y - boxes[at].h / 2))
     curves: list[tuple[Point, ...]] = [()] * len(links)
     for edge in found.get("edges", ()):
@@ -87,16 +87,16 @@ def place(boxes: tuple[Box, ...], links: tuple[Link, ...]) -> Placed:
         (tail_x, tail_y), (head_x, head_y) = corners[link.tail], corners[link.head]
         tail, head = boxes[link.tail], boxes[link.head]
         start = (tail_x + tail.bottoms[link.out], tail_y + tail.h)
-        curves[at] = snapped(curve, start, (head_x + head.tops[link.into], head_y))
+        curves[at] = snap_ends(curve, start, (head_x + head.tops[link.into], head_y))
     places = tuple(corners[at] for at in range(len(boxes)))
     return Placed(round(right - left), round(top - bottom), places, tuple(curves))
 
 
-def snapped(curve: Sequence[Point], start: Point, end: Point) -> tuple[Point, ...]:
-    """Return the curve with its ends moved to exactly `start` and `end`, its directions there kept.
+def snap_ends(curve: Sequence[Point], start: Point, end: Point) -> tuple[Point, ...]:
+    """Return the curve with its ends moved exactly to `start` and `end`, keeping its directions there.
 
     Examples:
-        >>> snapped([(0, 0), (0, 5), (0, 15), (0, 20)], (1, 0), (0, 21))
+        >>> snap_ends([(0, 0), (0, 5), (0, 15), (0, 20)], (1, 0), (0, 21))
         ((1, 0), (1, 5), (0, 16), (0, 21))
     """
     points = list(curve)
@@ -128,7 +128,7 @@ def _dot_lines(boxes: tuple[Box, ...], links: tuple[Link, ...]) -> list[str]:
 
 
 def _table(box: Box) -> str:
-    """Return a box as two rows of empty cells that fill it exactly, each port's cell centred on the port."""
+    """Return a box as two rows of empty cells that fill it exactly, with each port's cell centred on the port."""
     upper = round(box.h) // 2
     rows = (_row("i", box.tops, box.w, upper), _row("o", box.bottoms, box.w, round(box.h) - upper))
     return _TABLE + "".join(f"<TR><TD>{_TABLE}<TR>{row}</TR></TABLE></TD></TR>" for row in rows) + "</TABLE>"
@@ -155,7 +155,7 @@ def _row(letter: str, ports: tuple[float, ...], width: float, height: int) -> st
 
 
 def _run(dot: str) -> dict:
-    import pygraphviz  # 0.3 s: only when a picture is made
+    import pygraphviz  # takes 0.3 s, so imported only when a picture is drawn
 
     with _lock:
         graph = pygraphviz.AGraph(string=dot)

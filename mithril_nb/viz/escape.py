@@ -1,4 +1,4 @@
-"""Turning data into text that XML and HTML take as text, whatever characters it holds."""
+"""Escape text for XML, HTML and terminals, whatever characters it contains."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import re
 from html import escape
 from urllib.parse import quote
 
-# What XML 1.0 forbids even when escaped, lone surrogates included: one of them makes a browser refuse the whole SVG.
+# Forbidden in XML 1.0 even when escaped, lone surrogates included: one of them makes a browser reject the whole SVG.
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-# What a terminal acts on, or cannot print, instead of showing it: controls, changes of direction, lone surrogates.
-_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-_ACTED_ON = re.compile(rf"(?![\t\n]){_UNSEEN.pattern}")
+# Characters that a terminal interprets or cannot print: controls, changes of direction, lone surrogates.
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROL = re.compile(rf"(?![\t\n]){_UNPRINTABLE.pattern}")
 _BREAKS = re.compile("[\t\n\v\f\r\x85\u2028\u2029]+")
 
 
 def escaped(text: str) -> str:
-    """Return the text as XML and HTML character data, fit for element content and for quoted attributes.
+    """Escape text for use as element content or as a quoted attribute in XML and HTML.
 
     Characters that XML does not allow become U+FFFD.
 
@@ -29,7 +29,7 @@ def escaped(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    r"""Return the text as a label: each run of line breaks and tabs as one `⏎`, characters without a picture escaped.
+    r"""Return the text as a one-line label: runs of line breaks and tabs become `⏎`, unprintable characters escapes.
 
     Examples:
         >>> one_line("a\nb")
@@ -37,18 +37,18 @@ def one_line(text: str) -> str:
         >>> print(one_line("\x1b[31mred"))
         \x1b[31mred
     """
-    return _UNSEEN.sub(lambda found: ascii(found[0])[1:-1], _BREAKS.sub("⏎", text))
+    return _UNPRINTABLE.sub(lambda found: ascii(found[0])[1:-1], _BREAKS.sub("⏎", text))
 
 
 def visible(text: str) -> str:
-    r"""Return the text with what a terminal would act on escaped; its lines and tabs stay.
+    r"""Escape the characters that a terminal would interpret; keep line breaks and tabs.
 
     Examples:
         >>> print(visible("\x1b[31mred\nblue"))
         \x1b[31mred
         blue
     """
-    return _ACTED_ON.sub(lambda found: ascii(found[0])[1:-1], text)
+    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def block_key(path: str) -> str:

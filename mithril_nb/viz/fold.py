@@ -1,4 +1,4 @@
-"""Runs of equal blocks drawn as one box with ×12: what repeats is said once."""
+"""Fold runs of equal blocks into one box with a repeat count, such as ×12."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import replace
 from mithril_nb.graph.records import BOUNDARY, Edge, Endpoint, LogicalGraph
 
 
-def folded(graph: LogicalGraph) -> tuple[LogicalGraph, dict[str, tuple[str, ...]]]:
-    """Return the graph with each chain of equal blocks replaced by its first, and the names that each first stands for.
+def fold_chains(graph: LogicalGraph) -> tuple[LogicalGraph, dict[str, tuple[str, ...]]]:
+    """Replace each chain of equal blocks by its first block.
 
-    A chain is folded only where nothing but the next block reads a block, and the next reads nothing else: then the
-    picture with one box loses no connection.
+    A chain is folded only if each block feeds only the next one, and the next one reads nothing else. Then the folded
+    picture loses no connection.
 
     Args:
-        graph: The graph; only its top level is looked at.
+        graph: The graph; only its top level is folded.
 
     Returns:
-        The smaller graph, and by name of a first block the names along its chain, itself included.
+        The smaller graph, and for each first block the names of all blocks in its chain, itself included.
     """
     reads: dict[str, list[Endpoint]] = {node.name: [] for node in graph.nodes}
     readers: Counter[str] = Counter()
@@ -41,9 +41,9 @@ def folded(graph: LogicalGraph) -> tuple[LogicalGraph, dict[str, tuple[str, ...]
             while chain[-1] in after:
                 chain.append(after[chain[-1]])
             chains[node.name] = chain
-    stands_for = {name: first for first, chain in chains.items() for name in chain}
+    first_of = {name: first for first, chain in chains.items() for name in chain}
     last_of = {chain[-1]: first for first, chain in chains.items()}
-    dropped = {name for name, first in stands_for.items() if name != first}
+    dropped = {name for name, first in first_of.items() if name != first}
     edges = []
     for edge in graph.edges:
         if edge.target.node in dropped:

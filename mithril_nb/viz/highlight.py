@@ -1,9 +1,9 @@
-r"""Colours for code, from one definition that the front end reads too: `tokens.json` beside this file.
+r"""Syntax colours for code, from `tokens.json` beside this file, which the front end reads too.
 
-For each language it lists rules, a regular expression and the name of a token each. At each place of a line the first
-rule that fits takes what it fits on; a character that none takes is plain. A rule with a third item starts a token
-that goes on, over line ends, until that expression is found. The expressions mean the same in Python and in
-JavaScript: `\w` and `\d` are ASCII, and there is no `.` and no `\s`.
+For each language the file lists rules: a regular expression and a token name each. At each position the first matching
+rule consumes its match; a character that matches no rule is plain. A rule with a third item starts a token that
+continues over line ends until that expression matches. The expressions mean the same in Python and in JavaScript:
+`\w` and `\d` are ASCII, and `.` and `\s` are not used.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pathlib import Path
 
 _DATA = json.loads((Path(__file__).parent / "tokens.json").read_text(encoding="utf-8"))
 _LONGEST: int = _DATA["longest"]
-_LOOKS = {"op": "f", "meta": "k", "type": "t", "number": "m", "string": "s", "comment": "c"}
-"""How tokens are drawn; all others are plain text, so that a page of code is no heavier than it must be."""
+_CLASSES = {"op": "f", "meta": "k", "type": "t", "number": "m", "string": "s", "comment": "c"}
+"""CSS class of each coloured token. Other tokens are plain text, which keeps the page small."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,11 @@ def _rules(language: str) -> tuple[_Rule, ...]:
 
 
 def tokens(text: str, language: str) -> Iterator[list[tuple[str, str]]]:
-    """Yield the tokens of each line as pairs of a name and a piece of text; what is plain has none.
+    """Yield the tokens of each line as pairs (name, text); plain text is left out.
 
     Args:
         text: The text.
-        language: The name of a stage or of a language in `tokens.json`; any other has no tokens.
+        language: The name of a stage or of a language in `tokens.json`; other names yield no tokens.
 
     Examples:
         >>> list(tokens("b:f32[2] = add a 1.0", "jaxpr"))[0]
@@ -56,12 +56,12 @@ def highlighted(text: str, language: str) -> Iterator[list[tuple[str, str]]]:
     """Yield the lines of a text, each as pairs of a class and a piece of text.
 
     Args:
-        text: The text; every character of it comes out again, but for the line ends.
+        text: The text; all characters appear in the output except line ends.
         language: The name of a stage, such as `"jaxpr"` or `"hlo"`; any other is plain text.
 
     Yields:
-        For each line its pieces. The classes are `k` keyword, `f` operation, `t` type, `m` number, `s` string,
-        `c` comment, and `""` for the rest.
+        The pieces of each line. The classes are `k` keyword, `f` operation, `t` type, `m` number, `s` string,
+        `c` comment, and `""` for other text.
 
     Examples:
         >>> list(highlighted("b:f32[2] = add a 1.0", "jaxpr"))[0]
@@ -70,36 +70,36 @@ def highlighted(text: str, language: str) -> Iterator[list[tuple[str, str]]]:
     for line in _read(text, language):
         pieces: list[tuple[str, str]] = []
         for name, piece in line:
-            look = _LOOKS.get(name, "")
-            if pieces and pieces[-1][0] == look:
-                pieces[-1] = look, pieces[-1][1] + piece
+            class_ = _CLASSES.get(name, "")
+            if pieces and pieces[-1][0] == class_:
+                pieces[-1] = class_, pieces[-1][1] + piece
             else:
-                pieces.append((look, piece))
+                pieces.append((class_, piece))
         yield pieces
 
 
 def _read(text: str, language: str) -> Iterator[list[tuple[str, str]]]:
-    """Yield every piece of each line with the name of its token, or `""`."""
+    """Yield all pieces of each line with the name of their token, or `""`."""
     rules = _rules(language)
-    goes_on: _Rule | None = None
+    open_rule: _Rule | None = None
     for line in text.split("\n"):
         found: list[tuple[str, str]] = []
         at, end = 0, min(len(line), _LONGEST) if rules else 0
         while at < end:
             start, name = at, ""
-            if goes_on is None:
+            if open_rule is None:
                 for rule in rules:
                     match = rule.pattern.match(line, at, end)
                     if match and match.end() > at:
                         at, name = match.end(), rule.name or ""
-                        goes_on = rule if rule.close else None
+                        open_rule = rule if rule.close else None
                         break
                 else:
                     at += 1
-            if goes_on is not None and goes_on.close is not None:
-                closed = goes_on.close.search(line, at, end)
-                at, name = closed.end() if closed else end, goes_on.name or ""
-                goes_on = None if closed else goes_on
+            if open_rule is not None and open_rule.close is not None:
+                closed = open_rule.close.search(line, at, end)
+                at, name = closed.end() if closed else end, open_rule.name or ""
+                open_rule = None if closed else open_rule
             found.append((name, line[start:at]))
         if line[end:]:
             found.append(("", line[end:]))

@@ -1,9 +1,9 @@
-// A program at every stage, in a file of its own. What the page holds is packed beside this script; nothing is loaded.
+// The page of a program at every stage. Its data are packed beside this script; nothing is loaded from elsewhere.
 (async function () {
   "use strict";
   const ROW = 18, MOST = 2000, LOOKS = { op: "f", meta: "k", type: "t", number: "m", string: "s", comment: "c" };
   const page = document.querySelector(".mnb-page"), packed = document.getElementById("mnb-data");
-  if (!window.DecompressionStream) return; // the first lines, which need no script, stay
+  if (!window.DecompressionStream) return; // the first lines are shown without a script
   const bytes = Uint8Array.from(atob(packed.textContent), (letter) => letter.charCodeAt(0));
   const unpacked = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
   const data = JSON.parse(await new Response(unpacked).text());
@@ -22,13 +22,13 @@
     return made;
   };
 
-  // What belongs together
+  // Links between lines, boxes and rows
 
   const numberOf = new Map(data.equations.map((id, at) => [id, at]));
   const groupsOf = data.equations.map(() => []);
   data.groups.forEach((group, at) => { for (const equation of group) groupsOf[equation].push(at); });
 
-  // A link: which groups of equations and which looks light up, and what in pictures and tables does.
+  // A link: the groups of equations, the looks, and the parts of pictures and tables to highlight.
   function linkTo(equations, blocks, isBlock) {
     const groups = new Uint8Array(data.groups.length), looks = new Uint8Array(data.looks.length);
     for (const equation of equations) for (const group of groupsOf[equation]) groups[group] = 1;
@@ -52,7 +52,7 @@
     const look = data.looks[stage.look[at]];
     return linkTo(data.groups[stage.group[at]], look.shares.map(([path]) => data.keys[path]), false);
   }
-  // Boxes of the picture and rows of the table; what is inside of an open one lights up in its place.
+  // Boxes of the picture and rows of the table; for an open box, the boxes inside are highlighted.
   let parts = [];
   function gather() {
     const found = [...page.querySelectorAll("[data-block],[data-e]")];
@@ -74,7 +74,7 @@
     for (const pane of panes.values()) pane.follow(pane === from);
   }
 
-  // Colours, as highlight.py does it
+  // Syntax colours, as in highlight.py
 
   function rulesOf(language) {
     return (data.tokens.languages[language] || []).map(([pattern, name, close]) => (
@@ -109,7 +109,7 @@
     return [found, open];
   }
 
-  // Panes, which draw only the lines in sight
+  // Panes, which draw only visible lines
 
   function read(raw) {
     const lines = raw.text.replace(/\n$/, "").split("\n"), owner = new Int32Array(lines.length).fill(-1);
@@ -223,7 +223,7 @@
         row.classList.toggle("here", line === this.here);
       }
     }
-    // Scroll to the nearest pinned line if none is in sight, and show where they are.
+    // Scroll to the nearest pinned line if none is visible, and mark their positions.
     follow(isSource) {
       const { lines } = this.stage, found = [];
       if (pinned) for (let line = 0; line < lines.length; line++) if (this.is(pinned, line)) found.push(line);
@@ -325,11 +325,11 @@
   if (frame) {
     const tools = element("div", "tools");
     tools.append(button("first view", () => draw("@first")), button("close all", () => draw("")));
-    tools.append(element("span", "quiet", "a click opens a block, and pins its lines"));
+    tools.append(element("span", "quiet", "click to open a block and pin its lines"));
     frame.before(tools);
   }
 
-  // The passes: a list, and the difference that the chosen one made
+  // The passes: a list, and the diff of the selected one
 
   const list = page.querySelector(".passes");
   if (list && data.passes.length) {
@@ -337,7 +337,7 @@
     list.after(side);
     const choose = (at) => {
       rows.forEach((row, one) => row.classList.toggle("pin", one === at));
-      const lines = (data.passes[at] || "nothing but names and layouts\n").replace(/\n$/, "").split("\n");
+      const lines = (data.passes[at] || "only names and layouts changed\n").replace(/\n$/, "").split("\n");
       const title = rows[at].querySelector("b").textContent;
       const stage = { name: "pass", title, lines, owner: new Int32Array(lines.length).fill(-1) };
       const pane = new Pane(stage, "hlo");

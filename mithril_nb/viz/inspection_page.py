@@ -1,8 +1,8 @@
-"""A program at every stage as one HTML file that needs nothing else: no kernel, no network, no folder beside it.
+"""A program at every stage as one self-contained HTML file: no kernel, no network, no other files.
 
-Texts, links and pictures are packed into it, so that a program of 200,000 lines still is a file of a few MB; a script
-unpacks them, and draws only the lines in sight. Where no scripts run, the picture, the first lines of each stage, the
-passes by name and the costs are there all the same.
+Texts, links and pictures are compressed, so a program of 200,000 lines is still a file of a few MB. A script unpacks
+them and draws only the visible lines. Without scripts, the page still shows the picture, the first lines of each
+stage, the names of the passes and the costs.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ if TYPE_CHECKING:  # these import JAX
     from mithril_nb.stages.xla.passes import Pass
 
 FIRST = ("jaxpr", "stablehlo", "hlo")
-"""Stages that are open when the page is."""
+"""Stages that are open at first."""
 PLAIN_LINES = 60
 MOST_PICTURES = 100
 _HERE = Path(__file__).parent
 
 
 def inspection_page(inspection: Inspection, path: str | Path | None = None, stages: Sequence[str] | None = None) -> str:
-    """Return a program at every stage as one HTML file, and write it if there is a path.
+    """Return a program at every stage as one HTML file, and write it to `path` if given.
 
     Args:
-        inspection: The program; what is not made yet is made.
-        path: Where to write it.
-        stages: Names of the stages in it; by default all. Without one that a compiler makes, nothing is compiled.
+        inspection: The program; missing stages are computed.
+        path: Where to write the file.
+        stages: Names of the stages to include; by default all. Without a compiled stage, nothing is compiled.
 
     Returns:
         The text of the file.
 
     Raises:
-        StageUnavailableError: There is no stage of such a name.
+        StageUnavailableError: A stage does not exist.
         ModelFileError: The file cannot be written.
     """
     page = _page(inspection, tuple(inspection.stages if stages is None else stages))
@@ -69,13 +69,13 @@ def inspection_page(inspection: Inspection, path: str | Path | None = None, stag
 def _page(inspection: Inspection, names: tuple[str, ...]) -> str:
     from mithril_nb.stages.pipeline import NEEDS
 
-    is_compiled = any(NEEDS.get(name) == "compile" for name in names)  # what is no stage is refused below
-    # Who says first what will be asked for has the program compiled once, not twice.
+    is_compiled = any(NEEDS.get(name) == "compile" for name in names)  # unknown stages raise below
+    # Requesting everything before the first read compiles the program once instead of twice.
     if is_compiled:
         inspection.want(machine_code=not {"llvm", "asm"}.isdisjoint(names), passes=True)
     passes, why = _passes(inspection) if is_compiled else ((), "")
     stages = [inspection.stage(name) for name in names]
-    # Kernels have the blocks of the HLO: their thousands of lines say nothing new of the order of blocks.
+    # Kernels have the same blocks as the HLO, so their thousands of lines add nothing to the order of blocks.
     hues = hues_seen([stage for stage in stages if stage.name not in ("llvm", "asm")])
     diffs = [one.diff for one in passes]
     key = hashlib.sha256("\0".join(stage.text for stage in stages).encode("utf-8", "replace")).hexdigest()[:8]
@@ -110,7 +110,7 @@ def _first_open(inspection: Inspection, names: Sequence[str]) -> list[str]:
 
 
 class _Table:
-    """Values by number: what occurs thousands of times is written once."""
+    """Distinct values by index, so that a value that occurs thousands of times is written once."""
 
     def __init__(self) -> None:
         self.places: dict[Hashable, int] = {}
@@ -119,18 +119,18 @@ class _Table:
         return self.places.setdefault(value, len(self.places))
 
 
-def _look_of(one: Instruction) -> Hashable:
+def _link_of(one: Instruction) -> Hashable:
     return one.shares, one.role, one.origin, one.transforms, one.source[:4], one.library_source[:4]
 
 
 def _columns(stages: Sequence[Stage], hues: dict[str, int]) -> dict[str, Any]:
-    """Return texts, and what is known of each instruction as columns of numbers into tables that all stages share."""
+    """Return the stages' texts, and each instruction as columns of indices into tables shared by all stages."""
     equations, groups, looks, opcodes, paths = (_Table() for _ in range(5))
     found: list[dict[str, Any]] = []
     help_of: dict[str, dict[str, str]] = {}
     for stage in stages:
-        made = stage.instructions
-        starts = [one.line for one in made]
+        instructions = stage.instructions
+        starts = [one.line for one in instructions]
         found.append(
             {
                 "name": stage.name,
@@ -138,13 +138,13 @@ def _columns(stages: Sequence[Stage], hues: dict[str, int]) -> dict[str, Any]:
                 "unavailable": stage.unavailable,
                 "text": stage.text,
                 "line": [line - before for line, before in zip(starts, [0, *starts], strict=False)],
-                "span": [one.lines for one in made],
-                "group": [groups(one.equations) for one in made],
-                "look": [looks(_look_of(one)) for one in made],
-                "opcode": [opcodes(one.opcode) for one in made],
+                "span": [one.lines for one in instructions],
+                "group": [groups(one.equations) for one in instructions],
+                "look": [looks(_link_of(one)) for one in instructions],
+                "opcode": [opcodes(one.opcode) for one in instructions],
             }
         )
-        helped = {opcode: op_help(stage.name, opcode) for opcode in {one.opcode for one in made}}
+        helped = {opcode: op_help(stage.name, opcode) for opcode in {one.opcode for one in instructions}}
         help_of[stage.name] = {opcode: text for opcode, text in sorted(helped.items()) if text}
     listed: Any = list(groups.places)
     seen: Any = list(looks.places)
@@ -172,7 +172,7 @@ def _columns(stages: Sequence[Stage], hues: dict[str, int]) -> dict[str, Any]:
 
 
 def _pictures(inspection: Inspection, hues: dict[str, int]) -> dict[str, Any]:
-    """Return a picture for each node that opens, with what is around it open: as many as a page should hold."""
+    """Return one picture for each expandable node, drawn with the nodes around it open; at most `MOST_PICTURES`."""
     from mithril_nb.viz.stage_diagram import stage_layout
     from mithril_nb.viz.stage_diagram_svg import stage_svg
 
@@ -181,19 +181,19 @@ def _pictures(inspection: Inspection, hues: dict[str, int]) -> dict[str, Any]:
         return {"pictures": {}, "parents": {}}
     shares, title = block_shares(inspection), f"graph of {inspection.name}"
 
-    def drawn(opened: frozenset[str] | None) -> str:
+    def draw(opened: frozenset[str] | None) -> str:
         return stage_svg(stage_layout(graph, opened=opened, shares=shares, hues=hues), title, embedded=True)
 
-    pictures, parents = {"@first": drawn(None), "": drawn(frozenset())}, {}
-    for key, chain in _opening(graph):
+    pictures, parents = {"@first": draw(None), "": draw(frozenset())}, {}
+    for key, chain in _expandable(graph):
         parents[block_key(key)] = block_key(graph.nodes[key].parent)
         if len(pictures) < MOST_PICTURES:
-            pictures[block_key(key)] = drawn(frozenset(chain))
+            pictures[block_key(key)] = draw(frozenset(chain))
     return {"pictures": pictures, "parents": parents}
 
 
-def _opening(graph: StageGraph) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the nodes that open, outer ones first, each with all that has to be open for it to be seen open."""
+def _expandable(graph: StageGraph) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the expandable nodes, outer ones first, each with the chain of nodes that must be open to show it open."""
     level: list[tuple[str, tuple[str, ...]]] = [(node.key, (node.key,)) for node in graph.level() if node.children]
     while level:
         yield from level
@@ -201,7 +201,7 @@ def _opening(graph: StageGraph) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def _passes(inspection: Inspection) -> tuple[tuple[Pass, ...], str]:
-    """Return the passes, or why there are none."""
+    """Return the passes, or the reason why there are none."""
     try:
         return inspection.passes, ""
     except StageUnavailableError as error:
@@ -231,7 +231,7 @@ def _cost_html(inspection: Inspection, hues: dict[str, int]) -> str:
     try:
         found = cost.costs_so_far(inspection)
     except StageUnavailableError:
-        return ""  # the stages say why
+        return ""  # the table of stages shows the reason
     return f"<h2>Cost</h2>{cost_tables(found.to_dict(), hues)}"
 
 

@@ -1,6 +1,6 @@
-"""An inspection as it stays in a saved notebook: its graph, the first lines of its first stages, a table of all.
+"""An inspection in a saved notebook: its graph, the first lines of its first stages, and a table of all stages.
 
-Nothing is compiled for it, it needs no kernel and no scripts, and it is small however large the program.
+It compiles nothing, needs no kernel and no scripts, and stays small for large programs.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:  # these import JAX
     from mithril_nb.stages.records import Stage
 
 SHOWN = ("jaxpr", "stablehlo")
-"""Stages whose lines are shown: what takes no compiler."""
+"""Stages whose lines are shown; they need no compiler."""
 MOST_LINES = 150
 
 
 def summary_text(inspection: Inspection) -> str:
-    """Return what is known of a program as text: its stages, and the graph of its jaxpr."""
+    """Return the stages of a program and the graph of its jaxpr as text, without compiling."""
     from mithril_nb.viz.stage_diagram_svg import stage_graph_text
 
     stages = [inspection.stage(name) for name in _shown(inspection)]
@@ -43,12 +43,12 @@ def summary_text(inspection: Inspection) -> str:
 
 
 def summary_html(inspection: Inspection, *, most_lines: int = MOST_LINES, scripts: bool = True) -> str:
-    """Return the same as one self-contained HTML fragment.
+    """Return the summary as one self-contained HTML fragment.
 
     Args:
         inspection: The program.
         most_lines: Lines shown of each stage.
-        scripts: Whether to add the script that lights up counterparts. All else works without it.
+        scripts: Whether to add the script that highlights linked lines. Everything else works without it.
     """
     stages = [inspection.stage(name) for name in _shown(inspection)]
     hues = hues_seen(stages)
@@ -66,7 +66,7 @@ def _shown(inspection: Inspection) -> Sequence[str]:
 
 
 def summary_css() -> str:
-    """Return the rules of the graph and of the table of stages."""
+    """Return the CSS rules of the graph and of the table of stages."""
     return (
         ".mnb .picture{border:1px solid var(--line);border-radius:4px;overflow:auto;margin:0 0 8px}"
         ".mnb .picture svg{display:block;margin:auto}"
@@ -83,7 +83,7 @@ def summary_css() -> str:
 
 
 def graph_html(inspection: Inspection, hues: Mapping[str, int]) -> str:
-    """Return the picture of the jaxpr's graph, linked to the lines of panes beside it; `""` if there is none."""
+    """Return the picture of the jaxpr's graph, linked to the lines of the panes; `""` without a graph."""
     from mithril_nb.viz.stage_diagram import stage_layout
     from mithril_nb.viz.stage_diagram_svg import stage_svg
 
@@ -95,14 +95,14 @@ def graph_html(inspection: Inspection, hues: Mapping[str, int]) -> str:
 
 
 def block_shares(inspection: Inspection) -> dict[str, float]:
-    """Return each block's share of the FLOPs, where it is known; a block has those of all inside of it, too."""
+    """Return the known shares of the FLOPs by block; a block includes all blocks inside it."""
     from mithril_nb import cost
     from mithril_nb.errors import StageUnavailableError
 
     try:
         found = cost.cost_of(inspection)
     except StageUnavailableError:
-        return {}  # a program that cannot be traced costs nobody knows what; its stages say why
+        return {}  # a program that cannot be traced has no known cost; its stages show the error
     if not found.total.flops:
         return {}
     paths: dict[str, None] = {}
@@ -114,9 +114,9 @@ def block_shares(inspection: Inspection) -> dict[str, float]:
 
 
 def stages_html(inspection: Inspection, names: Sequence[str] | None = None) -> str:
-    """Return a table of the stages: how long each is, or why there is none.
+    """Return a table of the stages with their lengths, or the reason why one is missing.
 
-    Not how long each took: what is saved in a notebook should not change from run to run.
+    The table has no times, so that the output saved in a notebook is the same in every run.
     """
     return "".join(_table(inspection, inspection.stages if names is None else names))
 
@@ -126,16 +126,16 @@ def _table(inspection: Inspection, names: Sequence[str]) -> Iterator[str]:
     yield "".join(f'<th scope="col">{name}</th>' for name in ("lines", "instructions"))
     yield "<th></th></tr></thead><tbody>"
     for name in names:
-        *figures, told = _figures(inspection, name)
-        cells = "".join(f"<td>{escaped(one)}</td>" for one in (*figures, told))
+        *figures, note = _figures(inspection, name)
+        cells = "".join(f"<td>{escaped(one)}</td>" for one in (*figures, note))
         yield f'<tr><th scope="row">{escaped(TITLES[name])}</th>{cells}</tr>'
     yield "</tbody></table>"
 
 
 def _figures(inspection: Inspection, name: str) -> tuple[str, str, str]:
-    """Return lines and instructions of a stage, and what else there is to say."""
+    """Return the numbers of lines and of instructions of a stage, and a note."""
     if not inspection.has_stage(name):
-        return "", "", "made when it is asked for"
+        return "", "", "not computed yet"
     stage = inspection.stage(name)
     if stage.unavailable is not None:
         return "", "", stage.unavailable.partition("\n")[0]

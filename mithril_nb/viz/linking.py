@@ -1,4 +1,4 @@
-"""The script that lights up counterparts on a static page: no network, no `innerHTML`, nothing but classes changes."""
+"""The script that highlights linked lines on a static page. It uses no network and no `innerHTML`; it sets classes."""
 
 LINK_SCRIPT = r"""
 (function () {

@@ -1,7 +1,7 @@
-"""Stages as static HTML: numbered lines, a stripe in the hue of the block behind each, links to the other stages.
+"""Stages as static HTML: numbered lines, a stripe in the hue of each line's block, and links to the other stages.
 
-Without a kernel, and without scripts, a line number leads to the line's counterpart in the next stage. Where scripts
-may run, hovering and clicking light up the counterparts in all of them.
+Without a kernel and without scripts, a line number links to the matching line of the next stage. With scripts, hovering
+or clicking highlights the linked lines of all stages.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ TITLES = {
     "python": "Python", "graph": "graph", "jaxpr": "jaxpr", "stablehlo": "StableHLO",
     "hlo_before": "HLO before optimization", "hlo": "optimized HLO", "llvm": "LLVM IR", "asm": "machine code",
 }  # fmt: skip
-"""What a person calls the stages."""
+"""Display names of the stages."""
 ORIGINS: Mapping[str, str] = {"tagged": "tagged", "inferred": "inferred", "kernel": "linked at kernel level"}
-"""How it is known whose an instruction is, by its origin."""
+"""Labels of the ways in which an instruction is attributed to its blocks, by origin."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,11 @@ def listing_html(
     Args:
         *stages: The stages.
         hues: Hue of each top-level block, by path; by default in the order in which blocks appear.
-        most_lines: Lines shown of each stage; the rest is counted below it. `None` shows all.
-        scripts: Whether to add the script that lights up counterparts. All else works without it.
+        most_lines: Lines shown of each stage; a note below counts the rest. `None` shows all.
+        scripts: Whether to add the script that highlights linked lines. Everything else works without it.
 
     Returns:
-        HTML in which every character of the stages is data.
+        HTML in which every character of the stages is escaped.
     """
     hues = hues_seen(stages) if hues is None else hues
     key = hashlib.sha256("\0".join(stage.text for stage in stages).encode("utf-8", "replace")).hexdigest()[:8]
@@ -80,14 +80,14 @@ def panes_html(
     *,
     skip_inputs: bool = False,
 ) -> str:
-    """Return the panes alone, without style and script.
+    """Return only the panes, without style and script.
 
     Args:
         stages: The stages.
         hues: Hues of blocks, by path.
-        key: Makes the ids of this group of panes unique on a page.
+        key: Prefix that makes the ids of this group of panes unique on a page.
         most_lines: Lines shown of each stage. `None` shows all.
-        skip_inputs: Whether to begin with the first equation where many lines only say what the program takes.
+        skip_inputs: Whether to start at the first equation if many lines only list the program's inputs.
     """
     starts = [_first_equation(stage) if skip_inputs else 1 for stage in stages]
     shown = [
@@ -117,7 +117,7 @@ def listing_text(stage: Stage, most_lines: int | None = None) -> str:
 
 
 def cut_text(text: str, most_lines: int | None) -> str:
-    """Return the first lines of a text, and how many more there are."""
+    """Return the first lines of a text, and the number of lines left out."""
     lines = text.rstrip("\n").split("\n")
     if most_lines is None or len(lines) <= most_lines:
         return "\n".join(lines)
@@ -135,28 +135,29 @@ def hues_of(graph: LogicalGraph) -> dict[str, int]:
 
 
 def hues_seen(stages: Sequence[Stage]) -> dict[str, int]:
-    """Return the hues of the blocks that stages name, in the order in which the program comes to them.
+    """Return the hues of the blocks in the stages, in program order.
 
-    That is the order of equations, which all stages share; where blocks run one after another it is the graph's own.
+    Program order is the order of equations, which all stages share. If blocks run one after another, it is the order
+    of the graph.
     """
     first: dict[str, tuple[int, ...]] = {}
     for stage in stages:
-        for made in stage.instructions:
-            numbers = [numbered for one in made.equations if (numbered := _numbers(one))]
-            for block, _ in made.shares:
-                place = min(numbers) if numbers and len(made.shares) == 1 else _LATE
+        for instr in stage.instructions:
+            numbers = [numbered for one in instr.equations if (numbered := _numbers(one))]
+            for block, _ in instr.shares:
+                place = min(numbers) if numbers and len(instr.shares) == 1 else _LATE
                 first[block] = min(place, first.get(block, _LATE))
     return hues_of_blocks(sorted(first, key=first.__getitem__))
 
 
 def _numbers(equation: str) -> tuple[int, ...]:
-    """Return an equation's id as numbers that sort as the program runs; `()` if it is not an equation's."""
+    """Return an equation's id as numbers that sort in program order; `()` if it is not the id of an equation."""
     parts = [part.lstrip("b") for part in equation.split(".")]
     return tuple(int(part) for part in parts) if all(part.isdecimal() for part in parts) else ()
 
 
 def listing_css() -> str:
-    """Return the rules of the panes."""
+    """Return the CSS rules of the panes."""
     hatch = "repeating-linear-gradient(45deg,transparent 0 2px,var(--ground) 2px 4px)"
     dots = "repeating-linear-gradient(0deg,transparent 0 2px,var(--ground) 2px 4px)"
     return (
@@ -216,8 +217,8 @@ def _pane(
         yield _row(stage.name, line, hues, prefix, key, links)
     yield "</div></div>"
     if len(lines) < total:
-        told = f", {above:,} of them before these" if above else ""
-        yield f'<div class="cut">{_more(total - len(lines))}, not shown here{told}</div>'
+        before = f", {above:,} of them before these" if above else ""
+        yield f'<div class="cut">{_more(total - len(lines))}, not shown here{before}</div>'
     yield "</section>"
 
 
@@ -229,74 +230,77 @@ def _row(
     key: str,
     links: Sequence[tuple[str, Mapping[str, int]]],
 ) -> str:
-    made, number = line.instruction, line.number
+    instr, number = line.instruction, line.number
     code = "".join(
         f'<span class="{look}">{escaped(piece)}</span>' if look else escaped(piece) for look, piece in line.pieces
     )
-    if made is None or not (made.equations or made.shares):
+    if instr is None or not (instr.equations or instr.shares):
         return (
             f'<div class="l"><span class="n">{number}</span><span class="s"></span><span class="x">{code}</span></div>'
         )
-    equations = escaped(" ".join(made.equations))
-    of = escaped(" ".join(block_key(block) for block, _ in made.shares))
-    goal = next((f"#mnb-{key}-{name}-{lines[at]}" for name, lines in links for at in made.equations if at in lines), "")
+    equations = escaped(" ".join(instr.equations))
+    of = escaped(" ".join(block_key(block) for block, _ in instr.shares))
+    goal = next(
+        (f"#mnb-{key}-{name}-{lines[at]}" for name, lines in links for at in instr.equations if at in lines), ""
+    )
     count = f'<a class="n" href="{escaped(goal)}">{number}</a>' if goal else f'<span class="n">{number}</span>'
-    looks = "s" + {"inferred": " i", "kernel": " k"}.get(made.origin or "", "")
-    looks += {"backward": " rb", "update": " ru"}.get(made.role or "", "")
+    looks = "s" + {"inferred": " i", "kernel": " k"}.get(instr.origin or "", "")
+    looks += {"backward": " rb", "update": " ru"}.get(instr.role or "", "")
     bars = "".join(
-        f'<i class="{hue_class(block, hues)}"{"" if len(made.shares) == 1 else f" style=flex-grow:{share:.2f}"}></i>'
-        for block, share in made.shares
+        f'<i class="{hue_class(block, hues)}"{"" if len(instr.shares) == 1 else f" style=flex-grow:{share:.2f}"}></i>'
+        for block, share in instr.shares
     )
     stripe = f'<span class="{looks}"><span>{bars}</span></span>' if bars else '<span class="s"></span>'
     return (
         f'<div class="l" id="{escaped(prefix)}{number}" data-e="{equations}" data-of="{of}" '
-        f'title="{escaped(_told(stage, made))}">{count}{stripe}<span class="x">{code}</span></div>'
+        f'title="{escaped(_tooltip(stage, instr))}">{count}{stripe}<span class="x">{code}</span></div>'
     )
 
 
 def hue_class(block: str, hues: Mapping[str, int]) -> str:
-    """Return the class of a block's stripe; what the loss and the optimizer do has no hue of its own."""
+    """Return the class of a block's stripe; the loss and the optimizer have no hue."""
     hue = hue_of(block, hues)
     return "hx" if hue is None else f"h{hue % HUES}"
 
 
-def _told(stage: str, made: Instruction) -> str:
-    """Return what to say of an instruction: whose it is and why, what it does, what it is inside of, its Python."""
-    shares = sorted(made.shares, key=lambda pair: -pair[1])[:6]
-    blocks = [block if len(made.shares) == 1 else f"{block} {percent(share)}" for block, share in shares]
-    parts = [", ".join(blocks) or UNATTRIBUTED_LABEL, made.opcode, made.role or "", ORIGINS.get(made.origin or "", "")]
-    if made.equations:
-        listed = ", ".join(made.equations[:8]) + (", …" if len(made.equations) > 8 else "")
-        parts.append(f"equation{'' if len(made.equations) == 1 else 's'} {listed}")
-    lines = [" · ".join(part for part in parts if part), op_help(stage, made.opcode) or ""]
-    lines.append(f"inside of {', '.join(made.transforms)}" if made.transforms else "")
-    source = made.source or made.library_source  # both would make a page a tenth larger
+def _tooltip(stage: str, instr: Instruction) -> str:
+    """Return the tooltip of an instruction: blocks, op, role, origin, equations, help, transforms, Python lines."""
+    shares = sorted(instr.shares, key=lambda pair: -pair[1])[:6]
+    blocks = [block if len(instr.shares) == 1 else f"{block} {percent(share)}" for block, share in shares]
+    origin = ORIGINS.get(instr.origin or "", "")
+    parts = [", ".join(blocks) or UNATTRIBUTED_LABEL, instr.opcode, instr.role or "", origin]
+    if instr.equations:
+        listed = ", ".join(instr.equations[:8]) + (", …" if len(instr.equations) > 8 else "")
+        parts.append(f"equation{'' if len(instr.equations) == 1 else 's'} {listed}")
+    lines = [" · ".join(part for part in parts if part), op_help(stage, instr.opcode) or ""]
+    lines.append(f"inside of {', '.join(instr.transforms)}" if instr.transforms else "")
+    source = instr.source or instr.library_source  # showing both would make a page a tenth larger
     lines.append(", ".join(source[:4]) + (", …" if len(source) > 4 else ""))
     return "\n".join(line for line in lines if line)
 
 
 def _first_equation(stage: Stage) -> int:
-    """Return the line on which a stage begins to compute, a little before it; 1 where that is near the top anyway."""
+    """Return the line shortly before a stage starts to compute; 1 if that is near the top."""
     lines = [one.line for one in stage.instructions if any(_numbers(id) for id in one.equations)]
     return lines[0] - 2 if lines and lines[0] > _MANY_INPUTS else 1
 
 
 def _lines(stage: Stage, most: int | None, start: int) -> list[_Line]:
-    """Return the lines to show, each with the innermost instruction that it belongs to."""
+    """Return the lines to show, each with its innermost instruction."""
     text = stage.text.removesuffix("\n")
     shown = text.split("\n")[start - 1 :][:most]
     end = start + len(shown)
     owner: dict[int, Instruction] = {}
-    for made in stage.instructions:  # in the order of lines, so an inner one overrides the one around it
-        for number in range(max(made.line, start), min(made.line + made.lines, end)):
-            owner[number] = made
+    for instr in stage.instructions:  # in order of lines, so an inner instruction overrides the one around it
+        for number in range(max(instr.line, start), min(instr.line + instr.lines, end)):
+            owner[number] = instr
     short = "\n".join(line[:MOST_CHARACTERS] for line in shown)
     lines = []
     for number, (pieces, whole) in enumerate(zip(highlighted(short, stage.name), shown, strict=True), start):
         if len(whole) > MOST_CHARACTERS:
             pieces.append(("c", f" … {len(whole) - MOST_CHARACTERS:,} more characters"))
-        made = owner.get(number)
-        lines.append(_Line(number, pieces, made, made is not None and made.line == number))
+        instr = owner.get(number)
+        lines.append(_Line(number, pieces, instr, instr is not None and instr.line == number))
     return lines
 
 

@@ -1,8 +1,7 @@
-"""One line in plain words for every operation of every stage, from `op_help.json` beside this file.
+"""One plain line of help for every operation of every stage, from `op_help.json` beside this file.
 
-The front end reads the same file. It holds a table for each dialect, one for what is the same in all dialects of
-arrays (`all`), other names for the same thing (`same`), and for machine code regular expressions for families of
-mnemonics, the first that fits wins.
+The front end reads the same file. It holds one table per dialect, a table shared by all array dialects (`all`), and
+aliases (`same`). For machine code it holds regular expressions for families of mnemonics; the first match wins.
 """
 
 from __future__ import annotations
@@ -17,19 +16,19 @@ _ARRAYS = {"jaxpr": "jaxpr", "stablehlo": "stablehlo", "hlo_before": "hlo", "hlo
 
 
 def op_help(stage: str, opcode: str) -> str | None:
-    """Return what an operation does, in one line of plain words, or `None` if there is nothing to say.
+    """Return a one-line description of an operation, or `None` if there is none.
 
     Args:
         stage: Name of the stage, such as `"jaxpr"` or `"hlo"`.
-        opcode: What the stage calls the operation; prefixes such as `stablehlo.` and `chlo.broadcast_` may stay.
+        opcode: Name of the operation in the stage; prefixes such as `stablehlo.` and `chlo.broadcast_` are allowed.
 
     Examples:
         >>> op_help("hlo", "dot")
-        'Multiplies and sums over the contracted axes: a matrix product when there is one.'
+        'Multiplies and sums over the contracted axes, as a matrix product does.'
         >>> op_help("stablehlo", "stablehlo.exponential") == op_help("jaxpr", "exp")
         True
         >>> op_help("asm", "vfmadd231ps")
-        'Multiplies and adds in one step (fused): the work-horse of matrix products.'
+        'Multiplies and adds in one step (fused): the core of matrix products.'
         >>> op_help("python", "x = 1") is None
         True
     """
@@ -42,7 +41,7 @@ def op_help(stage: str, opcode: str) -> str | None:
     if dialect is None:
         return None
     name = opcode.rpartition(".")[2].replace("-", "_")
-    # An op of CHLO that broadcasts its operands first is otherwise the op itself.
+    # A CHLO op that broadcasts its operands first has the help of the op itself.
     for one in (name, name.removeprefix("broadcast_")):
         for known in (one, tables["same"].get(one, one)):
             text = tables[dialect].get(known) or tables["all"].get(known)

@@ -1,4 +1,4 @@
-"""The colours: a hue means a block, the accent means selection, and every text on them can be read.
+"""The colours: a hue per block, an accent for selection, and readable text on each of them.
 
 The hues derive from Okabe and Ito's colour-blind-safe set; the front end mirrors them as `--mnb-hue-0..7`.
 """
@@ -12,16 +12,16 @@ LIGHT_HUES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B8860B", "#56B4E9", 
 DARK_HUES = ("#4FA8DC", "#F08A4B", "#3CC79A", "#E3A0C5", "#E0B040", "#8CCBF2", "#B08BD0", "#A3B1BF")
 HUES = len(LIGHT_HUES)
 LIT, PINNED = 0.11, 0.19
-"""How much accent is in the ground of a line that is lit up, and of one that is pinned."""
+"""Share of the accent colour in the background of a highlighted line and of a pinned line."""
 
 
 _FEWEST_HUES = 3
 
 
 def hues_of_blocks(paths: Iterable[str]) -> dict[str, int]:
-    """Return the hues of the blocks that have their own: those at the top, or further down until there are three.
+    """Return the hues of the blocks that have one: the top-level blocks, or deeper ones until there are three.
 
-    A program that is all under one function would be of one colour. What the loss and the optimizer do has none.
+    A program under a single function would otherwise have one colour. The loss and the optimizer have no hue.
 
     Args:
         paths: Paths of blocks, in the order of the program.
@@ -51,7 +51,7 @@ def hues_of_blocks(paths: Iterable[str]) -> dict[str, int]:
 
 
 def hue_of(block: str, hues: Mapping[str, int]) -> int | None:
-    """Return the hue of a block, which is that of the nearest one around it that has one; `None` if there is none.
+    """Return the hue of a block: its own or that of the nearest block around it; `None` if there is none.
 
     Examples:
         >>> hue_of("gpt/norm/scale", {"gpt/norm": 4}), hue_of("gpt", {"gpt/norm": 4})
@@ -64,17 +64,17 @@ def hue_of(block: str, hues: Mapping[str, int]) -> int | None:
 
 @dataclass(frozen=True)
 class Theme:
-    """The colours of one theme; texts meet WCAG AA on every ground they are set on.
+    """The colours of one theme; text meets WCAG AA on every background it is used on.
 
     Attributes:
-        ground: Behind everything.
-        surface: Of a node, a table head, a chip.
+        ground: Page background.
+        surface: Background of a node, a table head or a chip.
         line: Borders and quiet rules.
         wire: Edges of a diagram.
         ink: Text.
         muted: Secondary text.
-        accent: Selection and focus, and nothing else.
-        bad: Problems.
+        accent: Selection and focus only.
+        bad: Problems and errors.
         cost: Bars of cost.
         track: The empty part of a bar.
         hues: One for each block, in order.
@@ -142,7 +142,7 @@ def luminance(colour: str) -> float:
 
 
 def contrast(one: str, other: str) -> float:
-    """Return the contrast ratio of two colours by WCAG 2's formula, 1 to 21; AA asks 4.5 of text and 3 of signs.
+    """Return the contrast ratio of two colours by WCAG 2's formula, 1 to 21; AA needs 4.5 for text and 3 for signs.
 
     Examples:
         >>> round(contrast("#000000", "#ffffff"), 2)
@@ -152,11 +152,11 @@ def contrast(one: str, other: str) -> float:
     return (light + 0.05) / (dark + 0.05)
 
 
-def mixed(colour: str, ground: str, amount: float) -> str:
-    """Return `ground` with `amount` (0 to 1) of `colour` in it, as solid `#rrggbb`.
+def mix_colours(colour: str, ground: str, amount: float) -> str:
+    """Mix `amount` (0 to 1) of `colour` into `ground` and return it as solid `#rrggbb`.
 
     Examples:
-        >>> mixed("#000000", "#ffffff", 0.5)
+        >>> mix_colours("#000000", "#ffffff", 0.5)
         '#808080'
     """
     parts = (

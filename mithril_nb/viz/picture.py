@@ -1,4 +1,4 @@
-"""A graph, its inferred shapes and its costs put into one diagram: what renderers, reports and the terminal share."""
+"""One diagram from a graph, its inferred shapes and its costs; shared by renderers, reports and the terminal."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.viz.annotate import Annotations, annotate
 from mithril_nb.viz.diagram import layout
-from mithril_nb.viz.fold import folded
+from mithril_nb.viz.fold import fold_chains
 from mithril_nb.viz.records import Diagram, Point
 
-AT_A_GLANCE = 24
-"""More blocks than these are not taken in at a glance: then equal ones in a row are drawn as one."""
+MOST_UNFOLDED = 24
+"""Larger graphs draw runs of equal blocks as one box, so that a picture can be read at a glance."""
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A laid-out graph with what its boxes say.
+    """A laid-out graph with its labels.
 
     Attributes:
         graph: The graph.
         diagram: Its layout.
-        annotations: The texts and numbers on it.
-        problems: What shape inference found wrong; the diagram's `problem` indices point into it.
+        annotations: The labels of its boxes and wires.
+        problems: Problems found by shape inference; `problem` indices in the diagram point into them.
     """
 
     graph: LogicalGraph
@@ -48,15 +48,15 @@ def picture(
 
     Args:
         graph: The graph.
-        inputs: Specs of its inputs; what is left out is inferred as far as it can be.
+        inputs: Specs of its inputs; missing specs are inferred where possible.
         shares: Share of the cost of blocks, by path.
-        expanded: Paths of the groups whose insides are drawn.
+        expanded: Paths of the groups that are drawn open.
         problems: Problems to show instead of those that shape inference finds.
-        moved: Places that a person gave blocks, as `layout` takes them.
-        fold: Whether equal blocks in a row are drawn as one; by default where there are too many for one glance.
+        moved: Positions of blocks that the user has moved, as `layout` takes them.
+        fold: Whether equal blocks in a row are drawn as one; by default if there are more than 24 blocks.
 
     Returns:
-        The picture. Where a graph is so broken that nothing can be inferred, the reason is among its problems.
+        The picture. If nothing can be inferred from a broken graph, the reason is among its problems.
 
     Examples:
         >>> from mithril_nb.models import Linear, Model
@@ -74,12 +74,12 @@ def picture(
             found = error.diagnostics
     else:
         specs, given = inference.blocks, inference.inputs
-        if problems is None and inputs:  # with no input known, nothing is at fault yet
+        if problems is None and inputs:  # without inputs, missing shapes are not errors yet
             found = inference.problems
     notes = annotate(graph, specs, given, shares, found)
     drawn, nodes = graph, dict(notes.nodes)
-    if (len(graph.nodes) > AT_A_GLANCE if fold is None else fold) and not found:
-        drawn, chains = folded(graph)
+    if (len(graph.nodes) > MOST_UNFOLDED if fold is None else fold) and not found:
+        drawn, chains = fold_chains(graph)
         for chain in chains.values():
             paths = [join_path("", name) for name in chain]
             known = [share for path in paths if (share := nodes[path].share) is not None]

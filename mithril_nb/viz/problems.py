@@ -1,4 +1,4 @@
-"""Problems as cards: what, the facts, and what to try; the same words as in the exception."""
+"""Problems as HTML cards: summary, facts and advice, with the same text as the exception."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def problems_html(problems: Sequence[Diagnostic]) -> str:
 
 
 def problems_css() -> str:
-    """Return the rules of the cards."""
+    """Return the CSS rules of the cards."""
     return (
         ".mnb .problems{list-style:none;margin:0 0 12px;padding:0}"
         ".mnb .problems li{border:1px solid var(--bad);border-left-width:5px;border-radius:4px;padding:6px 10px;"

@@ -1,4 +1,4 @@
-"""What a picture of a graph is, as data: boxes, ports and curves in px, `y` growing downward."""
+"""A laid-out graph as data: boxes, ports and curves in px; `y` grows downward."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class NodeAnnotation:
-    """What to say about a block beside its name.
+    """Labels of a block in a diagram.
 
     Attributes:
-        label: The attribute that matters, as `"64 → 10"`.
-        shape: Shape of what it gives, as `"(32, 10)"`.
+        label: Its most important option, such as `"64 → 10"`.
+        shape: Shape of its output, such as `"(32, 10)"`.
         share: Its share of the cost, 0 to 1, or `None` if unknown.
         problem: Index into the list of problems, or `None`.
-        hue: Index of its hue, or `None` to take its top-level block's.
-        repeat: How many equal blocks in a row it stands for.
+        hue: Index of its hue, or `None` to use the hue of its top-level block.
+        repeat: Number of equal blocks in a row that it represents.
     """
 
     label: str = ""
@@ -35,7 +35,7 @@ class NodeAnnotation:
 
 @dataclass(frozen=True)
 class DiagramPort:
-    """A port, `x` and `y` counted from the top left of its node."""
+    """A port; `x` and `y` are relative to the top left of its node."""
 
     name: str
     x: float
@@ -44,10 +44,10 @@ class DiagramPort:
 
 @dataclass(frozen=True)
 class DiagramNode:
-    """A box in the picture: a block, a group's frame, or one of the model's own inputs and outputs.
+    """A box in the picture: a block, a group's frame, or an input or output of the model.
 
     Attributes:
-        path: Path of the block; `""` for the model's own inputs and outputs.
+        path: Path of the block; `""` for an input or output of the model.
         name: Its name, or the name of the model's port.
         kind: Kind of the block, or `"input"` or `"output"`.
         hue: Index of its hue.
@@ -55,13 +55,13 @@ class DiagramNode:
         y: Top edge.
         w: Width.
         h: Height.
-        label: The attribute that matters.
-        shape: Shape of what it gives.
+        label: Its most important option.
+        shape: Shape of its output.
         share: Its share of the cost.
         problem: Index into the list of problems.
-        group: Whether there are blocks inside.
-        expanded: Whether they are drawn.
-        repeat: How many equal blocks in a row it stands for.
+        group: True if it contains blocks.
+        expanded: True if the blocks inside are drawn.
+        repeat: Number of equal blocks in a row that it represents.
         inputs: Its input ports.
         outputs: Its output ports.
     """
@@ -91,10 +91,10 @@ class DiagramEdge:
 
     Attributes:
         id: `"source -> target"`.
-        source: `"path.port"` it comes from; the port's name alone for a model input. Names in it are escaped as in
+        source: Its source as `"path.port"`; a model input is the port's name alone. Names are escaped as in
             `graph.paths`.
-        target: The same of where it goes.
-        shape: Shape of what flows.
+        target: Its target, in the same form.
+        shape: Shape of the data.
         points: Control points of a cubic Bézier curve: the start, then three for each piece.
         problem: Index into the list of problems.
     """
@@ -114,7 +114,7 @@ class Diagram(Shown):
     Attributes:
         width: Width in px.
         height: Height in px.
-        nodes: Boxes; a frame comes before what is inside it.
+        nodes: Boxes; a frame comes before its content.
         edges: Curves.
     """
 
@@ -124,7 +124,7 @@ class Diagram(Shown):
     edges: tuple[DiagramEdge, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the same as JSON-able data, for a front end."""
+        """Return the diagram as JSON-able data for the front end."""
         return {
             "width": self.width,
             "height": self.height,
@@ -143,10 +143,9 @@ class Diagram(Shown):
         }
 
     def within(self, path: str, x: float, y: float) -> Point:
-        """Return the place `(x, y)` of this picture as `layout(moved=...)` takes it for the block at `path`.
+        """Convert the point `(x, y)` of this picture into the form of `layout(moved=...)` for the block at `path`.
 
-        Places are counted from the frame of the group that a block is in, so that moving a group takes its blocks
-        along.
+        The result is relative to the frame of the block's group, so that moving a group moves its blocks along.
         """
         parent = path.rpartition("/")[0]
         for node in self.nodes:
@@ -156,7 +155,7 @@ class Diagram(Shown):
 
 
 def end_text(end: Endpoint, prefix: str = "") -> str:
-    """Return an end of an edge in the group at `prefix` as text; with no prefix, as `str` writes it.
+    """Return an end of an edge in the group at `prefix` as text; without a prefix it equals `str` of the end.
 
     Examples:
         >>> end_text(Endpoint("relu_0", "input"), "mlp"), end_text(Endpoint("", "input"), "mlp")
@@ -167,7 +166,7 @@ def end_text(end: Endpoint, prefix: str = "") -> str:
 
 
 def port_text(path: str, port: str) -> str:
-    """Return a port of the block at a path as text; a port of the model itself is its name alone.
+    """Return the port of the block at `path` as text; a port of the model itself is its name alone.
 
     Examples:
         >>> port_text("relu_0", "a.b"), port_text("", "input")

@@ -1,4 +1,4 @@
-"""A whole model in one HTML file: graph, stages, costs, curves and source, linked, with no kernel and no network."""
+"""A whole model in one HTML file: graph, stages, costs, curves and source, linked, without a kernel or a network."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mithril_nb.viz.svg import diagram_svg
 if TYPE_CHECKING:
     from mithril_nb.stages.records import Stage
 
-# Whatever a name or a stage may hold, the browser itself refuses to load anything from anywhere.
+# The browser itself refuses to load anything, whatever text a name or a stage contains.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'"
 
 
@@ -39,24 +39,24 @@ def report_html(
 ) -> str:
     """Return one self-contained HTML file.
 
-    It reads without scripts, too; with them, pointing at a block, a row or a line lights up the same thing elsewhere.
+    The page is readable without scripts. With scripts, hovering over a block, row or line highlights its counterparts.
 
     Args:
         title: Name of the model.
         diagram: Its picture.
         stages: The stages of a program.
-        cost: What the program costs, as data (`Cost.to_dict()` or `Costs.to_dict()`).
+        cost: The cost of the program, as data (`Cost.to_dict()` or `Costs.to_dict()`).
         run: A training run, as data (`Run.snapshot()`).
         source: Python that builds the model.
-        problems: What is wrong with it.
+        problems: Its problems.
         columns: Columns of the run's history.
         most_lines: Lines shown of each stage.
 
     Returns:
-        The file's text; the same for the same arguments.
+        The file's text; equal arguments give equal text.
     """
     name = escaped(one_line(title))
-    # The page is all there is: no key is needed to tell its lines apart, and each line has it in its id and its link.
+    # Only one report is on the page, so a short key is enough; every line repeats it in its id and its link.
     body = sections_html(
         title, diagram, stages, cost, run, source, problems, columns=columns, most_lines=most_lines, key="r"
     )
@@ -84,7 +84,7 @@ def fragment_html(
     columns: Columns | None = None,
     most_lines: int | None = 400,
 ) -> str:
-    """Return the same as a fragment for the output of a notebook's cell."""
+    """Return the same report as a fragment for a cell's output in a notebook."""
     key = hashlib.sha256("\0".join(stage.text for stage in stages).encode("utf-8", "replace")).hexdigest()[:8]
     body = sections_html(
         title, diagram, stages, cost, run, source, problems, columns=columns, most_lines=most_lines, key=key
@@ -108,9 +108,9 @@ def sections_html(
     most_lines: int | None,
     key: str,
 ) -> str:
-    """Return the parts of a report one after another; a part of which there is nothing is left out.
+    """Return the parts of a report in order, without the empty ones.
 
-    `key` makes the ids of lines unique among all that is on the same page.
+    `key` makes the ids of lines unique on the page.
     """
     hues = hues_seen(stages)
     if diagram is not None:
@@ -134,7 +134,7 @@ def sections_html(
 
 
 def sections_css() -> str:
-    """Return the rules of all parts."""
+    """Return the CSS rules of all parts."""
     return (
         listing_css()
         + cost_css()

@@ -14,10 +14,10 @@ from mithril_nb.viz.units import UNKNOWN, seconds
 
 _HEADS = ("function", "defined at", "calls", "cache hits", "traces", "lowerings", "compilations")
 _CALLS = slice(2, 4)
-"""The columns that a block has not: JAX reports no event for a cache hit."""
+"""Columns that the report of a `with` block lacks: JAX reports no event for a cache hit."""
 _AGAIN = ("line", "call", "again", "time", "reason")
 _MOST = 20
-"""Functions, and retraces of each, in a text."""
+"""Most functions, and most retraces of each function, in a text."""
 
 Cells = tuple[str, ...]
 
@@ -68,7 +68,7 @@ def retraces_html(report: Any) -> str:
 
 
 def _functions(report: Any) -> tuple[list[Any], list[Cells]]:
-    """Return the reports of the user's functions, and a row for each library with its functions added up."""
+    """Return the reports of the user's functions, and one row with totals for each library."""
     if not hasattr(report, "functions"):
         return [report], []
     libraries: dict[str, list[Any]] = {}
@@ -83,7 +83,7 @@ def _functions(report: Any) -> tuple[list[Any], list[Cells]]:
 
 
 def _columns(report: Any, rows: list[Cells]) -> list[Cells]:
-    """Return rows without the columns that are unknown for all functions."""
+    """Drop the columns that are unknown for all functions."""
     if not hasattr(report, "functions"):
         return rows
     return [(*row[: _CALLS.start], *row[_CALLS.stop :]) for row in rows]
@@ -99,7 +99,7 @@ def _cells(one: Any) -> Cells:
 
 
 def _times(found: Sequence[Any]) -> Iterator[str]:
-    """Yield how often some functions were traced, lowered and compiled, and in what time."""
+    """Yield the counts of traces, lowerings and compilations of the functions, with their times."""
 
     def total(name: str) -> Any:
         return sum(getattr(one, name) for one in found)
@@ -129,10 +129,10 @@ def _retraces(one: Any, most: int) -> Iterator[Cells]:
 def _notes(report: Any) -> Iterator[str]:
     is_block = hasattr(report, "functions")
     if not is_block and report.unjitted:
-        yield f"calls under jax.disable_jit(), which are no cache hits: {report.unjitted:,}"
+        yield f"calls under jax.disable_jit(), not counted as cache hits: {report.unjitted:,}"
     left_out = report.left_out if is_block else 0
     if left_out:
-        yield f"{left_out:,} events of further functions are not shown"
+        yield f"{left_out:,} events of other functions are not shown"
 
 
 def _table(caption: str, heads: Cells, rows: Sequence[Cells]) -> str:

@@ -1,4 +1,4 @@
-"""How large a node is drawn, and where its ports are: from the texts on it alone."""
+"""Sizes of nodes and positions of ports, computed from the texts of a node."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ NODE_H = 52
 PILL_H = 30
 HEADER_H = 30
 PAD = 16
-LEFT = 14  # from the node's edge to its text; the hue strip is in it
+LEFT = 14  # from the node's edge to its text; includes the strip of the hue
 RIGHT = 10
 GAP = 12  # between the texts of one row
 NAME_SIZE = 13
 SMALL_SIZE = 11
 NARROWEST, WIDEST = 132, 288
-_GRID = 8  # widths grow in steps, so that a small change of a text moves nothing
+_GRID = 8  # widths are multiples of this, so that a small change of a text moves nothing
 
 
 def node_width(name: str, kind: str, label: str, shape: str, ports: int) -> int:
@@ -34,7 +34,7 @@ def node_width(name: str, kind: str, label: str, shape: str, ports: int) -> int:
 
 
 def pill_width(name: str, shape: str) -> int:
-    """Return the width of the box of a model's own input or output: name and shape in one row.
+    """Return the width of the box of a model's input or output: name and shape in one row.
 
     Examples:
         >>> pill_width("input", "(32, 784)")

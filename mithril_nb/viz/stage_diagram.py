@@ -1,7 +1,7 @@
-"""A stage's graph laid out: every level in lines that are read like text, wires in lanes between the boxes.
+"""Layout of a stage's graph: each level in rows read like text, with wires in lanes between the boxes.
 
-Boxes of a level are of one size and wires have tracks of their own, so that nothing is drawn over anything else, and
-a picture stays where it was when a name or a number in it changes.
+All boxes of a level have the same size and wires have separate tracks, so nothing overlaps. A picture keeps its layout
+when a name or a number in it changes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TITLE_H = 28
 PAD = 10
 _NARROW, _WIDE, _GRID = 112, 208, 16
 _SHARE_W = 52
-"""Room for a share and what sets it apart, whatever its figures."""
+"""Room for a share and its margin, for any number of digits."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class StageBox:
         w: Width.
         h: Height.
         hue: Index of its hue.
-        opened: Whether what is inside is drawn; then it is a frame.
+        opened: True if its content is drawn; the box is then a frame.
         share: Its share of the cost, or `None` if unknown.
-        equations: Ids of the equations in it, for links; empty where its block says it all.
+        equations: Ids of its equations, for links; empty if its block identifies them all.
     """
 
     node: GraphNode
@@ -57,16 +57,16 @@ class StageBox:
 
 @dataclass(frozen=True)
 class StageWire:
-    """Data on its way from one node into another, or through a frame on the way there.
+    """Data flow from one node to another, or the piece of it up to a frame in between.
 
     Attributes:
-        source: Key of the node that gives.
-        target: Key of the node that takes.
-        points: Corners of the line, which runs level and upright by turns.
-        shape: What flows.
-        is_backward: Whether only the backward pass takes it.
-        returns: Whether a gradient comes back the same way.
-        is_end: Whether this piece ends at what takes it, not at a frame around that.
+        source: Key of the producing node.
+        target: Key of the consuming node.
+        points: Corners of the line, which alternates between horizontal and vertical.
+        shape: Shape of the data.
+        is_backward: True if only the backward pass reads it.
+        returns: True if a gradient flows back along the same wire.
+        is_end: True if this piece ends at the consumer, not at a frame around it.
     """
 
     source: str
@@ -86,9 +86,9 @@ class StageDiagram(Shown):
         stage: Name of the stage.
         width: Width in px.
         height: Height in px.
-        boxes: Nodes; a frame comes before what is inside of it.
+        boxes: Nodes; a frame comes before its content.
         wires: Data flow.
-        has_roles: Whether there is more than one role to tell apart.
+        has_roles: True if the graph has more than one role.
     """
 
     stage: str
@@ -106,16 +106,16 @@ def stage_layout(
     shares: Mapping[str, float] | None = None,
     hues: Mapping[str, int] | None = None,
 ) -> StageDiagram:
-    """Lay a stage's graph out.
+    """Lay out a stage's graph.
 
     Args:
         graph: The graph.
-        opened: Keys of the nodes whose insides are drawn; default: those of `graph.first_view`.
+        opened: Keys of the nodes that are drawn open; default: `graph.first_view`.
         shares: Share of the cost by block path.
-        hues: Index of the hue by block; default: in the order of the program.
+        hues: Index of the hue by block; default: in program order.
 
     Returns:
-        The picture; the same for the same arguments, on every machine.
+        The diagram; equal arguments give equal diagrams on every machine.
     """
     shown = frozenset(graph.first_view(shares=shares) if opened is None else opened)
     plan = _Plan(graph, shown, shares or {}, hues if hues is not None else _hues(graph))
@@ -127,7 +127,7 @@ def stage_layout(
 
 
 def frame_title(node: GraphNode) -> tuple[str, str]:
-    """Return what stands on the frame of an open node: its name, and what else to know."""
+    """Return the title of an open node's frame: its name, and its note and shape."""
     times = f" ×{node.repeat}" if node.repeat > 1 else ""
     return f"{one_line(node.name)}{times}", " · ".join(part for part in (node.note, one_line(node.shape)) if part)
 
@@ -148,7 +148,7 @@ class _Level:
 
 @dataclass
 class _Link:
-    """One net's way into one part of a level."""
+    """The edges of one net into one part of a level."""
 
     edges: list[GraphEdge] = field(default_factory=list)
 
@@ -165,14 +165,14 @@ class _Plan:
                 self._spread(edge)
 
     def _is_drawn(self, edge: GraphEdge) -> bool:
-        """Whether a flow is a wire: that of the forward pass, and of what is not in it; the rest are cells of nodes."""
+        """Return whether an edge is drawn as a wire, as forward edges are; cells in the nodes show other roles."""
         if not edge.roles or "forward" in edge.roles:
             return True
         ends = self._graph.nodes[edge.source], self._graph.nodes[edge.target]
         return edge.roles != ("update",) and any(not end.counts[0] and end.kind != "input" for end in ends)
 
     def _spread(self, edge: GraphEdge) -> None:
-        """Cut an edge into its pieces on each level between its ends: `""` is the border of the level's own frame."""
+        """Cut an edge into one piece per level between its ends; `""` is the border of the level's frame."""
         tails, heads = self._above(edge.source), self._above(edge.target)
         common = next(key for key in tails if key in heads)
         out_of, into = tails[: tails.index(common)], heads[: heads.index(common)]
@@ -198,7 +198,7 @@ class _Plan:
         for tail, head, edge in self._edges.get(key, ()):
             nets.setdefault((tail, edge.source), {}).setdefault(head, _Link()).edges.append(edge)
         wanted = [Net(tail, source, tuple(heads)) for (tail, source), heads in nets.items()]
-        # The border of a frame has wires of many sources: the picture inside has a pin for each.
+        # The border of a frame can have wires of many sources: the inner picture has one pin for each.
         placed = arrange_lines(parts, wanted)
         level = _Level(placed.w, placed.h, [], [], dict(placed.ins), dict(placed.outs))
         for node in nodes:
@@ -260,7 +260,7 @@ class _Plan:
         level.boxes += [replace(box, x=box.x + dx, y=box.y + dy) for box in inner.boxes]
         for wire in inner.wires:
             points = [(px + dx, py + dy) for px, py in wire.points]
-            # Wires of the border start and end at the frame, which may be wider than what is inside of it.
+            # Wires of the border start and end at the frame, which may be wider than its content.
             if points[0][0] <= dx:
                 points[0] = (x, points[0][1])
             if not wire.is_end and points[-1][0] >= dx + inner.w:

@@ -1,7 +1,7 @@
-"""Placing parts in lines that are read like text, and routing nets through the lanes and channels between them.
+"""Place parts in rows read like text, and route nets through the lanes and channels between them.
 
-Channels are the upright gaps between the columns of a line, lanes the level gaps between lines. A wire leaves its part
-into the channel on the right, and comes from the channel on the left of where it goes; it is never over a part.
+Channels are the vertical gaps between the columns of a row; lanes are the horizontal gaps between rows. A wire leaves
+its part into the channel on its right and reaches its target from the channel on the left. It never crosses a part.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True)
 class Part:
-    """Something to place: its size, and the height of its ports by the source of what goes through them.
+    """A box to place: its size, and the heights of its ports by the source of the data.
 
-    A port that is not named is in the middle of its side.
+    A port without an entry is in the middle of its side.
     """
 
     w: float
@@ -37,7 +37,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Net:
-    """What one part gives, under the name of its source, to some others; `""` is the border around them all."""
+    """The output `source` of the part `tail`, read by the parts `heads`; `""` is the border around all parts."""
 
     tail: str
     source: str
@@ -58,21 +58,21 @@ class Placed:
 
 @dataclass
 class _Tracks:
-    """The tracks of one lane or channel: nets whose stretches do not meet share one."""
+    """The tracks of one lane or channel; nets whose intervals do not overlap share a track."""
 
-    stretches: dict[tuple[str, str], Interval] = field(default_factory=dict)
+    intervals: dict[tuple[str, str], Interval] = field(default_factory=dict)
     places: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def add(self, net: tuple[str, str], one: float, other: float) -> None:
         low, high = min(one, other), max(one, other)
-        if net in self.stretches:
-            low, high = min(low, self.stretches[net][0]), max(high, self.stretches[net][1])
-        self.stretches[net] = low, high
+        if net in self.intervals:
+            low, high = min(low, self.intervals[net][0]), max(high, self.intervals[net][1])
+        self.intervals[net] = low, high
 
     def settle(self) -> int:
-        """Give each net its track; return how many there are."""
+        """Assign a track to each net; return the number of tracks."""
         ends: list[float] = []
-        for net, (low, high) in sorted(self.stretches.items(), key=lambda item: (item[1], item[0])):
+        for net, (low, high) in sorted(self.intervals.items(), key=lambda item: (item[1], item[0])):
             free = next((at for at, end in enumerate(ends) if end < low), len(ends))
             if free == len(ends):
                 ends.append(high)
@@ -85,11 +85,11 @@ def arrange_lines(parts: Mapping[str, Part], nets: Sequence[Net]) -> Placed:
     """Place parts and route nets.
 
     Args:
-        parts: The parts, in the order in which they are read.
-        nets: What flows between them.
+        parts: The parts, in reading order.
+        nets: The data flow between them.
 
     Returns:
-        Places in px from `(0, 0)`. No route is over a part that it does not belong to.
+        Positions in px from `(0, 0)`. No route crosses a part other than its ends.
     """
     return _Lines(parts, nets).placed() if parts else Placed(0, 0, {}, {}, {}, {})
 
@@ -106,7 +106,7 @@ class _Lines:
         self._channels = [[_Tracks() for _ in range(len(line) + 1)] for line in self._lines]
         self._margin = _Tracks()
         self._line_h = [_line_height(line, parts) for line in self._lines]
-        # Pins are within the first and the last line: below them they would run over what is there.
+        # Pins stay within the heights of the first and last row: below them they would overlap other parts.
         for row, pins in (
             (0, {net.source for net in nets if not net.tail}),
             (-1, {net.source for net in nets if "" in net.heads}),
@@ -131,14 +131,14 @@ class _Lines:
         return Placed(width, tops[-1] + self._lane_h[-1], corners, routes, ins, outs)
 
     def _end(self, key: str, *, is_tail: bool) -> tuple[int, int]:
-        """Return line and channel where a wire leaves a part, or comes to it."""
+        """Return the row and channel where a wire leaves or reaches a part."""
         if key:
             row, at = self._spot[key]
             return (row, at + 1) if is_tail else (row, at)
         return (0, 0) if is_tail else (len(self._lines) - 1, len(self._lines[-1]))
 
     def _way(self, net: Net, head: str) -> tuple[int, ...]:
-        """Return the lanes that a wire goes along: none, one, or two with the margin between."""
+        """Return the lanes that a wire uses: none, one, or two connected through the margin."""
         (row, at), (to_row, to_at) = self._end(net.tail, is_tail=True), self._end(head, is_tail=False)
         if row == to_row and at == to_at:
             return ()
@@ -165,7 +165,7 @@ class _Lines:
             self._lane_h.append((count + 1) * TRACK if count else 6 if is_edge else LANE)
 
     def _tops(self) -> list[float]:
-        """Return the top of each line, and the bottom of the last."""
+        """Return the top of each row, and the bottom of the last."""
         tops, y = [], 0.0
         for row, height in enumerate(self._line_h):
             y += self._lane_h[row]
@@ -238,7 +238,7 @@ class _Lines:
         return above + TRACK * (self._lanes[lane].places[net] + 1)
 
     def _columns_x(self) -> tuple[list[list[float]], float]:
-        """Return the left edge of each column of each line, and the width of all."""
+        """Return the left edge of each column of each row, and the total width."""
         margin = self._margin.settle()
         self._margin_w = (margin + 1) * TRACK if margin else 0.0
         lefts: list[list[float]] = []
@@ -301,7 +301,7 @@ class _Lines:
 
 
 def _free(wanted: float, end: float, taken: Mapping[str, float]) -> float:
-    """Return the first free height from the wanted one down to the end of the line, or else up from it."""
+    """Return the first free height, searching down from the wanted one to the end of the row, then up."""
     y, step = wanted, TRACK
     while y in taken.values():
         y += step
@@ -311,7 +311,7 @@ def _free(wanted: float, end: float, taken: Mapping[str, float]) -> float:
 
 
 def _columns(parts: Mapping[str, Part], nets: Sequence[Net]) -> list[list[str]]:
-    """Return the parts by rank: each right of all that it takes from, sources close to what takes from them."""
+    """Return the parts by rank: each part right of its producers, and sources close to their consumers."""
     place = {key: at for at, key in enumerate(parts)}
     before: dict[str, set[str]] = {key: set() for key in parts}
     after: dict[str, set[str]] = {key: set() for key in parts}
@@ -329,7 +329,7 @@ def _columns(parts: Mapping[str, Part], nets: Sequence[Net]) -> list[list[str]]:
         if not before[key] and key not in entered:
             rank[key] = max(0, min((rank[one] - 1 for one in after[key]), default=last))
     loose = [key for key in parts if not before[key] and not after[key] and key not in entered]
-    if len(loose) > _FEW_LOOSE:  # With nothing to follow they are read in their own order.
+    if len(loose) > _FEW_LOOSE:  # unconnected parts are placed in reading order
         rank |= {key: last + at for at, key in enumerate(loose, 1)}
         last += len(loose)
     columns: list[list[str]] = [[] for _ in range(last + 1)]
@@ -337,18 +337,18 @@ def _columns(parts: Mapping[str, Part], nets: Sequence[Net]) -> list[list[str]]:
     for key in sorted(parts, key=lambda key: (rank[key], place[key])):
         columns[rank[key]].append(key)
     for column in columns:
-        wish = {
+        goal = {
             key: sum(height[one] for one in before[key]) / len(before[key]) if before[key] else math.inf
             for key in column
         }
-        column.sort(key=lambda key: (parts[key].is_input, wish[key], place[key]))
+        column.sort(key=lambda key: (parts[key].is_input, goal[key], place[key]))
         for at, key in enumerate(column):
             height[key] = float(at)
     return [column for column in columns if column]
 
 
 def _wrapped(columns: list[list[str]], parts: Mapping[str, Part]) -> list[list[list[str]]]:
-    """Cut the columns into lines so that the whole is about twice as wide as high."""
+    """Cut the columns into rows so that the picture is about twice as wide as high."""
     widths = [max(parts[key].w for key in column) + CHANNEL for column in columns]
     best: tuple[float, list[list[list[str]]]] | None = None
     limits = sorted({sum(widths[:count]) for count in range(1, len(widths) + 1)} | {max(widths, default=0)})

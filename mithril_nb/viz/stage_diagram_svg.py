@@ -1,4 +1,4 @@
-"""The picture of a stage's graph as one self-contained SVG, and its twin as text.
+"""The picture of a stage's graph as self-contained SVG, and the same graph as text.
 
 Hue is the block, pattern is the role: forward is solid, backward hatched, update dotted.
 """
@@ -16,7 +16,7 @@ from mithril_nb.viz.records import Point
 from mithril_nb.viz.stage_diagram import StageBox, StageDiagram, StageWire, frame_title
 from mithril_nb.viz.svg import FONT, diagram_rules
 from mithril_nb.viz.text import columns
-from mithril_nb.viz.textwidth import elided, text_width
+from mithril_nb.viz.textwidth import elide, text_width
 from mithril_nb.viz.units import percent
 
 _LEGEND_H = 26
@@ -29,13 +29,13 @@ def stage_svg(diagram: StageDiagram, title: str = "", *, embedded: bool = False)
     """Return the picture as SVG text.
 
     Args:
-        diagram: What to draw.
-        title: What a screen reader calls it; default: the name of the stage.
-        embedded: Whether it stands in one of our HTML pages: then it takes the page's colours, and its nodes can be
-            reached by keyboard and are linked to lines and rows.
+        diagram: The diagram.
+        title: Accessible name, read by screen readers; default: the name of the stage.
+        embedded: Whether it is part of one of our HTML pages. Then it uses the page's colours, and its nodes are
+            reachable by keyboard and linked to lines and rows.
 
     Returns:
-        SVG with fixed width and height; the same text for the same arguments.
+        SVG with fixed width and height; equal arguments give equal text.
     """
     legend = diagram.has_roles
     width, height = max(diagram.width, 240 if legend else 60), max(diagram.height, 40) + (_LEGEND_H if legend else 0)
@@ -68,11 +68,11 @@ def stage_svg(diagram: StageDiagram, title: str = "", *, embedded: bool = False)
 def stage_graph_text(
     graph: StageGraph, opened: Collection[str] | None = None, shares: Mapping[str, float] | None = None
 ) -> str:
-    """Return a stage's graph as an indented list: what a picture of it shows, in words.
+    """Return a stage's graph as an indented list with the content of the picture.
 
     Args:
         graph: The graph.
-        opened: Keys of the nodes whose insides are listed; default: those of `graph.first_view`.
+        opened: Keys of the nodes whose content is listed; default: `graph.first_view`.
         shares: Share of the cost by block path.
     """
     shown = graph.first_view(shares=shares) if opened is None else opened
@@ -109,24 +109,25 @@ def _described(diagram: StageDiagram) -> str:
 
 
 def _opening(box: StageBox, embedded: bool) -> str:
-    told = escaped(_told(box))
+    label = escaped(_tooltip(box))
     if not embedded:
-        return f'<g class="node"><title>{told}</title>'
+        return f'<g class="node"><title>{label}</title>'
     if box.equations:
         link = f'data-e="{escaped(" ".join(box.equations))}" data-of="{escaped(block_key(box.node.block))}"'
     else:
         link = f'data-block="{escaped(block_key(box.node.block))}"' if box.node.block else ""
     inside = f' aria-expanded="{"true" if box.opened else "false"}"' if box.node.children else ""
     key = f'data-node="{escaped(block_key(box.node.key))}"'
-    return f'<g class="node" {key} {link} tabindex="0" role="button"{inside} aria-label="{told}"><title>{told}</title>'
+    role = f'tabindex="0" role="button"{inside} aria-label="{label}"'
+    return f'<g class="node" {key} {link} {role}><title>{label}</title>'
 
 
-def _told(box: StageBox) -> str:
+def _tooltip(box: StageBox) -> str:
     node = box.node
     times = f" ×{node.repeat}" if node.repeat > 1 else ""
     parts = [f"{node.kind} {one_line(node.name)}{times}"]
     parts += [
-        part for part in (node.note, f"gives {one_line(node.shape)}" if node.shape else "", _counted(node)) if part
+        part for part in (node.note, f"output {one_line(node.shape)}" if node.shape else "", _counted(node)) if part
     ]
     if box.share is not None:
         parts.append(f"{percent(box.share)} of the cost")
@@ -137,7 +138,7 @@ def _node(box: StageBox, *, roles: bool) -> Iterator[str]:
     t, node = LIGHT, box.node
     x, y, w, h = box.x, box.y, box.w, box.h
     hue = box.hue % HUES
-    if node.repeat > 1:  # a pile says that it stands for more than one
+    if node.repeat > 1:  # a stack of boxes marks a repeated node
         for off in (6, 3):
             yield (
                 f'<rect class="box" x="{_n(x + off)}" y="{_n(y - off)}" width="{_n(w - off)}" height="{_n(h)}" rx="4" '
@@ -157,14 +158,14 @@ def _node(box: StageBox, *, roles: bool) -> Iterator[str]:
     times = f"×{node.repeat}" if node.repeat > 1 else ""
     sign = 18 if roles and node.kind == "instruction" else 0
     room = right - left - sign - (text_width(times, sizes.NAME_SIZE, bold=True) + 8 if times else 0)
-    yield _text(left, first, elided(one_line(node.name), sizes.NAME_SIZE, room, bold=True), sizes.NAME_SIZE, bold=True)
+    yield _text(left, first, elide(one_line(node.name), sizes.NAME_SIZE, room, bold=True), sizes.NAME_SIZE, bold=True)
     if times:
         yield _text(right, first, times, sizes.NAME_SIZE, bold=True, anchor="end")
     share = percent(box.share) if box.share is not None else ""
     room = right - left - (text_width(share, sizes.SMALL_SIZE) + 8 if share else 0)
     below = one_line(node.note or node.shape)
     if below:
-        yield _text(left, first + 17, elided(below, sizes.SMALL_SIZE, room), sizes.SMALL_SIZE, "muted")
+        yield _text(left, first + 17, elide(below, sizes.SMALL_SIZE, room), sizes.SMALL_SIZE, "muted")
     if share:
         yield _text(right, first + 17, share, sizes.SMALL_SIZE, "ink", anchor="end")
     if cells:
@@ -176,10 +177,10 @@ def _node(box: StageBox, *, roles: bool) -> Iterator[str]:
 
 
 def _cells(x: float, y: float, width: float, counts: Sequence[int], hue: int) -> Iterator[str]:
-    """Draw how many instructions are forward, backward and update: a bar of three patterns."""
+    """Draw the shares of forward, backward and update instructions as a bar of three patterns."""
     total = sum(counts)
     used = [at for at, count in enumerate(counts) if count]
-    spare = width - 2 * (len(used) - 1) - 8 * len(used)  # each keeps 8 px, so that its pattern can be seen
+    spare = width - 2 * (len(used) - 1) - 8 * len(used)  # each part is at least 8 px, so that its pattern is visible
     for at in used:
         length = round(8 + spare * counts[at] / total, 1)
         yield from _cell(x, y, length, at, hue)
@@ -220,7 +221,7 @@ def _legend(diagram: StageDiagram, y: float) -> Iterator[str]:
             x += 28 + text_width(role, sizes.SMALL_SIZE) + 18
     if any(wire.returns for wire in diagram.wires):
         yield from _wire(StageWire("", "", ((x, y + 10.5), (x + 26, y + 10.5)), returns=True))
-        yield _text(x + 33, y + 14, "gradient comes back", sizes.SMALL_SIZE, "muted")
+        yield _text(x + 33, y + 14, "gradient flows back", sizes.SMALL_SIZE, "muted")
 
 
 def _pill(box: StageBox) -> Iterator[str]:
@@ -230,14 +231,14 @@ def _pill(box: StageBox) -> Iterator[str]:
         f'fill="{LIGHT.surface}" stroke="{LIGHT.line}"/>'
     )
     room = w - 24
-    name = elided(_short_input(one_line(box.node.name)), sizes.SMALL_SIZE, room, bold=True)
+    name = elide(_short_input(one_line(box.node.name)), sizes.SMALL_SIZE, room, bold=True)
     yield _text(x + w / 2, y + 14.5, name, sizes.SMALL_SIZE, bold=True, anchor="middle")
-    shape = elided(one_line(box.node.shape), 10, room)
+    shape = elide(one_line(box.node.shape), 10, room)
     yield _text(x + w / 2, y + 27, shape, 10, "muted", anchor="middle")
 
 
 def _short_input(name: str) -> str:
-    """Return the last key of an input's name, which tells it from the others.
+    """Return the last key of an input's name, which distinguishes it from other inputs.
 
     Examples:
         >>> _short_input("batch['inputs']['tokens']"), _short_input("x")
@@ -270,21 +271,21 @@ def _frame(box: StageBox) -> Iterator[str]:
     )
     name, rest = frame_title(node)
     room = w - 20
-    name = elided(name, sizes.NAME_SIZE, room, bold=True)
+    name = elide(name, sizes.NAME_SIZE, room, bold=True)
     yield _text(x + 10, y + 18, name, sizes.NAME_SIZE, bold=True)
     at = 10 + text_width(name, sizes.NAME_SIZE, bold=True) + 8
     share = percent(box.share) if box.share is not None else ""
-    rest = elided(" · ".join(part for part in (rest, share) if part), sizes.SMALL_SIZE, w - at - 10)
+    rest = elide(" · ".join(part for part in (rest, share) if part), sizes.SMALL_SIZE, w - at - 10)
     if len(rest) > 1:
         yield _text(x + at, y + 18, rest, sizes.SMALL_SIZE, "muted")
 
 
 def _wire(wire: StageWire) -> Iterator[str]:
     t = LIGHT
-    told = f"{one_line(wire.source)} → {one_line(wire.target)}" + (f", {one_line(wire.shape)}" if wire.shape else "")
+    label = f"{one_line(wire.source)} → {one_line(wire.target)}" + (f", {one_line(wire.shape)}" if wire.shape else "")
     dashes = ' stroke-dasharray="5 3"' if wire.is_backward else ""
     yield (
-        f'<g class="edge"><title>{escaped(told)}</title><path class="wire" stroke="{t.wire}" stroke-width="1.5" '
+        f'<g class="edge"><title>{escaped(label)}</title><path class="wire" stroke="{t.wire}" stroke-width="1.5" '
         f'fill="none"{dashes} d="{rounded_path(wire.points)}"/>'
     )
     if wire.is_end:
@@ -297,7 +298,7 @@ def _wire(wire: StageWire) -> Iterator[str]:
 
 
 def rounded_path(points: Sequence[Point]) -> str:
-    """Return a line through corners, each rounded as far as its sides allow."""
+    """Return a path through corners, each rounded as far as its sides allow."""
     path = [f"M{_n(points[0][0])} {_n(points[0][1])}"]
     for before, corner, after in zip(points, points[1:], points[2:], strict=False):
         if corner in (before, after):
@@ -328,6 +329,6 @@ def _text(
 
 
 def _n(value: float) -> str:
-    """Return a coordinate with at most one decimal, the same on every machine."""
+    """Format a coordinate with at most one decimal, equally on every machine."""
     text = f"{value:.1f}"
     return text.removesuffix(".0") if text != "-0.0" else "0"

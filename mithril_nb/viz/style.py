@@ -1,16 +1,16 @@
-"""The style sheet that HTML fragments share: scoped to `.mnb`, light and dark, or as JupyterLab's theme is."""
+"""The style sheet shared by HTML fragments: scoped to `.mnb`, light and dark, following JupyterLab's theme."""
 
 from __future__ import annotations
 
 from mithril_nb.viz.escape import escaped, one_line
-from mithril_nb.viz.palette import DARK, LIGHT, LIT, PINNED, Theme, mixed
+from mithril_nb.viz.palette import DARK, LIGHT, LIT, PINNED, Theme, mix_colours
 
 MONO = "var(--jp-code-font-family, ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace)"
 SANS = "var(--jp-ui-font-family, system-ui, -apple-system, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif)"
 
 
 def theme_css() -> str:
-    """Return the colours as CSS variables of `.mnb`: as the reader prefers, unless JupyterLab has a theme."""
+    """Return the colours as CSS variables of `.mnb`: JupyterLab's theme if there is one, else the system's."""
     light, dark = _variables(LIGHT), _variables(DARK)
     return (
         f".mnb{{{light}}}@media (prefers-color-scheme:dark){{.mnb{{{dark}}}"
@@ -19,7 +19,7 @@ def theme_css() -> str:
 
 
 def base_css() -> str:
-    """Return colours and the rules that all fragments need."""
+    """Return the colours and the rules that all fragments need."""
     return (
         theme_css()
         + (
@@ -36,13 +36,13 @@ def base_css() -> str:
 
 
 def heading_html(name: str, about: str) -> str:
-    """Return the heading of a page: a name, elided where it is too long, and what the page is."""
+    """Return the heading of a page: its name, elided if too long, and a short description."""
     shown = escaped(one_line(name))
     return f'<h1><span class="name" title="{shown}">{shown}</span><span class="quiet">{escaped(about)}</span></h1>'
 
 
 def heading_css() -> str:
-    """Return the rules of the heading."""
+    """Return the CSS rules of the heading."""
     return (
         f".mnb h1{{display:flex;align-items:baseline;gap:8px;font:600 20px/1.3 {SANS};margin:0 0 12px}}"
         ".mnb h1 .name{min-width:0;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}"
@@ -54,7 +54,7 @@ def _variables(theme: Theme) -> str:
     names = {
         "ground": theme.ground, "surface": theme.surface, "line": theme.line, "wire": theme.wire, "ink": theme.ink,
         "muted": theme.muted, "accent": theme.accent, "bad": theme.bad, "cost": theme.cost, "track": theme.track,
-        "on": mixed(theme.accent, theme.ground, LIT), "pin": mixed(theme.accent, theme.ground, PINNED),
+        "on": mix_colours(theme.accent, theme.ground, LIT), "pin": mix_colours(theme.accent, theme.ground, PINNED),
     }  # fmt: skip
     names |= {f"h{at}": hue for at, hue in enumerate(theme.hues)}
     names |= {f"c{letter}": colour for letter, colour in zip("kftmsc", theme.code, strict=True)}

@@ -1,6 +1,6 @@
-"""A diagram as one self-contained SVG: readable on white and on black, with no script, no link and no id.
+"""A diagram as one self-contained SVG: readable on white and on black, without scripts, links or ids.
 
-Light colours stand in the attributes, for programs that know no style sheets; the dark ones in a media query.
+Light colours are attributes, for programs without style sheets; dark colours are in a media query.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from mithril_nb.viz import sizes
 from mithril_nb.viz.escape import block_key, escaped, one_line
 from mithril_nb.viz.palette import DARK, HUES, LIGHT, Theme
 from mithril_nb.viz.records import Diagram, DiagramEdge, DiagramNode, Point, port_text
-from mithril_nb.viz.textwidth import elided, text_width
+from mithril_nb.viz.textwidth import elide, text_width
 from mithril_nb.viz.units import percent
 
 FONT = "system-ui, -apple-system, 'Segoe UI', 'Helvetica Neue', Arial, 'Liberation Sans', sans-serif"
@@ -26,14 +26,14 @@ def diagram_svg(
     """Return the picture as SVG text.
 
     Args:
-        diagram: What to draw.
-        problems: What the indices `problem` in it mean, for tooltips.
-        title: What a screen reader calls it.
-        embedded: Whether it stands in one of our HTML pages: then it takes the page's colours, and its blocks can be
-            reached by keyboard and are linked to lines and rows.
+        diagram: The diagram.
+        problems: The problems that the `problem` indices refer to, for tooltips.
+        title: Accessible name, read by screen readers.
+        embedded: Whether it is part of one of our HTML pages. Then it uses the page's colours, and its blocks are
+            reachable by keyboard and linked to lines and rows.
 
     Returns:
-        SVG with fixed width and height; the same text for the same arguments.
+        SVG with fixed width and height; equal arguments give equal text.
     """
     blocks = sum(1 for node in diagram.nodes if node.path)
     role = "group" if embedded else "img"
@@ -67,7 +67,7 @@ def diagram_svg(
 
 
 _TITLE_ROW = 24
-# The variables that the style sheet of our pages defines.
+# CSS variables of the style sheet of our pages.
 _PAGE = Theme(
     *(f"var(--{name})" for name in "ground surface line wire ink muted accent bad cost track".split()),
     hues=tuple(f"var(--h{at})" for at in range(HUES)),
@@ -76,7 +76,7 @@ _PAGE = Theme(
 
 
 def diagram_rules(*, embedded: bool) -> str:
-    """Return the colours: of the page, or the dark ones: light ones are attributes, which any rule overrides."""
+    """Return the CSS rules of the colours. Without a page, only dark ones: light ones are attributes."""
     if embedded:
         return "".join(_rules(_PAGE))
     return f"@media (prefers-color-scheme:dark){{{''.join(_rules(DARK))}}}"
@@ -98,17 +98,17 @@ def _rules(theme: Theme) -> Iterator[str]:
 
 
 def _opening(node: DiagramNode, problems: Sequence[Diagnostic], embedded: bool) -> str:
-    told = escaped(_told(node, problems))
+    label = escaped(_tooltip(node, problems))
     if not embedded or not node.path:
-        return f'<g class="node"><title>{told}</title>'
-    link = f'data-block="{escaped(block_key(node.path))}" tabindex="0" role="button" aria-label="{told}"'
-    return f'<g class="node" {link}><title>{told}</title>'
+        return f'<g class="node"><title>{label}</title>'
+    link = f'data-block="{escaped(block_key(node.path))}" tabindex="0" role="button" aria-label="{label}"'
+    return f'<g class="node" {link}><title>{label}</title>'
 
 
 def _node(node: DiagramNode) -> Iterator[str]:
     t = LIGHT
     x, y, w, h = node.x, node.y, node.w, node.h
-    if node.group:  # a second edge behind says that there is more inside
+    if node.group:  # a second edge behind the box marks a group
         yield (
             f'<rect class="box" x="{_n(x + 4)}" y="{_n(y + 4)}" width="{_n(w)}" height="{_n(h)}" rx="4" '
             f'fill="{t.surface}" stroke="{t.line}"/>'
@@ -129,9 +129,9 @@ def _node(node: DiagramNode) -> Iterator[str]:
     shown = node.share is not None
     upper, lower = (y + 17, y + 34) if shown else (y + 21, y + 39)
     spare = room - text_width(kind, sizes.SMALL_SIZE) - sizes.GAP
-    label = elided(one_line(node.label), sizes.SMALL_SIZE, max(spare, room * 0.6))
+    label = elide(one_line(node.label), sizes.SMALL_SIZE, max(spare, room * 0.6))
     yield from _row(left, right, upper, kind, sizes.SMALL_SIZE, "muted", label, "ink")
-    shape = elided(one_line(node.shape), sizes.SMALL_SIZE, room * 0.6)
+    shape = elide(one_line(node.shape), sizes.SMALL_SIZE, room * 0.6)
     yield from _row(left, right, lower, one_line(node.name), sizes.NAME_SIZE, "ink", shape, "muted", bold=True)
     if node.share is not None:
         text = percent(node.share)
@@ -162,14 +162,14 @@ def _pill(node: DiagramNode) -> Iterator[str]:
         f'<rect class="box" x="{_n(x)}" y="{_n(y)}" width="{_n(w)}" height="{_n(h)}" rx="{_n(h / 2)}" '
         f'fill="{LIGHT.surface}" stroke="{LIGHT.line}"/>'
     )
-    shape = elided(one_line(node.shape), sizes.SMALL_SIZE, (w - 2 * sizes.LEFT) * 0.65)
+    shape = elide(one_line(node.shape), sizes.SMALL_SIZE, (w - 2 * sizes.LEFT) * 0.65)
     name = one_line(node.name)
     if shape:
         yield from _row(
             x + sizes.LEFT, x + w - sizes.LEFT, y + 20, name, sizes.NAME_SIZE, "ink", shape, "muted", bold=True
         )
     else:
-        name = elided(name, sizes.NAME_SIZE, w - 2 * sizes.LEFT, bold=True)
+        name = elide(name, sizes.NAME_SIZE, w - 2 * sizes.LEFT, bold=True)
         yield _text(x + w / 2, y + 20, name, sizes.NAME_SIZE, "ink", bold=True, anchor="middle")
 
 
@@ -187,10 +187,10 @@ def _frame(node: DiagramNode) -> Iterator[str]:
         f'fill="none" stroke="{t.bad if node.problem is not None else t.hues[hue]}"{dashes}/>'
     )
     room = sizes.title_width(node.name, node.kind)
-    name = elided(one_line(node.name), sizes.NAME_SIZE, room * 0.75, bold=True)
+    name = elide(one_line(node.name), sizes.NAME_SIZE, room * 0.75, bold=True)
     at = x + sizes.PAD / 2 + text_width(name, sizes.NAME_SIZE, bold=True) + sizes.GAP / 2
     yield _text(x + sizes.PAD / 2, y + 17, name, sizes.NAME_SIZE, "ink", bold=True)
-    kind = elided(one_line(node.kind), sizes.SMALL_SIZE, max(20.0, x + room + sizes.PAD - at))
+    kind = elide(one_line(node.kind), sizes.SMALL_SIZE, max(20.0, x + room + sizes.PAD - at))
     yield _text(at, y + 17, kind, sizes.SMALL_SIZE, "muted")
     for port in (*node.inputs, *node.outputs):
         yield (
@@ -201,7 +201,7 @@ def _frame(node: DiagramNode) -> Iterator[str]:
 
 def _edge(edge: DiagramEdge, problems: Sequence[Diagnostic]) -> Iterator[str]:
     t = LIGHT
-    told = one_line(edge.id) + (f", {one_line(edge.shape)}" if edge.shape else "") + _problem(edge.problem, problems)
+    label = one_line(edge.id) + (f", {one_line(edge.shape)}" if edge.shape else "") + _problem(edge.problem, problems)
     points = edge.points
     bad = edge.problem is not None
     look = (
@@ -210,7 +210,7 @@ def _edge(edge: DiagramEdge, problems: Sequence[Diagnostic]) -> Iterator[str]:
         else f'class="wire" stroke="{t.wire}" stroke-width="1.5"'
     )
     (x0, y0), (x1, y1) = points[-2], points[-1]
-    yield f'<g class="edge"><title>{escaped(told)}</title><path {look} fill="none" d="{curve_path(points)}"/>'
+    yield f'<g class="edge"><title>{escaped(label)}</title><path {look} fill="none" d="{curve_path(points)}"/>'
     head, colour = ("badtext", t.bad) if bad else ("head", t.wire)
     yield f'<path class="{head}" fill="{colour}" d="{arrow(x0, y0, x1, y1)}"/>'
     if bad:
@@ -219,7 +219,7 @@ def _edge(edge: DiagramEdge, problems: Sequence[Diagnostic]) -> Iterator[str]:
 
 
 def _edge_label(edge: DiagramEdge, taken: list[_Rect], wires: Sequence[Point]) -> Iterator[str]:
-    """Write the shape beside the curve where it covers nothing; elsewhere it stays in the tooltip."""
+    """Write the shape beside the curve if it covers nothing; otherwise only the tooltip has it."""
     text = one_line(edge.shape)
     width = text_width(text, _EDGE_SIZE)
     if width > 180:
@@ -228,7 +228,7 @@ def _edge_label(edge: DiagramEdge, taken: list[_Rect], wires: Sequence[Point]) -
         x, y = _middle(edge.points, share)
         for left in (x + 6, x - 6 - width):
             rect = (left - 1, y - 6, left + width + 1, y + 6)
-            if left < 0 or any(_meet(rect, other) for other in taken):
+            if left < 0 or any(_overlap(rect, other) for other in taken):
                 continue
             if not any(rect[0] < wx < rect[2] and rect[1] < wy < rect[3] for wx, wy in wires):
                 taken.append(rect)
@@ -244,9 +244,9 @@ def _row(
     left: float, right: float, y: float, first: str, size: float, look: str, second: str, other: str,
     *, bold: bool = False,
 ) -> Iterator[str]:  # fmt: skip
-    """Write two texts into one row, the first cut to what the second leaves."""
+    """Write two texts into one row; the first is cut to the room that the second leaves."""
     room = right - left - (text_width(second, sizes.SMALL_SIZE) + sizes.GAP if second else 0)
-    yield _text(left, y, elided(first, size, room, bold=bold), size, look, bold=bold)
+    yield _text(left, y, elide(first, size, room, bold=bold), size, look, bold=bold)
     if second:
         yield _text(right, y, second, sizes.SMALL_SIZE, other, anchor="end")
 
@@ -262,7 +262,7 @@ def _text(x: float, y: float, text: str, size: float, look: str, *, bold: bool =
 
 
 def _sign(x: float, y: float) -> Iterator[str]:
-    """Draw the sign of a problem: a filled disc with an exclamation mark, so that colour is not all that tells."""
+    """Draw the sign of a problem: a disc with an exclamation mark, so that it does not depend on colour alone."""
     yield f'<circle class="badtext" cx="{_n(x)}" cy="{_n(y)}" r="7" fill="{LIGHT.bad}"/>'
     yield (
         f'<path class="halo" d="M{_n(x)} {_n(y - 4)}v4.5M{_n(x)} {_n(y + 3)}v1" stroke="{LIGHT.ground}" '
@@ -270,13 +270,13 @@ def _sign(x: float, y: float) -> Iterator[str]:
     )
 
 
-def _told(node: DiagramNode, problems: Sequence[Diagnostic]) -> str:
+def _tooltip(node: DiagramNode, problems: Sequence[Diagnostic]) -> str:
     kind = one_line(node.kind)
     parts = [f"{kind} {one_line(node.name)}" if node.repeat == 1 else f"{kind} {one_line(node.name)} ×{node.repeat}"]
     if node.label:
         parts.append(one_line(node.label))
     if node.shape:
-        parts.append(f"gives {one_line(node.shape)}" if node.path else one_line(node.shape))
+        parts.append(f"output {one_line(node.shape)}" if node.path else one_line(node.shape))
     if node.share is not None:
         parts.append(f"{percent(node.share)} of the cost")
     return ", ".join(parts) + _problem(node.problem, problems)
@@ -289,13 +289,13 @@ def _problem(index: int | None, problems: Sequence[Diagnostic]) -> str:
 
 
 def curve_path(points: Sequence[Point]) -> str:
-    """Return a cubic curve through its control points, as a path."""
+    """Return a cubic curve through its control points as an SVG path."""
     start = f"M{_n(points[0][0])} {_n(points[0][1])}"
     return start + "C" + " ".join(f"{_n(x)} {_n(y)}" for x, y in points[1:])
 
 
 def curve_points(points: Sequence[Point]) -> list[Point]:
-    """Return points on that curve, near enough to each other that straight lines between them are as good.
+    """Return points on the curve, close enough to join them by straight lines.
 
     Examples:
         >>> curve_points([(0, 0), (0, 3), (9, 9), (9, 12)])[::6]
@@ -306,7 +306,7 @@ def curve_points(points: Sequence[Point]) -> list[Point]:
 
 
 def arrow(x0: float, y0: float, x1: float, y1: float) -> str:
-    """Return a small triangle whose tip is at `(x1, y1)` and that comes from `(x0, y0)`."""
+    """Return a small triangle with its tip at `(x1, y1)`, pointing away from `(x0, y0)`."""
     dx, dy = x1 - x0, y1 - y0
     length = (dx * dx + dy * dy) ** 0.5
     ux, uy = (dx / length, dy / length) if length > 0.01 else (0.0, 1.0)
@@ -316,7 +316,7 @@ def arrow(x0: float, y0: float, x1: float, y1: float) -> str:
 
 
 def _middle(points: Sequence[Point], share: float = 0.5) -> Point:
-    """Return the point of the curve at that share of its parameter."""
+    """Return the point of the curve at parameter `share`, 0 to 1."""
     pieces = (len(points) - 1) // 3
     at = min(int(share * pieces), pieces - 1)
     t = share * pieces - at
@@ -328,11 +328,11 @@ def _middle(points: Sequence[Point], share: float = 0.5) -> Point:
     )
 
 
-def _meet(one: _Rect, other: _Rect) -> bool:
+def _overlap(one: _Rect, other: _Rect) -> bool:
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
 def _n(value: float) -> str:
-    """Return a coordinate with at most one decimal, the same on every machine."""
+    """Format a coordinate with at most one decimal, equally on every machine."""
     text = f"{value:.1f}"
     return text.removesuffix(".0") if text != "-0.0" else "0"

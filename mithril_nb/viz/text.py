@@ -1,4 +1,4 @@
-"""Plain-text twins of the pictures: for terminals, tests and readers that hear the page."""
+"""Text versions of the pictures, for terminals, tests and screen readers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def graph_text(
     annotations: Mapping[str, NodeAnnotation] | None = None,
     edge_shapes: Mapping[str, str] | None = None,
 ) -> str:
-    """Return a graph as an indented list: each block with where its data comes from and what it gives.
+    """Return a graph as an indented list of blocks with their sources and their output shapes.
 
     Examples:
         >>> print(graph_text(LogicalGraph()))
@@ -38,7 +38,7 @@ def graph_text(
 
 
 def columns(rows: list[tuple[str, ...]], right: frozenset[int] = frozenset({5})) -> str:
-    """Return rows as aligned columns, empty columns left out.
+    """Return rows as aligned columns, without the empty ones.
 
     Examples:
         >>> print(columns([("a", "", "10"), ("bcd", "", "5")], right=frozenset({2})))
@@ -55,7 +55,7 @@ def columns(rows: list[tuple[str, ...]], right: frozenset[int] = frozenset({5}))
 
 
 def block_text(block: Block) -> str:
-    """Return a block as the call that makes it.
+    """Return a block as the call that creates it.
 
     Examples:
         >>> block_text(Block("Linear", (("dimension", 10),), (), (), op="linear"))
@@ -76,12 +76,12 @@ def _rows(
             if port.role == "data" or Endpoint(node.name, port.name) in graph.source_of
         ]
         share = "" if note.share is None else percent(note.share)
-        came = _from([(name if len(wired) > 1 else None, source) for name, source in wired])
+        sources = _from([(name if len(wired) > 1 else None, source) for name, source in wired])
         yield (
             f"{indent}{one_line(node.name)}",
             one_line(node.block.kind),
             one_line(note.label),
-            came,
+            sources,
             one_line(note.shape),
             share,
         )
@@ -92,6 +92,6 @@ def _rows(
 def _from(wired: list[tuple[str | None, Endpoint | None]]) -> str:
     texts = []
     for name, source in wired:
-        told = "(nothing)" if source is None else one_line(source.node or source.port)
-        texts.append(f"{one_line(name)}={told}" if name else told)
+        text = "(nothing)" if source is None else one_line(source.node or source.port)
+        texts.append(f"{one_line(name)}={text}" if name else text)
     return f"<- {', '.join(texts)}" if texts else ""

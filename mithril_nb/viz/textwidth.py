@@ -1,10 +1,10 @@
-"""How wide a text will be, from a table: a layout must not depend on the fonts of the machine that makes it."""
+"""Widths of texts from a table, because a layout must not depend on the fonts of the machine that computes it."""
 
 from __future__ import annotations
 
 import unicodedata
 
-# Advance widths in hundredths of the font size, those of a wide UI font: what fits with them fits with the others.
+# Advance widths in hundredths of the font size, from a wide UI font: text that fits in it fits in the others.
 _CLASSES = {
     30: "ijl|.,:;'!",
     34: " `",
@@ -22,7 +22,7 @@ _USUAL = 60
 
 
 def text_width(text: str, size: float, *, bold: bool = False) -> float:
-    """Return the width in px of one line of text in a usual sans font of `size` px.
+    """Return the width in px of one line of text in a common sans font of `size` px.
 
     Examples:
         >>> text_width("ii", 10) < text_width("mm", 10) < text_width("mm", 10, bold=True)
@@ -40,15 +40,15 @@ def text_width(text: str, size: float, *, bold: bool = False) -> float:
     return total * size / 100 * (1.11 if bold else 1.0)
 
 
-def elided(text: str, size: float, width: float, *, bold: bool = False) -> str:
-    """Return the text, or as much of its start and end as fits into `width` px, with `…` between.
+def elide(text: str, size: float, width: float, *, bold: bool = False) -> str:
+    """Return the text, shortened to `width` px if needed by replacing its middle with `…`.
 
-    The end is kept because names differ in their ends: `linear_0`, `linear_1`.
+    The end is kept because names often differ in their ends: `linear_0`, `linear_1`.
 
     Examples:
-        >>> elided("short", 12, 100)
+        >>> elide("short", 12, 100)
         'short'
-        >>> elided("a_very_long_name_of_a_block_12", 12, 100)
+        >>> elide("a_very_long_name_of_a_block_12", 12, 100)
         'a_very_lo…k_12'
     """
     if text_width(text, size, bold=bold) <= width:

@@ -1,6 +1,6 @@
-"""Transforms one at a time: the jaxpr before and after each side by side, with a sign on every line that says its fate.
+"""Transforms one at a time: the jaxpr before and after each, side by side, with a sign on every line for its change.
 
-Lines that came from one another carry the same id, so the script of the listings lights them up together.
+Related lines have the same id, so the script of the listings highlights them together.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:  # the package around these records imports JAX
     from mithril_nb.stages.records import Stage
 
 SIGNS = {"kept": " ", "new": "+", "changed": "~", "gone": "-"}
-_WORDS = {"kept": "kept as it was", "new": "new", "changed": "changed", "gone": "nothing stands in its place"}
+_WORDS = {"kept": "unchanged", "new": "new", "changed": "changed", "gone": "removed"}
 _MOST_CHARACTERS = 400
 
 
 def steps_text(steps: Any) -> str:
-    """Return the steps as text: for each what it did, and its jaxpr with a sign on each line.
+    """Return the steps as text: the explanation of each, and its jaxpr with a sign on each line.
 
     Args:
         steps: A `TransformSteps`, or a list of its steps.
@@ -41,10 +41,10 @@ def steps_html(steps: Any, scripts: bool = True) -> str:
 
     Args:
         steps: A `TransformSteps`, or a list of its steps.
-        scripts: Whether to add the script that lights up what came from a line. All else works without it.
+        scripts: Whether to add the script that highlights related lines. Everything else works without it.
 
     Returns:
-        HTML in which every character of the steps is data.
+        HTML in which every character of the steps is escaped.
     """
     sections = "".join(_section(title, step) for title, step in _titled(steps))
     left = getattr(steps, "left_out", ())
@@ -57,7 +57,7 @@ def steps_html(steps: Any, scripts: bool = True) -> str:
 
 
 def _titled(steps: Any) -> list[tuple[str, Any]]:
-    """Return each step with its number and name; a step that is shown alone has no number."""
+    """Return each step with its number and name; a single step has no number."""
     return [(f"{number}. {step.name}" if len(steps) > 1 else step.name, step) for number, step in enumerate(steps)]
 
 
@@ -67,29 +67,29 @@ def _step_text(title: str, step: Any) -> str:
         lines += [f"   {line}" for line in str(step.problem).split("\n")]
     if step.after is not None:
         shown = _lines(step.after, step.equations, {}, is_marked=step.before is not None)
-        lines += [f"   {sign} {text}{f'  # {told}' if told else ''}" for sign, text, told, _, _ in shown]
+        lines += [f"   {sign} {text}{f'  # {note}' if note else ''}" for sign, text, note, _, _ in shown]
     gone = [one.id for one in step.equations_before if one.mark == "gone"]
     if gone:
-        lines.append(f"   - nothing stands in the place of {', '.join(gone)}")
+        lines.append(f"   - removed: {', '.join(gone)}")
     return "\n".join(lines)
 
 
 def _lines(
-    stage: Stage, marks: Any, made_of: Mapping[str, str], is_marked: bool
+    stage: Stage, marks: Any, results: Mapping[str, str], is_marked: bool
 ) -> Iterator[tuple[str, str, str, str, str]]:
-    """Yield for each line its sign, its text, what is to be said of it, its mark, and the ids that it is linked by."""
+    """Yield for each line its sign, its text, a note, its mark, and the ids that link it."""
     by_id = {one.id: one for one in marks}
-    at = {made.line: made.id for made in stage.instructions if made.id in by_id}
+    at = {instr.line: instr.id for instr in stage.instructions if instr.id in by_id}
     lines = stage.text.rstrip("\n").split("\n")
     for number, text in enumerate(lines[:MOST_LINES], 1):
         one = by_id.get(at.get(number, ""))
         if one is None or not is_marked:
             yield " ", text, "", "", ""
             continue
-        came = f"from {one.source}" if one.source is not None else made_of.get(one.id, "")
-        sure = "inferred" if one.origin == "inferred" else ""
-        told = ", ".join(part for part in (one.note, came, sure) if part and one.mark != "kept")
-        yield SIGNS[one.mark], text, told, one.mark, one.source or (one.id if made_of else "")
+        source = f"from {one.source}" if one.source is not None else results.get(one.id, "")
+        origin = "inferred" if one.origin == "inferred" else ""
+        note = ", ".join(part for part in (one.note, source, origin) if part and one.mark != "kept")
+        yield SIGNS[one.mark], text, note, one.mark, one.source or (one.id if results else "")
     if len(lines) > MOST_LINES:
         yield " ", f"... {len(lines) - MOST_LINES:,} more lines", "", "", ""
 
@@ -98,17 +98,17 @@ def _section(title: str, step: Any) -> str:
     problem = problems_html([step.problem] if step.problem is not None else [])
     panes = ""
     if step.before is not None:
-        made_of: dict[str, str] = {}
+        results: dict[str, str] = {}
         for one in step.equations:
             if one.source is not None:
-                made_of[one.source] = f"{made_of[one.source]}, {one.id}" if one.source in made_of else f"to {one.id}"
-        links = {one.id: made_of.get(one.id, "to nothing") for one in step.equations_before}
+                results[one.source] = f"{results[one.source]}, {one.id}" if one.source in results else f"to {one.id}"
+        links = {one.id: results.get(one.id, "to nothing") for one in step.equations_before}
         panes += _pane("before", step.before, _lines(step.before, step.equations_before, links, is_marked=True))
     if step.after is not None:
         panes += _pane("after", step.after, _lines(step.after, step.equations, {}, is_marked=step.before is not None))
-    said = f"<p>{escaped(step.explanation)}</p>" if step.explanation else ""
+    explanation = f"<p>{escaped(step.explanation)}</p>" if step.explanation else ""
     return (
-        f'<section class="mnb-linked step"><h4>{escaped(title)}</h4>{said}{problem}'
+        f'<section class="mnb-linked step"><h4>{escaped(title)}</h4>{explanation}{problem}'
         f'<div class="panes">{panes}</div></section>'
     )
 
@@ -116,21 +116,21 @@ def _section(title: str, step: Any) -> str:
 def _pane(title: str, stage: Stage, lines: Iterator[tuple[str, str, str, str, str]]) -> str:
     colours = highlighted(stage.text.rstrip("\n"), "jaxpr")
     rows = []
-    for number, ((sign, text, told, mark, links), pieces) in enumerate(zip(lines, colours, strict=False), 1):
+    for number, ((sign, text, note, mark, links), pieces) in enumerate(zip(lines, colours, strict=False), 1):
         cut = len(text) > _MOST_CHARACTERS
-        if mark == "kept" or cut or number > MOST_LINES:  # what stays the same is quiet: no colours
+        if mark == "kept" or cut or number > MOST_LINES:  # unchanged lines have no colours
             code = escaped(text[:_MOST_CHARACTERS]) + ("…" if cut else "")
         else:
             code = "".join(f'<span class="{look}">{escaped(one)}</span>' if look else escaped(one)
                            for look, one in pieces)  # fmt: skip
         word = _WORDS.get(mark, "")
-        title_of = ": ".join(part for part in (word, told) if part)
+        tooltip = ": ".join(part for part in (word, note) if part)
         linked = f' data-e="{escaped(links)}"' if links else ""
-        said = f' title="{escaped(title_of)}"' if title_of else ""
+        hover = f' title="{escaped(tooltip)}"' if tooltip else ""
         look = f" m-{mark}" if mark else ""
         name = f' aria-label="{word}"' if mark else ""
         rows.append(
-            f'<div class="l{look}"{linked}{said}><span class="n">{number if number <= MOST_LINES else ""}</span>'
+            f'<div class="l{look}"{linked}{hover}><span class="n">{number if number <= MOST_LINES else ""}</span>'
             f'<span class="g"{name}>{escaped(sign)}</span><span class="x">{code}</span></div>'
         )
     return (
@@ -141,12 +141,12 @@ def _pane(title: str, stage: Stage, lines: Iterator[tuple[str, str, str, str, st
 
 
 def _legend() -> str:
-    told = (("kept", "kept"), ("new", "new"), ("changed", "changed"), ("gone", "gone"))
+    labels = (("kept", "unchanged"), ("new", "new"), ("changed", "changed"), ("gone", "removed"))
     items = "".join(
         f'<span class="m-{mark}"><span class="g">{escaped(SIGNS[mark]).strip() or "·"}</span> {word}</span>'
-        for mark, word in told
+        for mark, word in labels
     )
-    return f'<p class="legend">{items}<span class="quiet">point at a line to see what came of it</span></p>'
+    return f'<p class="legend">{items}<span class="quiet">hover over a line to highlight related lines</span></p>'
 
 
 def _css() -> str:

@@ -1,4 +1,4 @@
-"""Numbers with SI units, as tables and chips show them; what is unknown is said to be unknown."""
+"""Numbers with SI units for tables and chips; unknown values read "unknown"."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import math
 from decimal import Decimal
 
 UNKNOWN = "unknown"
-_MOST_PREFIXED, _MOST_TOLD = 1e21, 1e30
-"""What is larger has no prefix of its own, or too many digits: it is written with a power of ten, as no float may hold
-it."""
+_MOST_PREFIXED, _MOST_EXACT = 1e21, 1e30
+"""Larger values have no prefix, or too many digits. They are written with a power of ten, by `Decimal`: an int may be
+larger than any float."""
 _LARGE = ("", "k", "M", "G", "T", "P", "E")
 _SMALL = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
 
 
 def si(value: float | None, unit: str = "") -> str:
-    """Return a count with three figures and an SI prefix.
+    """Format a count with three significant digits and an SI prefix.
 
     Examples:
         >>> si(84_212_000, "FLOP"), si(28_700_000, "B"), si(12, "B"), si(None, "B"), si(999_999, "B"), si(10**400, "B")
@@ -35,7 +35,7 @@ def si(value: float | None, unit: str = "") -> str:
 
 
 def flops(value: float | None) -> str:
-    """Return a number of FLOPs.
+    """Format a number of FLOPs.
 
     Examples:
         >>> flops(262_144)
@@ -45,7 +45,7 @@ def flops(value: float | None) -> str:
 
 
 def nbytes(value: float | None) -> str:
-    """Return a number of bytes, in powers of 1000.
+    """Format a number of bytes, in powers of 1000.
 
     Examples:
         >>> nbytes(41_216)
@@ -55,7 +55,7 @@ def nbytes(value: float | None) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """Return a span of time.
+    """Format a duration.
 
     Examples:
         >>> seconds(0.31), seconds(0.0000021), seconds(75), seconds(7325)
@@ -80,7 +80,7 @@ def seconds(value: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Return a share (0 to 1) in percent; what is there but rounds to nothing stays visible.
+    """Format a share (0 to 1) in percent; a share that would round to 0 or 100 % is shown as `<` or `>`.
 
     Examples:
         >>> percent(0.979), percent(0.431), percent(0.0001), percent(0.0), percent(1.0), percent(None)
@@ -98,7 +98,7 @@ def percent(share: float | None) -> str:
 
 
 def exact(value: float | None) -> str:
-    """Return the whole number with groups of three, for a tooltip.
+    """Format the exact number with groups of three digits, for a tooltip.
 
     Examples:
         >>> exact(84212000)
@@ -106,13 +106,13 @@ def exact(value: float | None) -> str:
     """
     if value is None or value != value:
         return UNKNOWN
-    if _MOST_TOLD <= abs(value) < math.inf:
+    if _MOST_EXACT <= abs(value) < math.inf:
         return f"{Decimal(value):.20e}"
     return f"{value:,.0f}" if abs(value) == math.inf or float(value).is_integer() else f"{value:,}"
 
 
 def three_figures(value: float) -> str:
-    """Return a number from 0 to 1000 with three figures.
+    """Format a number from 0 to 1000 with three significant digits.
 
     Examples:
         >>> three_figures(84.212), three_figures(310.0), three_figures(2.1)

@@ -1,4 +1,4 @@
-"""What a program would cost with other settings: batch, width, depth, dtype, remat, mesh, one or two at a time."""
+"""Costs of a program with other settings: batch, width, depth, dtype, remat or mesh, one or two at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program costs at any settings: told from what is known of it where that is exact, else traced anew."""
+"""The cost of a program at any settings: predicted if the prediction is exact, else traced again."""
 
 from __future__ import annotations
 
@@ -14,25 +14,26 @@ from mithril_nb.stages.jax_jit import context_now
 from mithril_nb.whatif.behind import Behind, Turns
 from mithril_nb.whatif.dtypes import in_other_dtype
 from mithril_nb.whatif.inferred import agree
-from mithril_nb.whatif.learning import Learned, first_line, learn, where_wrong
-from mithril_nb.whatif.settings import Key, Settings, is_size, key_of, told
+from mithril_nb.whatif.learning import Learned, first_line, first_mismatch, learn
+from mithril_nb.whatif.settings import Key, Settings, format_value, is_size, key_of
 from mithril_nb.whatif.subjects import Subject
 
 FORMULA, LEARNED, TRACED, ESTIMATE = "formula", "learned and verified", "traced", "estimate"
-"""How costs came about: by formulas in the settings, by polynomials in one, by tracing, or nearly."""
+"""Origin of costs: formulas in the settings, rules learned from a few traces, a trace, or an estimate."""
 MOST_KEPT = 16
-"""Traced programs that are kept: one of thousands of equations takes megabytes."""
+"""Number of traced programs that are cached; one with thousands of equations takes megabytes."""
 WORTH_LEARNING_S = 0.1
-"""What is traced as quickly as this is simply traced; more takes a thread that prepares."""
+"""Programs that trace faster than this are always traced; slower ones start a background thread."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a program costs at some settings.
+    """The cost of a program at some settings.
 
     Attributes:
         cost: The analytic cost.
         way: `FORMULA`, `LEARNED`, `TRACED` or `ESTIMATE`.
+        notes: Notes on the cost.
     """
 
     cost: Cost
@@ -41,7 +42,7 @@ class Answer:
 
     @property
     def is_exact(self) -> bool:
-        """Whether tracing gives the same."""
+        """True if tracing would give the same cost."""
         return self.way != ESTIMATE
 
 
@@ -50,12 +51,12 @@ class Answers:
 
     Args:
         subject: The program.
-        behind: What prepares.
-        learns: Whether to prepare at all; by default if the program takes long to trace.
+        behind: The background thread.
+        learns: Whether to prepare in the background; by default if the program takes long to trace.
 
     Attributes:
         subject: The program.
-        ways: How each setting is answered, as far as it is known: `FORMULA`, `LEARNED`, or why it is traced.
+        ways: Origin of the costs for each setting: `FORMULA`, `LEARNED`, or the reason why it is traced.
     """
 
     def __init__(self, subject: Subject, behind: Behind, learns: bool | None = None):
@@ -69,11 +70,11 @@ class Answers:
         self._learned: Learned | None = None
         self._base: Cost | None = None
         self._start = key_of(subject.base)
-        self._asked: set[str] = set()
+        self._prepared: set[str] = set()
         self._learns = learns
 
     def start(self) -> None:
-        """Trace the program at its base, and begin to prepare if that took long.
+        """Trace the program at its base settings; if that takes long, start to prepare in the background.
 
         Raises:
             Exception: As `traced`.
@@ -84,24 +85,24 @@ class Answers:
         self.prepare(*self.subject.base)
 
     def context(self) -> AbstractContextManager[None]:
-        """JAX as it was when the program was first looked at, in whatever thread."""
+        """Restore, in any thread, the JAX context in which the program was created."""
         return self._context()
 
-    # By tracing
+    # Tracing
 
-    def traced(self, settings: Settings, behind: bool = False) -> tuple[Inspection, Cost]:
+    def traced(self, settings: Settings, background: bool = False) -> tuple[Inspection, Cost]:
         """Return the program at some settings and its cost, traced once.
 
         Args:
             settings: Values of all settings.
-            behind: Whether nobody waits for it.
+            background: Whether other threads go first.
 
         Raises:
-            Exception: What the function that makes the program raised.
+            Exception: The function that makes the program raised it.
             StageUnavailableError: The program cannot be traced.
         """
         key = key_of(settings)
-        with self._turns.taken(behind):
+        with self._turns.taken(background):
             if key not in self._traced:
                 if key in self._failed:
                     raise self._failed[key].with_traceback(None)
@@ -116,10 +117,10 @@ class Answers:
                     raise
             return self._traced[key]
 
-    # What is known already
+    # Cached and predicted costs
 
     def at(self, settings: Settings) -> Answer:
-        """Return the cost at some settings, in the quickest way that is exact.
+        """Return the cost at some settings by the fastest exact method, or an estimate.
 
         Raises:
             Exception: As `traced`.
@@ -139,10 +140,10 @@ class Answers:
         found, way = self._by_formula(settings), FORMULA
         if found is None and self._learned is not None:
             found, way = self._learned.at(settings), LEARNED
-        return Answer(found, way) if found is not None and self._is_there(settings, way) else None
+        return Answer(found, way) if found is not None and self._exists(settings, way) else None
 
-    def _is_there(self, settings: Settings, way: str) -> bool:
-        """Whether the program exists at some settings, as far as can be told untraced: its arguments are as told."""
+    def _exists(self, settings: Settings, way: str) -> bool:
+        """Return whether the program exists at some settings, as far as its argument shapes show without tracing."""
         with self._turns.taken(), self.context():
             inspection = self.subject.inspection(settings)
         known = self._learned.input_shapes(settings) if way == LEARNED and self._learned is not None else None
@@ -158,39 +159,39 @@ class Answers:
         ]
 
     def _estimated(self, settings: Settings) -> Answer | None:
-        """The cost in another dtype by the equations of this one, if it takes long to trace it."""
+        """Return an estimate for another dtype from the equations of this one, if tracing takes long."""
         before = self.subject.base.get("dtype")
         after = self._dtype(settings.get("dtype"))
-        if not self._learns or before is None or not after or told(before) == after:
+        if not self._learns or before is None or not after or format_value(before) == after:
             return None
         known = self._known({**settings, "dtype": before})
         program = known.cost.symbolic if known is not None else None
-        if program is None or not self._is_there(settings, ESTIMATE):
+        if program is None or not self._exists(settings, ESTIMATE):
             return None
-        cost = in_other_dtype(program, told(before), after)
-        note = f"bytes as if every {told(before)} were {after}; what is converted is in change.exact"
+        cost = in_other_dtype(program, format_value(before), after)
+        note = f"bytes estimated with every {format_value(before)} as {after}; change.exact includes conversions"
         return Answer(cost, ESTIMATE, (note,))
 
     def _dtype(self, given: Any) -> str:
-        """Return the dtype that JAX takes in the place of one; `""` if it is none."""
+        """Return the dtype that JAX uses for a given one; `""` if it is not a dtype."""
         with self.context(), suppress(TypeError):
             return "" if given is None else jax.dtypes.canonicalize_dtype(given).name
         return ""
 
-    # Behind
+    # Preparing in the background
 
     def prepare(self, *names: str) -> None:
-        """Have everything that there is to know of some settings found out behind, if that is worth it."""
+        """Prepare answers for some settings in the background, if the program takes long to trace."""
         base = self.subject.base
-        new = [name for name in names if name in base and name not in self._asked]
+        new = [name for name in names if name in base and name not in self._prepared]
         if not self._learns or not new or self._base is None or self._behind.is_closed:
             return
-        self._asked.update(new)
-        asked, cost = tuple(name for name in base if name in self._asked), self._base
-        self._behind.submit(lambda: self._prepare(asked, cost))
+        self._prepared.update(new)
+        prepared, cost = tuple(name for name in base if name in self._prepared), self._base
+        self._behind.submit(lambda: self._prepare(prepared, cost))
 
     def known_ways(self) -> dict[str, str]:
-        """Return how each setting is answered."""
+        """Return the origin of the costs for each setting."""
         return {name: self.ways.get(name, TRACED) for name in self.subject.base}
 
     def _prepare(self, names: tuple[str, ...], cost: Cost) -> None:
@@ -204,9 +205,9 @@ class Answers:
             for name in names:
                 for value in _usual(name, base[name]):
                     self._trace_ahead({**base, name: value})
-        except _GivenUp:
+        except _Cancelled:
             return
-        except Exception as error:  # then all of them are traced, which is always right
+        except Exception as error:  # tracing all of them is always correct
             self.ways.update({name: f"{TRACED}: {first_line(error)}" for name in sizes})
 
     def _learn(self, base: Settings, sizes: list[str], cost: Cost) -> None:
@@ -232,18 +233,18 @@ class Answers:
 
     def _trace_ahead(self, settings: Settings) -> None:
         if self._behind.is_closed:
-            raise _GivenUp
-        with suppress(Exception):  # kept, for whoever asks
-            self.traced(settings, behind=True)
+            raise _Cancelled
+        with suppress(Exception):  # cached, and raised again on request
+            self.traced(settings, background=True)
 
     def _costed(self, settings: Settings) -> Cost:
         if self._behind.is_closed:
-            raise _GivenUp
-        with self._turns.taken(behind=True), self.context():
+            raise _Cancelled
+        with self._turns.taken(background=True), self.context():
             return self.subject.inspection(settings).cost("analytic")
 
     def _by_formula(self, settings: Settings) -> Cost | None:
-        """The cost by formulas. JAX treats dims of size 1 otherwise than others, and formulas are for others."""
+        """Return the cost by formulas. JAX treats dims of size 1 specially, so formulas cover only larger ones."""
         formula = self._formula
         if formula is None or not set(self._different(settings)) <= set(formula[0]):
             return None
@@ -255,7 +256,7 @@ class Answers:
         return self._formula[0] if self._formula is not None else ()
 
     def _try_symbol(self, name: str, cost: Cost) -> None:
-        """Find out whether a setting may be a symbol, together with those that may already."""
+        """Test whether a setting can be a symbol, together with the settings that already are."""
         symbols = (*self._symbols, name)
         base = dict(self.subject.base)
         try:
@@ -263,32 +264,32 @@ class Answers:
             formula = _renumbered(self._costed({**base, **dict(zip(symbols, dims, strict=True))}), cost)
             found = _with_numbers(formula, {one: base[one] for one in symbols})
         except Exception as error:
-            self.ways[name] = f"{TRACED}: no symbol can take its place: {first_line(error)}"
+            self.ways[name] = f"{TRACED}: tracing with a symbol fails: {first_line(error)}"
             return
         if not agree(found, cost):
-            self.ways[name] = f"{TRACED}: with a symbol in its place it has other equations"
+            self.ways[name] = f"{TRACED}: its equations differ with a symbol"
             return
 
-        def told(settings: Settings) -> Cost:
+        def predict(settings: Settings) -> Cost:
             return _with_numbers(formula, {one: settings[one] for one in symbols})
 
-        # A symbol equals no number: an `if` on a remainder goes one way with it, whatever the number would be.
-        where = where_wrong(told, self._costed, base, name)
+        # A symbol equals no number, so an `if` on a remainder always takes the same branch with it.
+        where = first_mismatch(predict, self._costed, base, name)
         if where is None:
             self._formula, self.ways[name] = (symbols, formula), FORMULA
         else:
-            self.ways[name] = f"{TRACED}: at {where} it has other equations than with a symbol in its place"
+            self.ways[name] = f"{TRACED}: its equations at {where} differ from those with a symbol"
 
 
-class _GivenUp(BaseException):
-    """Nobody waits any more; no program is told to be missing because of it."""
+class _Cancelled(BaseException):
+    """Raised when preparation is cancelled; not an `Exception`, so it is never cached as a program's failure."""
 
 
 def _usual(name: str, value: Any) -> tuple[Any, ...]:
-    """Values that a setting which is no size is likely to be asked for: there are no others, or the usual dtype."""
+    """Return likely values of a setting that is not a size: the other truth value, or bfloat16 for float32."""
     if isinstance(value, bool):
         return (not value,)
-    return ("bfloat16",) if name == "dtype" and value is not None and told(value) == "float32" else ()
+    return ("bfloat16",) if name == "dtype" and value is not None and format_value(value) == "float32" else ()
 
 
 def _with_numbers(formula: Cost, values: Settings) -> Cost:
@@ -296,7 +297,7 @@ def _with_numbers(formula: Cost, values: Settings) -> Cost:
 
 
 def _renumbered(formula: Cost, like: Cost) -> Cost:
-    """Return a formula whose rows have the ids of a program without symbols: with them it has equations besides."""
+    """Return a formula whose rows have the ids of a program without symbols, which add further equations."""
     program, other = formula.symbolic, like.symbolic
     if program is None or other is None or len(program.kinds.members) != len(other.kinds.members):
         return formula

@@ -1,4 +1,4 @@
-"""The arrays that a program takes, in another size or another dtype."""
+"""The arguments of a program in another size or another dtype."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from mithril_nb.stages import Inspection
 
 @dataclass(frozen=True)
 class Batch:
-    """Which arrays of a program hold one row for each sample.
+    """The arrays of a program that have one row per sample.
 
     Attributes:
         size: Number of samples.
-        leaves: Places of these arrays among the leaves of the arguments.
+        leaves: Indices of these arrays among the leaves of the arguments.
     """
 
     size: int
@@ -25,13 +25,13 @@ class Batch:
 
 
 def common_dtype(args: Any) -> str | None:
-    """Return the dtype of the arrays of numbers with a fraction; `None` if there are none, or of several dtypes."""
+    """Return the dtype of the floating-point arrays; `None` if there are none, or several dtypes."""
     found = {str(leaf.dtype) for leaf in jax.tree.leaves(args) if _is_floating(leaf)}
     return found.pop() if len(found) == 1 else None
 
 
 def cast(args: Any, dtype: Any) -> Any:
-    """Return the arguments with all arrays of numbers with a fraction in another dtype."""
+    """Return the arguments with all floating-point arrays in another dtype."""
     return jax.tree.map(
         lambda leaf: _spec(leaf, leaf.shape, jax.numpy.dtype(dtype)) if _is_floating(leaf) else leaf, args
     )
@@ -49,12 +49,12 @@ def resized(args: Any, batch: Batch, size: Any) -> Any:
 
 
 def batch_of(inspection: Inspection) -> Batch:
-    """Return which arrays of a program hold its samples: whole arguments whose arrays share their first dim.
+    """Return the arrays with the samples of a program: whole arguments whose arrays share their first dim.
 
-    If there are several sizes of them, it is the one that can be another while all others stay: a weight cannot.
+    If there are several candidates, the batch is the first dim that can vary while the others stay; a weight cannot.
 
     Raises:
-        ShapeError: There is none, or more than one.
+        ShapeError: There are no candidates, or several.
     """
     found = _candidates(inspection.arguments)
     fitting = [one for one in found if _is_free(inspection, one)] if len(found) > 1 else found
@@ -69,11 +69,11 @@ def batch_of(inspection: Inspection) -> Batch:
         for one in fitting or found
     ]
     raise ShapeError(
-        f"it is not clear what the batch of {inspection.name!r} is: "
+        f"cannot determine the batch of {inspection.name!r}: "
         + (
-            "several first dims could be it."
+            "several first dims are possible."
             if fitting
-            else "none of these first dims can be another."
+            else "none of these first dims can vary."
             if found
             else "no argument consists of arrays that share their first dim."
         ),
@@ -96,7 +96,7 @@ def _candidates(args: tuple[Any, ...]) -> list[Batch]:
 
 
 def _is_free(inspection: Inspection, batch: Batch) -> bool:
-    """Whether the program can be traced for one sample more."""
+    """Return whether the program can be traced for one more sample."""
     other = inspection.altered(lambda args: resized(args, batch, batch.size + 1))
     return other.stage("jaxpr").unavailable is None
 
@@ -106,6 +106,6 @@ def _is_floating(leaf: Any) -> bool:
 
 
 def _spec(leaf: Any, shape: tuple[Any, ...], dtype: Any) -> jax.ShapeDtypeStruct:
-    """The shape of an array, where it is bound to if it is."""
+    """Return the shape and dtype of an array, with its sharding if it has one."""
     kept: dict[str, Any] = {name: getattr(leaf, name, None) for name in ("sharding", "weak_type")}
     return jax.ShapeDtypeStruct(shape, dtype, sharding=kept["sharding"], weak_type=bool(kept["weak_type"]))

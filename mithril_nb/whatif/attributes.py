@@ -1,4 +1,4 @@
-"""Attributes of the blocks of a model as settings: which there are, how they become others, which one was meant."""
+"""Attributes of a model's blocks as settings: list them, change them, and suggest corrections."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from mithril_nb.models.infer import infer
 from mithril_nb.models.model import Model, with_attributes
 from mithril_nb.models.naming import input_specs
 from mithril_nb.targets.slips import options_written
-from mithril_nb.whatif.settings import as_written, is_size, value_written
+from mithril_nb.whatif.settings import format_literal, format_setting, is_size
 
 _MOST_TRIED = 8
-"""Changes that are made before one is advised: each takes as long as the model takes to be resolved."""
+"""Most changes that are tried before one is suggested; each resolves the whole model."""
 _MOST_LISTED = 3
-"""Blocks of a row that are written one by one."""
+"""Most blocks of a series that are listed one by one."""
 Changes = Mapping[str, Any]
 
 
@@ -32,10 +32,10 @@ def attributes_of(graph: LogicalGraph) -> dict[str, Any]:
 
 
 def with_attribute(graph: LogicalGraph, name: str, value: Any) -> LogicalGraph:
-    """Return a graph in which an attribute of a block is another.
+    """Return a graph with another value of a block's attribute.
 
     Raises:
-        MithrilError: There is no such block, or no such attribute, or it cannot have that value.
+        MithrilError: The block or the attribute does not exist, or the value is not valid.
     """
     path, _, attribute = name.rpartition(".")
     names = split_path(path)
@@ -47,20 +47,20 @@ def with_attribute(graph: LogicalGraph, name: str, value: Any) -> LogicalGraph:
     return inside(graph, names[:-1], change)
 
 
-def meant(graph: LogicalGraph, name: str, value: Any, works: Callable[[Changes], bool]) -> Changes | None:
-    """Return the change that a person meant by a setting that there is not, or one like it; it works.
+def likely_change(graph: LogicalGraph, name: str, value: Any, works: Callable[[Changes], bool]) -> Changes | None:
+    """Return a valid change that the user probably meant by an unknown setting; `None` if none is found.
 
     Args:
         graph: The model.
-        name: What the person wrote.
-        value: The value that it was to have.
-        works: Whether the model can be so.
+        name: The unknown setting.
+        value: Its new value.
+        works: Function that returns whether the model can be built with a change.
     """
     return next((one for one in islice(_likely(graph, name, value), _MOST_TRIED) if works(one)), None)
 
 
 def examples(graph: LogicalGraph, works: Callable[[Changes], bool]) -> Changes | None:
-    """Return a change of one attribute that works, if there is any among the first."""
+    """Return a valid change of one attribute; `None` if the first ones tried all fail."""
     sizes = {name: value for name, value in attributes_of(graph).items() if is_size(value)}
     return next((one for one in islice(_doubled(sizes), _MOST_TRIED) if works(one)), None)
 
@@ -68,7 +68,7 @@ def examples(graph: LogicalGraph, works: Callable[[Changes], bool]) -> Changes |
 def _likely(graph: LogicalGraph, name: str, value: Any) -> Iterator[Changes]:
     known = attributes_of(graph)
     parts = _parts(name)
-    same = [one for one in known if _parts(one) == parts]  # written with dots, or with slashes
+    same = [one for one in known if _parts(one) == parts]  # the same path with dots or slashes
     yield from ({one: value} for one in same)
     outer = _outermost(one for one in known if _parts(one)[-1] == parts[-1])
     if len(parts) == 1:
@@ -92,20 +92,20 @@ def _parts(name: str) -> list[str]:
 
 
 def _outermost(names: Iterable[str]) -> list[str]:
-    """Return the attributes of blocks that are in no other block with the same attribute."""
+    """Return the attributes of blocks that are not inside another block with the same attribute."""
     paths = {name.rpartition(".")[0]: name for name in names}
     return [name for path, name in paths.items() if not any(path.startswith(f"{other}/") for other in paths)]
 
 
-def written(changes: Changes, text: Callable[[Any], str]) -> str:
-    """Return changes as a person writes them: a dict, or how one is made for a long row of blocks.
+def format_changes(changes: Changes, text: Callable[[Any], str]) -> str:
+    """Format changes as Python code: a dict, or a dict comprehension for a long series of blocks.
 
     Args:
         changes: The changes.
-        text: Writes a value.
+        text: Function that formats a value.
 
     Examples:
-        >>> written({"a.heads": 2}, repr), written({f"block_{n}.heads": 2 for n in range(12)}, repr)
+        >>> format_changes({"a.heads": 2}, repr), format_changes({f"block_{n}.heads": 2 for n in range(12)}, repr)
         ('{"a.heads": 2}', '{f"block_{n}.heads": 2 for n in range(12)}')
     """
     first, value = next(iter(changes.items()))
@@ -116,7 +116,7 @@ def written(changes: Changes, text: Callable[[Any], str]) -> str:
     return "{" + ", ".join(f'"{name}": {text(one)}' for name, one in changes.items()) + "}"
 
 
-def remaking(
+def rebuild_call(
     target: Any,
     name: str,
     values: Sequence[Any],
@@ -124,36 +124,36 @@ def remaking(
     shapes: Mapping[str, Sequence[Any]],
     options: Mapping[str, Any],
 ) -> str:
-    """Return how to ask for an argument that a model was made with: by a function that makes it anew.
+    """Return code that varies an argument of the model's constructor: it passes a function that builds the model.
 
     Args:
         target: The model.
         name: The argument.
-        values: What it is to be.
-        is_swept: Whether one value after the other.
+        values: Its new values.
+        is_swept: Whether the values are swept.
         shapes: Shapes of the model's inputs.
-        options: What `ml.inspect` is told besides.
+        options: Other arguments of `ml.inspect`.
 
     Returns:
-        It, as it is written; `""` if the model has no such argument, or cannot be so.
+        The code; `""` if the model has no such argument, or cannot be built with it.
     """
     made_with: dict[str, Any] = dict(target.block.attributes) if isinstance(target, Model) else {}
     before: Any = made_with.get(name)
     tries = [values, *([[2 * before]] if is_size(before) else [])] if name in made_with else []
-    fitting = next((one for one in tries if _is_made(target, {name: one[0]}, shapes)), None)
+    fitting = next((one for one in tries if _can_build(target, {name: one[0]}, shapes)), None)
     if fitting is None:
         return ""
     starts = {field.name: field.default for field in fields_of(type(target))}
     given = {key: value for key, value in made_with.items() if key == name or value != starts.get(key)}
-    arguments = ", ".join(f"{key}={name if key == name else value_written(value)}" for key, value in given.items())
+    arguments = ", ".join(f"{key}={name if key == name else format_literal(value)}" for key, value in given.items())
     sizes = {port: [*shape] for port, shape in shapes.items()}
-    told = ", ".join([f"{target.kind}({arguments})", *options_written({"shapes": sizes, **options})])
-    make = f"lambda {name}={value_written(before)}: ml.inspect({told})"
-    setting = as_written(name, fitting, is_swept)
+    arguments = ", ".join([f"{target.kind}({arguments})", *options_written({"shapes": sizes, **options})])
+    make = f"lambda {name}={format_literal(before)}: ml.inspect({arguments})"
+    setting = format_setting(name, fitting, is_swept)
     return f"ml.sweep({make}, {setting})" if is_swept else f"ml.what_if({make})({setting})"
 
 
-def _is_made(model: Model, changes: Changes, shapes: Mapping[str, Sequence[Any]]) -> bool:
+def _can_build(model: Model, changes: Changes, shapes: Mapping[str, Sequence[Any]]) -> bool:
     try:
         infer(with_attributes(model, changes).graph, input_specs(model.graph, shapes)).raise_problems()
     except MithrilError:

@@ -1,4 +1,4 @@
-"""Work that is done behind: values that come later, and the one thread that makes them."""
+"""Background work: values that are computed later, and the thread that computes them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Value = TypeVar("Value")
 
 
 class Later(Generic[Value]):
-    """A value that is being made behind.
+    """A value that is computed in the background.
 
-    What goes wrong is kept, and raised by `result`; nothing is printed.
+    An error is stored and raised by `result`; nothing is printed.
 
     Examples:
         >>> Later(lambda: 6 * 7, Behind()).result()
@@ -32,75 +32,75 @@ class Later(Generic[Value]):
 
     @classmethod
     def of(cls, value: Value) -> Later[Value]:
-        """Return a value that is there already."""
-        made = cls(lambda: value, Behind())
-        made._make()
-        return made
+        """Return a finished `Later` with a value."""
+        done = cls(lambda: value, Behind())
+        done._make()
+        return done
 
     @property
     def is_done(self) -> bool:
-        """Whether `result` returns, or raises, at once."""
+        """True if `result` returns or raises immediately."""
         return self._once.is_made
 
     def start(self) -> Later[Value]:
-        """Have it made behind, if nobody makes it yet; return it."""
+        """Start the computation in the background, unless it is done; return `self`."""
         if not self.is_done:
             self._behind.submit(self._make)
         return self
 
     def result(self, timeout: float | None = None) -> Value:
-        """Return the value, when it is made.
+        """Return the value, waiting for it if needed.
 
         Args:
-            timeout: Seconds to wait; by default as long as it takes.
+            timeout: Seconds to wait; by default without limit.
 
         Raises:
-            TimeoutError: It is not made by then; it goes on being made.
-            Exception: What went wrong when it was made.
+            TimeoutError: The value is not ready in time; the computation continues.
+            Exception: The computation raised it.
         """
         if timeout is None:
             return self._once.get()
         if not self.is_done:
             self.start()
             if not self._has_ended.wait(timeout) and not self.is_done:
-                raise TimeoutError(f"not made after {timeout:g} s; it goes on being made.")
+                raise TimeoutError(f"not ready after {timeout:g} s; the computation continues in the background.")
         return self._once.get()
 
     def _make(self) -> None:
         try:
-            with suppress(Exception):  # `Once` keeps it, for whoever asks
+            with suppress(Exception):  # `Once` stores it for `result`
                 self._once.get()
         finally:
             self._has_ended.set()
 
     def __repr__(self) -> str:
         if self._once.has_failed:
-            return "Later(failed; .result() raises why)"
-        return "Later(done; .result() gives it)" if self.is_done else "Later(not done yet; .result() waits for it)"
+            return "Later(failed; .result() raises the error)"
+        return "Later(done; .result() returns it)" if self.is_done else "Later(not done yet; .result() waits for it)"
 
 
 class Turns:
-    """One at a time; whoever is waited for goes before what is done behind."""
+    """A lock with two priorities: foreground work goes before background work."""
 
     def __init__(self) -> None:
         self._wake = threading.Condition()
         self._busy = False
-        self._waited_for = 0
+        self._waiting = 0
 
     @contextmanager
-    def taken(self, behind: bool = False) -> Iterator[None]:
-        """Hold the turn.
+    def taken(self, background: bool = False) -> Iterator[None]:
+        """Hold the lock.
 
         Args:
-            behind: Whether nobody waits for it: all others go first.
+            background: Whether foreground work goes first.
         """
         with self._wake:
-            self._waited_for += not behind
+            self._waiting += not background
             try:
-                self._wake.wait_for(lambda: not self._busy and not (behind and self._waited_for))
+                self._wake.wait_for(lambda: not self._busy and not (background and self._waiting))
                 self._busy = True
             finally:
-                self._waited_for -= not behind
+                self._waiting -= not background
         try:
             yield
         finally:
@@ -110,12 +110,12 @@ class Turns:
 
 
 class Behind:
-    """One thread for jobs, one after the other; it ends when there are none, and starts again with the next.
+    """A queue of jobs and a thread that runs them in order. The thread ends when the queue is empty.
 
-    Jobs say nothing and raise nothing: they are `Later`s, or keep by themselves what went wrong.
+    Jobs print nothing and raise nothing: they are `Later`s, or store their errors.
 
     Attributes:
-        is_closed: Whether nobody waits any more for what it prepares.
+        is_closed: True if the results are no longer needed.
     """
 
     def __init__(self) -> None:
@@ -126,7 +126,7 @@ class Behind:
         _ALL.add(self)
 
     def submit(self, job: Callable[[], Any]) -> None:
-        """Do a job after those that wait."""
+        """Add a job to the end of the queue."""
         with self._wake:
             self._jobs.append(job)
             if self._thread is None:
@@ -134,13 +134,13 @@ class Behind:
                 self._thread.start()
 
     def close(self) -> None:
-        """Give up the jobs that wait; the one under way ends by itself, or looks at `is_closed`."""
+        """Drop the queued jobs; the running one finishes, or stops when it checks `is_closed`."""
         with self._wake:
             self.is_closed = True
             self._jobs.clear()
 
     def wait_until_idle(self, timeout: float | None = None) -> bool:
-        """Wait until there is nothing to do; return whether it was so in time."""
+        """Wait until the queue is empty; return whether it is before the timeout."""
         with self._wake:
             return self._wake.wait_for(lambda: self._thread is None, timeout)
 
@@ -152,11 +152,11 @@ class Behind:
                     self._wake.notify_all()
                     return
                 job = self._jobs.popleft()
-            # Kept by the job; a thread that prints would do so into any cell. Nor does `sys.exit()` of a person's own
-            # function end it: whoever waits for what comes after would wait forever.
+            # The job stores its errors: a thread that printed would print into any cell. `sys.exit()` in a user's
+            # function must not end the thread either, because callers of `result` would wait forever.
             with suppress(BaseException):
                 job()
-            del job  # what it holds may be let go of
+            del job  # release its data while waiting
 
 
 _ALL: weakref.WeakSet[Behind] = weakref.WeakSet()
@@ -164,7 +164,7 @@ _ALL: weakref.WeakSet[Behind] = weakref.WeakSet()
 
 @atexit.register
 def _end_all() -> None:
-    # A thread that comes back from XLA into an interpreter that is gone takes the process down with an abort.
+    # A thread that returns from XLA after the interpreter has shut down aborts the process.
     for one in tuple(_ALL):
         one.close()
         one.wait_until_idle(30.0)

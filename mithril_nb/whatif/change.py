@@ -1,4 +1,4 @@
-"""What changes in the costs of a program when some of its settings do."""
+"""The change of a program's costs when some of its settings change."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from mithril_nb.cost.comparison import Comparison
 from mithril_nb.cost.roles import ByRole
 from mithril_nb.display import Shown
 from mithril_nb.whatif.behind import Later
-from mithril_nb.whatif.settings import plain, told
+from mithril_nb.whatif.settings import format_value, plain
 
-NOT_ASKED = "peak_bytes: not asked for yet; change.peak_bytes finds it out"
+NOT_ASKED = "peak_bytes: not computed yet; read change.peak_bytes to compute it"
 _NO_PEAK = "not computed for this change"
 
 
 @dataclass(frozen=True)
 class Peak:
-    """The most memory that a program holds at once.
+    """The peak memory of a program.
 
     Attributes:
-        bytes: So many bytes; `None` if nobody knows.
-        reason: Why not.
-        source: `"compiled"` if XLA planned it so, `"analytic"` for an estimate from the equations; `""` if unknown.
+        bytes: The bytes; `None` if unknown.
+        reason: The reason if unknown.
+        source: `"compiled"` for XLA's plan, `"analytic"` for an estimate from the equations; `""` if unknown.
     """
 
     bytes: int | None
@@ -43,9 +43,9 @@ class Change(Shown):
         settings: For each setting that changed, its values before and after.
         before: The cost before.
         after: The cost after.
-        way: How the figures came about: `"formula"`, `"learned and verified"` and `"traced"` are exact and the same;
-            `"estimate"` has the equations of before with the dtype of after; `"compiled"` is what XLA says.
-        notes: What is to be known besides.
+        way: Origin of the figures. `"formula"`, `"learned and verified"` and `"traced"` are exact and equal;
+            `"estimate"` uses the equations of `before` with the dtype of `after`; `"compiled"` is XLA's.
+        notes: Notes on the figures.
     """
 
     program: str
@@ -65,67 +65,69 @@ class Change(Shown):
 
     @property
     def delta(self) -> Figures:
-        """After less before, of the whole; `None` where one of them is not known."""
+        """Total after minus total before; `None` for unknown figures."""
         return self.comparison.total.delta
 
     @property
     def by_block(self) -> Mapping[str, Pair]:
-        """What each block costs by itself: `.before`, `.after` and `.delta`."""
+        """The own cost of each block: `.before`, `.after` and `.delta`."""
         return self.comparison.by_block
 
     @cached_property
     def by_role(self) -> Mapping[str, Pair]:
-        """The same for forward, backward and update."""
+        """The costs of forward, backward and update: `.before`, `.after` and `.delta`."""
         before, after = self.before.by_role, self.after.by_role
         roles = dict.fromkeys((*before, *after))
         found = {role: Pair(before.get(role, Figures()), after.get(role, Figures())) for role in roles}
-        return ByRole(found, f"what changes in {self.program!r}", "change.by_role")
+        return ByRole(found, f"the change of {self.program!r}", "change.by_role")
 
     @property
     def peaks(self) -> tuple[Peak, Peak]:
-        """The peak of memory before and after; where it is unknown, the reason.
+        """The peak memory before and after, each with the reason if unknown.
 
-        Waits for both programs to be traced, and compiled as far as XLA needs to plan their memory. If one of them has
-        too many equations for that, both are estimates from the equations (`source` is `"analytic"`), and `compiled`
-        has XLA's figures.
+        Waits until both programs are traced, and compiled as far as XLA's memory plan needs. If one of them has too
+        many equations for that, both are estimates from the equations (`source` is `"analytic"`); `compiled` has XLA's
+        figures.
         """
         return self.memory.result()
 
     @cached_property
     def memory(self) -> Later[tuple[Peak, Peak]]:
-        """The same, computed in the background once it is started: `change.memory.start()`."""
+        """The peaks, computed in the background after `change.memory.start()`."""
         return self._peaks or Later.of((Peak(None, _NO_PEAK), Peak(None, _NO_PEAK)))
 
     @property
     def peak_bytes(self) -> tuple[int | None, int | None]:
-        """The most bytes that are held at once before and after; `None` where `peaks` says why not."""
+        """The peak bytes before and after; `None` if unknown, with the reason in `peaks`."""
         before, after = self.peaks
         return before.bytes, after.bytes
 
     @property
     def compiled(self) -> Later[Change]:
-        """What XLA makes of it, a `Change` as well: the compiler is started behind when this is first asked for.
+        """The change of the compiled programs; the first access starts the compiler in the background.
 
-        `change.compiled.is_done` is true once it exists; `change.compiled.result(timeout=60)` waits for it. Figures
-        are those of one device.
+        `change.compiled.is_done` is true when it is ready; `change.compiled.result(timeout=60)` waits for it. The
+        figures are per device.
         """
-        assert self._compiled is not None, "a change of compiled programs is what XLA makes of it"
+        assert self._compiled is not None, "this is already a change of compiled programs"
         return self._compiled.start()
 
     @cached_property
     def exact(self) -> Later[Change]:
-        """The same with exact figures, made behind if these are an estimate."""
+        """The change with exact figures; if this one is an estimate, they are computed in the background."""
         if self._exact is None:
             return Later.of(self)
         return self._exact()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the same as plain data. Nothing is made for it: a peak is in it if it is known by now."""
+        """Return the change as plain data. It computes nothing: the peak is included only if it is known."""
         peaks: list[dict[str, Any]] = [{"bytes": None, "reason": NOT_ASKED}] * 2
         if self._peaks is not None and self._peaks.is_done:
             peaks = [asdict(peak) for peak in self._peaks.result()]
         found = self.comparison
-        first, second = (", ".join(f"{name}={told(pair[at])}" for name, pair in self.settings.items()) for at in (0, 1))
+        first, second = (
+            ", ".join(f"{name}={format_value(pair[at])}" for name, pair in self.settings.items()) for at in (0, 1)
+        )
         return {
             "program": self.program,
             "source": self.before.source,
@@ -142,5 +144,5 @@ class Change(Shown):
         }
 
     def __repr__(self) -> str:
-        told = ", ".join(f"{name}: {before!r} -> {after!r}" for name, (before, after) in self.settings.items())
-        return f"Change({self.program!r}, {told or 'nothing'}; {self.way})"
+        settings = ", ".join(f"{name}: {before!r} -> {after!r}" for name, (before, after) in self.settings.items())
+        return f"Change({self.program!r}, {settings or 'nothing'}; {self.way})"

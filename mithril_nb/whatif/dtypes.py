@@ -1,4 +1,4 @@
-"""What a program would cost in another dtype if nothing of it had to be converted."""
+"""Estimate the cost of a program in another dtype, without conversions."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from mithril_nb.graph.spec import TensorSpec
 def in_other_dtype(program: SymbolicProgram, before: str, after: str) -> Cost:
     """Return the costs of the same equations with arrays of another dtype.
 
-    JAX inserts conversions where dtypes meet, and libraries compute some things in float32 whatever they are given: an
-    estimate, until the program is traced with the dtype.
+    The result is an estimate: JAX inserts conversions where dtypes differ, and libraries compute some operations in
+    float32 for any input dtype. Only a trace with the dtype is exact.
 
     Args:
         program: The program.
-        before: The dtype that is to be another.
-        after: The other.
+        before: The dtype to replace.
+        after: The new dtype.
     """
 
     def other(specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:

@@ -1,9 +1,9 @@
-"""What the sizes in a program are as functions of its settings, inferred from a few traces and verified at others.
+"""Sizes in a program as functions of its settings, inferred from a few traces and verified at others.
 
-A dim of an operand is a setting, a multiple, a product, a quotient or a sum of settings: `batch*tokens`, `3*width`,
-`floordiv(width, heads)`. Varying each setting by itself tells which; where several are varied at once has to agree, and
-the costs of the program with these sizes have to be those of every trace. JAX's own symbols do the same with proof, but
-stop at the first `if` on a size, at `range(depth)`, at a square root of one.
+A dim of an operand is a setting, or a multiple, product, quotient or sum of settings: `batch*tokens`, `3*width`,
+`floordiv(width, heads)`. Varying one setting at a time finds the function. Points with several changed settings must
+agree with it, and the costs computed with these sizes must equal those of every trace. JAX's own symbols prove the
+same, but fail at the first `if` on a size, at `range(depth)`, and at a square root of a size.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from mithril_nb.stages.records import Equation
 from mithril_nb.stages.trace.traced import Input
 
 Point = Mapping[str, int]
-"""The number of each setting."""
+"""Value of each setting."""
 _EXPONENTS = (1, -1, 2)
 _Values = tuple[int, ...]
 
 
 class NotInferredError(ValueError):
-    """A program is not the same with other sizes, or a size is no simple function of the settings."""
+    """The program changes with its sizes, or a size is not a simple function of the settings."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class Size:
     """One size as a function of settings: a product of powers, or a sum of multiples.
 
     Attributes:
-        factor: What the product is multiplied by, or what is added to the sum.
+        factor: Factor of the product, or constant term of the sum.
         powers: For a product, the exponent of each setting.
-        slopes: For a sum, by how much each setting is multiplied.
+        slopes: For a sum, the factor of each setting.
     """
 
     factor: Fraction
@@ -47,13 +47,13 @@ class Size:
     slopes: tuple[tuple[str, Fraction], ...] = ()
 
     def at(self, point: Point) -> Fraction:
-        """Return its value; where that is no whole number the program does not exist."""
+        """Return its value; a fraction means that the program does not exist at this point."""
         if self.slopes:
             return self.factor + sum(slope * point[name] for name, slope in self.slopes)
         return self.factor * prod((Fraction(point[name]) ** power for name, power in self.powers), start=Fraction(1))
 
     def text(self, letters: Mapping[str, str]) -> str:
-        """Return it as JAX writes sizes.
+        """Format it like JAX's symbolic sizes.
 
         Examples:
             >>> Size(Fraction(3, 2), (("width", 1), ("heads", -1))).text({"width": "width", "heads": "h"})
@@ -75,17 +75,17 @@ class Size:
 
 
 class Inferred:
-    """The costs of a program for any sizes within what was looked at.
+    """The costs of a program for any sizes between the traced ones.
 
     Args:
-        points: The settings of each trace; the first is where all others start from.
-        costs: The analytic costs of each.
+        points: The settings of each trace; the first is the base of the others.
+        costs: The analytic cost of each trace.
 
     Attributes:
         names: The settings that vary.
 
     Raises:
-        NotInferredError: The program is not the same for all of them, or a size in it cannot be told.
+        NotInferredError: The equations differ between traces, or a size follows no simple rule.
     """
 
     def __init__(self, points: Sequence[Point], costs: Sequence[Cost]):
@@ -98,10 +98,10 @@ class Inferred:
         self._program = self._inferred()
         for point, cost in zip(points, costs, strict=True):
             if not agree(self._cost(point), cost):
-                raise NotInferredError(f"not what tracing gives at {_told(point, self.names)}")
+                raise NotInferredError(f"differs from tracing at {_format_point(point, self.names)}")
 
     def covers(self, point: Point) -> bool:
-        """Whether the costs at a point can be told: nothing is told beyond what was looked at."""
+        """Return whether costs at a point can be predicted: only between the smallest and largest traced values."""
         for name in self.names:
             values = [one[name] for one in self._points]
             if not min(values) <= point[name] <= max(values):
@@ -114,7 +114,7 @@ class Inferred:
         return self._cost(point)
 
     def input_shapes(self, point: Point) -> list[tuple[int, ...]]:
-        """Return the shapes of what the program takes at a point that is covered."""
+        """Return the shapes of the program's inputs at a covered point."""
         texts = {size.text(self._letters): size for size in self._sizes.values()}
         return [
             tuple(int(texts[dim].at(point)) if isinstance(dim, str) else dim for dim in one.spec.shape)
@@ -133,7 +133,7 @@ class Inferred:
         traced = [cost.symbolic for cost in self._costs]
         programs = [one for one in traced if one is not None]
         if len(programs) < len(traced) or len({len(one.equations) for one in programs}) > 1:
-            raise NotInferredError("its equations are others")
+            raise NotInferredError("the number of equations differs")
         equations = [self._equation(same) for same in zip(*(one.equations for one in programs), strict=True)]
         inputs: list[Input] = []
         for same in zip(*(one.inputs for one in programs), strict=True):
@@ -143,7 +143,7 @@ class Inferred:
     def _equation(self, same: tuple[Equation, ...]) -> Equation:
         first = same[0]
         if len({_kind(one) for one in same}) > 1:
-            raise NotInferredError(f"equation {first.id} ({first.primitive}) is another")
+            raise NotInferredError(f"equation {first.id} ({first.primitive}) differs")
         if all(one == first for one in same[1:]):
             return first
         where = f"{first.primitive} in {first.block or UNATTRIBUTED_LABEL}"
@@ -156,7 +156,7 @@ class Inferred:
             inputs=tuple(self._spec(specs, where) for specs in zip(*(one.inputs for one in same), strict=True)),
             outputs=tuple(self._spec(specs, where) for specs in zip(*(one.outputs for one in same), strict=True)),
             params=tuple(params),
-            repeats=first.repeats if len(repeats) == 1 else None,  # then it is told by the loops around it
+            repeats=first.repeats if len(repeats) == 1 else None,  # then the loops around it determine it
             constants=tuple(_constant(each, where) for each in zip(*(one.constants for one in same), strict=True)),
         )
 
@@ -164,7 +164,7 @@ class Inferred:
         found = self._specs.get(same)
         if found is None:
             if len({(len(one.shape), one.dtype) for one in same}) > 1:
-                raise NotInferredError(f"other dims in {where}")
+                raise NotInferredError(f"ranks or dtypes differ in {where}")
             dims = tuple(self._size(dims, where) for dims in zip(*(one.shape for one in same), strict=True))
             found = self._specs[same] = TensorSpec(dims, same[0].dtype)
         return found
@@ -176,7 +176,7 @@ class Inferred:
             return self._size(same, where)
         if all(isinstance(one, tuple) for one in same) and len({len(one) for one in same}) == 1:
             return tuple(self._param(each, where) for each in zip(*same, strict=True))
-        return same[0]  # Of no matter, as costs are looked at at every point.
+        return same[0]  # irrelevant if wrong: the costs are verified at every point
 
     def _size(self, values: tuple[Any, ...], where: str) -> Any:
         if values.count(values[0]) == len(values):
@@ -215,7 +215,7 @@ class Inferred:
 
 
 def agree(one: Cost, other: Cost) -> bool:
-    """Whether costs are the same, whatever their equations are called."""
+    """Return whether costs are equal, ignoring the ids of equations."""
     return _figures(one) == _figures(other)
 
 
@@ -243,7 +243,7 @@ def _kind(one: Equation) -> Any:
 
 
 def _constant(same: tuple[Any, ...], where: str) -> Any:
-    """Numbers that depend on a size are constants, too; which ones matters only if they are 0 or 1."""
+    """Return a constant that may depend on a size; its value matters only if it is 0 or 1."""
     if all(one == same[0] for one in same[1:]):
         return same[0]
     if all(isinstance(one, float) and one > 1 for one in same) or all(
@@ -259,5 +259,5 @@ def _differs_in(point: Point, base: Point, name: str) -> bool:
     return point[name] != base[name] and all(point[one] == base[one] for one in base if one != name)
 
 
-def _told(point: Point, names: Sequence[str]) -> str:
+def _format_point(point: Point, names: Sequence[str]) -> str:
     return ", ".join(f"{name}={point[name]}" for name in names)

@@ -1,4 +1,4 @@
-"""Learning what settings do to the costs of a program: which can be told from a few traces, and how far."""
+"""Learn the effect of settings on a program's cost from a few traces, and the range in which that is exact."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from mithril_nb.whatif.repeated import Repeated
 from mithril_nb.whatif.settings import Settings, is_size, key_of
 
 Trace = Callable[[Settings], Cost]
-"""Traces the program at some settings; raises where there is none."""
+"""Traces the program at some settings; raises if the program does not exist there."""
 MOST_TRIES = 8
-"""Small steps of a size that are tried: often only multiples of a number of heads, or of a stride, are possible."""
-_LOOKS_DEEP = re.compile("depth|layer|block|num_l|n_l")
+"""Number of small steps of a size to try: often only multiples of a head count or of a stride are possible."""
+_DEPTH_NAME = re.compile("depth|layer|block|num_l|n_l")
 
 
 @dataclass
@@ -25,9 +25,10 @@ class Learned:
 
     Attributes:
         base: The settings from which it was learned.
-        depth: The setting by which blocks are repeated, if there is one.
-        inferred: The costs by the other settings: at one value of `depth`, or at the two from which it is told.
-        reasons: Why other settings cannot be told.
+        depth: The setting that repeats blocks, if there is one.
+        inferred: The costs by the other settings, at one value of `depth`, or at the two values that determine it.
+        reasons: Reasons why other settings could not be learned.
+        most_deep: Largest depth for which costs are predicted.
     """
 
     base: Settings
@@ -38,12 +39,12 @@ class Learned:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The settings that can be told."""
+        """The learned settings."""
         inside = next(iter(self.inferred.values())).names if self.inferred else ()
         return (*inside, *((self.depth,) if self.depth else ()))
 
     def at(self, settings: Settings) -> Cost | None:
-        """Return the costs at some settings; `None` where they are not known exactly."""
+        """Return the cost at some settings; `None` if it is not known exactly."""
         names = self.names
         others = {name: value for name, value in settings.items() if name not in names}
         numbers = {name: value for name, value in settings.items() if name in names}
@@ -62,7 +63,7 @@ class Learned:
         return min(self.inferred) <= depth <= self.most_deep
 
     def input_shapes(self, settings: Settings) -> list[tuple[int, ...]] | None:
-        """Return the shapes of what the program takes, if they are known; a deeper program takes more."""
+        """Return the shapes of the program's inputs; `None` if unknown: a deeper program has more inputs."""
         if self.depth is not None and settings[self.depth] not in self.inferred:
             return None
         place = 0 if self.depth is None else settings[self.depth]
@@ -70,54 +71,54 @@ class Learned:
 
 
 def learn(trace: Trace, base: Settings, names: Sequence[str]) -> Learned:
-    """Find out which sizes the costs of a program can be told by, together, and verify it.
+    """Learn the cost of a program as a function of its sizes, jointly, and verify the result.
 
     Args:
         trace: Traces the program.
         base: Its settings.
-        names: Those that are sizes.
+        names: The settings that are sizes.
     """
     learned, starts = Learned(base), [base]
     kept: dict[str, list[int]] = {}
-    for name in sorted(names, key=lambda name: _LOOKS_DEEP.search(name) is None):
+    for name in sorted(names, key=lambda name: _DEPTH_NAME.search(name) is None):
         found = _first(trace, starts[0], name, _near(base[name]))
         if found is None:
-            learned.reasons[name] = "there is no other value at which it can be traced"
+            learned.reasons[name] = "it cannot be traced at any other value"
         elif _shape(found[1]) == _shape(trace(starts[0])):
             kept[name] = [found[0]]
         elif learned.depth is None and _learn_depth(trace, learned, name):
-            starts = [{**base, name: depth} for depth in learned.inferred]  # Shallow ones are traced in no time.
+            starts = [{**base, name: depth} for depth in learned.inferred]  # shallow programs trace fast
         else:
-            learned.reasons.setdefault(name, f"it has other equations at {found[0]} than at {base[name]}")
+            learned.reasons.setdefault(name, f"its equations at {found[0]} differ from those at {base[name]}")
     for name in tuple(kept):
         problem = _widen(trace, starts[0], name, kept[name])
         if len(kept[name]) < 2:
-            learned.reasons[name] = problem or "there are too few values at which it can be traced"
+            learned.reasons[name] = problem or "it can be traced at too few values"
             del kept[name]
     _infer(trace, learned, starts, kept)
     return learned
 
 
-def where_wrong(told: Trace, trace: Trace, base: Settings, name: str) -> int | None:
-    """Return a value of a setting, next to its own or far off, at which tracing gives other costs than are told.
+def first_mismatch(predict: Trace, trace: Trace, base: Settings, name: str) -> int | None:
+    """Return a value of a setting, near or far from its base, where the prediction differs from tracing.
 
     Args:
-        told: Tells costs without tracing.
+        predict: Predicts costs without tracing.
         trace: Traces the program.
         base: Its settings.
         name: The setting.
     """
     for values in (_near(base[name]), _far(base[name])):
         found = _first(trace, base, name, values)
-        if found is not None and not agree(told({**base, name: found[0]}), found[1]):
+        if found is not None and not agree(predict({**base, name: found[0]}), found[1]):
             return found[0]
     return None
 
 
 def _widen(trace: Trace, start: Settings, name: str, values: list[int]) -> str:
-    """Add a large value and a small one at which the program goes by the same rules; return why there are none.
+    """Add a large and a small value at which the program follows the same rules; return the last error, if any.
 
-    A cap, or a size that becomes 1, lies beyond: nothing is told of what is not between them.
+    Costs are predicted only between these values: a cap, or a size that becomes 1, may lie beyond them.
     """
     problem = ""
     for candidates in (_far(start[name]), _low(start[name])):
@@ -142,8 +143,8 @@ def _learn_depth(trace: Trace, learned: Learned, name: str) -> bool:
         learned.reasons[name] = f"it cannot be traced at {first}, {second}, {last}: {first_line(error)}"
         return False
     repeated = Repeated((first, costs[first]), (second, costs[second]))
-    if not repeated.gives(last, costs[last]):
-        learned.reasons[name] = f"at {last} the program is not what repeats at {first} and {second}"
+    if not repeated.matches(last, costs[last]):
+        learned.reasons[name] = f"at {last} the program does not repeat the blocks found at {first} and {second}"
         return False
     learned.depth, learned.most_deep = name, 8 * last
     points = [{**learned.base, name: value} for value in (first, second)]
@@ -152,7 +153,7 @@ def _learn_depth(trace: Trace, learned: Learned, name: str) -> bool:
 
 
 def _infer(trace: Trace, learned: Learned, starts: Sequence[Settings], kept: dict[str, list[int]]) -> None:
-    """Learn all sizes together; one that does not go with the others is left out."""
+    """Learn all sizes jointly; leave out sizes that fail together with the others."""
     while kept:
         joint = _joint(trace, starts[0], kept)
         points = [{name: value} for name, values in kept.items() for value in values] + joint
@@ -175,26 +176,26 @@ def _infer(trace: Trace, learned: Learned, starts: Sequence[Settings], kept: dic
 
 
 def _deep_problem(trace: Trace, learned: Learned, found: dict[int, Inferred], points: Sequence[Settings]) -> str:
-    """Return why a deeper program is not what the two shallow ones tell, at settings that were all varied."""
+    """Return why a deeper program differs from the prediction by the two shallow ones, at changed sizes."""
     assert learned.depth is not None
     for point in points[:1]:
         settings = {**learned.base, **point}
         deep = settings[learned.depth] if learned.base[learned.depth] > 4 else max(found) + 2
         settings = {**settings, learned.depth: deep}
         first, second = ((depth, one.at(settings)) for depth, one in found.items())
-        if not Repeated(first, second).gives(deep, trace(settings)):
-            return f"at {learned.depth}={deep} it is not what repeats"
+        if not Repeated(first, second).matches(deep, trace(settings)):
+            return f"at {learned.depth}={deep} its blocks do not repeat"
     return ""
 
 
 def _joint(trace: Trace, start: Settings, kept: dict[str, list[int]]) -> list[dict[str, int]]:
-    """Return settings at which all sizes are others, and at which the program can be traced."""
+    """Return settings with all sizes changed at which the program can be traced."""
     found: list[dict[str, int]] = []
     for place in (-1, 0, 1) if len(kept) > 1 else ():
         point = {name: values[place] for name, values in kept.items()}
         try:
             trace({**start, **point})
-        except Exception:  # Nor for every combination of values.
+        except Exception:  # not every combination of values is possible
             continue
         found.append(point)
     return found[:2]
@@ -204,13 +205,13 @@ def _first(trace: Trace, base: Settings, name: str, values: Iterator[int]) -> tu
     for value in values:
         try:
             return value, trace({**base, name: value})
-        except Exception:  # The program needs not exist for every value.
+        except Exception:  # the program need not exist for every value
             continue
     return None
 
 
 def _near(size: int) -> Iterator[int]:
-    """The next values, in the smallest steps that go: what is rounded up to a multiple shows in these."""
+    """Yield the next values in the smallest possible steps, which reveal rounding up to a multiple."""
     yield from [size + step for step in range(1, size) if size % step == 0][:MOST_TRIES]
     yield 2 * size
 
@@ -228,7 +229,7 @@ def _shape(cost: Cost) -> list[Any]:
 
 
 def first_line(error: Exception) -> str:
-    """Return in one line why something went wrong."""
+    """Return the cause of an error in one line."""
     diagnostics = getattr(error, "diagnostics", ())
-    told = diagnostics[0].shown().facts[0][1] if diagnostics and diagnostics[0].facts else str(error)
-    return (told.strip().splitlines() or [type(error).__name__])[0]
+    text = diagnostics[0].shown().facts[0][1] if diagnostics and diagnostics[0].facts else str(error)
+    return (text.strip().splitlines() or [type(error).__name__])[0]

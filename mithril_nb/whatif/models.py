@@ -1,4 +1,4 @@
-"""Our own models with other settings: sizes of inputs, dtype, remat, and the attributes of their blocks."""
+"""mithril_nb models with other settings: input sizes, dtype, remat, and the attributes of their blocks."""
 
 from __future__ import annotations
 
@@ -18,26 +18,33 @@ from mithril_nb.targets import inspect
 from mithril_nb.targets.own import compiled_for, given_specs
 from mithril_nb.targets.slips import OPTIONS
 from mithril_nb.whatif.arguments import common_dtype
-from mithril_nb.whatif.attributes import attributes_of, examples, meant, remaking, with_attribute, written
-from mithril_nb.whatif.settings import NOT_SWEPT, Settings, as_written, by_making, checked, value_written
+from mithril_nb.whatif.attributes import (
+    attributes_of,
+    examples,
+    format_changes,
+    likely_change,
+    rebuild_call,
+    with_attribute,
+)
+from mithril_nb.whatif.settings import NOT_SWEPT, Settings, checked, format_literal, format_setting, make_call
 from mithril_nb.whatif.subjects import OUTSIDE, check_outside, outside
 
 
 class OwnModel:
-    """A model of ours.
+    """A mithril_nb model.
 
-    Its settings are `batch`, the first dim that its inputs share; their other dims as `"input.1"`; `dtype`,
-    `precision`, `remat`; and the attributes of its blocks by path, as `"linear_0.dimension"`.
+    Its settings are `batch`, the first dim that its inputs share; their other dims, such as `"input.1"`; `dtype`,
+    `precision` and `remat`; and the attributes of its blocks by path, such as `"linear_0.dimension"`.
 
     Args:
         target: The model, compiled or not.
         args: Its inputs, or their shapes.
         shapes: Shapes of its inputs by name.
-        options: What `ml.inspect` takes besides, and inputs by name.
+        options: Other arguments of `ml.inspect`, and inputs by name.
     """
 
     makes = False
-    casts = "some of its blocks compute in float32, whatever they are given"
+    casts = "some of its blocks always compute in float32"
 
     def __init__(
         self,
@@ -54,8 +61,8 @@ class OwnModel:
         self._target, self._model = target, model
         self._graph: LogicalGraph = target.graph if isinstance(target, PhysicalModel) else graph_of(target)
         self._shapes = {name: tuple(spec.shape) for name, spec in model.input_specs.items()}
-        made = inspect(model, **self._options)
-        self.name = made.name
+        inspection = inspect(model, **self._options)
+        self.name = inspection.name
         self.base: dict[str, Any] = {}
         firsts = {shape[0] for shape in self._shapes.values() if shape}
         if len(firsts) == 1 and isinstance(first := firsts.pop(), int):
@@ -63,25 +70,25 @@ class OwnModel:
         for name, shape in self._shapes.items():
             start = 1 if "batch" in self.base else 0
             self.base |= {f"{name}.{axis}": dim for axis, dim in enumerate(shape) if axis >= start}
-        self.base |= {"dtype": common_dtype(made.arguments), "remat": False}
+        self.base |= {"dtype": common_dtype(inspection.arguments), "remat": False}
 
     def settled(self, changes: Settings, swept: Settings = NOT_SWEPT) -> dict[str, Any]:
-        """Return all settings, some of them changed."""
+        """Return all settings with the changes applied."""
         for name, value in changes.items():
             if name not in self.base and name not in OUTSIDE:
-                self._know(name, value, swept)
+                self._add_attribute(name, value, swept)
         check_outside({name: value for name, value in changes.items() if name in OUTSIDE}, swept)
         if not isinstance(changes.get("remat", False), bool):
             raise UnknownOptionError(
                 f"remat must be True or False, not {short_repr(changes['remat'], 40)}.",
-                advice=as_written("remat", (False, True), "remat" in swept),
+                advice=format_setting("remat", (False, True), "remat" in swept),
             )
         program = f"program {self.name!r}"
         settings = checked({"precision": None, **self.base}, changes, program, is_made=False, swept=swept)
         return {name: value for name, value in settings.items() if name in self.base or name in changes}
 
     def inspection(self, settings: Settings) -> Inspection:
-        """Return the program for these settings; nothing of it is made."""
+        """Return the program for these settings, without computing a stage."""
         model = self._model
         shapes = {name: self._shape(name, settings) for name in self._shapes}
         attributes = {
@@ -91,15 +98,15 @@ class OwnModel:
         }
         dtype, backend = settings.get("dtype"), model.backend
         if dtype is not None and dtype != self.base.get("dtype"):
-            # What it makes by itself, as constants, has the dtype of its backend: only to cast what it is given would
-            # have it cast back at every block.
+            # The model's own constants have the dtype of its backend. If only the inputs were cast, every block would
+            # cast them back.
             backend = copy.copy(backend)
             backend.default_dtype = as_dtype(dtype)
         if attributes or shapes != self._shapes or backend is not model.backend:
             model = self._made(attributes, shapes, backend)
         if settings.get("remat"):
             model = rematerialized(model)
-        # What the loss and the optimizer keep in another dtype stays in it, as with such a backend.
+        # The loss and the optimizer keep their own dtypes, as with such a backend.
         return outside(lambda: inspect(model, **self._options), {"precision": settings.get("precision")})
 
     def _made(self, attributes: Settings, shapes: Mapping[str, Any], backend: Any) -> PhysicalModel:
@@ -113,11 +120,11 @@ class OwnModel:
         dims = [settings.get(f"{name}.{axis}", dim) for axis, dim in enumerate(shape)]
         return tuple(settings["batch"] if axis == 0 and "batch" in settings else dim for axis, dim in enumerate(dims))
 
-    def _know(self, name: str, value: Any, swept: Settings) -> None:
-        """Take an attribute of a block among the settings, or say which one is meant by something like it.
+    def _add_attribute(self, name: str, value: Any, swept: Settings) -> None:
+        """Add an attribute of a block to the settings, or raise an error that suggests a similar one.
 
         Raises:
-            UnknownOptionError: There is no such attribute of such a block, and it is like no other setting.
+            UnknownOptionError: The block has no such attribute, and no other setting has a similar name.
         """
         known = attributes_of(self._graph)
         if name in known:
@@ -125,7 +132,7 @@ class OwnModel:
             return
         path = name.rpartition(".")[0]
         if not path and "/" not in name and not any(one.endswith(f".{name}") for one in known):
-            return  # it may be another setting, misspelt
+            return  # possibly another setting, misspelled
         own = [one.removeprefix(f"{path}.") for one in known if one.rpartition(".")[0] == path]
         blocks = [found for found, _ in self._graph.walk()]
         raise UnknownOptionError(
@@ -138,21 +145,21 @@ class OwnModel:
         )
 
     def _advice(self, name: str, value: Any, swept: Settings) -> str:
-        """Return what a person meant by a setting that there is not; it has been tried."""
+        """Return the code of a valid change that the user probably meant by an unknown setting."""
         is_swept, values = name in swept, swept.get(name, (value,))
-        remade = remaking(self._target, name, values, is_swept, self._shapes, self._options)
+        remade = rebuild_call(self._target, name, values, is_swept, self._shapes, self._options)
         if remade:
             return remade
 
         def works(changes: Settings) -> bool:
-            # Two that are swept are all of their combinations.
+            # Several swept attributes would be combined with each other, so a sweep gets only one.
             return (len(changes) == 1 or not is_swept) and self._works(changes)
 
-        found = meant(self._graph, name, value, works) or examples(self._graph, works)
+        found = likely_change(self._graph, name, value, works) or examples(self._graph, works)
         if found is None:
-            return by_making(name, values, is_swept)
-        return "changes=" * is_swept + written(
-            found, lambda one: value_written(one if not is_swept else [*values] if one is value else [one])
+            return make_call(name, values, is_swept)
+        return "changes=" * is_swept + format_changes(
+            found, lambda one: format_literal(one if not is_swept else [*values] if one is value else [one])
         )
 
     def _works(self, changes: Settings) -> bool:
@@ -164,7 +171,7 @@ class OwnModel:
 
 
 def rematerialized(model: PhysicalModel) -> PhysicalModel:
-    """Return a model whose gradient computes again what the loss needed, and saves only its arguments."""
+    """Return a model whose gradient recomputes the loss's intermediate values and saves only its arguments."""
     other = copy.copy(model)
 
     def forward(params: Any, inputs: Any, *, state: Any = None, key: Any = None, training: bool = False) -> Any:
@@ -181,6 +188,6 @@ def rematerialized(model: PhysicalModel) -> PhysicalModel:
 
         return jax.checkpoint(run)(params, inputs, state, key)
 
-    # As `evaluate` of a model: what stands in its own `__dict__` goes before what its class says.
+    # An instance attribute overrides the method, as in `evaluate`.
     other.__dict__.update(forward=forward, forward_with_state=forward_with_state)
     return other

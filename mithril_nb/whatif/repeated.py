@@ -1,7 +1,7 @@
-"""What a program costs as a function of its depth: how often a block is repeated, learned and verified.
+"""The cost of a program as a function of its depth, the number of repeated blocks, learned and verified.
 
-The equations of a deeper program are others, but its blocks are the same: `block_1` costs what `block_2` does, and
-what is outside of them grows by the same rows with each. Two depths tell by which, and a third has to agree.
+A deeper program has other equations, but the same blocks: `block_1` costs as much as `block_2`, and the cost outside of
+blocks grows by the same rows with each block. Two depths determine these rows, and a third must agree.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from mithril_nb.cost import Cost, CostRow, Source
 
 
 class Repeated:
-    """The costs of a program of any depth, from its costs at two.
+    """The costs of a program at any depth, from its costs at two depths.
 
     Args:
-        shallow: A depth, 3 or more, and the costs there.
-        deeper: A greater depth, and the costs there.
+        shallow: A depth of 3 or more, and the cost there.
+        deeper: A greater depth, and the cost there.
     """
 
     def __init__(self, shallow: tuple[int, Cost], deeper: tuple[int, Cost]):
         (self._depth, self._cost), (self._next, self._deeper) = shallow, deeper
 
-    def gives(self, depth: int, cost: Cost) -> bool:
-        """Whether costs of another depth are just what these two tell."""
+    def matches(self, depth: int, cost: Cost) -> bool:
+        """Return whether the prediction for a depth equals a cost."""
         found = self.at(depth)
         return found is not None and whole(found) == whole(cost)
 
     def at(self, depth: int) -> Cost | None:
-        """Return the costs of a depth; `None` if they do not grow evenly. Rows stand by block, and have no ids."""
+        """Return the cost at a depth, with rows by block and without ids; `None` if it does not grow linearly."""
         if not self._templates and set(_paths(self._deeper)) != set(_paths(self._cost)):
             return None
         return self._predicted(depth)
@@ -72,12 +72,12 @@ class Repeated:
         ]
         if self._cost.notes != self._deeper.notes:
             return None
-        known, told = None if self._cost.params is None else params, self._deeper.once
-        whole = Source(self._cost.once.name, *once, unknown=told.unknown, unknown_bytes=told.unknown_bytes)
+        known, deeper = None if self._cost.params is None else params, self._deeper.once
+        whole = Source(self._cost.once.name, *once, unknown=deeper.unknown, unknown_bytes=deeper.unknown_bytes)
         return replace(self._cost, rows=tuple(rows), params=known, once=whole, symbolic=None)
 
     def _grown(self, path: str, depth: int) -> list[CostRow] | None:
-        """The rows of a block that is not repeated: each so often as it grows with depth."""
+        """Return the rows of a block that is not repeated; the count of each row grows linearly with depth."""
         here, there = (Counter(self._rows(cost).get(path, ())) for cost in (self._cost, self._deeper))
         rows: list[CostRow] = []
         for row in {**here, **there}:
@@ -89,9 +89,9 @@ class Repeated:
 
     @cached_property
     def _numbered(self) -> dict[str, tuple[str | None, int]]:
-        """For each block the template that it is an instance of, and its number in it."""
-        made = {one.format(place): (one, place) for one in self._templates for place in self._places}
-        return {path: made.get(path, (None, 0)) for path in _paths(self._cost)}
+        """The template of each block, if it is an instance of one, and its number in the template."""
+        instances = {one.format(place): (one, place) for one in self._templates for place in self._places}
+        return {path: instances.get(path, (None, 0)) for path in _paths(self._cost)}
 
     @property
     def _places(self) -> range:
@@ -99,12 +99,12 @@ class Repeated:
 
     @cached_property
     def _first(self) -> int:
-        """The number of the first of the blocks that are repeated: 0 or 1."""
+        """The number of the first repeated block: 0 or 1."""
         return self._found[0]
 
     @cached_property
     def _templates(self) -> tuple[str, ...]:
-        """Paths with `{}` in the place of the number."""
+        """Paths with `{}` instead of the number."""
         return self._found[1]
 
     @cached_property
@@ -119,11 +119,11 @@ class Repeated:
                 for template in _templates_of(path, number)
                 if all(template.format(place) in here for place in range(first + 1, first + self._depth - 1))
             )
-            # Those of the blocks within, in the order in which the program comes to them.
+            # Templates of inner blocks, in program order.
             order = {path: place for place, path in enumerate(here)}
             found = sorted(templates, key=lambda one: order.get(one.format(first + 1), len(order)))
-            made = {one.format(place) for one in found for place in range(first, first + self._next)}
-            if found and set(new) <= made:
+            instances = {one.format(place) for one in found for place in range(first, first + self._next)}
+            if found and set(new) <= instances:
                 return first, tuple(found)
         return 0, ()
 
@@ -152,12 +152,12 @@ def _by_block(cost: Cost) -> dict[str, list[CostRow]]:
 
 
 def _nameless(row: CostRow) -> CostRow:
-    """The row without what tells where in its program it stands."""
+    """Return the row without its id and its equations."""
     return replace(row, id="", equations=())
 
 
 def _templates_of(path: str, number: int) -> Iterable[str]:
-    """Yield the path with `{}` in the place of each number that is the one."""
+    """Yield the path once for each occurrence of the number, with `{}` instead of it."""
     escaped = path.replace("{", "{{").replace("}", "}}")
     for match in re.finditer(r"\d+", escaped):
         if match.group() == str(number):
@@ -165,7 +165,7 @@ def _templates_of(path: str, number: int) -> Iterable[str]:
 
 
 def _line(start: int, other: int, at_start: int | None, at_other: int | None, at: int) -> int | None:
-    """Return what lies on the line through two figures; `None` if that is no count."""
+    """Extrapolate two counts linearly; `None` if the result is not a count."""
     if at_start is None or at_other is None:
         return None
     grown, rest = divmod((at_other - at_start) * (at - start), other - start)
@@ -173,6 +173,6 @@ def _line(start: int, other: int, at_start: int | None, at_other: int | None, at
 
 
 def whole(cost: Cost) -> list[Any]:
-    """Return all that a cost tells, in whatever order its rows are, and whatever they are called."""
+    """Return a cost as a comparable value, regardless of the order and the ids of its rows."""
     rows = Counter(_nameless(row) for row in cost.rows)
     return [rows, cost.params, cost.once.flops, cost.once.transcendentals, cost.once.bytes, cost.notes]

@@ -1,4 +1,4 @@
-"""Settings of a program: their values, which of them fit, and how they are told."""
+"""Settings of a program: validation and formatting of their values."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Settings = Mapping[str, Any]
 """Value of each setting by name."""
 Key = tuple[Any, ...]
 PRECISIONS = ("default", "high", "highest", "bfloat16", "tensorfloat32", "float32")
-"""Values of `precision`, as `jax.default_matmul_precision` takes them."""
+"""Values of `precision`, as in `jax.default_matmul_precision`."""
 
 NOT_SWEPT: Settings = {}
 _EXAMPLES = {"batch": (32, 64), "linear_0.dimension": (256, 512)}
 
 
 def key_of(settings: Settings) -> Key:
-    """Return what two settings have in common if they are the same; values need not be hashable.
+    """Return a hashable key that is equal for equal settings; values need not be hashable.
 
     Examples:
         >>> key_of({"a": 1, "b": [2]}) == key_of({"b": [2], "a": 1}), key_of({"a": 1}) == key_of({"a": True})
@@ -40,7 +40,7 @@ def _hashable(value: Any) -> Any:
         if isinstance(value, dict):
             named: dict[Any, Any] = value
             return tuple((name, type(one), _hashable(one)) for name, one in named.items())
-        if hasattr(value, "shape") and hasattr(value, "dtype"):  # of a long array only the ends are printed
+        if hasattr(value, "shape") and hasattr(value, "dtype"):  # the repr of a long array omits its middle
             array = np.asarray(value)
             return array.shape, array.dtype.name, array.tobytes()
         return repr(value)
@@ -48,12 +48,12 @@ def _hashable(value: Any) -> Any:
 
 
 def is_size(value: Any) -> bool:
-    """Whether a value is a whole number, and no truth value."""
+    """Return whether a value is an integer, excluding truth values."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON takes it: numbers, text and truth values as they are, others as a short text.
+    """Return a value for JSON: numbers, strings and truth values unchanged, others as a short text.
 
     Examples:
         >>> plain(np.int64(3)), plain(None), plain(np.dtype("float32"))
@@ -63,41 +63,41 @@ def plain(value: Any) -> Any:
         return value.item()
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    return told(value)
+    return format_value(value)
 
 
-def told(value: Any) -> str:
-    """Return a value as a short text: a dtype by its name, whatever it is given as.
+def format_value(value: Any) -> str:
+    """Format a value as a short text: a dtype by its name, in whatever form it is given.
 
     Examples:
-        >>> told("bfloat16"), told(np.float32), told(64)
+        >>> format_value("bfloat16"), format_value(np.float32), format_value(64)
         ('bfloat16', 'float32', '64')
     """
     if isinstance(value, str):
         return value
     if isinstance(value, np.dtype | type):
-        with suppress(TypeError):  # a class that is no number's
+        with suppress(TypeError):  # a class that is not a dtype
             return np.dtype(value).name
     return short_repr(value, 40)
 
 
-def as_written(name: str, values: Sequence[Any], is_swept: bool = False) -> str:
-    """Return a setting as a person writes it: its last value, or all of them where it is swept.
+def format_setting(name: str, values: Sequence[Any], is_swept: bool = False) -> str:
+    """Format a setting as Python code, with its last value, or with all values if it is swept.
 
     Examples:
-        >>> as_written("batch", (8, 16)), as_written("batch", (8, 16), is_swept=True)
+        >>> format_setting("batch", (8, 16)), format_setting("batch", (8, 16), is_swept=True)
         ('batch=16', 'batch=[8, 16]')
-        >>> as_written("a.dimension", ("x",)), as_written("a.dimension", (8,), is_swept=True)
+        >>> format_setting("a.dimension", ("x",)), format_setting("a.dimension", (8,), is_swept=True)
         ('{"a.dimension": "x"}', 'changes={"a.dimension": [8]}')
     """
-    text = value_written([*values] if is_swept else values[-1])
+    text = format_literal([*values] if is_swept else values[-1])
     if name.isidentifier():
         return f"{name}={text}"
     return f'{"changes=" * is_swept}{{"{name}": {text}}}'
 
 
-def value_written(value: Any) -> str:
-    """Return a value as it stands in a call, texts in double quotes."""
+def format_literal(value: Any) -> str:
+    """Format a value as Python code, with strings in double quotes."""
     text = short_repr(value, 40)
     return text if '"' in text else text.replace("'", '"')
 
@@ -110,18 +110,18 @@ def checked(
     is_made: bool = True,
     swept: Settings = NOT_SWEPT,
 ) -> dict[str, Any]:
-    """Return all settings, some of them changed.
+    """Return all settings with the changes applied.
 
     Args:
         base: The settings before.
-        changes: Those that are to be others.
-        program: What takes them, for errors.
-        takes_any: Whether it takes settings that it does not name.
-        is_made: Whether it is a person's own function, which could take more of them.
-        swept: The values that a sweep was given for them.
+        changes: The new values.
+        program: Name of the program, for errors.
+        takes_any: Whether the program accepts settings that it does not name.
+        is_made: Whether it is a user's function, which could declare further settings.
+        swept: The values of swept settings.
 
     Raises:
-        UnknownOptionError: A setting that there is not, or a value that cannot take the place of a size.
+        UnknownOptionError: A setting does not exist, or a size has an invalid value.
     """
     for name, value in by_name(changes).items():
         if name not in base and not takes_any:
@@ -129,74 +129,75 @@ def checked(
             raise UnknownOptionError(
                 f"{program} has no setting {name!r}.",
                 (("settings", ", ".join(base) or "none"),),
-                as_written(near[0], swept.get(name, (value,)), name in swept)
+                format_setting(near[0], swept.get(name, (value,)), name in swept)
                 if near
-                else f"def make({as_written(name, (value,))}): ...  # and use it there"
+                else f"def make({format_setting(name, (value,))}): ...  # and use it there"
                 if is_made and name.isidentifier()
-                else by_making(name, swept.get(name, (value,)), name in swept),
+                else make_call(name, swept.get(name, (value,)), name in swept),
             )
         check_size(name, base.get(name), value, program, name in swept)
     return {**base, **changes}
 
 
-def by_making(name: str, values: Sequence[Any], is_swept: bool = False) -> str:
-    """Return how to ask for what can be no setting of a program as it stands: by a function that makes it.
+def make_call(name: str, values: Sequence[Any], is_swept: bool = False) -> str:
+    """Return code that varies an unsupported setting through a function that makes the program.
 
     Examples:
-        >>> by_making("depth", (3,))
+        >>> make_call("depth", (3,))
         'ml.what_if(make)  # make(depth=3) returns the program for it'
     """
-    setting = as_written(name, values) if name.isidentifier() else "..."
-    called = f"ml.sweep(make, {as_written(name, values, is_swept)})" if is_swept else "ml.what_if(make)"
+    setting = format_setting(name, values) if name.isidentifier() else "..."
+    called = f"ml.sweep(make, {format_setting(name, values, is_swept)})" if is_swept else "ml.what_if(make)"
     return f"{called}  # make({setting}) returns the program for it"
 
 
 def by_name(changes: Any, is_swept: bool = False) -> Settings:
-    """Return changes that are given in a dict; none if nothing is given.
+    """Validate a dict of changes and return it; `None` gives no changes.
 
     Args:
         changes: The changes.
         is_swept: Whether their values are lists.
 
     Raises:
-        UnknownOptionError: They are no dict of settings by name.
+        UnknownOptionError: `changes` is not a dict with string keys.
     """
     if changes is None:
         return {}
     names: Any = changes
     if not isinstance(changes, Mapping) or not all(isinstance(name, str) for name in names):
-        both = [as_written(name, values, is_swept) for name, values in _EXAMPLES.items()]
+        both = [format_setting(name, values, is_swept) for name, values in _EXAMPLES.items()]
+        given = " ".join(short_repr(changes, 40).split())
         raise UnknownOptionError(
-            f"settings are told by name, and not as {' '.join(short_repr(changes, 40).split())}.",
+            f"settings must be keyword arguments or a dict with string keys, got {given}.",
             advice=f"{both[0]}  # or {both[1]} for names with a dot",
         )
     return changes  # pyright: ignore[reportUnknownVariableType]
 
 
 def check_size(name: str, before: Any, value: Any, program: str, is_swept: bool = False) -> None:
-    """Raise if a size is to become what is none.
+    """Raise if the new value of a size is not a size.
 
     Raises:
-        UnknownOptionError: The value before is a whole number, and the new one is none, or below 0.
+        UnknownOptionError: The previous value is an integer, and the new one is not, or is negative.
     """
     if is_size(before) and (not is_size(value) or (value < 0 <= before)):
         raise UnknownOptionError(
             f"setting {name!r} of {program} must be a whole number, not {short_repr(value, 40)}.",
             (("before", str(before)),),
-            as_written(name, (before, max(1, 2 * before)), is_swept),
+            format_setting(name, (before, max(1, 2 * before)), is_swept),
         )
 
 
 def values_of(name: str, values: Any) -> tuple[Any, ...]:
-    """Return the values that a setting is to take one after the other, without those that are said again.
+    """Return the values of a swept setting without duplicates.
 
     Raises:
-        UnknownOptionError: No value, or what is no list.
+        UnknownOptionError: The values are not a list, or there are none.
     """
     is_list = isinstance(values, Sequence | range) and not isinstance(values, str)
     if not (is_list or (isinstance(values, np.ndarray) and values.ndim)) or not len(values):
         raise UnknownOptionError(
-            f"the values of {name!r} must be a list with something in it, not {short_repr(values, 40)}.",
+            f"the values of {name!r} must be a non-empty list, not {short_repr(values, 40)}.",
             advice=f"{name}=[8, 16, 32]",
         )
     every: list[Any] = list(values)

@@ -1,4 +1,4 @@
-"""What is looked at: from a function that makes a program, or from a program, to the same with other settings."""
+"""Programs with settings: a function that makes a program, or a program whose arguments can be changed."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from mithril_nb.targets import inspect
 from mithril_nb.targets.arguments import title_of
 from mithril_nb.targets.own import is_own
 from mithril_nb.whatif.arguments import Batch, batch_of, cast, common_dtype, resized
-from mithril_nb.whatif.settings import NOT_SWEPT, PRECISIONS, Settings, as_written, checked, told
+from mithril_nb.whatif.settings import NOT_SWEPT, PRECISIONS, Settings, checked, format_setting, format_value
 
 OUTSIDE = ("dtype", "precision")
-"""Settings that every program has: they are changed from outside of it."""
+"""Settings of every program, applied from outside."""
 OF_ANY = ("batch", *OUTSIDE)
-"""Settings that a program as it stands has."""
-_CASTS = "what goes into it is another, and what it casts to by itself stays; "
+"""Settings of a program that is not made by a function."""
+_CASTS = "only its inputs have the new dtype, its own casts are unchanged; "
 
 
 class Subject(Protocol):
     """A program for any settings.
 
     Attributes:
-        name: What to call it.
-        base: The settings that it is looked at with first.
-        makes: Whether the settings go to a person's own function, which may take whole numbers in symbols.
-        casts: Why it may cast more in another dtype.
+        name: Its display name.
+        base: Its initial settings.
+        makes: True if the settings are passed to a user's function, which may accept symbolic integers.
+        casts: Reason why it may contain more casts in another dtype.
     """
 
     name: str
@@ -40,38 +40,38 @@ class Subject(Protocol):
     casts: str
 
     def settled(self, changes: Settings, swept: Settings = NOT_SWEPT) -> dict[str, Any]:
-        """Return all settings, some of them changed.
+        """Return all settings with the changes applied.
 
         Args:
-            changes: Those that are to be others.
-            swept: The values that a sweep was given for them.
+            changes: The new values.
+            swept: The values of swept settings.
 
         Raises:
-            UnknownOptionError: A setting that there is not, or a value that does not fit.
+            UnknownOptionError: A setting does not exist, or a value is not valid.
         """
         ...
 
     def inspection(self, settings: Settings) -> Inspection:
-        """Return the program for these settings; nothing of it is made.
+        """Return the program for these settings, without computing a stage.
 
         Raises:
-            Exception: What a person's own function raised.
+            Exception: The user's function raised it.
         """
         ...
 
 
 class Made:
-    """What a function makes of settings.
+    """A program made by a function of settings.
 
     Args:
-        make: Takes settings by name; gives a function and its arguments, a model and the shapes of its inputs, or an
-            `Inspection`.
-        given: Settings that are to be others than the function's own defaults.
-        starts: Settings that vary: what the function has no default for begins with these.
+        make: Function of settings by name. It returns a function and its arguments, a model and the shapes of its
+            inputs, or an `Inspection`.
+        given: Settings that replace the function's defaults.
+        starts: Initial values of swept settings that have no default.
     """
 
     makes = True
-    casts = f'{_CASTS}with make(dtype="float32") it is made anew'
+    casts = f'{_CASTS}make(dtype="float32") can build it in the new dtype'
 
     def __init__(self, make: Callable[..., Any], given: Settings, starts: Settings = NOT_SWEPT):
         self.name = title_of(make)
@@ -93,7 +93,7 @@ class Made:
         self.base: dict[str, Any] = {**{name: value for name, value in defaults.items() if value is not _NONE}, **given}
 
     def settled(self, changes: Settings, swept: Settings = NOT_SWEPT) -> dict[str, Any]:
-        """Return all settings, some of them changed."""
+        """Return all settings with the changes applied."""
         around = {name: value for name, value in changes.items() if name in OUTSIDE and name not in self.base}
         own = {name: value for name, value in changes.items() if name not in around}
         check_outside(around, swept)
@@ -101,17 +101,17 @@ class Made:
         return {**checked(self.base, own, f"{self.name}()", self._takes_any, swept=swept), **around}
 
     def inspection(self, settings: Settings) -> Inspection:
-        """Return the program for these settings; nothing of it is made."""
+        """Return the program for these settings, without computing a stage."""
         takes = self._own | (set(settings) - set(OUTSIDE) if self._takes_any else frozenset[str]())
         around = {name: value for name, value in settings.items() if name not in takes}
         own = {name: value for name, value in settings.items() if name in takes}
         return outside(lambda: self._inspected(self._make(**own)), around)
 
-    def _inspected(self, made: Any) -> Inspection:
-        if isinstance(made, Inspection):
-            return made
-        if isinstance(made, tuple) and len(made) > 1:  # pyright: ignore[reportUnknownArgumentType]
-            target, *given = made  # pyright: ignore[reportUnknownVariableType]
+    def _inspected(self, result: Any) -> Inspection:
+        if isinstance(result, Inspection):
+            return result
+        if isinstance(result, tuple) and len(result) > 1:  # pyright: ignore[reportUnknownArgumentType]
+            target, *given = result  # pyright: ignore[reportUnknownVariableType]
             if is_own(target) and len(given) == 1 and isinstance(given[0], Mapping):
                 return inspect(target, shapes=given[0])  # pyright: ignore[reportUnknownArgumentType]
             if callable(target) or is_own(target):
@@ -119,21 +119,21 @@ class Made:
                 args: tuple[Any, ...] = given[0] if is_whole else tuple(given)
                 return inspect(target, *args)
         raise UnknownOptionError(
-            f"{self.name}() must give a function and its arguments, and gave {short_repr(made, 60)}.",
-            (("or", "a model and the shapes of its inputs, or what ml.inspect gives"),),
+            f"{self.name}() must return a function and its arguments, got {short_repr(result, 60)}.",
+            (("or", "a model and the shapes of its inputs, or the result of ml.inspect"),),
             "return step, (jax.ShapeDtypeStruct((batch, 784), 'float32'),)",
         )
 
 
 class Fixed:
-    """A program as it stands: its batch, its dtype and its precision may be others.
+    """A program that is not made by a function: its batch, dtype and precision can change.
 
     Args:
         inspection: The program.
     """
 
     makes = False
-    casts = f'{_CASTS}ml.what_if(model, ...), or ml.what_if(make) with make(dtype="float32"), makes it anew'
+    casts = f'{_CASTS}ml.what_if(model, ...), or ml.what_if(make) with make(dtype="float32"), rebuilds it'
 
     def __init__(self, inspection: Inspection):
         self.name = inspection.name
@@ -145,10 +145,10 @@ class Fixed:
             self.base["dtype"] = dtype
 
     def settled(self, changes: Settings, swept: Settings = NOT_SWEPT) -> dict[str, Any]:
-        """Return all settings, some of them changed."""
+        """Return all settings with the changes applied."""
         if "remat" in changes:
             raise UnknownOptionError(
-                f"{self.name!r} is a whole program: what it saves for its gradient cannot be changed from outside.",
+                f"{self.name!r} is a whole program: the values saved for its gradient cannot be changed from outside.",
                 (("settings", "batch, dtype, precision"),),
                 "ml.what_if(make)  # make(remat=False) returns a step, whose loss is jax.checkpoint(loss) with it",
             )
@@ -163,20 +163,20 @@ class Fixed:
         return {name: value for name, value in settings.items() if name in self.base or name in changes}
 
     def inspection(self, settings: Settings) -> Inspection:
-        """Return the program for these settings; nothing of it is made."""
-        made = self._inspection
+        """Return the program for these settings, without computing a stage."""
+        inspection = self._inspection
         size, batch = settings.get("batch"), self._batch
         if size is not None and batch is not None and size != batch.size:
-            made = made.altered(lambda args: resized(args, batch, size))
+            inspection = inspection.altered(lambda args: resized(args, batch, size))
         changed = {name: settings.get(name) for name in OUTSIDE if settings.get(name) != self.base.get(name)}
-        return outside(lambda: made, changed)
+        return outside(lambda: inspection, changed)
 
 
 _NONE: Any = object()
 
 
 def _defaults(make: Callable[..., Any]) -> tuple[dict[str, Any], bool]:
-    """Return the settings that a function takes, with their defaults, and whether it takes any others."""
+    """Return the settings of a function with their defaults, and whether it accepts any others."""
     try:
         parameters = python_inspect.signature(make).parameters.values()
     except (TypeError, ValueError):
@@ -189,43 +189,43 @@ def _defaults(make: Callable[..., Any]) -> tuple[dict[str, Any], bool]:
 
 
 def check_outside(settings: Settings, swept: Settings = NOT_SWEPT) -> None:
-    """Raise if a dtype or a precision is none.
+    """Raise if a dtype or a precision is not valid.
 
     Args:
         settings: The settings.
-        swept: The values that a sweep was given for them.
+        swept: The values of swept settings.
 
     Raises:
-        UnknownOptionError: There is no such dtype of numbers with a fraction, or no such precision.
+        UnknownOptionError: It is not a floating-point dtype, or not a known precision.
     """
     precision, dtype = settings.get("precision"), settings.get("dtype")
     if precision is not None and precision not in PRECISIONS:
         raise UnknownOptionError(
             f"unknown precision {short_repr(precision, 40)}.",
             (("known", ", ".join(PRECISIONS)),),
-            as_written("precision", ("default", "highest"), "precision" in swept),
+            format_setting("precision", ("default", "highest"), "precision" in swept),
         )
     if dtype is not None and not _is_float(dtype):
         raise UnknownOptionError(
-            f"arrays of numbers with a fraction cannot become {told(dtype)!r}.",
+            f"floating-point arrays cannot be cast to {format_value(dtype)!r}.",
             (("known", "float16, bfloat16, float32, float64"),),
-            as_written("dtype", ("float32", "bfloat16"), "dtype" in swept),
+            format_setting("dtype", ("float32", "bfloat16"), "dtype" in swept),
         )
 
 
 def _check_width(dtype: Any) -> None:
-    """Raise if JAX would take another dtype in its place without a word: the costs would be those of that one."""
+    """Raise if JAX would silently use another dtype, and the costs would be those of that dtype."""
     if dtype is not None and jax.dtypes.canonicalize_dtype(dtype) != jax.numpy.dtype(dtype):
         raise UnknownOptionError(
-            f"JAX makes no arrays of {told(dtype)} unless it is told to.",
-            (("because", "it computes with 32 bits by default, and would cut these off"),),
+            f"JAX creates no {format_value(dtype)} arrays by default.",
+            (("because", "jax_enable_x64 is off, so JAX would truncate them to 32 bits"),),
             'jax.config.update("jax_enable_x64", True)  # before arrays are created; else dtype="float32"',
         )
 
 
 def _is_float(dtype: Any) -> bool:
     if hasattr(dtype, "shape") and not isinstance(dtype, jax.numpy.dtype | type):
-        return False  # an array has a dtype, and is none
+        return False  # an array has a dtype, but is not one
     try:
         return bool(jax.numpy.issubdtype(jax.numpy.dtype(dtype), jax.numpy.floating))
     except (TypeError, ValueError):
@@ -233,16 +233,18 @@ def _is_float(dtype: Any) -> bool:
 
 
 def outside(make: Callable[[], Inspection], settings: Settings) -> Inspection:
-    """Return a program in another precision, and with its arrays of numbers with a fraction in another dtype.
+    """Return a program in another precision, and with its floating-point arrays in another dtype.
 
     Args:
-        make: Makes the program as it is.
-        settings: `dtype` and `precision`; `None`, or nothing, leaves it as it is.
+        make: Function that makes the program.
+        settings: `dtype` and `precision`; `None` or a missing entry changes nothing.
     """
     dtype, precision = settings.get("dtype"), settings.get("precision")
     with nullcontext() if precision is None else jax.default_matmul_precision(precision):
-        made = make()
-        return made if dtype is None and precision is None else made.altered(lambda args: _cast(args, dtype))
+        inspection = make()
+        return (
+            inspection if dtype is None and precision is None else inspection.altered(lambda args: _cast(args, dtype))
+        )
 
 
 def _cast(args: Any, dtype: Any) -> Any:

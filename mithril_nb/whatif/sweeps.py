@@ -1,4 +1,4 @@
-"""`sweep`: what a program costs at all values of one setting, or of two."""
+"""`sweep`: the cost of a program over the values of one or two settings."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ from mithril_nb.whatif.what_if import peak as peak_of
 from mithril_nb.whatif.what_if import peak_compiled, reason_of, subject_of
 
 SOURCES = ("analytic", "compiled", "measured")
-"""Where the figures of a sweep come from."""
+"""Sources of the figures of a sweep."""
 FIELDS = ("flops", "bytes_accessed", "transcendentals", "params", "peak_bytes", "time_s")
-_NOT_RUN = 'nothing is run; source="measured" does'
+_NOT_RUN = 'the program is not run; source="measured" runs it'
 ESTIMATE = 'peak_bytes: estimated from the equations; source="compiled" has XLA\'s'
-_NOT_ASKED = Peak(None, "not asked for: peak=True")
+_NOT_ASKED = Peak(None, "not computed; peak=True computes it")
 
 
 @dataclass(frozen=True)
 class Point:
-    """What a program costs at one value of each setting.
+    """The cost of a program at one value of each setting.
 
     Attributes:
-        settings: Values of the settings that vary.
+        settings: Values of the swept settings.
         flops: Arithmetic operations; `None` if unknown.
         bytes_accessed: Bytes read and written.
         transcendentals: Calls of `exp`, `tanh`, `sqrt`, ...
         params: Number of parameters.
-        peak_bytes: The most bytes that are held at once; of one device, if XLA tells.
+        peak_bytes: Peak memory in bytes; with `source="compiled"`, of one device.
         time_s: Seconds of one run.
-        way: How the figures came about, as in `Change.way`; `""` if there are none.
-        reasons: For each figure that is not known, why.
-        at_least: Figures that are lower bounds: costs of some of the program are not known.
+        way: Origin of the figures, as in `Change.way`; `""` if there are none.
+        reasons: The reason for each unknown figure.
+        at_least: Figures that are lower bounds, because some costs of the program are unknown.
     """
 
     settings: Mapping[str, Any]
@@ -63,14 +63,14 @@ class Point:
 
 @dataclass(frozen=True)
 class Sweep(Shown):
-    """What a program costs at all values of one setting, or of two.
+    """The costs of a program over the values of one or two settings.
 
     Attributes:
         program: Name of the program.
         source: `"analytic"`, `"compiled"` or `"measured"`.
-        settings: The values of each setting that varies.
-        points: One for each combination; the last setting varies first.
-        notes: What is to be known besides.
+        settings: The values of each swept setting.
+        points: One for each combination; the last setting varies fastest.
+        notes: Notes on the figures.
     """
 
     program: str
@@ -80,11 +80,11 @@ class Sweep(Shown):
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        told = ", ".join(f"{name}={list(values)!r}" for name, values in self.settings.items())
-        return f"Sweep({self.program!r}, {told}; {self.source})"
+        settings = ", ".join(f"{name}={list(values)!r}" for name, values in self.settings.items())
+        return f"Sweep({self.program!r}, {settings}; {self.source})"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the same as plain data."""
+        """Return the sweep as plain data."""
         return {
             "program": self.program,
             "source": self.source,
@@ -102,7 +102,7 @@ class Sweep(Shown):
         }
 
     def to_pandas(self) -> Any:
-        """Return a `pandas.DataFrame` with a row for each point; what is not known is missing.
+        """Return a `pandas.DataFrame` with a row for each point; unknown figures are missing.
 
         Raises:
             UnavailableBackendError: pandas is not installed.
@@ -111,7 +111,7 @@ class Sweep(Shown):
             pandas = importlib.import_module("pandas")
         except ImportError as error:
             raise UnavailableBackendError(
-                "a table of a sweep needs pandas.", (("because", str(error)),), "pip install pandas"
+                "Sweep.to_pandas needs pandas.", (("because", str(error)),), "pip install pandas"
             ) from error
         rows = [{**point["settings"], **{name: point[name] for name in FIELDS}} for point in self.to_dict()["points"]]
         return pandas.DataFrame(rows)
@@ -126,24 +126,24 @@ def sweep(
     changes: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> Sweep:
-    """Return what a program costs at all values of one setting, or of two.
+    """Compute the cost of a program over all values of one or two settings.
 
-    A point at which the program cannot be made, traced, compiled or run is unknown, and says why; the others stand.
+    If the program cannot be made, traced, compiled or run at a point, that point is unknown and has the reason.
 
     Args:
-        target: What `ml.what_if` takes.
-        *args: The same.
-        source: `"analytic"` counts equations, `"compiled"` asks XLA, `"measured"` runs the program.
-        peak: Whether to find out the most memory that is held at once, which takes longer.
-        shapes: Shapes of the inputs of a model, in the place of arguments.
-        changes: Settings whose names are no Python names: `{"linear_0.dimension": [256, 512]}`.
-        **settings: Settings by name. A list is swept: `batch=[8, 16, 32]`; anything else is the same at all points.
+        target: A program, as for `ml.what_if`.
+        *args: Its arguments, as for `ml.what_if`.
+        source: `"analytic"` counts equations, `"compiled"` uses XLA's figures, `"measured"` runs the program.
+        peak: Whether to compute the peak memory, which takes longer.
+        shapes: Shapes of a model's inputs, instead of arguments.
+        changes: Settings whose names are not Python names: `{"linear_0.dimension": [256, 512]}`.
+        **settings: Settings by name. A list is swept: `batch=[8, 16, 32]`; other values apply to all points.
 
     Returns:
-        The points; shown as a picture in a notebook, a table by `print`.
+        The points, displayed as a picture in a notebook and as a table by `print`.
 
     Raises:
-        UnknownOptionError: No list, or more than two; a setting that there is not, or a value that does not fit.
+        UnknownOptionError: No setting or more than two are lists, a setting does not exist, or a value is not valid.
 
     Examples:
         >>> import jax, jax.numpy as jnp
@@ -163,28 +163,27 @@ def sweep(
 
 
 def swept_over(answers: Answers, swept: Mapping[str, Any], source: str, peak: bool) -> Sweep:
-    """Return what a program costs at all combinations of values.
+    """Compute the cost of a program at all combinations of values.
 
     Args:
         answers: The program.
-        swept: The values of one setting, or of two.
+        swept: The values of one or two settings.
         source: One of `SOURCES`.
-        peak: Whether to find out the most memory that is held at once.
+        peak: Whether to compute the peak memory.
 
     Raises:
-        UnknownOptionError: As `sweep`.
+        UnknownOptionError: As in `sweep`.
     """
     subject = answers.subject
     if source not in SOURCES:
         raise UnknownOptionError(
-            f"a sweep of {subject.name!r} cannot have its figures from {source!r}.",
+            f"unknown source {source!r} for a sweep of {subject.name!r}.",
             (("sources", ", ".join(SOURCES)),),
             f'source="{nearest(source, SOURCES) or "compiled"}"',
         )
     if len(swept) not in (1, 2):
         raise UnknownOptionError(
-            f"a sweep varies one setting, or two, and {', '.join(map(repr, swept)) or 'none'} "
-            f"{'was' if len(swept) < 2 else 'were'} given as a list.",
+            f"a sweep needs one or two settings given as lists, got {', '.join(map(repr, swept)) or 'none'}.",
             (("settings", ", ".join(subject.base) or "none"),),
             f"{next(iter(swept), next(iter(subject.base), 'batch'))}=[8, 16, 32]",
         )
@@ -212,7 +211,7 @@ def _point(answers: Answers, point: Settings, settings: Settings, source: str, p
             if source == "compiled":
                 return _compiled(inspection, point, peak)
             return _measured(inspection, point, peak)
-    except Exception as error:  # the other points stand
+    except Exception as error:  # the other points are still valid
         return Point(point, reasons=dict.fromkeys(FIELDS, reason_of(error)))
 
 
@@ -230,7 +229,7 @@ def _compiled(inspection: Inspection, point: Settings, with_peak: bool) -> Point
 def _measured(inspection: Inspection, point: Settings, with_peak: bool) -> Point:
     held = peak_compiled(inspection) if with_peak else _NOT_ASKED
     found = profile(inspection)
-    return _of(found, point, held, "measured", found.total.time_s, "; ".join(found.notes) or "nobody says")
+    return _of(found, point, held, "measured", found.total.time_s, "; ".join(found.notes) or "no reason given")
 
 
 def _of(cost: Cost, point: Settings, held: Peak, way: str, time_s: float | None, no_time: str) -> Point:
@@ -246,9 +245,9 @@ def _of(cost: Cost, point: Settings, held: Peak, way: str, time_s: float | None,
 
 
 def _reason(notes: Sequence[str], figure: str) -> str:
-    """Return what notes say of a figure; all of them if none names it."""
+    """Return the notes on a figure as its reason; all notes if none names it."""
     own = [note.removeprefix(f"{figure}: ") for note in notes if figure in note.partition(":")[0]]
-    return "; ".join(own or notes) or "nobody says"
+    return "; ".join(own or notes) or "no reason given"
 
 
 def _known_somewhere(points: Sequence[Point]) -> list[str]:
@@ -256,14 +255,14 @@ def _known_somewhere(points: Sequence[Point]) -> list[str]:
 
 
 def _notes(points: Sequence[Point]) -> tuple[str, ...]:
-    """Say why some figures are known at no point; what is known at some of them says so by itself."""
+    """Return the reasons for figures that are unknown at all points; other unknowns are shown at their points."""
     known = _known_somewhere(points)
     found: dict[str, list[str]] = {}
     for point in points:
         for name, reason in point.reasons.items():
             if name not in known and name not in found.setdefault(reason, []):
                 found[reason].append(name)
-    # What went wrong at one point went wrong for all of its figures, and is no reason why others have no time.
+    # A point that failed has the same reason for all figures; it does not explain why other points lack one.
     only = {reason for point in points if len(point.reasons) == len(FIELDS) for reason in point.reasons.values()}
     return tuple(
         f"{', '.join(names)}: {reason}" for reason, names in found.items() if names and not (known and reason in only)

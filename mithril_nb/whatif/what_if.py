@@ -1,4 +1,4 @@
-"""`what_if`: what a program would cost with other settings."""
+"""`what_if`: the cost of a program with other settings."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ from mithril_nb.whatif.answers import MOST_KEPT, TRACED, Answers
 from mithril_nb.whatif.behind import Behind, Later
 from mithril_nb.whatif.change import Change, Peak
 from mithril_nb.whatif.models import OwnModel
-from mithril_nb.whatif.settings import NOT_SWEPT, Settings, as_written, by_name, key_of
+from mithril_nb.whatif.settings import NOT_SWEPT, Settings, by_name, format_setting, key_of
 from mithril_nb.whatif.subjects import OF_ANY, Fixed, Made, Subject
 
 COMPILED = "compiled"
-"""The way of a change as XLA tells it."""
+"""The `way` of a change with XLA's figures."""
 MOST_PLANNED = 1500
-"""Equations of a program that XLA plans the memory of without being asked to compile it: it takes seconds for them."""
-SHARDED = 'XLA decides what each device holds of sharded arrays; source="compiled" has its plan'
+"""Most equations of a program for which XLA plans memory without an explicit request; more take seconds."""
+SHARDED = 'XLA decides how much of sharded arrays each device holds; source="compiled" has its plan'
 
 
 class WhatIf:
-    """A program that can be asked what it would cost with other settings.
+    """A program with settings; calling it with other settings returns the change of its costs.
 
-    What takes long to trace is prepared behind, in a thread that ends by itself; what is asked for and takes long, as a
-    compiler does, is made in another.
+    Slow traces are prepared in a background thread, which ends by itself. Slow work on request, such as compiling, runs
+    in a second thread.
 
     Args:
         subject: The program.
-        learns: Whether to prepare; by default if the program takes long to trace.
+        learns: Whether to prepare in the background; by default if the program takes long to trace.
     """
 
     def __init__(self, subject: Subject, learns: bool | None = None):
-        self._behind, self._asked = Behind(), Behind()
+        self._behind, self._requests = Behind(), Behind()
         weakref.finalize(self, self._behind.close)
         self._answers = Answers(subject, self._behind, learns)
         self._answers.start()
@@ -55,7 +55,7 @@ class WhatIf:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """The settings that changes start from."""
+        """The settings before a change."""
         return dict(self._answers.subject.base)
 
     @property
@@ -65,26 +65,25 @@ class WhatIf:
 
     @property
     def ways(self) -> Mapping[str, str]:
-        """How a change of each setting is answered by now, and why it is traced if it is.
+        """Origin of the costs for each setting, with the reason if it is always traced.
 
-        `"formula"`: the program is traced with a symbol for the setting, which is verified; `"learned and verified"`:
-        from a few of its values, at others checked; `"traced"`: anew for each value. All of them give the same
-        figures, unless the program does something else at a size between those that were looked at: `learns=False` has
-        all of them traced.
+        `"formula"`: the program was traced with a symbol for the setting, and verified. `"learned and verified"`: rules
+        from a few values, verified at others. `"traced"`: traced again for each value. All of them give the same
+        figures, unless the program changes at a size between the verified ones; `learns=False` always traces.
         """
         return self._answers.known_ways()
 
     def __call__(self, changes: Settings | None = None, /, **settings: Any) -> Change:
-        """Return what the costs become with other settings.
+        """Return the change of costs with other settings.
 
         Args:
-            changes: Settings whose names are no Python names: `{"linear_0.dimension": 512}`.
+            changes: Settings whose names are not Python names: `{"linear_0.dimension": 512}`.
             **settings: Settings by name: `batch=64`.
 
         Raises:
-            UnknownOptionError: A setting that there is not, or a value that does not fit.
-            StageUnavailableError: The program cannot be traced with them.
-            Exception: What the function that makes the program raised.
+            UnknownOptionError: A setting does not exist, or a value is not valid.
+            StageUnavailableError: The program cannot be traced with these settings.
+            Exception: The function that makes the program raised it.
         """
         subject = self._answers.subject
         after = subject.settled({**by_name(changes), **settings})
@@ -97,44 +96,44 @@ class WhatIf:
             answer.cost,
             answer.way,
             (*answer.notes, *self._casts(changed, was, answer.cost)),
-            Later(partial(_peaks, self._answers, before, after), self._asked),
+            Later(partial(_peaks, self._answers, before, after), self._requests),
             self._compiled(before, after),
             None if answer.is_exact else partial(self._exact, before, after),
         )
 
     def _casts(self, changed: Settings, before: Cost, after: Cost) -> tuple[str, ...]:
         subject = self._answers.subject
-        is_own = subject.makes and "dtype" in subject.base  # then it is the person's function that casts
+        is_own = subject.makes and "dtype" in subject.base  # then the user's function does the casts
         is_more = "dtype" in changed and not is_own and _casts(after) > _casts(before)
         return (f"dtype: the program casts more than before: {subject.casts}",) if is_more else ()
 
     def ready(self, timeout: float | None = None) -> bool:
-        """Wait until everything is prepared; return whether it was so in time.
+        """Wait until the preparation is finished; return whether it is before the timeout.
 
         Args:
-            timeout: Seconds to wait; by default as long as it takes.
+            timeout: Seconds to wait; by default without limit.
         """
         return self._behind.wait_until_idle(timeout)
 
     def close(self) -> None:
-        """Give up what is not prepared yet. Questions are still answered."""
+        """Cancel the preparation. Calls still work."""
         self._behind.close()
 
     def _compiled(self, before: Settings, after: Settings) -> Later[Change]:
         key = key_of(after)
         if key not in self._made:
-            self._made[key] = Later(partial(_compiled, self._answers, before, after), self._asked)
-            if len(self._made) > MOST_KEPT:  # who holds a change has it still
+            self._made[key] = Later(partial(_compiled, self._answers, before, after), self._requests)
+            if len(self._made) > MOST_KEPT:  # a `Change` keeps its own reference
                 del self._made[next(iter(self._made))]
         return self._made[key]
 
     def _exact(self, before: Settings, after: Settings) -> Later[Change]:
         compiled = self._compiled(before, after)
-        return Later(partial(_exactly, self._answers, before, after, compiled), self._asked).start()
+        return Later(partial(_exactly, self._answers, before, after, compiled), self._requests).start()
 
     def __repr__(self) -> str:
-        told = ", ".join(f"{name}={value!r}" for name, value in self.settings.items())
-        return f"WhatIf({self._answers.subject.name!r}: {told})"
+        settings = ", ".join(f"{name}={value!r}" for name, value in self.settings.items())
+        return f"WhatIf({self._answers.subject.name!r}: {settings})"
 
 
 def what_if(
@@ -144,25 +143,24 @@ def what_if(
     learns: bool | None = None,
     **settings: Any,
 ) -> WhatIf:
-    """Ask what a program would cost with other settings: analytic figures at once, the compiler's behind.
+    """Prepare a program for questions about other settings: analytic costs at once, compiled ones in the background.
 
     Args:
-        target: A function that makes the program from settings: it takes them by name, each with a default, and
-            returns a function and the tuple of its arguments (their shapes suffice), a model and the shapes of its
-            inputs, or what `ml.inspect` gives. Or a program as it stands: a function with its arguments, an
-            `Inspection`, a model. Of these `batch`, `dtype` and `precision` can be others; of a model of ours its
-            `remat` too, and attributes of its blocks by path.
-        *args: What the function or the model is called with; none if it makes the program.
-        shapes: Shapes of the inputs of a model, in the place of arguments.
-        learns: Whether to prepare answers behind; by default if the program takes long to trace.
-        **settings: Settings that are to be others than the defaults. For a program as it stands: what `ml.inspect`
-            takes besides.
+        target: A function that makes the program from settings. It takes settings by name, each with a default, and
+            returns a function and the tuple of its arguments (or their shapes), a model and the shapes of its
+            inputs, or the result of `ml.inspect`. Or a program: a function with its arguments, an `Inspection` or a
+            model. The settings of a program are `batch`, `dtype` and `precision`; a mithril_nb model also has `remat`
+            and the attributes of its blocks by path.
+        *args: Arguments of the function or inputs of the model; none if `target` makes the program.
+        shapes: Shapes of a model's inputs, instead of arguments.
+        learns: Whether to prepare answers in the background; by default if the program takes long to trace.
+        **settings: Settings that replace the defaults; for a program, other arguments of `ml.inspect`.
 
     Returns:
-        What is called with other settings, and gives a `Change`.
+        An object that is called with other settings and returns a `Change`.
 
     Raises:
-        UnknownOptionError: A setting that there is not, or nothing that could be changed.
+        UnknownOptionError: A setting does not exist, or there is nothing to change.
         StageUnavailableError: The program cannot be traced.
 
     Examples:
@@ -192,19 +190,19 @@ def subject_of(
     settings: dict[str, Any],
     starts: Settings = NOT_SWEPT,
 ) -> Subject:
-    """Return what is looked at.
+    """Return the program with its settings.
 
     Args:
         target: A program, or a function that makes one.
-        args: What it is called with.
-        shapes: Shapes of the inputs of a model, in the place of arguments.
+        args: Its arguments.
+        shapes: Shapes of a model's inputs, instead of arguments.
         settings: Settings by name.
-        starts: Values of settings that vary, for functions that have no default for them.
+        starts: Initial values of swept settings, for functions without a default for them.
 
     Raises:
-        UnknownOptionError: Nothing that could be changed.
+        UnknownOptionError: There is nothing to change.
     """
-    is_ours = type(target).__module__.startswith("mithril_nb.")  # as what `what_if` gave: it makes no program
+    is_ours = type(target).__module__.startswith("mithril_nb.")  # such as a `WhatIf`, which is callable
     is_function = callable(target) and not isinstance(target, type) and not hasattr(target, "init") and not is_ours
     is_made = not args and shapes is None and is_function and not is_own(target)
     if not is_made and not isinstance(target, Inspection):
@@ -215,7 +213,7 @@ def subject_of(
     if isinstance(target, Inspection):
         if args or settings:
             raise UnknownOptionError(
-                f"program {target.name!r} is inspected already: it takes no arguments and no options.",
+                f"program {target.name!r} is already an inspection; it takes no further arguments or options.",
                 advice=f"ml.what_if(inspection)({_given(settings) or 'batch=64'})",
             )
         return Fixed(target)
@@ -225,7 +223,7 @@ def subject_of(
 
 
 def _refuse_settings(target: Any, args: tuple[Any, ...], options: Settings) -> None:
-    """Raise if a program as it stands is given settings at once, which are no arguments of it."""
+    """Raise if a program is given settings in the first call that are not its arguments."""
     known = (*OF_ANY, "remat") if is_own(target) else OF_ANY
     changed = {name: value for name, value in options.items() if name in known and has_argument(target, name) is False}
     if not changed:
@@ -235,19 +233,19 @@ def _refuse_settings(target: Any, args: tuple[Any, ...], options: Settings) -> N
     facts = (("given", _given(changed)), ("settings", ", ".join(known)))
     if door().name == "ml.sweep":
         raise UnknownOptionError(
-            f"ml.sweep takes {title_of(target)!r} as it stands, and changes what is given as a list.",
+            f"ml.sweep varies settings of {title_of(target)!r} only if they are given as lists.",
             facts,
-            door().call(*call, *(as_written(name, (value,), is_swept=True) for name, value in changed.items())),
+            door().call(*call, *(format_setting(name, (value,), is_swept=True) for name, value in changed.items())),
         )
     raise UnknownOptionError(
-        f"ml.what_if takes {title_of(target)!r} as it stands; a second call changes its settings.",
+        f"ml.what_if takes settings of {title_of(target)!r} in a second call.",
         facts,
         f"{door().call(*call)}({_given(changed)})",
     )
 
 
 def _given(settings: Settings) -> str:
-    return ", ".join(as_written(name, (value,)) for name, value in settings.items())
+    return ", ".join(format_setting(name, (value,)) for name, value in settings.items())
 
 
 def _casts(cost: Cost) -> int:
@@ -255,10 +253,10 @@ def _casts(cost: Cost) -> int:
 
 
 def _peaks(answers: Answers, before: Settings, after: Settings) -> tuple[Peak, Peak]:
-    """Both in the same way, so that their difference is that of the programs: XLA's plan, or else an estimate."""
+    """Return both peaks from the same source, so that they are comparable: XLA's plan, or estimates."""
     with suppress(Exception):  # for a program that cannot be traced, the estimate has the reason
         programs = [answers.traced(settings)[0] for settings in (before, after)]
-        if all(len(one.equations) <= MOST_PLANNED for one in programs):  # whatever is compiled already
+        if all(len(one.equations) <= MOST_PLANNED for one in programs):  # even if one of them is compiled already
             with answers.context():
                 first, second = map(peak_compiled, programs)
             if first.bytes is not None and second.bytes is not None:
@@ -267,7 +265,7 @@ def _peaks(answers: Answers, before: Settings, after: Settings) -> tuple[Peak, P
 
 
 def peak(answers: Answers, settings: Settings) -> Peak:
-    """Return the most memory that a program holds at once, from its equations alone."""
+    """Estimate the peak memory of a program from its equations."""
 
     def estimate() -> Any:
         inspection = answers.traced(settings)[0]
@@ -275,25 +273,25 @@ def peak(answers: Answers, settings: Settings) -> Peak:
             raise StageUnavailableError(SHARDED)
         return memory_of(inspection, "analytic")
 
-    return _told(estimate)
+    return _as_peak(estimate)
 
 
 def peak_compiled(inspection: Inspection) -> Peak:
-    """Return the most memory that a compiled program holds at once on one device."""
-    return _told(lambda: memory_of(inspection, "compiled"))
+    """Return the peak memory of a compiled program on one device."""
+    return _as_peak(lambda: memory_of(inspection, "compiled"))
 
 
-def _told(memory: Callable[[], Any]) -> Peak:
+def _as_peak(memory: Callable[[], Any]) -> Peak:
     try:
         found = memory()
-    except Exception as error:  # what is not known takes nothing else with it
+    except Exception as error:  # an unknown peak must not prevent other figures
         return Peak(None, reason_of(error))
-    reason = "; ".join(getattr(found, "notes", ())) or "nobody says"
+    reason = "; ".join(getattr(found, "notes", ())) or "no reason given"
     return Peak(found.peak_bytes, source=found.source) if found.peak_bytes is not None else Peak(None, reason)
 
 
 def reason_of(error: Exception) -> str:
-    """Return in one line why something went wrong."""
+    """Return the cause of an error in one line."""
     if isinstance(error, MithrilError):
         first = error.diagnostics[0]
         return f"{first.summary} {first.shown().facts[0][1]}" if first.facts else first.summary
@@ -304,7 +302,7 @@ def reason_of(error: Exception) -> str:
 def _compiled(answers: Answers, before: Settings, after: Settings) -> Change:
     inspections = [answers.traced(settings)[0] for settings in (before, after)]
     for inspection in inspections:
-        inspection.want(machine_code=False)  # what XLA writes of its memory
+        inspection.want(machine_code=False)  # so that XLA writes its memory plan
     with answers.context():
         costs = [inspection.cost("compiled") for inspection in inspections]
     first, second = map(peak_compiled, inspections)

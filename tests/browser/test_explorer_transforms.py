@@ -31,7 +31,7 @@ def test_transforms_are_stepped_through_by_keys(run_cells, screenshots) -> None:
     page.keyboard.press("ArrowDown")
     page.locator('[data-mnb-part="transforms"][data-mnb-step="2"]').wait_for()
     part.locator('[data-mnb-side="before"] [data-mnb-mark="changed"]').first.wait_for()
-    # The line at the caret lights up what came of it.
+    # The line at the caret highlights related lines.
     part.locator('[data-mnb-side="before"] .cm-line', has_text="dot_general").first.click(position={"x": 90, "y": 6})
     after.locator(".mnb-pinned").first.wait_for()
     assert "to " in part.locator('[data-mnb-side="before"] .mnb-pane-figures').inner_text()

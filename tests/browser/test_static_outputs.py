@@ -44,7 +44,7 @@ def test_values_show_themselves(open_notebook: Callable[..., NotebookPage], scre
     assert panes == ["jaxpr", "stablehlo"]
     rows = {row[0]: row[1:] for row in map(cells_of, listing.locator("table.made tbody tr").all())}
     assert int(rows["optimized HLO"][0].replace(",", "")) > 100
-    assert rows["LLVM IR"] == ["", "", "made when it is asked for"]
+    assert rows["LLVM IR"] == ["", "", "not computed yet"]
     code = listing.locator(".code").first.bounding_box()
     assert code
     assert code["height"] <= 448, "JupyterLab's style sheet leaves the panes their height"

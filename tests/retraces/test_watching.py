@@ -416,7 +416,7 @@ def test_disabled_jit():
         np.testing.assert_array_equal(step(X), X + 61)
     assert counts(step.report()) == (1, 0, 0, 0, 0)
     assert step.report().unjitted == 1
-    assert str(step).endswith("calls under jax.disable_jit(), which are no cache hits: 1")
+    assert str(step).endswith("calls under jax.disable_jit(), not counted as cache hits: 1")
     step(X)
     step(X)
     assert counts(step.report()) == (3, 1, 1, 1, 1)

@@ -143,7 +143,7 @@ def test_what_cannot_be_is_said_where_the_answer_would_stand(session) -> None:
     for changes, said in (
         ([["linear_0", "dimension", -1]], "dimension"),
         ([["", "depth", 3]], "has no setting 'depth'"),
-        ([["", "dtype", "int8"]], "cannot become 'int8'"),
+        ([["", "dtype", "int8"]], "cannot be cast to 'int8'"),
         ([["nobody", "dimension", 3]], "has no setting 'nobody.dimension'"),
     ):
         answer, problem = ask(session, changes)

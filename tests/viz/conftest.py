@@ -14,8 +14,8 @@ GOLDEN = Path(__file__).parent / "golden"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the flag that rewrites golden files; what it changes is read in review."""
-    parser.addoption("--update-golden", action="store_true", help="rewrite tests/viz/golden from what is made now")
+    """Add the flag that rewrites golden files; review the diff."""
+    parser.addoption("--update-golden", action="store_true", help="rewrite tests/viz/golden with the current output")
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def op(kind: str, inputs: tuple[str, ...] = ("input",), params: tuple[str, ...] 
 
 
 def graph(nodes: dict[str, Block], *edges: tuple[str, str]) -> LogicalGraph:
-    """Return a graph from `("node port", "node port")` pairs; a lone port is the graph's own."""
+    """Return a graph from `("node port", "node port")` pairs; a port alone belongs to the graph."""
 
     def end(text: str) -> Endpoint:
         node, _, port = text.rpartition(" ")
@@ -77,7 +77,7 @@ def nested() -> LogicalGraph:
 
 @pytest.fixture
 def notes() -> dict[str, NodeAnnotation]:
-    """What to write on the blocks of `nested`."""
+    """Annotations of the blocks of `nested`."""
     return {
         "norm": NodeAnnotation("", "(32, 64)", 0.02),
         "mlp_0": NodeAnnotation("64 → 256 → 64", "(32, 64)", 0.7),
@@ -93,7 +93,7 @@ VOID = {"meta", "br", "img", "input", "link", "hr", "path", "rect", "circle"}
 
 
 class Page(HTMLParser):
-    """Reads HTML strictly: every element closed in order, no handler attributes, no address outside of the page."""
+    """A strict HTML parser: elements close in order; no event handlers; no addresses outside the page."""
 
     def __init__(self):
         super().__init__()
@@ -126,7 +126,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="session")
 def parsed():
-    """Return a function that reads HTML strictly and returns what it found."""
+    """Return a function that parses HTML strictly and returns the parser."""
 
     def parse(html: str) -> Page:
         page = Page()

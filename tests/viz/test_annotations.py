@@ -1,4 +1,4 @@
-"""What a diagram says about blocks at fault."""
+"""Annotations of blocks with problems."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from mithril_nb.models import MLP, Model
 from mithril_nb.viz.annotate import annotate
 
 
-def test_a_closed_group_is_at_fault_with_what_is_inside_it() -> None:
+def test_a_closed_group_shows_the_problem_of_a_block_inside() -> None:
     graph = (Model() + MLP(8, [4], 2)).graph
     problems = (Diagnostic("elsewhere"), Diagnostic("inside", block="mlp_0/linear_1", port="input"))
     found = annotate(graph, problems=problems).nodes

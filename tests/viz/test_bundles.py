@@ -1,4 +1,4 @@
-"""What a notebook gets for each value, and what it gets when a renderer breaks."""
+"""MIME bundles of each value, and the bundle if a renderer fails."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_a_graph_is_a_picture_and_a_text(nested):
     bundle = nested._repr_mimebundle_()
     assert set(bundle) == {"text/plain", "image/svg+xml", "text/html"}
     assert bundle["image/svg+xml"].startswith("<svg ")
-    # By itself a picture is as dark as the system; in the page it is as dark as the notebook, trusted or not.
+    # An SVG alone follows the system's theme; in HTML it follows the notebook's theme, trusted or not.
     data = b64encode(bundle["image/svg+xml"].encode()).decode()
     assert bundle["text/html"].endswith(f'src="data:image/svg+xml;base64,{data}">')
     assert 'alt="input       input"' in bundle["text/html"]
@@ -39,22 +39,22 @@ def test_a_stage_is_a_listing():
     assert "mnb-linked" in bundle["text/html"]
 
 
-def test_a_diagram_has_a_text_of_its_own(nested):
+def test_a_diagram_has_a_text(nested):
     bundle = render(layout(nested))
     assert bundle["text/plain"].startswith("diagram of 4 blocks, ")
 
 
-def test_a_renderer_that_breaks_says_so_and_the_value_is_still_shown(nested, monkeypatch):
+def test_a_failing_renderer_falls_back_to_repr_and_the_error(nested, monkeypatch):
     def broken(graph):
         raise ZeroDivisionError("in the renderer")
 
     monkeypatch.setitem(bundles.RENDERERS, "LogicalGraph", broken)
     bundle = nested._repr_mimebundle_()
     assert set(bundle) == {"text/plain"}
-    assert bundle["text/plain"] == f"{nested!r}\n(no picture of it: ZeroDivisionError: in the renderer)"
+    assert bundle["text/plain"] == f"{nested!r}\n(cannot draw it: ZeroDivisionError: in the renderer)"
 
 
-def test_a_value_that_nobody_knows_is_its_repr():
+def test_an_unknown_value_falls_back_to_repr():
     class Thing(Shown):
         def __repr__(self):
             return "Thing()"
@@ -63,7 +63,7 @@ def test_a_value_that_nobody_knows_is_its_repr():
 
 
 def test_importing_viz_is_light():
-    dear = {"jax", "matplotlib", "anywidget", "ipywidgets", "IPython", "pygraphviz"}
-    code = f"import mithril_nb.viz, sys; print(sorted({dear!r} & set(sys.modules)))"
+    heavy = {"jax", "matplotlib", "anywidget", "ipywidgets", "IPython", "pygraphviz"}
+    code = f"import mithril_nb.viz, sys; print(sorted({heavy!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": ":".join(sys.path)}, capture_output=True)
     assert (done.stdout.strip(), done.stderr) == (b"[]", b"")

@@ -1,4 +1,4 @@
-"""Rooflines, costs side by side, sweeps and costs on a graph: readable, exact on hover, and told where unknown."""
+"""Rooflines, comparisons, sweeps and overlays: readable texts, exact tooltips, explicit unknowns."""
 
 from __future__ import annotations
 
@@ -73,13 +73,13 @@ def test_golden(golden, nested):
     golden("overlay.txt", overlay(costs(blocks), nested).text)
 
 
-def test_every_tone_that_carries_text_can_be_read_on():
+def test_text_is_readable_on_every_tone():
     for theme in (LIGHT, DARK):
         tones = [f"tint{hue}.{level}" for hue in range(HUES + 1) for level in range(len(TINTS[theme]))]
         tones += [f"heat{level}" for level in range(len(HEAT[theme]))]
         assert min(contrast(colour(f"on {tone}", theme), colour(tone, theme)) for tone in tones) >= 4.5
         steps = [contrast(colour(f"heat{level}", theme), theme.ground) for level in range(len(HEAT[theme]))]
-        assert steps == sorted(steps), "the dearer, the further from the ground"
+        assert steps == sorted(steps), "more expensive blocks contrast more"
 
 
 @pytest.mark.parametrize("width", [320, 400, 720])
@@ -91,7 +91,7 @@ def test_rooflines_can_be_read(width, peaks):
 
 @pytest.mark.parametrize("peaks", [PEAKS, {}])
 @pytest.mark.parametrize("width", [320, 420, 720])
-def test_points_are_called_by_what_tells_them_apart(width, peaks):
+def test_points_have_unambiguous_names(width, peaks):
     blocks = {
         f"net/block_{n}/mlp/{name}": {"flops": flops << 3 * n, "bytes_accessed": 400}
         for n in range(3)
@@ -122,7 +122,7 @@ def test_names_of_points_do_not_touch():
             assert abs(first.y - second.y) >= first.h or first.x + first.w + 5 <= second.x
 
 
-def test_points_close_to_each_other_have_their_names():
+def test_points_close_together_keep_their_names():
     sizes = {"up": 100, "down": 104, "qkv": 108, "out": 160, "mix": 168, "scores": 176, "norm": 9}
     blocks = {path: {"flops": 1000 * size, "bytes_accessed": 20_000} for path, size in sizes.items()}
     drawn = check(roofline(costs(blocks), PEAKS).svg)
@@ -137,7 +137,7 @@ def test_points_close_to_each_other_have_their_names():
             assert not any(box.x <= x <= box.x + box.w and box.y <= y <= box.y + box.h for x, y in on_it)
 
 
-def test_the_dearest_points_have_their_names_under_a_flat_roof_too():
+def test_the_most_expensive_points_are_named_under_a_flat_roof():
     sizes = {  # of an MLP of 64, 128, 64, 32 and 10, in FLOPs and bytes
         "linear_0": (528_384, 91_648), "linear_1": (526_336, 74_496), "linear_2": (132_096, 29_056),
         "linear_3": (20_800, 9_336), "relu_0": (4096, 32_772), "relu_1": (2048, 16_388), "relu_2": (1024, 8196),
@@ -148,13 +148,13 @@ def test_the_dearest_points_have_their_names_under_a_flat_roof_too():
     assert {*sizes, "whole program"} <= texts
 
 
-def test_a_point_by_itself_has_its_name_however_many_dearer_ones_lie_on_each_other():
+def test_an_isolated_point_is_named_despite_many_costly_ones():
     blocks = {f"part{n}/same": {"flops": 90_000 + n, "bytes_accessed": 9000} for n in range(30)}
     data = costs({**blocks, "alone": {"flops": 10, "bytes_accessed": 90}})
     assert "alone" in [one.text for one in check(roofline(data, PEAKS).svg).texts]
 
 
-def test_points_of_which_something_is_unknown_may_lie_elsewhere():
+def test_points_with_unknown_costs_are_marked_as_bounds():
     def of(flops, size, **unknown):
         return {"flops": flops, "bytes_accessed": size, "time_s": 1e-6, **unknown}
 
@@ -178,7 +178,7 @@ def test_points_of_which_something_is_unknown_may_lie_elsewhere():
         "work ≥ 2.00 ≥ 20.0 GFLOP/s ≥ 1.00 GFLOP/s ≥ 5.0 % unknown",
         "traffic ≤ 4.00 ≤ 40.0 GFLOP/s 1.00 GFLOP/s ≥ 2.5 % memory",
         "both ≈ 0.50 ≈ 5.00 GFLOP/s ≥ 1.00 GFLOP/s ≥ 20.0 % unknown",
-        "≥ and ≤: some FLOPs or bytes are unknown, so that the point lies further to the right or left; ≈: either way",
+        "≥ and ≤: some FLOPs or bytes are unknown, so the point lies further right or left; ≈: either way",
     ]
     reached = "reached ≥ 1.00 GFLOP/s, ≥ 5.0 % of the roof"
     assert (
@@ -189,29 +189,28 @@ def test_points_of_which_something_is_unknown_may_lie_elsewhere():
     assert "≥ 2.00 FLOP/B" in [one.text for one in check(without.svg).texts]
 
 
-def test_points_of_a_roofline_are_where_they_belong():
+def test_points_of_a_roofline_have_correct_positions():
     spots, missing = spots_of(timed(gpt()))
     up = next(spot for spot in spots if spot.path == "block_0/mlp/up")
     assert (up.repeat, up.intensity) == (12, 3_656_159_232 / 408_674_392)
     assert up.rate == pytest.approx(28.7e9 * up.intensity / 4)
     assert missing == ["no FLOPs, not drawn: block_0 / attention / split ×12, block_0 / attention / merge ×12"]
-    told = check(roofline(timed(gpt()), PEAKS).svg).tooltips
+    tooltips = check(roofline(timed(gpt()), PEAKS).svg).tooltips
     assert (
         "block_0 / mlp / up ×12: 8.95 FLOP/B\nattainable 257 GFLOP/s\nreached 64.2 GFLOP/s, 25.0 % of the roof\n"
-        "limited by memory" in told
+        "limited by memory" in tooltips
     )
 
 
-def test_a_roofline_says_what_it_has_no_number_for():
+def test_a_roofline_reports_missing_numbers():
     plain = costs({"a": {"flops": 400, "bytes_accessed": 100}})
-    assert "attainable, not measured" in roofline(plain, PEAKS).svg
+    assert "attainable rates, not measured ones" in roofline(plain, PEAKS).svg
     assert roofline(plain).text.splitlines()[1] == (
-        "No roof: what this machine can do at most was not measured yet. ml.machine() does it, in seconds; "
-        "then ask again."
+        "No roof: the peak rates of this machine are unknown. ml.machine() measures them in seconds; then try again."
     )
     nothing = roofline(costs({"a": None}, None), PEAKS)
     assert nothing.text.endswith(
-        "No block has both FLOPs and bytes, so none has a place here. unknown FLOPs or bytes, not drawn: a"
+        "No block has both FLOPs and bytes, so there is nothing to plot. unknown FLOPs or bytes, not drawn: a"
     )
     check(nothing.svg)
 
@@ -236,7 +235,7 @@ def test_lengths_of_bars_are_costs():
     assert after_b == 0
 
 
-def test_a_bound_tells_of_no_change():
+def test_a_bound_has_an_unknown_change():
     change = {"before": {"flops": 10, "unknown": 1}, "after": {"flops": 20, "unknown": 0}}
     lost = {"before": {"flops": 0}, "after": {"flops": 0}}
     data = {
@@ -274,19 +273,19 @@ def test_sweeps_can_be_read(data, width):
     check(sweep(data, width).svg)
 
 
-def test_a_gap_in_a_sweep_is_no_zero():
+def test_a_gap_in_a_sweep_is_not_drawn_as_zero():
     drawing = sweep(swept([8, 16, 32, 64], missing={(16, "time_s")}))
     drawn = check(drawing.svg)
     assert "time unknown at batch=16: out of memory" in drawing.text
     assert "?" in [one.text for one in drawn.texts]
     assert "batch=16\n2,000 FLOP" in drawn.tooltips
-    assert sum(told.startswith("batch=16") for told in drawn.tooltips) == 1
+    assert sum(tooltip.startswith("batch=16") for tooltip in drawn.tooltips) == 1
     lines = [path.attrib["d"] for path in drawn.root.iter() if path.get("stroke-width") == "1.8"]
     assert [d.count("M") for d in lines] == [1, 1], "a lone point before the gap is no line"
     assert [d.count("L") for d in lines] == [3, 1]
 
 
-def test_a_line_goes_from_left_to_right_in_whatever_order_values_are_given():
+def test_a_line_runs_left_to_right_for_any_order_of_values():
     drawn = check(sweep(swept([8, 32, 16], fields=("flops",))).svg)
     (line,) = [path.attrib["d"] for path in drawn.root.iter() if path.get("stroke-width") == "1.8"]
     across = [float(point.split()[0]) for point in line.removeprefix("M").split("L")]
@@ -294,7 +293,7 @@ def test_a_line_goes_from_left_to_right_in_whatever_order_values_are_given():
     assert len(across) == 3
 
 
-def test_texts_act_on_no_terminal():
+def test_texts_contain_no_terminal_controls():
     name = "a\nb\x1b[31m\ud800"
     data = {**costs({"a": 400}), "program": name, "notes": [f"flops: {name}"]}
     two = {"before": name, "after": name, "way": "traced", "unattributed": {"before": {}, "after": {}}}
@@ -321,17 +320,17 @@ def test_a_scale_holds_its_numbers(values):
     assert 1 <= len(scale.ticks()) <= 8
 
 
-def test_the_overlay_adds_up_and_says_what_is_outside(nested):
+def test_an_overlay_adds_up_and_reports_costs_outside(nested):
     blocks = {"norm": 20, "mlp_0/linear_0": 430, "mlp_0/linear_1": 260, "head": 280, "skip": None, "(loss)": 10}
     drawn = check(overlay(costs(blocks), nested).svg)
-    assert "MLP mlp_0\nFLOPs: 690 FLOP, 69.0 %" in [told.replace("\n256", "") for told in drawn.tooltips]
-    assert "not of this graph: 10 FLOP, 1.0 %" in [one.text for one in drawn.texts]
+    assert "MLP mlp_0\nFLOPs: 690 FLOP, 69.0 %" in [tooltip.replace("\n256", "") for tooltip in drawn.tooltips]
+    assert "outside this graph: 10 FLOP, 1.0 %" in [one.text for one in drawn.texts]
     assert "unknown" in [one.text for one in drawn.texts]
     check(overlay(costs(blocks), nested, expanded={"mlp_0"}).svg)
 
 
 def runs_through(drawn, box) -> bool:
-    """Whether an edge of a graph runs through a box."""
+    """Return whether an edge of a graph crosses a box."""
     (moved,) = [g.attrib["transform"] for g in drawn.root.iter(f"{SVG}g") if "transform" in g.attrib]
     dx, dy = map(float, re.findall(r"[-\d.]+", moved))
     for edge in (g for g in drawn.root.iter(f"{SVG}g") if g.get("class") == "edge"):
@@ -366,19 +365,19 @@ def test_no_edge_runs_through_the_title_of_an_opened_group(nested, name, flops):
     assert FIELDS["flops"].short(flops + 260) in " ".join(one.text for one in drawn.texts)
 
 
-def test_a_block_on_its_graph_of_which_a_part_is_unknown_has_a_bound(nested):
+def test_a_partly_unknown_block_on_a_graph_has_a_bound(nested):
     data = costs({"norm": 20, "mlp_0/linear_0": 430, "mlp_0/linear_1": None, "head": 280}, 0)
     data["by_block"]["head"]["unknown"] = data["total"]["unknown"] = 1
     drawing = overlay(data, nested)
     rows = [" ".join(line.split()) for line in drawing.text.splitlines()]
     assert {"norm LayerNorm 20 FLOP 2.7 %", "mlp_0 MLP ≥ 430 FLOP 58.9 %", "head Linear ≥ 280 FLOP 38.4 %"} <= {*rows}
-    assert "≥: some of it is unknown; shares are of what is known" in rows
+    assert "≥: some costs are unknown; shares refer to the known part" in rows
     found = check(drawing.svg)
     assert any("FLOPs: ≥ 280 FLOP, 38.4 %" in one for one in found.tooltips)
     assert "≥ 430 FLOP" in [one.text for one in found.texts]
 
 
-def test_a_point_of_a_sweep_that_is_a_bound_says_so():
+def test_a_bound_in_a_sweep_is_marked():
     data = swept([8, 16], fields=("flops",))
     data["points"][1]["at_least"] = ("flops",)
     tooltips = check(sweep(data).svg).tooltips
@@ -390,11 +389,11 @@ def test_an_overlay_of_nothing_known(small):
         check(overlay(costs({"a": value, "b": value}, value), small).svg)
 
 
-def test_costs_of_another_model_are_refused(small):
+def test_costs_of_another_model_raise(small):
     with pytest.raises(UnknownOptionError) as raised:
         overlay(costs({"conv_0": 3}), small)
     assert str(raised.value) == (
-        "the costs of 'train step' name no block of this graph.\n"
+        "the costs of 'train step' contain no block of this graph.\n"
         "    costs  conv_0\n"
         "    graph  a, b\n"
         "    Try: inspection.cost().overlay(inspection)"
@@ -403,14 +402,14 @@ def test_costs_of_another_model_are_refused(small):
         overlay_of(costs({"a": 3}), 3)
     assert str(raised.value) == (
         "costs of 'train step' cannot be shown on 3.\n"
-        "    needs  the inspection that they are of, or its graph; a model of mithril_nb, or its graph\n"
+        "    needs  the inspection of the program or its graph; or the mithril_nb model or its graph\n"
         "    Try: cost.overlay(inspection)"
     )
 
 
 @pytest.mark.parametrize("value", [10**400, float("nan"), float("inf")], ids=["large", "nan", "inf"])
 @pytest.mark.parametrize("field", ["flops", "bytes_accessed", "time_s"])
-def test_what_no_float_holds_is_unknown(value, field, small):
+def test_numbers_too_large_for_a_float_are_unknown(value, field, small):
     data = costs({"a": 5, "b": 7})
     for figures in (data["by_block"]["a"], data["total"]):
         figures |= {"flops": 4, "bytes_accessed": 8, "time_s": 0.5, field: value}
@@ -424,14 +423,14 @@ def test_what_no_float_holds_is_unknown(value, field, small):
         check(drawn.svg)
         assert "unknown" in drawn.text or "not measured" in drawn.text
     check(roofline(data).svg)
-    assert beside(two).text.endswith("unknown here: numbers that are infinite, none at all, or above 1e150")
+    assert beside(two).text.endswith("shown as unknown: numbers that are infinite, NaN, or above 1e150")
     assert cost_text(data)
     assert cost_html(data)
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.dictionaries(st.text(max_size=20), st.integers(0, 10**9), max_size=5), st.text(max_size=20))
-def test_any_name_is_a_text(blocks, name):
+def test_any_name_is_escaped(blocks, name):
     data = {**costs(blocks), "program": name}
     graph = LogicalGraph(tuple(Node(f"n{at}{path}", Block(name, (), (), (), op="x")) for at, path in enumerate(blocks)))
     both = costs({node.name.replace("/", "%2F"): 5 for node in graph.nodes} | {"n": 1})
@@ -455,7 +454,7 @@ def test_a_drawing_is_shown_and_saved(tmp_path: Path):
     with pytest.raises(ModelFileError) as raised:
         drawing.save(missing)
     assert str(raised.value) == (
-        f"the picture cannot be written to {str(missing)!r}.\n"
+        f"cannot write the picture to {str(missing)!r}.\n"
         "    reason  No such file or directory\n"
         '    Try: drawing.save("costs.svg")'
     )

@@ -1,4 +1,4 @@
-"""Which rows a table of costs has: they add up, equal blocks are one, and what is small is not lost."""
+"""Rows of a table of costs: they add up, equal blocks are merged, and small blocks are kept."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mithril_nb.stages import inspect
-from mithril_nb.viz.costs.rows import MOST_ROWS, Row, folded_rows, share_of, summed
+from mithril_nb.viz.costs.rows import MOST_ROWS, Row, folded_rows, share_of, sum_figures
 from mithril_nb.viz.costs.table import cost_html, cost_text
 
 FIGURES = ("flops", "transcendentals", "bytes_accessed", "params")
@@ -30,13 +30,13 @@ def program(by_block: Mapping[str, Mapping[str, Any]], lost: int = 0, source: st
     """Return costs whose total is the sum of the blocks."""
     rest = {**figures(lost), "params": 0}
     every = [*by_block.values(), rest]
-    total = summed(every) if by_block else rest
+    total = sum_figures(every) if by_block else rest
     shared = {path: {**one, "share": None, "share_bound": ""} for path, one in by_block.items()}
     return {"program": "p", "source": source, "by_block": shared, "unattributed": rest, "total": total, "notes": []}
 
 
 def groups(rows: Sequence[Row]) -> Iterator[tuple[Row, list[Row]]]:
-    """Yield each row with those that stand under it."""
+    """Yield each row with the rows inside it."""
     for at, row in enumerate(rows):
         below: list[Row] = []
         for other in rows[at + 1 :]:
@@ -48,13 +48,13 @@ def groups(rows: Sequence[Row]) -> Iterator[tuple[Row, list[Row]]]:
 
 
 def cells(html: str) -> list[tuple[int, list[int]]]:
-    """Return how far each row of the table of blocks is set in, and its exact figures; the total is the last."""
+    """Return the indentation and the exact figures of each row of the table of blocks; the total is last."""
     found: list[tuple[int, list[int]]] = []
     for row in re.findall(r"<tr.*?</tr>", html[html.index("<tbody>") : html.index("</tfoot>")]):
         shift = re.search(r"padding-left:(\d+)px", row)
         values = [
-            told.replace(",", "")
-            for told in re.findall(r'<td(?: title="(?:at least )?([\d,]+)"| class="unknown")', row)
+            digits.replace(",", "")
+            for digits in re.findall(r'<td(?: title="(?:at least )?([\d,]+)"| class="unknown")', row)
         ]
         found.append((int(shift[1]) if shift else 10, [int(value or 0) for value in values]))
     return found
@@ -67,7 +67,7 @@ trees = st.dictionaries(paths, costs, max_size=60)
 
 @settings(max_examples=80, deadline=None)
 @given(trees, st.integers(0, 9))
-def test_what_is_shown_adds_up_to_the_total(by_block, lost):
+def test_shown_rows_add_up_to_the_total(by_block, lost):
     cost = program(by_block, lost)
     *rows, total = cells(cost_html(cost))
     assert len(rows) <= MOST_ROWS + 1  # and what is unattributed
@@ -91,7 +91,7 @@ def test_groups_are_the_sums_of_their_rows(by_block, other, most):
                     assert sum(one[key] or 0 for one in whole) == sum(one[key] or 0 for one in parts), (row, key)
 
 
-def test_equal_layers_are_one_row_with_their_sums():
+def test_equal_layers_are_merged_with_their_sums():
     cost = {**gpt(12), "source": "analytic"}
     lines = [line.split("  ")[0] for line in cost_text(cost).splitlines()]
     text = [line for line in cost_text(cost).splitlines() if line.lstrip().startswith(("block_", "up "))]
@@ -102,7 +102,7 @@ def test_equal_layers_are_one_row_with_their_sums():
     assert 'title="block_0 / mlp / up, and 11 like it"' in cost_html(cost)
 
 
-def test_layers_that_a_compiler_made_a_little_different_are_one_row_if_there_are_many():
+def test_similar_layers_are_merged_if_there_are_many():
     few, many = (folded_rows([gpt(layers, spread=3)["by_block"]]) for layers in (2, 12))
     assert [row.label for row in few if not row.depth][2:4] == ["block_0", "block_1"]
     assert [row.label for row in many if not row.depth][2] == "block_0–11 ×12"
@@ -113,7 +113,7 @@ def test_layers_that_a_compiler_made_a_little_different_are_one_row_if_there_are
     assert not any("–" in row.label for row in leaves)
 
 
-def test_the_last_row_has_the_rest():
+def test_the_last_row_sums_the_rest():
     cost = program({f"part_{at}": figures(at * at, at) for at in range(300)})
     lines = cost_text(cost).splitlines()
     names = [line.split()[0] for line in lines[1:40]]
@@ -123,7 +123,7 @@ def test_the_last_row_has_the_rest():
     assert 'title="part_0, part_1, part_2, part_3, part_4, part_5, part_6, part_7 …"' in cost_html(cost)
 
 
-def test_what_is_unknown_is_not_among_the_smaller_ones():
+def test_unknown_costs_are_not_counted_as_small():
     cost = program({f"part_{at}": figures(None if at in (3, 60) else 1000 - at) for at in range(100)})
     shown = [row.label for row in folded_rows([cost["by_block"]])]
     assert {"part_3", "part_60"} < set(shown)
@@ -135,16 +135,16 @@ def test_what_is_unknown_is_not_among_the_smaller_ones():
     ]
 
 
-def test_groups_that_have_no_room_stay_closed_and_say_so(parsed):
+def test_groups_without_room_stay_closed_and_count_their_rows(parsed):
     deep = program({f"net/group_{at // 30}/part_{at}": figures(at * at) for at in range(300)})
     rows = folded_rows([deep["by_block"]])
-    assert [row.told for row in rows] == ["net", *(f"group_{at} (30 inside)" for at in range(10))]
+    assert [row.title for row in rows] == ["net", *(f"group_{at} (30 inside)" for at in range(10))]
     html = cost_html(deep)
     parsed(html)
     assert html.count('<span class="quiet">30 inside</span>') == 10
 
 
-def test_a_group_has_a_row_for_what_it_costs_by_itself():
+def test_a_group_has_a_row_for_its_own_cost():
     rows = folded_rows([{"net": figures(5), "net/up": figures(7), "net/down": figures(1)}])
     assert [(row.depth, row.label, row.paths) for row in rows] == [
         (0, "net", ("net", "net/up", "net/down")),
@@ -214,7 +214,7 @@ def test_groups_cost_what_the_subtree_costs(function, size):
     found = {row.path: row for row, below in groups(rows) if below}
     assert {"net", "head"} <= found.keys()
     for path, row in found.items():
-        part = summed([data["by_block"][one] for one in row.paths], data["total"])
+        part = sum_figures([data["by_block"][one] for one in row.paths], data["total"])
         subtree = cost.subtree(path)
         assert {key: part[key] for key in FIGURES} == {key: getattr(subtree, key) for key in FIGURES}
         for key, formula in part.get("formulas", {}).items():
@@ -230,7 +230,7 @@ def test_groups_cost_what_the_subtree_costs(function, size):
 @example(["", "/", "//", "a//b", "a/"])
 @example(["(a\nb", "x_" + "9" * 5000, "x_" + "9" * 5001, "x_²", "x_٣", "x_٤"])
 @example(["/".join("a" * 60), "/".join("a" * 59)])
-def test_any_name_is_data(parsed, names):
+def test_any_name_is_escaped(parsed, names):
     cost = program({name: figures(at) for at, name in enumerate(names)})
     html = cost_html(cost)
     assert "script" not in {tag for tag, _ in parsed(html).elements}

@@ -1,4 +1,4 @@
-"""Costs as tables: all rows, the sum, what nobody caused, and the unknown said to be unknown."""
+"""Tables of costs: all rows, the total, unattributed costs, and explicit unknowns."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_golden(golden, parsed):
         golden(f"{name}.txt", cost_text(cost) + "\n")
 
 
-def test_what_is_not_known_is_said(parsed):
+def test_unknown_costs_are_explicit(parsed):
     text = cost_text(ANALYTIC)
     assert "no FLOP rule for sort: 1 equation not counted, 1.2 % of the program's equations" in text
     assert "trip count unknown of while: 2 equations not counted" in text
@@ -92,17 +92,17 @@ def test_what_is_not_known_is_said(parsed):
     assert "code unknown" in text
 
 
-def test_sources_stand_side_by_side(parsed):
+def test_sources_are_shown_side_by_side(parsed):
     text = cost_text(BESIDE)
     assert max(map(len, text.splitlines())) <= 100
-    # Too wide for one table: the rest of the columns stand below, in one of the same rows.
+    # Too wide for one table: a second table with the same rows has the other columns.
     first, second = ([" ".join(line.split()) for line in part.splitlines()] for part in text.split("\n\n")[:2])
     assert first[:2] == [
         "block FLOPs transcendentals bytes share",
         "analytic compiled analytic compiled analytic compiled of FLOPs",
     ]
     assert first[2] == "linear_0 786 kFLOP 786 kFLOP 0 0 41.2 kB 20.0 kB 75.0 %"
-    assert first[-3] == "extra 10 FLOP 0 20 B 0 %"  # one source alone knows it, and it took no time of its own
+    assert first[-3] == "extra 10 FLOP 0 20 B 0 %"  # only one source has this block, and no time was measured for it
     assert first[-2:] == [
         "(unattributed) 52.4 kFLOP 0 FLOP 0 0 10 B 0 B 5.0 %",
         "total ≥ 1.05 MFLOP 786 kFLOP ≥ 320 0 ≥ 46.2 kB 20.0 kB 100 %",
@@ -115,7 +115,7 @@ def test_sources_stand_side_by_side(parsed):
     assert html.count('<th scope="col">compiled</th>') == 3
 
 
-def test_a_note_of_several_sources_stands_once(parsed):
+def test_a_note_of_several_sources_is_shown_once(parsed):
     notes = ["params: none of the arguments is called 'params'", "bytes_accessed of 1 × sort: size unknown"]
     unknown = {"opcode": "sort", "count": 1, "reason": "no rule", "share": 0.25}
     one = {"by_block": {"a": figures(8, 8)}, "unattributed": figures(), "total": figures(8, 8, unknown=1)}
@@ -139,7 +139,7 @@ def test_a_note_of_several_sources_stands_once(parsed):
     assert "<p>Lowered, compiled: no FLOP rule for <code>sort</code>: 1 instruction not counted, " in html
 
 
-def test_the_whole_by_source_is_a_bound_where_something_is_left_out(parsed):
+def test_totals_by_source_are_bounds_if_costs_are_left_out(parsed):
     total = figures(1000, 192, transcendentals=6, unknown=1, unknown_bytes=1)
     once = {
         "name": "lowered, loops once",
@@ -163,7 +163,7 @@ def test_the_whole_by_source_is_a_bound_where_something_is_left_out(parsed):
     assert '<th scope="row">lowered</th><td title="at least 1,000">≥ 1.00 kFLOP</td>' in html
 
 
-def test_what_is_measured_has_shares_of_time():
+def test_measured_costs_have_shares_of_time():
     text = cost_text(MEASURED)
     by_name = {line.split()[0]: " ".join(line.split()[1:]) for line in text.splitlines() if line}
     assert by_name["linear_0"].endswith("3.00 ms 0 75.0 %")
@@ -171,7 +171,7 @@ def test_what_is_measured_has_shares_of_time():
     assert '<th scope="col" rowspan="2">share of time</th>' in cost_html(MEASURED)
 
 
-def test_how_rows_are_counted_is_within_reach(parsed):
+def test_the_table_of_formulas_is_included(parsed):
     html = cost_html(ANALYTIC)
     page = html[html.index('<details class="formulas">') :]
     assert page.index("2·B·M·N·K") < page.index('<th scope="row">mul</th>') < page.index('<th scope="row">sort</th>')
@@ -181,7 +181,7 @@ def test_how_rows_are_counted_is_within_reach(parsed):
     assert "<details" not in cost_html({**ANALYTIC, "rows": []})
 
 
-def test_sums_and_shares_beside_what_is_unknown_are_bounds(parsed):
+def test_sums_and_shares_beside_unknown_costs_are_bounds(parsed):
     known = figures(750, 64, transcendentals=3, share=0.75, share_bound="≤")
     some = {**known, "flops": 250, "share": 0.25, "share_bound": "≥", "unknown": 2, "unknown_bytes": 1}
     none = {**some, "flops": None, "transcendentals": None, "share": None, "share_bound": ""}
@@ -206,7 +206,7 @@ def test_sums_and_shares_beside_what_is_unknown_are_bounds(parsed):
     assert '≤ 10.0 %<span class="bar">' in html
 
 
-def test_what_depends_on_sizes_without_numbers_is_a_formula(parsed):
+def test_costs_that_depend_on_symbolic_sizes_are_formulas(parsed):
     long = "24·batch·time·width² + 4·batch·time²·width + 9·batch·time"
     open_one = {**figures(None, None), "formulas": {"flops": long, "bytes_accessed": "≥ 8·batch"}, "share": None}
     other = {**open_one, "formulas": {"flops": "2·batch"}}
@@ -238,7 +238,7 @@ def test_exact_values_are_in_the_tooltip_and_roles_in_the_bar():
     assert html.count("<tr data-block") == 3
 
 
-def test_costs_with_nothing_in_them(parsed):
+def test_empty_costs(parsed):
     empty = {"source": "analytic", "by_block": {}, "total": figures(), "unattributed": figures(share=0.0)}
     parsed(cost_html(empty))
     assert "total" in cost_text(empty)
@@ -249,7 +249,7 @@ def test_costs_with_nothing_in_them(parsed):
 
 @settings(max_examples=40, deadline=None)
 @given(st.text(min_size=1, max_size=30), st.text(max_size=30))
-def test_any_name_is_data(parsed, block, opcode):
+def test_any_name_is_escaped(parsed, block, opcode):
     cost = {
         **ANALYTIC, "by_block": {block: figures(1, 1, share=1.0)}, "unknown": [{"opcode": opcode, "count": 1}],
         "rows": [{"opcode": opcode, "formula": block, "flops": 1, "bytes_accessed": 1}], "notes": [block],
@@ -258,10 +258,10 @@ def test_any_name_is_data(parsed, block, opcode):
     assert "script" not in {tag for tag, _ in page.elements}
 
 
-def test_of_nothing_there_are_no_shares() -> None:
+def test_a_total_of_zero_has_no_shares() -> None:
     nothing = {**COMPILED, "by_block": {"flip": figures(0, 64, share=0.0, share_bound="")}, "total": figures(0, 64)}
     text = cost_text(nothing)
     assert "share" not in text
     assert "%" not in text
     assert "share" not in cost_html(nothing)
-    assert "100 %" in cost_text({**nothing, "total": figures(0, 64, unknown=1)})  # of what may be something
+    assert "100 %" in cost_text({**nothing, "total": figures(0, 64, unknown=1)})  # costs are unknown, so shares are too

@@ -1,4 +1,4 @@
-"""Training curves that stay in a saved notebook."""
+"""Training curves in a saved notebook."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COLUMNS = {
 }
 
 
-def test_svg_is_well_formed_the_same_each_time_and_asks_no_network():
+def test_svg_is_well_formed_deterministic_and_self_contained():
     svg = curves_svg(COLUMNS, 'a "title" <b>')
     root = ElementTree.fromstring(svg)
     assert svg == curves_svg(COLUMNS, 'a "title" <b>')
@@ -30,7 +30,7 @@ def test_svg_is_well_formed_the_same_each_time_and_asks_no_network():
         assert not any(value.startswith("http") for value in element.attrib.values())
 
 
-def test_pyplot_is_left_alone():
+def test_pyplot_is_not_used():
     before = "matplotlib.pyplot" in sys.modules
     curves_svg(COLUMNS)
     assert ("matplotlib.pyplot" in sys.modules) == before

@@ -1,4 +1,4 @@
-"""Where things are: no box on another, every wire from port to port, the same for the same graph."""
+"""Layout: no overlapping boxes, wires from port to port, and deterministic results."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def along(points: tuple[Point, ...], share: float) -> Point:
 
 
 def check(diagram: Diagram) -> None:
-    """Assert what must hold of every picture."""
+    """Assert the invariants of every picture."""
     frames = {node.path: node for node in diagram.nodes if node.expanded}
     boxes = [node for node in diagram.nodes if not node.expanded]
     for one, other in itertools.combinations(boxes, 2):
@@ -116,12 +116,12 @@ def check(diagram: Diagram) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(graphs(), st.booleans())
-def test_any_graph_is_laid_out_without_overlap_and_from_port_to_port(drawn, opened):
+def test_any_graph_is_laid_out_without_overlap(drawn, opened):
     expanded = {path for path, node in drawn.walk() if node.block.graph} if opened else frozenset()
     check(layout(drawn, expanded=expanded))
 
 
-def test_an_expanded_group_encloses_its_blocks_and_wires_pass_through_its_ports(nested, notes):
+def test_an_expanded_group_encloses_its_blocks_and_wires(nested, notes):
     diagram = layout(nested, annotations=notes, expanded={"mlp_0"})
     check(diagram)
     frame = next(node for node in diagram.nodes if node.path == "mlp_0")
@@ -142,7 +142,7 @@ def test_no_wire_crosses_the_title_of_a_group(nested):
     assert frame.inputs[0].x > 16 + 60  # "mlp_0 MLP" is written from 8 on
 
 
-def test_a_moved_block_stays_where_it_was_put_and_its_wires_follow(nested):
+def test_a_moved_block_stays_and_its_wires_follow(nested):
     diagram = layout(nested, moved={"norm": (400, 300), "mlp_0/relu_0": (10, 200)}, expanded={"mlp_0"})
     norm = next(node for node in diagram.nodes if node.path == "norm")
     assert (norm.x, norm.y) == (400, 300)
@@ -151,7 +151,7 @@ def test_a_moved_block_stays_where_it_was_put_and_its_wires_follow(nested):
     assert diagram.width >= 400 + norm.w
 
 
-def test_a_place_in_a_group_is_counted_from_its_frame(nested):
+def test_a_position_in_a_group_is_relative_to_its_frame(nested):
     diagram = layout(nested, expanded={"mlp_0"})
     frame = next(node for node in diagram.nodes if node.path == "mlp_0")
     assert diagram.within("mlp_0/relu_0", frame.x + 40, frame.y + 90) == (40, 90)
@@ -162,7 +162,7 @@ def test_a_place_in_a_group_is_counted_from_its_frame(nested):
     assert (relu.x - frame.x, relu.y - frame.y) == (40, 90)
 
 
-def test_the_picture_as_data_is_what_the_front_end_was_promised(nested, notes):
+def test_diagram_data_matches_the_front_end_schema(nested, notes):
     data = layout(nested, annotations=notes, edge_problems={("skip.output", "head.input"): 0}).to_dict()
     head = next(node for node in data["nodes"] if node["path"] == "head")
     assert head == {
@@ -181,7 +181,7 @@ def test_the_picture_as_data_is_what_the_front_end_was_promised(nested, notes):
     assert kinds == [("input", "", "input"), ("output", "", "output")]
 
 
-def test_an_edge_to_a_block_that_is_not_there_is_named():
+def test_an_edge_to_a_missing_block_raises():
     broken = LogicalGraph((), (Edge(Endpoint("ghost", "output"), Endpoint("", "y")),), (), (Port("y"),))
     with pytest.raises(ValueError, match=r"^the graph has no block 'ghost', where the edge at 'ghost.output' ends\.$"):
         layout(broken)
@@ -200,7 +200,7 @@ def test_a_level_of_many_blocks_is_cut_into_bands():
         assert abs(x0 - x1) >= 100 or abs(y0 - y1) >= 50
 
 
-def test_the_same_graph_gives_the_same_picture_under_every_hash_seed():
+def test_layout_is_the_same_under_every_hash_seed():
     code = (
         "from mithril_nb.models import MLP, Model\n"
         "from mithril_nb.viz.picture import picture\n"

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from mithril_nb.graph.records import Edge, Endpoint
 from mithril_nb.models import MLP, Linear, Model, Relu
-from mithril_nb.viz.fold import folded
+from mithril_nb.viz.fold import fold_chains
 from mithril_nb.viz.picture import picture
 from mithril_nb.viz.svg import diagram_svg
 
@@ -19,23 +19,23 @@ def tower(height: int) -> Model:
     return model + Relu() + Linear(10)
 
 
-def test_a_chain_of_equal_blocks_is_one_box_with_its_number():
+def test_a_chain_of_equal_blocks_is_one_box_with_a_count():
     graph = tower(12).graph
-    smaller, chains = folded(graph)
+    smaller, chains = fold_chains(graph)
     assert [node.name for node in smaller.nodes] == ["linear_0", "mlp_0", "relu_0", "linear_1"]
     assert chains == {"mlp_0": tuple(f"mlp_{at}" for at in range(12))}
     assert [str(edge) for edge in smaller.edges if edge.source.node == "mlp_0"] == ["mlp_0.output -> relu_0.input"]
 
 
-def test_what_differs_or_is_read_elsewhere_is_not_folded():
-    assert folded((Model() + Linear(4) + Linear(5) + Relu()).graph)[1] == {}
+def test_blocks_that_differ_or_are_read_elsewhere_are_not_folded():
+    assert fold_chains((Model() + Linear(4) + Linear(5) + Relu()).graph)[1] == {}
     graph = (Model() + Relu(name="a") + Relu(name="b") + Relu(name="c") + Linear(3, name="tap")).graph
-    assert folded(graph)[1] == {"a": ("a", "b", "c")}
+    assert fold_chains(graph)[1] == {"a": ("a", "b", "c")}
     skip = Edge(Endpoint("a", "output"), Endpoint("tap", "weight"))
-    assert folded(replace(graph, edges=(*graph.edges, skip)))[1] == {"b": ("b", "c")}
+    assert fold_chains(replace(graph, edges=(*graph.edges, skip)))[1] == {"b": ("b", "c")}
 
 
-def test_shares_add_up_and_the_picture_says_how_many():
+def test_shares_add_up_and_the_picture_shows_the_count():
     graph = tower(30).graph
     shares = {f"mlp_{at}/linear_{part}": 0.01 for at, part in itertools.product(range(30), range(2))} | {
         "linear_0": 0.4
@@ -49,5 +49,5 @@ def test_shares_add_up_and_the_picture_says_how_many():
     assert picture(graph, fold=False).diagram.nodes != made.diagram.nodes
 
 
-def test_a_small_model_is_drawn_as_it_is():
+def test_a_small_model_is_not_folded():
     assert len(picture(tower(3).graph).diagram.nodes) == 8

@@ -1,4 +1,4 @@
-"""One definition of colours: what Python makes of it, and what the front end makes of the same lines."""
+"""One definition of syntax colours, used equally in Python and in the front end."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _golden(text: str, stage: str) -> list[list[object]]:
 
 
 def test_golden_for_both_sides(golden) -> None:
-    """The tests of the front end read the same lines from this file, and find the same tokens."""
+    """The front end's tests read the same lines from this file and must find the same tokens."""
     made = {stage: _golden(TEXTS[stage] + AWKWARD, stage) for stage in STAGES}
     lines = [
         f"  {json.dumps(stage)}: [\n" + ",\n".join("    " + json.dumps(pair) for pair in pairs) + "\n  ]"
@@ -128,7 +128,7 @@ def _found(text: str, stage: str) -> set[tuple[str, str]]:
     return {pair for line in tokens(text, stage) for pair in line}
 
 
-def test_what_is_what() -> None:
+def test_tokens_of_each_language() -> None:
     python = _found(TEXTS["python"], "python")
     assert {("op", "step"), ("meta", "@jax.jit"), ("string", '"""A step,'), ("string", '    and 2 lines."""')} <= python
     assert {("type", "Linear"), ("number", "0x1F"), ("number", "None"), ("meta", "return"), ("name", "rate")} <= python

@@ -1,4 +1,4 @@
-"""The page of a program: one file, everything in it, nothing from outside, readable without scripts."""
+"""The page of a program: one self-contained file, readable without scripts."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def data_of(page: str) -> dict[str, Any]:
     return json.loads(zlib.decompress(base64.b64decode(packed[1])))
 
 
-def test_it_holds_every_part_and_is_well_formed(page: str, parsed) -> None:
+def test_the_page_has_every_part_and_is_well_formed(page: str, parsed) -> None:
     found = parsed(page)
     headings = "".join(found.texts)
     for part in ("Passes of XLA that changed something", "Cost", "Stages", *TITLES.values()):
@@ -116,7 +116,7 @@ def test_a_program_that_cannot_be_traced_has_a_page(parsed) -> None:
     assert "<h2>Cost</h2>" not in page
 
 
-def test_it_is_written_and_what_is_asked_for_in_vain_is_told(whole: Inspection, page: str, tmp_path: Path) -> None:
+def test_the_page_is_written_and_failures_raise(whole: Inspection, page: str, tmp_path: Path) -> None:
     target = tmp_path / "page.html"
     assert whole.to_html(target) == target.read_text(encoding="utf-8") == page
     missing = tmp_path / "none" / "page.html"
@@ -132,7 +132,7 @@ def test_it_is_written_and_what_is_asked_for_in_vain_is_told(whole: Inspection, 
     assert str(error.value).startswith("program 'program' has no stage 'mlir'.\n")
 
 
-def test_names_are_data(parsed) -> None:
+def test_names_are_escaped(parsed) -> None:
     def fn(x):
         with jax.named_scope("</script><b>"):
             return x + 1
@@ -144,7 +144,7 @@ def test_names_are_data(parsed) -> None:
     assert "<b>" not in page.replace("<header><b>", "")
 
 
-def test_no_markup_is_built_by_the_script(page: str) -> None:
+def test_the_script_builds_no_markup(page: str) -> None:
     script = page[page.rindex("<script>") :]
     for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "fetch", "Function("):
         assert word not in script

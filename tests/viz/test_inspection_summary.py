@@ -1,4 +1,4 @@
-"""What a notebook keeps of an inspection: small, readable without scripts, and made without a compiler."""
+"""The output of an inspection in a notebook: small, readable without scripts, computed without a compiler."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def gpt() -> Inspection:
     return inspect(fn, *args)
 
 
-def test_it_is_small_and_nothing_is_compiled(gpt: Inspection, parsed) -> None:
+def test_the_summary_is_small_and_compiles_nothing(gpt: Inspection, parsed) -> None:
     bundle = gpt._repr_mimebundle_()
     page = parsed(bundle["text/html"])
     assert len(bundle["text/html"].encode()) <= 300_000
@@ -30,7 +30,7 @@ def test_it_is_small_and_nothing_is_compiled(gpt: Inspection, parsed) -> None:
     assert [attributes["data-stage"] for _, attributes in page.elements if "data-stage" in attributes] == [
         "jaxpr", "stablehlo",
     ]  # fmt: skip
-    assert "made when it is asked for" in page.texts
+    assert "not computed yet" in page.texts
     assert bundle["text/plain"].startswith("program 'step'\n\nstage ")
     assert "×" in bundle["text/plain"]  # equal blocks are folded
 
@@ -48,12 +48,12 @@ def test_links_work_without_scripts_and_the_graph_is_linked_too(gpt: Inspection,
     assert any(of == block or of.startswith(f"{block}/") for of in written for block in lit)
 
 
-def test_lines_that_only_name_inputs_are_passed_by(gpt: Inspection) -> None:
+def test_lines_that_only_list_inputs_are_skipped(gpt: Inspection) -> None:
     html = summary_html(gpt, scripts=False)
     assert re.search(r"more lines, not shown here, \d+ of them before these", html)
 
 
-def test_blocks_have_the_costs_of_all_inside_of_them() -> None:
+def test_blocks_include_the_costs_of_blocks_inside() -> None:
     @jax.jit
     def fn(x):
         with jax.named_scope("outer"):
@@ -66,14 +66,14 @@ def test_blocks_have_the_costs_of_all_inside_of_them() -> None:
     assert shares == {"outer": 1.0, "outer/one": 0.5, "outer/two": 0.5}
 
 
-def test_a_program_that_cannot_be_traced_shows_what_is_known(parsed) -> None:
+def test_a_program_that_cannot_be_traced_shows_the_error(parsed) -> None:
     program = inspect(lambda x: jnp.sin(x) @ x, SPEC)
     html = summary_html(program)
     parsed(html)
-    told = "TypeError: dot_general requires contracting dimensions to have the same shape, got (3,) and (2,)."
-    assert html.count(f"not available: {told}") == 2
+    error = "TypeError: dot_general requires contracting dimensions to have the same shape, got (3,) and (2,)."
+    assert html.count(f"not available: {error}") == 2
     assert '<span class="f">sin</span>' in html
-    assert told in summary_text(program)
+    assert error in summary_text(program)
     assert "sin" not in block_shares(program)
 
 
@@ -84,7 +84,7 @@ def test_graphs_and_pictures_of_stages_are_shown(parsed) -> None:
     assert bundle["text/plain"].splitlines()[0].split() == ["x", "input", "2×3"]
 
 
-def test_names_are_data(parsed) -> None:
+def test_names_are_escaped(parsed) -> None:
     def fn(x):
         with jax.named_scope("<b>&'\""):
             return x + 1

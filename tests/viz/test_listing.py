@@ -1,4 +1,4 @@
-"""Stages as pages: every character of a stage is data, every line has its block, links lead somewhere."""
+"""Stages as HTML: every character is escaped, every line has its block, and links have targets."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_golden(golden, parsed):
     golden("listing.txt", listing_text(JAXPR))
 
 
-def test_line_numbers_lead_to_the_counterpart_in_the_other_stage(parsed):
+def test_line_numbers_link_to_the_other_stage(parsed):
     page = parsed(listing_html(JAXPR, HLO))
     ids = {attributes["id"] for _, attributes in page.elements if "id" in attributes}
     links = [attributes["href"] for _, attributes in page.elements if "href" in attributes]
@@ -45,7 +45,7 @@ def test_line_numbers_lead_to_the_counterpart_in_the_other_stage(parsed):
     assert all(link[0] == "#" and link[1:] in ids for link in links)
 
 
-def test_a_stripe_has_the_hue_of_each_block_and_the_pattern_of_the_role(parsed):
+def test_a_stripe_has_the_hues_of_blocks_and_pattern_of_the_role(parsed):
     html = listing_html(JAXPR, HLO, hues={"linear_0": 5, "relu_0": 2})
     assert '<i class="h5" style=flex-grow:0.75></i><i class="h2" style=flex-grow:0.25></i>' in html
     assert 'class="s i rb"' in html
@@ -53,7 +53,7 @@ def test_a_stripe_has_the_hue_of_each_block_and_the_pattern_of_the_role(parsed):
     assert "linear_0 75.0 %, relu_0 25.0 % · fusion · update · tagged · equations 0, 1" in html
 
 
-def test_a_long_text_is_cut_and_says_by_how_much(parsed):
+def test_a_long_text_is_cut_and_counts_the_rest(parsed):
     stage = Stage("hlo", "\n".join(f"  %x.{at} = f32[] constant({at})" for at in range(1000)))
     html = listing_html(stage, most_lines=30)
     assert "970 more lines, not shown here" in html
@@ -64,7 +64,7 @@ def test_a_long_text_is_cut_and_says_by_how_much(parsed):
     assert "more line" not in wide
 
 
-def test_an_unavailable_stage_gives_its_reason(parsed):
+def test_an_unavailable_stage_shows_the_reason(parsed):
     html = listing_html(Stage("hlo", "", unavailable="no <compiler> here"))
     parsed(html)
     assert "not available: no &lt;compiler&gt; here" in html
@@ -73,7 +73,7 @@ def test_an_unavailable_stage_gives_its_reason(parsed):
 
 @settings(max_examples=60, deadline=None)
 @given(st.text(max_size=120), st.text(min_size=1, max_size=20), st.sampled_from(["jaxpr", "stablehlo", "hlo", "<b>"]))
-def test_any_text_is_data(parsed, text, block, name):
+def test_any_text_is_escaped(parsed, text, block, name):
     made = Instruction("0", block, 1, (block,), ((block, 1.0),), "forward", "tagged", lines=3)
     html = listing_html(Stage(name, text, (made,), unavailable=None), scripts=False)
     page = parsed(html)
@@ -89,7 +89,7 @@ def test_highlighting_loses_no_character(text, language):
     assert "\n".join("".join(piece for _, piece in line) for line in lines) == text
 
 
-def test_what_is_highlighted_as_what():
+def test_classes_of_highlighted_pieces():
     def of(text, language):
         return {piece.strip(): look for look, piece in next(iter(highlighted(text, language)))}
 
@@ -113,7 +113,7 @@ def test_hues_by_graph_and_by_first_appearance(nested):
     assert hues_seen([HLO, JAXPR]) == {"linear_0": 0, "relu_0": 1}
 
 
-def test_no_markup_is_built_by_the_script():
+def test_the_script_builds_no_markup():
     script = re.search(r"<script>(.*)</script>", listing_html(JAXPR), re.DOTALL)
     assert script
     for word in (
@@ -138,7 +138,7 @@ def test_hues_follow_the_order_of_equations_not_of_lines():
     assert hues_seen([stage]) == {"first": 0, "middle": 1, "last": 2}
 
 
-def test_a_tooltip_says_what_an_operation_does_where_it_is_and_its_python():
+def test_a_tooltip_has_help_transforms_and_python_lines():
     made = Instruction(
         "0",
         "dot_general",
@@ -158,15 +158,15 @@ def test_a_tooltip_says_what_an_operation_does_where_it_is_and_its_python():
     ) in html
 
 
-def test_a_line_of_a_kernel_says_that_its_link_is_the_kernels():
+def test_a_line_of_a_kernel_is_linked_at_kernel_level():
     made = Instruction("k:0", "fadd", 1, ("0",), (("a", 1.0),), "forward", "kernel")
     html = listing_html(Stage("llvm", "%1 = fadd float %a, %b", (made,)))
     assert 'title="a · fadd · forward · linked at kernel level · equation 0' in html
-    assert '<span class="s k"><span>' in html  # the stripe is dashed: colour alone does not say so
+    assert '<span class="s k"><span>' in html  # the stripe is dashed, so that it differs by more than colour
     assert ".mnb .s.k span{mask:" in html
 
 
-def test_what_is_known_of_a_stage_that_failed_is_shown_below_the_reason():
+def test_a_failed_stage_shows_its_text_below_the_reason():
     stage = Stage("jaxpr", "{ lambda\n  !! it fails", unavailable="TypeError: no")
     assert listing_text(stage) == "jaxpr is not available: TypeError: no\n{ lambda\n  !! it fails"
     html = listing_html(stage)

@@ -1,4 +1,4 @@
-"""Memory from place to place as picture and text: the peak stays, layers add up, colour alone tells nothing."""
+"""Memory over time as picture and text: the peak is kept, layers add up, colour is never the only cue."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from mithril_nb.viz.bundles import RENDERERS
-from mithril_nb.viz.costs.memory.layers import layers_of, thinned
+from mithril_nb.viz.costs.memory.layers import layers_of, thin
 from mithril_nb.viz.costs.memory.text import memory_text
 from mithril_nb.viz.costs.memory.timeline import memory_timeline
 
@@ -22,7 +22,7 @@ def life(id: str, kind: str, block: str, megabytes: float, first: int, last: int
 
 
 def use(*lives: dict[str, Any], places: int, **more: Any) -> dict[str, Any]:
-    """The use of memory that some lives add up to."""
+    """Return the memory use of some live ranges."""
     held = [sum(one["size_bytes"] for one in lives if one["first"] <= at <= one["last"]) for at in range(places)]
     at = held.index(max(held))
     at_peak: dict[str, int] = {}
@@ -71,15 +71,15 @@ def test_the_picture_and_the_text_of_a_small_program(golden) -> None:
     golden("memory.svg", drawing.svg + "\n")
     golden("memory.txt", drawing.text + "\n")
     root = ElementTree.fromstring(drawing.svg)
-    told = [one.text or "" for one in root.iter(f"{SVG}title")]
-    assert "embed\nat the peak 4.00 MB, at most 4.00 MB" in told
-    assert "mlp / up\nat the peak 6.00 MB, at most 6.00 MB" in told
-    assert "unfilled\nat the peak 750 kB, at most 750 kB" in told
+    tooltips = [one.text or "" for one in root.iter(f"{SVG}title")]
+    assert "embed\nat the peak 4.00 MB, at most 4.00 MB" in tooltips
+    assert "mlp / up\nat the peak 6.00 MB, at most 6.00 MB" in tooltips
+    assert "unfilled\nat the peak 750 kB, at most 750 kB" in tooltips
     written = [one.text for one in root.iter(f"{SVG}text")]
     assert "peak at fusion.4" in written
     assert "13.3 MB" in written
     assert (
-        "at the peak: arguments 5.50 MB, temporaries 7.00 MB, constants 1.00 kB, set aside and unfilled 750 kB"
+        "at the peak: arguments 5.50 MB, temporaries 7.00 MB, constants 1.00 kB, reserved but unfilled 750 kB"
         in written
     )
     assert {"embed", "mlp / up"} <= set(written), "layers with room for it have their name in them"
@@ -94,10 +94,10 @@ def test_layers_add_up_to_the_timeline_and_to_the_peak() -> None:
     for place in places:
         assert sum(one.bytes[place] for one in layers) == data["timeline"][place]["bytes"]
     assert sum(one.at_peak for one in layers) == data["peak_bytes"]
-    assert layers[0].name == "unfilled", "what nobody holds lies at the bottom"
+    assert layers[0].name == "unfilled", "unused memory is at the bottom"
 
 
-def test_blocks_at_the_top_are_layers_until_they_are_opened_whatever_hues_a_page_has() -> None:
+def test_top_level_blocks_are_layers_until_opened_for_any_hues() -> None:
     data = use(
         life("a", "arguments", "embed", 3, 0, 1), life("b", "arguments", "mlp/up", 2, 0, 1),
         life("c", "temporaries", "mlp/down", 1, 0, 1), life("d", "temporaries", "mlp", 4, 1, 1),
@@ -132,7 +132,7 @@ def random_use(blocks: int, places: int) -> dict[str, Any]:
     return use(*lives, places=places)
 
 
-def test_two_thousand_places_are_thinned_and_the_peak_is_not_lost() -> None:
+def test_thinning_keeps_the_peak() -> None:
     data = random_use(24, 2000)
     drawing = memory_timeline(data)
     assert len(drawing.svg) <= 60_000
@@ -146,13 +146,13 @@ def test_two_thousand_places_are_thinned_and_the_peak_is_not_lost() -> None:
     assert "peak at fusion.666" in drawing.svg
 
 
-def test_of_each_stretch_the_fullest_place_is_kept() -> None:
+def test_thinning_keeps_the_maximum_of_each_group() -> None:
     values = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3]
-    assert thinned(values, 4) == [0, 4, 5, 7]
-    assert thinned(values, 10) == list(range(10))
+    assert thin(values, 4) == [0, 4, 5, 7]
+    assert thin(values, 10) == list(range(10))
 
 
-def test_names_of_any_characters_are_told_and_break_nothing() -> None:
+def test_names_of_any_characters_are_escaped() -> None:
     odd = 'a<b>&"\x00\x1b[31m'
     data = use(
         life(odd, "temporaries", odd, 3, 0, 1), life("x", "arguments", "p", 1, 0, 1), places=2, program=odd, notes=[odd]
@@ -164,7 +164,7 @@ def test_names_of_any_characters_are_told_and_break_nothing() -> None:
         assert not re.search("[\x00-\x08\x0b-\x1f]", text)
 
 
-def test_what_is_not_known_is_said_in_picture_and_text() -> None:
+def test_unknowns_are_explicit_in_picture_and_text() -> None:
     data = {
         **small(), "peak_bytes": None, "peak_at": None, "filled_bytes": None, "timeline": [], "lives": [],
         "at_peak": {}, "kinds": {}, "xla": None, "notes": ["peak_bytes, timeline: this platform does not say"],
@@ -174,7 +174,7 @@ def test_what_is_not_known_is_said_in_picture_and_text() -> None:
     assert drawing.text == "step: memory, compiled\npeak unknown\npeak_bytes, timeline: this platform does not say"
 
 
-def test_a_peak_without_a_timeline_has_its_kinds() -> None:
+def test_a_peak_without_a_timeline_lists_its_kinds() -> None:
     data = {**small(), "peak_at": None, "timeline": [], "lives": [], "notes": ["timeline: not written down"]}
     drawing = memory_timeline(data)
     written = " ".join(ElementTree.fromstring(drawing.svg).itertext())
@@ -196,7 +196,7 @@ def test_narrow_and_wide_pictures_keep_within_their_width() -> None:
             assert float(element.get("x", 0)) <= width
 
 
-def test_a_use_of_memory_shows_itself() -> None:
+def test_memory_use_is_displayed_in_a_notebook() -> None:
     class MemoryUse:
         def to_dict(self) -> dict[str, Any]:
             return small()
@@ -206,7 +206,7 @@ def test_a_use_of_memory_shows_itself() -> None:
     assert shown["image/svg+xml"].startswith("<svg")
 
 
-def test_the_line_of_the_peak_goes_through_no_name() -> None:
+def test_the_line_of_the_peak_crosses_no_name() -> None:
     drawing = memory_timeline(
         use(life("w", "arguments", "net", 4, 0, 11), life("x", "temporaries", "net", 2, 5, 6), places=12)
     )

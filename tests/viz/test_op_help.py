@@ -60,7 +60,7 @@ ASM = {
     "Multiplies lanes and sums": "vpmaddwd vpdpbusd vdpbf16ps sdot mma.sync.aligned",
     "Divides": "div idiv divq vdivps divss fdiv sdiv div.rn.f32",
     "Square root": "sqrtss vsqrtps vrsqrtps rsqrtss frsqrte fsqrt rsqrt.approx.f32",
-    "One over each item": "vrcpps rcpss frecpe rcp.approx.f32",
+    "One over each element": "vrcpps rcpss frecpe rcp.approx.f32",
     "The larger": "vmaxps maxss vpmaxsd fmaxnm max.f32",
     "The smaller": "vminps minsd vpminud fminnm min.s32",
     "Rounds": "vroundps roundss vrndscaleps frintm",
@@ -68,16 +68,16 @@ ASM = {
     "And bit by bit": "and andq vandps vpand vandnps pandn andn kmovw kortestw and.b32 ands",
     "Or, or exclusive or": "or xor xorl xorps vxorps vpxor por orps eor orr or.b32 vpord",
     "Any logical function": "vpternlogd lop3.b32",
-    "Turns the sign": "neg not negq vpabsd fneg fabs neg.f32 abs.f32",
+    "Negates, inverts": "neg not negq vpabsd fneg fabs neg.f32 abs.f32",
     "Moves bits": "shl shr sar sarl shlq vpslld psrlq vpsrad shlx rol lsl shl.b32 sarx rorx vpsllvd",
     "Compares": "cmp cmpl test testb vcmpps vcmpltps cmpeqss vucomiss comisd vpcmpeqd fcmp setp.lt.f32 vptest tst",
-    "Takes one of two values": "vblendvps vpblendd cmovl cmovae setne setb csel fcsel selp.f32 bsl",
-    "Moves lanes about": "vshufps vpermilps vpermd vunpcklps vextractf128 vinsertf128 vpshufd zip1 ext shfl.sync.b32",
+    "Selects one of two values": "vblendvps vpblendd cmovl cmovae setne setb csel fcsel selp.f32 bsl",
+    "Moves lanes inside": "vshufps vpermilps vpermd vunpcklps vextractf128 vinsertf128 vpshufd zip1 ext shfl.sync.b32",
     "Computes an address": "lea leaq adrp",
-    "Saves values": "push pop pushq popq stp ldp leave",
+    "Pushes values": "push pop pushq popq stp ldp leave",
     "Reads memory": "ldr ldur ld1 ld.global.f32 ldrb",
     "Writes memory": "str stur st1 st.global.v4.f32",
-    "Asks for memory": "prefetcht0 prfm",
+    "Prefetches memory": "prefetcht0 prfm",
     "Calls a function": "call callq bl blr call.uni",
     "Returns": "ret retq exit",
     "Jumps if": "jne je jb jae jle jg js jnp b.ne cbz tbnz",
@@ -113,7 +113,7 @@ print(json.dumps(sorted(public | {primitive.name for table in tables for primiti
 def _primitives() -> set[str]:
     """Every primitive that JAX lowers to StableHLO, with those of its public modules.
 
-    Asked of a process of its own: libraries that another test has imported add theirs.
+    Runs in a separate process, because libraries imported by other tests add primitives.
     """
     found = subprocess.run([sys.executable, "-c", _LOWERED], stdout=subprocess.PIPE, check=True, text=True)
     return set(json.loads(found.stdout))
@@ -167,7 +167,7 @@ def test_everything_in_whole_programs_has_help() -> None:
 
 
 def test_the_words_are_plain_and_short() -> None:
-    """One line each, a sentence, and no entry that says in another dialect what stands for all of them."""
+    """One sentence each, and no entry of a dialect that repeats the entry for all dialects."""
     texts = [text for name, table in TABLES.items() if name not in ("same", "asm") for text in table.values()]
     for text in [*texts, *(text for _, text in TABLES["asm"])]:
         assert len(text) <= 120, text
@@ -179,19 +179,19 @@ def test_the_words_are_plain_and_short() -> None:
 
 
 def test_golden_for_both_sides(golden) -> None:
-    """The tests of the front end read the same from this file."""
-    asked = [
+    """The front end's tests read the same file."""
+    queries = [
         ("jaxpr", "scatter-add"), ("jaxpr", "exp"), ("jaxpr", "pjit"), ("stablehlo", "stablehlo.exponential"),
         ("stablehlo", "chlo.broadcast_add"), ("stablehlo", "func.func"), ("stablehlo", "stablehlo.broadcast_in_dim"),
         ("hlo", "get-tuple-element"), ("hlo_before", "topk"), ("hlo", "fusion"), ("hlo", "no-such"), ("llvm", "phi"),
         ("asm", "VFMADD231PS"), ("asm", "ld.global.f32"), ("asm", "wxyz"), ("python", "x"), ("graph", "add"),
         ("jaxpr", "constructor"), ("llvm", "toString"),
     ]  # fmt: skip
-    rows = [json.dumps([stage, opcode, op_help(stage, opcode)]) for stage, opcode in asked]
+    rows = [json.dumps([stage, opcode, op_help(stage, opcode)]) for stage, opcode in queries]
     golden("op_help.json", "[\n  " + ",\n  ".join(rows) + "\n]\n")
 
 
-def test_what_is_unknown_has_none() -> None:
+def test_unknown_operations_have_no_help() -> None:
     assert [op_help(*pair) for pair in (("jaxpr", "no_such"), ("graph", "add"), ("asm", "wxyz"), ("llvm", ""))] == [
         None
     ] * 4

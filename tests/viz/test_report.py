@@ -1,4 +1,4 @@
-"""The report: one file, everything in it, nothing from outside."""
+"""The report: one self-contained file."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def page(nested, notes) -> str:
     return report_html("my <model>", diagram, [STAGE], COST, RUN, "model = Model()\n", [PROBLEM], columns=columns)
 
 
-def test_it_holds_every_part_and_is_well_formed(page, parsed):
+def test_the_report_has_every_part_and_is_well_formed(page, parsed):
     found = parsed(page)
     text = "".join(found.texts)
     assert "<title>my &lt;model&gt;</title>" in page
@@ -43,7 +43,7 @@ def test_it_holds_every_part_and_is_well_formed(page, parsed):
     assert {tag for tag, _ in found.elements} >= {"svg", "table", "pre", "section", "h1", "h2"}
 
 
-def test_graph_rows_lines_and_problems_are_linked_and_reached_by_keyboard(page, parsed):
+def test_parts_are_linked_and_reachable_by_keyboard(page, parsed):
     links = [attributes for _, attributes in parsed(page).elements if "data-block" in attributes]
     assert {link["data-block"] for link in links} == {
         "norm", "mlp_0", "mlp_0/linear_0", "mlp_0/relu_0", "mlp_0/linear_1", "skip", "head",
@@ -58,13 +58,13 @@ def test_nothing_comes_from_the_network(page):
     assert addresses <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}  # names, not addresses
 
 
-def test_parts_that_are_not_there_are_left_out(parsed):
+def test_missing_parts_are_left_out(parsed):
     page = report_html("bare")
     parsed(page)
     assert "<h2>" not in page
 
 
-def test_the_same_for_the_same_and_a_fragment_for_a_cell(page, nested, notes, parsed):
+def test_reports_are_deterministic_and_have_a_fragment_for_cells(page, nested, notes, parsed):
     diagram = layout(nested, annotations=notes, expanded={"mlp_0"})
     columns = {"step": [1.0, 2.0], "loss": [1.0, 0.5]}
     arguments = ("my <model>", diagram, [STAGE], COST, RUN, "model = Model()\n", [PROBLEM])

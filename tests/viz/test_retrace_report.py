@@ -58,5 +58,5 @@ def test_long_reports_are_cut():
     assert retraces_text(many).endswith("\nand 980 more")
     functions = WatchReport(tuple(replace(QUIET, name=f"f{n}") for n in range(50)), left_out=3)
     assert "\n\nand 30 more functions\n\n" in retraces_text(functions)
-    assert retraces_text(functions).endswith("\n\n3 events of further functions are not shown")
+    assert retraces_text(functions).endswith("\n\n3 events of other functions are not shown")
     assert "<p>and 900 more</p>" in retraces_html(many)

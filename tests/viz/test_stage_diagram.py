@@ -1,4 +1,4 @@
-"""Pictures of a stage's graph: nothing over anything else, the same everywhere, and readable without eyes."""
+"""Pictures of a stage's graph: no overlaps, deterministic, and accessible to screen readers."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def transformer(layers: int = 12, *, wide: bool = False) -> Stage:
 
 
 def check(diagram: StageDiagram) -> None:
-    """No box over another, what is inside of a frame stays there, and no wire over a box or a frame's title."""
+    """Check that boxes do not overlap, content stays in its frame, and no wire crosses a box or a title."""
     frames = {box.node.key: box for box in diagram.boxes if box.opened}
     leaves = [box for box in diagram.boxes if not box.opened]
     for one, other in itertools.combinations(leaves, 2):
@@ -86,7 +86,7 @@ def check(diagram: StageDiagram) -> None:
 
 @st.composite
 def stages(draw: st.DrawFn) -> Stage:
-    """Draw a program: instructions in blocks in blocks, taking from anything before them."""
+    """Draw a program: instructions in nested blocks that read any earlier instruction."""
     count = draw(st.integers(1, 40))
     rows: list[Row] = []
     for at in range(count):
@@ -98,7 +98,7 @@ def stages(draw: st.DrawFn) -> Stage:
 
 
 def wide_border() -> Stage:
-    """Return what Hypothesis found: more leaves the block `a` than there is room for beside its last line."""
+    """Return an example that Hypothesis found: more wires leave block `a` than fit beside its last row."""
     rows: list[Row] = [
         ("add", "a/x/p", (), ""), ("add", "", (0,), ""), ("add", "a", (), ""), ("add", "a", (), ""),
         ("add", "", (), ""), ("add", "a/x/p", (), ""), ("add", "a", (), ""), ("add", "", (), ""),
@@ -171,13 +171,13 @@ def test_a_wire_that_skips_runs_around_what_it_skips() -> None:
     assert arrange_lines({}, []).corners == {}
 
 
-def test_a_picture_is_whole_for_those_who_read_it_and_those_who_hear_it(parsed) -> None:
+def test_a_picture_is_accessible_to_screen_readers(parsed) -> None:
     diagram = stage_layout(stage_graph(transformer()), shares={f"layer_{at}": 0.08 for at in range(12)})
     page = parsed(stage_svg(diagram, "train <step>", embedded=True))
     assert "train <step>: " in "".join(page.texts)
     assert "In the order of the program: embedding, layer_0 ×12, head." in page.texts
-    told = [attributes["aria-label"] for _, attributes in page.elements if "aria-label" in attributes]
-    assert "block layer_0 ×12, gives 4×8, 60 forward, 12 backward, 12 update, 96.0 % of the cost" in told
+    labels = [attributes["aria-label"] for _, attributes in page.elements if "aria-label" in attributes]
+    assert "block layer_0 ×12, output 4×8, 60 forward, 12 backward, 12 update, 96.0 % of the cost" in labels
     nodes = [attributes for tag, attributes in page.elements if attributes.get("class") == "node"]
     assert all(one["tabindex"] == "0" and one["role"] == "button" for one in nodes)
     assert {one.get("data-block") for one in nodes} >= {"embedding", "layer_0", "head"}
@@ -188,11 +188,11 @@ def test_a_picture_is_whole_for_those_who_read_it_and_those_who_hear_it(parsed) 
 def test_the_frame_of_an_open_node_has_room_for_its_share(parsed) -> None:
     graph = stage_graph(stage_of([("dot", "query_key_value/a", (), "forward")]))
     (key,) = (node.key for node in graph.level())
-    for share, told in ((0.104, "10.4 %"), (0.00001, "< 0.1 %"), (1.0, "100 %")):
+    for share, share_text in ((0.104, "10.4 %"), (0.00001, "< 0.1 %"), (1.0, "100 %")):
         svg = stage_svg(stage_layout(graph, opened={key}, shares={"query_key_value": share}))
-        found = next(text for text in parsed(svg).texts if text.endswith(told) and "cost" not in text)
+        found = next(text for text in parsed(svg).texts if text.endswith(share_text) and "cost" not in text)
         assert "…" not in found
-        assert found.endswith(f" · {told}")
+        assert found.endswith(f" · {share_text}")
 
 
 def test_instructions_are_linked_by_their_equations(parsed) -> None:
@@ -201,13 +201,13 @@ def test_instructions_are_linked_by_their_equations(parsed) -> None:
     assert [one["data-e"] for _, one in page.elements if "data-e" in one] == ["0", "1"]
 
 
-def test_names_are_data(parsed) -> None:
+def test_names_are_escaped(parsed) -> None:
     graph = stage_graph(stage_of([("<script>alert(1)</script>", 'a"><b>/c', (), "forward")]))
     page = parsed(stage_svg(stage_layout(graph, opened=set(graph.nodes)), embedded=True))
     assert not {"script", "b"} & {tag for tag, _ in page.elements}
 
 
-def test_the_text_says_what_the_picture_shows() -> None:
+def test_the_text_has_the_content_of_the_picture() -> None:
     graph = stage_graph(transformer())
     assert stage_graph_text(graph, (), {f"layer_{at}": 0.05 for at in range(12)}) == (
         "embedding    4×8  1 forward\n"
@@ -219,7 +219,7 @@ def test_the_text_says_what_the_picture_shows() -> None:
     assert stage_graph_text(stage_graph(Stage("asm", "", unavailable="why"))) == "asm: nothing to draw"
 
 
-def test_the_same_program_gives_the_same_picture_under_every_hash_seed() -> None:
+def test_stage_layout_is_the_same_under_every_hash_seed() -> None:
     code = (
         "from test_stage_diagram import *\n"
         "import hashlib\n"

@@ -33,7 +33,7 @@ def test_golden_closed_and_open(golden, nested, notes):
 
 @settings(max_examples=80, deadline=None)
 @given(st.text(max_size=40), st.text(max_size=40), st.text(max_size=40))
-def test_any_text_is_data(name, kind, shape):
+def test_any_text_is_escaped(name, kind, shape):
     block = Block(kind, (), (Port("input"),), (Port(shape or "out"),), op="x")
     graph = LogicalGraph((Node(name or "n", block),), (), (Port(name),), ())
     problems = [Diagnostic(shape, ((name, kind),), kind)]
@@ -52,16 +52,16 @@ def test_a_script_in_a_name_is_shown_not_run():
     assert "&lt;script&gt;" in text
 
 
-def test_it_is_told_to_those_who_do_not_see(nested, notes):
+def test_the_picture_is_accessible_to_screen_readers(nested, notes):
     root = ElementTree.fromstring(diagram_svg(layout(nested, annotations=notes)))
     assert root.attrib["role"] == "img"
     assert root.findtext(f"{SVG}title") == "logical graph: 4 blocks"
-    told = [title.text for title in root.iter(f"{SVG}title")]
-    assert "Linear head, 64 → 10, gives (32, 10), 28.0 % of the cost\nproblem" in told
-    assert "skip.output -> head.input, (32, 64)" in told
+    titles = [title.text for title in root.iter(f"{SVG}title")]
+    assert "Linear head, 64 → 10, output (32, 10), 28.0 % of the cost\nproblem" in titles
+    assert "skip.output -> head.input, (32, 64)" in titles
 
 
-def test_it_can_be_made_from_many_threads(nested):
+def test_pictures_can_be_drawn_from_many_threads(nested):
     texts: list[str] = []
     graphs = [
         LogicalGraph(nested.nodes[: 1 + at % 4], tuple(edge for edge in nested.edges if not edge.target.node == "x"))
@@ -77,6 +77,6 @@ def test_it_can_be_made_from_many_threads(nested):
     assert len(set(texts)) == 4
 
 
-def test_an_empty_graph_is_a_picture_too():
+def test_an_empty_graph_is_drawn():
     root = ElementTree.fromstring(diagram_svg(layout(LogicalGraph())))
     assert root.findtext(f"{SVG}title") == "logical graph: 0 blocks"

@@ -1,4 +1,4 @@
-"""Steps as pages: a sign on every line, never colour alone; lines that came from one another share an id."""
+"""Steps as HTML: a sign on every line, never colour alone; related lines share an id."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ FAILED = TransformStep(
 )
 
 
-def test_the_text_has_a_sign_on_each_line_and_says_where_it_came_from():
+def test_the_text_has_a_sign_and_a_source_on_each_line():
     assert steps_text([STEP, FAILED]) == (
         "0. grad: keeps 1 of 3.\n"
         "     { lambda\n"
@@ -69,7 +69,7 @@ def test_the_text_has_a_sign_on_each_line_and_says_where_it_came_from():
         "   +     c:f32[3] = cos a  # jvp of sin, from 0\n"
         "   ~     d:f32[8] = reduce_sum b  # a batch axis of 8, from 2, inferred\n"
         "       in (d) }\n"
-        "   - nothing stands in the place of 1\n"
+        "   - removed: 1\n"
         "\n"
         "1. vmap\n"
         "   cannot <b>.\n"
@@ -78,7 +78,7 @@ def test_the_text_has_a_sign_on_each_line_and_says_where_it_came_from():
     )
 
 
-def test_lines_that_came_from_one_another_share_an_id(parsed):
+def test_related_lines_share_an_id(parsed):
     page = parsed(steps_html([STEP, FAILED]))
     rows = [attributes for tag, attributes in page.elements if tag == "div" and "data-e" in attributes]
     assert [(row["class"], row["data-e"]) for row in rows] == [
@@ -86,14 +86,14 @@ def test_lines_that_came_from_one_another_share_an_id(parsed):
         ("l m-kept", "0"), ("l m-new", "0"), ("l m-changed", "2"),
     ]  # fmt: skip
     assert [row["title"] for row in rows] == [
-        "kept as it was",
-        "nothing stands in its place: to nothing",
+        "unchanged",
+        "removed: to nothing",
         "changed: a batch axis of 8, to 2",
-        "kept as it was",
+        "unchanged",
         "new: jvp of sin, from 0",
         "changed: a batch axis of 8, from 2, inferred",
     ]
-    # Ids are those of one step: each step is wired on its own.
+    # Ids are unique within a step: each step is linked separately.
     assert sum(attributes.get("class") == "mnb-linked step" for _, attributes in page.elements) == 2
 
 
@@ -103,13 +103,13 @@ def test_a_mark_is_a_sign_and_a_word_besides_a_hue(parsed):
     assert "<script" not in html
     labels = [attributes["aria-label"] for _, attributes in page.elements if attributes.get("class") == "g" and
               "aria-label" in attributes]  # fmt: skip
-    assert labels == ["kept as it was", "nothing stands in its place", "changed", "kept as it was", "new", "changed"]
+    assert labels == ["unchanged", "removed", "changed", "unchanged", "new", "changed"]
     signs = re.findall(r'<span class="g" aria-label="[^"]*">(.)</span>', html)
     assert signs == [SIGNS[mark] for mark in ("kept", "gone", "changed", "kept", "new", "changed")]
     assert len(set(SIGNS.values())) == len(SIGNS)
 
 
-def test_what_stays_is_quiet_and_a_problem_is_a_card(parsed):
+def test_unchanged_lines_are_muted_and_problems_are_cards(parsed):
     html = steps_html([STEP, FAILED])
     assert '<span class="x">    b:f32[3] = sin a</span>' in html
     assert '<span class="f">cos</span>' in html
@@ -119,7 +119,7 @@ def test_what_stays_is_quiet_and_a_problem_is_a_card(parsed):
 
 @settings(max_examples=30)
 @given(st.text(max_size=60), st.text(min_size=1, max_size=12), st.sampled_from(sorted(SIGNS)))
-def test_any_text_is_data(parsed, text, name, mark):
+def test_any_text_is_escaped(parsed, text, name, mark):
     stage = Stage("jaxpr", text, (Instruction("0", name, 1),))
     step = TransformStep(name, stage, stage, (MarkedEquation("0", mark, "0", (), text),), (), text)
     page = parsed(steps_html([step], scripts=False))
@@ -128,7 +128,7 @@ def test_any_text_is_data(parsed, text, name, mark):
     }  # fmt: skip
 
 
-def test_a_long_jaxpr_is_cut_and_says_so(parsed):
+def test_a_long_jaxpr_is_cut_and_counts_the_rest(parsed):
     lines = [f"    x{at}:f32[] = sin y" for at in range(900)]
     stage = Stage("jaxpr", "\n".join(lines), tuple(Instruction(str(at), "sin", at + 1) for at in range(900)))
     step = TransformStep("vmap", stage, stage, tuple(MarkedEquation(str(at), "kept", str(at)) for at in range(900)))

@@ -1,4 +1,4 @@
-"""Areas of costs: exact, labelled inside, folded where blocks are equal, and with a reason where there is nothing."""
+"""Treemaps: exact areas, labels inside them, merged equal blocks, and a reason if there is nothing to draw."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mithril_nb.errors import UnknownOptionError
-from mithril_nb.viz.costs.squares import Rect, squarified
+from mithril_nb.viz.costs.squares import Rect, squarify
 from mithril_nb.viz.costs.treemap import FIELDS, cells_of, treemap
 
 PATHS = st.lists(st.sampled_from(["a", "b", "c_0", "c_1", "long_name_of_a_block"]), min_size=1, max_size=3).map(
@@ -59,13 +59,13 @@ def test_cells_tile_and_areas_are_costs(blocks, lost, w, h):
 @given(st.lists(st.integers(1, 10**6), min_size=1, max_size=30))
 def test_a_rectangle_is_divided_in_proportion(values):
     values.sort(reverse=True)
-    parts = squarified(values, Rect(0, 0, 300, 200))
+    parts = squarify(values, Rect(0, 0, 300, 200))
     for value, part in zip(values, parts, strict=True):
         assert part.area == pytest.approx(value / sum(values) * 60_000)
 
 
 def test_equal_parts_are_nearly_square():
-    assert all(0.5 < part.w / part.h < 2 for part in squarified([1] * 12, Rect(0, 0, 700, 360)))
+    assert all(0.5 < part.w / part.h < 2 for part in squarify([1] * 12, Rect(0, 0, 700, 360)))
 
 
 @pytest.mark.parametrize("width", [240, 400, 720, 1200])
@@ -75,19 +75,19 @@ def test_every_text_can_be_read(field, width):
         check(treemap(data, field, width).svg)
 
 
-def test_a_stack_is_one():
-    told = check(treemap(gpt()).svg).tooltips
-    assert "block_0 / mlp / up ×12\n43,873,910,784 FLOP, 22.4 %" in told
-    assert not any("block_1" in one for one in told)
+def test_a_stack_is_one_cell():
+    tooltips = check(treemap(gpt()).svg).tooltips
+    assert "block_0 / mlp / up ×12\n43,873,910,784 FLOP, 22.4 %" in tooltips
+    assert not any("block_1" in one for one in tooltips)
 
 
 def test_blocks_that_differ_are_not_folded():
-    told = check(treemap(gpt(2, spread=1)).svg).tooltips
-    assert "block_0 / mlp / up\n3,656,159,232 FLOP, 4.4 %" in told
-    assert "block_1 / mlp / up\n3,656,159,233 FLOP, 4.4 %" in told
+    tooltips = check(treemap(gpt(2, spread=1)).svg).tooltips
+    assert "block_0 / mlp / up\n3,656,159,232 FLOP, 4.4 %" in tooltips
+    assert "block_1 / mlp / up\n3,656,159,233 FLOP, 4.4 %" in tooltips
 
 
-def test_what_has_no_room_is_one_cell_and_named():
+def test_small_blocks_share_a_cell_and_are_named():
     drawn = check(treemap(costs({"large": 10**9, **{letter: 1 for letter in "abcdefghij"}})).svg)
     assert "a, b, c, d, e, f, g, h …\n10 FLOP, < 0.1 %" in drawn.tooltips
 
@@ -97,9 +97,9 @@ def test_three_hundred_blocks_are_a_small_file():
     assert len(treemap(gpt()).svg) < 15_000
 
 
-def test_what_no_block_caused_is_hatched_and_named():
+def test_unattributed_costs_are_hatched_and_named():
     drawing = treemap(costs({"a": 60}, 40))
-    assert "what no block caused\n40 FLOP, 40.0 %" in check(drawing.svg).tooltips
+    assert "not attributed to a block\n40 FLOP, 40.0 %" in check(drawing.svg).tooltips
     assert "(unattributed)   40 FLOP  40.0 %  ████████" in drawing.text
 
 
@@ -113,12 +113,15 @@ def test_links_of_cells():
     [
         (costs({"a": 0, "b": 0}), "FLOPs: 0 in all blocks. There is nothing to compare."),
         (costs({}), "FLOPs: 0 in all blocks. There is nothing to compare."),
-        (costs({"a": None}, None), "FLOPs: unknown. The source of these costs does not tell."),
+        (costs({"a": None}, None), "FLOPs: unknown. The source of these costs does not report it."),
         (
             costs({"a": None}, None, ("flops of 1 × sort: no rule", "time_s: nothing is run")),
             "FLOPs: unknown. flops of 1 × sort: no rule",
         ),
-        (costs({"a": None}, None, ("flops: not told by this platform",)), "FLOPs: unknown. not told by this platform"),
+        (
+            costs({"a": None}, None, ("flops: not reported by this platform",)),
+            "FLOPs: unknown. not reported by this platform",
+        ),
         (
             costs({"a": None}, None, ("what depends on batch has no number", "time_s: nothing is run")),
             "FLOPs: unknown. what depends on batch has no number",
@@ -131,7 +134,7 @@ def test_nothing_to_draw_has_a_reason(data, reason):
     assert " ".join(one.text for one in check(drawing.svg).texts if one.text != "FLOPs by block").count(reason) == 1
 
 
-def test_what_is_unknown_is_said_and_the_rest_is_a_bound():
+def test_unknown_costs_are_noted_and_the_rest_is_a_bound():
     data = costs({"a": 10, "sorted": None}, 0, ("flops of 1 × sort: no rule",))
     data["total"]["unknown"] = 1
     drawing = treemap(data)
@@ -140,14 +143,14 @@ def test_what_is_unknown_is_said_and_the_rest_is_a_bound():
         "block      FLOPs  share",
         "a        10 FLOP  100 %  ████████████████████",
         "total  ≥ 10 FLOP  100 %",
-        "≥: some of it is unknown; shares are of what is known",
+        "≥: some costs are unknown; shares refer to the known part",
         "unknown, not drawn: sorted",
         "flops of 1 × sort: no rule",
     ]
     assert "≥ 10 FLOP" in [one.text for one in check(drawing.svg).texts]
 
 
-def test_a_block_of_which_a_part_is_unknown_has_a_bound():
+def test_a_partly_unknown_block_has_a_bound():
     data = costs({"a": 60, "net/up": 30, "net/sort": None, "mix": 10}, 0)
     data["by_block"]["mix"]["unknown"] = data["total"]["unknown"] = 1
     drawing = treemap(data)
@@ -166,7 +169,7 @@ def test_a_block_of_which_a_part_is_unknown_has_a_bound():
 
 
 @pytest.mark.parametrize("width", [240, 420, 720])
-def test_no_two_cells_are_called_the_same(width):
+def test_cell_names_are_unique(width):
     blocks = {f"net/block_{n}/mlp/{name}": 400 + 30 * n for n in range(3) for name in ("up", "down", "gate")}
     data = costs({**blocks, "a_head_with_a_name_that_no_cell_has_room_for": 500})
     drawing = treemap(data, width=width)
@@ -179,7 +182,7 @@ def test_no_two_cells_are_called_the_same(width):
     assert all(len(name) >= 8 or name.startswith("…") for name in names)
 
 
-def test_greys_are_told_apart_by_patterns():
+def test_grey_cells_differ_by_pattern():
     svg = treemap(costs({"a": 900, "b": 800, "c": 700, "d": 400, "(loss)": 300, "(optimizer)": 400}, 0), width=240).svg
     stripes = re.findall(r'<path class="s-ground"[^>]* d="([^"]+)"/>', svg)
     assert len(stripes) == 4, "two cells, and their two marks in the legend"
@@ -198,11 +201,11 @@ def test_the_legend_has_the_tones_of_the_cells():
     assert squares[0].attrib["class"] == "f-tint0-0", "that of the largest cell"
 
 
-def test_a_field_that_there_is_not():
+def test_an_unknown_field_raises():
     with pytest.raises(UnknownOptionError) as raised:
         treemap(gpt(), "joules")
     assert str(raised.value) == (
-        "there is no picture of 'joules'.\n"
+        "unknown cost field 'joules'.\n"
         "    fields  flops, bytes_accessed, params, time_s, transcendentals\n"
         '    Try: cost.treemap("flops")'
     )
@@ -210,7 +213,7 @@ def test_a_field_that_there_is_not():
 
 @settings(max_examples=40, deadline=None)
 @given(st.dictionaries(st.text(max_size=30), st.integers(0, 10**6), max_size=6), st.text(max_size=30))
-def test_any_name_is_a_text(blocks, program):
+def test_any_name_is_escaped(blocks, program):
     data = {**costs(blocks), "program": program}
     first = treemap(data)
     check(first.svg)

@@ -1,4 +1,4 @@
-"""What errors of pictures advise works."""
+"""The advice in errors of pictures works."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CASES = {
     "viz/costs/fields.py:field_of": f"""{COST}
         cost.treemap("joules")
         """,
-    "viz/costs/options.py:refusal": f"""{COST}
+    "viz/costs/options.py:option_error": f"""{COST}
         cost.treemap(width="wide")
         """,
     "viz/costs/overlay.py:_check_blocks": f"""{COST}
@@ -24,7 +24,7 @@ CASES = {
     "viz/costs/shown_on.py:graph_of": f"""{COST}
         cost.overlay(3)
         """,
-    "viz/costs/shown_on.py:opened_in": f"""{COST}
+    "viz/costs/shown_on.py:validate_opened": f"""{COST}
         cost.overlay(inspection, expanded=["haed"])
         """,
     "viz/inspection_page.py:inspection_page": f"""{COST}

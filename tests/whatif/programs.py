@@ -1,4 +1,4 @@
-"""Functions that make programs from settings, as people write them; small, so that tracing them takes little."""
+"""Functions that make programs from settings; small, so that they trace fast."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def spec(*shape: int, dtype: Any = "float32") -> jax.ShapeDtypeStruct:
 def transformer(
     batch: int = 2, tokens: int = 8, width: int = 24, depth: int = 5, heads: int = 4, remat: bool = False
 ) -> Made:
-    """Return a train step with things on which JAX's symbols fail: `range`, a square root, an index of a batch."""
+    """Return a train step with operations that fail on JAX's symbols: `range`, a square root, a batch index."""
     shapes = {"embedding": (50, width), "places": (64, width)}
     for place in range(depth):
         shapes |= {
@@ -52,7 +52,7 @@ def transformer(
 
 
 def recurrent(batch: int = 4, tokens: int = 10, width: int = 8) -> Made:
-    """Return the loss of a loop over tokens: how often its equations run depends on a setting."""
+    """Return the loss of a loop over tokens, whose trip count depends on a setting."""
 
     def run(weight: Any, x: Any) -> Any:
         def cell(carried: Any, token: Any) -> Any:
@@ -74,18 +74,18 @@ def convolutional(batch: int = 4, image: int = 9, channels: int = 3) -> Made:
 
 
 def padded(batch: int = 4, width: int = 128) -> Made:
-    """Return a product whose inner size is rounded up to what a machine likes."""
+    """Return a product whose inner size is rounded up to a multiple."""
     inner = math.ceil(width / 128) * 128
     return jnp.matmul, (spec(batch, inner), spec(inner, 8))
 
 
 def capped(batch: int = 4, window: int = 16) -> Made:
-    """Return a product that grows with a setting up to a point."""
+    """Return a product that grows with a setting up to a cap."""
     return jnp.matmul, (spec(batch, min(window, 48)), spec(min(window, 48), 8))
 
 
 def perceptron(batch: int = 8, width: int = 16, dtype: Any = "float32", layers: tuple[int, ...] = (32, 4)) -> Made:
-    """Return layers one after the other."""
+    """Return a chain of layers."""
     sizes = (width, *layers)
 
     def run(params: Any, x: Any) -> Any:

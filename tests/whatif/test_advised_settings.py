@@ -1,4 +1,4 @@
-"""What is said of settings that there are not can be pasted, and works: with the values that were asked for."""
+"""The advice for unknown settings can be pasted and works, with the given values."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def advice_of(call: Callable[[], Any]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("model", "asked", "advised"),
+    ("model", "given", "advised"),
     [
         (gpt(), {"block_0.attention.heads": 2}, '{"block_0/attention.heads": 2}'),
         (gpt(), {"block_0/attention/heads": 2}, '{"block_0/attention.heads": 2}'),
         (gpt(), {"block_0.hads": 2}, '{"block_0.heads": 2}'),
         (gpt(), {"block_7.heads": 2}, '{"block_1.heads": 2}'),
         (gpt(), {"nope.dimension": 2}, '{"block_0/mlp/up.dimension": 2}'),
-        # That of `tokens` alone breaks what it shares with `head`: it is not advised.
+        # Changing `tokens` alone would not match `head`, so it is not suggested.
         (gpt(), {"tokens.embeddings": 128}, '{"positions.context": 128}'),
         (Model.of(gpt().graph), {"heads": 2}, '{"block_0.heads": 2, "block_1.heads": 2}'),
         (Model.of(gpt(4).graph), {"heads": 2}, '{f"block_{n}.heads": 2 for n in range(4)}'),
@@ -50,13 +50,13 @@ def advice_of(call: Callable[[], Any]) -> str:
         (chain(), {"dimension": 5}, '{"linear_0.dimension": 5, "linear_1.dimension": 5}'),
     ],
 )
-def test_an_attribute_that_was_meant_is_advised_and_works(model: Model, asked: dict[str, Any], advised: str) -> None:
+def test_a_likely_attribute_is_suggested_and_works(model: Model, given: dict[str, Any], advised: str) -> None:
     made = ml.what_if(model, shapes=SHAPES)
-    assert advice_of(lambda: made(asked)) == advised
+    assert advice_of(lambda: made(given)) == advised
     assert made(eval(advised)).delta.flops != 0 or "context" in advised
 
 
-def test_what_a_model_was_made_with_is_advised_as_a_function_that_makes_it_anew() -> None:
+def test_an_argument_of_a_model_is_suggested_as_a_function() -> None:
     made = ml.what_if(gpt(), shapes=SHAPES, optimizer="adam")
     advice = advice_of(lambda: made(width=32))
     assert advice == (
@@ -69,9 +69,9 @@ def test_what_a_model_was_made_with_is_advised_as_a_function_that_makes_it_anew(
     assert change.after.total == ml.inspect(wide, shapes=SHAPES, optimizer="adam").cost().total
 
 
-def test_a_value_that_the_model_cannot_have_is_not_advised() -> None:
+def test_an_invalid_value_is_not_suggested() -> None:
     made = ml.what_if(gpt(), shapes=SHAPES)
-    advice = advice_of(lambda: made(heads=3))  # 16 / 3 is no width of a head
+    advice = advice_of(lambda: made(heads=3))  # 16 / 3 is not a valid head width
     assert advice.endswith("(heads=8)")
     assert eval(advice, NAMES).settings == {"heads": (4, 8)}
 
@@ -93,7 +93,7 @@ def test_a_sweep_is_answered_with_lists(what: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "advised"),
+    ("given", "advised"),
     [
         ({"dimension": [4, 5]}, 'changes={"linear_0.dimension": [4, 5]}'),
         ({"changes": {"linear_0/dimension": [4, 5]}}, 'changes={"linear_0.dimension": [4, 5]}'),
@@ -101,25 +101,25 @@ def test_a_sweep_is_answered_with_lists(what: str) -> None:
         ({"dtype": ["int8"]}, 'dtype=["float32", "bfloat16"]'),
     ],
 )
-def test_a_sweep_of_a_model_is_answered_with_lists(asked: dict[str, Any], advised: str) -> None:
+def test_a_sweep_of_a_model_is_answered_with_lists(given: dict[str, Any], advised: str) -> None:
     model = chain()
-    assert advice_of(lambda: ml.sweep(model, shapes=SHAPES, **asked)) == advised
+    assert advice_of(lambda: ml.sweep(model, shapes=SHAPES, **given)) == advised
     assert len(eval(f"ml.sweep(model, shapes={SHAPES}, {advised})", {"ml": ml, "model": model}).points) == 2
 
 
-def test_a_sweep_of_what_a_model_was_made_with() -> None:
+def test_a_sweep_of_an_argument_of_a_model() -> None:
     model = gpt()
     advice = advice_of(lambda: ml.sweep(model, shapes=SHAPES, heads=[1, 2]))
     assert advice.startswith("ml.sweep(lambda heads=4: ml.inspect(GPT(")
     assert [point.settings for point in eval(advice, NAMES).points] == [{"heads": 1}, {"heads": 2}]
 
 
-def test_what_a_program_as_it_stands_cannot_have_is_swept_by_making_it() -> None:
+def test_unsupported_settings_are_swept_through_a_function() -> None:
     advice = advice_of(lambda: ml.sweep(ml.inspect(chain(), shapes=SHAPES), heads=[1, 2]))
     assert advice == "ml.sweep(make, heads=[1, 2])  # make(heads=2) returns the program for it"
 
 
-def test_what_was_asked_already_is_no_program() -> None:
+def test_a_what_if_is_not_a_program() -> None:
     with pytest.raises(UnknownOptionError) as error:
         ml.what_if(ml.what_if(perceptron))
     assert str(error.value).partition("\n")[2] == (
@@ -131,21 +131,21 @@ def test_what_was_asked_already_is_no_program() -> None:
 
 
 @pytest.mark.parametrize("changes", [3, ["batch"], {1: [2]}, "batch"])
-def test_changes_of_a_sweep_that_have_no_names(changes: Any) -> None:
+def test_changes_of_a_sweep_without_names_raise(changes: Any) -> None:
     with pytest.raises(UnknownOptionError) as error:
         ml.sweep(perceptron, changes=changes)
     assert str(error.value) == (
-        f"settings are told by name, and not as {changes!r}.\n"
+        f"settings must be keyword arguments or a dict with string keys, got {changes!r}.\n"
         '    Try: batch=[32, 64]  # or changes={"linear_0.dimension": [256, 512]} for names with a dot'
     )
 
 
-def test_a_setting_that_is_no_list_beside_a_program_that_is_swept() -> None:
+def test_a_setting_that_is_not_a_list_in_a_sweep_raises() -> None:
     model = chain()
     with pytest.raises(UnknownOptionError) as error:
         ml.sweep(model, shapes=SHAPES, batch=[2, 4], dtype="bfloat16")
     assert str(error.value) == (
-        "ml.sweep takes 'Model' as it stands, and changes what is given as a list.\n"
+        "ml.sweep varies settings of 'Model' only if they are given as lists.\n"
         '    given     dtype="bfloat16"\n'
         "    settings  batch, dtype, precision, remat\n"
         """    Try: ml.sweep(model, shapes={'input': [4, 8]}, dtype=["bfloat16"], batch=[2, 4])"""
@@ -154,17 +154,17 @@ def test_a_setting_that_is_no_list_beside_a_program_that_is_swept() -> None:
     assert [point.settings["dtype"] for point in points] == ["bfloat16", "bfloat16"]
 
 
-def test_more_casts_lead_to_no_call_that_was_just_made() -> None:
-    told = "dtype: the program casts more than before: "
+def test_advice_on_casts_does_not_repeat_the_call() -> None:
+    prefix = "dtype: the program casts more than before: "
     model = gpt()
     own = ml.what_if(model, shapes=SHAPES, learns=False)(dtype="bfloat16")
-    assert own.notes == (f"{told}some of its blocks compute in float32, whatever they are given",)
+    assert own.notes == (f"{prefix}some of its blocks always compute in float32",)
     fixed = ml.what_if(ml.inspect(model, shapes=SHAPES), learns=False)(dtype="bfloat16")
-    other = 'ml.what_if(model, ...), or ml.what_if(make) with make(dtype="float32"), makes it anew'
-    assert fixed.notes == (f"{told}what goes into it is another, and what it casts to by itself stays; {other}",)
+    other = 'ml.what_if(model, ...), or ml.what_if(make) with make(dtype="float32"), rebuilds it'
+    assert fixed.notes == (f"{prefix}only its inputs have the new dtype, its own casts are unchanged; {other}",)
 
 
-def test_casts_of_a_persons_own_function_are_meant() -> None:
+def test_casts_of_a_users_function_have_no_note() -> None:
     def make(dtype: str = "float32") -> Any:
         return lambda x: x.astype("float32") + 1, (spec(4, 3, dtype=dtype),)
 

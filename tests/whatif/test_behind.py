@@ -1,4 +1,4 @@
-"""What is done behind: it is quiet, it ends, and it gives way to what is waited for."""
+"""Background work: it prints nothing, it ends, and it yields to foreground work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mithril_nb.whatif import Later, what_if
 from mithril_nb.whatif.behind import Behind, Turns
 
 
-def test_a_value_that_comes_later_is_made_once() -> None:
+def test_a_later_is_computed_once() -> None:
     made: list[int] = []
 
     def make() -> int:
@@ -25,10 +25,10 @@ def test_a_value_that_comes_later_is_made_once() -> None:
     later = Later(make, Behind())
     assert (later.is_done, repr(later), made) == (False, "Later(not done yet; .result() waits for it)", [])
     assert later.start().result(30) == later.result() == 42
-    assert (later.is_done, repr(later), made) == (True, "Later(done; .result() gives it)", [1])
+    assert (later.is_done, repr(later), made) == (True, "Later(done; .result() returns it)", [1])
 
 
-def test_what_goes_wrong_behind_is_kept_and_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_error_in_the_background_is_stored_and_not_printed(capfd: pytest.CaptureFixture[str]) -> None:
     def make() -> int:
         raise ValueError("no")
 
@@ -41,17 +41,17 @@ def test_what_goes_wrong_behind_is_kept_and_nothing_is_printed(capfd: pytest.Cap
     assert capfd.readouterr() == ("", "")
 
 
-def test_waiting_ends_and_the_work_goes_on() -> None:
+def test_a_timeout_ends_waiting_but_not_the_work() -> None:
     wait = threading.Event()
     later = Later(lambda: wait.wait(30), Behind()).start()
-    with pytest.raises(TimeoutError, match=r"not made after 0.01 s; it goes on being made\."):
+    with pytest.raises(TimeoutError, match=r"not ready after 0.01 s; the computation continues in the background\."):
         later.result(0.01)
     wait.set()
     assert later.result(30)
 
 
-def test_a_job_that_wants_to_end_the_thread_does_not() -> None:
-    """`sys.exit()` in a function that makes a program: whoever waits would wait forever."""
+def test_a_job_cannot_end_the_thread() -> None:
+    """`sys.exit()` in a user's function must not end the thread: callers would wait forever."""
     behind = Behind()
     later = Later(lambda: sys.exit(3), behind).start()
     after = Later(lambda: 42, behind).start()
@@ -61,7 +61,7 @@ def test_a_job_that_wants_to_end_the_thread_does_not() -> None:
         later.result()
 
 
-def test_what_was_given_up_is_made_when_it_is_asked_for() -> None:
+def test_a_cancelled_job_is_computed_on_request() -> None:
     behind, wait = Behind(), threading.Event()
     behind.submit(lambda: wait.wait(30))
     later = Later(lambda: 42, behind).start()
@@ -72,7 +72,7 @@ def test_what_was_given_up_is_made_when_it_is_asked_for() -> None:
     assert later.result(30) == 42
 
 
-def test_the_thread_ends_when_there_is_nothing_to_do() -> None:
+def test_the_thread_ends_when_the_queue_is_empty() -> None:
     behind = Behind()
     done: list[int] = []
     for number in range(3):
@@ -84,7 +84,7 @@ def test_the_thread_ends_when_there_is_nothing_to_do() -> None:
     assert done == [0, 1, 2, 3]
 
 
-def test_a_job_that_fails_takes_no_other_with_it(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_failing_job_does_not_affect_others(capfd: pytest.CaptureFixture[str]) -> None:
     behind, done = Behind(), list[int]()
     behind.submit(lambda: 1 // 0)
     behind.submit(lambda: done.append(1))
@@ -93,12 +93,12 @@ def test_a_job_that_fails_takes_no_other_with_it(capfd: pytest.CaptureFixture[st
     assert capfd.readouterr().err == ""
 
 
-def test_what_is_waited_for_goes_before_what_is_done_behind() -> None:
+def test_foreground_work_goes_before_background_work() -> None:
     turns, order = Turns(), list[str]()
 
-    def take(name: str, behind: bool) -> threading.Thread:
+    def take(name: str, background: bool) -> threading.Thread:
         def run() -> None:
-            with turns.taken(behind):
+            with turns.taken(background):
                 order.append(name)
 
         thread = threading.Thread(target=run)
@@ -106,18 +106,18 @@ def test_what_is_waited_for_goes_before_what_is_done_behind() -> None:
         return thread
 
     with turns.taken():
-        threads = [take("behind", True)]
+        threads = [take("background", True)]
         while not turns._wake._waiters:  # type: ignore[attr-defined]
             pass
-        threads.append(take("asked", False))
-        while turns._waited_for < 1:
+        threads.append(take("foreground", False))
+        while turns._waiting < 1:
             pass
     for thread in threads:
         thread.join(30)
-    assert order == ["asked", "behind"]
+    assert order == ["foreground", "background"]
 
 
-def test_a_forgotten_question_is_let_go_of() -> None:
+def test_an_unreferenced_what_if_is_released() -> None:
     found = what_if(perceptron, learns=True)
     assert found.ready(60)
     gone = weakref.ref(found._answers)
@@ -126,7 +126,7 @@ def test_a_forgotten_question_is_let_go_of() -> None:
     assert gone() is None
 
 
-def test_what_is_prepared_can_be_given_up_and_questions_are_still_answered() -> None:
+def test_calls_work_after_preparation_is_cancelled() -> None:
     found = what_if(transformer, learns=True)
     found.close()
     assert found.ready(60)
@@ -134,7 +134,7 @@ def test_what_is_prepared_can_be_given_up_and_questions_are_still_answered() -> 
     assert found(batch=3).way == "traced"
 
 
-def test_small_programs_take_no_thread() -> None:
+def test_small_programs_start_no_thread() -> None:
     before = threading.active_count()
     found: Any = what_if(perceptron)
     found(batch=16)

@@ -1,4 +1,4 @@
-"""What is said of settings that there are not, of values that do not fit, and of programs that cannot be made."""
+"""Errors for unknown settings, invalid values, and programs that cannot be made."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def gives_nothing(batch: int = 8) -> Any:
 
 
 CASES: dict[str, tuple[Callable[[], Any], type[MithrilError], str]] = {
-    "a setting that make does not take": (
+    "a misspelled setting": (
         lambda: what_if(perceptron)(btch=16),
         UnknownOptionError,
         """\
@@ -46,37 +46,37 @@ cannot inspect the class 'Linear'.
     needs  a model, a function, a module of Flax, Equinox or Haiku, a jaxpr, a lowered or compiled program, or its file
     Try: ml.what_if(Linear(dimension=64), shapes={"input": [32, 784]})""",
     ),
-    "settings that have no names": (
+    "positional settings": (
         lambda: what_if(perceptron)([16]),  # pyright: ignore[reportArgumentType]
         UnknownOptionError,
         """\
-settings are told by name, and not as [16].
+settings must be keyword arguments or a dict with string keys, got [16].
     Try: batch=64  # or {"linear_0.dimension": 512} for names with a dot""",
     ),
     "a setting whose name is a number": (
         lambda: sweep(perceptron, changes={1: [2, 3]}),  # pyright: ignore[reportArgumentType]
         UnknownOptionError,
         """\
-settings are told by name, and not as {1: [2, 3]}.
+settings must be keyword arguments or a dict with string keys, got {1: [2, 3]}.
     Try: batch=[32, 64]  # or changes={"linear_0.dimension": [256, 512]} for names with a dot""",
     ),
-    "an array in the place of its dtype": (
+    "an array instead of a dtype": (
         lambda: what_if(double, spec(4, 3))(dtype=jnp.ones(1)),
         UnknownOptionError,
         """\
-arrays of numbers with a fraction cannot become 'Array([1.], dtype=float32)'.
+floating-point arrays cannot be cast to 'Array([1.], dtype=float32)'.
     known  float16, bfloat16, float32, float64
     Try: dtype="bfloat16\"""",
     ),
-    "a dict in the place of a dtype": (
+    "a dict instead of a dtype": (
         lambda: what_if(double, spec(4, 3))(dtype={"x": [2, "B"]}),
         UnknownOptionError,
         """\
-arrays of numbers with a fraction cannot become "{'x': [2, 'B']}".
+floating-point arrays cannot be cast to "{'x': [2, 'B']}".
     known  float16, bfloat16, float32, float64
     Try: dtype="bfloat16\"""",
     ),
-    "learns that is neither true nor false": (
+    "learns that is not a bool": (
         lambda: what_if(perceptron, learns=3),  # pyright: ignore[reportArgumentType]
         UnknownOptionError,
         """\
@@ -84,7 +84,7 @@ ml.what_if cannot take learns=3.
     needs  True, False or None
     Try: learns=False""",
     ),
-    "an option of inspect that is misspelt": (
+    "a misspelled option of inspect": (
         lambda: what_if(Linear(3), shapes={"input": [2, 4]}, optimiser="adam"),
         UnknownOptionError,
         f"""\
@@ -93,7 +93,7 @@ ml.what_if takes no option 'optimiser', and the model has no input of this name.
     options  {", ".join(OPTIONS)}
     Try: ml.what_if(model, shapes={{'input': [2, 4]}}, optimizer='adam')""",
     ),
-    "a setting that is like no other": (
+    "an unknown setting": (
         lambda: what_if(perceptron)(kernel=3),
         UnknownOptionError,
         """\
@@ -101,7 +101,7 @@ perceptron() has no setting 'kernel'.
     settings  batch, width, dtype, layers
     Try: def make(kernel=3): ...  # and use it there""",
     ),
-    "a value that is no size": (
+    "a value that is not a size": (
         lambda: what_if(perceptron)(batch="large"),
         UnknownOptionError,
         """\
@@ -109,7 +109,7 @@ setting 'batch' of perceptron() must be a whole number, not 'large'.
     before  8
     Try: batch=16""",
     ),
-    "a size below nothing": (
+    "a negative size": (
         lambda: what_if(perceptron)(batch=-2),
         UnknownOptionError,
         """\
@@ -125,7 +125,7 @@ needs() needs a value for 'batch'.
     settings  batch, width
     Try: ml.what_if(needs, batch=...)  # or, if it is the program, ml.what_if(needs, batch)(batch=64)""",
     ),
-    "a setting that a program as it stands has not": (
+    "a misspelled setting of a fixed program": (
         lambda: what_if(double, spec(4, 3))(btch=8),
         UnknownOptionError,
         """\
@@ -133,7 +133,7 @@ needs() needs a value for 'batch'.
     settings  batch, dtype, precision
     Try: batch=8""",
     ),
-    "a setting that is none of any program as it stands": (
+    "an unsupported setting of a fixed program": (
         lambda: what_if(double, spec(4, 3))(width=8),
         UnknownOptionError,
         """\
@@ -141,49 +141,49 @@ needs() needs a value for 'batch'.
     settings  batch, dtype, precision
     Try: ml.what_if(make)  # make(width=8) returns the program for it""",
     ),
-    "a setting beside the arguments of a program as it stands": (
+    "a setting in the first call for a function": (
         lambda: what_if(double, spec(4, 3), batch=8),
         UnknownOptionError,
         """\
-ml.what_if takes 'double' as it stands; a second call changes its settings.
+ml.what_if takes settings of 'double' in a second call.
     given     batch=8
     settings  batch, dtype, precision
     Try: ml.what_if(double, x)(batch=8)""",
     ),
-    "a setting beside a model": (
+    "a setting in the first call for a model": (
         lambda: what_if(Linear(4), shapes={"input": (2, 3)}, remat=True),
         UnknownOptionError,
         """\
-ml.what_if takes 'Linear' as it stands; a second call changes its settings.
+ml.what_if takes settings of 'Linear' in a second call.
     given     remat=True
     settings  batch, dtype, precision, remat
     Try: ml.what_if(model, shapes={'input': (2, 3)})(remat=True)""",
     ),
-    "a function that makes no program": (
+    "a function that returns no program": (
         lambda: what_if(gives_nothing),
         UnknownOptionError,
         """\
-gives_nothing() must give a function and its arguments, and gave 8.
-    or  a model and the shapes of its inputs, or what ml.inspect gives
+gives_nothing() must return a function and its arguments, got 8.
+    or  a model and the shapes of its inputs, or the result of ml.inspect
     Try: return step, (jax.ShapeDtypeStruct((batch, 784), 'float32'),)""",
     ),
-    "a dtype of whole numbers": (
+    "an integer dtype": (
         lambda: what_if(double, spec(4, 3))(dtype="int32"),
         UnknownOptionError,
         """\
-arrays of numbers with a fraction cannot become 'int32'.
+floating-point arrays cannot be cast to 'int32'.
     known  float16, bfloat16, float32, float64
     Try: dtype="bfloat16\"""",
     ),
-    "a dtype that JAX makes none of": (
+    "a dtype that JAX disables": (
         lambda: what_if(double, spec(4, 3))(dtype="float64"),
         UnknownOptionError,
         """\
-JAX makes no arrays of float64 unless it is told to.
-    because  it computes with 32 bits by default, and would cut these off
+JAX creates no float64 arrays by default.
+    because  jax_enable_x64 is off, so JAX would truncate them to 32 bits
     Try: jax.config.update("jax_enable_x64", True)  # before arrays are created; else dtype="float32\"""",
     ),
-    "a precision that there is not": (
+    "an unknown precision": (
         lambda: what_if(perceptron)(precision="best"),
         UnknownOptionError,
         """\
@@ -191,35 +191,35 @@ unknown precision 'best'.
     known  default, high, highest, bfloat16, tensorfloat32, float32
     Try: precision="highest\"""",
     ),
-    "remat of a program as it stands": (
+    "remat of a fixed program": (
         lambda: what_if(double, spec(4, 3))(remat=True),
         UnknownOptionError,
         """\
-'double' is a whole program: what it saves for its gradient cannot be changed from outside.
+'double' is a whole program: the values saved for its gradient cannot be changed from outside.
     settings  batch, dtype, precision
     Try: ml.what_if(make)  # make(remat=False) returns a step, whose loss is jax.checkpoint(loss) with it""",
     ),
-    "a batch that is not clear": (
+    "an ambiguous batch": (
         lambda: what_if(lambda x, y: (x + 1, y + 1), spec(4, 3), spec(5, 3))(batch=8),
         ShapeError,
         """\
-it is not clear what the batch of '<lambda>' is: several first dims could be it.
+cannot determine the batch of '<lambda>': several first dims are possible.
     first dim 4  x (4, 3) float32
     first dim 5  y (5, 3) float32
     Try: ml.what_if(make)  # make(batch=32) returns the function and the shapes of its arguments""",
     ),
-    "no batch at all": (
+    "no batch": (
         lambda: what_if(double, spec())(batch=8),
         ShapeError,
         """\
-it is not clear what the batch of 'double' is: no argument consists of arrays that share their first dim.
+cannot determine the batch of 'double': no argument consists of arrays that share their first dim.
     Try: ml.what_if(make)  # make(batch=32) returns the function and the shapes of its arguments""",
     ),
-    "arguments for what has them": (
+    "arguments for an inspection": (
         lambda: what_if(inspect(double, spec(4, 3)), spec(4, 3)),
         UnknownOptionError,
         """\
-program 'double' is inspected already: it takes no arguments and no options.
+program 'double' is already an inspection; it takes no further arguments or options.
     Try: ml.what_if(inspection)(batch=64)""",
     ),
     "an attribute that a block does not have": (
@@ -231,7 +231,7 @@ program 'forward' has no setting 'linear.width'.
     of linear  dimension, use_bias, input_size
     Try: {"linear.dimension": 3}""",
     ),
-    "a block that there is not": (
+    "an unknown block": (
         lambda: what_if(Linear(3), shapes={"input": [4, 5]})({"head.dimension": 3}),
         UnknownOptionError,
         """\
@@ -240,44 +240,44 @@ program 'forward' has no setting 'head.dimension'.
     blocks    linear
     Try: {"linear.dimension": 3}""",
     ),
-    "remat that is no truth value": (
+    "remat that is not a bool": (
         lambda: what_if(Linear(3), shapes={"input": [4, 5]})(remat="yes"),
         UnknownOptionError,
         """\
 remat must be True or False, not 'yes'.
     Try: remat=True""",
     ),
-    "a sweep of nothing": (
+    "a sweep without lists": (
         lambda: sweep(perceptron, batch=8),
         UnknownOptionError,
         """\
-a sweep varies one setting, or two, and none was given as a list.
+a sweep needs one or two settings given as lists, got none.
     settings  batch, width, dtype, layers
     Try: batch=[8, 16, 32]""",
     ),
-    "a sweep of too much": (
+    "a sweep of three lists": (
         lambda: sweep(perceptron, batch=[8], width=[4], dtype=["float32"]),
         UnknownOptionError,
         """\
-a sweep varies one setting, or two, and 'batch', 'width', 'dtype' were given as a list.
+a sweep needs one or two settings given as lists, got 'batch', 'width', 'dtype'.
     settings  batch, width, dtype, layers
     Try: batch=[8, 16, 32]""",
     ),
-    "a sweep over no values": (
+    "a sweep over an empty list": (
         lambda: sweep(perceptron, batch=[]),
         UnknownOptionError,
         """\
-the values of 'batch' must be a list with something in it, not [].
+the values of 'batch' must be a non-empty list, not [].
     Try: batch=[8, 16, 32]""",
     ),
-    "a sweep over an array of no dims": (
+    "a sweep over a scalar array": (
         lambda: sweep(perceptron, batch=np.array(5)),
         UnknownOptionError,
         """\
-the values of 'batch' must be a list with something in it, not array(5).
+the values of 'batch' must be a non-empty list, not array(5).
     Try: batch=[8, 16, 32]""",
     ),
-    "a sweep with a value that is no size": (
+    "a sweep with a value that is not a size": (
         lambda: sweep(perceptron, batch=[8, 2.5]),
         UnknownOptionError,
         """\
@@ -285,19 +285,19 @@ setting 'batch' of perceptron() must be a whole number, not 2.5.
     before  8
     Try: batch=[8, 16]""",
     ),
-    "a sweep from what is nearly said": (
+    "a sweep with a misspelled source": (
         lambda: sweep(perceptron, batch=[8], source="measure"),
         UnknownOptionError,
         """\
-a sweep of 'perceptron' cannot have its figures from 'measure'.
+unknown source 'measure' for a sweep of 'perceptron'.
     sources  analytic, compiled, measured
     Try: source="measured\"""",
     ),
-    "a sweep from somewhere else": (
+    "a sweep with an unknown source": (
         lambda: sweep(perceptron, batch=[8], source="guessed"),
         UnknownOptionError,
         """\
-a sweep of 'perceptron' cannot have its figures from 'guessed'.
+unknown source 'guessed' for a sweep of 'perceptron'.
     sources  analytic, compiled, measured
     Try: source="compiled\"""",
     ),
@@ -305,14 +305,14 @@ a sweep of 'perceptron' cannot have its figures from 'guessed'.
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_is_wrong_is_said(case: str) -> None:
+def test_errors_have_exact_texts(case: str) -> None:
     do, kind, text = CASES[case]
     with pytest.raises(kind) as error:
         do()
     assert str(error.value) == text
 
 
-def test_what_a_persons_own_function_raises_is_raised() -> None:
+def test_errors_of_a_users_function_are_raised() -> None:
     def make(batch: int = 8) -> Any:
         if batch > 8:
             raise ValueError("too many")
@@ -325,7 +325,7 @@ def test_what_a_persons_own_function_raises_is_raised() -> None:
     assert found(batch=7).delta.flops == -3
 
 
-def test_a_program_that_cannot_be_traced_says_why() -> None:
+def test_a_program_that_cannot_be_traced_raises() -> None:
     def make(width: int = 4) -> Any:
         return jnp.matmul, (spec(2, width), spec(4, 3))
 
@@ -333,7 +333,7 @@ def test_a_program_that_cannot_be_traced_says_why() -> None:
         what_if(make)(width=5)
 
 
-def test_a_program_that_xla_refuses_has_its_analytic_figures() -> None:
+def test_a_program_that_xla_rejects_has_analytic_figures() -> None:
     def make(batch: int = 8) -> Any:
         return inspect(double, spec(batch, 3), compiler_options={"xla_no_such_flag": "1"})
 
@@ -343,7 +343,7 @@ def test_a_program_that_xla_refuses_has_its_analytic_figures() -> None:
     with pytest.raises(Exception, match="xla_no_such_flag"):
         later.result(60)
     assert later.is_done
-    assert repr(later) == "Later(failed; .result() raises why)"
+    assert repr(later) == "Later(failed; .result() raises the error)"
     (point,) = sweep(make, batch=[8], source="compiled").points
     assert point.flops is None
     assert "xla_no_such_flag" in point.reasons["flops"]

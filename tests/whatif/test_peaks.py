@@ -1,4 +1,4 @@
-"""The memory of a what-if beside what JAX tells of the same programs, compiled by itself: the sign, and within 10 %."""
+"""The peaks of a what-if against JAX's for the same programs: the same sign, and within 10 %."""
 
 from __future__ import annotations
 
@@ -36,20 +36,25 @@ MADE: Mapping[Any, tuple[Mapping[str, Any], ...]] = {
 
 
 def by_jax(program: Made) -> int:
-    """The peak that JAX tells of a program."""
+    """Return the peak that JAX reports for a program."""
     fn, args = program
     lowered = jax.jit(fn).lower(*args)
     compiled = compile_with(LEAST_EFFORT, {}, lambda options: lowered.compile(compiler_options=dict(options)))
-    told: Any = compiled.memory_analysis()
-    return told.argument_size_in_bytes + told.output_size_in_bytes + told.temp_size_in_bytes - told.alias_size_in_bytes
+    memory: Any = compiled.memory_analysis()
+    return (
+        memory.argument_size_in_bytes
+        + memory.output_size_in_bytes
+        + memory.temp_size_in_bytes
+        - memory.alias_size_in_bytes
+    )
 
 
 def changes_of(program: Made) -> Iterator[tuple[dict[str, Any], Made]]:
-    """Other settings of a program as it stands, and the program that each means."""
+    """Return other settings of a program, each with the program that it represents."""
     fn, args = program
     try:
         batch = batch_of(inspect(fn, *args))
-    except ShapeError:  # it has none
+    except ShapeError:  # it has no batch
         batch = None
     if batch is not None:
         for size in (4 * batch.size, batch.size // 2 or 3):
@@ -59,13 +64,13 @@ def changes_of(program: Made) -> Iterator[tuple[dict[str, Any], Made]]:
 
 
 def error_of(change: Change, before: int, after: int) -> float:
-    """By what share the peaks of a change are off; the sign of their difference is right."""
+    """Return the relative error of a change's peaks; assert that the sign of their difference is right."""
     found = change.peak_bytes
     assert found[0] is not None
     assert found[1] is not None
-    grows, said = after - before, found[1] - found[0]
-    # XLA's constants, some bytes each, are in the peak here, and JAX leaves them out.
-    assert grows * said > 0 or max(abs(grows), abs(said)) <= 64, (change, found, (before, after))
+    grows, expected = after - before, found[1] - found[0]
+    # Our peak includes XLA's constants of a few bytes each; JAX omits them.
+    assert grows * expected > 0 or max(abs(grows), abs(expected)) <= 64, (change, found, (before, after))
     return max(abs(found[0] / before - 1), abs(found[1] / after - 1))
 
 
@@ -86,13 +91,13 @@ def test_the_peaks_of_the_corpus(stress: Stress) -> None:
 
 
 @pytest.mark.parametrize("make", MADE, ids=lambda make: make.__name__)
-def test_the_peaks_of_programs_that_are_made(make: Any) -> None:
+def test_the_peaks_of_programs_made_by_functions(make: Any) -> None:
     found, before = what_if(make), by_jax(make())
     for settings in MADE[make]:
         assert error_of(found(settings), before, by_jax(make(**settings))) < 0.1, settings
 
 
-def test_large_programs_are_estimated_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_programs_have_estimated_peaks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_PLANNED", 3)
     change = what_if(perceptron)(batch=16)
     estimated = change.peaks
@@ -103,7 +108,7 @@ def test_large_programs_are_estimated_and_say_so(monkeypatch: pytest.MonkeyPatch
     assert [one.bytes for one in estimated] == pytest.approx([one.bytes for one in planned], rel=0.1)
 
 
-def test_memory_comes_behind() -> None:
+def test_memory_is_computed_in_the_background() -> None:
     change = what_if(perceptron)(batch=16)
     later = change.memory
     assert not later.is_done
@@ -123,7 +128,7 @@ def test_a_sweep_marks_its_peaks_as_estimates() -> None:
 def test_a_sweep_estimates_no_memory_of_sharded_arrays() -> None:
     start = 'import sys; sys.path[:0] = ["tests", "tests/whatif"]; import test_peaks as test'
     printed = run_fresh(f"{start}; test.print_sharded()", timeout=120, **EIGHT_DEVICES)
-    reason = 'XLA decides what each device holds of sharded arrays; source="compiled" has its plan'
+    reason = 'XLA decides how much of sharded arrays each device holds; source="compiled" has its plan'
     assert json.loads(printed) == [[None, reason]] * 8
 
 
@@ -144,10 +149,10 @@ def print_sharded() -> None:
     print(json.dumps(found))
 
 
-def test_peaks_do_not_depend_on_what_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_peaks_do_not_depend_on_earlier_compilations(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_PLANNED", 1)
-    asked = what_if(inspect(lambda x: jnp.tanh(x) @ x.T, jax.ShapeDtypeStruct((8, 4), "float32")))
-    first = asked(batch=16).peaks
-    assert [peak.source for peak in asked(batch=16).compiled.result().peaks] == ["compiled", "compiled"]
-    assert asked(batch=16).peaks == first
+    question = what_if(inspect(lambda x: jnp.tanh(x) @ x.T, jax.ShapeDtypeStruct((8, 4), "float32")))
+    first = question(batch=16).peaks
+    assert [peak.source for peak in question(batch=16).compiled.result().peaks] == ["compiled", "compiled"]
+    assert question(batch=16).peaks == first
     assert [peak.source for peak in first] == ["analytic", "analytic"]

@@ -20,7 +20,7 @@ from mithril_nb.viz.escape import escaped
 from mithril_nb.whatif import sweep, what_if
 
 
-def test_what_is_swept_needs_no_default() -> None:
+def test_swept_settings_need_no_default() -> None:
     def make(width: int) -> Any:
         return jnp.sin, (jax.ShapeDtypeStruct((width,), "float32"),)
 
@@ -40,16 +40,16 @@ def test_a_sweep_over_two_settings_has_a_point_for_each_pair() -> None:
         assert (point.transcendentals, point.params, point.way) == (total.transcendentals, total.params, "traced")
         assert (point.peak_bytes or 0) > 0
         assert point.time_s is None
-        assert point.reasons == {"time_s": 'nothing is run; source="measured" does'}
+        assert point.reasons == {"time_s": 'the program is not run; source="measured" runs it'}
 
 
-def test_the_same_setting_at_all_points_is_no_list() -> None:
+def test_a_fixed_setting_is_not_a_list() -> None:
     found = sweep(perceptron, batch=[8, 16], width=4, peak=False)
     assert [point.flops for point in found.points] == [2 * batch * (4 * 32 + 32 * 4) for batch in (8, 16)]
-    assert found.points[0].reasons["peak_bytes"] == "not asked for: peak=True"
+    assert found.points[0].reasons["peak_bytes"] == "not computed; peak=True computes it"
 
 
-def test_a_compiled_sweep_tells_what_xla_says() -> None:
+def test_a_compiled_sweep_has_xlas_figures() -> None:
     found = sweep(perceptron, batch=[8], source="compiled")
     function, args = perceptron(batch=8)
     (point,) = found.points
@@ -71,7 +71,7 @@ def test_a_model_is_swept_by_its_batch_and_an_attribute() -> None:
     ]
 
 
-def test_a_point_that_cannot_be_made_is_unknown_and_the_others_stand() -> None:
+def test_a_failing_point_is_unknown_and_the_others_are_kept() -> None:
     def make(batch: int = 8) -> Any:
         if batch == 16:
             raise ValueError("no room for 16")
@@ -81,15 +81,15 @@ def test_a_point_that_cannot_be_made_is_unknown_and_the_others_stand() -> None:
     assert [point.flops is None for point in found.points] == [False, True, False]
     assert found.points[1].reasons["flops"] == "ValueError: no room for 16"
     assert found.notes == (
-        "peak_bytes: not asked for: peak=True",
-        'time_s: nothing is run; source="measured" does',
+        "peak_bytes: not computed; peak=True computes it",
+        'time_s: the program is not run; source="measured" runs it',
     )
     assert str(found).splitlines()[5] == (
         "FLOPs, bytes accessed, transcendentals, parameters unknown at batch=16: ValueError: no room for 16"
     )
 
 
-def test_a_sweep_may_start_where_the_defaults_cannot_be_made() -> None:
+def test_a_sweep_works_with_invalid_defaults() -> None:
     def make(batch: int = 8, width: int = 0) -> Any:
         assert width, "a width is needed"
         return perceptron(batch, width)
@@ -106,14 +106,14 @@ def test_a_sweep_is_plain_data_a_table_and_a_picture() -> None:
     assert repr(found) == "Sweep('perceptron', batch=[8, 16], dtype=['float32', 'bfloat16']; analytic)"
     shown = found._repr_mimebundle_()
     assert shown["image/svg+xml"].startswith("<svg")
-    for cell in re.split(r" {2,}|\n", str(found))[1:]:  # the cell says all that the text does
+    for cell in re.split(r" {2,}|\n", str(found))[1:]:  # the cell has the content of the text
         assert escaped(cell) in shown["text/html"] + shown["image/svg+xml"]
     frame = found.to_pandas()
     assert list(frame.columns[:3]) == ["batch", "dtype", "flops"]
     assert list(frame["flops"]) == [point.flops for point in found.points]
 
 
-def test_without_pandas_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pandas_the_error_has_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> Any:
         raise ImportError(f"No module named {name!r}")
 
@@ -122,7 +122,7 @@ def test_without_pandas_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(UnavailableBackendError) as error:
         found.to_pandas()
     assert str(error.value) == (
-        "a table of a sweep needs pandas.\n    because  No module named 'pandas'\n    Try: pip install pandas"
+        "Sweep.to_pandas needs pandas.\n    because  No module named 'pandas'\n    Try: pip install pandas"
     )
 
 
@@ -141,12 +141,12 @@ def test_a_function_with_its_arguments_is_swept_by_its_batch() -> None:
     assert sweep(double, spec(4, 3), params="x", batch=[2, 8], peak=False).points[1].params == 24
 
 
-def test_what_is_only_a_lower_bound_says_so() -> None:
+def test_lower_bounds_are_marked() -> None:
     def make(n: int = 8) -> Any:
         return lambda x: on_host(x) @ x, (jax.ShapeDtypeStruct((n, n), "float32"),)
 
     found = sweep(make, n=[4, 8], peak=False)
     rows = str(found).splitlines()
     assert [row.split()[1] for row in rows if row.split()[:1] in (["4"], ["8"])] == ["≥", "≥"]
-    assert any(row.endswith("at least, as costs of some of the program are not known") for row in rows)
+    assert any(row.endswith("lower bounds, as some costs of the program are unknown") for row in rows)
     assert "≥" not in str(sweep(perceptron, batch=[8], peak=False))

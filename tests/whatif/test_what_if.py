@@ -1,4 +1,4 @@
-"""Changes of programs that are made, of programs as they stand, and of models of ours."""
+"""Changes of programs made by functions, of fixed programs, and of mithril_nb models."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def loss(params: Any, x: Any) -> Any:
 PARAMS = {"w": np.ones((5, 3), "float32")}
 
 
-def test_a_function_that_makes_a_program_may_give_any_of_four_forms() -> None:
+def test_a_make_function_may_return_any_of_four_forms() -> None:
     def model(batch: int = 8) -> Any:
         return mlp(), {"input": [batch, 6]}
 
@@ -55,7 +55,7 @@ def test_a_function_that_makes_a_program_may_give_any_of_four_forms() -> None:
     assert [change.before.total == change.after.total for change in changes] == [False] * 4
 
 
-def test_settings_may_start_from_other_values_than_the_defaults() -> None:
+def test_settings_may_replace_the_defaults() -> None:
     found = ml.what_if(perceptron, batch=32)
     assert found.settings == {"batch": 32, "width": 16, "dtype": "float32", "layers": (32, 4)}
     assert repr(found) == "WhatIf('perceptron': batch=32, width=16, dtype='float32', layers=(32, 4))"
@@ -63,7 +63,7 @@ def test_settings_may_start_from_other_values_than_the_defaults() -> None:
     assert found(layers=(64,)).after.total.flops == 2 * 32 * 16 * 64
 
 
-def test_a_change_tells_blocks_roles_and_the_whole() -> None:
+def test_a_change_has_blocks_roles_and_totals() -> None:
     found = what_if(mlp(), shapes={"input": [8, 6]}, optimizer="adam")
     change = found(batch=16)
     before, after = change.before, change.after
@@ -78,7 +78,7 @@ def test_a_change_tells_blocks_roles_and_the_whole() -> None:
     assert sums + (change.comparison.unattributed.delta.flops or 0) == change.delta.flops
 
 
-def test_a_model_changes_by_its_inputs_its_attributes_and_remat() -> None:
+def test_a_model_has_inputs_attributes_and_remat_as_settings() -> None:
     found = what_if(mlp(), shapes={"input": [8, 6]}, loss="mean_squared_error")
     assert found.settings == {"batch": 8, "input.1": 6, "dtype": "float32", "remat": False}
 
@@ -96,7 +96,7 @@ def test_a_model_changes_by_its_inputs_its_attributes_and_remat() -> None:
     assert found.settings["linear_0.dimension"] == 16
 
 
-def test_remat_computes_the_forward_pass_again() -> None:
+def test_remat_recomputes_the_forward_pass() -> None:
     change = what_if(mlp(), shapes={"input": [512, 6]}, loss="mean_squared_error")(remat=True)
     forward = change.before.by_role["forward"].flops
     assert forward is not None
@@ -109,7 +109,7 @@ def test_a_compiled_model_keeps_its_backend() -> None:
     assert what_if(compiled)(batch=16).after.total == ml.inspect(mlp(), shapes={"input": [16, 6]}).cost().total
 
 
-def test_a_function_changes_by_its_batch_its_dtype_and_its_precision() -> None:
+def test_a_function_has_batch_dtype_and_precision_as_settings() -> None:
     found = what_if(loss, PARAMS, spec(7, 5))
     assert found.settings == {"dtype": "float32"}
     assert found(batch=14).after.total == inspect(loss, PARAMS, spec(14, 5)).cost().total
@@ -125,13 +125,13 @@ def test_an_inspection_changes_as_its_function_does() -> None:
     assert what_if(inspection)(batch=9).after.total == inspect(loss, PARAMS, spec(9, 5)).cost().total
 
 
-def test_of_several_first_dims_the_batch_is_the_one_that_is_free() -> None:
-    """A weight alone is an array with a first dim, too; the product holds for one size of it only."""
+def test_the_batch_is_the_first_dim_that_can_vary() -> None:
+    """A weight also has a first dim, but the product allows only one size of it."""
     found = what_if(jnp.matmul, spec(7, 5), spec(5, 3))
     assert found(batch=14).delta.flops == 2 * 7 * 5 * 3
 
 
-def test_the_compiler_is_asked_behind_and_gives_a_change_of_its_own() -> None:
+def test_compiled_is_a_change_computed_in_the_background() -> None:
     change = what_if(perceptron)(batch=16)
     later = change.compiled
     compiled = later.result(60)
@@ -153,12 +153,12 @@ def test_peaks_grow_with_the_batch() -> None:
     assert after >= 800 * 16 * 4
 
 
-def test_an_estimate_comes_at_once_and_the_exact_figures_behind() -> None:
+def test_an_estimate_is_immediate_and_exact_figures_follow() -> None:
     found = what_if(perceptron, learns=True)
     found.close()  # so that nothing is traced ahead
     change = found(dtype="float16")
     assert change.way == "estimate"
-    assert change.notes == ("bytes as if every float32 were float16; what is converted is in change.exact",)
+    assert change.notes == ("bytes estimated with every float32 as float16; change.exact includes conversions",)
     exact = change.exact.result(60)
     function, args = perceptron(dtype="float16")
     assert exact.way == "traced"
@@ -168,7 +168,7 @@ def test_an_estimate_comes_at_once_and_the_exact_figures_behind() -> None:
     assert exact.exact.result() is exact
 
 
-def test_a_change_is_told_as_text_and_as_plain_data() -> None:
+def test_a_change_has_a_text_and_plain_data() -> None:
     change = what_if(perceptron)(batch=16)
     assert (
         str(change)
@@ -185,13 +185,13 @@ block     batch=8    batch=16    change
 run    10.2 kFLOP  20.5 kFLOP  +100.0 %
 total  10.2 kFLOP  20.5 kFLOP  +100.0 %
 time_s: nothing here is run, so no time is known
-peak_bytes: not asked for yet; change.peak_bytes finds it out"""
+peak_bytes: not computed yet; read change.peak_bytes to compute it"""
     )
     data = change.to_dict()
     assert (data["settings"], data["way"]) == ({"batch": [8, 16]}, "traced")
     assert data["peak_bytes"]["after"] == {
         "bytes": None,
-        "reason": "peak_bytes: not asked for yet; change.peak_bytes finds it out",
+        "reason": "peak_bytes: not computed yet; read change.peak_bytes to compute it",
     }
     assert repr(change) == "Change('perceptron', batch: 8 -> 16; traced)"
     _ = change.peak_bytes
@@ -199,17 +199,17 @@ peak_bytes: not asked for yet; change.peak_bytes finds it out"""
     shown = change._repr_mimebundle_()
     assert shown["image/svg+xml"].startswith("<svg")
     assert "peak memory" in shown["text/plain"]
-    for cell in re.split(r" {2,}|\n+", shown["text/plain"]):  # the cell says all that the text does
+    for cell in re.split(r" {2,}|\n+", shown["text/plain"]):  # the cell has the content of the text
         assert escaped(cell) in shown["text/html"] + shown["image/svg+xml"]
 
 
-def test_nothing_changed_is_a_change_of_nothing() -> None:
+def test_an_empty_change_changes_nothing() -> None:
     change = what_if(perceptron)()
     assert isinstance(change, Change)
     assert (change.settings, change.delta.flops) == ({}, 0)
 
 
-def test_a_mesh_is_a_setting_as_any_other() -> None:
+def test_a_mesh_is_a_setting() -> None:
     mesh = jax.make_mesh((1,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
     split = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
 
@@ -222,9 +222,9 @@ def test_a_mesh_is_a_setting_as_any_other() -> None:
     assert "sharding=NamedSharding" in str(change)
 
 
-@pytest.mark.filterwarnings("ignore:Explicitly requested dtype float64")  # JAX 0.12 tells whoever traces it
-def test_no_estimate_of_a_dtype_that_there_is_not() -> None:
-    """As tracing: 64 bits become 32 unless JAX is told otherwise, and what is no dtype raises what it raises there."""
+@pytest.mark.filterwarnings("ignore:Explicitly requested dtype float64")  # JAX 0.12 warns when it is traced
+def test_an_invalid_dtype_is_not_estimated() -> None:
+    """As in tracing, 64 bits become 32 without `jax_enable_x64`, and an invalid dtype raises the same error."""
     found = what_if(perceptron, learns=True)
     assert found.ready(60)
     assert (found(dtype="float16").way, found(dtype="float64").way) == (ESTIMATE, TRACED)
@@ -235,8 +235,8 @@ def test_no_estimate_of_a_dtype_that_there_is_not() -> None:
         model(dtype="float64")
 
 
-def test_settings_that_differ_in_the_middle_of_an_array_are_others() -> None:
-    """What is printed of a long array is its ends."""
+def test_arrays_that_differ_in_the_middle_are_different_settings() -> None:
+    """The repr of a long array shows only its ends."""
 
     def make(tables: list[Any]) -> Any:
         return (jnp.sin if tables[0].any() else jnp.negative), (spec(4),)
@@ -249,7 +249,7 @@ def test_settings_that_differ_in_the_middle_of_an_array_are_others() -> None:
     assert not found(tables=[np.zeros(5000)]).settings
 
 
-def test_a_program_that_casts_by_itself_says_that_this_stays() -> None:
+def test_a_program_with_its_own_casts_has_a_note() -> None:
     shapes = {"input": [2, 5]}
     outside = what_if(ml.inspect(Linear(3), shapes=shapes))(dtype="bfloat16")
     assert any(note.startswith("dtype: the program casts more than before") for note in outside.notes)

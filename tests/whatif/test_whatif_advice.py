@@ -1,4 +1,4 @@
-"""What errors of `ml.what_if` and `ml.sweep` advise works."""
+"""The advice in errors of `ml.what_if` and `ml.sweep` works."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CASES = {
     "whatif/models.py:OwnModel.settled": f"""{MODEL}
         ml.sweep(model, shapes={{"input": [4, 8]}}, remat=[3])
         """,
-    "whatif/models.py:OwnModel._know": f"""{MODEL}
+    "whatif/models.py:OwnModel._add_attribute": f"""{MODEL}
         change({{"linear_0.dimensio": 5}})
         # Try: change({{}})
         """,

@@ -1,4 +1,4 @@
-"""Axes and marks: where a number stands on a scale, which are written beside it, and what stands for a point."""
+"""Axes and marks of plots: scales, tick values and the shapes of points."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _TWO_DECADES = 100
 
 @dataclass(frozen=True)
 class Scale:
-    """A line of numbers.
+    """A linear or logarithmic axis.
 
     Attributes:
-        low: The least number.
-        high: The greatest.
-        start: Where the least is, in px.
-        end: Where the greatest is.
-        is_log: Whether equal ratios are equally far apart.
+        low: Smallest number.
+        high: Largest number.
+        start: Position of the smallest number in px.
+        end: Position of the largest number in px.
+        is_log: True if the axis is logarithmic.
     """
 
     low: float
@@ -30,7 +30,7 @@ class Scale:
     is_log: bool
 
     def at(self, value: float) -> float:
-        """Return where a number is, in px."""
+        """Return the position of a number in px."""
         if self.is_log:
             low = math.log10(self.low)
             share = (math.log10(value) - low) / (math.log10(self.high) - low)
@@ -39,12 +39,12 @@ class Scale:
         return self.start + share * (self.end - self.start)
 
     def ticks(self, most: int = 6) -> list[float]:
-        """Return round numbers on it, no more than `most`, where it is logarithmic powers of ten."""
+        """Return at most about `most` round numbers on the axis: powers of ten if it is logarithmic."""
         return _decades(self.low, self.high, most) if self.is_log else _steps(self.low, self.high, most)
 
 
 def decades(values: Iterable[float], start: float, end: float) -> Scale:
-    """Return a logarithmic scale of whole decades that holds numbers above 0.
+    """Return a logarithmic scale of whole decades that contains the values, all above 0.
 
     Examples:
         >>> scale = decades([3, 250], 0, 300)
@@ -57,13 +57,13 @@ def decades(values: Iterable[float], start: float, end: float) -> Scale:
 
 
 def scale_of(values: Iterable[float], start: float, end: float, *, from_zero: bool = True) -> Scale:
-    """Return the scale that suits numbers: logarithmic if they span more than two decades.
+    """Return a scale for the values: logarithmic if they span more than two decades.
 
     Args:
-        values: What is to be on it.
-        start: Where it starts, in px.
-        end: Where it ends.
-        from_zero: Whether an even scale starts at 0, as lengths must.
+        values: The numbers to show.
+        start: Start of the axis in px.
+        end: End of the axis in px.
+        from_zero: Whether a linear scale starts at 0, as bars need.
 
     Examples:
         >>> scale_of([2, 8], 0, 100), scale_of([2, 800], 0, 100).is_log
@@ -93,16 +93,16 @@ def _steps(low: float, high: float, most: int) -> list[float]:
 
 
 def _step(span: float, parts: int) -> float:
-    """Return the least of 1, 2, 2.5, 5 times a power of ten of which `parts` are as much as the span."""
+    """Return the smallest of 1, 2, 2.5, 5 times a power of ten for which `parts` steps cover the span."""
     power = 10.0 ** math.floor(math.log10(span / parts))
     return next(size * power for size in (1, 2, 2.5, 5, 10) if size * power * parts >= span * (1 - 1e-9))
 
 
 def _polygon(*corners: tuple[float, float]) -> Callable[[float, float, float], str]:
-    def drawn(x: float, y: float, r: float) -> str:
+    def path(x: float, y: float, r: float) -> str:
         return "M" + "L".join(f"{number(x + r * dx)} {number(y + r * dy)}" for dx, dy in corners) + "Z"
 
-    return drawn
+    return path
 
 
 def _circle(x: float, y: float, r: float) -> str:
@@ -123,17 +123,17 @@ MARKS = (
     _polygon((0, -1.15), (1.1, -0.35), (0.7, 0.95), (-0.7, 0.95), (-1.1, -0.35)),
     _polygon((-1.15, 0), (-0.55, -1), (0.55, -1), (1.15, 0), (0.55, 1), (-0.55, 1)),
 )  # fmt: skip
-"""Shapes that stand for points, so that colour alone tells nothing."""
+"""Shapes of points, so that points differ by more than colour."""
 
 
 def mark(sheet: Sheet, shape: int, x: float, y: float, tone: str, *, hollow: bool = False, r: float = 4.5) -> None:
-    """Draw what stands for a point; hollow is what was not measured."""
+    """Draw the mark of a point; a hollow mark means not measured."""
     d = MARKS[shape % len(MARKS)](x, y, r)
     sheet.path(d, fill="ground" if hollow else tone, stroke=tone if hollow else "ground", width=1.8 if hollow else 1)
 
 
 def tick_text(value: float) -> str:
-    """Return a round number as short as can be.
+    """Format a round number as briefly as possible.
 
     Examples:
         >>> [tick_text(value) for value in (0, 0.001, 0.25, 10, 2500, 1e9)]

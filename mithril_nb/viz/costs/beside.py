@@ -1,4 +1,4 @@
-"""Two costs side by side: what each block costs before and after, and what has changed."""
+"""Two costs side by side: the cost of each block before and after, and the change."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from mithril_nb.display import UNATTRIBUTED_LABEL
-from mithril_nb.viz.costs.blocks import hue_or_grey, path_text, times, unnumbered
-from mithril_nb.viz.costs.drawable import drawable
+from mithril_nb.viz.costs.blocks import hue_or_grey, path_text, strip_numbers, times
+from mithril_nb.viz.costs.drawable import replace_undrawable
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import Field, at_least, field_of, is_bound
 from mithril_nb.viz.costs.numbers import Numbers
-from mithril_nb.viz.costs.options import width_of
-from mithril_nb.viz.costs.page import FOOT, HEAD_H, MARGIN, Page, unwritten
+from mithril_nb.viz.costs.options import validate_width
+from mithril_nb.viz.costs.page import FOOT, HEAD_H, MARGIN, Page, hidden_notes
 from mithril_nb.viz.costs.sheet import NO_HUE, NORMAL, Sheet
 from mithril_nb.viz.costs.squares import Rect
 from mithril_nb.viz.escape import one_line
@@ -22,9 +22,9 @@ from mithril_nb.viz.textwidth import text_width
 from mithril_nb.viz.units import three_figures
 
 Pair = Mapping[str, Any]
-"""Two costs as data: `before` and `after`, what they are called; `field`; `blocks`, each with `block`, `before` and
-`after`; `total` with `before` and `after`; `program`, `notes` and `hues` of blocks, if there are any. Those of
-`before` and `after` that are in `bounds` are lower bounds, so that nobody can tell how it changed."""
+"""Two costs as data. `before` and `after` are their labels; `field` is the field compared; `blocks` has one entry with
+`block`, `before` and `after` each; `total` has `before` and `after`; `program`, `notes` and `hues` are optional. Sides
+listed in `bounds` are lower bounds, so the change is unknown."""
 
 FIELDS = ("flops", "bytes_accessed", "params", "time_s", "transcendentals")
 _MOST_ROWS = 20
@@ -34,7 +34,7 @@ _BAR_H = 8
 
 @dataclass(frozen=True)
 class Row:
-    """What a block, or equal ones together, cost before and after; `None` is unknown."""
+    """The cost of a block, or of several equal blocks together, before and after; `None` is unknown."""
 
     path: str | None
     name: str
@@ -44,11 +44,11 @@ class Row:
 
     @property
     def change(self) -> str:
-        """What has changed, in words."""
+        """The change as text."""
         return "unknown" if self.bounds else change_text(self.before, self.after)
 
-    def told(self, written: Callable[[float | None], str]) -> tuple[str, str]:
-        """Return both sides in words, as lower bounds where they are."""
+    def format_sides(self, written: Callable[[float | None], str]) -> tuple[str, str]:
+        """Format both sides, marked as lower bounds where they are."""
         return (
             at_least(written(self.before), "before" in self.bounds),
             at_least(written(self.after), "after" in self.bounds),
@@ -61,14 +61,14 @@ class Row:
 
 
 def beside(pair: Pair, width: int = 720) -> Drawing:
-    """Return two costs side by side, block by block.
+    """Draw two costs side by side, block by block.
 
     Args:
         pair: The two costs.
-        width: Width in px, from 320 on.
+        width: Width in px, at least 320.
 
     Raises:
-        UnknownOptionError: There is no such field, or it is no width.
+        UnknownOptionError: The field does not exist, or the width is not valid.
 
     Examples:
         >>> blocks = [{"block": "a", "before": 4000, "after": 1000}, {"block": "b", "before": 0, "after": 500}]
@@ -80,20 +80,20 @@ def beside(pair: Pair, width: int = 720) -> Drawing:
         b          0 FLOP    500 FLOP      new
         total  4.00 kFLOP  1.50 kFLOP  −62.5 %
     """
-    kind, pair = field_of(str(pair["field"])), drawable(pair)
+    kind, pair = field_of(str(pair["field"])), replace_undrawable(pair)
     rows = rows_of(pair)
     numbers = _numbers(pair, kind, rows)
     notes = tuple(one_line(str(note)) for note in pair.get("notes") or ())
     text = "\n".join((numbers.title, numbers.text, *notes))
-    width = width_of(width, 320, "comparison.beside")
-    return Drawing(_svg(pair, kind, rows, width), text, (numbers,), unwritten(notes, width))
+    width = validate_width(width, 320, "comparison.beside")
+    return Drawing(_svg(pair, kind, rows, width), text, (numbers,), hidden_notes(notes, width))
 
 
 def pair_of(comparison: Mapping[str, Any], field: str) -> Pair:
-    """Return one field of a comparison of costs, as `Comparison.to_dict()` gives them.
+    """Return one field of a comparison of costs (`Comparison.to_dict()`) as data for `beside`.
 
     Raises:
-        UnknownOptionError: There is no such field.
+        UnknownOptionError: The field does not exist.
     """
     kind = field_of(field, FIELDS, 'comparison.beside("{}")')
 
@@ -107,7 +107,7 @@ def pair_of(comparison: Mapping[str, Any], field: str) -> Pair:
 
     first, second = str(comparison["before"]), str(comparison["after"])
     program = first.rpartition(": ")[0]
-    if program and program == second.rpartition(": ")[0]:  # said once, it is enough
+    if program and program == second.rpartition(": ")[0]:  # both sides have the same program: show its name once
         first, second = first.removeprefix(f"{program}: "), second.removeprefix(f"{program}: ")
     blocks = [{"block": path, **of(change)} for path, change in comparison["by_block"].items()]
     return {
@@ -121,12 +121,12 @@ def pair_of(comparison: Mapping[str, Any], field: str) -> Pair:
 
 
 def rows_of(pair: Pair) -> list[Row]:
-    """Return the rows, the largest first; equal blocks of a stack are one row, and so are those that are small."""
+    """Return the rows, largest first; equal blocks of a stack share a row, and small blocks share the last one."""
     groups: dict[object, list[Mapping[str, Any]]] = {}
     for one in pair["blocks"]:
         if one["before"] == one["after"] == 0:
             continue
-        key = unnumbered(str(one["block"])), one["before"], one["after"], _bounds([one])
+        key = strip_numbers(str(one["block"])), one["before"], one["after"], _bounds([one])
         groups.setdefault(key, []).append(one)
     rows = [
         Row(str(ones[0]["block"]), times(_name(str(ones[0]["block"])), len(ones)), *_sums(ones), _bounds(ones))
@@ -141,7 +141,7 @@ def rows_of(pair: Pair) -> list[Row]:
 
 
 def change_text(before: float | None, after: float | None) -> str:
-    """Return what has changed, in percent, or as a factor where it is large.
+    """Format the change in percent, or as a factor from ×10 on.
 
     Examples:
         >>> [change_text(*two) for two in ((4, 1), (4, 5), (4, 4), (0, 4), (4, 0), (1, 30), (None, 4))]
@@ -165,13 +165,13 @@ def _name(path: str) -> str:
 
 
 def _sums(ones: Sequence[Mapping[str, Any]]) -> tuple[float | None, float | None]:
-    """Return the sums of both sides; of what is not known in part, nothing is known."""
+    """Return the sums of both sides; `None` if a part is unknown."""
     before, after = ([one[side] for one in ones] for side in ("before", "after"))
     return (None if None in before else sum(before)), (None if None in after else sum(after))
 
 
 def _bounds(ones: Sequence[Mapping[str, Any]]) -> frozenset[str]:
-    """Return which sides of their sum are lower bounds."""
+    """Return the sides on which the sum is a lower bound."""
     return frozenset(side for one in ones for side in one.get("bounds") or ())
 
 
@@ -188,7 +188,8 @@ def _svg(pair: Pair, kind: Field, rows: Sequence[Row], width: int) -> str:
     if not largest:
         reason = "There is no block to compare." if not rows else f"No block has {kind.title} above 0, before or after."
         if any(row.before is None or row.after is None for row in rows):
-            reason = f"{kind.title}: unknown. {' '.join(map(str, pair.get('notes') or ())) or 'Neither side tells.'}"
+            notes = " ".join(map(str, pair.get("notes") or ()))
+            reason = f"{kind.title}: unknown. {notes or 'Neither side reports it.'}"
         page.plate(Rect(MARGIN, HEAD_H, width - 2 * MARGIN, 96), reason)
         return page.svg(reason)
     _legend(page, first, second)
@@ -204,9 +205,9 @@ def _svg(pair: Pair, kind: Field, rows: Sequence[Row], width: int) -> str:
     for note in pair.get("notes") or ():
         page.note(str(note))
     total = _total(pair)
-    before, after = total.told(kind.short)
-    told = f"{kind.title} of {len(rows)} parts, {first} and {second}: in all {before} and {after}, {total.change}."
-    return page.svg(told)
+    before, after = total.format_sides(kind.short)
+    about = f"{kind.title} of {len(rows)} parts, {first} and {second}: total {before} and {after}, {total.change}."
+    return page.svg(about)
 
 
 def _total(pair: Pair) -> Row:
@@ -224,7 +225,7 @@ def _legend(page: Page, first: str, second: str) -> None:
 
 
 def _bar(sheet: Sheet, rect: Rect, hue: int, *, solid: bool) -> None:
-    """Draw a bar: what was before is pale with an edge, what is after is full."""
+    """Draw a bar: pale with an edge for before, filled for after."""
     if solid:
         sheet.rect(rect.x, rect.y, rect.w, rect.h, f"hue{hue}")
     elif rect.w >= 1:
@@ -233,9 +234,9 @@ def _bar(sheet: Sheet, rect: Rect, hue: int, *, solid: bool) -> None:
 
 def _row(page: Page, row: Row, kind: Field, numbers: _Numbers, largest: float, hue: int) -> None:
     sheet, width = page.sheet, page.width
-    before, after = row.told(kind.exact)
+    before, after = row.format_sides(kind.exact)
     sheet.open(f"{row.name}\nbefore {before}\nafter {after}\n{row.change}", "pair", row.path or None)
-    if width < _NARROW:  # the name and the numbers above the bars
+    if width < _NARROW:  # name and numbers go above the bars
         numbers.draw(sheet, width - MARGIN, page.y + 11, row)
         sheet.text(MARGIN, page.y + 11, row.name, room=width - 2 * MARGIN - numbers.width - 8)
         left, top, length, height = float(MARGIN), page.y + 16, width - 2.0 * MARGIN, 42
@@ -256,7 +257,7 @@ def _row(page: Page, row: Row, kind: Field, numbers: _Numbers, largest: float, h
 
 
 class _Numbers:
-    """The columns of numbers at the right: before, after, change."""
+    """The columns of numbers on the right: before, after, change."""
 
     def __init__(self, rows: Sequence[Row], kind: Field):
         self._kind = kind
@@ -265,10 +266,10 @@ class _Numbers:
         self.width = sum(self._widths) + 2 * 14
 
     def _texts(self, row: Row) -> tuple[str, str, str]:
-        return *row.told(self._kind.short), row.change
+        return *row.format_sides(self._kind.short), row.change
 
     def draw(self, sheet: Sheet, right: float, y: float, row: Row, *, bold: bool = False) -> None:
-        """Write them, right-aligned."""
+        """Write the numbers of a row, right-aligned."""
         before, after, change = self._texts(row)
         last, middle = self._widths[2], self._widths[1]
         sheet.text(right, y, change, "muted" if change in ("same", "unknown") else "ink", anchor="end", bold=bold)
@@ -281,5 +282,5 @@ def _numbers(pair: Pair, kind: Field, rows: Sequence[Row]) -> Numbers:
     program = f"{one_line(str(pair['program']))}: " if pair.get("program") else ""
     table: list[tuple[str, ...]] = [("block", first, second, "change")]
     for row in (*rows, _total(pair)):
-        table.append((row.name, *row.told(kind.short), row.change))
+        table.append((row.name, *row.format_sides(kind.short), row.change))
     return Numbers(f"{program}{kind.title} by block: {first}, {second}", table)

@@ -1,4 +1,4 @@
-"""Costs by block as a tree, in which equal blocks of a repeated stack are one."""
+"""Costs by block as a tree that merges the equal blocks of a repeated stack."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _NUMBERED = re.compile(r"(.*?)(\d{1,9})")
 
 @dataclass(frozen=True)
 class Branch:
-    """A block with the blocks inside of it; or several equal ones, with what they cost together.
+    """A block with the blocks inside it, or several equal blocks with their total cost.
 
     Attributes:
-        path: Its path; of several, that of the first; `""` for the program.
-        label: Its own name, or how several are called together.
-        own: What it costs without those inside; `None` if unknown.
+        path: Its path; for several blocks the path of the first; `""` for the program.
+        label: Its own name, or a common name of several blocks.
+        own: Its cost without the blocks inside; `None` if unknown.
         inside: The blocks inside.
-        repeat: How many equal blocks it stands for.
-        paths: The paths of all the blocks it stands for.
-        is_bound: Whether some of what it costs by itself is unknown.
-        alike: What equal blocks have in common.
+        repeat: Number of equal blocks that it represents.
+        paths: Paths of all blocks that it represents.
+        is_bound: True if part of its own cost is unknown.
+        alike: Key that equal blocks share.
     """
 
     path: str
@@ -43,16 +43,16 @@ class Branch:
 
     @cached_property
     def value(self) -> float:
-        """What is known of it, with all inside."""
+        """Its known cost, with all blocks inside."""
         return (self.own or 0) + sum(one.value for one in self.inside)
 
     @cached_property
     def is_least(self) -> bool:
-        """Whether that is a lower bound."""
+        """True if `value` is a lower bound."""
         return bool(self.value) and any(one.is_bound or one.own is None for one in self.walk())
 
     def walk(self) -> Iterator[Branch]:
-        """Yield this block and all inside, those that are around others first."""
+        """Yield this block and all blocks inside, outer blocks first."""
         yield self
         for one in self.inside:
             yield from one.walk()
@@ -62,15 +62,15 @@ def tree_of(
     data: Data, name: str, *, fold: bool = True, alike: Callable[[str], Hashable] | None = None,
     apart: float | None = None,
 ) -> Branch:  # fmt: skip
-    """Return what each block costs of one field, as a tree.
+    """Return the cost of each block in one field, as a tree.
 
     Args:
         data: The costs.
         name: Name of the field.
-        fold: Whether equal blocks with numbered names are one.
-        alike: Gives what blocks that are one have in common, by path; by default what they cost of the field.
-        apart: How far apart, as a share of the first, the values of blocks that are one may be; only blocks that are
-            around others are then one. By default it is `alike` alone that says what is one.
+        fold: Whether equal blocks with numbered names are merged.
+        alike: Function from a path to the key that equal blocks share; by default their cost in the field.
+        apart: Largest relative difference between merged blocks and the first of them. Only blocks that contain
+            others are then merged. By default `alike` alone decides.
 
     Examples:
         >>> one = {"flops": 5}
@@ -101,7 +101,7 @@ def tree_of(
 
 
 def _folded(branches: Iterable[Branch], apart: float | None) -> list[Branch]:
-    """Return branches with neighbours that are numbered on and alike, part by part, as one."""
+    """Merge each branch with the following ones if they are numbered consecutively and their parts are alike."""
     rows: list[list[Branch]] = []
     for one in branches:
         if rows and _follows(rows[-1][-1], one) and (apart is None or _is_near(rows[-1][0], one, apart)):
@@ -112,7 +112,7 @@ def _folded(branches: Iterable[Branch], apart: float | None) -> list[Branch]:
 
 
 def _together(row: Sequence[Branch], label: str) -> Branch:
-    """Return branches with the same parts as one, with their sums."""
+    """Merge branches with the same parts into one with their sums."""
     first = row[0]
     if len(row) == 1:
         return first
@@ -144,7 +144,7 @@ def _split_number(label: str) -> tuple[str, int | None]:
 
 
 def label_of(path: str) -> str:
-    """Return a block's own name as a person reads it; what a program does for no block has its name in parentheses.
+    """Return a block's own name for display; names in parentheses, such as `(loss)`, are not blocks of the model.
 
     Examples:
         >>> label_of("mlp_0/linear_1"), label_of("(loss)")
@@ -155,7 +155,7 @@ def label_of(path: str) -> str:
 
 
 def path_text(path: str) -> str:
-    """Return a block's path as a person reads it.
+    """Return a block's path for display.
 
     Examples:
         >>> path_text("mlp_0/linear_1"), path_text("(loss)")
@@ -165,7 +165,7 @@ def path_text(path: str) -> str:
 
 
 def times(name: str, repeat: int) -> str:
-    """Return a name with how many equal blocks have it.
+    """Return a name with its repeat count, if above 1.
 
     Examples:
         >>> times("up", 12), times("head", 1)
@@ -174,11 +174,11 @@ def times(name: str, repeat: int) -> str:
     return f"{name} ×{repeat}" if repeat > 1 else name
 
 
-def unnumbered(path: str) -> str:
-    """Return a path without the numbers of the blocks around: of the same name are the equal parts of a stack.
+def strip_numbers(path: str) -> str:
+    """Return a path without the numbers of its outer blocks, so that equal parts of a stack get the same path.
 
     Examples:
-        >>> unnumbered("block_11/norm_1"), unnumbered("linear_0")
+        >>> strip_numbers("block_11/norm_1"), strip_numbers("linear_0")
         ('block_#/norm_1', 'linear_#')
     """
     above, _, last = path.rpartition("/")
@@ -186,13 +186,13 @@ def unnumbered(path: str) -> str:
 
 
 def hues_of(data: Data) -> dict[str, int]:
-    """Return the hues of blocks that have their own, the same in every picture of a program: those of the data."""
+    """Return the hues of blocks from the data, so that all pictures of a program use the same; computed if missing."""
     if "hues" in data:
         return dict(data["hues"])
     return hues_of_blocks(str(path) for path in data["by_block"])
 
 
 def hue_or_grey(path: str, hues: Mapping[str, int]) -> int:
-    """Return the hue of a block; grey for what is around those that have one, and for no block's."""
+    """Return the hue of a block; grey for outer blocks without a hue, and for costs of no block."""
     found = hue_of(path, hues)
     return NO_HUE if found is None else found

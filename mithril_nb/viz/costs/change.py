@@ -1,4 +1,4 @@
-"""What a change of settings does to costs: the whole as a table, and the blocks side by side."""
+"""The effect of changed settings on costs: a table of totals, and the blocks side by side."""
 
 from __future__ import annotations
 
@@ -6,47 +6,49 @@ from collections.abc import Mapping
 from typing import Any
 
 from mithril_nb.viz.costs.beside import beside, change_text, pair_of
-from mithril_nb.viz.costs.drawable import drawable
+from mithril_nb.viz.costs.drawable import replace_undrawable
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import FIELDS, Field, at_least, is_bound
 from mithril_nb.viz.costs.numbers import Numbers
 from mithril_nb.viz.escape import one_line
 
 Changed = Mapping[str, Any]
-"""A change as data: as `Comparison.to_dict()` has it, with `settings`, `way`, `peak_bytes` and `notes`."""
+"""A change as data: `Comparison.to_dict()` with `settings`, `way`, `peak_bytes` and `notes`."""
 _COUNTED = ("flops", "transcendentals", "bytes_accessed", "params")
 _TABLE = (*_COUNTED, "peak_bytes", "time_s")
 
 
 def change(changed: Changed, field: str = "flops", width: int = 720) -> Drawing:
-    r"""Return what a change of settings does to costs; its text tells of the whole and of blocks.
+    r"""Draw the effect of changed settings on costs; the text lists totals, then blocks.
 
     Args:
         changed: The change.
-        field: What the picture, and the blocks of the text, are about.
-        width: Width in px, from 320 on.
+        field: Field of the picture and of the blocks in the text.
+        width: Width in px, at least 320.
 
     Raises:
-        UnknownOptionError: There is no such field.
+        UnknownOptionError: The field does not exist.
 
     Examples:
         >>> total = {"before": {"flops": 4000}, "after": {"flops": 8000}}
         >>> data = {"program": "step", "before": "batch=8", "after": "batch=16", "way": "formula", "total": total}
-        >>> made = change({**data, "by_block": {"linear": total}, "unattributed": {"before": {}, "after": {}}})
-        >>> print(made.text.partition("\n\n")[0])
+        >>> drawing = change({**data, "by_block": {"linear": total}, "unattributed": {"before": {}, "after": {}}})
+        >>> print(drawing.text.partition("\n\n")[0])
         step: batch=8 -> batch=16 (formula)
                  batch=8    batch=16    change
         FLOPs  4.00 kFLOP  8.00 kFLOP  +100.0 %
     """
-    changed = drawable(changed)
-    notes = (*_nothing(changed), *(changed.get("notes") or ()), *_of_peak(changed))
+    changed = replace_undrawable(changed)
+    notes = (*_unchanged(changed), *(changed.get("notes") or ()), *_of_peak(changed))
     pair = {**pair_of(changed, field), "program": str(changed["program"]), "notes": notes}
-    made, whole = beside(pair, width), _whole(changed)
-    return Drawing(made.svg, f"{whole.title}\n{whole.text}\n\n{made.text}", (whole, *made.tables), made.notes)
+    drawing, whole = beside(pair, width), _whole(changed)
+    return Drawing(
+        drawing.svg, f"{whole.title}\n{whole.text}\n\n{drawing.text}", (whole, *drawing.tables), drawing.notes
+    )
 
 
-def _nothing(changed: Changed) -> tuple[str, ...]:
-    """Return that nothing changes, if so, and why, if that can be told; of what is unknown nobody can say so."""
+def _unchanged(changed: Changed) -> tuple[str, ...]:
+    """Return a note if nothing changes, with the reason if it is known. Unknown costs might change, so no note."""
     figures = (changed["total"], changed["unattributed"], *changed["by_block"].values())
     peaks = changed.get("peak_bytes") or {"before": {}, "after": {}}
     is_same = all(one["before"] == one["after"] for one in (*figures, peaks))
@@ -63,7 +65,7 @@ def _nothing(changed: Changed) -> tuple[str, ...]:
 def _whole(changed: Changed) -> Numbers:
     first, second, program = (one_line(str(changed[name])) for name in ("before", "after", "program"))
     rows = [("", first, second, "change")]
-    rows += [_row(changed, FIELDS[name]) for name in _TABLE if _is_told(changed, name)]
+    rows += [_row(changed, FIELDS[name]) for name in _TABLE if _has_row(changed, name)]
     return Numbers(f"{program}: {first} -> {second} ({changed['way']})", rows)
 
 
@@ -76,15 +78,15 @@ def _row(changed: Changed, field: Field) -> tuple[str, ...]:
 
 def _of_peak(changed: Changed) -> tuple[str, ...]:
     """Return a note if the peak is an estimate, and the reason if it is unknown."""
-    told = (changed.get("peak_bytes") or {}).values()
-    if any(side.get("source") == "analytic" for side in told):
+    sides = (changed.get("peak_bytes") or {}).values()
+    if any(side.get("source") == "analytic" for side in sides):
         return ("peak_bytes: estimated from the equations; change.compiled has XLA's",)
-    reasons = dict.fromkeys(str(side["reason"]) for side in told if side.get("bytes") is None and side.get("reason"))
+    reasons = dict.fromkeys(str(side["reason"]) for side in sides if side.get("bytes") is None and side.get("reason"))
     return tuple(one if one.startswith("peak_bytes") else f"peak_bytes: {one}" for one in reasons)
 
 
-def _is_told(changed: Changed, name: str) -> bool:
-    """Whether a row tells something; of what is counted it also tells that it is unknown."""
+def _has_row(changed: Changed, name: str) -> bool:
+    """Return whether a field gets a row: if it has a value, or if it is counted but unknown."""
     is_counted = name in _COUNTED and name in changed["total"]["before"]
     return is_counted or any(value is not None for value in _pair(changed, name))
 

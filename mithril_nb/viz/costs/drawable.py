@@ -1,4 +1,4 @@
-"""Which numbers can be drawn: not those that are none, nor infinite ones, nor those whose products no float holds."""
+"""Replace numbers that cannot be drawn: NaN, infinite ones, and ones so large that their products overflow a float."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 from mithril_nb.display import finite
 
 _MOST = 1e150
-_NOT_DRAWN = "unknown here: numbers that are infinite, none at all, or above 1e150"
+_NOT_DRAWN = "shown as unknown: numbers that are infinite, NaN, or above 1e150"
 
 
-def drawable(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return data whose numbers can be drawn; where there were others, they are unknown, and a note says so.
+def replace_undrawable(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the data with undrawable numbers replaced by unknown, and a note if there were any.
 
     Examples:
-        >>> drawable({"flops": 3}) == {"flops": 3}
+        >>> replace_undrawable({"flops": 3}) == {"flops": 3}
         True
-        >>> drawable({"time_s": float("inf")})
-        {'time_s': None, 'notes': ['unknown here: numbers that are infinite, none at all, or above 1e150']}
+        >>> replace_undrawable({"time_s": float("inf")})
+        {'time_s': None, 'notes': ['shown as unknown: numbers that are infinite, NaN, or above 1e150']}
     """
-    made = finite(data, _MOST)
-    if made == data:
+    drawn = finite(data, _MOST)
+    if drawn == data:
         return data
-    return {**made, "notes": [*(made.get("notes") or ()), _NOT_DRAWN]}
+    return {**drawn, "notes": [*(drawn.get("notes") or ()), _NOT_DRAWN]}

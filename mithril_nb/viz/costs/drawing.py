@@ -1,4 +1,4 @@
-"""A finished picture and its twin as text."""
+"""A finished picture with its text."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from mithril_nb.atomic_write import write_text
 from mithril_nb.display import Shown
 from mithril_nb.errors import ModelFileError
 from mithril_nb.viz.costs.numbers import Numbers, cell_html
-from mithril_nb.viz.costs.options import refusal
+from mithril_nb.viz.costs.options import option_error
 
 
 @dataclass(frozen=True)
 class Drawing(Shown):
-    """A picture that stands by itself, in light and dark, and the same as text.
+    """A self-contained picture for light and dark themes, with the same content as text.
 
-    A notebook shows it; `print` and `str` give the text.
+    A notebook shows the picture; `print` and `str` give the text.
 
     Attributes:
-        svg: The picture, as SVG that needs nothing else.
-        text: What it shows, for terminals and for readers that hear the page.
-        tables: The numbers of the text, for a cell to show below the picture.
-        notes: What else the text says, and the picture has no room for.
+        svg: The picture, as self-contained SVG.
+        text: Its content, for terminals and screen readers.
+        tables: The numbers of the text, shown below the picture in a cell.
+        notes: Notes of the text for which the picture has no room.
 
     Examples:
         >>> print(Drawing("<svg/>", "block  FLOPs"))
@@ -36,28 +36,28 @@ class Drawing(Shown):
 
     @property
     def html(self) -> str:
-        """The picture as light or dark as the page around it, with its numbers below where it has tables."""
+        """The picture as HTML that follows the page's theme, with its tables and notes below."""
         return cell_html(self.svg, self.text.partition("\n")[0], self.tables, self.notes)
 
     def save(self, path: str | Path) -> Path:
-        """Write the picture to a file; one that ends in `.txt` gets the text.
+        """Write the picture to a file; a file that ends in `.txt` gets the text.
 
         Returns:
-            Where it was written.
+            The path of the file.
 
         Raises:
-            UnknownOptionError: It is no name of a file.
+            UnknownOptionError: `path` is not a file name.
             ModelFileError: The file cannot be written.
         """
         if not isinstance(path, str | Path) or "\0" in str(path):
-            needs = "the name of a file, as a text or a pathlib.Path"
-            raise refusal("drawing.save", "path", path, needs, 'drawing.save("costs.svg")')
+            needs = "a file name, as a string or pathlib.Path"
+            raise option_error("drawing.save", "path", path, needs, 'drawing.save("costs.svg")')
         file = Path(path)
         try:
             write_text(file, f"{self.text if file.suffix == '.txt' else self.svg}\n")
         except OSError as error:
             raise ModelFileError(
-                f"the picture cannot be written to {str(file)!r}.",
+                f"cannot write the picture to {str(file)!r}.",
                 (("reason", error.strerror or str(error)),),
                 'drawing.save("costs.svg")',
             ) from error

@@ -1,4 +1,4 @@
-"""What is counted: how each field is called, and how its numbers are written."""
+"""The fields of costs: their titles and number formats."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from mithril_nb.errors import UnknownOptionError, nearest, short_repr
 from mithril_nb.viz import units
 from mithril_nb.viz.escape import one_line
 
-OF_KNOWN = "≥: some of it is unknown; shares are of what is known"
-"""What pictures say whose areas or tones stand for lower bounds."""
+OF_KNOWN = "≥: some costs are unknown; shares refer to the known part"
+"""Note of pictures whose areas or tones are lower bounds."""
 CALLS = "unknown_transcendentals"
-"""The key of how many rows have no number of transcendentals; left out where that is `"unknown"`."""
+"""Key of the number of rows with unknown transcendentals; left out if it equals `"unknown"`."""
 Data = Mapping[str, Any]
 """Costs as data: `program`, `source`, `by_block`, `unattributed`, `total`, `notes`."""
 
 
 @dataclass(frozen=True)
 class Field:
-    """A thing that is counted.
+    """A cost that is counted.
 
     Attributes:
         name: Its name in the data.
-        title: What a picture calls it.
-        short: A number of it with three figures and its unit.
-        exact: The exact number with its unit.
+        title: Its title in pictures.
+        short: Format with three digits and the unit.
+        exact: Format with all digits and the unit.
     """
 
     name: str
@@ -55,15 +55,15 @@ FIELDS = {
 
 
 def field_of(name: str, allowed: tuple[str, ...] = tuple(FIELDS), call: str = 'field="{}"') -> Field:
-    """Return the field of a name.
+    """Return the field with a name.
 
     Args:
         name: The name.
-        allowed: Names of the fields that may be meant.
-        call: What to write instead, with `{}` for a name.
+        allowed: Names of the fields that are available here.
+        call: Code of the advice, with `{}` for a name.
 
     Raises:
-        UnknownOptionError: There is none.
+        UnknownOptionError: The field does not exist.
 
     Examples:
         >>> field_of("flops").short(84_212_000), field_of("bytes_accessed").exact(1024)
@@ -71,7 +71,7 @@ def field_of(name: str, allowed: tuple[str, ...] = tuple(FIELDS), call: str = 'f
     """
     if name not in allowed:
         raise UnknownOptionError(
-            f"there is no picture of {short_repr(name)}.",
+            f"unknown cost field {short_repr(name)}.",
             (("fields", ", ".join(allowed)),),
             call.format(nearest(name, allowed) or allowed[0]),
         )
@@ -79,7 +79,7 @@ def field_of(name: str, allowed: tuple[str, ...] = tuple(FIELDS), call: str = 'f
 
 
 def notes_of(data: Data, field: str) -> tuple[str, ...]:
-    """Return the notes that are about a field: those that name it before they give the reason.
+    """Return the notes about a field: notes that name it before their first colon.
 
     Examples:
         >>> notes_of({"notes": ["time_s: nothing is run", "flops of 2 × sort: no rule"]}, "flops")
@@ -89,7 +89,7 @@ def notes_of(data: Data, field: str) -> tuple[str, ...]:
 
 
 def unknown_in(figures: Mapping[str, Any], key: str) -> int:
-    """Return how many rows have no number; data of older versions count those without transcendentals as `"unknown"`.
+    """Return the number of unknown rows; data of older versions have no separate count for transcendentals.
 
     Examples:
         >>> figures = {"unknown": 2, "unknown_transcendentals": 0}
@@ -100,13 +100,13 @@ def unknown_in(figures: Mapping[str, Any], key: str) -> int:
 
 
 def is_bound(figures: Mapping[str, Any], field: str) -> bool:
-    """Return whether a number is only a lower bound, as there are rows that have none; beside formulas it is exact."""
+    """Return whether a number is a lower bound because some rows are unknown; beside formulas it is exact."""
     counts = {"flops": "unknown", "transcendentals": CALLS, "bytes_accessed": "unknown_bytes"}
     return bool(figures.get(field) and unknown_in(figures, counts.get(field, "")) and "formulas" not in figures)
 
 
 def at_least(text: str, is_least: bool) -> str:
-    """Return a figure in words, as a lower bound if it is one.
+    """Mark a formatted number as a lower bound if it is one.
 
     Examples:
         >>> at_least("2.00 kFLOP", True), at_least("2.00 kFLOP", False), at_least("< 0.1 %", True)
@@ -116,7 +116,7 @@ def at_least(text: str, is_least: bool) -> str:
 
 
 def whole_text(data: Data, field: Field) -> str:
-    """Return the number for the whole program.
+    """Format the number of the whole program.
 
     Examples:
         >>> whole_text({"total": {"flops": 2000, "unknown": 1}}, FIELDS["flops"])
@@ -127,15 +127,15 @@ def whole_text(data: Data, field: Field) -> str:
 
 
 def reason_of(data: Data, field: Field) -> str:
-    """Return why there is nothing to draw of a field, as a sentence."""
+    """Return the reason why there is nothing to draw for a field, as a sentence."""
     if data["total"].get(field.name) is None:
-        told = " ".join(notes_of(data, field.name) or _general(data)).removeprefix(f"{field.name}: ")
-        return f"{field.title}: unknown. {told or 'The source of these costs does not tell.'}"
+        reason = " ".join(notes_of(data, field.name) or _general(data)).removeprefix(f"{field.name}: ")
+        return f"{field.title}: unknown. {reason or 'The source of these costs does not report it.'}"
     return f"{field.title}: 0 in all blocks. There is nothing to compare."
 
 
 def _general(data: Data) -> tuple[str, ...]:
-    """Return the notes that are about no field in particular."""
+    """Return the notes that are not about a particular field."""
     named = {note for name in FIELDS for note in notes_of(data, name)}
     return tuple(note for note in _notes(data) if note not in named)
 

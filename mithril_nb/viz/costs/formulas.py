@@ -1,4 +1,4 @@
-"""Costs that depend on sizes without numbers, as formulas: added up, and short enough for a cell."""
+"""Costs that depend on symbolic sizes, as formulas: sums, and short forms for table cells."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 from mithril_nb.display import AT_LEAST
 
 COMMUNICATION = ("payload_bytes", "wire_bytes")
-"""Figures that data leave out where they are 0: most programs send nothing to other devices."""
+"""Figures left out of the data if they are 0: most programs send nothing to other devices."""
 _WIDEST = 40
-"""About how many letters of a formula a cell shows."""
+"""Rough number of characters of a formula that a cell shows."""
 
 
 def value_of(figures: Mapping[str, Any], key: str) -> Any:
-    """Return a figure: its number, or its formula if it depends on sizes without numbers, or `None`.
+    """Return a figure: its number, its formula if it depends on symbolic sizes, or `None`.
 
     Examples:
         >>> value_of({"flops": None, "formulas": {"flops": "2·B"}}, "flops"), value_of({"params": 3}, "params")
@@ -27,7 +27,7 @@ def value_of(figures: Mapping[str, Any], key: str) -> Any:
 
 
 def short_formula(formula: str) -> str:
-    """Return the first terms of a formula, as many as a cell has room for; at least one.
+    """Return the first terms of a formula that fit into a cell; at least one.
 
     Examples:
         >>> short_formula("2·B·I·O + B·O"), short_formula("24·batch·time·width² + 4·batch·time²·width + 9·batch·time")
@@ -42,20 +42,20 @@ def short_formula(formula: str) -> str:
     return " + ".join([*terms[:kept], "…"]) if kept < len(terms) else formula
 
 
-def added(parts: Sequence[str | int | None]) -> str:
-    """Return the sum of formulas and numbers as a formula; `""` if no part is one.
+def add_formulas(parts: Sequence[str | int | None]) -> str:
+    """Return the sum of formulas and numbers as a formula; `""` if no part is a formula.
 
     Args:
-        parts: Those that begin with `"≥ "` are lower bounds, of `None` nothing is known: then the sum is one.
+        parts: Parts that start with `"≥ "` are lower bounds and `None` is unknown; the sum is then a lower bound.
 
     Examples:
-        >>> added(["2·B·I + B", 5, "B"]), added(["≥ B", "B"]), added([3, 4])
+        >>> add_formulas(["2·B·I + B", 5, "B"]), add_formulas(["≥ B", "B"]), add_formulas([3, 4])
         ('2·B·I + 2·B + 5', '≥ 2·B', '')
     """
     formulas = [part for part in parts if isinstance(part, str)]
     if not formulas:
         return ""
-    # The room of costs loads JAX, which who has formulas has loaded; the help of the command line has neither.
+    # `mithril_nb.cost` imports JAX. Data with formulas come from a process with JAX; the command line's help does not.
     from mithril_nb.cost.formulas.symbols import parse, total
 
     numbers = sum(part for part in parts if isinstance(part, int))

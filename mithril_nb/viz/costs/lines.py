@@ -1,4 +1,4 @@
-"""Costs by line of Python: the source of each function that contributed, with figures beside its lines."""
+"""Costs by line of Python: the source of each contributing function, with figures beside its lines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Data = Mapping[str, Any]
 
 
 def lines_text(data: Data) -> str:
-    """Return costs by line as plain text: the source with figures to the left.
+    """Return costs by line as plain text: the source with figures on the left.
 
     Args:
         data: The costs by line.
@@ -47,7 +47,7 @@ def lines_text(data: Data) -> str:
 
 
 def lines_html(data: Data) -> str:
-    """Return the same as one self-contained HTML fragment; the darker a line, the larger its share.
+    """Return costs by line as one self-contained HTML fragment; a darker line has a larger share.
 
     Args:
         data: The costs by line.
@@ -56,14 +56,14 @@ def lines_html(data: Data) -> str:
 
 
 _MOST_HEAT = 35
-"""How much of the colour of costs, in percent, the most expensive line has behind it: its text must stay legible."""
+"""Percentage of the cost colour behind the most expensive line; more would make its text hard to read."""
 _CSS = (
     f".mnb .lines td.code{{text-align:left;white-space:pre;font-family:{MONO};font-size:12px}}"
     ".mnb .lines td.n{color:var(--muted)}.mnb .lines td.file{text-align:left;color:var(--muted)}"
     ".mnb .lines tbody td{border-bottom:0;padding-top:1px;padding-bottom:1px}"
     ".mnb .lines thead th:first-child,.mnb .lines td:first-child:not(.file){text-align:right}"
     ".mnb .lines .total td{font-weight:600;border-top:1px solid var(--muted)}"
-    # The tables of costs have bars of class `f` and `m` too.
+    # Tables of costs use the classes `f` and `m` for bars too.
     + "".join(f".mnb .cost.lines td.code .{look}{{background:none;color:var(--c{look})}}" for look in "kftmsc")
 )
 
@@ -97,7 +97,7 @@ def _notes(data: Data) -> Iterator[str]:
     names = data.get("symbols")
     if names:
         numbers = ", ".join(f"{name}={number}" for name, number in names.items())
-        yield f"what depends on {', '.join(names)} has no number: see cost.at({numbers}).by_line"
+        yield f"values that depend on {', '.join(names)} have no number; see cost.at({numbers}).by_line"
 
 
 def _code(text: str) -> str:
@@ -116,13 +116,13 @@ def _shown(data: Data) -> tuple[tuple[str, str, str, Callable[[float | None], st
 
 
 def _rows(data: Data) -> Iterator[tuple[str, str, Data | None, str]]:
-    """Yield number, text, figures and kind of each row: of the lines of code, of what has no line, of the total."""
+    """Yield number, text, figures and kind of each row: lines of code, costs without a line, and the total."""
     figures = {(one["file"], one["line"]): one for one in data["lines"]}
     for part in data["code"]:
         yield "", told_lines(part["file"], [part["line"]]), None, "file"
         for number, text in enumerate(part["text"], part["line"]):
             yield str(number), text, figures.pop((part["file"], number), None), "code"
-    for (file, number), one in figures.items():  # the file is not available, or shorter than it was
+    for (file, number), one in figures.items():  # the file is missing, or has become shorter
         yield str(number), f"{told_lines(file, [number])}: the source is not available", one, "code"
     if data["unattributed"] is not None:
         yield "", UNATTRIBUTED_LABEL, data["unattributed"], "unattributed"
@@ -130,7 +130,7 @@ def _rows(data: Data) -> Iterator[tuple[str, str, Data | None, str]]:
 
 
 def _cells(figures: Data | None, shown: tuple[tuple[str, str, str, Callable[[float | None], str]], ...]) -> list[str]:
-    """Return the figures of a row in words, and its share."""
+    """Return the formatted figures of a row, and its share."""
     if figures is None:
         return [""] * (len(shown) + 1)
     cells: list[str] = []

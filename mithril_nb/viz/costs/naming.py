@@ -1,24 +1,24 @@
-"""How blocks are called where there is little room: as short as can be, and never as another one is called."""
+"""Short, unambiguous names of blocks for small spaces."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
 
-from mithril_nb.viz.textwidth import elided, text_width
+from mithril_nb.viz.textwidth import elide, text_width
 
 Path = tuple[str, ...]
 
 _NUMBER = re.compile(r"\d+$")
 _SHORTEST = 8
-"""How many characters of a name are left at least where its middle is cut out."""
+"""Fewest characters kept of a name whose middle is cut out."""
 
 
 class Names:
     """The names of all blocks of a picture.
 
     Args:
-        paths: The path of each, name by name.
+        paths: The path of each block, as a tuple of names.
 
     Examples:
         >>> names = Names([("block_0", "mlp", "up"), ("block_1", "mlp", "up"), ("block_1", "mlp", "down")])
@@ -34,10 +34,10 @@ class Names:
             self._by_last.setdefault(path[-1], set()).add(path)
 
     def ways(self, path: Path) -> list[str]:
-        """Return how a block may be written, the longest first; none of them may be read as another block.
+        """Return the ways to write a block, longest first; none of them matches another block.
 
         Args:
-            path: Its path.
+            path: Path of the block.
         """
         others = self._by_last.get(path[-1], set()) - {path}
         found = [" / ".join(path)]
@@ -55,22 +55,22 @@ class Names:
         return list(dict.fromkeys(found))
 
     def brief(self, path: Path) -> list[str]:
-        """Return the same for a list: first with no more than one of the blocks around it.
+        """Return the same ways for use in a list: ways with at most one outer block come first.
 
         Args:
-            path: Its path.
+            path: Path of the block.
         """
         ways = self.ways(path)
         return sorted(ways, key=lambda way: way.count(" / ") > 1 or "…" in way)
 
     def fitting(self, path: Path, repeat: int, size: float, room: float) -> str:
-        """Return the longest way to write a block that fits, without its middle if none does; `""` if nothing does.
+        """Return the longest way that fits, cut in the middle if none does; `""` without enough room.
 
         Args:
-            path: Its path.
-            repeat: How many equal blocks it stands for.
+            path: Path of the block.
+            repeat: Number of equal blocks that it represents.
             size: Size of the bold font.
-            room: How wide it may be.
+            room: Available width in px.
         """
         times = f" ×{repeat}" if repeat > 1 else ""
         ways = self.ways(path)
@@ -78,13 +78,13 @@ class Names:
             if text_width(way + times, size, bold=True) <= room:
                 return way + times
         if len(self._by_last.get(path[-1], ())) > 1:
-            return ""  # what tells it apart has no room
-        cut = elided(ways[-1], size, room - text_width(times, size, bold=True), bold=True)
+            return ""  # the part that distinguishes it does not fit
+        cut = elide(ways[-1], size, room - text_width(times, size, bold=True), bold=True)
         return cut + times if len(cut) >= _SHORTEST else ""
 
 
 def _apart(path: Path, others: Sequence[Path] | set[Path]) -> int | None:
-    """Return the place of a name that none of the others has there; `None` if no single one tells them apart."""
+    """Return the index of a name that differs from all others at that place; `None` if there is none."""
     for place, name in enumerate(path[:-1]):
         if not any(place < len(other) - 1 and other[place] == name for other in others):
             return place

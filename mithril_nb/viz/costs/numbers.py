@@ -1,4 +1,4 @@
-"""Numbers in columns, as text and as HTML; and what a cell shows: a picture with the numbers that it is made of."""
+"""Numbers in columns, as text and as HTML, and the HTML of a cell: a picture with its numbers."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from mithril_nb.viz.style import base_css
 from mithril_nb.viz.text import columns
 
 _MOST_OPEN = 12
-"""A table of more rows than these is closed until somebody opens it."""
+"""Tables with more rows are collapsed at first."""
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """A table of texts, whose first column tells what the others are of.
+    """A table of texts; its first column names the rows.
 
     Attributes:
-        title: What the table is called.
-        rows: The rows, the first with the titles of the columns.
+        title: Title of the table.
+        rows: The rows; the first holds the titles of the columns.
 
     Examples:
         >>> table = Numbers("bytes by block", [("block", "bytes"), ("a", "24 B")])
@@ -37,14 +37,14 @@ class Numbers:
 
     @property
     def text(self) -> str:
-        """The rows as aligned columns, numbers to the right."""
+        """The rows as aligned columns, numbers on the right."""
         _, *rows = self.rows
         names = 0 if all(row[0].isdecimal() for row in rows) else 1
         return columns([*self.rows], right=frozenset(range(names, len(self.rows[0]))))
 
     @property
     def html(self) -> str:
-        """The rows as a table that can be closed."""
+        """The rows as a collapsible table."""
         head, *rows = self.rows
         heads = "".join(f'<th scope="col">{escaped(cell)}</th>' for cell in head)
         body = "".join(
@@ -59,19 +59,19 @@ class Numbers:
 
 
 def cell_html(svg: str, alt: str, tables: Iterable[Numbers] = (), notes: Iterable[str] = ()) -> str:
-    """Return what a cell shows: a picture, and below it its numbers.
+    """Return the HTML of a cell: a picture with its numbers below.
 
     Args:
         svg: The picture.
-        alt: What it shows, for who hears the page.
+        alt: Description for screen readers.
         tables: The numbers.
-        notes: What else there is to say.
+        notes: Further notes.
     """
-    told = "".join(f"<p>{escaped(one_line(note))}</p>" for note in notes)
+    below = "".join(f"<p>{escaped(one_line(note))}</p>" for note in notes)
     body = "".join(table.html for table in tables)
-    if not (body or told):
+    if not (body or below):
         return image_html(svg, alt)
-    return f'<div class="mnb"><style>{base_css()}{cost_css()}{_CSS}</style>{image_html(svg, alt)}{body}{told}</div>'
+    return f'<div class="mnb"><style>{base_css()}{cost_css()}{_CSS}</style>{image_html(svg, alt)}{body}{below}</div>'
 
 
 _CSS = ".mnb details.numbers>summary{cursor:pointer;color:var(--muted);padding:2px 10px}"

@@ -1,4 +1,4 @@
-"""A graph with what each of its blocks costs: the dearer the darker, or in the dark the brighter, with the number."""
+"""A graph coloured by the cost of each block, with the number on each. Expensive blocks stand out most."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from mithril_nb.errors import UnknownOptionError
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.viz.costs.blocks import path_text, times
-from mithril_nb.viz.costs.drawable import drawable
+from mithril_nb.viz.costs.drawable import replace_undrawable
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import OF_KNOWN, Data, Field, field_of, is_bound, notes_of, reason_of
 from mithril_nb.viz.costs.overlay_boxes import Box, Wire, draw
 from mithril_nb.viz.costs.page import FOOT, HEAD_H, Page
-from mithril_nb.viz.costs.shown_on import graph_of, opened_in
+from mithril_nb.viz.costs.shown_on import graph_of, validate_opened
 from mithril_nb.viz.costs.squares import Rect
 from mithril_nb.viz.escape import one_line
 from mithril_nb.viz.palette import HUES
@@ -34,25 +34,24 @@ _CALL = 'cost.overlay(inspection, "{}")'
 _STEP_TEXTS = ("< 1 %", "1–3 %", "3–10 %", "10–30 %", "30–60 %", "≥ 60 %")
 _NARROWEST = 450
 _MOST_ALIKE = 8
-"""More blocks than these at the top, and equal ones in a row are drawn as one."""
+"""Graphs with more top-level blocks draw equal blocks in a row as one."""
 
 
 def overlay_of(data: Data, target: Any, field: str = "flops", expanded: Collection[str] = ()) -> Drawing:
-    """Return what `overlay` or `stage_overlay` draw, whichever is for this graph.
+    """Draw costs on a graph, by `overlay` or `stage_overlay` depending on the graph.
 
     Args:
         data: The costs.
-        target: A logical graph, a model that has one, a stage's graph, or an inspection, of which it is that of the
-            jaxpr.
-        field: What is shown, one of `FIELDS`.
-        expanded: Which groups to open.
+        target: A logical graph, a model with one, a stage's graph, or an inspection, whose jaxpr graph is used.
+        field: Field to show, one of `FIELDS`.
+        expanded: Groups to open.
 
     Raises:
-        UnknownOptionError: There is no such field, these are not the costs of this graph, or it is no graph.
-        UnknownBlockError: It has no such group.
+        UnknownOptionError: The field does not exist, the costs belong to another graph, or the target has no graph.
+        UnknownBlockError: A group does not exist.
     """
     graph = graph_of(target, str(data["program"]))
-    opened = opened_in(graph, expanded)
+    opened = validate_opened(graph, expanded)
     if isinstance(graph, LogicalGraph):
         return overlay(data, graph, field, getattr(target, "input_specs", None), opened)
     return stage_overlay(data, graph, field, opened or None)
@@ -65,50 +64,50 @@ def overlay(
     inputs: Mapping[str, TensorSpec] | None = None,
     expanded: Collection[str] = frozenset(),
 ) -> Drawing:
-    """Return a logical graph with the cost of each block.
+    """Draw a logical graph with the cost of each block.
 
     Args:
-        data: The costs, as `Cost.to_dict()` gives them.
-        graph: The graph of the model that they are of.
-        field: What is shown, one of `FIELDS`.
+        data: The costs, as returned by `Cost.to_dict()`.
+        graph: The graph of the same model.
+        field: Field to show, one of `FIELDS`.
         inputs: Specs of the graph's inputs.
-        expanded: Paths of the groups whose insides are drawn.
+        expanded: Paths of the groups that are drawn open.
 
     Raises:
-        UnknownOptionError: There is no such field, or these are not the costs of this graph.
+        UnknownOptionError: The field does not exist, or the costs belong to another graph.
     """
-    kind, data = field_of(field, FIELDS, _CALL), drawable(data)
+    kind, data = field_of(field, FIELDS, _CALL), replace_undrawable(data)
     values = inclusive(data, field)
     paths = [path for path, _ in graph.walk()]
     _check_blocks(data, values, paths)
     shares = _shares(data, kind, values)
     of_graph = {path: share for path, share in shares.items() if path in paths}
-    made = picture(graph, inputs, of_graph, expanded, fold=not expanded and len(graph.nodes) > _MOST_ALIKE)
+    drawn = picture(graph, inputs, of_graph, expanded, fold=not expanded and len(graph.nodes) > _MOST_ALIKE)
     least = _bounds(data, kind)
-    boxes = [_box(node, node.path in least) for node in made.diagram.nodes]
-    wires = [_curve(edge.points, f"{edge.id} {edge.shape}") for edge in made.diagram.edges]
+    boxes = [_box(node, node.path in least) for node in drawn.diagram.nodes]
+    wires = [_curve(edge.points, f"{edge.id} {edge.shape}") for edge in drawn.diagram.edges]
     inside = sum(values.get(node.name) or 0 for node in graph.nodes)
-    return _drawing(data, kind, boxes, wires, (made.diagram.width, made.diagram.height), inside)
+    return _drawing(data, kind, boxes, wires, (drawn.diagram.width, drawn.diagram.height), inside)
 
 
 def stage_overlay(
     data: Data, graph: StageGraph, field: str = "flops", opened: Collection[str] | None = None
 ) -> Drawing:
-    """Return the graph of a stage with the cost of each block.
+    """Draw the graph of a stage with the cost of each block.
 
     Args:
-        data: The costs, as `Cost.to_dict()` gives them.
-        graph: The graph, as `Inspection.graph` gives it.
-        field: What is shown, one of `FIELDS`.
-        opened: Keys of the nodes whose insides are drawn; default: the dearest, as far as there is room.
+        data: The costs, as returned by `Cost.to_dict()`.
+        graph: The graph, as returned by `Inspection.graph`.
+        field: Field to show, one of `FIELDS`.
+        opened: Keys of the nodes that are drawn open; default: the most expensive ones that fit.
 
     Raises:
-        UnknownOptionError: There is no such field, or these are not the costs of this graph.
+        UnknownOptionError: The field does not exist, or the costs belong to another graph.
     """
-    from mithril_nb.viz.stage_diagram import stage_layout  # imports JAX, which is there if there is such a graph
+    from mithril_nb.viz.stage_diagram import stage_layout  # imports JAX; a stage graph exists only if JAX does
     from mithril_nb.viz.stage_diagram_svg import rounded_path
 
-    kind, data = field_of(field, FIELDS, _CALL), drawable(data)
+    kind, data = field_of(field, FIELDS, _CALL), replace_undrawable(data)
     values = inclusive(data, field)
     blocks = (node.block for node in graph.nodes.values() if node.kind == "block" and node.block)
     _check_blocks(data, values, dict.fromkeys(blocks))
@@ -116,7 +115,7 @@ def stage_overlay(
     diagram = stage_layout(graph, opened=opened, shares=_shares(data, kind, values))
 
     def share_of(box: StageBox) -> float | None:
-        # A block without costs has none of its own: what stands in it is of other blocks.
+        # A block without costs shows 0: the instructions in it belong to other blocks.
         is_idle = box.node.kind == "block" and box.node.block not in values
         return 0.0 if is_idle else box.share
 
@@ -145,7 +144,7 @@ def stage_overlay(
 
 
 def inclusive(data: Data, field: str) -> dict[str, float | None]:
-    """Return what each block costs with the blocks inside it; `None` if nothing of it is known.
+    """Return the cost of each block with the blocks inside it; `None` if all of it is unknown.
 
     Examples:
         >>> inclusive({"by_block": {"a/b": {"flops": 2}, "a/c": {"flops": 3}, "d": {"flops": None}}}, "flops")
@@ -162,7 +161,7 @@ def inclusive(data: Data, field: str) -> dict[str, float | None]:
 
 
 def _bounds(data: Data, kind: Field) -> set[str]:
-    """Return the paths of blocks within which something is unknown."""
+    """Return the paths of blocks that contain unknown costs."""
     return {
         above
         for path, figures in data["by_block"].items()
@@ -177,11 +176,11 @@ def _shares(data: Data, kind: Field, values: Mapping[str, float | None]) -> dict
 
 
 def _check_blocks(data: Data, values: Mapping[str, float | None], paths: Collection[str]) -> None:
-    """Raise if both name blocks, and none in common."""
+    """Raise if the costs and the graph both have blocks, but none in common."""
     if not paths or not values or values.keys() & set(paths):
         return
     raise UnknownOptionError(
-        f"the costs of {data['program']!r} name no block of this graph.",
+        f"the costs of {data['program']!r} contain no block of this graph.",
         (("costs", _few(values)), ("graph", _few(paths))),
         "inspection.cost().overlay(inspection)",
     )
@@ -200,8 +199,8 @@ def _box(node: DiagramNode, is_least: bool) -> Box:
     )  # fmt: skip
 
 
-def _curve(points: tuple[Point, ...], told: str) -> Wire:
-    return Wire(curve_path(points), tuple(curve_points(points)), (points[-2], points[-1]), told)
+def _curve(points: tuple[Point, ...], tooltip: str) -> Wire:
+    return Wire(curve_path(points), tuple(curve_points(points)), (points[-2], points[-1]), tooltip)
 
 
 def _drawing(
@@ -221,23 +220,24 @@ def _svg(
     draw(page.sheet, boxes, wires, kind, data["total"].get(kind.name))
     page.sheet.close()
     page.y = HEAD_H + size[1] + FOOT
-    page.sheet.text(8, page.y + 10, "share of the whole", "muted")
+    page.sheet.text(8, page.y + 10, "share of the total", "muted")
     page.y += 17
     page.legend([(f"heat{at}", text) for at, text in enumerate(_STEP_TEXTS)])
     for note in _notes(data, kind, boxes, outside):
         page.note(note)
-    dear = sorted((box for box in boxes if box.share and not box.is_frame), key=lambda box: -(box.share or 0))
-    told = ", ".join(f"{one_line(box.name)} {percent(box.share)}" for box in dear[:6])
-    return page.svg(f"{kind.title} of {sum(box.is_block for box in boxes)} blocks; most have {told or 'none'}.")
+    costly = sorted((box for box in boxes if box.share and not box.is_frame), key=lambda box: -(box.share or 0))
+    names = ", ".join(f"{one_line(box.name)} {percent(box.share)}" for box in costly[:6])
+    count = sum(box.is_block for box in boxes)
+    return page.svg(f"{kind.title} of {count} blocks; the most expensive are {names or 'none'}.")
 
 
 def _notes(data: Data, kind: Field, boxes: list[Box], outside: float | None) -> list[str]:
     total = data["total"].get(kind.name)
     if not total:
         return [reason_of(data, kind)]
-    found = [f"not of this graph: {kind.short(outside)}, {percent(outside / total)}"] if outside else []
+    found = [f"outside this graph: {kind.short(outside)}, {percent(outside / total)}"] if outside else []
     if any(box.share is None and box.together is not None for box in boxes):
-        found.append("Σ: what all calls of a function cost together; how much of it one of them costs is not known")
+        found.append("Σ: cost of all calls of a function together, not of a single call")
     if is_bound(data["total"], kind.name):
         found.append(OF_KNOWN)
     return [*found, *notes_of(data, kind.name)]

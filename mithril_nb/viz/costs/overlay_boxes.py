@@ -1,4 +1,4 @@
-"""Boxes and wires of a graph with costs: a tone for each share of the whole, titles where no wire runs."""
+"""Boxes and wires of a graph with costs: tones by share of the total, and titles placed away from wires."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from mithril_nb.viz.costs.squares import Rect
 from mithril_nb.viz.escape import one_line
 from mithril_nb.viz.records import Point
 from mithril_nb.viz.svg import arrow
-from mithril_nb.viz.textwidth import elided, text_width
+from mithril_nb.viz.textwidth import elide, text_width
 from mithril_nb.viz.units import percent
 
 STEPS = (0.01, 0.03, 0.1, 0.3, 0.6)
-"""Shares of the whole at which the next tone begins."""
+"""Shares of the total at which the next tone begins."""
 _INSET, _SHORTEST = 8, 28
-"""How far from its edge the head of a frame is written, and how much room its name has at least, in px."""
+"""Distance of a frame's title from its edge, and least room for its name, in px."""
 _TITLE, _CLEAR = (5, 22), 4
-"""Between which heights of a frame its title stands, and how far from a wire, in px."""
+"""Vertical range of a frame's title, and its distance from a wire, in px."""
 
 
 @dataclass(frozen=True)
 class Box:
-    """A node of a graph, where it is drawn.
+    """A drawn node of a graph.
 
     Attributes:
-        rect: Where.
-        path: Path of its block; `""` if it is none, or costs nothing of its own that is known.
-        kind: What kind of block it is, or `""`.
+        rect: Its position and size.
+        path: Path of its block; `""` if it is not a block, or has no known cost.
+        kind: Kind of the block, or `""`.
         name: Its name.
-        about: What else to know of it.
-        shape: What it gives.
+        about: A further note.
+        shape: Shape of its output.
         hue: Index of its hue.
-        share: Its share of the whole; `None` if unknown.
-        repeat: How many equal blocks it stands for.
-        is_frame: Whether what is inside is drawn.
-        is_block: Whether it is a block, and no input or output.
-        together: What all nodes of its block cost, if nobody knows how much of it is this one's.
-        is_least: Whether what it costs is a lower bound.
+        share: Its share of the total; `None` if unknown.
+        repeat: Number of equal blocks that it represents.
+        is_frame: True if its content is drawn.
+        is_block: True if it is a block rather than an input or output.
+        together: Cost of all nodes of its block, if this node's part is unknown.
+        is_least: True if its cost is a lower bound.
     """
 
     rect: Rect
@@ -59,42 +59,42 @@ class Box:
     together: float | None = None
     is_least: bool = False
 
-    def told(self, written: Callable[[float | None], str], value: float | None) -> str:
-        """Return what it costs in words, as a lower bound if it is one."""
+    def bounded(self, written: Callable[[float | None], str], value: float | None) -> str:
+        """Format its cost, marked as a lower bound if it is one."""
         return at_least(written(value), self.is_least and bool(value))
 
     def value(self, kind: Field, total: float | None) -> float | None:
-        """Return what it costs: whole numbers come back exactly from their shares."""
+        """Return its cost; rounding restores whole numbers exactly from their shares."""
         if self.share is None or total is None:
             return None
         return self.share * total if kind.name == "time_s" else round(self.share * total)
 
     def shown(self, kind: Field, total: float | None) -> str:
-        """Return the number as it stands in it: of calls of one function only their sum may be known."""
+        """Format its cost as shown in the box; for calls of a function only their sum may be known."""
         value = self.value(kind, total)
         if value is None and self.together is not None:
-            return f"Σ {self.told(kind.short, self.together)}"
-        return "unknown" if value is None else self.told(kind.short, value)
+            return f"Σ {self.bounded(kind.short, self.together)}"
+        return "unknown" if value is None else self.bounded(kind.short, value)
 
 
 @dataclass(frozen=True)
 class Wire:
-    """Data on its way.
+    """A drawn edge.
 
     Attributes:
-        d: Its path.
-        way: Points on it, near enough to each other that straight lines between them are as good.
-        end: Its last two points, between which the arrow stands; `None` if it has none.
-        told: What it is.
+        d: Its SVG path.
+        way: Points on it, close enough to join by straight lines.
+        end: Its last two points, which place the arrow; `None` without an arrow.
+        tooltip: Its tooltip.
     """
 
     d: str
     way: Sequence[Point]
     end: tuple[Point, Point] | None
-    told: str
+    tooltip: str
 
     def across(self, left: float, top: float, right: float, bottom: float) -> Iterator[tuple[float, float]]:
-        """Yield from where to where, from left to right, it runs through a rectangle."""
+        """Yield the horizontal intervals in which it crosses a rectangle."""
         for (x0, y0), (x1, y1) in pairwise(self.way):
             low, high = max(min(y0, y1), top), min(max(y0, y1), bottom)
             if low > high:
@@ -105,14 +105,14 @@ class Wire:
 
 
 def draw(sheet: Sheet, boxes: Sequence[Box], wires: Sequence[Wire], kind: Field, total: float | None) -> None:
-    """Draw boxes and wires: frames below, titles above all.
+    """Draw boxes and wires: frames at the bottom, titles on top.
 
     Args:
-        sheet: What is drawn on.
+        sheet: The sheet to draw on.
         boxes: The boxes.
         wires: The wires.
-        kind: What is counted.
-        total: How much of it there is in all; `None` if unknown.
+        kind: Field to show.
+        total: Total of the field; `None` if unknown.
     """
     frames = [box for box in boxes if box.is_frame]
     for box in frames:
@@ -127,7 +127,7 @@ def draw(sheet: Sheet, boxes: Sequence[Box], wires: Sequence[Wire], kind: Field,
 
 
 def level_of(share: float) -> int:
-    """Return which tone of the scale a share of the whole has.
+    """Return the tone level for a share of the total.
 
     Examples:
         >>> level_of(0.004), level_of(0.03), level_of(1.0)
@@ -136,28 +136,28 @@ def level_of(share: float) -> int:
     return sum(share >= step for step in STEPS)
 
 
-def _told(box: Box, kind: Field, total: float | None) -> str:
+def _tooltip(box: Box, kind: Field, total: float | None) -> str:
     name = times(f"{one_line(box.kind)} {one_line(box.name)}".strip(), box.repeat)
     parts = [name, *(one_line(part) for part in (box.about, box.shape) if part)]
     if box.is_block:
         value = box.value(kind, total)
         share = "" if box.share is None else f", {percent(box.share)}"
         if value is None and box.together is not None:
-            together = box.told(kind.exact, box.together)
-            parts.append(f"{kind.title} of all calls together: {together}; of this one unknown")
+            together = box.bounded(kind.exact, box.together)
+            parts.append(f"{kind.title} of all calls together: {together}; of this call: unknown")
         else:
-            parts.append(f"{kind.title}: {box.told(kind.exact, value)}{share}")
+            parts.append(f"{kind.title}: {box.bounded(kind.exact, value)}{share}")
     return "\n".join(parts)
 
 
 def _node(sheet: Sheet, box: Box, kind: Field, total: float | None) -> None:
     rect = box.rect
-    sheet.open(_told(box, kind, total), "node", box.path or None)
+    sheet.open(_tooltip(box, kind, total), "node", box.path or None)
     value = box.value(kind, total)
     tone = "surface" if not box.is_block or box.share is None else f"heat{level_of(box.share)}"
     corner = 4.0 if box.is_block else min(rect.h / 2, 17.0)
     dash = "4 3" if box.is_block and box.share is None else ""
-    for off in (4, 2) if box.repeat > 1 else ():  # a pile says that it stands for more than one
+    for off in (4, 2) if box.repeat > 1 else ():  # a stack of boxes marks a repeated node
         sheet.rect(rect.x + off, rect.y - off, rect.w - off, rect.h, tone, stroke="line", rx=corner)
     sheet.rect(rect.x, rect.y, rect.w, rect.h, tone, stroke="wire" if dash else "line", rx=corner, dash=dash)
     ink = f"on {tone}"
@@ -199,7 +199,7 @@ def _row(
     room = right - left
     first = text_width(one, size, bold=bold)
     if other and first + 8 + text_width(other, SMALL) > room:
-        other = elided(other, SMALL, max(room - first - 8, room * 0.35)) if bold else ""
+        other = elide(other, SMALL, max(room - first - 8, room * 0.35)) if bold else ""
     spare = room - (text_width(other, SMALL) + 8 if other else 0)
     sheet.text(left, y, one, ink, bold=bold, room=spare)
     if len(other) > 1:
@@ -207,27 +207,27 @@ def _row(
 
 
 def _frame(sheet: Sheet, box: Box, kind: Field, total: float | None) -> None:
-    sheet.open(_told(box, kind, total), "frame", box.path or None)
+    sheet.open(_tooltip(box, kind, total), "frame", box.path or None)
     sheet.rect(box.rect.x, box.rect.y, box.rect.w, box.rect.h, "ground", stroke=f"hue{box.hue}", rx=6)
     sheet.close()
 
 
 def _title(sheet: Sheet, box: Box, kind: Field, total: float | None, wires: Sequence[Wire]) -> None:
-    """Write name and figure of a frame where no wire runs; if there is no room there, over the wires."""
+    """Write name and figure of a frame between wires, or over the wires if they do not fit."""
     shown = box.shown(kind, total) if box.is_block else ""
     both = shown if box.value(kind, total) is None else f"{shown} · {percent(box.share)}"
     whole, y = times(one_line(box.name), box.repeat), box.rect.y + 17
     place = None
-    for figure in dict.fromkeys((both, shown)):  # the figure stays, its share is told by whoever points at it
+    for figure in dict.fromkeys((both, shown)):  # without room for the share, only the tooltip has it
         place = place or _places(box.rect, (whole, figure), wires)
     if place is None:
         figure = shown
         spare = box.rect.w - 2 * _INSET - (_INSET + text_width(figure, NORMAL) if figure else 0)
-        whole = elided(whole, sizes.NAME_SIZE, max(spare, _SHORTEST), bold=True)
+        whole = elide(whole, sizes.NAME_SIZE, max(spare, _SHORTEST), bold=True)
         left = box.rect.x + _INSET
         place = figure, left, left + _INSET + text_width(whole, sizes.NAME_SIZE, bold=True)
     figure, left, right = place
-    sheet.open(_told(box, kind, total), "frame", box.path or None)
+    sheet.open(_tooltip(box, kind, total), "frame", box.path or None)
     sheet.text(left, y, whole, size=sizes.NAME_SIZE, bold=True, halo=True)
     if figure:
         sheet.text(right, y, figure, "muted", halo=True, room=box.rect.x + box.rect.w - right - 2)
@@ -235,7 +235,7 @@ def _title(sheet: Sheet, box: Box, kind: Field, total: float | None, wires: Sequ
 
 
 def _places(rect: Rect, texts: tuple[str, str], wires: Sequence[Wire]) -> tuple[str, float, float] | None:
-    """Return where name and figure of a frame begin, with the figure; `None` if there is no room between wires."""
+    """Return the figure and the positions of name and figure of a frame; `None` if they do not fit between wires."""
     name, figure = texts
     widths = text_width(name, sizes.NAME_SIZE, bold=True), text_width(figure, NORMAL)
     free = _free(rect, wires)
@@ -252,7 +252,7 @@ def _places(rect: Rect, texts: tuple[str, str], wires: Sequence[Wire]) -> tuple[
 
 
 def _free(rect: Rect, wires: Sequence[Wire]) -> list[tuple[float, float]]:
-    """Return from where to where no wire runs through the title of a frame, from left to right."""
+    """Return the horizontal intervals of a frame's title that no wire crosses, from left to right."""
     left, right = rect.x + _INSET, rect.x + rect.w - _INSET
     top, bottom = (rect.y + at for at in _TITLE)
     found: list[tuple[float, float]] = []
@@ -263,7 +263,7 @@ def _free(rect: Rect, wires: Sequence[Wire]) -> list[tuple[float, float]]:
 
 
 def _wire(sheet: Sheet, wire: Wire) -> None:
-    sheet.open(wire.told, "edge")
+    sheet.open(wire.tooltip, "edge")
     sheet.path(wire.d, stroke="wire", width=1.5)
     if wire.end is not None:
         (x0, y0), (x1, y1) = wire.end

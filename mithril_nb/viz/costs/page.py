@@ -1,14 +1,14 @@
-"""What all pictures of costs have around them: a head that says what is counted, a legend, notes."""
+"""The common parts of cost pictures: head, legend and notes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from mithril_nb.viz.costs.fields import Data, Field, whole_text
-from mithril_nb.viz.costs.sheet import LARGE, NORMAL, Sheet, wrapped
+from mithril_nb.viz.costs.sheet import LARGE, NORMAL, Sheet, wrap_text
 from mithril_nb.viz.costs.squares import Rect
 from mithril_nb.viz.escape import one_line
-from mithril_nb.viz.textwidth import elided, text_width
+from mithril_nb.viz.textwidth import elide, text_width
 
 MARGIN = 8
 HEAD_H = 32
@@ -20,17 +20,17 @@ _MOST_LINES = 2
 
 
 class Page:
-    """A sheet with a head, on which the rest is drawn from top to bottom.
+    """A sheet with a head; further parts are added from top to bottom.
 
     Args:
-        data: What is drawn: `program` and `source`, and `total` if there is one number for the whole.
-        kind: What is counted; `None` if it is several things.
-        title: What the picture is called.
+        data: The data of the picture: `program`, `source`, and `total` if there is one.
+        kind: Field to show; `None` for several fields.
+        title: Title of the picture.
         width: Width in px.
 
     Attributes:
-        sheet: What is drawn on.
-        y: How far down it is full.
+        sheet: The sheet to draw on.
+        y: Lower edge of the drawn part.
         width: Its width in px.
     """
 
@@ -43,10 +43,10 @@ class Page:
         whole = "" if kind is None else whole_text(data, kind)
         base = HEAD_H - 12
         room = width - 2 * MARGIN - text_width(whole, LARGE, bold=True) - 12
-        title = elided(title, LARGE, room, bold=True)
+        title = elide(title, LARGE, room, bold=True)
         self.sheet.text(MARGIN, base, title, size=LARGE, bold=True)
         used = text_width(title, LARGE, bold=True) + 10
-        about = elided(one_line(self.title), NORMAL, room - used)
+        about = elide(one_line(self.title), NORMAL, room - used)
         if room - used > 30 and len(about) > 1:
             self.sheet.text(MARGIN + used, base, about, "muted")
         if whole:
@@ -54,24 +54,24 @@ class Page:
         self.title = f"{title}: {self.title}" if self.title else title
 
     def plate(self, within: Rect, reason: str) -> None:
-        """Draw what stands where there is nothing to draw: an empty plate and the reason."""
+        """Draw an empty plate with the reason why there is nothing to draw."""
         self.sheet.rect(within.x, within.y, within.w, 96, "surface", stroke="line", rx=4)
-        lines = wrapped(reason, 12, within.w - 32)[:4]
+        lines = wrap_text(reason, 12, within.w - 32)[:4]
         at = within.y + 52 - 8 * (len(lines) - 1)
         for place, line in enumerate(lines):
             self.sheet.text(within.x + within.w / 2, at + 16 * place, line, "muted", size=12, anchor="middle")
         self.y = within.y + 96 + FOOT
 
     def legend(self, entries: Sequence[tuple[str, str]], patterns: Mapping[str, int] | None = None) -> None:
-        """Draw what colours mean, as many as there are rows for, each a tone and a text; no tone is hatched.
+        """Draw a legend in a few rows; entries without room are counted.
 
         Args:
-            entries: Each a tone and a text.
-            patterns: Patterns of those that share a tone, by text, as `Sheet.striped` has them.
+            entries: A tone and a text each; an empty tone is hatched.
+            patterns: Patterns of entries with the same tone, by text, as in `Sheet.striped`.
         """
         x, row = float(MARGIN), 0
         for place, (tone, text) in enumerate(entries):
-            shown = elided(one_line(text), NORMAL, min(240, self.width - 2 * MARGIN - 16))
+            shown = elide(one_line(text), NORMAL, min(240, self.width - 2 * MARGIN - 16))
             length = 16 + text_width(shown, NORMAL)
             more = f"and {len(entries) - place} more"
             is_end = row == _MOST_ROWS - 1 and place < len(entries) - 1
@@ -92,33 +92,33 @@ class Page:
         self.y += _ROW + 3 if entries else 0
 
     def note(self, text: str) -> None:
-        """Write a note, as far as there is room; all of them stand in the text."""
+        """Write a note if there is room; the text of the picture has all notes."""
         if self._notes >= _MOST_NOTES:
             return
         self._notes += 1
-        for line in wrapped(text, NORMAL, self.width - 2 * MARGIN)[:_MOST_LINES]:
+        for line in wrap_text(text, NORMAL, self.width - 2 * MARGIN)[:_MOST_LINES]:
             self.sheet.text(MARGIN, self.y + 10, line, "muted")
             self.y += 15
 
     def svg(self, described: str) -> str:
-        """Return all of it as SVG text."""
+        """Return the page as SVG text."""
         return self.sheet.svg(self.width, self.y + 6, self.title, described)
 
 
-def unwritten(notes: Sequence[str], width: int) -> tuple[str, ...]:
-    """Return the notes that a page has no room for in full: those after the first few, and long ones.
+def hidden_notes(notes: Sequence[str], width: int) -> tuple[str, ...]:
+    """Return the notes that a page does not show in full: notes after the first few, and long ones.
 
     Args:
-        notes: All of them.
+        notes: All notes.
         width: Width of the page in px.
 
     Examples:
-        >>> unwritten(["a", "b", "c", "d", "e"], 720)
+        >>> hidden_notes(["a", "b", "c", "d", "e"], 720)
         ('e',)
     """
     room = width - 2 * MARGIN
     return tuple(
         note
         for place, note in enumerate(notes)
-        if place >= _MOST_NOTES or len(wrapped(note, NORMAL, room)) > _MOST_LINES
+        if place >= _MOST_NOTES or len(wrap_text(note, NORMAL, room)) > _MOST_LINES
     )

@@ -1,4 +1,4 @@
-"""Writing names beside the points of a plot: near where there is room, else further off with a line to the point."""
+"""Labels of the points of a plot: beside the point if there is room, else further away with a line to it."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from mithril_nb.viz.textwidth import text_width
 
 Line = Sequence[Point]
 _WIDEST, _APART = 0.22, 3
-"""How much of the plot a name may take, and how far, in px, it stays from what is beside it."""
+"""Largest share of the plot's width for a name, and its distance from other items in px."""
 _HIGH, _MARK = 14, 5
-"""How high a name is, and how far a mark reaches from its middle, in px."""
+"""Height of a name, and distance from the middle of a mark to its edge, in px."""
 _FAR = (26, 42, 58, 76)
-"""How far from its point a name may stand that has a line to it, in px."""
+"""Distances in px of a name with a line from its point."""
 _WAYS_OFF = (
     (0.6, 0.8), (-0.6, -0.8), (0.0, 1.0), (0.0, -1.0), (0.95, 0.3), (-0.95, -0.3), (0.3, 0.95), (-0.3, -0.95),
     (0.6, -0.8), (-0.6, 0.8), (0.95, -0.3), (-0.95, 0.3), (0.3, -0.95), (-0.3, 0.95),
 )  # fmt: skip
-"""Where it then stands: below and above a line that rises, first."""
+"""Directions of these names: first below and above a rising line."""
 
 
 @dataclass
 class PointNames:
-    """The names that are written so far, and what they must not cover.
+    """The names written so far, and the items that they must not cover.
 
     Attributes:
-        sheet: What they are written on.
-        area: Within which they stay.
-        points: Where the points are.
-        taken: What is written besides.
-        lines: What no name may lie on, and no line to a name may cross.
+        sheet: The sheet to draw on.
+        area: Area that names must stay in.
+        points: Positions of the points.
+        taken: Areas of other texts.
+        lines: Lines that no name may cover and no line to a name may cross.
     """
 
     sheet: Sheet
@@ -48,20 +48,20 @@ class PointNames:
 
     @cached_property
     def marks(self) -> list[Rect]:
-        """What the points cover."""
+        """The areas of the marks."""
         return [Rect(x - _MARK, y - _MARK, 2 * _MARK, 2 * _MARK) for x, y in self.points]
 
     def write(self, at: Point, ways: Sequence[str], repeat: int, *, bold: bool = False) -> bool:
-        """Write the name of a point where it covers nothing; where there is no room for it, nothing.
+        """Write the name of a point where it covers nothing; if it does not fit, write nothing.
 
         Args:
-            at: Where the point is.
-            ways: How it may be written, the best first.
-            repeat: How many equal blocks it stands for.
-            bold: Whether it is bold.
+            at: Position of the point.
+            ways: Ways to write the name, best first.
+            repeat: Number of equal blocks that the point represents.
+            bold: Whether the name is bold.
 
         Returns:
-            Whether there was room.
+            True if there was room.
         """
         fitting = [way for way in ways if text_width(way, NORMAL, bold=bold) <= self.area.w * _WIDEST]
         names = [times(way, repeat) for way in fitting or ways[-1:]]
@@ -88,13 +88,13 @@ class PointNames:
             return False
         if rect.y < area.y or rect.y + rect.h > area.y + area.h:
             return False
-        if any(_meet(rect, one) for one in self.taken) or any(_meet(rect, one) for one in self.marks):
+        if any(_overlap(rect, one) for one in self.taken) or any(_overlap(rect, one) for one in self.marks):
             return False
         if any(_crossed(rect, one) for one in self.lines):
             return False
         if not line:
             return True
-        # Of points that lie on each other a line to one goes over the others, too.
+        # If points overlap, a line to one of them crosses the others, too.
         others = [mark for mark, point in zip(self.marks, self.points, strict=True) if math.dist(point, at) > 2 * _MARK]
         return not any(_crossed(one, line) for one in (*self.taken, *others)) and not any(
             _cross(line, one) for one in self.lines
@@ -102,7 +102,7 @@ class PointNames:
 
 
 def _near(at: Point, width: float) -> Iterator[tuple[float, float, Line]]:
-    """Yield where a name may begin and how far down its top is, and no line to its point."""
+    """Yield positions beside a point as left, top and an empty line."""
     x, y = at
     for left, top in (
         (x + 9, y - 7), (x - 9 - width, y - 7), (x + 4, y + 8), (x - width / 2, y + 9), (x - width / 2, y - 24),
@@ -112,7 +112,7 @@ def _near(at: Point, width: float) -> Iterator[tuple[float, float, Line]]:
 
 
 def _far(at: Point, width: float) -> Iterator[tuple[float, float, Line]]:
-    """Yield the same further off, with a line."""
+    """Yield positions further away as left, top and the line to the point."""
     x, y = at
     for far in _FAR:
         for dx, dy in _WAYS_OFF:
@@ -122,14 +122,14 @@ def _far(at: Point, width: float) -> Iterator[tuple[float, float, Line]]:
             yield left, top, ((x + (_MARK + 1) * dx, y + (_MARK + 1) * dy), end)
 
 
-def _meet(one: Rect, other: Rect) -> bool:
+def _overlap(one: Rect, other: Rect) -> bool:
     return (
         one.x < other.x + other.w and other.x < one.x + one.w and one.y < other.y + other.h and other.y < one.y + one.h
     )
 
 
 def _crossed(rect: Rect, line: Line) -> bool:
-    """Whether a line goes through a rectangle: one of its ends is in it, or it crosses one of its diagonals."""
+    """Return whether a line crosses a rectangle: an end is inside, or it crosses a diagonal."""
     left, top, right, bottom = rect.x, rect.y, rect.x + rect.w, rect.y + rect.h
     if any(left <= x <= right and top <= y <= bottom for x, y in line):
         return True
@@ -137,7 +137,7 @@ def _crossed(rect: Rect, line: Line) -> bool:
 
 
 def _cross(line: Line, other: Line) -> bool:
-    """Whether two lines have a point in common."""
+    """Return whether two lines intersect."""
     return any(
         _side(a, b, c) != _side(a, b, d) and _side(c, d, a) != _side(c, d, b)
         for a, b in pairwise(line)
@@ -146,5 +146,5 @@ def _cross(line: Line, other: Line) -> bool:
 
 
 def _side(a: Point, b: Point, c: Point) -> bool:
-    """On which side of a line through two points a third one is."""
+    """Return on which side of the line through `a` and `b` the point `c` is."""
     return (b[0] - a[0]) * (c[1] - a[1]) > (b[1] - a[1]) * (c[0] - a[0])

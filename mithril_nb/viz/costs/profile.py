@@ -1,4 +1,4 @@
-"""A profile: what takes the time, how much it spreads, and how near it comes to what the machine can do."""
+"""A profile: measured time by block, its spread, and its share of the machine's roofline."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 from mithril_nb.display import UNATTRIBUTED_LABEL
 from mithril_nb.viz.costs.blocks import hues_of
 from mithril_nb.viz.costs.fields import at_least, is_bound
-from mithril_nb.viz.costs.roofline import why_above
-from mithril_nb.viz.costs.rows import Row, folded_rows, summed
+from mithril_nb.viz.costs.roofline import explain_above
+from mithril_nb.viz.costs.rows import Row, folded_rows, sum_figures
 from mithril_nb.viz.costs.table import cost_css, cost_html, row_head
 from mithril_nb.viz.escape import escaped, one_line
 from mithril_nb.viz.style import base_css
 from mithril_nb.viz.text import columns
 from mithril_nb.viz.units import percent, seconds, si
 
-_HEADS = ("block", "time", "share", "least to most", "FLOP/s", "bytes/s", "of the roofline")
+_HEADS = ("block", "time", "share", "min to max", "FLOP/s", "bytes/s", "of the roofline")
 
 
 @dataclass(frozen=True)
 class _Line:
-    """A row of the table: a block, several, or what is none; of what is none there are no rates."""
+    """A row of the table: a block, several blocks, or time outside blocks, which has no rates."""
 
     row: Row | None
     name: str
@@ -32,7 +32,7 @@ class _Line:
     unknown: frozenset[str] = frozenset()
 
     def cells(self, whole_s: float | None) -> tuple[str, ...]:
-        """Return what stands in its columns. A sum of means lies between the least and the most of the sums."""
+        """Return the cells of its columns. A sum of means lies between the sums of the minima and the maxima."""
         share = "" if self.time_s is None or not whole_s else percent(self.time_s / whole_s)
         spread = "" if self.spread is None else f"{seconds(self.spread.least)} to {seconds(self.spread.most)}"
         rates = ("", "", "")
@@ -47,20 +47,20 @@ class _Line:
 
 
 def profile_text(profile: Any) -> str:
-    """Return a profile as a table; what is inside a block is set in.
+    """Return a profile as a table; blocks inside a block are indented.
 
     Args:
-        profile: What `ml.profile` gives.
+        profile: The result of `ml.profile`.
     """
     table = [_HEADS, *((line.name, *line.cells(profile.total.time_s)) for line in _lines(profile))]
-    return "\n".join((_title(profile), columns(table, right=frozenset(range(1, len(_HEADS)))), *_told(profile)))
+    return "\n".join((_title(profile), columns(table, right=frozenset(range(1, len(_HEADS)))), *_notes(profile)))
 
 
 def profile_html(profile: Any) -> str:
-    """Return a profile as one self-contained HTML fragment: the times, and what was done in them, folded away.
+    """Return a profile as one self-contained HTML fragment: the times, and a collapsed table of the work in them.
 
     Args:
-        profile: What `ml.profile` gives.
+        profile: The result of `ml.profile`.
     """
     data = profile.to_dict()
     hues = hues_of(data)
@@ -68,12 +68,12 @@ def profile_html(profile: Any) -> str:
     longest = max((part.time_s or 0.0 for part in parts), default=0.0)
     heads = "".join(f'<th scope="col">{name}</th>' for name in _HEADS)
     rows = "".join(_row_html(part, total, longest, hues) for part in parts)
-    notes = "".join(f"<p>{escaped(note)}</p>" for note in _told(profile))
+    notes = "".join(f"<p>{escaped(note)}</p>" for note in _notes(profile))
     return (
         f'<div class="mnb"><style>{base_css()}{cost_css()}</style><div class="scroll"><table class="cost">'
         f"<caption>{escaped(_title(profile))}</caption><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody>"
         f"<tfoot>{_row_html(total, total, 0.0, hues)}</tfoot></table></div>{notes}"
-        '<details class="formulas"><summary>what is done in that time: FLOPs, bytes, parameters</summary>'
+        '<details class="formulas"><summary>work in that time: FLOPs, bytes, parameters</summary>'
         f"{cost_html(data)}</details></div>"
     )
 
@@ -97,36 +97,40 @@ def _lines(profile: Any) -> Iterator[_Line]:
     for row in folded_rows([timed], "time_s"):
         time_s = sum(timed[path]["time_s"] for path in row.paths)
         spread, rate = profile.spread_of(row.paths), profile.rate_of(row.paths)
-        unknown = _unknown(summed([blocks[path] for path in row.paths]))
-        yield _Line(row, "  " * row.depth + row.told, time_s, spread, rate, unknown)
-    nobody = [row.time_s for row in profile.rows if row.time_s and not row.blocks and row.id not in profile.overhead]
-    if nobody_s := sum(nobody):
-        yield _Line(None, UNATTRIBUTED_LABEL, nobody_s, None, profile.rate_of([""]), _unknown(data["unattributed"]))
+        unknown = _unknown(sum_figures([blocks[path] for path in row.paths]))
+        yield _Line(row, "  " * row.depth + row.title, time_s, spread, rate, unknown)
+    unattributed = [
+        row.time_s for row in profile.rows if row.time_s and not row.blocks and row.id not in profile.overhead
+    ]
+    if unattributed_s := sum(unattributed):
+        rate = profile.rate_of([""])
+        yield _Line(None, UNATTRIBUTED_LABEL, unattributed_s, None, rate, _unknown(data["unattributed"]))
     for name, time_s in profile.overhead.items():
         yield _Line(None, name, time_s)
     yield _Line(None, "total", profile.total.time_s, profile.spread, profile.rate, _unknown(data["total"]))
 
 
 def _unknown(figures: Mapping[str, Any]) -> frozenset[str]:
-    """Return which figures leave out something unknown."""
+    """Return the figures that omit unknown costs."""
     return frozenset(name for name in ("flops", "bytes_accessed") if is_bound(figures, name))
 
 
 def _title(profile: Any) -> str:
-    runs = f"{profile.runs} run{'s' if profile.runs > 1 else ''} after {profile.warm_up} to warm up"
-    return f"{one_line(profile.program)}: {seconds(profile.wall_s)} a run, measured in {runs}"
+    count, warm_up = profile.runs, profile.warm_up
+    runs = f"{count} run{'' if count == 1 else 's'} after {warm_up} warm-up run{'' if warm_up == 1 else 's'}"
+    return f"{one_line(profile.program)}: {seconds(profile.wall_s)} per run, measured in {runs}"
 
 
 def _runs(profile: Any) -> str:
-    """Return how often the program ran, what each run was for: who counts its runs, finds all of these."""
-    parts = [f"{profile.warm_up} to warm up", f"{profile.runs} timed", f"{profile.runs} with the profiler"]
+    """Return the number of all runs with their purposes, so that it agrees with a counter in the program."""
+    parts = [f"{profile.warm_up} warm-up", f"{profile.runs} timed", f"{profile.runs} with the profiler"]
     others = profile.times_run - profile.warm_up - 2 * profile.runs
-    parts += [f"{others} not counted, the first of each turn with and without it"] if others > 0 else []
+    parts += [f"{others} not counted, the first of each round with or without it"] if others > 0 else []
     return f"the program ran {profile.times_run} times: {', '.join(parts)}"
 
 
-def _told(profile: Any) -> Iterator[str]:
-    """Yield what stands below the table: time by role, the machine, notes."""
+def _notes(profile: Any) -> Iterator[str]:
+    """Yield the lines below the table: time by role, runs, machine and notes."""
     roles = [
         f"{role or 'no role'} {seconds(figures.time_s)}"
         for role, figures in profile.by_role.items()
@@ -138,5 +142,5 @@ def _told(profile: Any) -> Iterator[str]:
     if profile.machine is not None:
         yield f"machine: {one_line(str(profile.machine))}"
     rates = (line.rate for line in _lines(profile) if line.rate is not None)
-    yield from why_above((rate.roofline, rate.limit) for rate in rates)
+    yield from explain_above((rate.roofline, rate.limit) for rate in rates)
     yield from map(one_line, profile.notes)

@@ -1,6 +1,6 @@
-"""Work against traffic: how many FLOP/s a block reaches, or may reach, at the FLOPs it does for each byte.
+"""Roofline plot: attained or attainable FLOP/s of each block over its FLOPs per byte.
 
-Below the slanted roof memory is what limits, below the flat one arithmetic. After Williams, Waterman and Patterson,
+Memory limits below the slanted roof, arithmetic below the flat one. After Williams, Waterman and Patterson,
 "Roofline" (2009).
 """
 
@@ -13,14 +13,14 @@ from typing import Any
 
 from mithril_nb.display import AT_LEAST
 from mithril_nb.viz.costs.axes import Scale, decades, mark, tick_text
-from mithril_nb.viz.costs.blocks import hue_or_grey, hues_of, path_text, times, unnumbered
-from mithril_nb.viz.costs.drawable import drawable
+from mithril_nb.viz.costs.blocks import hue_or_grey, hues_of, path_text, strip_numbers, times
+from mithril_nb.viz.costs.drawable import replace_undrawable
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import Data, at_least, is_bound, notes_of
 from mithril_nb.viz.costs.naming import Names
-from mithril_nb.viz.costs.options import width_of
+from mithril_nb.viz.costs.options import validate_width
 from mithril_nb.viz.costs.page import FOOT, HEAD_H, MARGIN, Page
-from mithril_nb.viz.costs.peaks import Peaks, checked_peaks
+from mithril_nb.viz.costs.peaks import Peaks, validate_peaks
 from mithril_nb.viz.costs.point_names import PointNames
 from mithril_nb.viz.costs.sheet import NORMAL, SMALL
 from mithril_nb.viz.costs.squares import Rect
@@ -30,33 +30,31 @@ from mithril_nb.viz.textwidth import text_width
 from mithril_nb.viz.units import percent, si, three_figures
 
 _ABOVE = 1.0005
-"""The share from which on it is written as more than 100 %."""
-NO_PEAKS = (
-    "No roof: what this machine can do at most was not measured yet. ml.machine() does it, in seconds; then ask again."
-)
-NOT_MEASURED = "Hollow marks are attainable, not measured: what the roof allows. These costs have no times."
-MOVED = "≥ and ≤: some FLOPs or bytes are unknown, so that the point lies further to the right or left; ≈: either way"
+"""Shares from here on are displayed as more than 100 %."""
+NO_PEAKS = "No roof: the peak rates of this machine are unknown. ml.machine() measures them in seconds; then try again."
+NOT_MEASURED = "Hollow marks show attainable rates, not measured ones. These costs have no times."
+MOVED = "≥ and ≤: some FLOPs or bytes are unknown, so the point lies further right or left; ≈: either way"
 WHOLE = "whole program"
 _LEFT, _BOTTOM = 62, 40
 _MOST_LABELS, _MOST_TRIED = 15, 200
 _MOST_ROWS = 16
 _ROW_H = 20
 _PARTS, _SPARE = (0.4, 0.25, 0.6, 0.75, 0.15), 90
-"""Where on the slanted roof its rate may be written, and how far, in px, from the next point is far enough."""
+"""Positions for the label of the slanted roof, and a sufficient distance from the next point in px."""
 
 
 @dataclass(frozen=True)
 class Spot:
-    """A block, or equal ones, as a point.
+    """A block, or several equal blocks, as a point.
 
     Attributes:
-        path: Path of the block, of several that of the first; `""` for the whole program.
-        repeat: How many it stands for.
-        flops: FLOPs of one of them.
-        intensity: FLOPs for each byte.
-        rate: FLOP/s reached; `None` if not measured.
-        reached: Which share of what can be reached, if somebody says it who knows better than the roof: which dtypes.
-        unknown: Which of its `flops` and `bytes_accessed` leave out something unknown.
+        path: Path of the block, or of the first of several; `""` for the whole program.
+        repeat: Number of blocks that it represents.
+        flops: FLOPs of one block.
+        intensity: FLOPs per byte.
+        rate: Attained FLOP/s; `None` if not measured.
+        reached: Share of the attainable rate, if the data has it: it takes dtypes into account, the roof does not.
+        unknown: Those of `flops` and `bytes_accessed` that omit unknown costs.
     """
 
     path: str
@@ -69,60 +67,59 @@ class Spot:
 
     @property
     def bound(self) -> str:
-        """What stands before its FLOPs for each byte: what is unknown of it may move it to one side, or to either."""
+        """Prefix of its FLOPs per byte: the direction, or `≈` for both, in which unknown costs may move it."""
         return {"flops": AT_LEAST, "bytes_accessed": "≤ "}.get("".join(self.unknown), "≈ " if self.unknown else "")
 
     @property
     def name(self) -> str:
-        """Its name, with how many it stands for."""
+        """Its name, with its repeat count."""
         return times(WHOLE if not self.path else path_text(self.path), self.repeat)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the blocks around it, and its own."""
+        """The names of the blocks around it and its own name."""
         return tuple(path_text(self.path).split(" / ")) if self.path else (WHOLE,)
 
     def of_roof(self, peaks: Peaks) -> float | None:
-        """Return which share of the roof is reached; `None` if not measured."""
+        """Return the attained share of the roof; `None` if not measured."""
         if self.rate is None or self.reached is not None:
             return self.reached
         return self.rate / peaks.at(self.intensity)
 
     def attainable(self, peaks: Peaks) -> str:
-        """Return the FLOP/s that it may reach, in words."""
+        """Format the attainable FLOP/s."""
         is_flat = self.bound == AT_LEAST and peaks.limit(self.intensity) == "arithmetic"
         return f"{'' if is_flat else self.bound}{si(peaks.at(self.intensity), 'FLOP/s')}"
 
     def limit(self, peaks: Peaks) -> str:
-        """Return what limits it, as far as that can be told."""
+        """Return its limit, or `"unknown"` if unknown costs could change it."""
         found = peaks.limit(self.intensity)
         return found if self.bound in ("", {"memory": "≤ ", "arithmetic": AT_LEAST}[found]) else "unknown"
 
     def achieved(self, peaks: Peaks | None) -> tuple[str, str]:
-        """Return the FLOP/s reached and their share of the roof, in words; what is unknown can only add to both."""
+        """Format the attained FLOP/s and their share of the roof; unknown costs can only raise both."""
         if self.rate is None:
             return "not measured", ""
         share = "" if peaks is None else at_least(percent(self.of_roof(peaks)), bool(self.unknown))
         return at_least(si(self.rate, "FLOP/s"), "flops" in self.unknown), share
 
     def height(self, peaks: Peaks) -> float:
-        """Return the FLOP/s it reaches, or may reach."""
+        """Return the attained FLOP/s, or the attainable ones if not measured."""
         return peaks.at(self.intensity) if self.rate is None else self.rate
 
 
 def roofline(data: Data, peaks: Any = None, width: int = 720) -> Drawing:
-    """Return the roofline of a machine with each block below it.
+    """Draw the roofline of a machine with each block below it.
 
     Args:
-        data: The costs, as `Cost.to_dict()` gives them; blocks that have `time_s` are drawn where they are, the others
-            where they may be at best.
-        peaks: What the machine can do: `flops_per_s`, one number or one by dtype, `bytes_per_s` and `source`, where
-            these are from; or a `Machine`, which tells them. By default those of the data's `machine`; without, only
-            the FLOPs for each byte are drawn.
-        width: Width in px, from 320 on.
+        data: The costs, as returned by `Cost.to_dict()`. Blocks with `time_s` are drawn at their measured rate, others
+            at the attainable one.
+        peaks: Peak rates of the machine: `flops_per_s` (a number, or one by dtype), `bytes_per_s` and `source`; or a
+            `Machine`. Default: the data's `machine`. Without peaks, only the FLOPs per byte are drawn.
+        width: Width in px, at least 320.
 
     Raises:
-        UnknownOptionError: These are no peaks, or it is no width.
+        UnknownOptionError: The peaks or the width are not valid.
 
     Examples:
         >>> costs = {"flops": 4000, "bytes_accessed": 1000, "time_s": 2e-6}
@@ -134,41 +131,39 @@ def roofline(data: Data, peaks: Any = None, width: int = 720) -> Drawing:
         whole program    4.00  4.00 GFLOP/s  2.00 GFLOP/s       50.0 %  memory
         a                4.00  4.00 GFLOP/s  2.00 GFLOP/s       50.0 %  memory
     """
-    given = {} if peaks is None else checked_peaks(peaks)
-    data, width = drawable(data), width_of(width, 320, "cost.roofline")
-    roof = Peaks.of(drawable(given or data.get("machine") or {}))
+    given = {} if peaks is None else validate_peaks(peaks)
+    data, width = replace_undrawable(data), validate_width(width, 320, "cost.roofline")
+    roof = Peaks.of(replace_undrawable(given or data.get("machine") or {}))
     spots, missing = spots_of(data)
     return Drawing(_svg(data, spots, missing, roof, width), _text(data, spots, missing, roof))
 
 
-def why_above(shares: Iterable[tuple[float | None, str | None]]) -> tuple[str, ...]:
-    """Return why some blocks reach more than the whole of the roof, if there are such.
+def explain_above(shares: Iterable[tuple[float | None, str | None]]) -> tuple[str, ...]:
+    """Return the reasons why blocks exceed the roof, if any do.
 
     Args:
-        shares: Which share of it each reaches, and what limits it: `"memory"`, or arithmetic by any name.
+        shares: Share of the roof of each block, and its limit: `"memory"`, or arithmetic by any name.
 
     Examples:
-        >>> why_above([(0.5, "memory"), (1.0, "compute")])
+        >>> explain_above([(0.5, "memory"), (1.0, "compute")])
         ()
-        >>> why_above([(1.18, "memory")])[0].partition(":")[0]
-        'more than 100 % of the roof'
+        >>> explain_above([(1.18, "memory")])[0].partition(":")[0]
+        'above 100 % of the roof'
     """
     above = {limit for share, limit in shares if share is not None and share >= _ABOVE}
-    memory = (
-        "every byte that is read or written counts, and the roof is the rate of memory; what caches hold comes quicker"
-    )
-    arithmetic = "the roof is what a large matmul reached when it was measured, maybe beside other work of this machine"
-    told = [memory] * ("memory" in above) + [arithmetic] * bool(above - {"memory"})
-    return tuple(f"more than 100 % of the roof: {why}" for why in told)
+    memory = "part of the data came from cache, which is faster than main memory"
+    arithmetic = "the roof is the measured rate of a large matmul; other work may have slowed that measurement"
+    reasons = [memory] * ("memory" in above) + [arithmetic] * bool(above - {"memory"})
+    return tuple(f"above 100 % of the roof: {why}" for why in reasons)
 
 
 def spots_of(data: Data) -> tuple[list[Spot], list[str]]:
-    """Return the points, that of the whole program first, then those with most FLOPs; and why others have none."""
+    """Return the points, whole program first, then by FLOPs; and the reasons why other blocks have none."""
     rates = data.get("rates") or {}
     groups: dict[object, list[str]] = {}
     for path, figures in data["by_block"].items():
         key = (
-            unnumbered(path),
+            strip_numbers(path),
             *(figures.get(name) for name in ("flops", "bytes_accessed", "time_s")),
             _unknown(figures),
         )
@@ -212,14 +207,14 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _svg(data: Data, spots: Sequence[Spot], missing: Sequence[str], roof: Peaks | None, width: int) -> str:
-    page = Page(data, None, "Roofline" if roof else "FLOPs for each byte", width)
+    page = Page(data, None, "Roofline" if roof else "FLOPs per byte", width)
     if not spots:
         page.plate(Rect(MARGIN, HEAD_H, width - 2 * MARGIN, 96), _nothing(missing))
         return page.svg(_nothing(missing))
     if roof is None:
         page.y = HEAD_H + _rows(page, data, spots)
         page.note(NO_PEAKS)
-        told = f"{NO_PEAKS} {len(spots)} points by FLOPs for each byte."
+        about = f"{NO_PEAKS} {len(spots)} points by FLOPs per byte."
     else:
         page.y = HEAD_H + _plot(page, data, spots, roof)
         page.note(_roof_text(roof))
@@ -227,22 +222,22 @@ def _svg(data: Data, spots: Sequence[Spot], missing: Sequence[str], roof: Peaks 
             page.note(NOT_MEASURED)
         for text in _above(spots, roof):
             page.note(text)
-        told = f"{_roof_text(roof)}. {len(spots)} points below it, the whole program among them."
+        about = f"{_roof_text(roof)}. {len(spots)} points below it, including the whole program."
     for text in missing:
         page.note(text)
-    return page.svg(told)
+    return page.svg(about)
 
 
 def _above(spots: Sequence[Spot], roof: Peaks) -> tuple[str, ...]:
-    return why_above((spot.of_roof(roof), roof.limit(spot.intensity)) for spot in spots)
+    return explain_above((spot.of_roof(roof), roof.limit(spot.intensity)) for spot in spots)
 
 
 def _nothing(missing: Sequence[str]) -> str:
-    return " ".join(("No block has both FLOPs and bytes, so none has a place here.", *missing))
+    return " ".join(("No block has both FLOPs and bytes, so there is nothing to plot.", *missing))
 
 
 def _plot(page: Page, data: Data, spots: Sequence[Spot], roof: Peaks) -> float:
-    """Draw axes, the roof and the points; return how much room they take."""
+    """Draw axes, the roof and the points; return their height."""
     sheet, height = page.sheet, round(min(380, max(260, page.width * 0.5)))
     area = Rect(_LEFT, HEAD_H + 14, page.width - _LEFT - MARGIN - 6, height - _BOTTOM - 14)
     ridge = [roof.flops_per_s / roof.bytes_per_s] if roof.flops_per_s and roof.bytes_per_s else []
@@ -264,7 +259,7 @@ def _plot(page: Page, data: Data, spots: Sequence[Spot], roof: Peaks) -> float:
     names, points = Names(spot.names for spot in spots), {(round(px, 1), round(py, 1)) for px, py in places.values()}
     written = PointNames(sheet, area, sorted(points), taken, [line])
     count = 0
-    for spot in spots[:_MOST_TRIED]:  # the dearest first
+    for spot in spots[:_MOST_TRIED]:  # the most expensive first
         count += written.write(places[spot.path], names.brief(spot.names), spot.repeat, bold=not spot.path)
         if count == _MOST_LABELS:
             break
@@ -286,7 +281,7 @@ def _grid(page: Page, area: Rect, x: Scale, y: Scale) -> None:
 
 
 def _roof_line(roof: Peaks, x: Scale, y: Scale) -> list[tuple[float, float]]:
-    """Return the corners of the roof, cut at the edges of the plot."""
+    """Return the corners of the roof, clipped to the plot."""
     if roof.bytes_per_s is None:
         ends = [x.low, x.high]
     else:
@@ -310,9 +305,9 @@ def _roof_labels(
                 continue
             left = x.low if roof.bytes_per_s is None else min(max(x.low, rate / roof.bytes_per_s), x.high)
             page.sheet.line([(x.at(left), low), (area.x + area.w, low)], "ink", dash="5 3")
-            told = f"{name} {si(rate, 'FLOP/s')}".strip()
-            page.sheet.text(area.x + area.w - 4, low - 5, told, "muted", anchor="end", halo=True)
-            yield Rect(area.x + area.w - 4 - text_width(told, NORMAL), low - 17, text_width(told, NORMAL), 17)
+            label = f"{name} {si(rate, 'FLOP/s')}".strip()
+            page.sheet.text(area.x + area.w - 4, low - 5, label, "muted", anchor="end", halo=True)
+            yield Rect(area.x + area.w - 4 - text_width(label, NORMAL), low - 17, text_width(label, NORMAL), 17)
             at = low
     if roof.bytes_per_s is not None:
         line = _roof_line(roof, x, y)
@@ -320,7 +315,7 @@ def _roof_labels(
         text = si(roof.bytes_per_s, "B/s")
         if math.hypot(x1 - x0, y1 - y0) > text_width(text, NORMAL) + 30:
             turn = math.degrees(math.atan2(y1 - y0, x1 - x0))
-            # Where the fewest points are, which want their names around them.
+            # The label goes where the fewest points are, whose names need the room.
             spare = {part: min((abs(px - x0 - part * (x1 - x0)) for px, _ in points), default=0) for part in _PARTS}
             part = max(_PARTS, key=lambda one: min(spare[one], _SPARE))
             mx, my = x0 + part * (x1 - x0), y0 + part * (y1 - y0)
@@ -332,7 +327,7 @@ def _roof_labels(
 
 
 def _mark(page: Page, spot: Spot, at: tuple[float, float], hues: Mapping[str, int], roof: Peaks) -> None:
-    page.sheet.open(_told(spot, roof), "point", spot.path or None)
+    page.sheet.open(_tooltip(spot, roof), "point", spot.path or None)
     hue = hue_or_grey(spot.path, hues)
     if not spot.path:
         mark(page.sheet, 3, *at, "ink", hollow=spot.rate is None, r=6.5)
@@ -341,23 +336,23 @@ def _mark(page: Page, spot: Spot, at: tuple[float, float], hues: Mapping[str, in
     page.sheet.close()
 
 
-def _told(spot: Spot, roof: Peaks) -> str:
+def _tooltip(spot: Spot, roof: Peaks) -> str:
     reached, share = spot.achieved(roof)
-    told = "not measured" if spot.rate is None else f"reached {reached}, {share} of the roof"
+    measured = "not measured" if spot.rate is None else f"reached {reached}, {share} of the roof"
     return "\n".join(
         (
-            f"{spot.name}: {_intensity(spot)}", f"attainable {spot.attainable(roof)}", told,
+            f"{spot.name}: {_intensity(spot)}", f"attainable {spot.attainable(roof)}", measured,
             f"limited by {spot.limit(roof)}",
         )
     )  # fmt: skip
 
 
 def _rows(page: Page, data: Data, spots: Sequence[Spot]) -> float:
-    """Draw a row for each point, at its FLOPs for each byte; return how much room they take."""
+    """Draw a row for each point at its FLOPs per byte; return their height."""
     shown, hues, sheet = spots[:_MOST_ROWS], hues_of(data), page.sheet
     every, most = Names(spot.names for spot in spots), page.width * 0.34
-    told = [_told_within(every.brief(spot.names), spot, most) for spot in shown]
-    names = min(most, max(text_width(name, NORMAL, bold=True) for name in told) + 4)
+    labels = [_fitting(every.brief(spot.names), spot, most) for spot in shown]
+    names = min(most, max(text_width(name, NORMAL, bold=True) for name in labels) + 4)
     area = Rect(MARGIN + names + 10, HEAD_H, page.width - 2 * MARGIN - names - 96, _ROW_H * len(shown))
     scale = decades([spot.intensity for spot in shown], area.x, area.x + area.w)
     for value in scale.ticks(6):
@@ -368,7 +363,7 @@ def _rows(page: Page, data: Data, spots: Sequence[Spot]) -> float:
     for row, spot in enumerate(shown):
         y = area.y + _ROW_H * (row + 0.5)
         hue = hue_or_grey(spot.path, hues)
-        sheet.text(MARGIN + names, y + 4, told[row], room=names, anchor="end", bold=not spot.path)
+        sheet.text(MARGIN + names, y + 4, labels[row], room=names, anchor="end", bold=not spot.path)
         at = scale.at(spot.intensity)
         sheet.line([(area.x, y), (at, y)], "line")
         sheet.open(f"{spot.name}: {spot.bound}{spot.intensity:.6g} FLOP/B", "point", spot.path or None)
@@ -381,8 +376,8 @@ def _rows(page: Page, data: Data, spots: Sequence[Spot]) -> float:
     return area.h + 36 + FOOT
 
 
-def _told_within(ways: Sequence[str], spot: Spot, room: float) -> str:
-    """Return the first of some ways to write a block that has room, or the last."""
+def _fitting(ways: Sequence[str], spot: Spot, room: float) -> str:
+    """Return the first way to write a block that fits, or the last way."""
     written = [times(way, spot.repeat) for way in ways]
     return next((one for one in written if text_width(one, NORMAL, bold=not spot.path) <= room), written[-1])
 
@@ -406,7 +401,7 @@ def _roof_text(roof: Peaks) -> str:
 
 
 def _text(data: Data, spots: Sequence[Spot], missing: Sequence[str], roof: Peaks | None) -> str:
-    what = "FLOP/s against FLOP per byte" if roof else "FLOPs for each byte"
+    what = "FLOP/s against FLOP per byte" if roof else "FLOPs per byte"
     lines = [f"{one_line(str(data['program']))}, {data['source']}: {what}"]
     if not spots:
         return "\n".join((*lines, _nothing(missing)))

@@ -1,6 +1,6 @@
-"""Which rows a table of costs has: equal blocks of a stack as one, groups with their sums, small ones together.
+"""Rows of a table of costs: equal blocks of a stack merged, groups with sums, small blocks merged.
 
-However many rows there are, those without rows below them and what is unattributed add up to the total.
+The innermost rows and the unattributed costs always add up to the total.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mithril_nb.viz.costs.blocks import Branch, path_text, times, tree_of, unnumbered
+from mithril_nb.viz.costs.blocks import Branch, path_text, strip_numbers, times, tree_of
 from mithril_nb.viz.costs.fields import CALLS, Data, unknown_in
-from mithril_nb.viz.costs.formulas import COMMUNICATION, added, value_of
+from mithril_nb.viz.costs.formulas import COMMUNICATION, add_formulas, value_of
 
 MOST_ROWS = 40
-"""About as many as a notebook shows without a scroll bar of its own."""
+"""About the number of rows that a notebook shows without a scroll bar."""
 _FEWEST_OPENED = 3
-"""A group is not opened for fewer rows than these."""
+"""Fewest rows for which a group is opened."""
 _MOST_NAMES = 8
 _APART = 0.25
-"""How much of its FLOPs a layer may have more or less than the first of its stack."""
+"""Largest relative difference in FLOPs between a layer and the first of its stack."""
 _OWN, _PROGRAM = "(self)", "program"
 _FIGURES = ("flops", "transcendentals", "bytes_accessed", "params", *COMMUNICATION)
 _UNKNOWN = ("unknown", "unknown_bytes", "unknown_communication", CALLS)
@@ -27,16 +27,16 @@ _UNKNOWN = ("unknown", "unknown_bytes", "unknown_communication", CALLS)
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """A row: a block, a group of blocks, or what is left of them.
+    """A row: a block, a group of blocks, or the remaining ones.
 
     Attributes:
-        path: The block that gives it its hue; `None` if it stands for several.
-        label: What it is called below the row it stands under.
-        about: What it is called in full.
-        paths: The blocks whose costs it adds up.
-        depth: How many rows stand around it.
-        closed: How many rows it has below it that are not shown.
-        inside: The rows below it.
+        path: The block that determines its hue; `None` if it represents several blocks.
+        label: Its name below its outer row.
+        about: Its full name.
+        paths: The blocks whose costs it sums.
+        depth: Number of rows around it.
+        closed: Number of rows inside that are not shown.
+        inside: The rows inside.
     """
 
     path: str | None
@@ -48,25 +48,25 @@ class Row:
     inside: tuple[Row, ...] = field(default=(), repr=False)
 
     @property
-    def told(self) -> str:
-        """Its label, with how many rows it keeps to itself."""
+    def title(self) -> str:
+        """Its label, with the number of rows inside that are not shown."""
         return f"{self.label} ({self.closed} inside)" if self.closed else self.label
 
 
 def flat_rows(paths: Iterable[str]) -> list[Row]:
-    """Return a row for each block, by its path."""
+    """Return one row per block, labelled by its path."""
     return [Row(path, path_text(path), path, (path,)) for path in paths]
 
 
 def folded_rows(sources: Sequence[Mapping[str, Data]], figure: str = "flops", most: int = MOST_ROWS) -> list[Row]:
-    """Return the rows of a table, each around those below it.
+    """Return the rows of a table, each before the rows inside it.
 
     Args:
-        sources: What each block costs by itself, by one or several ways of counting. The first one that knows a block
-            says which it is equal to, and how large it is.
-        figure: By which of the figures blocks are large or small.
-        most: How many rows there may be. If there are more, the layers of a stack are one row even if a compiler has
-            made them a little different; a group of which no more than a few rows would be shown stays closed.
+        sources: Cost of each block by itself, from one or several sources. The first source with a block decides
+            which blocks it equals, and its size.
+        figure: Figure by which blocks are large or small.
+        most: Largest number of rows. If there are more, layers of a stack are merged even if a compiler has made them
+            slightly different, and groups that would show only a few rows stay closed.
 
     Examples:
         >>> one, head = {"flops": 5}, {"flops": 3}
@@ -99,25 +99,25 @@ def folded_rows(sources: Sequence[Mapping[str, Data]], figure: str = "flops", mo
 
     def size(row: Row) -> tuple[bool, float, float]:
         if row not in sizes:
-            sizes[row] = _size(summed([by_block[path] for path in row.paths]), figure)
+            sizes[row] = _size(sum_figures([by_block[path] for path in row.paths]), figure)
         return sizes[row]
 
     opened = _opened(tree, most, size)
     return list(_shown(tree, 0, opened, size))
 
 
-def summed(parts: Sequence[Data], total: Data | None = None) -> Data:
-    """Return what several blocks cost together.
+def sum_figures(parts: Sequence[Data], total: Data | None = None) -> Data:
+    """Return the total cost of several blocks.
 
-    What is known is added up; a sum of which nothing is known is `None`, unless all of it is 0.
+    Known values are added up. A sum without known values is `None`, unless all of them are 0.
 
     Args:
-        parts: What each costs.
-        total: What the program costs. If a figure of that has no value, as a size has none, a sum has none either
-            beside a part that has none.
+        parts: Cost of each block.
+        total: Cost of the program. If one of its figures is `None`, because it depends on a symbolic size, the sum is
+            `None` if one of the parts is.
 
     Examples:
-        >>> summed([{"flops": 2, "unknown": 0}, {"flops": None, "unknown": 1}])["flops"]
+        >>> sum_figures([{"flops": 2, "unknown": 0}, {"flops": None, "unknown": 1}])["flops"]
         2
     """
     if len(parts) == 1:
@@ -131,7 +131,7 @@ def summed(parts: Sequence[Data], total: Data | None = None) -> Data:
 
     spans = [one["time_s"] for one in parts if one.get("time_s") is not None]
     roles = dict.fromkeys(role for one in parts for role in one.get("roles", {}))
-    formulas = {key: formula for key in _FIGURES if (formula := added([value_of(one, key) for one in parts]))}
+    formulas = {key: formula for key in _FIGURES if (formula := add_formulas([value_of(one, key) for one in parts]))}
     return {
         **{key: of(key) for key in _FIGURES},
         "time_s": math.fsum(spans) if spans else None,
@@ -145,12 +145,12 @@ def summed(parts: Sequence[Data], total: Data | None = None) -> Data:
 
 
 def share_of(part: Data, rest: Iterable[Data], total: Data) -> tuple[float | None, str]:
-    """Return the share that several blocks have of the FLOPs, and which bound it is, as `Cost.share_of` does.
+    """Return the share of several blocks in the FLOPs, and its bound, as `Cost.share_of` does.
 
     Args:
-        part: What they cost together.
-        rest: What each of the others costs, and what is unattributed.
-        total: What the program costs.
+        part: Their total cost.
+        rest: Costs of the other blocks, and the unattributed cost.
+        total: Cost of the program.
     """
     whole, known = total.get("flops"), part.get("flops")
     if not total.get("unknown"):
@@ -164,12 +164,12 @@ def share_of(part: Data, rest: Iterable[Data], total: Data) -> tuple[float | Non
 
 
 def _row(branch: Branch, sources: Sequence[Mapping[str, Data]], around: int = 1) -> Row:
-    """Return a branch as a row with all rows below it; one that is around another alone is told with it."""
+    """Return a branch as a row with all rows inside; a row with a single row inside is merged with it."""
     own = tuple(path for path in branch.paths if any(path in known for known in sources))
     label = times(branch.label, branch.repeat // around)
     about = path_text(branch.path) + (f", and {branch.repeat - 1} like it" if branch.repeat > 1 else "")
     inside = [_row(one, sources, branch.repeat) for one in branch.inside]
-    if inside and any(_is_something(known[path]) for known in sources for path in own if path in known):
+    if inside and any(_has_cost(known[path]) for known in sources for path in own if path in known):
         is_all = not branch.path
         inside.insert(
             0,
@@ -183,21 +183,21 @@ def _row(branch: Branch, sources: Sequence[Mapping[str, Data]], around: int = 1)
     return Row(branch.path, label, about, every, inside=tuple(inside))
 
 
-def _is_something(figures: Data) -> bool:
-    """Whether a block costs something by itself; parameters that nobody knows of may be anybody's."""
+def _has_cost(figures: Data) -> bool:
+    """Return whether a block has costs by itself; unknown parameters do not count."""
     counted = any(figures.get(key, 0) != 0 for key in _FIGURES if key != "params")
     return counted or bool(figures.get("params")) or bool(figures.get("time_s"))
 
 
 def _size(figures: Data, figure: str) -> tuple[bool, float, float]:
-    """Return how large a row is, to be compared: one that is unknown may be the largest."""
+    """Return a key to sort rows by size: unknown costs come first, as they may be the largest."""
     value = figures.get(figure)
     is_unknown = figure != "time_s" and (value is None or bool(figures.get("unknown")))
     return is_unknown, value or 0, figures.get("bytes_accessed") or 0
 
 
 def _opened(tree: Row, most: int, size: Callable[[Row], tuple[bool, float, float]]) -> dict[Row, int]:
-    """Return how many rows are shown below each: the outer ones first, and those of a stack as many for each."""
+    """Return the number of rows shown inside each row: outer rows first, and equally many for all of a stack."""
     opened = {tree: min(len(tree.inside), most)}
     left = most - len(tree.inside)
     level = list(tree.inside)
@@ -205,7 +205,7 @@ def _opened(tree: Row, most: int, size: Callable[[Row], tuple[bool, float, float
         stacks: dict[str, list[Row]] = {}
         for row in level:
             if row.inside:
-                stacks.setdefault(unnumbered(f"{row.path}/"), []).append(row)
+                stacks.setdefault(strip_numbers(f"{row.path}/"), []).append(row)
         level = []
         for stack in sorted(stacks.values(), key=lambda rows: max(size(row) for row in rows), reverse=True):
             wanted = sum(len(row.inside) for row in stack)
@@ -222,7 +222,7 @@ def _opened(tree: Row, most: int, size: Callable[[Row], tuple[bool, float, float
 def _shown(
     row: Row, depth: int, opened: Mapping[Row, int], size: Callable[[Row], tuple[bool, float, float]]
 ) -> Iterator[Row]:  # fmt: skip
-    """Yield the rows below a row, and below those."""
+    """Yield the shown rows inside a row, recursively."""
     count = opened[row]
     kept = set(row.inside)
     if count < len(row.inside):

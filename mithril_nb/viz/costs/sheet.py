@@ -1,7 +1,7 @@
-"""A sheet to draw on: shapes and texts by the tone they have, written as one SVG for light and dark.
+"""A sheet to draw on: shapes and texts in named tones, written as one SVG for light and dark themes.
 
-Light colours stand in the attributes, for programs that know no style sheets. A tone is a name such as `"ink"`,
-`"hue3"`, `"tint3.1"` or `"on tint3.1"`, so that what a text stands on decides how it is written.
+Light colours are attributes, for programs without style sheets. A tone is a name such as `"ink"`, `"hue3"`,
+`"tint3.1"` or `"on tint3.1"`; the last is the colour of text on that background.
 """
 
 from __future__ import annotations
@@ -10,26 +10,26 @@ import math
 from collections.abc import Mapping, Sequence
 
 from mithril_nb.viz.escape import block_key, escaped, one_line
-from mithril_nb.viz.palette import DARK, HUES, LIGHT, Theme, contrast, mixed
+from mithril_nb.viz.palette import DARK, HUES, LIGHT, Theme, contrast, mix_colours
 from mithril_nb.viz.records import Point
 from mithril_nb.viz.svg import FONT
-from mithril_nb.viz.textwidth import elided, text_width
+from mithril_nb.viz.textwidth import elide, text_width
 
 TINTS = {LIGHT: (0.66, 0.52, 0.4, 0.28), DARK: (0.45, 0.37, 0.29, 0.21)}
-"""How much of a block's hue is in its cells, by theme: each can carry text."""
+"""Share of a block's hue in its cells, by theme; text is readable on each."""
 HEAT = {LIGHT: (0.05, 0.19, 0.35, 0.53, 0.7, 1.0), DARK: (0.07, 0.18, 0.3, 0.42, 0.74, 1.0)}
-"""How much of the colour of costs is in what costs next to nothing, up to what costs most."""
+"""Share of the cost colour, from the cheapest to the most expensive blocks."""
 NO_HUE = HUES
-"""The hue of what is no block's: grey."""
+"""The hue of costs without a block: grey."""
 SMALL, NORMAL, LARGE = 10, 11, 13
 
 
 def colour(tone: str, theme: Theme) -> str:
-    """Return the colour of a tone, as `#rrggbb`.
+    """Return the colour of a tone as `#rrggbb`.
 
     Args:
-        tone: The name of a colour of the theme; `"hue3"`; `"tint3.1"`, the second tint of it; `"heat2"`; or `"on "`
-            and the tone of a ground, for text that can be read on it.
+        tone: The name of a colour of the theme; `"hue3"`; `"tint3.1"`, its second tint; `"heat2"`; or `"on "` and the
+            tone of a background, for text that is readable on it.
         theme: Light or dark.
 
     Examples:
@@ -41,9 +41,9 @@ def colour(tone: str, theme: Theme) -> str:
         return max((theme.ink, theme.ground), key=lambda ink: contrast(ink, ground))
     if tone.startswith("tint"):
         hue, _, level = tone[4:].partition(".")
-        return mixed(colour(f"hue{hue}", theme), theme.ground, TINTS[theme][int(level)])
+        return mix_colours(colour(f"hue{hue}", theme), theme.ground, TINTS[theme][int(level)])
     if tone.startswith("heat"):
-        return mixed(theme.cost, theme.ground, HEAT[theme][int(tone[4:])])
+        return mix_colours(theme.cost, theme.ground, HEAT[theme][int(tone[4:])])
     if tone.startswith("hue"):
         return theme.muted if int(tone[3:]) == NO_HUE else theme.hues[int(tone[3:])]
     found = getattr(theme, tone)
@@ -52,7 +52,7 @@ def colour(tone: str, theme: Theme) -> str:
 
 
 def number(value: float) -> str:
-    """Return a coordinate with at most one decimal, the same on every machine.
+    """Format a coordinate with at most one decimal, equally on every machine.
 
     Examples:
         >>> number(12.04), number(-0.01), number(3.25)
@@ -63,7 +63,7 @@ def number(value: float) -> str:
 
 
 class Sheet:
-    """What is drawn so far, in the order in which it covers what is below."""
+    """The parts drawn so far; later parts cover earlier ones."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
@@ -75,7 +75,7 @@ class Sheet:
     ) -> None:  # fmt: skip
         """Draw a rectangle.
 
-        Its edges are rounded, not its size, so that neighbours meet.
+        The edges are rounded, not the size, so that neighbours share edges.
         """
         left, top = round(x, 1), round(y, 1)
         size = f'width="{number(round(x + w, 1) - left)}" height="{number(round(y + h, 1) - top)}"'
@@ -95,7 +95,7 @@ class Sheet:
         self.path(line_path(points), stroke=stroke, width=width, dash=dash)
 
     def hatched(self, x: float, y: float, w: float, h: float, stroke: str, step: float = 7) -> None:
-        """Draw slanted lines over a rectangle, cut at its edges."""
+        """Draw slanted lines over a rectangle, clipped to it."""
         strokes: list[str] = []
         at = step
         while at < w + h and len(strokes) < 400:
@@ -106,24 +106,24 @@ class Sheet:
         self.path("".join(strokes), stroke=stroke)
 
     def striped(self, x: float, y: float, w: float, h: float, pattern: int, step: float = 6) -> None:
-        """Draw lines of the ground over a rectangle, so that those of one colour are told apart.
+        """Draw lines in the background colour over a rectangle, to distinguish areas of the same colour.
 
         Args:
-            x: Where it begins.
-            y: Where it begins, downward.
+            x: Left edge.
+            y: Top edge.
             w: Its width.
             h: Its height.
-            pattern: 0 draws none, 1 lines that lie, 2 lines that stand, 3 both, and so on anew with wider steps.
-            step: How far apart the lines are.
+            pattern: 0 draws no lines, 1 horizontal ones, 2 vertical ones, 3 both; then repeats with wider steps.
+            step: Distance between the lines.
         """
         if not pattern:
             return
         step *= 1 + (pattern - 1) // 3
         kind = (pattern - 1) % 3
-        lying = [y + step * at for at in range(1, min(400, math.ceil(h / step)))] if kind != 1 else []
-        standing = [x + step * at for at in range(1, min(400, math.ceil(w / step)))] if kind != 0 else []
-        lines = [line_path(((x, at), (x + w, at))) for at in lying]
-        lines += [line_path(((at, y), (at, y + h))) for at in standing]
+        rows = [y + step * at for at in range(1, min(400, math.ceil(h / step)))] if kind != 1 else []
+        columns = [x + step * at for at in range(1, min(400, math.ceil(w / step)))] if kind != 0 else []
+        lines = [line_path(((x, at), (x + w, at))) for at in rows]
+        lines += [line_path(((at, y), (at, y + h))) for at in columns]
         if lines:
             self.path("".join(lines), stroke="ground")
 
@@ -134,20 +134,20 @@ class Sheet:
         """Write one line of text.
 
         Args:
-            x: Where it starts, or what `anchor` says.
+            x: Its start, or the point given by `anchor`.
             y: Its base line.
-            text: The text, any characters.
+            text: The text; any characters are allowed.
             tone: Its tone.
             size: Size of the font.
             bold: Whether it is bold.
-            anchor: `"middle"` or `"end"`, if `x` is not where it starts.
-            room: How wide it may be; what is longer loses its middle.
-            halo: Whether what lies below is held off.
-            turn: By how many degrees it is turned around its place.
+            anchor: `"middle"` or `"end"` if `x` is not its start.
+            room: Largest width in px; a longer text loses its middle.
+            halo: Whether to draw a border in the background colour around it.
+            turn: Rotation around `(x, y)` in degrees.
         """
         text = one_line(text)
         if room is not None:
-            text = elided(text, size, room, bold=bold)
+            text = elide(text, size, room, bold=bold)
         more = f' font-size="{number(size)}"' if size != NORMAL else ""
         more += ' font-weight="600"' if bold else ""
         more += f' text-anchor="{anchor}"' if anchor else ""
@@ -156,20 +156,20 @@ class Sheet:
         more += ' paint-order="stroke" stroke-linejoin="round"' if halo else ""
         self._parts.append(f'<text {look} x="{number(x)}" y="{number(y)}"{more}>{escaped(text)}</text>')
 
-    def open(self, told: str, name: str = "", block: str | None = None) -> None:
-        """Begin a group that a pointer, or a reader that hears the page, is told something about.
+    def open(self, tooltip: str, name: str = "", block: str | None = None) -> None:
+        """Begin a group with a tooltip, which screen readers read too.
 
         Args:
-            told: What is told.
+            tooltip: The tooltip.
             name: Its class.
-            block: Path of the block that it is of, by which a page links it; `""` is what no block caused.
+            block: Path of its block, used for links in a page; `""` for costs without a block.
         """
         of_name = f' class="{name}"' if name else ""
         of_block = "" if block is None else f' data-block="{escaped(block_key(block))}"'
-        self._parts.append(f"<g{of_name}{of_block}><title>{escaped(told)}</title>")
+        self._parts.append(f"<g{of_name}{of_block}><title>{escaped(tooltip)}</title>")
 
     def shift(self, x: float, y: float) -> None:
-        """Begin a group that is drawn further to the right and further down."""
+        """Begin a group that is moved right and down."""
         self._parts.append(f'<g transform="translate({number(x)} {number(y)})">')
 
     def close(self) -> None:
@@ -177,13 +177,13 @@ class Sheet:
         self._parts.append("</g>")
 
     def svg(self, width: float, height: float, title: str, described: str = "") -> str:
-        """Return all of it as SVG text.
+        """Return the sheet as SVG text.
 
         Args:
             width: Width in px.
             height: Height in px.
-            title: What a screen reader calls it.
-            described: What it shows, in a sentence or more.
+            title: Accessible name, read by screen readers.
+            described: A longer description.
         """
         size = f'width="{number(width)}" height="{number(height)}"'
         head = (
@@ -209,7 +209,7 @@ class Sheet:
         names = {tone: _class(tone) for tone in sorted(self._tones)}
         light, dark = _variables(names, LIGHT), _variables(names, DARK)
         drawn = "".join(f".f-{name}{{fill:var(--{name})}}.s-{name}{{stroke:var(--{name})}}" for name in names.values())
-        # In a page of JupyterLab its theme decides, elsewhere what the reader prefers.
+        # JupyterLab's theme decides in its pages, elsewhere the system's.
         return (
             f".mnb-cost{{{light}}}@media (prefers-color-scheme:dark){{.mnb-cost{{{dark}}}"
             f'[data-jp-theme-light="true"] .mnb-cost{{{light}}}}}'
@@ -218,7 +218,7 @@ class Sheet:
 
 
 def line_path(points: Sequence[Point]) -> str:
-    """Return straight lines through points, as a path.
+    """Return a line through points as an SVG path.
 
     Examples:
         >>> line_path([(0, 0), (10, 5.25)])
@@ -227,11 +227,11 @@ def line_path(points: Sequence[Point]) -> str:
     return "M" + "L".join(f"{number(x)} {number(y)}" for x, y in points)
 
 
-def wrapped(text: str, size: float, width: float) -> list[str]:
-    """Return a text in lines that are no wider than `width` px; a word that is longer loses its middle.
+def wrap_text(text: str, size: float, width: float) -> list[str]:
+    """Break a text into lines of at most `width` px; a longer word loses its middle.
 
     Examples:
-        >>> wrapped("nothing here is run, so no time is known", 11, 120)
+        >>> wrap_text("nothing here is run, so no time is known", 11, 120)
         ['nothing here is run,', 'so no time is known']
     """
     lines: list[str] = []
@@ -240,7 +240,7 @@ def wrapped(text: str, size: float, width: float) -> list[str]:
         if lines and text_width(joined, size) <= width:
             lines[-1] = joined
         else:
-            lines.append(elided(word, size, width))
+            lines.append(elide(word, size, width))
     return lines
 
 

@@ -1,4 +1,4 @@
-"""Dividing a rectangle into parts of given areas that are as square as can be."""
+"""Division of a rectangle into parts of given areas that are nearly square."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ class Rect:
         return self.w * self.h
 
 
-def squarified(values: Sequence[float], within: Rect) -> list[Rect]:
-    """Return a rectangle for each value, of an area in proportion to it; together they are `within`.
+def squarify(values: Sequence[float], within: Rect) -> list[Rect]:
+    """Return a rectangle for each value, with an area proportional to it; together they fill `within`.
 
-    The algorithm is that of Bruls, Huizing and van Wijk, "Squarified Treemaps" (2000): rows along the shorter side,
-    each as long as its worst part gets better by it.
+    The algorithm is that of Bruls, Huizing and van Wijk, "Squarified Treemaps" (2000): it lays rows along the shorter
+    side, and extends each row while that improves the worst ratio of sides in it.
 
     Args:
         values: Numbers above 0, the largest first.
-        within: What to divide.
+        within: The rectangle to divide.
 
     Examples:
-        >>> squarified([2, 1, 1], Rect(0, 0, 4, 2))
+        >>> squarify([2, 1, 1], Rect(0, 0, 4, 2))
         [Rect(x=0, y=0.0, w=2.0, h=2.0), Rect(x=2.0, y=0.0, w=2.0, h=1.0), Rect(x=2.0, y=1.0, w=2.0, h=1.0)]
     """
     found: list[Rect] = []
@@ -51,7 +51,7 @@ def squarified(values: Sequence[float], within: Rect) -> list[Rect]:
 
 
 def _worst(row: Sequence[float], scale: float, side: float) -> float:
-    """Return the ratio of the sides of the part of a row that is the least square."""
+    """Return the worst ratio of sides among the parts of a row."""
     total = sum(row) * scale
     if not total or not side:
         return float("inf")
@@ -59,7 +59,7 @@ def _worst(row: Sequence[float], scale: float, side: float) -> float:
 
 
 def _row(row: Sequence[float], within: Rect, share: float) -> tuple[list[Rect], Rect]:
-    """Return the parts of a row along the shorter side, which takes a share of the area, and what is left."""
+    """Return the parts of a row along the shorter side, which takes `share` of the area, and the remaining area."""
     upright = within.w >= within.h
     side, length = (within.h, within.w) if upright else (within.w, within.h)
     total = sum(row)

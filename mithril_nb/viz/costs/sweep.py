@@ -1,4 +1,4 @@
-"""How costs go with one or two settings: a panel for each field, a line for each value of the second setting."""
+"""Costs over one or two settings: a panel for each field, a line for each value of the second setting."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from dataclasses import dataclass
 from typing import Any
 
 from mithril_nb.viz.costs.axes import Scale, mark, scale_of, tick_text
-from mithril_nb.viz.costs.drawable import drawable
+from mithril_nb.viz.costs.drawable import replace_undrawable
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import Field, at_least, field_of
 from mithril_nb.viz.costs.numbers import Numbers
-from mithril_nb.viz.costs.page import HEAD_H, MARGIN, Page, unwritten
+from mithril_nb.viz.costs.page import HEAD_H, MARGIN, Page, hidden_notes
 from mithril_nb.viz.costs.sheet import NORMAL, SMALL, line_path
 from mithril_nb.viz.costs.squares import Rect
 from mithril_nb.viz.escape import one_line
 from mithril_nb.viz.palette import HUES
-from mithril_nb.viz.textwidth import elided, text_width
+from mithril_nb.viz.textwidth import elide, text_width
 from mithril_nb.viz.units import seconds
 
 Swept = Mapping[str, Any]
-"""A sweep as data: `settings`, the values of one or two by name; `fields`; `points`, each with its `settings`, a number
-or `None` for each field, and `reasons` why it is `None`, by field; `program`, `source` and `notes` if there are any."""
+"""A sweep as data. `settings` maps one or two names to their values; `fields` lists names. Each of `points` has its
+`settings`, a number or `None` per field, and `reasons` for `None` by field. Optional: `program`, `source`, `notes`."""
 
 _DASHES = ("", "6 3", "2 3", "8 3 2 3", "1 2", "10 4", "4 2 1 2 1 2", "3 5")
 _PANEL_H = 218
 _NARROW = 560
 _LONG = 100_000
 _BEYOND = 20.0
-"""How far the name of a value may reach beyond the end of its axis, in px."""
+"""How far the label of a value may extend beyond the end of its axis, in px."""
 _MINUTE_S = 59
 _LEFT, _TOP, _BOTTOM = 66, 24, 40
 
@@ -38,9 +38,9 @@ class Line:
     """One value of the second setting.
 
     Attributes:
-        label: The value, `""` if there is no second setting.
-        points: Place of the first setting's value, and the number there; `None` is unknown.
-        least: Places whose numbers are lower bounds.
+        label: The value; `""` without a second setting.
+        points: Index of the first setting's value, and the number there; `None` is unknown.
+        least: Indices whose numbers are lower bounds.
     """
 
     label: str
@@ -49,14 +49,14 @@ class Line:
 
 
 def sweep(swept: Swept, width: int = 720) -> Drawing:
-    """Return how costs go with settings, as small panels.
+    """Draw costs over settings as small panels.
 
     Args:
         swept: The sweep.
-        width: Width in px, from 320 on.
+        width: Width in px, at least 320.
 
     Raises:
-        UnknownOptionError: There is no such field.
+        UnknownOptionError: A field does not exist.
 
     Examples:
         >>> points = [{"settings": {"batch": size}, "flops": 1000 * size} for size in (8, 16)]
@@ -66,7 +66,7 @@ def sweep(swept: Swept, width: int = 720) -> Drawing:
             8  8.00 kFLOP
            16  16.0 kFLOP
     """
-    swept = drawable(swept)
+    swept = replace_undrawable(swept)
     fields = [field_of(str(name)) for name in swept["fields"]]
     numbers = _numbers(swept, fields)
     idle = [kind.title for kind in fields if (known := _known(swept, kind)) and not any(known)]
@@ -78,14 +78,14 @@ def sweep(swept: Swept, width: int = 720) -> Drawing:
     )
     text = "\n".join((numbers.title, numbers.text, *notes))
     width = max(320, width)
-    return Drawing(_svg(swept, fields, notes, width), text, (numbers,), unwritten(notes, width))
+    return Drawing(_svg(swept, fields, notes, width), text, (numbers,), hidden_notes(notes, width))
 
 
 def lines_of(swept: Swept, field: str) -> list[Line]:
-    """Return the lines of a panel: one for each value of the second setting."""
+    """Return the lines of a panel, one for each value of the second setting."""
     names = list(swept["settings"])
     first = list(swept["settings"][names[0]])
-    # From left to right, whatever the order in which values were given.
+    # Lines run from left to right, whatever the order of the given values.
     rank = {place: at for at, place in enumerate(_order(first))}
     others = list(swept["settings"][names[1]]) if len(names) > 1 else [None]
     found: list[Line] = []
@@ -103,30 +103,30 @@ def lines_of(swept: Swept, field: str) -> list[Line]:
 
 
 def unknowns_of(swept: Swept, fields: Sequence[Field]) -> list[str]:
-    """Return for each reason why there is no number: which fields, at which settings, and the reason."""
+    """Return a note for each reason of unknown numbers, with the fields and settings."""
     groups: dict[tuple[str, str], list[str]] = {}
     for point in swept["points"]:
         reasons: dict[str, list[str]] = {}
         for kind in fields:
             if point.get(kind.name) is None:
-                why = str((point.get("reasons") or {}).get(kind.name) or "nobody says why")
+                why = str((point.get("reasons") or {}).get(kind.name) or "no reason given")
                 reasons.setdefault(why, []).append(kind.title)
         where = one_line(", ".join(f"{name}={value}" for name, value in point["settings"].items()))
         for why, titles in reasons.items():
             groups.setdefault((", ".join(titles), why), []).append(where)
-    told: list[str] = []
+    lines: list[str] = []
     for (title, why), places in groups.items():
         everywhere = len(places) == len(swept["points"])
         at = "" if everywhere else f" at {'; '.join(places[:4])}" + (f" and {len(places) - 4} more" * (len(places) > 4))
-        told.append(f"{title} unknown{at}: {one_line(why)}")
-    return told
+        lines.append(f"{title} unknown{at}: {one_line(why)}")
+    return lines
 
 
 def _bounds_of(swept: Swept, fields: Sequence[Field]) -> list[str]:
-    """Return in words which figures are lower bounds."""
+    """Return a note on the fields with lower bounds."""
     at_least = {name for point in swept["points"] for name in point.get("at_least") or ()}
     titles = [kind.title for kind in fields if kind.name in at_least]
-    return [f"{', '.join(titles)}: at least, as costs of some of the program are not known"] if titles else []
+    return [f"{', '.join(titles)}: lower bounds, as some costs of the program are unknown"] if titles else []
 
 
 def _known(swept: Swept, kind: Field) -> list[float]:
@@ -177,7 +177,7 @@ def _panel(page: Page, swept: Swept, kind: Field, within: Rect) -> None:
     for at, line in enumerate(lines):
         _line(page, line, at, places, y, kind, one_line(names[0]), swept["settings"][names[0]])
         gaps |= {place for place, value in line.points if value is None}
-    for place in sorted(gaps):  # a sign at the foot says that a number is missing, not small
+    for place in sorted(gaps):  # a "?" at the bottom marks a missing number
         sheet.text(places[place], area.y + area.h - 4, "?", "muted", bold=True, anchor="middle", halo=True)
     sheet.text(area.x + area.w + 11, within.y + 12, head, "muted", room=right - 4)
     _end_labels(page, lines, labels, y, area, right)
@@ -191,7 +191,7 @@ def _tick(kind: Field, value: float) -> str:
 
 
 def _places(page: Page, values: Sequence[Any], area: Rect) -> list[float]:
-    """Draw the axis of the first setting; return where each of its values stands."""
+    """Draw the axis of the first setting; return the positions of its values."""
     sheet, foot = page.sheet, area.y + area.h
     sheet.line([(area.x, foot), (area.x + area.w, foot)], "line")
     inset = 10.0
@@ -204,9 +204,9 @@ def _places(page: Page, values: Sequence[Any], area: Rect) -> list[float]:
     else:
         step = (end - start) / max(1, len(values) - 1)
         places = [(start + end) / 2] if len(values) == 1 else [start + step * at for at in range(len(values))]
-        # The first and the last stand at the ends: half of them may reach beyond the axis, but not far.
+        # Labels of the first and last value are centred on the ends of the axis, and may extend slightly beyond them.
         room = [min(step - 6, 2 * (min(place - area.x, area.x + area.w - place) + _BEYOND)) for place in places]
-        texts = [elided(one_line(str(value)), SMALL, max(most, 24)) for value, most in zip(values, room, strict=True)]
+        texts = [elide(one_line(str(value)), SMALL, max(most, 24)) for value, most in zip(values, room, strict=True)]
     free = float("-inf")
     order = sorted(range(len(values)), key=places.__getitem__)
     for at in order:
@@ -238,18 +238,18 @@ def _line(
         else:
             pieces[-1].append((places[place], y.at(value)))
     d = "".join(line_path(piece) for piece in pieces if len(piece) > 1)
-    if d and _are_numbers(values):  # between two names there is nothing that a line could show
+    if d and _are_numbers(values):  # a line between two names would have no meaning
         page.sheet.path(d, stroke=f"hue{hue}", width=1.8, dash=dash)
     for place, value in line.points:
         if value is not None:
-            told = f"{setting}={one_line(str(values[place]))}" + (f", {line.label}" if line.label else "")
-            page.sheet.open(f"{told}\n{at_least(kind.exact(value), place in line.least)}", "point")
+            where = f"{setting}={one_line(str(values[place]))}" + (f", {line.label}" if line.label else "")
+            page.sheet.open(f"{where}\n{at_least(kind.exact(value), place in line.least)}", "point")
             mark(page.sheet, at, places[place], y.at(value), f"hue{hue}", r=4)
             page.sheet.close()
 
 
 def _end_labels(page: Page, lines: Sequence[Line], labels: Sequence[str], y: Scale, area: Rect, right: float) -> None:
-    """Write which line is which beside their ends, moved apart where they meet."""
+    """Write the labels of lines beside their ends, moved apart where they overlap."""
     ends: list[tuple[float, int]] = []
     for at in range(len(labels)):
         known = [(place, value) for place, value in lines[at].points if value is not None]

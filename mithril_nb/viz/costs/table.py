@@ -1,4 +1,4 @@
-"""What each block costs, as a table: rows that add up, bars, and what is not known said to be unknown."""
+"""A table of costs by block, with sums, bars and explicit unknowns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from mithril_nb.display import AT_LEAST, UNATTRIBUTED_LABEL
 from mithril_nb.viz.costs.fields import CALLS, unknown_in
 from mithril_nb.viz.costs.formulas import COMMUNICATION, short_formula, value_of
-from mithril_nb.viz.costs.rows import Row, flat_rows, folded_rows, share_of, summed
+from mithril_nb.viz.costs.rows import Row, flat_rows, folded_rows, share_of, sum_figures
 from mithril_nb.viz.costs.table_notes import communicates, communication, has_params, notes, unknowns
 from mithril_nb.viz.escape import block_key, escaped, one_line
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
@@ -21,16 +21,16 @@ from mithril_nb.viz.text import columns
 from mithril_nb.viz.units import UNKNOWN, exact, flops, nbytes, percent, seconds, si
 
 Cost = Mapping[str, Any]
-"""Costs as data: `Cost.to_dict()`, or several of them side by side: `Costs.to_dict()`."""
+"""Costs as data: `Cost.to_dict()`, or several costs side by side: `Costs.to_dict()`."""
 
-_OWN = ("(loss)", "(optimizer)")  # what a program does for no block, as `stages` names it
+_OWN = ("(loss)", "(optimizer)")  # names from `stages` for costs outside the model's blocks
 _ROLES = ("forward", "backward", "update")
 _MEMORY = ("argument", "output", "temp", "alias", "code")
 _MOST_FORMULAS = 40
 _WIDEST = 100
-"""How many columns of a terminal the costs of several sources take at most, if names are not too long."""
+"""Most characters per line of a table with several sources, unless names are too long."""
 _DEEPEST = 8
-"""How many times a row is set in at most, so that its name stays in sight."""
+"""Most levels of indentation of a row, so that its name stays visible."""
 QUANTITIES: tuple[tuple[str, str, str, Callable[[float | None], str]], ...] = (
     ("FLOPs", "flops", "unknown", flops),
     ("transcendentals", "transcendentals", CALLS, si),
@@ -39,9 +39,9 @@ QUANTITIES: tuple[tuple[str, str, str, Callable[[float | None], str]], ...] = (
     ("wire bytes", "wire_bytes", "unknown_communication", nbytes),
     ("time", "time_s", "", seconds),
 )
-"""Columns of tables of costs: title, key, the key of how many rows are unknown, and the format."""
+"""Columns of tables of costs: title, key, key of the number of unknown rows, and format."""
 _PARAMS = ("params", "params", "", si)
-"""The last column, of one way of counting: all of them have the same parameters."""
+"""The last column; it has one source, because parameters are the same in all of them."""
 
 
 @dataclass(frozen=True)
@@ -52,23 +52,23 @@ class _Column:
     source: str
     key: str
     unknown: str
-    written: Callable[[float | None], str]
+    format: Callable[[float | None], str]
 
-    def told(self, figures: Mapping[str, Any]) -> str:
-        """A figure in words. 0 beside unknown costs is exact: a sum of which nothing is known is `None`.
+    def text(self, figures: Mapping[str, Any]) -> str:
+        """Format a figure. Beside unknown costs, 0 is exact: a sum without known values is `None`.
 
-        So is a number beside formulas: what depends on a size is `None`.
+        A number beside formulas is exact, too: figures that depend on a size are `None`.
         """
         value = value_of(figures, self.key)
         if isinstance(value, str):
             return short_formula(value)
         is_bound = value and unknown_in(figures, self.unknown) and "formulas" not in figures
-        return f"{AT_LEAST if is_bound else ''}{self.written(value)}"
+        return f"{AT_LEAST if is_bound else ''}{self.format(value)}"
 
 
 @dataclass(frozen=True)
 class _Table:
-    """Costs by one or several ways of counting, looked at as columns and rows."""
+    """Costs from one or several sources, as columns and rows."""
 
     data: Cost
     is_exact: bool = False
@@ -79,7 +79,7 @@ class _Table:
 
     @cached_property
     def main(self) -> Cost:
-        """The one whose blocks, shares and parameters are shown."""
+        """The source whose blocks, shares and parameters are shown."""
         return next(iter(self.sources.values()), {})
 
     @cached_property
@@ -99,7 +99,7 @@ class _Table:
 
     @cached_property
     def groups(self) -> list[tuple[str, list[_Column]]]:
-        """Columns by what they say."""
+        """Columns grouped by title."""
         found: dict[str, list[_Column]] = {}
         for column in self.columns:
             found.setdefault(column.title, []).append(column)
@@ -107,38 +107,38 @@ class _Table:
 
     @cached_property
     def is_deep(self) -> bool:
-        """Whether the columns have two heads: what they say, and who says it."""
+        """True if the columns have two heads: title and source."""
         return any(len(group) > 1 or title == "time" for title, group in self.groups)
 
     @cached_property
     def is_timed(self) -> bool:
-        """Whether shares are those of the time, as there is nothing else that stands for the whole."""
+        """True if shares are shares of time, because only times are known."""
         return self.main.get("source") == "measured"
 
     @cached_property
     def has_numbers(self) -> bool:
-        """Whether sums are numbers, and no formulas."""
+        """True if sums are numbers, not formulas."""
         return not isinstance(value_of(self.main.get("total", {}), "flops"), str)
 
     @cached_property
     def has_shares(self) -> bool:
-        """Whether there may be shares: of a whole that is a formula, or nothing, there are none."""
+        """True if shares exist: a total that is a formula or 0 has none."""
         total = self.main.get("total", {})
         return self.has_numbers and (self.is_timed or total.get("flops") != 0 or bool(total.get("unknown")))
 
     @cached_property
     def folded(self) -> list[Row]:
-        """The rows that a person can take in."""
+        """The folded rows, few enough to read."""
         return folded_rows([cost["by_block"] for cost in self.sources.values()], "time_s" if self.is_timed else "flops")
 
     def figures(self, source: str, row: Row) -> Mapping[str, Any] | None:
-        """Return what a row costs by a way of counting; `None` if that knows no block of it."""
+        """Return the cost of a row in a source; `None` if the source has none of its blocks."""
         cost = self.sources[source]
         parts = [cost["by_block"][path] for path in row.paths if path in cost["by_block"]]
-        return summed(parts, cost["total"]) if parts else None
+        return sum_figures(parts, cost["total"]) if parts else None
 
     def share(self, figures: Mapping[str, Any] | None, row: Row | None = None) -> tuple[float | None, str]:
-        """Return the share of a row, or of what is unattributed, and which bound it is."""
+        """Return the share of a row, or of the unattributed cost, and its bound."""
         if figures is None:
             return 0.0, ""
         if self.is_timed:
@@ -151,7 +151,7 @@ class _Table:
         return share_of(figures, chain(others, [self.main["unattributed"]]), self.main["total"])
 
     def shares(self, rows: Sequence[Row]) -> list[tuple[float | None, str]]:
-        """Return the share of each row, and which bound it is."""
+        """Return the share of each row, and its bound."""
         name = next(iter(self.sources), "")
         return [self.share(self.figures(name, row), row) for row in rows]
 
@@ -159,8 +159,8 @@ class _Table:
 def cost_html(cost: Cost, hues: Mapping[str, int] | None = None) -> str:
     """Return the cost of a program as one self-contained HTML fragment.
 
-    Its rows are the blocks, as a tree: equal ones of a stack are one row with their sums, and so are the small ones
-    of many. Groups have the sums of the rows below them.
+    Its rows are the blocks as a tree. Equal blocks of a stack share a row with their sums, and so do the smallest of
+    many blocks. Groups have the sums of their rows.
 
     Args:
         cost: The costs as data (`Cost.to_dict()` or `Costs.to_dict()`).
@@ -170,7 +170,7 @@ def cost_html(cost: Cost, hues: Mapping[str, int] | None = None) -> str:
 
 
 def cost_tables(cost: Cost, hues: Mapping[str, int] | None = None) -> str:
-    """Return the tables alone, without a style sheet, with a row for each block, as a page links them."""
+    """Return only the tables, without a style sheet, with one row for each block, for use in a page with links."""
     return _tables(cost, hues, is_folded=False)
 
 
@@ -183,11 +183,11 @@ def _tables(cost: Cost, hues: Mapping[str, int] | None, *, is_folded: bool) -> s
 
 
 def cost_text(cost: Cost, *, is_exact: bool = False) -> str:
-    """Return the same as plain text; what is below a row is set in.
+    """Return the cost of a program as plain text; rows inside a row are indented.
 
     Args:
         cost: The costs as data, as for `cost_html`.
-        is_exact: Whether all digits of a number are written, rather than three.
+        is_exact: Whether numbers have all digits instead of three.
 
     Examples:
         >>> block = {"flops": 750, "transcendentals": 0, "bytes_accessed": 64, "params": 8, "share": 0.75}
@@ -202,7 +202,7 @@ def cost_text(cost: Cost, *, is_exact: bool = False) -> str:
     """
     table = _Table(cost, is_exact)
     text = ["\n\n".join(_block_tables(table))]
-    below = [f"{why} {one_line(opcode)}: {told}" for why, opcode, told in unknowns(table.sources)]
+    below = [f"{why} {one_line(opcode)}: {rest}" for why, opcode, rest in unknowns(table.sources)]
     below += [one_line(note) for note in notes(table.sources, cost.get("unavailable", {}))]
     is_narrow = len(table.sources) > 1
     text += [line for note in below for line in (wrap(note, _WIDEST, subsequent_indent="  ") if is_narrow else [note])]
@@ -211,13 +211,13 @@ def cost_text(cost: Cost, *, is_exact: bool = False) -> str:
     text.append("\n" + columns(sources, right=frozenset({1, 2, 3})))
     text += ["", *sent] if (sent := [*communication(table.sources, is_exact=is_exact)]) else []
     if cost.get("memory"):
-        told = ", ".join(f"{name} {nbytes(cost['memory'].get(name))}" for name in _MEMORY)
-        text.append(f"\nmemory: {told}")
+        parts = ", ".join(f"{name} {nbytes(cost['memory'].get(name))}" for name in _MEMORY)
+        text.append(f"\nmemory: {parts}")
     return "\n".join(text)
 
 
 def _block_tables(table: _Table) -> list[str]:
-    """Return what blocks cost as text: one table, or below each other as many as several sources take."""
+    """Return the costs by block as text: one table, or several if the columns of all sources are too wide."""
     groups = [group for _, group in table.groups]
     whole = _block_table(table, groups, has_share=table.has_shares)
     if len(table.sources) < 2 or _width(whole) <= _WIDEST:
@@ -243,10 +243,10 @@ def _block_table(table: _Table, groups: Sequence[Sequence[_Column]], *, has_shar
         sources = ("" if column.title == "params" else one_line(column.source) for column in shown)
         rows.append(("", *sources, *(of for _ in last)))
     for row, share in zip(table.folded, table.shares(table.folded), strict=True):
-        cells = [_told(column, table.figures(column.source, row)) for column in shown]
-        rows.append(("  " * row.depth + row.told, *cells, *(_percent(*share) for _ in last)))
+        cells = [_cell_text(column, table.figures(column.source, row)) for column in shown]
+        rows.append(("  " * row.depth + row.title, *cells, *(_percent(*share) for _ in last)))
     for name, key in ((UNATTRIBUTED_LABEL, "unattributed"), ("total", "total")):
-        cells = [_told(column, table.sources[column.source][key]) for column in shown]
+        cells = [_cell_text(column, table.sources[column.source][key]) for column in shown]
         share = "100 %" if key == "total" else _percent(*table.share(table.main.get(key)))
         rows.append((name, *cells, *(share for _ in last)))
     return columns(rows, right=frozenset(range(1, len(rows[0]))))
@@ -257,9 +257,9 @@ def _width(text: str) -> int:
 
 
 def cost_css() -> str:
-    """Return the rules of the tables."""
+    """Return the CSS rules of the tables."""
     return (
-        # A table may be wider than its panel, whose ground it must not leave.
+        # A table may be wider than its panel, so it scrolls inside the panel.
         ".mnb .scroll{overflow-x:auto;margin:0 0 12px}.mnb .scroll>table.cost{margin:0}"
         ".mnb table.cost{border-collapse:collapse;font:inherit;margin:0 0 12px;width:auto;"
         "font-variant-numeric:tabular-nums;border:0}"
@@ -322,7 +322,7 @@ def _blocks(table: _Table, rows: Sequence[Row], hues: Mapping[str, int]) -> Iter
 
 
 def row_head(row: Row, hues: Mapping[str, int]) -> Iterator[str]:
-    """Yield the beginning of a row: its hue and its name, set in as deep as it stands."""
+    """Yield the beginning of a row: its hue and its name, indented by its depth."""
     hue = None if row.path is None else hue_of(row.path, hues)
     dot = f'<span class="dot{" none" if row.path is None else "" if hue is None else f" h{int(hue) % HUES}"}"></span>'
     link = "" if row.path is None else f' data-block="{escaped(block_key(row.path))}" tabindex="0"'
@@ -355,11 +355,11 @@ def _heads(table: _Table) -> Iterator[str]:
 def _cell(column: _Column, figures: Mapping[str, Any] | None) -> str:
     if figures is None:
         return "<td></td>"
-    return _value_cell(column.told(figures), value_of(figures, column.key), column.key == "time_s")
+    return _value_cell(column.text(figures), value_of(figures, column.key), column.key == "time_s")
 
 
 def _value_cell(text: str, value: float | str | None, is_blank: bool = False) -> str:
-    """A figure, with the exact one for who points at it; of a formula all of it, and for who has it read out."""
+    """Return the cell of a figure; its tooltip has all digits, or the whole formula, which screen readers read too."""
     if value is None:
         return "<td></td>" if is_blank else f'<td class="unknown">{UNKNOWN}</td>'
     if isinstance(value, str):
@@ -369,24 +369,24 @@ def _value_cell(text: str, value: float | str | None, is_blank: bool = False) ->
     return f'<td title="{at_least}{exact(value)}">{escaped(text)}</td>'
 
 
-def _told(column: _Column, figures: Mapping[str, Any] | None) -> str:
+def _cell_text(column: _Column, figures: Mapping[str, Any] | None) -> str:
     if figures is None or (column.key == "time_s" and figures.get("time_s") is None):
         return ""
-    return column.told(figures)
+    return column.text(figures)
 
 
 def _percent(share: float | None, bound: str) -> str:
-    """A share; where costs are unknown it is only a bound, and says so."""
-    told = percent(share)
-    return f"{bound} {told}" if bound else told
+    """Format a share with its bound, if unknown costs make it one."""
+    text = percent(share)
+    return f"{bound} {text}" if bound else text
 
 
 def _share(table: _Table, figures: Mapping[str, Any] | None, of: tuple[float | None, str], largest: float) -> str:
-    """A share in figures and as a bar, which the largest one fills; nothing in a table without shares."""
+    """Return the cell of a share: number and bar, with a full bar for the largest; empty in a table without shares."""
     share, bound = of
     if not table.has_shares:
         return ""
-    told_share = _percent(share, bound)
+    text = _percent(share, bound)
     if share is None:
         return f'<td><span class="unknown">{UNKNOWN}</span></td>'
     known = [] if figures is None or table.is_timed else [(role, _role(figures, role)) for role in _ROLES]
@@ -395,32 +395,32 @@ def _share(table: _Table, figures: Mapping[str, Any] | None, of: tuple[float | N
     length = 100 * min(1.0, max(0.0, share / largest)) if largest > 0 else 0.0
     if len(known) < 2:
         look = known[0][0][0] if known else "f"
-        return f'<td>{told_share}<span class="bar"><i class="{look}" style="width:{length:.1f}%"></i></span></td>'
-    told = ", ".join(f"{role} {percent(value / whole)}" for role, value in known)
+        return f'<td>{text}<span class="bar"><i class="{look}" style="width:{length:.1f}%"></i></span></td>'
+    parts = ", ".join(f"{role} {percent(value / whole)}" for role, value in known)
     bars = "".join(f'<i class="{role[0]}" style="width:{length * value / whole:.2f}%"></i>' for role, value in known)
-    return f'<td>{told_share}<span class="bar" title="{told}">{bars}</span></td>'
+    return f'<td>{text}<span class="bar" title="{parts}">{bars}</span></td>'
 
 
 def _role(figures: Mapping[str, Any], role: str) -> int:
     return figures.get("roles", {}).get(role, {}).get("flops") or 0
 
 
-# What stands below it
+# The parts below the table of blocks
 
 
 def _unknown(table: _Table) -> Iterator[str]:
-    for why, opcode, told in unknowns(table.sources):
-        yield f"<p>{why[0].upper()}{why[1:]} <code>{escaped(opcode)}</code>: {told}.</p>"
+    for why, opcode, rest in unknowns(table.sources):
+        yield f"<p>{why[0].upper()}{why[1:]} <code>{escaped(opcode)}</code>: {rest}.</p>"
     yield from (f"<p>{escaped(line)}</p>" for line in communication(table.sources))
     for note in notes(table.sources, table.data.get("unavailable", {})):
         yield f"<p>{escaped(one_line(note))}</p>"
 
 
 def _whole(table: _Table) -> Iterator[tuple[str, list[str], list[float | str | None]]]:
-    """Yield the whole program by who says so: our sums, the same with loops once, and XLA's own."""
+    """Yield the whole program by source: our sums, our sums with loops counted once, and XLA's sums."""
     for name, cost in table.sources.items():
         if name == "measured" and len(table.sources) > 1:
-            continue  # it counts as the compiled program does
+            continue  # its counts are those of the compiled program
         columns = [
             _Column(title, name, key, unknown, exact if table.is_exact else written)
             for title, key, unknown, written in QUANTITIES[:3]
@@ -433,7 +433,7 @@ def _whole(table: _Table) -> Iterator[tuple[str, list[str], list[float | str | N
         if len(rows) > 1 and cost.get("once") is not None and (found[1][1] == found[0][1] or not table.has_numbers):
             del rows[1], found[1]
         for (title, figures), (_, values) in zip(rows, found, strict=True):
-            yield title, [column.told(figures) for column in columns], values
+            yield title, [column.text(figures) for column in columns], values
 
 
 def _sources(table: _Table) -> Iterator[str]:
@@ -442,8 +442,8 @@ def _sources(table: _Table) -> Iterator[str]:
         '<thead><tr><th scope="col">source</th>'
         '<th scope="col">FLOPs</th><th scope="col">transcendentals</th><th scope="col">bytes</th></tr></thead><tbody>'
     )
-    for name, told, values in _whole(table):
-        cells = "".join(_value_cell(text, value) for text, value in zip(told, values, strict=True))
+    for name, texts, values in _whole(table):
+        cells = "".join(_value_cell(text, value) for text, value in zip(texts, values, strict=True))
         yield f'<tr><th scope="row">{escaped(one_line(name))}</th>{cells}</tr>'
     yield "</tbody></table></div>"
 
@@ -459,7 +459,7 @@ def _memory(table: _Table) -> Iterator[str]:
 
 
 def _formulas(table: _Table) -> Iterator[str]:
-    """How the rows are counted: there are thousands of rows, and some tens of ways."""
+    """Yield a table of how rows are counted: there can be thousands of rows, but only tens of formulas."""
     for name, cost in table.sources.items():
         groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
         for row in cost.get("rows", ()):

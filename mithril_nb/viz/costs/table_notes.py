@@ -1,4 +1,4 @@
-"""What stands below a table of costs: what is not counted and why, each thing once, whoever of the sources says it."""
+"""Notes below a table of costs: what is not counted and why, with the notes of all sources merged."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from mithril_nb.viz.escape import one_line
 from mithril_nb.viz.units import exact, nbytes, percent
 
 Sources = Mapping[str, Mapping[str, Any]]
-"""Costs as data by way of counting."""
+"""Costs as data, by source."""
 
 _NO_SIZE = "size unknown"
 
 
 def unknowns(sources: Sources) -> Iterator[tuple[str, str, str]]:
-    """Yield for each primitive or opcode that is not counted why, which, and how much of it there is.
+    """Yield, for each uncounted primitive or opcode, the reason, its name, and its count.
 
     Args:
         sources: The costs.
@@ -35,25 +35,25 @@ def unknowns(sources: Sources) -> Iterator[tuple[str, str, str]]:
         what = "equation" if name == "analytic" else "instruction"
         for item in cost.get("unknown", ()):
             if item.get("reason") == _NO_SIZE and cost["total"].get("formulas"):
-                continue  # it is in the formulas
+                continue  # counted in the formulas
             count, share = item.get("count"), item.get("share")
-            told = "not counted" if count is None else f"{count} {what}{'' if count == 1 else 's'} not counted"
+            uncounted = "not counted" if count is None else f"{count} {what}{'' if count == 1 else 's'} not counted"
             reason, _, because = str(item.get("reason", "no rule")).partition(": ")
             why = "no FLOP rule for" if reason == "no rule" else f"{one_line(reason)} of"
-            key = why, str(item["opcode"]), told, f" ({one_line(because)})" if because else "", f"{what}s"
+            key = why, str(item["opcode"]), uncounted, f" ({one_line(because)})" if because else "", f"{what}s"
             found.setdefault(key, {})[name] = "" if share is None else percent(share)
-    for (why, opcode, told, because, what), shares in found.items():
+    for (why, opcode, uncounted, because, what), shares in found.items():
         of = " and ".join(dict.fromkeys(share for share in shares.values() if share))
-        told += f", {of} of the program's {what}" if of else ""
-        yield f"{_said_by(shares, sources)}{why}", opcode, told + because
+        uncounted += f", {of} of the program's {what}" if of else ""
+        yield f"{_prefix(shares, sources)}{why}", opcode, uncounted + because
 
 
 def notes(sources: Sources, unavailable: Mapping[str, str]) -> Iterator[str]:
-    """Yield what else there is to say: FLOPs that are unknown are told by opcode, time and parameters where they stand.
+    """Yield the other notes. Notes on unknown FLOPs are left out: `unknowns` yields them by opcode.
 
     Args:
         sources: The costs.
-        unavailable: Why there are none, by way of counting.
+        unavailable: Reasons for missing costs, by source.
 
     Examples:
         >>> one, other = {"notes": ["params of a"], "total": {}}, {"notes": ["params of a", "1 × cond"], "total": {}}
@@ -68,22 +68,22 @@ def notes(sources: Sources, unavailable: Mapping[str, str]) -> Iterator[str]:
             if not note.startswith(left_out):
                 found.setdefault(note, []).append(name)
     for note, names in found.items():
-        yield f"{_said_by(dict.fromkeys(names), sources)}{note}"
+        yield f"{_prefix(dict.fromkeys(names), sources)}{note}"
     for name, why in unavailable.items():
         yield f"no {name} costs: {why}"
 
 
 def communicates(cost: Mapping[str, Any]) -> bool:
-    """Return whether a program sends something to other devices, or may do so."""
+    """Return whether a program sends data to other devices, or might."""
     return any(value_of(cost.get("total", {}), key) != 0 for key in COMMUNICATION)
 
 
 def communication(sources: Sources, *, is_exact: bool = False) -> Iterator[str]:
-    """Yield a line for each way of counting by which the program communicates: the total, then each role.
+    """Yield a line for each source in which the program communicates: the total, then each role.
 
     Args:
         sources: The costs.
-        is_exact: Whether all digits of a number are written, rather than three.
+        is_exact: Whether numbers have all digits instead of three.
 
     Examples:
         >>> total, update = {"payload_bytes": 1464, "wire_bytes": 2562}, {"payload_bytes": 1460, "wire_bytes": 2555}
@@ -95,15 +95,15 @@ def communication(sources: Sources, *, is_exact: bool = False) -> Iterator[str]:
         if not communicates(cost):
             continue
         total = cost["total"]
-        payload, wire = _told(total, is_exact)
+        payload, wire = _formatted(total, is_exact)
         line = f"communication of one device: payload {payload}, wire {wire}"
         roles = [(role, of) for role, of in cost.get("by_role", {}).items() if role and value_of(of, "wire_bytes")]
-        parts = [f"{role} {', '.join(_told(of, is_exact))}" for role, of in roles if len(roles) > 1]
+        parts = [f"{role} {', '.join(_formatted(of, is_exact))}" for role, of in roles if len(roles) > 1]
         yield "; ".join([f"{one_line(name)}: {line}" if len(sources) > 1 else line, *parts])
 
 
-def _told(figures: Mapping[str, Any], is_exact: bool) -> list[str]:
-    """Return payload and wire bytes in words: a number, a formula, a lower bound, or that it is unknown."""
+def _formatted(figures: Mapping[str, Any], is_exact: bool) -> list[str]:
+    """Format payload and wire bytes: each a number, a formula, a lower bound, or unknown."""
     cells: list[str] = []
     for value in (value_of(figures, key) for key in COMMUNICATION):
         bound = AT_LEAST if isinstance(value, int) and value and figures.get("unknown_communication") else ""
@@ -115,10 +115,10 @@ def _told(figures: Mapping[str, Any], is_exact: bool) -> list[str]:
 
 
 def has_params(cost: Mapping[str, Any]) -> bool:
-    """Return whether anything is known of a program's parameters: a column of unknowns would tell nothing."""
+    """Return whether a program's parameters are known; otherwise their column is left out."""
     return value_of(cost.get("total", {}), "params") is not None
 
 
-def _said_by(names: Mapping[str, Any], sources: Sources) -> str:
-    """Return whose note it is; nothing if it is that of all."""
+def _prefix(names: Mapping[str, Any], sources: Sources) -> str:
+    """Return the sources of a note as a prefix; `""` if it comes from all sources."""
     return "" if len(names) == len(sources) else f"{', '.join(names)}: "

@@ -1,6 +1,6 @@
-"""The cost of each block as an area: what is large is dear, what is inside of a block is inside of its area.
+"""Treemap of costs: each block is an area, and contains the areas of the blocks inside it.
 
-Areas are exactly in proportion; what has no room for its name has it as a tooltip, and all stand in the text.
+Areas are exactly proportional to costs. A name without room is in the tooltip; the text lists all of them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from mithril_nb.display import UNATTRIBUTED_LABEL
 from mithril_nb.viz.costs.blocks import Branch, hue_or_grey, hues_of, label_of, path_text, times, tree_of
-from mithril_nb.viz.costs.drawable import drawable
+from mithril_nb.viz.costs.drawable import replace_undrawable
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import (
     OF_KNOWN,
@@ -24,10 +24,10 @@ from mithril_nb.viz.costs.fields import (
     whole_text,
 )  # fmt: skip
 from mithril_nb.viz.costs.naming import Names
-from mithril_nb.viz.costs.options import width_of
+from mithril_nb.viz.costs.options import validate_width
 from mithril_nb.viz.costs.page import FOOT, HEAD_H, MARGIN, Page
 from mithril_nb.viz.costs.sheet import LARGE, NO_HUE, NORMAL, Sheet
-from mithril_nb.viz.costs.squares import Rect, squarified
+from mithril_nb.viz.costs.squares import Rect, squarify
 from mithril_nb.viz.escape import one_line
 from mithril_nb.viz.text import columns
 from mithril_nb.viz.textwidth import text_width
@@ -35,12 +35,12 @@ from mithril_nb.viz.units import percent
 
 FIELDS = ("flops", "bytes_accessed", "params", "time_s", "transcendentals")
 _SMALLEST = 24.0
-"""Parts of a block with less area than this, in square px, are drawn as one."""
-_LEAST_TOLD = 0.001
+"""Parts of a block with less area than this, in px², are merged."""
+_LEAST_LISTED = 0.001
 _OWN, _PROGRAM = " (self)", "program"
 _PAD = 6
 _GAP = 0.7
-"""How much of a cell stays free on each side, so that neighbours are seen apart."""
+"""Gap on each side of a cell in px, which separates neighbours."""
 _TINTS = 4
 
 
@@ -56,25 +56,25 @@ class Label:
 
     @property
     def width(self) -> float:
-        """How wide it is, in a wide font."""
+        """Its width in a wide font."""
         return text_width(self.text, self.size, bold=self.bold)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """The area of a block, or of what it costs by itself, or of several that are small.
+    """The area of a block, of a block's own cost, or of several small blocks.
 
     Attributes:
-        rect: Where it is.
-        path: Path of the block; `None` for what no block caused.
-        names: What it is called, from the block that gives it its hue.
-        value: What it costs.
-        repeat: How many equal blocks it stands for.
+        rect: Its position and size.
+        path: Path of the block; `None` for unattributed costs.
+        names: Its names, from the block that determines its hue.
+        value: Its cost.
+        repeat: Number of equal blocks that it represents.
         hue: Index of its hue.
-        tint: Which of the tints of its hue.
-        told: What its tooltip calls it.
-        is_least: Whether what it costs is a lower bound.
-        labels: What is written in it.
+        tint: Index of the tint of its hue.
+        tooltip: Its name in the tooltip.
+        is_least: True if its cost is a lower bound.
+        labels: Its labels.
     """
 
     rect: Rect
@@ -84,7 +84,7 @@ class Cell:
     repeat: int
     hue: int
     tint: int
-    told: str
+    tooltip: str
     is_least: bool = False
     labels: tuple[Label, ...] = ()
 
@@ -95,20 +95,20 @@ class Cell:
 
     @property
     def block(self) -> str | None:
-        """Path of the block that a page links it to; `""` is what no block caused, `None` several at the top."""
+        """Path of its block for links in a page; `""` for unattributed costs, `None` for several top-level blocks."""
         return "" if self.path is None else self.path or None
 
 
 def treemap(data: Data, field: str = "flops", width: int = 720) -> Drawing:
-    """Return a treemap of what each block costs.
+    """Draw a treemap of the cost of each block.
 
     Args:
-        data: The costs, as `Cost.to_dict()` gives them.
-        field: What the areas stand for, one of `FIELDS`.
-        width: Width in px, from 240 on.
+        data: The costs, as returned by `Cost.to_dict()`.
+        field: Field that determines the areas, one of `FIELDS`.
+        width: Width in px, at least 240.
 
     Raises:
-        UnknownOptionError: There is no such field, or it is no width.
+        UnknownOptionError: The field does not exist, or the width is not valid.
 
     Examples:
         >>> costs = {"flops": 750}
@@ -121,17 +121,17 @@ def treemap(data: Data, field: str = "flops", width: int = 720) -> Drawing:
         b        250 FLOP  25.0 %  █████
         total  1.00 kFLOP   100 %
     """
-    kind, data = field_of(field, FIELDS, 'cost.treemap("{}")'), drawable(data)
-    return Drawing(_svg(data, kind, width_of(width, 240, "cost.treemap")), _text(data, kind))
+    kind, data = field_of(field, FIELDS, 'cost.treemap("{}")'), replace_undrawable(data)
+    return Drawing(_svg(data, kind, validate_width(width, 240, "cost.treemap")), _text(data, kind))
 
 
 def cells_of(data: Data, field: str, within: Rect) -> list[Cell]:
-    """Return the cells that divide a rectangle among the blocks, with what is written in them.
+    """Return the cells that divide a rectangle among the blocks, with their labels.
 
     Args:
         data: The costs.
         field: Name of the field.
-        within: What to divide.
+        within: The rectangle to divide.
     """
     kind, hues = field_of(field, FIELDS), hues_of(data)
     tree, lost = tree_of(data, field), _lost(data, kind)
@@ -158,23 +158,23 @@ def _divide(
         of_small = Branch("", "", 0, tuple(small))
         parts.append((of_small.value, small[0] if len(small) == 1 else of_small))
     parts.sort(key=lambda part: -part[0])
-    rects = squarified([value for value, _ in parts], within)
+    rects = squarify([value for value, _ in parts], within)
     for place, ((value, one), rect) in enumerate(zip(parts, rects, strict=True)):
         if one is lost:
             cells.append(
-                Cell(rect, None, (UNATTRIBUTED_LABEL,), value, 1, NO_HUE, 0, "what no block caused", one.is_least)
+                Cell(rect, None, (UNATTRIBUTED_LABEL,), value, 1, NO_HUE, 0, "not attributed to a block", one.is_least)
             )
             continue
-        if one is branch:  # what it costs by itself
+        if one is branch:  # its own cost
             alone = names if not branch.inside else (*names[:-1], f"{branch.label or _PROGRAM}{_OWN}")
-            told = (path_text(one.path) or _PROGRAM) + (", without the blocks inside" if branch.inside else "")
-            cell = _cell(rect, one, alone or (_PROGRAM,), value, hues, place, told)
+            tooltip = (path_text(one.path) or _PROGRAM) + (", without the blocks inside" if branch.inside else "")
+            cell = _cell(rect, one, alone or (_PROGRAM,), value, hues, place, tooltip)
             cells.append(replace(cell, is_least=one.is_bound))
         elif not one.label:
-            told = ", ".join(part.label for part in one.inside[:8]) + (" …" if len(one.inside) > 8 else "")
+            tooltip = ", ".join(part.label for part in one.inside[:8]) + (" …" if len(one.inside) > 8 else "")
             of = hue_or_grey(branch.path, hues)
             few = (*names, f"{len(one.inside)} small")
-            cells.append(Cell(rect, branch.path, few, value, 1, of, place % _TINTS, told, one.is_least))
+            cells.append(Cell(rect, branch.path, few, value, 1, of, place % _TINTS, tooltip, one.is_least))
         elif one.inside and value >= least:
             _divide(cells, one, rect, _names(names, one, hues), hues, least)
         else:
@@ -182,26 +182,26 @@ def _divide(
 
 
 def _names(above: tuple[str, ...], branch: Branch, hues: Mapping[str, int]) -> tuple[str, ...]:
-    """Return what a block is called: with the names of those around it, from the one that gives it its hue."""
+    """Return the names of a block: its own, and those of outer blocks up to the block that determines its hue."""
     within_hue = hue_or_grey(branch.path.rpartition("/")[0], hues) != NO_HUE
     return (*above, branch.label) if within_hue else (branch.label,)
 
 
 def _cell(
-    rect: Rect, branch: Branch, names: tuple[str, ...], value: float, hues: Mapping[str, int], place: int, told: str
+    rect: Rect, branch: Branch, names: tuple[str, ...], value: float, hues: Mapping[str, int], place: int, tooltip: str
 ) -> Cell:
     hue = hue_or_grey(branch.path, hues)
-    return Cell(rect, branch.path, names, value, branch.repeat, hue, place % _TINTS, told, branch.is_least)
+    return Cell(rect, branch.path, names, value, branch.repeat, hue, place % _TINTS, tooltip, branch.is_least)
 
 
 def _lost(data: Data, kind: Field) -> Branch:
-    """Return what no block caused."""
+    """Return the unattributed costs."""
     figures = data["unattributed"]
     return Branch("", UNATTRIBUTED_LABEL, figures.get(kind.name) or 0, is_bound=is_bound(figures, kind.name))
 
 
 def _rounded(cell: Cell) -> Cell:
-    """Return the cell with edges at tenths of px: neighbours have the same edge, and so meet."""
+    """Return the cell with edges at tenths of px, so that neighbours share edges."""
     left, top = round(cell.rect.x, 1), round(cell.rect.y, 1)
     right, bottom = round(cell.rect.x + cell.rect.w, 1), round(cell.rect.y + cell.rect.h, 1)
     rect = Rect(left, top, round(right - left, 1), round(bottom - top, 1))
@@ -242,15 +242,15 @@ def _svg(data: Data, kind: Field, width: int) -> str:
     total, hues = sum(cell.value for cell in cells), hues_of(data)
     groups = _groups(cells, hues)
     greys = [name for name, cell, _ in groups if cell.hue == NO_HUE and cell.path is not None]
-    patterns = {name: place for place, name in enumerate(greys, 1)}  # 0 is that of slate, which is a hue
+    patterns = {name: place for place, name in enumerate(greys, 1)}  # pattern 0 belongs to slate, which is a hue
     for cell in cells:
         _draw(page.sheet, cell, kind, total, patterns.get(_group(cell, hues), 0))
     page.y = within.y + within.h + FOOT
     if any(not cell.labels or len(cell.names) > 1 for cell in cells):
-        told = {name: f"{name} {percent(value / total)}" for name, _, value in groups}
+        labels = {name: f"{name} {percent(value / total)}" for name, _, value in groups}
         page.legend(
-            [("" if cell.path is None else cell.tone, told[name]) for name, cell, _ in groups],
-            {told[name]: pattern for name, pattern in patterns.items()},
+            [("" if cell.path is None else cell.tone, labels[name]) for name, cell, _ in groups],
+            {labels[name]: pattern for name, pattern in patterns.items()},
         )
     for text in _missing(data, kind):
         page.note(text)
@@ -262,7 +262,7 @@ def _draw(sheet: Sheet, cell: Cell, kind: Field, total: float, pattern: int) -> 
     rect = cell.rect
     tone = cell.tone
     exact = at_least(kind.exact(cell.value), cell.is_least)
-    about = f"{times(cell.told, cell.repeat)}\n{exact}, {percent(cell.value / total)}"
+    about = f"{times(cell.tooltip, cell.repeat)}\n{exact}, {percent(cell.value / total)}"
     sheet.open(about, "cell", cell.path or "")
     gap_x, gap_y = (_GAP if side > 3 * _GAP else 0.0 for side in (rect.w, rect.h))
     sheet.rect(rect.x + gap_x, rect.y + gap_y, rect.w - 2 * gap_x, rect.h - 2 * gap_y, tone)
@@ -277,7 +277,7 @@ def _draw(sheet: Sheet, cell: Cell, kind: Field, total: float, pattern: int) -> 
 
 
 def _groups(cells: Sequence[Cell], hues: Mapping[str, int]) -> list[tuple[str, Cell, float]]:
-    """Return name, largest cell and value of the blocks with a hue of their own, and of the rest; the largest first."""
+    """Return name, largest cell and value of each block with its own hue, and of the rest; largest first."""
     found: dict[str, list[Cell]] = {}
     for cell in cells:
         found.setdefault(_group(cell, hues), []).append(cell)
@@ -286,7 +286,7 @@ def _groups(cells: Sequence[Cell], hues: Mapping[str, int]) -> list[tuple[str, C
 
 
 def _group(cell: Cell, hues: Mapping[str, int]) -> str:
-    """Return what the legend calls the block that a cell is of, or the blocks."""
+    """Return the name in the legend of the block or blocks of a cell."""
     own = cell.path
     while own and own not in hues:
         own = own.rpartition("/")[0]
@@ -316,7 +316,7 @@ def _text(data: Data, kind: Field) -> str:
     for branch, depth in _deep(tree, -1):
         if depth < 0:
             continue
-        if branch.value < _LEAST_TOLD * total:
+        if branch.value < _LEAST_LISTED * total:
             hidden += branch.own is not None
             continue
         rows.append(("  " * depth + times(branch.label, branch.repeat), *_figures(branch, kind, total)))
@@ -326,7 +326,7 @@ def _text(data: Data, kind: Field) -> str:
     lines = [head, columns(rows, right=frozenset({1, 2}))]
     if hidden:
         lines.append(
-            f"not listed: {hidden} {'block' if hidden == 1 else 'blocks'} with less than {percent(_LEAST_TOLD)}"
+            f"not listed: {hidden} {'block' if hidden == 1 else 'blocks'} with less than {percent(_LEAST_LISTED)}"
         )
     return "\n".join((*lines, *_missing(data, kind)))
 

@@ -1,4 +1,4 @@
-"""Memory from place to place as layers: one for each block at the top, and for what is in those that are opened."""
+"""Memory over time as layers: one for each top-level block, or for each part of an opened block."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from mithril_nb.viz.costs.sheet import NO_HUE, TINTS
 from mithril_nb.viz.palette import LIGHT, hues_of_blocks
 
 Data = Mapping[str, Any]
-"""The use of memory as data: what `MemoryUse.to_dict()` gives."""
+"""Memory use as data: the result of `MemoryUse.to_dict()`."""
 
 UNFILLED = "unfilled"
 _MOST_LAYERS = 16
 _SMALL = 0.004
-"""Layers that hold less than this part of the peak wherever they hold most are drawn as one."""
+"""Layers that never hold more than this share of the peak are merged."""
 
 
 @dataclass(frozen=True)
 class Layer:
-    """What a block holds, with what is in it.
+    """The memory of a block and its content.
 
     Attributes:
-        name: What it is called.
-        hue: Index of its hue; `None` for memory that nothing fills.
-        tint: Which of the tints of its hue.
-        block: Path of its block; `""` if there is none, `None` if it is several.
-        bytes: Bytes held at each of the places that are drawn.
+        name: Its name.
+        hue: Index of its hue; `None` for unused memory.
+        tint: Index of the tint of its hue.
+        block: Path of its block; `""` for no block, `None` for several.
+        bytes: Bytes held at each drawn position.
         at_peak: Bytes held at the peak.
     """
 
@@ -42,18 +42,18 @@ class Layer:
     at_peak: int
 
 
-def layered(blocks: Iterable[str], opened: Collection[str] = ()) -> dict[str, int]:
-    """Return the blocks that are a layer each, with their tints: those at the top, or what is in those that are opened.
+def assign_layers(blocks: Iterable[str], opened: Collection[str] = ()) -> dict[str, int]:
+    """Return the blocks that get a layer each, with their tints: top-level blocks, or the parts of opened blocks.
 
     Args:
-        blocks: Paths of the blocks of the program, in its order.
-        opened: Paths of those that are opened.
+        blocks: Paths of the program's blocks, in program order.
+        opened: Paths of the opened blocks.
 
     Examples:
         >>> blocks = ["embed", "mlp/up/weight", "mlp/down", "head"]
-        >>> layered(blocks)
+        >>> assign_layers(blocks)
         {'embed': 0, 'mlp': 0, 'head': 0}
-        >>> layered(blocks, ["mlp"])
+        >>> assign_layers(blocks, ["mlp"])
         {'embed': 0, 'mlp/up': 0, 'mlp/down': 1, 'head': 0}
     """
     paths = list(blocks)
@@ -75,17 +75,17 @@ def layered(blocks: Iterable[str], opened: Collection[str] = ()) -> dict[str, in
 
 
 def layers_of(data: Data, most: int, opened: Collection[str] = ()) -> tuple[list[Layer], list[int]]:
-    """Return the layers from the bottom to the top, and which places of the timeline they are of.
+    """Return the layers from bottom to top, and the positions of the timeline that are drawn.
 
     Args:
-        data: The use of memory, with a timeline.
-        most: How many places at most: of each stretch that is left out the fullest is kept, and so is the peak.
-        opened: Paths of blocks that are shown as what is in them.
+        data: Memory use with a timeline.
+        most: Largest number of positions. Each group of positions is represented by its maximum, so the peak is kept.
+        opened: Paths of blocks that are shown by their parts.
     """
     timeline = [moment["bytes"] for moment in data["timeline"]]
-    places = thinned(timeline, most)
+    places = thin(timeline, most)
     hues = hues_of({"by_block": data["blocks"], **({"hues": data["hues"]} if "hues" in data else {})})
-    tints = layered(data["blocks"], opened)
+    tints = assign_layers(data["blocks"], opened)
     changes: dict[tuple[str, int | None, str | None], list[int]] = {}
     order = {path: at for at, path in enumerate(data["blocks"])}
     for life in sorted(data["lives"], key=lambda life: order.get(life["block"], -1)):
@@ -131,11 +131,11 @@ def _key(
     return path_text(block) + (" itself" if is_around else ""), hue_or_grey(block, hues), block
 
 
-def thinned(values: Sequence[int], most: int) -> list[int]:
-    """Return places of some values, at most so many: all, or of each stretch the one with the largest, the first such.
+def thin(values: Sequence[int], most: int) -> list[int]:
+    """Return at most `most` positions of the values: all of them, or the first maximum of each group.
 
     Examples:
-        >>> thinned([1, 5, 2, 2, 9, 1], 3), thinned([4, 3], 3)
+        >>> thin([1, 5, 2, 2, 9, 1], 3), thin([4, 3], 3)
         ([1, 2, 4], [0, 1])
     """
     if len(values) <= most:

@@ -1,4 +1,4 @@
-"""The memory that a program needs as a text: the peak, who holds it, its largest values."""
+"""Memory use of a program as text: the peak, its blocks, and its largest values."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from typing import Any
 
 from mithril_nb.display import UNATTRIBUTED_LABEL
 from mithril_nb.viz.costs.blocks import path_text, tree_of
-from mithril_nb.viz.costs.memory.layers import Data, thinned
+from mithril_nb.viz.costs.memory.layers import Data, thin
 from mithril_nb.viz.escape import one_line
 from mithril_nb.viz.text import columns
 from mithril_nb.viz.units import UNKNOWN, nbytes, percent
 
 KINDS = {
     "arguments": "arguments", "outputs": "outputs", "temporaries": "temporaries", "constants": "constants",
-    "unfilled": "set aside and unfilled",
+    "unfilled": "reserved but unfilled",
 }  # fmt: skip
-"""What the kinds of memory are called."""
+"""Display names of the kinds of memory."""
 _LARGEST = 10
 _BARS = "▁▂▃▄▅▆▇█"
 _BARS_WIDE = 60
-_LEAST_TOLD = 0.001
+_LEAST_LISTED = 0.001
 
 
 def memory_text(data: Data) -> str:
-    """Return the memory that a program needs as text.
+    """Return the memory use of a program as text.
 
     Args:
-        data: The use of memory, as `MemoryUse.to_dict()` gives it.
+        data: Memory use, as returned by `MemoryUse.to_dict()`.
 
     Examples:
         >>> life = {"id": "x", "kind": "arguments", "block": "net", "size_bytes": 8, "first": 0, "last": 1}
@@ -57,7 +57,7 @@ def memory_text(data: Data) -> str:
 
 
 def peak_text(data: Data) -> str:
-    """Return the peak, where it is, and what kinds of memory make it up, in one line."""
+    """Return the peak, its position and its kinds of memory in one line."""
     if data["peak_bytes"] is None:
         return f"peak {UNKNOWN}"
     kinds = ", ".join(f"{KINDS[kind]} {nbytes(size)}" for kind, size in data["kinds"].items() if size)
@@ -72,7 +72,7 @@ def peak_text(data: Data) -> str:
 
 def _bars(data: Data) -> str:
     values = [moment["bytes"] for moment in data["timeline"]]
-    places = thinned(values, _BARS_WIDE)
+    places = thin(values, _BARS_WIDE)
     top = max(values) or 1
     return "".join(_BARS[min(len(_BARS) - 1, values[place] * len(_BARS) // top)] for place in places)
 
@@ -87,7 +87,7 @@ def _blocks(data: Data) -> str:
     stack = [(branch, 0) for branch in sorted(tree.inside, key=lambda one: one.value)]
     while stack:
         branch, depth = stack.pop()
-        if branch.value < _LEAST_TOLD * peak:
+        if branch.value < _LEAST_LISTED * peak:
             hidden += sum(one.repeat for one in branch.walk() if one.own)
             continue
         times = f" ×{branch.repeat}" if branch.repeat > 1 else ""
@@ -99,7 +99,7 @@ def _blocks(data: Data) -> str:
         if size:
             rows.append((name, *_share(size, peak)))
     text = columns(rows, right=frozenset({1, 2}))
-    return f"{text}\nnot listed: {hidden} blocks with less than {percent(_LEAST_TOLD)} each" if hidden else text
+    return f"{text}\nnot listed: {hidden} blocks with less than {percent(_LEAST_LISTED)} each" if hidden else text
 
 
 def _share(size: float, peak: int) -> tuple[str, str, str]:
@@ -124,7 +124,7 @@ def _values(data: Data) -> str:
     return columns(rows, right=frozenset({1, 4}))
 
 
-def _xla(told: dict[str, Any]) -> str:
-    whole = told["argument"] + told["output"] + told["temp"] - told["alias"]
-    parts = ", ".join(f"{name} {nbytes(told[name])}" for name in ("argument", "output", "temp", "alias"))
+def _xla(stats: dict[str, Any]) -> str:
+    whole = stats["argument"] + stats["output"] + stats["temp"] - stats["alias"]
+    parts = ", ".join(f"{name} {nbytes(stats[name])}" for name in ("argument", "output", "temp", "alias"))
     return f"XLA's memory_analysis(): {parts}; argument + output + temp - alias {nbytes(whole)}"

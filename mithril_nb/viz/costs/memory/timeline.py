@@ -1,6 +1,6 @@
-"""How much memory is held from place to place of a program, and by which blocks: steps that stand on each other.
+"""Picture of memory use over time, stacked by block.
 
-What holds memory throughout lies flat; what is needed for a while is a hill on it. The peak is marked.
+Memory held throughout is flat; temporary memory is a hill on it. The peak is marked.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from mithril_nb.viz.units import exact, nbytes, percent
 _AXIS_W = 58
 _AXIS_H = 30
 _TOP = 22
-"""Room above the steps, for the label of the peak."""
+"""Room above the layers for the label of the peak."""
 _COLUMN = 2.5
-"""The least width of a step in px: of what stands closer the fullest is drawn."""
+"""Smallest width of a step in px; of closer steps, the largest is drawn."""
 
 
 def memory_timeline(data: Data, width: int = 720, opened: Collection[str] = ()) -> Drawing:
-    """Return a picture of the memory that a program needs from place to place.
+    """Draw the memory use of a program over time.
 
     Args:
-        data: The use of memory, as `MemoryUse.to_dict()` gives it.
-        width: Width in px, from 320 on.
-        opened: Paths of blocks that are drawn as what is in them; all others are one layer each.
+        data: Memory use, as returned by `MemoryUse.to_dict()`.
+        width: Width in px, at least 320.
+        opened: Paths of blocks that are drawn by their parts; every other block is one layer.
 
     Examples:
         >>> life = {"id": "x", "kind": "arguments", "block": "net", "size_bytes": 8, "first": 0, "last": 1}
@@ -77,12 +77,12 @@ def _svg(data: Data, width: int, opened: Collection[str]) -> str:
     for note in data["notes"]:
         page.note(note)
     first = ", ".join(f"{one.name} {percent(one.at_peak / data['peak_bytes'])}" for one in held[:8])
-    return page.svg(f"{peak_text(data)}; held there by {first}.")
+    return page.svg(f"{peak_text(data)}; held by {first}.")
 
 
 def _kinds(data: Data) -> str:
-    told = [f"{KINDS[kind]} {nbytes(size)}" for kind, size in data["kinds"].items() if size]
-    return f"at the peak: {', '.join(told)}"
+    sizes = [f"{KINDS[kind]} {nbytes(size)}" for kind, size in data["kinds"].items() if size]
+    return f"at the peak: {', '.join(sizes)}"
 
 
 def _tone(layer: Layer) -> str:
@@ -100,12 +100,12 @@ def _axes(page: Page, plot: Rect, ticks: Sequence[float], places: int) -> None:
     base = plot.y + plot.h + 14
     sheet.text(plot.x, base, "1", "muted", size=SMALL)
     sheet.text(plot.x + plot.w, base, exact(places), "muted", size=SMALL, anchor="end")
-    told = "place in the order in which the program runs; bodies of loops stand in it once"
-    sheet.text(plot.x + plot.w / 2, base + 12, told, "muted", size=SMALL, anchor="middle", room=plot.w)
+    about = "position in execution order; loop bodies appear once"
+    sheet.text(plot.x + plot.w / 2, base + 12, about, "muted", size=SMALL, anchor="middle", room=plot.w)
 
 
 def _steps(page: Page, plot: Rect, top: float, layers: Sequence[Layer], places: Sequence[int], peak: int) -> None:
-    """Draw each layer down to the axis, those on top first: what is below covers the rest of it."""
+    """Draw each layer down to the axis, top layers first, so that lower layers cover their lower part."""
     sums = [[0] * len(places)]
     for layer in layers:
         sums.append([below + own for below, own in zip(sums[-1], layer.bytes, strict=True)])
@@ -114,8 +114,8 @@ def _steps(page: Page, plot: Rect, top: float, layers: Sequence[Layer], places: 
         if not any(layer.bytes):
             continue
         most = max(layer.bytes)
-        told = f"{layer.name}\nat the peak {nbytes(layer.at_peak)}, at most {nbytes(most)}"
-        page.sheet.open(told, "layer", layer.block)
+        tooltip = f"{layer.name}\nat the peak {nbytes(layer.at_peak)}, at most {nbytes(most)}"
+        page.sheet.open(tooltip, "layer", layer.block)
         path = _outline(plot, [plot.h * value / top for value in above], column)
         page.sheet.path(path, fill=_tone(layer) or "ground", stroke="ground")
         if layer.hue is None:
@@ -141,9 +141,9 @@ def _outline(plot: Rect, heights: Sequence[float], column: float) -> str:
 
 
 def _label(page: Page, plot: Rect, top: float, layer: Layer, below: Sequence[int], column: float, peak: int) -> None:
-    """Write the name of a layer into it, where there is room for it: a rectangle that lies within all of its steps.
+    """Write the name of a layer into it, if a rectangle within all of its steps has room for it.
 
-    Beside the line of the peak, if there is room.
+    A position that does not cover the line of the peak is preferred.
     """
     wide = text_width(layer.name, SMALL)
     span = int(-(-(wide + 8) // column))
@@ -162,7 +162,7 @@ def _label(page: Page, plot: Rect, top: float, layer: Layer, below: Sequence[int
 def _roomiest(
     plot: Rect, top: float, layer: Layer, below: Sequence[int], span: int, starts: Iterable[int]
 ) -> tuple[int, float] | None:
-    """Return where a layer is thickest over so many steps, and the height of its middle; `None` if nowhere enough."""
+    """Return the start where a layer is thickest over `span` steps and the height of its middle; `None` if too thin."""
     best: tuple[float, int, float] | None = None
     for start in starts:
         low = max(below[start : start + span])
@@ -187,7 +187,7 @@ def _peak(page: Page, plot: Rect, top: float, data: Data, at: float) -> None:
 
 
 def _ticks(value: float) -> list[float]:
-    """Return round numbers from 0 to the first that is not less than a value, four to eight of them.
+    """Return four to eight round numbers from 0 to the first that is not less than `value`.
 
     Examples:
         >>> _ticks(5.9e9)[-1], _ticks(3584), _ticks(8)

@@ -14,7 +14,7 @@ import { readOnly } from "./styles";
 import type { MarkedLine, TransformSide, TransformStep } from "./types";
 
 /** Sign and words of each mark: colour is never all that tells them apart. */
-const MARKS: Record<string, [sign: string, words: string]> = { kept: ["·", "kept as it was"], new: ["+", "new"], changed: ["~", "changed"], gone: ["−", "nothing stands in its place"] };
+const MARKS: Record<string, [sign: string, words: string]> = { kept: ["·", "unchanged"], new: ["+", "new"], changed: ["~", "changed"], gone: ["−", "removed"] };
 const COUNTED = ["new", "changed", "gone", "kept"] as const;
 
 /** Marks by line, and the lines that are pointed at or came from what is pointed at. */
@@ -62,7 +62,7 @@ class Side {
           EditorView.updateListener.of(({ selectionSet, docChanged, state }) => {
             if (selectionSet && !docChanged) this.point(state.doc.lineAt(state.selection.main.head).number);
           }),
-          EditorView.contentAttributes.of({ "aria-label": `jaxpr ${title}, read only. The line of the caret lights up what came of it, or what it came from.`, "aria-readonly": "true", tabindex: "0", spellcheck: "false" }),
+          EditorView.contentAttributes.of({ "aria-label": `jaxpr ${title}, read only. The line of the caret highlights related lines.`, "aria-readonly": "true", tabindex: "0", spellcheck: "false" }),
         ],
       }),
     });
@@ -91,7 +91,7 @@ class Side {
     }
   }
 
-  /** Say of a line what became of it. */
+  /** Show the change of a line. */
   private point(line: number): void {
     const row = this.rows.find(([at]) => at === line);
     if (row) {
