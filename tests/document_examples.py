@@ -202,12 +202,12 @@ class Examples:
         exec(compile(tree, span.place, "exec"), {}, _Names(self, span))
 
     def write_files(self, folder: Path) -> None:
-        """Write the files that the commands of the documents read: a model, and the program of the README."""
+        """Write the files that the commands of the documents read: a model, and the program of docs/inspect.md."""
         import mithril_nb as ml
 
         ml.save(self["model"], folder / "model.json")
         ml.save(self["model"], folder / "digits.json")
-        programs = [code for language, code in fences(texts()["README.md"]) if language == "python"]
+        programs = [code for language, code in fences(texts()["docs/inspect.md"]) if language == "python"]
         (program,) = [code for code in programs if "def step(" in code]
         (folder / "train.py").write_text(program, encoding="utf-8")
 
