@@ -37,12 +37,14 @@ class Span:
 
 def texts() -> dict[str, str]:
     """Return the documents by name; of notebooks the Markdown cells."""
-    found = {
-        name: (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")
-    }
+    pages = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
+    pages += sorted((ROOT / "docs").rglob("*.md"))
+    found = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in pages}
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-        found[path.name] = "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+        found[str(path.relative_to(ROOT))] = "\n\n".join(
+            "".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"
+        )
     return found
 
 

@@ -10,12 +10,14 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from inline_code import texts
 
 from tools import interpreters
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+DOCUMENTS = texts()
+README = DOCUMENTS["README.md"]
 
 
 def code_of_readme() -> list[str]:
@@ -46,11 +48,10 @@ def test_the_first_screen_of_the_readme() -> None:
     assert "make test" in screen
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+@pytest.mark.parametrize("name", [*DOCUMENTS])
 def test_links_lead_somewhere(name: str) -> None:
-    text = (ROOT / name).read_text(encoding="utf-8")
-    targets = [target for target in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in target]
-    assert [target for target in targets if not (ROOT / target).exists()] == []
+    targets = [target for target in re.findall(r"\]\(([^)#]+)\)", DOCUMENTS[name]) if "://" not in target]
+    assert [target for target in targets if not (ROOT / name).parent.joinpath(target).exists()] == []
 
 
 def test_the_changelog_has_unreleased_on_top() -> None:
