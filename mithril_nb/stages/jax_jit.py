@@ -58,7 +58,7 @@ def shardings(traced: Any, side: str) -> Sequence[Any]:
 def with_jaxpr(traced: Any, closed: Any, name: str, donated: tuple[bool, ...]) -> Any | None:
     """Return a traced function with another jaxpr of the same signature, or `None` if this JAX has no way to.
 
-    The public way, `jax.core.jaxpr_as_fun` under `jax.jit`, traces every equation again and takes as long as lowering.
+    The public way, jaxpr_as_fun of jax.core under `jax.jit`, traces every equation again: it takes as long as lowering.
     """
     params = getattr(traced, "_params", None)
     if not isinstance(params, dict) or not {"jaxpr", "name", "donated_invars"} <= params.keys():

@@ -226,7 +226,7 @@ def _compiled(inspection: Inspection) -> MemoryUse:
     if stage.unavailable is not None and not inspection.is_optimized:
         names = ", ".join(_sizes_without_numbers(inspection))
         given = inspection.given
-        otherwise = 'inspection.memory  # an estimate, from the equations' if given is None else given.first_shown
+        otherwise = "inspection.memory  # an estimate, from the equations" if given is None else given.first_shown
         raise StageUnavailableError(
             f"memory of {inspection.name!r} is not known: it does not compile.",
             (("reason", stage.unavailable),),
