@@ -138,7 +138,7 @@ def _places(
 ) -> list[Place]:
     for name, value in (("processes", processes), ("devices", devices)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise UnknownOptionError(f"{name} is not a whole number from 1 on.", (("got", repr(value)),), f"{name}=2")
+            raise UnknownOptionError(f"{name} must be an integer of at least 1.", (("got", repr(value)),), f"{name}=2")
     for name, value in (("start_timeout_s", start_timeout_s), ("peer_timeout_s", peer_timeout_s)):
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e6:
             raise UnknownOptionError(f"{name} is not a number of seconds.", (("got", repr(value)),), f"{name}=60")

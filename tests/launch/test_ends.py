@@ -140,8 +140,8 @@ def test_the_others_do_not_come(script, launched, nothing_left):
 
 
 REFUSED = {
-    "processes is not a whole number from 1 on.\n    got  0\n    Try: processes=2": {"processes": 0},
-    "devices is not a whole number from 1 on.\n    got  0\n    Try: devices=2": {"devices": 0},
+    "processes must be an integer of at least 1.\n    got  0\n    Try: processes=2": {"processes": 0},
+    "devices must be an integer of at least 1.\n    got  0\n    Try: devices=2": {"devices": 0},
     "start_timeout_s is not a number of seconds.\n    got  -1\n    Try: start_timeout_s=60": {"start_timeout_s": -1},
     "peer_timeout_s is not a number of seconds.\n    got  nan\n    Try: peer_timeout_s=60": {
         "peer_timeout_s": float("nan")

@@ -58,10 +58,10 @@ def test_processes_that_differ_are_told_what_in(second_of_two):
         fit()
     assert (
         str(caught.value)
-        == """the processes are not about to train the same.
+        == """the processes have different data or options.
     samples  10, 12
     epochs   5, 2
-    Try: the same data and options in each process; ml.fit takes each one's share of every batch itself."""
+    Try: pass the same data and options in each process; ml.fit itself selects the share of each process."""
     )
 
 
@@ -71,7 +71,7 @@ def test_a_batch_that_cannot_be_shared_out_is_refused(second_of_two, monkeypatch
         fit(batch_size=6)
     assert (
         str(caught.value)
-        == """batch_size cannot be shared out evenly.
+        == """batch_size is not divisible by the number of devices.
     batch_size  6
     devices     4, of 2 processes
     Try: batch_size=4"""

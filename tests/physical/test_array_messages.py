@@ -21,7 +21,7 @@ CASES = [
         "nothing for an input",
         lambda: mlp.evaluate(params, {"input": None}),
         """
-        UnknownOptionError: input 'input' is no array of numbers.
+        UnknownOptionError: input 'input' is not an array of numbers.
             given  None
             Try: np.asarray(values, dtype="float32")  # of rows of one length
         """,
@@ -30,7 +30,7 @@ CASES = [
         "nothing for an input, jitted",
         lambda: jitted.evaluate(params, {"input": None}),
         """
-        UnknownOptionError: input 'input' is no array of numbers.
+        UnknownOptionError: input 'input' is not an array of numbers.
             given  None
             Try: np.asarray(values, dtype="float32")  # of rows of one length
         """,
@@ -39,7 +39,7 @@ CASES = [
         "rows of different lengths",
         lambda: mlp.evaluate(params, {"input": [[1.0, 2.0], [3.0]]}),
         """
-        UnknownOptionError: input 'input' is no array of numbers.
+        UnknownOptionError: input 'input' is not an array of numbers.
             given  a list of 2
             Try: np.asarray(values, dtype="float32")  # of rows of one length
         """,
@@ -48,7 +48,7 @@ CASES = [
         "rows of different lengths, jitted",
         lambda: jitted.evaluate(params, {"input": [[1.0, 2.0], [3.0]]}),
         """
-        UnknownOptionError: input 'input' is no array of numbers.
+        UnknownOptionError: input 'input' is not an array of numbers.
             given  a list of 2
             Try: np.asarray(values, dtype="float32")  # of rows of one length
         """,
@@ -57,7 +57,7 @@ CASES = [
         "words for an input",
         lambda: mlp.evaluate(params, {"input": np.array(["a"])}),
         """
-        UnknownOptionError: input 'input' is no array of numbers.
+        UnknownOptionError: input 'input' is not an array of numbers.
             given  an array of shape (1,) of <U1
             Try: np.asarray(values, dtype="float32")  # of rows of one length
         """,
@@ -85,7 +85,7 @@ CASES = [
         "a parameter that is nothing",
         lambda: mlp.evaluate({**params, "linear_0.bias": None}, INPUTS),
         """
-        UnknownOptionError: parameter 'linear_0.bias' is no array of numbers.
+        UnknownOptionError: parameter 'linear_0.bias' is not an array of numbers.
             given  None
             Try: np.asarray(values, dtype="float32")  # of rows of one length
         """,
@@ -94,7 +94,7 @@ CASES = [
         "a gradient of rows of different lengths",
         lambda: jitted.evaluate(params, INPUTS, {"output": [[1.0], [1.0, 2.0]]}),
         """
-        UnknownOptionError: the gradient of output 'output' is no array of numbers.
+        UnknownOptionError: the gradient of output 'output' is not an array of numbers.
             given  a list of 2
             Try: np.asarray(values, dtype="float32")  # of rows of one length
         """,

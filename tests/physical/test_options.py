@@ -279,7 +279,7 @@ CASES = [
     (
         lambda: ml.compile(Relu(), constants={"input": "one"}),
         """
-        UnknownOptionError: the constant for input 'input' is no array of numbers.
+        UnknownOptionError: the constant for input 'input' is not an array of numbers.
             given  'one'
             Try: constants={'input': 2.0}
         """,

@@ -140,6 +140,6 @@ def test_a_rate_that_is_none_leaves_the_run_as_it_is(session):
     with pytest.raises(UnknownOptionError) as caught:
         session.do("set_learning_rate", value="abc")
     assert str(caught.value) == (
-        "the learning rate is not a finite number from 0 on.\n    got  'abc'\n    Try: learning_rate=1e-3"
+        "the learning rate must be a finite number of at least 0.\n    got  'abc'\n    Try: learning_rate=1e-3"
     )
     assert run.learning_rate == before

@@ -37,7 +37,9 @@ def test_no_flipped_bit_of_a_header_is_accepted(small, blobs, two, stress):
             saved = latest(two)
         if saved is None or saved.facts["step"] != 4:
             accepted.append(bit)
-        elif [str(one.message).partition("\n")[0] for one in caught] != [f"{path.name!r} is no whole checkpoint."]:
+        elif [str(one.message).partition("\n")[0] for one in caught] != [
+            f"{path.name!r} is not a complete checkpoint."
+        ]:
             silent.append(bit)
     stress.report(header_bits=bits, flips=len(chosen), accepted=len(accepted), without_a_warning=len(silent))
     assert (accepted, silent) == ([], [])
@@ -54,9 +56,9 @@ def test_a_flipped_learning_rate_falls_back_to_the_checkpoint_before(small, blob
         run = resumed(small, blobs, two)
     assert (run.step, run.learning_rate) == (4, 0.001)
     assert [str(one.message) for one in warned] == [
-        f"""'step-0000000008.safetensors' is no whole checkpoint.
+        f"""'step-0000000008.safetensors' is not a complete checkpoint.
     folder   {two}
-    because  it has changed since it was written, or is cut short (sha256)
-    Try: take the file away; resume=True then goes on from the latest that is left, or begins anew without any.
-    going on from 'step-0000000004.safetensors', the one before."""
+    because  it was changed or truncated after it was written (sha256)
+    Try: remove the file; resume=True then uses the latest remaining checkpoint, or starts from scratch.
+    resuming from 'step-0000000004.safetensors' instead."""
     ]

@@ -25,7 +25,7 @@ def test_a_folder_that_is_taken_needs_resume(small, blobs, two):
         fit(small, blobs, checkpoint=two)
     assert (
         str(caught.value)
-        == f"""the folder holds checkpoints of a run already.
+        == f"""the folder already holds checkpoints of a run.
     folder  {two}
     latest  step-0000000008.safetensors
     Try: resume=True  # or another folder for this run"""
@@ -38,7 +38,7 @@ def test_a_checkpoint_of_another_run_is_refused(small, blobs, two):
         resumed(small, (x[:50], y[:50]), two, seed=1)
     assert (
         str(caught.value)
-        == f"""checkpoint 'step-0000000008.safetensors' is of another run.
+        == f"""checkpoint 'step-0000000008.safetensors' belongs to another run.
     folder   {two}
     samples  60 in the checkpoint, 50 here
     seed     0 in the checkpoint, 1 here
@@ -52,17 +52,17 @@ def test_other_data_of_the_same_length_and_other_params_are_refused(small, blobs
         resumed(small, (2 * x, y), two, params=jax.tree.map(np.zeros_like, small.randomize_params(0)))
     assert (
         str(caught.value)
-        == f"""checkpoint 'step-0000000008.safetensors' is of another run.
+        == f"""checkpoint 'step-0000000008.safetensors' belongs to another run.
     folder  {two}
-    data    the run began with other samples than are given here
-    params  the run began with others than are given here
+    data    the run began with other samples
+    params  the run began with other params
     Try: the same model, data and options as before; or checkpoint="another-folder"."""
     )
     run = resumed(small, blobs, two, params=small.randomize_params(0), epochs=3)
     assert run.step == 8
     run.wait()
     assert resumed(small, blobs, two, params=small.randomize_params(0), epochs=3).step == 12
-    with pytest.raises(CheckpointError, match="params  the run began with others"):
+    with pytest.raises(CheckpointError, match="params  the run began with other params"):
         resumed(small, blobs, two, params=small.randomize_params(1), epochs=3)
 
 
@@ -71,7 +71,7 @@ def test_a_checkpoint_of_another_model_is_refused(mlp, blobs, two):
         resumed(mlp(4, 9, 3), blobs, two)
     assert (
         str(caught.value)
-        == f"""checkpoint 'step-0000000008.safetensors' is of another model or optimizer.
+        == f"""checkpoint 'step-0000000008.safetensors' belongs to another model or optimizer.
     folder  {two}
     has     opt_state[0].mu['linear_0.bias']: (8,) float32, the model needs (9,) float32
     has     opt_state[0].mu['linear_0.weight']: (4, 8) float32, the model needs (4, 9) float32
@@ -87,7 +87,7 @@ def test_an_optimizer_of_another_kind_is_refused(small, blobs, two):
         resumed(small, blobs, two, optimizer=lambda rate: optax.chain(optax.clip(1.0), optax.adam(rate)))
     assert (
         str(caught.value)
-        == f"""checkpoint 'step-0000000008.safetensors' is of another run.
+        == f"""checkpoint 'step-0000000008.safetensors' belongs to another run.
     folder     {two}
     optimizer  'adam' in the checkpoint, '<lambda>' here
     Try: the same model, data and options as before; or checkpoint="another-folder"."""
@@ -102,9 +102,9 @@ def test_a_model_that_computes_something_else_is_refused(blobs, tmp_path, then, 
         fit(Model() + Linear(8) + now + Linear(3), blobs, **options, resume=True)
     assert (
         str(caught.value)
-        == f"""checkpoint 'step-0000000004.safetensors' is of another run.
+        == f"""checkpoint 'step-0000000004.safetensors' belongs to another run.
     folder  {tmp_path}
-    model   the run trained another, with params of the same shapes
+    model   the run trained another model with params of the same shapes
     Try: the same model, data and options as before; or checkpoint="another-folder"."""
     )
     again = ml.compile(Model() + Linear(8) + then + Linear(3), shapes={"input": ["batch", 4]})
@@ -116,20 +116,20 @@ def test_fewer_epochs_than_were_trained_are_refused(small, blobs, two):
         resumed(small, blobs, two, epochs=1)
     assert (
         str(caught.value)
-        == f"""checkpoint 'step-0000000008.safetensors' is farther on than this run goes.
-    folder  {two}
-    there   step 8
-    here    step 4, epochs=1
+        == f"""checkpoint 'step-0000000008.safetensors' is past the last step of this run.
+    folder      {two}
+    checkpoint  step 8
+    this run    4 steps, epochs=1
     Try: epochs=2 or more; or checkpoint="another-folder"."""
     )
 
 
 WRONG = {
-    "a checkpoint's folder is a path.\n    got  ''\n    Try: ml.fit(model, data, checkpoint=\"runs/digits\")": ("",),
-    'a checkpoint\'s folder is a path.\n    got  3\n    Try: ml.fit(model, data, checkpoint="runs/digits")': (3,),
-    "every_epoch is not a whole number from 1 on.\n    got  0\n    Try: Checkpoints('a', every_epoch=2)": ("a", 1, 0),
-    "keep is not a whole number from 1 on.\n    got  True\n    Try: Checkpoints('a', keep=2)": ("a", 1, 1, True),
-    "every_s is not a number of seconds above 0.\n    got  nan\n    Try: Checkpoints('a', every_s=60)": (
+    "folder must be a path.\n    got  ''\n    Try: ml.fit(model, data, checkpoint=\"runs/digits\")": ("",),
+    'folder must be a path.\n    got  3\n    Try: ml.fit(model, data, checkpoint="runs/digits")': (3,),
+    "every_epoch must be an integer of at least 1.\n    got  0\n    Try: Checkpoints('a', every_epoch=2)": ("a", 1, 0),
+    "keep must be an integer of at least 1.\n    got  True\n    Try: Checkpoints('a', keep=2)": ("a", 1, 1, True),
+    "every_s must be a positive number of seconds.\n    got  nan\n    Try: Checkpoints('a', every_s=60)": (
         "a",
         float("nan"),
     ),
@@ -148,7 +148,7 @@ def test_resume_without_a_folder_is_refused(small, blobs):
         fit(small, blobs, resume=True)
     assert (
         str(caught.value)
-        == """resume=True does not say where from.
+        == """resume=True needs a checkpoint folder.
     Try: ml.fit(model, data, checkpoint="runs/digits", resume=True)"""
     )
 
@@ -159,7 +159,7 @@ def test_a_folder_that_cannot_be_made_is_said(small, blobs, tmp_path):
         fit(small, blobs, checkpoint=tmp_path / "file" / "runs")
     assert (
         str(caught.value)
-        == f"""the folder for checkpoints cannot be made.
+        == f"""the folder for checkpoints cannot be created.
     folder   {tmp_path / "file" / "runs"}
     because  Not a directory
     Try: ml.fit(model, data, checkpoint="runs/digits")"""
@@ -181,7 +181,7 @@ def assert_lost(run, caught, folder: Path, because: str) -> None:
     message = f"""the checkpoint of step 4 could not be written; the training continues.
     folder   {folder}
     because  {because}
-    Try: make room, or take away what is in the way; the next checkpoint is tried all the same."""
+    Try: free disk space, or remove what blocks the path; the run still tries to write the next checkpoint."""
     assert [str(warning.message) for warning in caught] == [message]
     assert [str(problem) for problem in run.errors] == [message]
     assert run.state == "done"

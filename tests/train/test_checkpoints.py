@@ -196,11 +196,11 @@ def test_a_file_cut_short_is_refused_and_the_one_before_is_used(small, blobs, tw
         run = resumed(small, blobs, two)
     assert run.step == 4
     assert [str(warning.message) for warning in caught] == [
-        f"""'step-0000000008.safetensors' is no whole checkpoint.
+        f"""'step-0000000008.safetensors' is not a complete checkpoint.
     folder   {two}
-    because  it has changed since it was written, or is cut short (sha256)
-    Try: take the file away; resume=True then goes on from the latest that is left, or begins anew without any.
-    going on from 'step-0000000004.safetensors', the one before."""
+    because  it was changed or truncated after it was written (sha256)
+    Try: remove the file; resume=True then uses the latest remaining checkpoint, or starts from scratch.
+    resuming from 'step-0000000004.safetensors' instead."""
     ]
     assert_same_run(run.wait(), fit(small, blobs, epochs=2, batch_size=16).wait())
 
@@ -222,16 +222,16 @@ def edit(path: Path, old: bytes, new: bytes) -> None:
 
 
 BROKEN = {
-    "it has changed since it was written, or is cut short (sha256)": lambda path: path.write_bytes(
+    "it was changed or truncated after it was written (sha256)": lambda path: path.write_bytes(
         path.read_bytes()[:-1] + b"?"
     ),
     "its header lacks the checksum that mithril_nb writes (sha256)": lambda path: edit(path, b".sha256", b".sha266"),
-    "its header is not what mithril_nb writes": lambda path: changed(path, lambda h: [[[h]]]),
-    "it is a safetensors file that mithril_nb did not write": lambda path: save_file(load_file(path), path),
-    "it lacks, or has no right step, learning_rate": lambda path: changed(
+    "its header does not have the format of mithril_nb": lambda path: changed(path, lambda h: [[[h]]]),
+    "mithril_nb did not write this safetensors file": lambda path: save_file(load_file(path), path),
+    "missing or invalid: step, learning_rate": lambda path: changed(
         path, lambda h: {**h, "facts": {**h["facts"], "step": "8", "learning_rate": None}}
     ),
-    "it lacks, or has no right history": lambda path: write(
+    "missing or invalid: history": lambda path: write(
         path, {"params": np.zeros(3)}, json.loads(safe_open(path, framework="numpy").metadata()[KEY])["facts"]
     ),
 }
@@ -246,15 +246,15 @@ def test_what_is_broken_or_foreign_is_refused(small, blobs, two, reason):
         resumed(small, blobs, two)
     assert (
         str(caught.value)
-        == f"""'step-0000000008.safetensors' is no whole checkpoint.
+        == f"""'step-0000000008.safetensors' is not a complete checkpoint.
     folder   {two}
     because  {reason}
-    Try: take the file away; resume=True then goes on from the latest that is left, or begins anew without any."""
+    Try: remove the file; resume=True then uses the latest remaining checkpoint, or starts from scratch."""
     )
 
 
 OLDER = """
-    because  no checksum covers the header of an older version: it may have changed
+    because  older versions have no checksum of the header, so changes go unnoticed
     Try: ml.fit(model, data, checkpoint="another-folder") to start again; the old file is left alone."""
 
 
@@ -270,7 +270,7 @@ def test_another_version_is_no_reason_to_go_on_from_an_older_one(small, blobs, t
         resumed(small, blobs, two)
     assert (
         str(caught.value)
-        == f"""checkpoint 'step-0000000008.safetensors' is of version {version}; this mithril_nb reads version 2.
+        == f"""checkpoint 'step-0000000008.safetensors' has version {version}; this mithril_nb reads version 2.
     folder{"   " if version == 1 else "  "}{two}{rest}"""
     )
     assert sorted(os.listdir(two)) == ["step-0000000004.safetensors", "step-0000000008.safetensors"]
@@ -279,7 +279,7 @@ def test_another_version_is_no_reason_to_go_on_from_an_older_one(small, blobs, t
 def test_what_a_run_did_not_write_itself_stays_where_it_is(small, blobs, two):
     path = two / "step-0000000008.safetensors"
     path.write_bytes(b"half a checkpoint")
-    with pytest.warns(RuntimeWarning, match="going on from 'step-0000000004.safetensors'"):
+    with pytest.warns(RuntimeWarning, match="resuming from 'step-0000000004.safetensors'"):
         run = resumed(small, blobs, two)
     steps(run, 6)
     assert sorted(os.listdir(two)) == [f"step-{step:010}.safetensors" for step in (4, 6, 8)]
@@ -292,8 +292,8 @@ def test_when_all_are_broken_each_is_named(small, blobs, two):
     with pytest.raises(CheckpointError) as caught:
         resumed(small, blobs, two)
     assert [diagnostic.summary for diagnostic in caught.value.diagnostics] == [
-        "'step-0000000008.safetensors' is no whole checkpoint.",
-        "'step-0000000004.safetensors' is no whole checkpoint.",
+        "'step-0000000008.safetensors' is not a complete checkpoint.",
+        "'step-0000000004.safetensors' is not a complete checkpoint.",
     ]
 
 

@@ -115,10 +115,10 @@ def test_another_backend_than_the_models_own_is_refused(blobs: Any) -> None:
     with pytest.raises(UnknownOptionError) as caught:
         fit(pm, blobs, backend=ml.JaxBackend(dtype="float16"))
     assert str(caught.value) == (
-        "backend= has no effect on a model that is compiled already.\n"
+        "backend= has no effect on a model that is already compiled.\n"
         f"    backend  {ml.JaxBackend(dtype='float16')!r}\n"
         f"    model    PhysicalModel for {pm.backend!r}\n"
-        "    Try: ml.fit(model, data, backend=backend)  # with the model before ml.compile; or leave backend= out"
+        "    Try: ml.fit(model, data, backend=backend)  # with the model before ml.compile; or omit backend="
     )
 
 
@@ -141,7 +141,7 @@ def test_images_that_are_not_flat(digits: Any) -> None:
     with pytest.raises(DataError) as caught:
         fit(pm, (x.reshape(-1, 8, 8), y))
     assert str(caught.value) == (
-        "data: input 'input' has another shape than the model takes.\n"
+        "data: input 'input' does not have the shape of the model's input.\n"
         "    data   (1437, 8, 8) float32\n"
         "    model  (32, 64) float32\n"
         "    Try: x.reshape(len(x), 64)"

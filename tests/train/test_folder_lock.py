@@ -270,7 +270,7 @@ def test_a_run_on_another_host_is_known_by_its_heartbeat(small, blobs, two):
     folder     {two}
     process    7 on host 'node-7'
     since      2026-01-02 03:04:05
-    heartbeat  {ago} s ago; without one for 60 s, the lock is void
+    heartbeat  {ago} s ago; the lock expires after 60 s without one
     Try: stop that run; if it was killed, wait {left} s, or remove {str(two / NAME)!r}; or ml.fit(model, data, \
 checkpoint="another-folder")."""
     )

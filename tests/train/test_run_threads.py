@@ -230,7 +230,7 @@ def test_what_listeners_raise_is_collected_and_harms_nobody(small: Any, blobs: A
     assert [str(problem) for problem in run.errors] == [
         f"a listener of the run failed: {name!r} on event 'epoch'.\n"
         "    raised  ValueError: no such pane\n"
-        "    Try: the training goes on; mend the listener, or take it away with what run.observe() returned."
+        "    Try: fix the listener, or remove it with the function returned by run.observe(); the training continues."
     ]
 
 

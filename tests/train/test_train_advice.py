@@ -61,7 +61,7 @@ CHECKPOINTS = {
         ml.fit(model, data, checkpoint=folder, resume=True, seed=1, **options).wait()
         # Try: ml.fit(model, data, checkpoint=folder, resume=True, seed=1, batch_size=3, epochs=3).wait()
         """,
-    "train/checkpoints.py:_of_another_run": f"""{FOLDER}
+    "train/checkpoints.py:_another_run_error": f"""{FOLDER}
         ml.fit(model, data, checkpoint=folder, resume=True, seed=2, **options).wait()
         # Try: ml.fit(model, data, checkpoint=folder, resume=True, seed=1, **options).wait()
         """,
