@@ -61,7 +61,7 @@ def test_one_fails_while_the_other_waits_for_it_and_ignores_sigterm(script, noth
     process 1  pid {pids["1"]}
                no more ['--rate', '0.5']
     ended      process 0, by mithril-nb
-    Try: what the last lines say; --processes 1 shows whether the script fails on one process too."""
+    Try: fix the error in the last lines; --processes 1 shows whether the script fails on one process too."""
     )
     assert caught.value.status == 3
     assert signal.getsignal(signal.SIGINT) is before
@@ -131,10 +131,10 @@ def test_the_others_do_not_come(script, launched, nothing_left):
     assert one.wait(20) == 124
     assert (one.out, one.err[one.err.index("LaunchError") :]) == (
         "",
-        f"""LaunchError: the 2 processes did not meet within 3 s.
+        f"""LaunchError: the 2 processes did not connect within 3 s.
     coordinator  {address}
     waiting      process 1, ended by mithril-nb
-    Try: the same command on every machine, with each --process-id once, and {address} open to all.
+    Try: the same command on each machine with a different --process-id; open {address} to all of them.
 """,
     )
 
@@ -142,24 +142,24 @@ def test_the_others_do_not_come(script, launched, nothing_left):
 REFUSED = {
     "processes must be an integer of at least 1.\n    got  0\n    Try: processes=2": {"processes": 0},
     "devices must be an integer of at least 1.\n    got  0\n    Try: devices=2": {"devices": 0},
-    "start_timeout_s is not a number of seconds.\n    got  -1\n    Try: start_timeout_s=60": {"start_timeout_s": -1},
-    "peer_timeout_s is not a number of seconds.\n    got  nan\n    Try: peer_timeout_s=60": {
+    "start_timeout_s must be a number of seconds.\n    got  -1\n    Try: start_timeout_s=60": {"start_timeout_s": -1},
+    "peer_timeout_s must be a number of seconds.\n    got  nan\n    Try: peer_timeout_s=60": {
         "peer_timeout_s": float("nan")
     },
-    """to join processes on other machines, a process needs the address of process 0, and its own number.
+    """to join processes on other machines, a process needs the address of process 0 and its own index.
     coordinator  '10.0.0.1'
     process id   1
     Try: mithril-nb launch --coordinator 10.0.0.1:4000 --process-id 1 --processes 2 train.py""": {
         "coordinator": "10.0.0.1",
         "process_id": 1,
     },
-    """to join processes on other machines, a process needs the address of process 0, and its own number.
+    """to join processes on other machines, a process needs the address of process 0 and its own index.
     coordinator  None
     process id   1
     Try: mithril-nb launch --coordinator 10.0.0.1:4000 --process-id 1 --processes 2 train.py""": {"process_id": 1},
-    """the process's number is not among those that there are.
+    """the process id is out of range.
     process id  2
-    needed      0 to 1, as there are 2 processes
+    needed      0 to 1, for 2 processes
     Try: --process-id 1""": {"coordinator": "10.0.0.1:4000", "process_id": 2},
 }
 
@@ -176,7 +176,7 @@ def test_a_script_that_is_not_there(tmp_path):
         launch(tmp_path / "train.py")
     assert (
         str(caught.value)
-        == f"""there is no script {str(tmp_path / "train.py")!r}.
+        == f"""script {str(tmp_path / "train.py")!r} does not exist.
     Try: mithril-nb launch --processes 2 train.py"""
     )
 

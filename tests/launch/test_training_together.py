@@ -125,7 +125,7 @@ def test_one_is_killed_and_the_same_command_goes_on(training, together, launched
     assert f"               pid {pids[1]}" in launcher.err or f"    process 1  pid {pids[1]}" in launcher.err
     assert lines[-2:] == [
         "    ended      process 0, by mithril-nb",
-        "    Try: the same command again; a script with ml.fit(..., checkpoint=folder, resume=True) goes on where it"
+        "    Try: the same command again; a script with ml.fit(..., checkpoint=folder, resume=True) resumes where it"
         " was.",
     ]
 

@@ -23,7 +23,7 @@ CASES = [
         """
         UnknownOptionError: input 'input' is not an array of numbers.
             given  None
-            Try: np.asarray(values, dtype="float32")  # of rows of one length
+            Try: np.asarray(values, dtype="float32")  # with rows of one length
         """,
     ),
     (
@@ -32,7 +32,7 @@ CASES = [
         """
         UnknownOptionError: input 'input' is not an array of numbers.
             given  None
-            Try: np.asarray(values, dtype="float32")  # of rows of one length
+            Try: np.asarray(values, dtype="float32")  # with rows of one length
         """,
     ),
     (
@@ -41,7 +41,7 @@ CASES = [
         """
         UnknownOptionError: input 'input' is not an array of numbers.
             given  a list of 2
-            Try: np.asarray(values, dtype="float32")  # of rows of one length
+            Try: np.asarray(values, dtype="float32")  # with rows of one length
         """,
     ),
     (
@@ -50,7 +50,7 @@ CASES = [
         """
         UnknownOptionError: input 'input' is not an array of numbers.
             given  a list of 2
-            Try: np.asarray(values, dtype="float32")  # of rows of one length
+            Try: np.asarray(values, dtype="float32")  # with rows of one length
         """,
     ),
     (
@@ -59,7 +59,7 @@ CASES = [
         """
         UnknownOptionError: input 'input' is not an array of numbers.
             given  an array of shape (1,) of <U1
-            Try: np.asarray(values, dtype="float32")  # of rows of one length
+            Try: np.asarray(values, dtype="float32")  # with rows of one length
         """,
     ),
     (
@@ -87,7 +87,7 @@ CASES = [
         """
         UnknownOptionError: parameter 'linear_0.bias' is not an array of numbers.
             given  None
-            Try: np.asarray(values, dtype="float32")  # of rows of one length
+            Try: np.asarray(values, dtype="float32")  # with rows of one length
         """,
     ),
     (
@@ -96,7 +96,7 @@ CASES = [
         """
         UnknownOptionError: the gradient of output 'output' is not an array of numbers.
             given  a list of 2
-            Try: np.asarray(values, dtype="float32")  # of rows of one length
+            Try: np.asarray(values, dtype="float32")  # with rows of one length
         """,
     ),
 ]

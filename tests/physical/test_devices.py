@@ -149,7 +149,7 @@ REFUSALS = [
         ShapeError: no parameter can be split evenly over 4 devices.
             weight  (5, 3)
             bias    (3,)
-            Try: a size that 4 divides, or another count along the last axis of device_mesh.
+            Try: a size that is a multiple of 4, or another size of the last axis of device_mesh.
         """,
     ),
     (
@@ -183,7 +183,7 @@ REFUSALS = [
         """
         UnknownOptionError: tpu_options['replicate_inputs']=True and parallelism='data' contradict each other.
             because  parallelism='data' splits each input over the devices
-            Try: parallelism="model"  # or leave one of them out
+            Try: parallelism="model"  # or omit one of them
         """,
     ),
     (

@@ -90,8 +90,8 @@ def test_a_batch_may_be_another_than_the_declared_one(params):
     with pytest.warns(MithrilWarning) as said:
         assert fixed.evaluate(params, {"input": X[:2]})["output"].shape == (2, 2)
     assert [str(one.message) for one in said] == [
-        "input 'input' of shape (2, 3) is compiled for anew: the model was compiled for (5, 3). "
-        "shapes={'input': ['batch', 3]} expects any batch; static_shapes=True refuses others."
+        "input 'input' of shape (2, 3) causes a recompilation: the model was compiled for (5, 3). "
+        "shapes={'input': ['batch', 3]} accepts any batch; static_shapes=True rejects other shapes."
     ]
     assert said[0].filename == __file__
     # Once is enough.
@@ -320,7 +320,7 @@ def test_a_long_list_is_told_to_be_slow(params):
     with pytest.warns(MithrilWarning) as told:
         found = pm.evaluate(params, {"input": rows})["output"]
     assert str(told[0].message) == (
-        "input 'input' is a list of 90 numbers, and each is an argument of the jitted program, which is slow: "
+        "input 'input' is a list of 90 numbers. Each is a separate argument of the jitted program, which is slow. "
         "np.asarray(values) is one argument."
     )
     np.testing.assert_allclose(found, pm.evaluate(params, {"input": np.asarray(rows)})["output"], 1e-6)
@@ -331,7 +331,7 @@ def test_parameters_of_whole_numbers_are_refused(pm, params):
     with pytest.raises(MithrilError) as caught:
         pm.evaluate(whole, {"input": X}, ONES)
     assert str(caught.value) == (
-        "parameter 'linear_0.bias' cannot be trained: it holds no real numbers.\n"
+        "parameter 'linear_0.bias' cannot be trained: its dtype is not floating point.\n"
         "    given  (4,) of int32\n"
         "    needs  float32\n"
         "    Try: params['linear_0.bias'].astype(\"float32\")"
@@ -346,7 +346,7 @@ def test_a_name_stands_for_one_size():
         "the size 'rows' is 6 in input 'left' and 1 in input 'right'.\n"
         "    left   (6, 4)\n"
         "    right  (1, 4)\n"
-        "    Try: inputs of one size, or another name than 'rows' for one of them in shapes."
+        "    Try: inputs of the same size, or two different names instead of 'rows' in shapes."
     )
     for rows in (6, 1):
         x = np.ones((rows, 4), "float32")

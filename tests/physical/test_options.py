@@ -100,7 +100,7 @@ def test_static_shapes_hold_what_was_said_or_what_came_first():
         with pytest.raises(MithrilError) as error:
             pm.evaluate(params, {"input": X[:2]})
         assert str(error.value) == (
-            "input 'input' has another shape than the model was compiled for.\n"
+            "the shape of input 'input' differs from the compiled shape.\n"
             "    given         (2, 3)\n"
             "    compiled for  (5, 3)\n"
             "    Try: static_shapes=False  # compiles for each shape; or pad the batch"
@@ -159,8 +159,8 @@ def test_a_plain_model_has_no_python_of_ours_in_a_call():
 WARNED = [
     (
         {"jit_options": {"static_argnums": (0, 1)}},
-        "jit_options['static_argnums'] has no effect on 'params' and 'inputs': a dict of arrays cannot be static. What "
-        "is static in a model are the attributes of its blocks, and those are already.",
+        "jit_options['static_argnums'] has no effect on 'params' and 'inputs': a dict of arrays cannot be static. "
+        "The attributes of blocks are always static.",
     ),
     (
         {"jit_options": {"donate_argnums": 0}, "jit": False},
@@ -231,7 +231,7 @@ CASES = [
     (
         lambda: ml.compile(Relu(), optimizations=["fusion"]),
         """
-        UnknownOptionError: optimizations=['fusion'] is no dict.
+        UnknownOptionError: optimizations=['fusion'] must be a dict.
             takes  fusion, buffer_reuse, layout_optimization
             Try: optimizations={"fusion": ...}
         """,
@@ -241,13 +241,13 @@ CASES = [
         """
         UnknownOptionError: tpu_options has no option 'zzz'.
             takes  replicate_inputs, allow_spmd
-            Try: use one of the options that it takes.
+            Try: use one of these options.
         """,
     ),
     (
         lambda: ml.compile(Relu(), jit_options={"donate_argnums": (3,)}),
         """
-        UnknownOptionError: jit_options['donate_argnums']=(3,) does not count the arguments of evaluate.
+        UnknownOptionError: jit_options['donate_argnums']=(3,) must contain positions of arguments of evaluate.
             arguments  0 params, 1 inputs, 2 output_gradients
             Try: jit_options={"donate_argnums": (0,)}
         """,
@@ -287,15 +287,15 @@ CASES = [
     (
         lambda: ml.compile(MLP(3, [4], 2), frozen="linear_0"),
         """
-        UnknownOptionError: frozen='linear_0' is no list of names.
+        UnknownOptionError: frozen='linear_0' is not a list of names.
             Try: ml.compile(model, backend, frozen=["linear_0"])
         """,
     ),
     (
         lambda: ml.compile(MLP(3, [4], 2), frozen=["linear_0"], trainable=["linear_0"]),
         """
-        UnknownOptionError: 'linear_0' stands in frozen and in trainable.
-            Try: name it in one of them.
+        UnknownOptionError: 'linear_0' is in both frozen and trainable.
+            Try: put it in only one of them.
         """,
     ),
     (
@@ -402,7 +402,7 @@ def test_an_input_that_is_trained_has_the_shape_that_was_said_of_it():
     pm = ml.compile(Add(), BACKEND, shapes={"left": [2, 3], "right": [2, 3]}, trainable=["right"])
     assert [str(one.spec) for one in pm.parameters] == ["(2, 3) float32"]
     assert pm.input_names == ("left",)
-    with pytest.raises(MithrilError, match="frozen=5 is no list of names"):
+    with pytest.raises(MithrilError, match="frozen=5 is not a list of names"):
         ml.compile(Add(), BACKEND, frozen=5)  # pyright: ignore
 
 

@@ -72,11 +72,11 @@ DataError: data ends in a batch of 2 samples, which the model does not accept.
     Try: x[:8], y[:8], so that every batch is full.
 DataError: validation data ends in a batch of 3 samples, which the model does not accept.
     samples  7, in batches of 4
-    because  input 'input' has another shape than the model was compiled for.
+    because  the shape of input 'input' differs from the compiled shape.
     Try: x[:4], y[:4], so that every batch is full.
 2 DataError: data ends in a batch of 3 samples, which the model does not accept.
     samples  3, in batches of 4
-    because  input 'input' has another shape than the model was compiled for.
+    because  the shape of input 'input' differs from the compiled shape.
     Try: a loss that returns one value per sample: a short batch is then padded with rows of weight 0.
 ['loss']
 Run(done, step 2 of 2, 1 epochs)
