@@ -283,29 +283,29 @@ REFUSED = {
         lambda x: jnp.concatenate([flat(conv(x)), flat(conv(x))], -1),
         lambda: two(Concat(2, axis=1), Flatten),
         """
-        the order of the rows of 'Dense_0' is not known.
-            because  'model_0/concat_0' gives the items of an image in an order that is not known
-            Try: Transpose((0, 2, 3, 1))  # behind the image: from there on the order is the same""",
+        the order of the rows of 'Dense_0' is unknown.
+            because  'model_0/concat_0' changes the order of the elements of an image in an unknown way
+            Try: Transpose((0, 2, 3, 1))  # after the image, so that the order is the same as in the library""",
     ),
     "Reshape that joins the batch": (
         lambda x: conv(x).reshape(4, -1),
         lambda: chain(Conv2d(3, 3), Reshape((4, -1))),
-        "because  'model_0/reshape_0' gives the items of an image in an order that is not known",
+        "because  'model_0/reshape_0' changes the order of the elements of an image in an unknown way",
     ),
     "channels in the middle": (
         lambda x: flat(conv(x)),
         lambda: chain(Conv2d(3, 3), Transpose((0, 2, 1, 3)), Flatten()),
-        "because  'model_0/transpose_0' gives the items of an image in an order that is not known",
+        "because  'model_0/transpose_0' changes the order of the elements of an image in an unknown way",
     ),
     "groups of rows": (
         lambda x: norm(flat(conv(x)), linen.GroupNorm, num_groups=3),
         lambda: chain(Conv2d(3, 3), Flatten(), GroupNorm(3)),
-        "because  'model_0/group_norm_0' gives the items of an image in an order that is not known",
+        "because  'model_0/group_norm_0' changes the order of the elements of an image in an unknown way",
     ),
     "features of an image": (
         conv,
         lambda: chain(Conv2d(3, 3)),
-        "because  'linear_0' reads an image whose channels are on axis 1, and there on the last",
+        "because  'linear_0' reads an image with channels on axis 1, the library has them on the last axis",
     ),
 }
 
@@ -330,9 +330,9 @@ def test_groups_of_rows_are_refused_by_name():
     with pytest.raises(ShapeError) as error:
         differ(Ends(), chain(Conv2d(3, 3), Flatten(), GroupNorm(3)), x_of(*IMAGES))
     assert str(error.value) == (
-        "the order of the rows of 'GroupNorm_0' is not known.\n"
-        "    because  'group_norm_0' works on groups of what was an image\n"
-        "    Try: Transpose((0, 2, 3, 1))  # behind the image: from there on the order is the same"
+        "the order of the rows of 'GroupNorm_0' is unknown.\n"
+        "    because  'group_norm_0' works on groups of features from an image\n"
+        "    Try: Transpose((0, 2, 3, 1))  # after the image, so that the order is the same as in the library"
     )
 
 
@@ -355,9 +355,9 @@ def test_images_made_of_features_are_refused():
     with pytest.raises(ShapeError) as error:
         differ(Decoder(), model, x_of(2, 5))
     assert str(error.value) == (
-        "the order of the channels that 'Conv_0' works on is not known.\n"
-        "    because  'conv2d_0' has them on axis 1 of what 'reshape_0' made, and there they are the last axis\n"
-        "    Try: channels as the last size in 'reshape_0', and a Transpose behind it that brings them to axis 1."
+        "the order of the channels of 'Conv_0' is unknown.\n"
+        "    because  'conv2d_0' expects them on axis 1 of the output of 'reshape_0', the library on the last axis\n"
+        "    Try: put the channels last in 'reshape_0', and add a Transpose after it that moves them to axis 1."
     )
 
 

@@ -81,7 +81,7 @@ def lines(*text: str) -> str:
     return "\n    ".join(text)
 
 
-NO_FILE = "ModelFileError: 'here.safetensors' is no safetensors file, or a broken one."
+NO_FILE = "ModelFileError: 'here.safetensors' is not a safetensors file, or is broken."
 TRY = "Try: ml.load_params(path)  # of a file that ml.save_params(params, path) wrote"
 
 
@@ -107,7 +107,7 @@ def test_a_file_cut_short_is_refused(cut):
 def test_a_hostile_file_is_refused(data):
     with pytest.raises(MithrilError) as error:
         ml.load_params(written(data))
-    assert str(error.value).startswith("'here.safetensors' is no safetensors file, or a broken one.\n    because  ")
+    assert str(error.value).startswith("'here.safetensors' is not a safetensors file, or is broken.\n    because  ")
 
 
 CASES = [
@@ -129,7 +129,7 @@ CASES = [
             "ModelFileError: 'here.safetensors' was not written by ml.save_params.",
             'needs  "format": "mithril_nb.params"',
             "found  {'format': 'pt'}",
-            "Try: safetensors.numpy.load_file(path)  # then give its arrays the names of the parameters",
+            "Try: safetensors.numpy.load_file(path)  # then rename its arrays to the names of the parameters",
         ),
     ),
     (
@@ -137,8 +137,8 @@ CASES = [
         lines(
             "ModelFileError: 'here.safetensors' was not written by ml.save_params.",
             'needs  "format": "mithril_nb.params"',
-            "found  nothing of the kind",
-            "Try: safetensors.numpy.load_file(path)  # then give its arrays the names of the parameters",
+            "found  no metadata",
+            "Try: safetensors.numpy.load_file(path)  # then rename its arrays to the names of the parameters",
         ),
     ),
     (
@@ -153,26 +153,30 @@ CASES = [
         lambda: ml.load_params(foreign({**OURS, "names": "[" * 100_000})),
         lines(
             "ModelFileError: 'here.safetensors' is broken.",
-            "because  its table of names is no JSON",
+            "because  its table of names is not valid JSON",
             TRY,
         ),
     ),
     (
         lambda: ml.load_params(foreign({**OURS, "names": '{"w": 3}'})),
-        lines("ModelFileError: 'here.safetensors' is broken.", "because  its table of names is none", TRY),
+        lines(
+            "ModelFileError: 'here.safetensors' is broken.",
+            "because  its table of names is not a table of strings",
+            TRY,
+        ),
     ),
     (
         lambda: ml.load_params(foreign(OURS, np.ones(3, "complex64"))),
         lines(
             "ModelFileError: 'here.safetensors' is broken.",
-            "because  'w' has the dtype C64, which no parameter has",
+            "because  'w' has the dtype C64, which parameters cannot have",
             TRY,
         ),
     ),
     (
         lambda: ml.load_params(foreign(OURS, np.ones(3))),
         lines(
-            "DataError: 'w' in 'here.safetensors' is float64, which JAX would make float32.",
+            "DataError: 'w' in 'here.safetensors' is float64, which JAX would convert to float32.",
             "because  its x64 mode is off",
             'Try: jax.config.update("jax_enable_x64", True)  # or ml.JaxBackend(dtype="float64") first',
         ),
