@@ -99,7 +99,7 @@ CASES = [
     (
         lambda: backend.register_op("grad"),
         """
-        NameTakenError: cannot register the op 'grad': a backend has something else of this name.
+        NameTakenError: cannot register the op 'grad': the backend already has an attribute of this name.
             is  backend.grad
             Try: @backend.register_op("my_grad")
         """,
@@ -186,7 +186,7 @@ CASES = [
     (
         lambda: ml.compile(NoArray()).evaluate({}, {"input": X}),
         """
-        UnknownOptionError: NoArray.compute returned no array for 'output'.
+        UnknownOptionError: NoArray.compute did not return an array for 'output'.
             given  str
             Try: return an array.
         """,
@@ -194,9 +194,9 @@ CASES = [
     (
         lambda: of_primitive(lambda backend, x: 2 * x, lambda backend, x, grad: grad.sum()),
         """
-        ShapeError: wrong_grad does not give a gradient of the shape of each input.
-            gave    ()
-            inputs  (4, 3)
+        ShapeError: wrong_grad does not return a gradient of the shape of each input.
+            returned  ()
+            inputs    (4, 3)
             Try: @ml.register_primitive("wrong_grad") on a function that returns one array for each input.
         """,
     ),
@@ -206,7 +206,7 @@ CASES = [
         ShapeError: the input 'input' does not fit 'picky.input'.
             given  (4, 3) float32
             input  what 'picky' can take      TypeError: cannot reshape array of shape (4, 3) (size 12) into shape (2, 7) (size 14)
-            Try: other sizes, or look into the function.
+            Try: other sizes, or check the function.
         """,  # noqa: E501
     ),
     (
@@ -216,7 +216,7 @@ CASES = [
             because  KeyError: 'inptu'
             where    HERE
             given    'input' (4, 3) float32
-            Try: look into the function.
+            Try: check the function.
         """,
     ),
     (

@@ -151,8 +151,8 @@ def test_a_formula_that_needs_two_axes_says_so():
     with pytest.raises(ShapeError) as caught:
         initial(Initializer("he_normal"), stream([0], "b"), (3,), "linear_0.bias")
     assert f"{type(caught.value).__name__}: {caught.value}" == textwrap.dedent("""\
-        ShapeError: 'linear_0.bias' of shape (3,) cannot start as 'he_normal'.
-            needs  an axis of inputs and one of outputs: axes -2 and -1
+        ShapeError: cannot initialize 'linear_0.bias' of shape (3,) with 'he_normal'.
+            needs  an input axis and an output axis: axes -2 and -1
             Try: model.set_initializers({'linear_0.bias': "normal(0.02)"})""")
 
 

@@ -124,7 +124,7 @@ def test_a_shape_that_is_data_is_refused_under_jit_and_read_without():
         f"{type(error.value).__name__}: {error.value}"
         == textwrap.dedent("""
         ShapeError: 'shape' must be known before the program runs.
-            given  an array that the program computes, or is given
+            given  an array that the program computes or receives
             Try: shape=2  # or shape=x.shape()[0]; or compile with jit=False
     """).strip()
     )

@@ -132,7 +132,7 @@ def test_debug_names_the_block_that_makes_nan():
     assert str(error.value) == (
         "'log_0.output' is NaN.\n"
         "    input  (5, 3) from -1 to 1\n"
-        "    Try: look at what comes in; JaxBackend(debug=False) runs on."
+        "    Try: check the inputs; JaxBackend(debug=False) does not stop at NaN."
     )
     assert np.isnan(ml.compile(model, BACKEND).evaluate(params, {"input": X})["output"]).any()
 
@@ -143,10 +143,10 @@ def test_debug_holds_shapes_beside_what_was_inferred():
     with pytest.raises(MithrilError) as error:
         ml.compile(Model() | Relu(), backend).evaluate({}, {"input": X})
     assert str(error.value) == (
-        "'relu_0.output' has another shape than was inferred.\n"
+        "the shape of 'relu_0.output' differs from the inferred shape.\n"
         "    inferred  (5, 3)\n"
-        "    made      (1, 3)\n"
-        "    Try: look into the function that computes it, or into the rule that infers its shape."
+        "    computed  (1, 3)\n"
+        "    Try: check the function that computes it, or the rule that infers its shape."
     )
 
 
@@ -255,7 +255,7 @@ CASES = [
     (
         lambda: ml.compile(Relu(), optimizations={"fusion": "yes"}),
         """
-        UnknownOptionError: optimizations['fusion']='yes' neither switches on nor off.
+        UnknownOptionError: optimizations['fusion']='yes' must be a bool.
             needs  True or False
             Try: optimizations={"fusion": True}
         """,
@@ -263,7 +263,7 @@ CASES = [
     (
         lambda: ml.compile(Relu(), static_shapes="batch"),
         """
-        UnknownOptionError: static_shapes='batch' neither switches on nor off.
+        UnknownOptionError: static_shapes='batch' must be a bool.
             needs  True or False
             Try: ml.compile(model, backend, static_shapes=True)
         """,
@@ -301,15 +301,15 @@ CASES = [
     (
         lambda: ml.JaxBackend(xla_flags="--xla_foo"),
         """
-        UnknownOptionError: xla_flags='--xla_foo' is no list of flags.
-            needs  a list of texts
+        UnknownOptionError: xla_flags='--xla_foo' is not a list of flags.
+            needs  a list of strings
             Try: xla_flags=["--xla_cpu_enable_fast_math=true"]
         """,
     ),
     (
         lambda: ml.JaxBackend(xla_flags=["--xla_foo=1"]),
         """
-        UnknownOptionError: XLA does not take the flag '--xla_foo=1'.
+        UnknownOptionError: XLA rejects the flag '--xla_foo=1'.
             because  No such compile option: 'xla_foo'
             Try: xla_flags=["--xla_cpu_enable_fast_math=true"]  # or no flags
         """,
@@ -317,14 +317,14 @@ CASES = [
     (
         lambda: ml.JaxBackend(xla_flags=["--xla_force_host_platform_device_count=8"]),
         """
-        UnknownOptionError: the XLA flag 'xla_force_host_platform_device_count' comes too late: it is read when JAX starts.
+        UnknownOptionError: the XLA flag 'xla_force_host_platform_device_count' comes too late: JAX reads it only at the start.
             Try: os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"  # before JAX is imported
         """,  # noqa: E501
     ),
     (
         lambda: ml.JaxBackend(device_mesh=2),
         """
-        DeviceNotFoundError: device_mesh=(2,) needs 2 devices, there is 1.
+        DeviceNotFoundError: device_mesh=(2,) needs 2 devices, but only 1 is available.
             present  cpu:0
             Try: device_mesh=1  # or XLA_FLAGS=--xla_force_host_platform_device_count=2, set before Python starts
         """,
@@ -332,7 +332,7 @@ CASES = [
     (
         lambda: ml.JaxBackend(debug="yes"),
         """
-        UnknownOptionError: debug='yes' neither switches on nor off.
+        UnknownOptionError: debug='yes' must be a bool.
             needs  True or False
             Try: JaxBackend(debug=False)
         """,
@@ -348,24 +348,24 @@ CASES = [
     (
         lambda: BACKEND.ones(2, dtype="float64"),
         """
-        UnknownOptionError: JAX makes no arrays of float64 unless it is told to.
-            because  it computes with 32 bits by default, and would cut these off
-            Try: backend.enable_x64()  # or JaxBackend(dtype="float64") from the start; else dtype="float32"
+        UnknownOptionError: JAX creates arrays of float64 only in its x64 mode, which is off.
+            because  JAX uses 32 bits by default, and would truncate these
+            Try: backend.enable_x64()  # or JaxBackend(dtype="float64") from the start; otherwise dtype="float32"
         """,
     ),
     (
         lambda: BACKEND.array(["a", "b"]),
         """
-        UnknownOptionError: cannot make an array of this.
+        UnknownOptionError: cannot convert the value to an array.
             given  ['a', 'b']
-            needs  numbers, or lists of numbers of one length at each depth
+            needs  numbers, or nested lists of numbers of equal lengths
             Try: backend.array([[1.0, 2.0], [3.0, 4.0]])
         """,
     ),
     (
         lambda: BACKEND.matmul(BACKEND.ones(3, 4), BACKEND.ones(3, 4)),
         """
-        ShapeError: matmul cannot be done with these arguments.
+        ShapeError: matmul does not accept these arguments.
             given    (3, 4) float32, (3, 4) float32
             because  dot_general requires contracting dimensions to have the same shape, got (4,) and (3,).
             Try: help(backend.matmul)
@@ -374,9 +374,9 @@ CASES = [
     (
         lambda: BACKEND.cross_entropy(BACKEND.ones(3, 4), BACKEND.ones(3)),
         """
-        ShapeError: cross_entropy cannot take targets of shape (3,) float32.
+        ShapeError: cross_entropy does not accept targets of shape (3,) float32.
             logits  (3, 4) float32
-            needs   (3,) whole numbers, or (3, 4) probabilities
+            needs   (3,) integers, or (3, 4) probabilities
             Try: backend.array(labels, dtype="int32")
         """,
     ),

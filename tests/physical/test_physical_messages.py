@@ -154,7 +154,7 @@ CASES = [
         lambda: mlp.randomize_params("a"),
         """
         UnknownOptionError: cannot use 'a' as a seed.
-            needs  a whole number
+            needs  an integer
             Try: seed=42
         """,
     ),
@@ -163,7 +163,7 @@ CASES = [
         lambda: mlp.randomize_params(1.5),
         """
         UnknownOptionError: cannot use 1.5 as a seed.
-            needs  a whole number
+            needs  an integer
             Try: seed=42
         """,
     ),
@@ -171,7 +171,7 @@ CASES = [
         "a word for a switch",
         lambda: ml.compile(Relu(), jit="no"),
         """
-        UnknownOptionError: jit='no' neither switches on nor off.
+        UnknownOptionError: jit='no' must be a bool.
             needs  True or False
             Try: ml.compile(model, backend, jit=False)
         """,

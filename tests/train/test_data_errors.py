@@ -246,8 +246,8 @@ OPTIONS = {
         "metrics, shuffle, backend, checkpoint, resume, model_state\n"
         "    Try: epochs=3",
     ),
-    "a word for a seed": ({"seed": "a"}, "cannot use 'a' as a seed.\n    needs  a whole number\n    Try: seed=42"),
-    "a fraction for a seed": ({"seed": 1.5}, "cannot use 1.5 as a seed.\n    needs  a whole number\n    Try: seed=42"),
+    "a word for a seed": ({"seed": "a"}, "cannot use 'a' as a seed.\n    needs  an integer\n    Try: seed=42"),
+    "a fraction for a seed": ({"seed": 1.5}, "cannot use 1.5 as a seed.\n    needs  an integer\n    Try: seed=42"),
     "half an epoch": ({"epochs": 0.5}, "epochs must be an integer of at least 1.\n    got  0.5\n    Try: epochs=10"),
     "loss": (
         {"loss": "cros_entropy"},
@@ -350,11 +350,11 @@ OPTIONS = {
     ),
     "a word for a switch": (
         {"shuffle": "no"},
-        "shuffle='no' neither switches on nor off.\n    needs  True or False\n    Try: shuffle=False",
+        "shuffle='no' must be a bool.\n    needs  True or False\n    Try: shuffle=False",
     ),
     "another word for a switch": (
         {"resume": "yes", "checkpoint": "runs"},
-        "resume='yes' neither switches on nor off.\n    needs  True or False\n    Try: resume=True",
+        "resume='yes' must be a bool.\n    needs  True or False\n    Try: resume=True",
     ),
     "no name for a folder": (
         {"checkpoint": ""},
