@@ -1,4 +1,4 @@
-"""What errors of a session advise works."""
+"""The advice in errors of a session works."""
 
 from __future__ import annotations
 
