@@ -1,4 +1,4 @@
-"""What errors of backends advise works."""
+"""The advice in errors of backends works."""
 
 from __future__ import annotations
 

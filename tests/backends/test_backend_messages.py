@@ -1,4 +1,4 @@
-"""What a backend says that is asked for what it has not: the whole text."""
+"""Full messages of a backend for unsupported requests."""
 
 import textwrap
 
@@ -11,7 +11,7 @@ from mithril_nb.errors import MithrilError
 
 
 class ArraysOnly(Backend):
-    """A backend as the documents show one: it makes arrays and runs nothing."""
+    """A backend as in the Mithril documentation: it creates arrays and runs no models."""
 
     def tensor(self, data, dtype=None):
         return data
@@ -24,7 +24,7 @@ class ArraysOnly(Backend):
 
 
 class WithoutOnes(Backend):
-    """The backend of the documents: two of the three methods. To define it is no mistake; to make one is."""
+    """A backend with two of the three methods. Defining it is valid; constructing it raises."""
 
     def __init__(self, *args, **kwargs):
         super().__init__()

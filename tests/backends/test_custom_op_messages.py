@@ -1,4 +1,4 @@
-"""What is said of ops that people bring, where they cannot be used: the whole text."""
+"""Full messages for custom ops that cannot be used."""
 
 import re
 import textwrap
@@ -261,7 +261,7 @@ def test_message(call, text):
     assert f"{type(error.value).__name__}: {said}" == expected
 
 
-def test_what_a_function_raised_is_the_cause():
+def test_error_of_a_function_is_the_cause():
     with pytest.raises(UnknownOptionError) as error:
         ml.compile(Misspelt()).evaluate({}, {"input": X})
     assert isinstance(error.value.__cause__, KeyError)
@@ -274,13 +274,13 @@ def test_what_a_function_raised_is_the_cause():
         ("qqqq", "JaxBackend has no operation 'qqqq'. To add one: @backend.register_op(\"...\")."),
     ],
 )
-def test_an_operation_that_does_not_exist(name: str, text: str) -> None:
+def test_unknown_operation_is_rejected(name: str, text: str) -> None:
     with pytest.raises(AttributeError) as error:
         getattr(backend, name)
     assert str(error.value) == text
 
 
-def test_infer_of_an_op_of_ones_own_belongs_to_its_class():
+def test_infer_error_of_a_custom_op_names_its_class():
     def infer(options, inputs):
         return None
 

@@ -1,4 +1,4 @@
-"""What the operations of a backend say of arguments that they cannot take: the whole text."""
+"""Full messages of a backend's operations for invalid arguments."""
 
 import textwrap
 

@@ -1,4 +1,4 @@
-"""What errors of bringing parameters over advise works."""
+"""The advice in errors of importing parameters works."""
 
 from __future__ import annotations
 

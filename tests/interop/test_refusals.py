@@ -1,4 +1,4 @@
-"""What cannot be brought over is refused by name, with the reason."""
+"""Parts that cannot be imported are rejected by name, with the reason."""
 
 from __future__ import annotations
 
@@ -270,7 +270,7 @@ def test_message(name):
         assert said == textwrap.dedent(text).strip("\n")
 
 
-def test_images_of_unknown_size_that_are_made_flat():
+def test_flattened_images_of_unknown_size():
     model = Model() | Conv2d(2, 3, in_channels=3)
     model += Flatten()
     model += Linear(5, input_size=32)

@@ -1,4 +1,4 @@
-"""How a launch ends: with whom, how soon, what it says, and that nothing of it is left."""
+"""The end of a launch: its cause, its delay, its message, and that no process is left."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.timeout(60)
-def test_one_fails_while_the_other_waits_for_it_and_ignores_sigterm(script, nothing_left, monkeypatch, capfd):
+def test_failure_ends_a_process_that_ignores_sigterm(script, nothing_left, monkeypatch, capfd):
     monkeypatch.setattr(launcher, "GRACE_S", 0.5)
     path = script("""
         import os, pathlib, signal, subprocess, sys, time
@@ -78,8 +78,8 @@ def test_one_fails_while_the_other_waits_for_it_and_ignores_sigterm(script, noth
         ("import sys\nassert (__name__, sys.argv[1:]) == ('__main__', ['--a', 'b'])\n", 0, ""),
     ],
 )
-def test_a_script_ends_as_it_does_under_python(script, monkeypatch, capsys, code, status, said):
-    """In this process, as if it had met the others."""
+def test_script_exits_like_under_python(script, monkeypatch, capsys, code, status, said):
+    """Run the worker in this process, as if it had connected to the others."""
     path = str(script(code))
     monkeypatch.setattr(Place, "join", lambda place: None)
     monkeypatch.setattr(worker, "_end_with", lambda link: None)  # it would end the tests
@@ -108,8 +108,8 @@ def test_a_signal_ends_everything(script, launched, nothing_left, number, said):
 
 
 @pytest.mark.timeout(90)
-def test_two_machines_and_one_is_lost(script, launched, nothing_left):
-    """Two launchers that join at one address stand for two machines; one of them is gone all of a sudden."""
+def test_lost_machine_ends_the_other(script, launched, nothing_left):
+    """Two launchers with one address simulate two machines; one of them is killed."""
     address, path = free_address(), script(WAIT)
     options = ("--coordinator", address, "--processes", "2", "--peer-timeout", "3", "--process-id")
     left, right = (launched(*options, index, path) for index in ("0", "1"))
@@ -124,7 +124,7 @@ def test_two_machines_and_one_is_lost(script, launched, nothing_left):
     assert "LaunchError: process 0 of 2 was killed by SIGABRT.\n" in left.err
 
 
-def test_the_others_do_not_come(script, launched, nothing_left):
+def test_missing_processes_time_out(script, launched, nothing_left):
     address, path = free_address(), script("print('never')\n")
     options = ("--coordinator", address, "--processes", "2", "--start-timeout", "3")
     one = launched(*options, "--process-id", "1", path)
@@ -165,13 +165,13 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("message", REFUSED, ids=lambda message: message.split("\n")[0][:30])
-def test_numbers_that_cannot_be_are_refused(script, message):
+def test_invalid_numbers_are_rejected(script, message):
     with pytest.raises(UnknownOptionError) as caught:
         launch(script(""), **REFUSED[message])
     assert str(caught.value) == message
 
 
-def test_a_script_that_is_not_there(tmp_path):
+def test_missing_script_is_rejected(tmp_path):
     with pytest.raises(LaunchError) as caught:
         launch(tmp_path / "train.py")
     assert (

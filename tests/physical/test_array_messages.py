@@ -1,4 +1,4 @@
-"""What `evaluate` says of what is no array: the whole text, jitted or not."""
+"""Full messages of `evaluate` for values that are not arrays, jitted or not."""
 
 import textwrap
 

@@ -1,4 +1,4 @@
-"""Several devices: the same numbers as on one, and refusals beforehand. In processes with 8 forced CPU devices."""
+"""Several devices give the same numbers as one, and reject invalid options. Uses 8 forced CPU devices."""
 
 import textwrap
 
@@ -58,7 +58,7 @@ def test_train_steps_on_many_devices_agree_with_one_device():
     ]
 
 
-def test_evaluate_on_many_devices_and_what_is_left_whole():
+def test_evaluate_on_many_devices():
     out = ran("""
     ones = {"output": np.ones((16, 10), "float32")}
     plain = ml.compile(MLP(12, [16], 10), ml.JaxBackend())
@@ -293,5 +293,5 @@ def refusals() -> list[str]:
 
 
 @pytest.mark.parametrize("at", range(len(REFUSALS)), ids=[call for call, _ in REFUSALS])
-def test_refusal(refusals, at: int) -> None:
+def test_rejected_options(refusals, at: int) -> None:
     assert refusals[at] == textwrap.dedent(REFUSALS[at][1]).strip()

@@ -1,4 +1,4 @@
-"""Options of `compile` act, or say by name why not; the whole text of what they say."""
+"""Options of `compile` have an effect, or report by name why not, with full messages."""
 
 import re
 import textwrap
@@ -20,7 +20,7 @@ BACKEND = ml.JaxBackend()
 FIVE = {"input": [5, 3]}
 
 
-def test_params_are_donated_where_gradients_take_their_place():
+def test_params_are_donated_if_gradients_replace_them():
     pm = ml.compile(MLP(3, [4], 2), BACKEND, jit_options={"donate_argnums": (0,)})
     params = pm.randomize_params(0)
     pm.evaluate(params, {"input": X})
@@ -32,7 +32,7 @@ def test_params_are_donated_where_gradients_take_their_place():
         np.testing.assert_allclose(gradient, expected[name], rtol=1e-6)
 
 
-def test_the_xla_computation_is_kept_if_it_is_asked_for():
+def test_xla_computation_is_kept_on_request():
     kept = ml.compile(Linear(2), BACKEND, shapes=FIVE, jit_options={"xla_computation": True})
     assert "stablehlo.dot_general" in kept.xla_computation
     assert ml.compile(Linear(2), BACKEND, shapes=FIVE).xla_computation is None
@@ -51,7 +51,7 @@ def test_without_fusion_no_operations_are_fused():
     assert longest(optimizations={"fusion": False}) == 1
 
 
-def test_without_fusion_there_are_gradients_of_what_is_scattered():
+def test_scatter_gradients_work_without_fusion():
     pm = ml.compile(Embedding(5, 2), BACKEND, shapes={"input": [3]}, optimizations={"fusion": False})
     rows = np.array([1, 1, 4], "int32")
     _, gradients = pm.evaluate(pm.randomize_params(0), {"input": rows}, {"output": np.ones((3, 2), "float32")})
@@ -70,7 +70,7 @@ def test_flags_of_the_backend_reach_its_programs():
         broken._jitted()(broken.randomize_params(0), {"input": X})
 
 
-def test_constants_are_inputs_no_more():
+def test_constants_are_no_longer_inputs():
     pm = ml.compile(Model() | Add()(left="x", right="rate", output="y"), BACKEND, constants={"rate": [1.0, 2.0, 3.0]})
     assert list(pm.input_specs) == ["x"]
     np.testing.assert_allclose(pm.evaluate({}, {"x": X})["y"], X + np.array([1, 2, 3]))
@@ -90,7 +90,7 @@ def test_frozen_params_have_no_gradient():
     assert [one.name for one in both.parameters if not one.is_trainable] == ["linear_0.weight"]
 
 
-def test_static_shapes_hold_what_was_said_or_what_came_first():
+def test_static_shapes_reject_other_shapes():
     said = ml.compile(Linear(2), BACKEND, shapes=FIVE, static_shapes=True)
     params = said.randomize_params(0)
     first = ml.compile(Linear(2), BACKEND, static_shapes=True)
@@ -108,7 +108,7 @@ def test_static_shapes_hold_what_was_said_or_what_came_first():
         assert pm.evaluate(params, {"input": X})["output"].shape == (5, 2)
 
 
-def test_a_call_has_params_of_its_own():
+def test_call_uses_own_params():
     pm = ml.compile(Model() | Linear(2)(input="image", output="logits"), ml.JaxBackend(seed=1))
     first = pm(X)
     assert first.shape == (5, 2)
@@ -121,7 +121,7 @@ def test_a_call_has_params_of_its_own():
     assert {name: one.shape for name, one in two.compile(BACKEND)(X).items()} == {"a": (5, 2), "b": (5, 3)}
 
 
-def test_debug_names_the_block_that_makes_nan():
+def test_debug_names_the_block_with_nan():
     model = Model() | Linear(3, name="before")
     model += Log()
     watched = ml.compile(model, ml.JaxBackend(debug=True), shapes=FIVE)
@@ -137,7 +137,7 @@ def test_debug_names_the_block_that_makes_nan():
     assert np.isnan(ml.compile(model, BACKEND).evaluate(params, {"input": X})["output"]).any()
 
 
-def test_debug_holds_shapes_beside_what_was_inferred():
+def test_debug_compares_shapes_with_inferred_ones():
     backend = ml.JaxBackend(debug=True)
     backend.register_op("relu")(lambda x: x[:1])
     with pytest.raises(MithrilError) as error:
@@ -150,7 +150,7 @@ def test_debug_holds_shapes_beside_what_was_inferred():
     )
 
 
-def test_a_plain_model_has_no_python_of_ours_in_a_call():
+def test_plain_model_call_skips_python():
     pm = ml.compile(MLP(3, [4], 2), BACKEND, static_shapes=True, jit_options={"xla_computation": True})
     assert pm.evaluate is pm._run
     assert type(pm.evaluate) is type(jax.jit(abs))
@@ -190,14 +190,14 @@ WARNED = [
 
 
 @pytest.mark.parametrize(("options", "text"), WARNED)
-def test_what_has_no_effect_is_said_once_at_the_line_that_asked(options, text):
+def test_options_without_effect_warn_once(options, text):
     with pytest.warns(MithrilWarning) as said:
         ml.compile(Relu(), BACKEND, **options)
     assert [str(one.message) for one in said] == [text]
     assert said[0].filename == __file__
 
 
-def test_a_flag_for_another_platform_is_said():
+def test_flag_for_another_platform_warns():
     with pytest.warns(MithrilWarning) as said:
         backend = ml.JaxBackend(xla_flags=["--xla_gpu_autotune_level=4"])
     assert [str(one.message) for one in said] == [
@@ -206,7 +206,7 @@ def test_a_flag_for_another_platform_is_said():
     assert backend.compiler_options == {}
 
 
-def test_what_acts_warns_of_nothing():
+def test_effective_options_do_not_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         ml.compile(
@@ -390,7 +390,7 @@ def test_message(call, text):
     assert f"{type(error.value).__name__}: {error.value}" == textwrap.dedent(text).strip()
 
 
-def test_stages_show_what_the_options_make_of_the_program():
+def test_stages_use_the_options():
     def text(**options):
         return ml.compile(Model() + Tanh() + Relu(), BACKEND, shapes=FIVE, **options).hlo.text
 
@@ -398,7 +398,7 @@ def test_stages_show_what_the_options_make_of_the_program():
     assert "fused_computation" not in text(optimizations={"fusion": False})
 
 
-def test_an_input_that_is_trained_has_the_shape_that_was_said_of_it():
+def test_trained_input_has_its_declared_shape():
     pm = ml.compile(Add(), BACKEND, shapes={"left": [2, 3], "right": [2, 3]}, trainable=["right"])
     assert [str(one.spec) for one in pm.parameters] == ["(2, 3) float32"]
     assert pm.input_names == ("left",)
@@ -406,7 +406,7 @@ def test_an_input_that_is_trained_has_the_shape_that_was_said_of_it():
         ml.compile(Add(), BACKEND, frozen=5)  # pyright: ignore
 
 
-def test_flags_of_the_backend_stay_beside_those_of_the_options():
+def test_backend_flags_are_merged_with_options():
     backend = ml.JaxBackend(xla_flags=["--xla_disable_hlo_passes=algsimp"])
     pm = ml.compile(Linear(2), backend, optimizations={"fusion": False})
     assert pm.options.compiler_options["xla_disable_hlo_passes"].startswith("algsimp,fusion")

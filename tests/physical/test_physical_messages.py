@@ -1,4 +1,4 @@
-"""What compiling and evaluating say to what does not fit: the whole text, as a student reads it."""
+"""Full messages of compiling and evaluating for mismatched arguments."""
 
 import textwrap
 from dataclasses import replace
@@ -21,7 +21,7 @@ THREE = alone(Linear(3).block)
 
 
 class OnlyRelu(ml.JaxBackend):
-    """A backend that runs less than the others."""
+    """A backend with fewer kernels."""
 
     @property
     def toolkit(self) -> Toolkit:

@@ -1,4 +1,4 @@
-"""Checkpoints that are refused, options that mean nothing, and those that cannot be written: the whole text of each."""
+"""Full messages for rejected checkpoints, invalid options, and checkpoints that cannot be written."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mithril_nb.train.checkpoints import Checkpoints
 from tests.train.resuming import resumed
 
 
-def test_a_folder_that_is_taken_needs_resume(small, blobs, two):
+def test_folder_with_checkpoints_needs_resume(small, blobs, two):
     with pytest.raises(CheckpointError) as caught:
         fit(small, blobs, checkpoint=two)
     assert (
@@ -32,7 +32,7 @@ def test_a_folder_that_is_taken_needs_resume(small, blobs, two):
     )
 
 
-def test_a_checkpoint_of_another_run_is_refused(small, blobs, two):
+def test_checkpoint_of_another_run_is_rejected(small, blobs, two):
     x, y = blobs
     with pytest.raises(CheckpointError) as caught:
         resumed(small, (x[:50], y[:50]), two, seed=1)
@@ -46,7 +46,7 @@ def test_a_checkpoint_of_another_run_is_refused(small, blobs, two):
     )
 
 
-def test_other_data_of_the_same_length_and_other_params_are_refused(small, blobs, two):
+def test_other_data_or_params_are_rejected(small, blobs, two):
     x, y = blobs
     with pytest.raises(CheckpointError) as caught:
         resumed(small, (2 * x, y), two, params=jax.tree.map(np.zeros_like, small.randomize_params(0)))
@@ -66,7 +66,7 @@ def test_other_data_of_the_same_length_and_other_params_are_refused(small, blobs
         resumed(small, blobs, two, params=small.randomize_params(1), epochs=3)
 
 
-def test_a_checkpoint_of_another_model_is_refused(mlp, blobs, two):
+def test_checkpoint_of_another_model_is_rejected(mlp, blobs, two):
     with pytest.raises(CheckpointError) as caught:
         resumed(mlp(4, 9, 3), blobs, two)
     assert (
@@ -82,7 +82,7 @@ def test_a_checkpoint_of_another_model_is_refused(mlp, blobs, two):
     )
 
 
-def test_an_optimizer_of_another_kind_is_refused(small, blobs, two):
+def test_other_optimizer_is_rejected(small, blobs, two):
     with pytest.raises(CheckpointError) as caught:
         resumed(small, blobs, two, optimizer=lambda rate: optax.chain(optax.clip(1.0), optax.adam(rate)))
     assert (
@@ -95,7 +95,7 @@ def test_an_optimizer_of_another_kind_is_refused(small, blobs, two):
 
 
 @pytest.mark.parametrize(("then", "now"), [(Relu(), Tanh()), (Dropout(0.3), Dropout(0.6))])
-def test_a_model_that_computes_something_else_is_refused(blobs, tmp_path, then, now):
+def test_model_with_other_computation_is_rejected(blobs, tmp_path, then, now):
     options = {"epochs": 1, "batch_size": 16, "checkpoint": tmp_path}
     fit(Model() + Linear(8) + then + Linear(3), blobs, **options).wait()
     with pytest.raises(CheckpointError) as caught:
@@ -111,7 +111,7 @@ def test_a_model_that_computes_something_else_is_refused(blobs, tmp_path, then, 
     assert fit(again, blobs, **options, resume=True).step == 4
 
 
-def test_fewer_epochs_than_were_trained_are_refused(small, blobs, two):
+def test_fewer_epochs_than_trained_are_rejected(small, blobs, two):
     with pytest.raises(CheckpointError) as caught:
         resumed(small, blobs, two, epochs=1)
     assert (
@@ -137,13 +137,13 @@ WRONG = {
 
 
 @pytest.mark.parametrize("message", WRONG)
-def test_options_that_mean_nothing_are_refused(message):
+def test_invalid_options_are_rejected(message):
     with pytest.raises(UnknownOptionError) as caught:
         Checkpoints(*WRONG[message])
     assert str(caught.value) == message
 
 
-def test_resume_without_a_folder_is_refused(small, blobs):
+def test_resume_without_folder_is_rejected(small, blobs):
     with pytest.raises(UnknownOptionError) as caught:
         fit(small, blobs, resume=True)
     assert (
@@ -153,7 +153,7 @@ def test_resume_without_a_folder_is_refused(small, blobs):
     )
 
 
-def test_a_folder_that_cannot_be_made_is_said(small, blobs, tmp_path):
+def test_folder_creation_failure_is_reported(small, blobs, tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(CheckpointError) as caught:
         fit(small, blobs, checkpoint=tmp_path / "file" / "runs")
@@ -168,7 +168,7 @@ def test_a_folder_that_cannot_be_made_is_said(small, blobs, tmp_path):
 
 @contextmanager
 def disk_of(size: int) -> Iterator[None]:
-    """Let no file grow beyond some bytes, as on a disk that is full: the system itself refuses the rest."""
+    """Limit the size of files, like on a full disk: the operating system rejects further writes."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -187,7 +187,7 @@ def assert_lost(run, caught, folder: Path, because: str) -> None:
     assert run.state == "done"
 
 
-def test_a_disk_that_is_full_does_not_end_the_training(small, blobs, tmp_path):
+def test_full_disk_does_not_end_training(small, blobs, tmp_path):
     run = fit(small, blobs, epochs=1, batch_size=16, checkpoint=tmp_path)
     with pytest.warns(RuntimeWarning) as caught, disk_of(512):
         for _ in run:
@@ -196,7 +196,7 @@ def test_a_disk_that_is_full_does_not_end_the_training(small, blobs, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_is_gone_does_not_end_the_training(small, blobs, tmp_path):
+def test_missing_folder_does_not_end_training(small, blobs, tmp_path):
     run = fit(small, blobs, epochs=1, batch_size=16, checkpoint=tmp_path / "runs")
     (tmp_path / "runs").rmdir()
     with pytest.warns(RuntimeWarning) as caught:

@@ -1,4 +1,4 @@
-"""Bad data and bad options: the whole text of each message, all that is wrong at once, before anything is compiled."""
+"""Full messages for bad data and options: all problems at once, before anything is compiled."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_labels_of_another_shape_for_an_output_of_tokens() -> None:
         )
 
 
-def test_validation_without_targets_says_what_it_takes(small: Any) -> None:
+def test_validation_without_targets_reports_the_form(small: Any) -> None:
     with pytest.raises(DataError) as caught:
         fit(small, (X, Y), validation=X, batch_size=3)
     assert str(caught.value) == (
@@ -149,13 +149,13 @@ def test_validation_without_targets_says_what_it_takes(small: Any) -> None:
         ({"left": X}, "data does not have the model's inputs.\n    needed  'left', 'right'\n    given   'left'"),
     ],
 )
-def test_a_model_that_is_not_compiled_says_its_inputs(inputs: Any, text: str) -> None:
+def test_uncompiled_model_reports_its_inputs(inputs: Any, text: str) -> None:
     with pytest.raises(DataError) as caught:
         fit(Add(), (inputs, Y), batch_size=3)
     assert str(caught.value) == f"{text}\n    Try: ({{'left': ..., 'right': ...}}, y)"
 
 
-def test_bad_validation_data_says_so(small: Any) -> None:
+def test_bad_validation_data_is_reported(small: Any) -> None:
     with pytest.raises(DataError) as caught:
         fit(small, (X, Y), validation=(X, Y[:4]), batch_size=3)
     assert str(caught.value).startswith("validation data has inputs and targets of different lengths.\n")
@@ -179,7 +179,7 @@ def test_targets_of_regression_and_of_two_classes(mlp: Any) -> None:
 
 
 class Tokens:
-    """Takes whole numbers, and two inputs."""
+    """A model with two integer inputs."""
 
     input_names = ("tokens", "mask")
     output_names = ("output", "other")
@@ -226,7 +226,7 @@ def test_many_inputs() -> None:
 
 
 class TorchLike:
-    """Made of params, as torch's optimizers are."""
+    """Constructed from params, like torch's optimizers."""
 
     def __init__(self, params: Any, lr: float = 1e-3):
         self.params = list(params)
@@ -381,28 +381,28 @@ def test_bad_options(small: Any, case: str) -> None:
     assert str(caught.value) == text
 
 
-def test_a_loss_may_be_a_number_of_python(small: Any) -> None:
+def test_loss_may_return_a_python_number(small: Any) -> None:
     assert (
         fit(small, (X, Y), loss=lambda prediction, targets: 0.5, batch_size=3, epochs=1).wait().history["loss"][0]
         == 0.5
     )
 
 
-def test_bad_rate_while_it_runs_is_refused(small: Any) -> None:
+def test_bad_rate_during_training_is_rejected(small: Any) -> None:
     run = fit(small, (X, Y), batch_size=3)
     with pytest.raises(UnknownOptionError, match="the learning rate must be a finite number of at least 0"):
         run.learning_rate = float("nan")
     assert run.learning_rate == 1e-3
 
 
-def test_nothing_of_a_model_runs_for_bad_data(mlp: Any) -> None:
+def test_bad_data_runs_no_model_code(mlp: Any) -> None:
     model = mlp(4, 8, 3)
     with pytest.raises(DataError):
         fit(model, (NAN, Y), batch_size=3)
     assert model.traces == 0
 
 
-def test_numbers_that_an_embedding_has_no_row_for() -> None:
+def test_indices_out_of_range_for_an_embedding() -> None:
     model = Model() + (Model(name="in") + Embedding(5, 4)) + Flatten() + Linear(3)
     tokens = np.arange(12).reshape(6, 2)
     with pytest.raises(DataError) as caught:
@@ -419,7 +419,7 @@ def test_numbers_that_an_embedding_has_no_row_for() -> None:
     assert fit(model, (tokens % 5, Y), batch_size=3).state == "idle"
 
 
-def test_whole_numbers_that_the_models_dtype_cannot_hold() -> None:
+def test_integers_out_of_range_for_the_input_dtype() -> None:
     tokens = np.array([[2], [2**32 + 2], [0], [1], [2], [2**31]])
     with pytest.raises(DataError) as caught:
         fit(Model() + (Model(name="in") + Embedding(5, 4)) + Flatten() + Linear(3), (tokens, Y), batch_size=3)
@@ -432,6 +432,6 @@ def test_whole_numbers_that_the_models_dtype_cannot_hold() -> None:
 
 
 @pytest.mark.parametrize(("said", "meant"), [("mse", "mean_squared_error"), ("BCE", "binary_cross_entropy")])
-def test_a_loss_may_be_known_by_its_initials(said, meant):
+def test_loss_initials_give_a_suggestion(said, meant):
     with pytest.raises(UnknownOptionError, match=f'Try: loss="{meant}"'):
         resolve_loss(said)

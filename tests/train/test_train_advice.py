@@ -1,4 +1,4 @@
-"""What errors of training advise works."""
+"""The advice in errors of training works."""
 
 from __future__ import annotations
 

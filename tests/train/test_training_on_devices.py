@@ -1,4 +1,4 @@
-"""Training over several devices, and with one size of batch: in processes with 8 forced CPU devices."""
+"""Training on several devices and with a fixed batch size, in processes with 8 forced CPU devices."""
 
 import textwrap
 
@@ -27,7 +27,7 @@ def ran(code: str) -> str:
     return run_fresh(START + textwrap.dedent(code), **EIGHT_DEVICES)
 
 
-def test_models_that_take_some_batches_only_train_and_are_evaluated_as_any_other():
+def test_models_with_restricted_batch_sizes_train():
     out = ran("""
     def scores(batch, backend=None, **options):
         pm = ml.compile(MLP(16, [8], 4), backend or ml.JaxBackend(), shapes={"input": [batch, 16]}, **options)
@@ -46,7 +46,7 @@ def test_models_that_take_some_batches_only_train_and_are_evaluated_as_any_other
     assert out == "12\n"
 
 
-def test_a_last_batch_that_cannot_be_filled_up_is_refused_beforehand():
+def test_unsupported_last_batch_is_rejected_early():
     out = ran("""
     def mean(prediction, targets):
         return jnp.mean(prediction)
@@ -84,7 +84,7 @@ Run(done, step 2 of 2, 1 epochs)
     )
 
 
-def test_a_model_placed_on_several_devices_is_refused_and_one_on_another_device_trains():
+def test_model_placed_on_several_devices_is_rejected():
     out = ran("""
     backend = ml.JaxBackend()
     placed = backend.place_model(MLP(16, [8], 4), {"linear_0": 1, "linear_1": 2})
