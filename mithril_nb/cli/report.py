@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import errno
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from mithril_nb.atomic_write import write_text
 from mithril_nb.cli.target import PROGRAMS, Target, find_target, inspection_of, shapes_of
-from mithril_nb.errors import ModelFileError
+from mithril_nb.errors import ModelFileError, StageUnavailableError
 
 
 def write_report(options: argparse.Namespace) -> int:
@@ -48,9 +49,12 @@ def _page(target: Target, inspection: Any, options: argparse.Namespace) -> str:
     graph = target.graph
     assert graph is not None
     stages = [inspection.stage(name) for name in FIRST]
-    data: dict[str, Any] = cost.costs_of(inspection).to_dict()
-    blocks = cost.cost_of(inspection).to_dict(rows=False)["by_block"]
-    shares = {path: block["share"] for path, block in blocks.items()}
+    data: dict[str, Any] | None = None
+    shares: dict[str, Any] = {}
+    with suppress(StageUnavailableError):  # a program that cannot be traced: its stages contain the reason
+        blocks = cost.cost_of(inspection).to_dict(rows=False)["by_block"]
+        shares = {path: block["share"] for path, block in blocks.items()}
+        data = cost.costs_of(inspection).to_dict()
     made = picture(graph, input_specs(graph, shapes_of(options.shape)), shares)
     title = f"{target.title}: {PROGRAMS[options.program or options.default_program]}"
     return report_html(title, made.diagram, stages, data, source=to_source(graph), problems=made.problems)

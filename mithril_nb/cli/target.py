@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from mithril_nb.cli.imported import NAMED, imported, no_target, without_name
 from mithril_nb.errors import Diagnostic, MithrilError, ModelFileError, UnexpectedInputError, UnknownOptionError
+from mithril_nb.graph.spec import read_spec
 from mithril_nb.stages.records import PROGRAM_SUFFIXES
 
 if TYPE_CHECKING:
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
 PROGRAMS = {"forward": "forward", "forward+backward": "forward+backward", "train-step": "train step"}
 """Programs as one types them, and as they are called."""
 _LOADED = re.compile(r"ml\.load\((.*)\)")
-_ARRAY = re.compile(r"([A-Za-z]\w*)\[([\d,\s]*)\]")
-_SHORT = re.compile(r"(bf|f|i|s|u|c)(\d+)(\w*)")
-_KINDS = {"bf": "bfloat", "f": "float", "i": "int", "s": "int", "u": "uint", "c": "complex"}
 _VALUES = {"int": "3", "float": "0.1", "bool": "True", "str": "'text'"}
 """Example arguments, by annotation."""
 _COUNTS = re.compile(r"[nk]|axis|steps|depth|length|count|(n|num|max)_\w+|\w+_(size|dim|steps)|size|dim")
@@ -184,27 +182,18 @@ def argument(text: str) -> tuple[str, Any]:
     name, equals, rest = text.partition("=")
     if not (equals and name.strip().isidentifier()):
         name, rest = "", text
-    found = _ARRAY.fullmatch(rest.strip())
+    found = read_spec(rest)
     try:
         if found is None:
             return name.strip(), ast.literal_eval(rest.strip())
-        sizes = tuple(int(size) for size in found[2].split(",") if size.strip())
         # One number in the place of all: what is looked at is never computed.
-        return name.strip(), np.broadcast_to(np.zeros((), _dtype(found[1])), sizes)
+        return name.strip(), np.broadcast_to(np.zeros((), found.dtype), tuple(map(int, found.shape)))
     except (ValueError, SyntaxError, TypeError):
         raise UnknownOptionError(
             f"{text!r} is no argument.",
             (("needs", "dtype and sizes such as f32[32,784], or a number or text of Python; name= in front of it"),),
             f'--arg "{name.strip() or "x"}=f32[32,784]"',
         ) from None
-
-
-def _dtype(text: str) -> str:
-    """Return the name that NumPy has for a dtype that may be written as jaxprs and HLO write it."""
-    short = _SHORT.fullmatch(text)
-    if short is not None:
-        return f"{_KINDS[short[1]]}{short[2]}{short[3]}"
-    return "bool" if text == "pred" else text
 
 
 def _arguments(given: Sequence[str]) -> tuple[tuple[Any, ...], dict[str, Any]]:

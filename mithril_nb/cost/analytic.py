@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from mithril_nb.cost.formulas.rules import Counted, counted, has_cost, repeated
+from mithril_nb.cost.formulas.communication import sends_no_more
+from mithril_nb.cost.formulas.rules import Counted, counted, has_cost, repeated, sum_of
 from mithril_nb.cost.records import NO_TRIP_COUNT, CostRow, Figures, is_unknown
 from mithril_nb.stages.records import Equation
+
+if TYPE_CHECKING:
+    from mithril_nb.stages.trace.traced import Input
 
 
 def equation_rows(equations: Iterable[Equation]) -> tuple[CostRow, ...]:
@@ -34,15 +39,18 @@ def dearest_branches(conditions: Iterable[str], found: tuple[CostRow, ...]) -> t
     """Return the same costs with those of all branches but the dearest at nothing.
 
     The dearest is that with most FLOPs and transcendentals, its loops as often as they go round. Of another that is not
-    known in full, nobody can tell that it costs less: nor is it known then how often it runs.
+    known in full, nobody can tell that it costs less: nor is it known then how often it runs. If another is known and
+    may communicate more than the dearest, payload and wire bytes of its collectives are unknown.
 
     Args:
         conditions: Ids of the conditions, those that hold others first.
         found: The costs of all equations.
     """
-    for condition in reversed(tuple(conditions)):
-        found = _dearest_branch(condition, found)
-    return found
+    every = tuple(conditions)
+    rows, places = list(found), _places_in_branches(every, found)
+    for condition in reversed(every):
+        _count_dearest(places[condition], rows)
+    return tuple(rows)
 
 
 def equation_row(equation: Equation, each: Counted, repeats: int | None) -> CostRow:
@@ -80,28 +88,53 @@ def equation_row(equation: Equation, each: Counted, repeats: int | None) -> Cost
     )
 
 
-def _dearest_branch(condition: str, found: tuple[CostRow, ...]) -> tuple[CostRow, ...]:
-    start = f"{condition}.b"
-    branches: dict[str, list[CostRow]] = {}
-    for row in found:
-        if row.id.startswith(start):
-            branches.setdefault(_branch(row, start), []).append(row)
-    if len(branches) < 2:
-        return found
+def moved_rows(inputs: Iterable[Input]) -> tuple[CostRow, ...]:
+    """Return a row for each argument that is a result with another sharding: what moves is unknown before XLA moves it.
+
+    Args:
+        inputs: The arguments of a program.
+    """
+    return tuple(
+        CostRow(
+            f"arg{place}", "parameter", ((one.block, 1.0),) if one.block else (), None, 0, 0, 0, 1, "0: moves data",
+            None, Figures(), (f"arg{place}",), payload_bytes=None, wire_bytes=None,
+        )
+        for place, one in enumerate(inputs)
+        if one.is_moved
+    )  # fmt: skip
+
+
+def _places_in_branches(conditions: Iterable[str], found: Iterable[CostRow]) -> dict[str, dict[str, list[int]]]:
+    """Return by condition and branch the places of the rows inside, those of nested conditions too."""
+    places: dict[str, dict[str, list[int]]] = {condition: {} for condition in conditions}
+    for place, row in enumerate(found if places else ()):
+        outer, _, inner = row.id.partition(".b")
+        while inner:
+            if outer in places:
+                places[outer].setdefault(inner.partition(".")[0], []).append(place)
+            head, _, inner = inner.partition(".b")
+            outer = f"{outer}.b{head}"
+    return places
+
+
+def _count_dearest(places: Mapping[str, Sequence[int]], rows: list[CostRow]) -> None:
+    """Set the rows of all branches of a condition but the dearest to nothing, by the places of each branch."""
+    if len(places) < 2:
+        return
+    branches = {branch: [rows[place] for place in each] for branch, each in places.items()}
     dearest = max(branches, key=lambda branch: sum(map(_weight, branches[branch])))
     is_known = {branch: not any(map(is_unknown, rows)) for branch, rows in branches.items()}
-    return tuple(
-        row
-        if not row.id.startswith(start) or _branch(row, start) == dearest
-        else _idle(row)
-        if is_known[_branch(row, start)]
-        else _maybe(row)
-        for row in found
-    )
+    sums = {branch: _sent(rows) for branch, rows in branches.items()}
+    is_quiet = {branch: sends_no_more(each, sums[dearest]) for branch, each in sums.items()}
+    for branch, each in places.items():
+        if branch != dearest:
+            for place in each:
+                rows[place] = _idle(rows[place], is_quiet[branch]) if is_known[branch] else _maybe(rows[place])
 
 
-def _branch(row: CostRow, start: str) -> str:
-    return row.id[len(start) :].split(".", 1)[0]
+def _sent(rows: Iterable[CostRow]) -> tuple[int | None, int | None]:
+    every = tuple(rows)
+    return sum_of(*(row.payload_bytes for row in every)), sum_of(*(row.wire_bytes for row in every))
 
 
 def _weight(row: CostRow) -> int:
@@ -110,10 +143,12 @@ def _weight(row: CostRow) -> int:
     return 0 if known is None else (known.flops or 0) + (known.transcendentals or 0)
 
 
-def _idle(row: CostRow) -> CostRow:
+def _idle(row: CostRow, is_quiet: bool) -> CostRow:
+    """What a row costs of a branch that is not the dearest; `is_quiet` if it sends no more than that one."""
+    payload, wire = (0 if is_quiet or value == 0 else None for value in (row.payload_bytes, row.wire_bytes))
     return replace(
-        row, flops=0, transcendentals=0, bytes_accessed=0, repeats=0, once=Figures(), payload_bytes=0, wire_bytes=0,
-        formula="0: another branch costs more",
+        row, flops=0, transcendentals=0, bytes_accessed=0, repeats=0, once=Figures(), payload_bytes=payload,
+        wire_bytes=wire, formula="0: another branch costs more",
     )  # fmt: skip
 
 

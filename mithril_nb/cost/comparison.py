@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mithril_nb.cost.blocks import ByBlock
-from mithril_nb.cost.notes import ONE_OF
+from mithril_nb.cost.notes import ON_EACH_DEVICE, ONE_OF
 from mithril_nb.cost.records import Figures, Fusion, text_table, told_sum
 from mithril_nb.display import UNATTRIBUTED_LABEL, Shown
 from mithril_nb.stages.records import UNATTRIBUTED
@@ -43,10 +43,11 @@ class Change:
             return None if unknown or before is None or after is None else after - before
 
         unknown = self.before.unknown + self.after.unknown
+        uncalled = self.before.unknown_transcendentals + self.after.unknown_transcendentals
         unknown_bytes = self.before.unknown_bytes + self.after.unknown_bytes
         unknown_communication = self.before.unknown_communication + self.after.unknown_communication
         return Figures(
-            of("flops", unknown), of("transcendentals", unknown), of("bytes_accessed", unknown_bytes),
+            of("flops", unknown), of("transcendentals", uncalled), of("bytes_accessed", unknown_bytes),
             of("params", 0), of("time_s", 0), payload_bytes=of("payload_bytes", unknown_communication),
             wire_bytes=of("wire_bytes", unknown_communication),
         )  # fmt: skip
@@ -220,12 +221,21 @@ def compared(before: Cost, after: Cost) -> Comparison:
         ),
         Change(before.unattributed, after.unattributed),
         tuple(sorted(after.fusions, key=lambda one: -(one.saved or 0))),
-        tuple(
-            f"{side}: {note}; the other side counts all devices"
-            for side, cost, other in (("before", before, after), ("after", after, before))
-            for note in cost.notes
-            if note.startswith(ONE_OF) and not any(each.startswith(ONE_OF) for each in other.notes)
-        ),
+        one_sided(("before", before), ("after", after)),
+    )
+
+
+def one_sided(*sides: tuple[str, Cost]) -> tuple[str, ...]:
+    """Return in words which of two costs counts one of several devices, if the other counts all of them.
+
+    Args:
+        *sides: The name and the costs of each side.
+    """
+    return tuple(
+        f"{name}: {note}; the other side counts all devices"
+        for (name, cost), (_, other) in (sides, sides[::-1])
+        for note in cost.notes
+        if note.startswith(ONE_OF) and not any(one == ON_EACH_DEVICE or one.startswith(ONE_OF) for one in other.notes)
     )
 
 

@@ -254,6 +254,7 @@ class Cost(Drawn):
             unknown=sum(map(is_unknown, rows)),
             unknown_bytes=sum(row.bytes_accessed is None for row in rows),
             unknown_communication=sum(row.wire_bytes is None for row in rows),
+            unknown_transcendentals=sum(row.transcendentals is None for row in rows),
             shared=sum(is_unknown(row) and any(block not in inside for block, _ in row.blocks) for row in rows),
         )
 
@@ -292,7 +293,8 @@ class Cost(Drawn):
             of: `"flops"`, `"transcendentals"` or `"bytes_accessed"`.
 
         Raises:
-            UnknownOptionError: There is no such figure, XLA has none for this way of counting, or `other` is no cost.
+            UnknownOptionError: There is no such figure, XLA has none for this way of counting, or `other` is no cost,
+                or given for costs of instructions.
 
         Examples:
             >>> import jax.numpy as jnp
@@ -309,7 +311,14 @@ class Cost(Drawn):
                 f'of="{nearest(of, known) or "flops"}"',
             )
         if other is not None:
-            return between(self, _costs(other, f"the difference of {self.program!r} is to"), of)
+            other = _costs(other, f"the difference of {self.program!r} is to")
+            if self.source == "analytic":
+                return between(self, other, of)
+            raise UnknownOptionError(
+                f"the {self.source} costs of {self.program!r} have no difference by primitive to other costs.",
+                (("by primitive", "analytic"), ("given", f"{self.source}, {other.source}")),
+                f'inspection.cost("analytic").difference(inspection.cost("{_against(self, other)}"))',
+            )
         if self.xla is None:
             raise UnknownOptionError(
                 f"XLA has no figure to hold beside the {self.source} costs of {self.program!r}.",
@@ -422,6 +431,11 @@ class Cost(Drawn):
 
     def __str__(self) -> str:
         return f"{self.program}: {self.source}\n{picture('table').cost_text(self.to_dict(rows=False), is_exact=True)}"
+
+
+def _against(cost: Cost, other: Cost) -> str:
+    """Return the source of instructions that two costs are about."""
+    return cost.source if other.source == "analytic" else other.source
 
 
 def _costs(given: object, what: str) -> Cost:

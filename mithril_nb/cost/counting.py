@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from threading import Lock
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -14,7 +15,7 @@ from mithril_nb.cost.hlo.instruction_costs import InstructionCost, hlo_costs
 from mithril_nb.cost.hlo.rules import NAMING
 from mithril_nb.cost.hlo.xla import source_of, xla_memory
 from mithril_nb.cost.lines import SourceLines
-from mithril_nb.cost.notes import NOT_RUN, ONE_OF, notes_of_communication
+from mithril_nb.cost.notes import NOT_RUN, ON_EACH_DEVICE, ONE_OF, notes_of_communication
 from mithril_nb.cost.records import (
     CostRow,
     Figures,
@@ -33,7 +34,7 @@ from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.given import first_source, known_equations
 from mithril_nb.stages.pipeline import with_numbers
 from mithril_nb.stages.records import Equation, Instruction, Stage
-from mithril_nb.stages.trace.collectives import PARTITIONED
+from mithril_nb.stages.trace.collectives import ids_on_sharded
 
 if TYPE_CHECKING:
     from mithril_nb.stages.inspection import Inspection
@@ -44,6 +45,8 @@ _IN_BODY = re.compile(r"\.b\d+\.\d+$")
 _STAGES = {"lowered": "hlo_before", "compiled": "hlo"}
 
 _KNOWN: WeakKeyDictionary[Inspection, dict[str, Cost]] = WeakKeyDictionary()
+_LOCK = Lock()
+"""Held to add a program or to list them: a dictionary must not change size meanwhile."""
 
 
 def cost_of(inspection: Inspection, source: str | None = None) -> Cost:
@@ -70,7 +73,7 @@ def cost_of(inspection: Inspection, source: str | None = None) -> Cost:
     if source is None:
         source = first_source(inspection)
     _check_source(inspection, source, 'inspection.cost(source="{}")')
-    known = _KNOWN.setdefault(inspection, {})
+    known = _known(inspection)
     if source not in known:
         known[source] = _analytic(inspection) if source == "analytic" else _counted(inspection, source)
     return known[source]
@@ -78,8 +81,25 @@ def cost_of(inspection: Inspection, source: str | None = None) -> Cost:
 
 def forget_analytic() -> None:
     """Drop what equations were counted to cost: a rule has changed."""
-    for known in _KNOWN.values():
+    for _, known in _programs():
         known.pop("analytic", None)
+
+
+def is_in_programs(primitive: str) -> bool:
+    """Return whether a program whose costs were counted has equations of a primitive."""
+    return any(one.primitive == primitive for inspection, _ in _programs() for one in known_equations(inspection))
+
+
+def _known(inspection: Inspection) -> dict[str, Cost]:
+    """Return the costs of a program that are counted so far."""
+    with _LOCK:
+        return _KNOWN.setdefault(inspection, {})
+
+
+def _programs() -> list[tuple[Inspection, dict[str, Cost]]]:
+    """Return the programs whose costs were counted, with these costs."""
+    with _LOCK:
+        return list(_KNOWN.items())
 
 
 def costs_of(inspection: Inspection, sources: Sequence[str] = SOURCES) -> Costs:
@@ -150,8 +170,7 @@ def _counted(inspection: Inspection, source: str, ahead: _Counted | None = None)
     if stage.unavailable is not None:
         if inspection.given is not None and source not in inspection.given.sources:
             raise inspection.given.error(_STAGES[source], is_of_costs=True)
-        is_traced = inspection.stage("jaxpr").unavailable is None
-        sizes = cost_of(inspection).symbols if is_traced else ()
+        sizes = cost_of(inspection).symbols if inspection.given is None else ()  # raises if it cannot be traced
         otherwise = 'inspection.cost(source="analytic")' if inspection.given is None else inspection.given.first_shown
         raise StageUnavailableError(
             f"program {inspection.name!r} has no {source} costs.",
@@ -203,7 +222,7 @@ def _cost_ahead(inspection: Inspection) -> Cost:
 
     What XLA's passes have made is counted while it still writes machine code for it, if that is known by then.
     """
-    known = _KNOWN.setdefault(inspection, {})
+    known = _known(inspection)
     if "compiled" not in known:
         stage = None if inspection.has_stage("hlo") else inspection.hlo_ahead()
         ahead = None if stage is None else _count(inspection, "compiled", stage)
@@ -213,39 +232,39 @@ def _cost_ahead(inspection: Inspection) -> Cost:
 
 def _count(inspection: Inspection, source: str, stage: Stage) -> _Counted:
     with paused_collector():
-        costs = hlo_costs(stage, _trips(inspection, stage))
+        is_divided = _before_partitioning(inspection) if source == "lowered" else None
+        costs = hlo_costs(stage, _trips(inspection), is_divided)
         rows = tuple(_row(one) for one in costs)
-        if source == "lowered":
-            rows = _before_partitioning(inspection, rows)
     branches = notes_of_branches(row.opcode for row in rows if row.repeats != 0)
     notes = *notes_of(rows), *notes_of_communication(rows), *branches
     return _Counted(stage.instructions, rows, notes, once_of(source, rows), _fusions(costs))
 
 
-def _before_partitioning(inspection: Inspection, rows: tuple[CostRow, ...]) -> tuple[CostRow, ...]:
-    """Return rows of HLO in which the communication of instructions on sharded arrays is unknown: XLA adds it later.
+def _before_partitioning(inspection: Inspection) -> Callable[[Instruction, int | None], bool] | None:
+    """Return whether XLA's partitioner decides what an instruction with some payload sends; `None` if it adds nothing.
 
     Without equations any array may be sharded, if there are several devices.
     """
-    open_ids = {one.id for one in known_equations(inspection) if (PARTITIONED, True) in one.params}
+    open_ids = ids_on_sharded(known_equations(inspection), inspection.inputs)
+    moved = {id for id in open_ids if id.startswith("arg")}
     is_open = inspection.given is not None and jax_modules.partitions_of(inspection.lowered) > 1
     if not open_ids and not is_open:
-        return rows
-    return tuple(
-        replace(row, payload_bytes=None, wire_bytes=None)
-        if row.repeats != 0
-        and row.opcode not in NAMING
+        return None
+
+    def is_divided(one: Instruction, payload: int | None) -> bool:
         # What a collective sends of an array that XLA has yet to divide is unknown too.
-        and (open_ids & {*row.equations} or (is_open and row.payload_bytes == 0))
-        else row
-        for row in rows
-    )
+        if one.opcode in NAMING:
+            return one.opcode == "parameter" and bool(moved & {*one.equations})
+        return bool(open_ids & {*one.equations}) or (is_open and payload == 0)
+
+    return is_divided
 
 
 def _notes_of_devices(inspection: Inspection, source: str) -> tuple[str, ...]:
-    """Return in words that XLA compiles what one device does, if there are several; before its passes it is all."""
+    """Return in words what is counted for one of several devices: all that XLA compiled, and bodies of shard_map."""
     if source != "compiled":
-        return ()
+        is_mapped = any("shard_map" in one.transforms for one in known_equations(inspection))
+        return (ON_EACH_DEVICE,) if is_mapped else ()
     count = jax_modules.devices_of(inspection.optimized)
     return (f"{ONE_OF}{count} devices: figures are what each of them computes",) if count > 1 else ()
 
@@ -256,7 +275,7 @@ def _row(one: InstructionCost) -> CostRow:
         instruction.id, instruction.opcode, instruction.shares, instruction.role, repeated(one.flops, repeats),
         repeated(one.transcendentals, repeats), repeated(one.bytes, repeats), repeats, one.formula, None,
         Figures(repeated(one.flops, one.once), repeated(one.transcendentals, one.once), repeated(one.bytes, one.once)),
-        instruction.equations, (), "", repeated(one.payload, repeats), repeated(one.wire, repeats), one.pieces,
+        instruction.equations, (), "", repeated(one.payload, one.sends), repeated(one.wire, one.sends), one.pieces,
     )  # fmt: skip
 
 
@@ -277,8 +296,8 @@ def _fusions(costs: Sequence[InstructionCost]) -> tuple[Fusion, ...]:
     )  # fmt: skip
 
 
-def _trips(inspection: Inspection, stage: Stage) -> dict[str, int]:
-    """Return how often loops go round of which the jaxpr tells it: XLA finds it out later than before its passes."""
+def _trips(inspection: Inspection) -> dict[str, int | None]:
+    """Return how often the loops of the jaxpr go round, by the id of their equation; `None` if unknown."""
     equations = known_equations(inspection)
     trips = {one.id: _rounds(one) for one in equations if one.primitive in ("scan", "while")}
     runs = {one.id: one.repeats for one in equations if one.primitive == "while"}
@@ -288,14 +307,7 @@ def _trips(inspection: Inspection, stage: Stage) -> dict[str, int]:
         if loop != one.id and outer and one.repeats is not None:
             # The condition is asked once more than the body runs.
             trips[loop] = one.repeats // outer if told is None else min(told, one.repeats // outer)
-    found: dict[str, int] = {}
-    for one in stage.instructions if trips else ():
-        # A loop has the equations of its body as well, and so those of loops within: the outermost is its own.
-        own = min((id for id in one.equations if id in trips), key=len, default="") if one.opcode == "while" else ""
-        told = trips.get(own)
-        if told is not None:
-            found[one.id] = told
-    return found
+    return trips
 
 
 def _rounds(loop: Equation) -> int | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from mithril_nb.cost.comparison import one_sided
 from mithril_nb.cost.formulas.rules import OF_COMPLEX, RULES
 from mithril_nb.cost.records import CostRow, text_table, told_sum
 from mithril_nb.display import Shown
@@ -63,6 +64,7 @@ class Difference(Shown):
         our_total: What we count in all.
         their_total: What the other counts; `None` if it does not say.
         rows: By primitive or opcode, in the order of the program.
+        devices: A note if one side counts all devices and the other one of them.
     """
 
     program: str
@@ -72,6 +74,7 @@ class Difference(Shown):
     our_total: int | None
     their_total: int | None
     rows: tuple[DifferenceRow, ...]
+    devices: tuple[str, ...] = ()
 
     @property
     def total(self) -> int | None:
@@ -113,7 +116,7 @@ class Difference(Shown):
         lines += text_table([("opcode", "count", "ours", "theirs", "difference"), *rows])
         if self.total and self.is_rounding:
             lines.append("XLA adds up in float32, which rounds")
-        return "\n".join([*lines, *(f"{row.opcode}: {row.reason}" for row in self.rows if row.reason)])
+        return "\n".join([*lines, *(f"{row.opcode}: {row.reason}" for row in self.rows if row.reason), *self.devices])
 
 
 def against_xla(cost: Cost, field: str = "flops") -> Difference:
@@ -162,6 +165,7 @@ def between(cost: Cost, other: Cost, field: str = "flops") -> Difference:
         known = [by_id[id] for id in row.equations if id in by_id]
         primitive = max(known, key=lambda one: _value(one, field) or 0).opcode if known else f"({row.opcode})"
         theirs.setdefault(primitive, []).append(row)
+    present = {id for row in other.rows for id in row.equations}
     rows = []
     for primitive in dict.fromkeys((*ours, *theirs)):
         mine, others = ours.get(primitive, []), theirs.get(primitive, [])
@@ -169,13 +173,23 @@ def between(cost: Cost, other: Cost, field: str = "flops") -> Difference:
             primitive, len(mine) or len(others), _once(mine, field), _once(others, field), _reason(mine, field)
         )
         if one.ours != one.theirs and not one.reason:
-            one = replace(one, reason=_reason_of_rule(primitive, mine))
+            removed = [row for row in mine if row.id not in present] if other.source == "lowered" else []
+            one = replace(one, reason=_reason_of_removed(one, removed, field) or _reason_of_rule(primitive, mine))
         if one.ours != 0 or one.theirs != 0:
             rows.append(one)
     key = "bytes" if field == "bytes_accessed" else field
     return Difference(
-        cost.program, cost.source, other.source, field, getattr(cost.once, key), getattr(other.once, key), tuple(rows)
-    )
+        cost.program, cost.source, other.source, field, getattr(cost.once, key), getattr(other.once, key), tuple(rows),
+        one_sided((cost.source, cost), (other.source, other)),
+    )  # fmt: skip
+
+
+def _reason_of_removed(one: DifferenceRow, rows: Sequence[CostRow], field: str) -> str:
+    """Return that JAX's lowering removes equations, if that explains the difference whole."""
+    count, cost = sum(_value(row, field) != 0 for row in rows), _once(rows, field)
+    if not cost or one.ours is None or one.ours - (one.theirs or 0) != cost:
+        return ""
+    return f"{count} of these equations, {cost:,} {_FIELDS[field]}, have no instruction: JAX's lowering removes them"
 
 
 def _reason_of_rule(primitive: str, rows: Iterable[CostRow]) -> str:

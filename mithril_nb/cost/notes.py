@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mithril_nb.cost.formulas.communication import SENDS_MORE
 from mithril_nb.cost.records import CostRow, notes_of, notes_of_branches, notes_of_params
 from mithril_nb.stages.trace.collectives import COLLECTIVES
 
@@ -55,6 +56,8 @@ _PARTITIONER = 'rows on sharded arrays: XLA\'s partitioner adds collectives ther
 
 
 def _of_collective(row: CostRow) -> str:
+    if row.repeats == 0:
+        return f"× {row.opcode}: {SENDS_MORE}"
     if row.repeats is None:
         return f"× {row.opcode}: how often it runs is unknown"
     if row.opcode.replace("_", "-") == "ragged-all-to-all":
@@ -80,7 +83,7 @@ def notes_of_conventions(rows: Iterable[CostRow], program: SymbolicProgram) -> t
     """Return in words what XLA counts by another convention, by how much, and which counts depend on values.
 
     Args:
-        rows: What each equation of the program costs, in the order of the members of its kinds.
+        rows: What each equation of the program costs, in the order of the members of its kinds, and each argument.
         program: The program.
 
     Examples:
@@ -91,7 +94,7 @@ def notes_of_conventions(rows: Iterable[CostRow], program: SymbolicProgram) -> t
     """
     found: dict[tuple[str, str, str, str], _Counts] = {}
     formulas = [one.rule if one.rule and (one.rule.xla or one.rule.typical) else None for one in program.counted]
-    for row, (_, place) in zip(rows, program.kinds.members, strict=True):
+    for row, (_, place) in zip(rows, program.kinds.members, strict=False):  # rows of arguments come last
         formula = formulas[place]
         if formula is not None and row.repeats != 0:
             key = row.opcode, formula.flops, formula.xla or "", formula.typical

@@ -34,14 +34,15 @@ class Figures:
         bytes_accessed: Bytes read and written.
         params: Number of parameters; `None` if nobody knows which inputs they are.
         time_s: Seconds.
-        unknown: Of how many equations or instructions FLOPs or transcendentals are not known: if there are any, both
-            are lower bounds.
+        unknown: Of how many equations or instructions FLOPs or transcendentals are not known: if there are any, FLOPs
+            are a lower bound.
         unknown_bytes: The same for bytes.
         shared: How many of the `unknown` are in part of what is not counted here: nobody knows in which part.
         payload_bytes: Bytes of the buffers that one device passes to collectives, such as an all-reduce; the module
             `mithril_nb.cost.formulas.communication` defines them.
         wire_bytes: Bytes that one device sends to others for these, by ring algorithms.
         unknown_communication: The same as `unknown` for payload and wire bytes.
+        unknown_transcendentals: Of how many of the `unknown` transcendentals are not known.
     """
 
     flops: int | None = 0
@@ -55,6 +56,7 @@ class Figures:
     payload_bytes: int | None = 0
     wire_bytes: int | None = 0
     unknown_communication: int = 0
+    unknown_transcendentals: int = 0
 
     @property
     def communicates(self) -> bool:
@@ -62,8 +64,13 @@ class Figures:
         return self.payload_bytes != 0 or self.wire_bytes != 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the same as plain data; figures of communication that are 0 are left out."""
+        """Return the same as plain data.
+
+        Figures of communication that are 0 are left out, and `unknown_transcendentals` where it is `unknown`.
+        """
         found = dict(self.__dict__)
+        if self.unknown_transcendentals == self.unknown:
+            del found["unknown_transcendentals"]
         del found["shared"]  # what is made of it is told: shares, and which bounds they are
         return _without_silence(found)
 
@@ -258,7 +265,7 @@ def sum_of_figures(parts: Iterable[Figures], *, all_known: bool = False) -> Figu
         of(lambda one: one.params), _seconds(every), sum([one.unknown for one in every]),
         sum([one.unknown_bytes for one in every]), sum([one.shared for one in every]),
         *((of(lambda one: one.payload_bytes), of(lambda one: one.wire_bytes)) if communicating else (0, 0)),
-        sum([one.unknown_communication for one in communicating]),
+        sum([one.unknown_communication for one in communicating]), sum([one.unknown_transcendentals for one in every]),
     )  # fmt: skip
 
 
@@ -282,6 +289,7 @@ def sum_of_rows(rows: Iterable[CostRow], *, all_known: bool = False) -> Figures:
     return Figures(
         of(flops), of(transcendentals), of(moved), 0, _seconds(every), unknown, moved.count(None), 0,
         of(payload), of(wire), wire.count(None),
+        transcendentals.count(None),
     )  # fmt: skip
 
 

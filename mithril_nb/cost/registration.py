@@ -10,9 +10,10 @@ from typing import Any
 
 from jax.extend.core import Primitive
 
-from mithril_nb.cost.counting import forget_analytic
+from mithril_nb.backends.notices import notice
+from mithril_nb.cost.counting import forget_analytic, is_in_programs
 from mithril_nb.cost.formulas.communication import sent_by
-from mithril_nb.cost.formulas.rules import USER_RULES, Formula, Rule, as_size, bytes_of, bytes_sum
+from mithril_nb.cost.formulas.rules import OF_COMPLEX, RULES, USER_RULES, Formula, Rule, as_size, bytes_of, bytes_sum
 from mithril_nb.cost.formulas.structure import CALLS
 from mithril_nb.cost.formulas.symbols import Expression, Polynomial, UndecidedError
 from mithril_nb.errors import UnknownOptionError, nearest, short_repr
@@ -30,7 +31,8 @@ def register_cost(primitive: str | Primitive, rule: Callable[[Equation], Figures
     """Register what the equations of a primitive cost: of the user's own, of a custom call, or another count of any.
 
     The rule goes before the package's own, also for what a Pallas kernel computes. Costs that were counted before keep
-    their figures; `inspection.cost()` counts again.
+    their figures; `inspection.cost()` counts again. A name that no known primitive has, but a similar one, warns: the
+    primitive may be defined later.
 
     Args:
         primitive: The `jax.extend.core.Primitive`, or its name as the jaxpr shows it: `"ffi_call"`.
@@ -75,6 +77,8 @@ def register_cost(primitive: str | Primitive, rule: Callable[[Equation], Figures
     if rule is None:
         USER_RULES.pop(name, None)
     elif callable(rule):
+        if isinstance(primitive, str):
+            _warn_of_misspelt(name)
         USER_RULES[name] = _as_rule(name, rule)
     else:
         raise UnknownOptionError(
@@ -83,6 +87,17 @@ def register_cost(primitive: str | Primitive, rule: Callable[[Equation], Figures
             _EXAMPLE.format(repr(name)),
         )
     forget_analytic()
+
+
+def _warn_of_misspelt(name: str) -> None:
+    """Warn if no known primitive has a name, and one has a similar name: a primitive may still be defined later."""
+    known = [one for one in RULES if not one.endswith(OF_COMPLEX)]
+    near = None if name in RULES or is_in_programs(name) else nearest(name, known)
+    if near is not None:
+        notice(
+            f"ml.register_cost has a rule for {name!r}, which is no known primitive; {near!r} is one. The rule counts "
+            f"if a program has a primitive called {name!r}.\n    Try: {_EXAMPLE.format(repr(near))}"
+        )
 
 
 def _as_rule(name: str, rule: Callable[[Equation], Figures | None]) -> Rule:

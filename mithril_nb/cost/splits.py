@@ -17,6 +17,7 @@ def figures_of(row: CostRow) -> Figures:
     return Figures(
         row.flops, row.transcendentals, row.bytes_accessed, 0, row.time_s, int(is_unknown(row)),
         int(row.bytes_accessed is None), 0, row.payload_bytes, row.wire_bytes, int(row.wire_bytes is None),
+        int(row.transcendentals is None),
     )  # fmt: skip
 
 
@@ -71,6 +72,7 @@ def parts_of(row: CostRow) -> list[tuple[str, Figures]]:
                 payload[place],
                 wire[place],
                 int(row.wire_bytes is None),
+                int(row.transcendentals is None),
             ),
         )
         for place, path in enumerate(weights)

@@ -7,19 +7,20 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from mithril_nb.cost.analytic import dearest_branches, equation_row
+from mithril_nb.cost.analytic import dearest_branches, equation_row, moved_rows
 from mithril_nb.cost.blocks import nearest_path, with_outer
-from mithril_nb.cost.formulas.rules import Counted, count, counted, has_cost
+from mithril_nb.cost.branch_states import COUNTS, IDLE, SENDS, UNDECIDED, branch_states
+from mithril_nb.cost.formulas.communication import SENDS_MORE, Sent
+from mithril_nb.cost.formulas.rules import NOT_SENT, Counted, count, counted, has_cost
 from mithril_nb.cost.formulas.symbols import (
     Expression,
     Polynomial,
-    UndecidedError,
     constant,
     parse,
     total,
     written_with,
 )
-from mithril_nb.cost.records import NO_TRIP_COUNT, CostRow, unknown_params
+from mithril_nb.cost.records import COMMUNICATION, NO_TRIP_COUNT, CostRow, unknown_params
 from mithril_nb.errors import UnknownOptionError, nearest, short_repr
 from mithril_nb.graph.paths import is_within
 from mithril_nb.graph.spec import Dim, TensorSpec
@@ -128,7 +129,8 @@ class SymbolicProgram:
     def costs(self) -> tuple[CostRow, ...]:
         """Return what each equation costs that is not just a call of others; equal ones are looked at once.
 
-        Of the branches of a condition only the dearest counts, as in XLA.
+        Of the branches of a condition only the dearest counts, as in XLA. Rows of arguments that XLA's partitioner
+        moves come last.
         """
         put = _Numbers(self.sizes)
         with paused_collector():
@@ -145,7 +147,7 @@ class SymbolicProgram:
                     for like in [found[place]]
                 ]
             )  # fmt: skip
-        return dearest_branches(self.kinds.conditions, costs)
+        return (*dearest_branches(self.kinds.conditions, costs), *moved_rows(self.inputs))
 
     @cached_property
     def counted(self) -> tuple[Counted, ...]:
@@ -175,7 +177,11 @@ class SymbolicProgram:
             own = [one.spec for one in self.inputs if one.is_param and is_within(one.block, path)]
             put = _Numbers(self.sizes)
             return total([] if role else [count(put.spec(spec)) for spec in own]), []
-        return self._added(self._chosen(path, role), field)
+        added, unknown = self._added(self._chosen(path, role), field)
+        moved = [one for one in self.inputs if one.is_moved and is_within(one.block, path)]
+        if moved and field in COMMUNICATION and not role:
+            unknown = [*unknown, f"{len(moved)} × parameter: {NOT_SENT}"]
+        return added, unknown
 
     def formulas_of(self, path: str) -> dict[str, str]:
         """Return what depends on sizes without numbers, of a block with all blocks inside it, by figure."""
@@ -204,7 +210,7 @@ class SymbolicProgram:
         """Return what depends on sizes without numbers, by group of an equation and by figure; `None` is all of it."""
         chosen: dict[str | None, dict[_Kind, int]] = {None: self._chosen("", None)}
         for one, place in self.kinds.members:
-            kind = place, self._branches.get(one.id, True)
+            kind = place, self._branches.get(one.id, COUNTS)
             if kind in chosen[None]:
                 own = chosen.setdefault(group_of(one), {})
                 own[kind] = own.get(kind, 0) + 1
@@ -217,20 +223,23 @@ class SymbolicProgram:
         """What equations cost together, and what is not in it, with the reason."""
         parts: list[Expression] = []
         unknown: dict[str, int] = {}
-        for (place, is_run), times in chosen.items():
+        for (place, state), times in chosen.items():
             one, each = self.kinds.examples[place][0], self.counted[place]
             repeats = self._repeats(place)
             value = getattr(each, _FIELDS[field])
-            if is_run is None or value is None or (repeats is None and value != 0):
-                why = self._undecided if is_run is None else each.why_unknown(field)
-                reason = f"{one.primitive}: {why if value is None or is_run is None else NO_TRIP_COUNT}"
+            if value == 0 or (state == SENDS and field not in COMMUNICATION):
+                continue
+            if state != COUNTS or value is None or repeats is None:
+                why = NO_TRIP_COUNT if value is not None else each.why_unknown(field)
+                reason = f"{one.primitive}: {self._undecided(state) or why}"
                 unknown[reason] = unknown.get(reason, 0) + times
-            elif repeats is not None:
+            else:
                 parts.append(constant(value) * repeats * times)
         return total(parts), [f"{times} × {reason}" for reason, times in unknown.items()]
 
-    @property
-    def _undecided(self) -> str:
+    def _undecided(self, state: str) -> str:
+        if state != UNDECIDED:
+            return SENDS_MORE if state == SENDS else ""
         return "which branch costs more " + ("depends on sizes" if self.symbols else "is not known")
 
     @property
@@ -250,9 +259,9 @@ class SymbolicProgram:
         """Return what `polynomial` does as a sum of products of numbers, `"2·32·784·10 + 320"`; `""` if all is 0."""
         terms: dict[str, int] = {}
         values: dict[str, int] = {}
-        for (place, is_run), times in self._chosen(path, role).items():
+        for (place, state), times in self._chosen(path, role).items():
             rule, repeats = self.counted[place].rule, self._repeats(place)
-            if rule is not None and is_run and isinstance(repeats, int) and repeats:
+            if rule is not None and state == COUNTS and isinstance(repeats, int) and repeats:
                 text, value = getattr(rule, field), getattr(self.counted[place], field)
                 if value:
                     term = written_with(text, rule.letters)
@@ -273,36 +282,24 @@ class SymbolicProgram:
         found: dict[_Kind, int] = {}
         for one, place in self.kinds.members:
             if is_within(one.block, path) and role in (None, one.role):
-                key = place, self._branches.get(one.id, True)
-                if key[1] is not False:
+                key = place, self._branches.get(one.id, COUNTS)
+                if key[1] != IDLE:
                     found[key] = found.get(key, 0) + 1
         return found
 
     @cached_property
-    def _branches(self) -> Mapping[str, bool | None]:
-        """For equations in branches whether theirs is the dearest; `None` if sizes, or what is unknown, decide."""
-        found: dict[str, bool | None] = {}
-        for condition in reversed(self.kinds.conditions):
-            branches: dict[str, list[tuple[str, Expression]]] = {}
-            unknown: set[str] = set()
-            for one, place in self.kinds.members:
-                if one.id.startswith(f"{condition}.b"):
-                    branch = one.id[len(condition) + 1 :].split(".", 1)[0]
-                    is_idle = found.get(one.id, True) is False
-                    each = 0 if is_idle else self._weight(place)
-                    unknown.update([branch] if each is None else [])
-                    branches.setdefault(branch, []).append((one.id, 0 if each is None else each))
-            if len(branches) < 2:
-                continue
-            is_open = any(found.get(id, True) is None for body in branches.values() for id, _ in body)
-            sums = {name: total(once for _, once in body) for name, body in branches.items()}
-            dearest = None if is_open else _dearest(sums)
-            for name, body in branches.items():
-                if dearest != name:
-                    is_idle = dearest is not None and name not in unknown
-                    states = {id: False if is_idle or found.get(id, True) is False else None for id, _ in body}
-                    found.update(states)
-        return found
+    def _branches(self) -> Mapping[str, str]:
+        """The states of equations in branches; see `branch_states`."""
+        return branch_states(self.kinds.conditions, self.kinds.members, self._weight, self._sent)
+
+    def _sent(self, place: int) -> Sent:
+        """Return the payload and wire bytes of an equation of a kind in all its runs."""
+        each, repeats = self.counted[place], self._repeats(place)
+        payload, wire = (
+            0 if value == 0 else None if value is None or repeats is None else constant(value) * repeats
+            for value in (each.payload, each.wire)
+        )
+        return payload, wire
 
     def _weight(self, place: int) -> Expression | None:
         """What an equation of a kind costs in all its runs; `None` if nobody knows."""
@@ -330,10 +327,14 @@ class SymbolicProgram:
         for (what, (given, _, _)), known in zip(asked.items(), (blocks, figures, roles), strict=True):
             if right[what] is not given:
                 shown = ", ".join(filter(None, known[:20])) or "none"
+                advice = f"cost.formula({example})"
+                primitives = {one.primitive for one, _ in self.kinds.examples}
+                if what == "block" and not right[what] and (primitive := nearest(given, sorted(primitives))):
+                    advice = f'[row.explained for row in cost.rows if row.opcode == "{primitive}"]'
                 raise UnknownOptionError(
                     f"program {self.name!r} has no {what} {short_repr(given)} to give a formula of.",
                     ((f"{what}s", shown + (", ..." if len(known) > 20 else "")),),
-                    f"cost.formula({example})",
+                    advice,
                 )
 
     def _check(self, sizes: Mapping[str, int]) -> None:
@@ -387,8 +388,8 @@ def _kinds(equations: tuple[Equation, ...]) -> Kinds:
     return Kinds(tuple(examples), tuple(members), conditions)
 
 
-_Kind = tuple[int, bool | None]
-"""A kind of equation by its place, and whether the branch that it is in counts; `None` if nobody can tell."""
+_Kind = tuple[int, str]
+"""A kind of equation by its place, and the state of the branch that it is in; see `branch_states`."""
 _FIELDS = {
     "flops": "flops", "transcendentals": "transcendentals", "bytes_accessed": "bytes", "payload_bytes": "payload",
     "wire_bytes": "wire",
@@ -398,18 +399,6 @@ _FIELDS = {
 def _open(polynomial: Polynomial, unknown: Sequence[str]) -> str:
     """A polynomial as text if it depends on sizes, else `""`."""
     return f"{'≥ ' if unknown else ''}{polynomial}" if polynomial.names else ""
-
-
-def _dearest(branches: Mapping[str, Polynomial]) -> str | None:
-    """The first branch that costs most, whatever the sizes are; `None` if there is none."""
-    best = next(iter(branches))
-    try:
-        for name, cost in branches.items():
-            if cost > branches[best]:
-                best = name
-    except UndecidedError:
-        return None
-    return best
 
 
 def _times(times: int, term: str) -> str:

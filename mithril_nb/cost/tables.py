@@ -59,7 +59,7 @@ def data_frame(cost: Mapping[str, Any], by: str) -> pandas.DataFrame:
         lines = [
             {
                 "block": path,
-                **{key: value for key, value in one.items() if key not in ("roles", *COMMUNICATION)},
+                **{key: one[key] for key in one if key not in ("roles", "unknown_transcendentals", *COMMUNICATION)},
                 **_roles(one),
                 **_sent(one, sends),
             }

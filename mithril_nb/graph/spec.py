@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Sized
 from dataclasses import dataclass
@@ -220,3 +221,26 @@ class StaticSpec:
 
 Spec = TensorSpec | StaticSpec
 """What is known of what flows along a connection."""
+
+
+_ARRAY = re.compile(r"([A-Za-z]\w*)\[\s*(?:(\d+(?:\s*,\s*\d+)*)\s*,?\s*)?\]")
+_SHORT = re.compile(r"(bf|f|i|s|u|c)(\d+)(\w*)")
+_KINDS = {"bf": "bfloat", "f": "float", "i": "int", "s": "int", "u": "uint", "c": "complex"}
+
+
+def read_spec(text: str) -> TensorSpec | None:
+    """Return the spec that a text writes as jaxprs and HLO do, or with the whole name of a dtype; `None` if it is none.
+
+    The dtype may be one that no library has.
+
+    Examples:
+        >>> print(read_spec("bf16[8,3]"), read_spec("pred[]"), read_spec("int32[4]"), read_spec("relu"))
+        (8, 3) bfloat16 () bool (4,) int32 None
+    """
+    found = _ARRAY.fullmatch(text.strip())
+    if found is None:
+        return None
+    sizes = tuple(int(size) for size in (found[2] or "").split(",") if size)
+    short = _SHORT.fullmatch(found[1])
+    name = "bool" if found[1] == "pred" else found[1]
+    return TensorSpec(sizes, name if short is None else f"{_KINDS[short[1]]}{short[2]}{short[3]}")

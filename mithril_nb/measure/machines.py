@@ -48,7 +48,7 @@ class Machine:
         platform: `"cpu"`, `"gpu"` or `"tpu"`.
         device_kind: What JAX calls the device.
         cores: How many processors this process may use.
-        jax_version: By which version of JAX the latest was measured.
+        jax_version: The version of JAX of the latest measurement.
         settings: What the environment tells XLA: `XLA_FLAGS` and `NPROC`.
         flops_per_s: FLOP/s of a large matmul, by dtype of its operands.
         bytes_per_s: Bytes/s read and written by going through a large array.
@@ -57,6 +57,7 @@ class Machine:
         dates: When each of them was, by dtype, and `"memory"`; what is not in it was then, too.
         busy: Those that were measured while the machine was busy with something else: they may be higher.
         processor: The system's name of the processor, where JAX has only `"cpu"`.
+        jax_versions: The version of JAX that measured each peak, by the names of `dates`; by default `jax_version`.
 
     Examples:
         >>> peaks = Machine("cpu", "cpu", 2, "0.10.2", "", {"float32": 2e11}, 6e10, "2026-11-22 07:35 UTC")
@@ -78,6 +79,7 @@ class Machine:
     dates: Mapping[str, str] = field(default_factory=dict[str, str])
     busy: tuple[str, ...] = ()
     processor: str = ""
+    jax_versions: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def peak_of(self, dtype: str | None = None) -> float:
         """Return the FLOP/s that a dtype can reach: that of its matmul, or the highest if it was not measured."""
@@ -90,16 +92,18 @@ class Machine:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the same as plain data."""
-        return {**asdict(self), "flops_per_s": dict(self.flops_per_s), "dates": dict(self.dates)}
+        mappings = ("flops_per_s", "dates", "jax_versions")
+        return {**asdict(self), **{name: dict(getattr(self, name)) for name in mappings}}
 
     def __str__(self) -> str:
         rates = ", ".join(f"{rate / 1e9:,.1f} GFLOP/s {dtype} matmul" for dtype, rate in self.flops_per_s.items())
         cores = f", {self.cores} cores" if self.platform == "cpu" else ""
         first = min(self.dates.values(), default=self.measured_at)
         when = self.measured_at if first == self.measured_at else f"from {first} to {self.measured_at}"
+        versions = dict.fromkeys(self.jax_versions.get(name, self.jax_version) for name in (*self.flops_per_s, _MEMORY))
         return (
             f"{self.device_kind}{cores}: {rates}, {self.bytes_per_s / 1e9:,.1f} GB/s "
-            f"({self.source} {when}, jax {self.jax_version})"
+            f"({self.source} {when}, jax {' and '.join(versions)})"
         )
 
 
@@ -144,7 +148,7 @@ def machine(dtypes: Collection[str] = (MATMUL,), device: Any = None, anew: bool 
                 rounds = copy_rounds(device.platform) if name == _MEMORY else matmul_rounds(name)
                 rate, is_quiet = _best(rounds)
                 is_busy = is_busy or (device.platform == "cpu" and _is_busy(here.cores))
-                peaks[name] = _Peak(rate, _now(), is_busy, is_quiet).after(peaks.get(name))
+                peaks[name] = _Peak(rate, _now(), is_busy, here.jax_version, is_quiet).after(peaks.get(name))
         return _kept(file, here, peaks)
 
 
@@ -200,12 +204,14 @@ class _Peak:
         rate: FLOP/s or bytes/s.
         date: When it was measured.
         is_busy: Whether something else kept the machine busy, so that it may be higher.
+        jax_version: The version of JAX that measured it.
         is_quiet: Whether its rounds agreed.
     """
 
     rate: float
     date: str
     is_busy: bool
+    jax_version: str
     is_quiet: bool = True
 
     def after(self, before: _Peak | None) -> _Peak:
@@ -223,7 +229,12 @@ class _Peak:
 
 def _peaks(one: Machine) -> dict[str, _Peak]:
     rates = {**one.flops_per_s, _MEMORY: one.bytes_per_s}
-    return {name: _Peak(rate, one.dates.get(name, one.measured_at), name in one.busy) for name, rate in rates.items()}
+    return {
+        name: _Peak(
+            rate, one.dates.get(name, one.measured_at), name in one.busy, one.jax_versions.get(name, one.jax_version)
+        )
+        for name, rate in rates.items()
+    }
 
 
 def _kept(file: Path, here: Machine, peaks: Mapping[str, _Peak]) -> Machine:
@@ -234,12 +245,15 @@ def _kept(file: Path, here: Machine, peaks: Mapping[str, _Peak]) -> Machine:
     for name, peak in ({} if other is None else _peaks(other)).items():
         if name not in every or peak.rate > every[name].rate:
             every[name] = peak
+    latest = max(every.values(), key=lambda peak: peak.date)
     found = replace(
         here,
+        jax_version=latest.jax_version,
         flops_per_s={name: peak.rate for name, peak in every.items() if name != _MEMORY},
         bytes_per_s=every[_MEMORY].rate,
-        measured_at=max(peak.date for peak in every.values()),
+        measured_at=latest.date,
         dates={name: peak.date for name, peak in every.items()},
+        jax_versions={name: peak.jax_version for name, peak in every.items()},
         busy=tuple(name for name, peak in every.items() if peak.is_busy),
     )
     _write(file, {**known, _key(found): found})
@@ -354,7 +368,10 @@ def _read(file: Path) -> dict[str, Machine]:
                 if rates and min(*rates.values(), float(one.bytes_per_s)) > 0 and _key(one) == key:
                     dates = {str(name): str(date) for name, date in one.dates.items()}
                     speed, busy = float(one.bytes_per_s), tuple(str(name) for name in one.busy)
-                    found[key] = replace(one, flops_per_s=rates, bytes_per_s=speed, dates=dates, busy=busy)
+                    versions = {str(name): str(version) for name, version in one.jax_versions.items()}
+                    found[key] = replace(
+                        one, flops_per_s=rates, bytes_per_s=speed, dates=dates, busy=busy, jax_versions=versions
+                    )
     return found
 
 

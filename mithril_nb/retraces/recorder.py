@@ -47,6 +47,9 @@ class Recorder:
         wrapper: The name of the function around it, if it is wrapped.
         is_seen: Whether JAX holds traces of the function from before it was watched.
         counts_calls: Whether each call is counted, rather than events only.
+
+    Attributes:
+        is_of_user: Whether the user jitted or watched it, though a library may define it.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class Recorder:
         self.name, self.source = name, source
         self._title = f"{name} in {wrapper}" if wrapper else name
         self._is_seen, self._counts_calls = is_seen, counts_calls
+        self.is_of_user = counts_calls
         self._lock = threading.RLock()  # the `repr` of a static argument may call the function
         self._thread = threading.local()
         self._signatures: dict[bool, deque[Signature]] = {one: deque(maxlen=_MOST_SIGNATURES) for one in (True, False)}
@@ -82,6 +86,17 @@ class Recorder:
         """Count a call for which something was traced, lowered or compiled."""
         with self._lock:
             self._misses += 1
+
+    @property
+    def has_no_signature(self) -> bool:
+        """Whether there is no earlier call to compare with."""
+        return not self._signatures[True]
+
+    def remember(self, call: JitCall) -> None:
+        """Remember a cache hit, which later calls are compared with."""
+        with self._lock:
+            self._remember(True, call)
+            self._remember(False, call)
 
     def count_unjitted(self) -> None:
         """Count a call under `jax.disable_jit()`, in which the Python function itself runs."""
@@ -142,7 +157,7 @@ class Recorder:
             return FunctionReport(
                 self._title,
                 f"{file_label(file)}:{line}" if file else "",
-                library_of(file) if file else None,
+                library_of(file) if file and not self.is_of_user else None,
                 self._calls if self._counts_calls else None,
                 self._calls - self._misses - self._unjitted if self._counts_calls else None,
                 self._traces,
@@ -185,13 +200,15 @@ class Recorder:
 
     def _reason_of_lowering(self, call: JitCall) -> str | None:
         clauses = self._remember(False, call)
+        if self.has_no_signature:  # it was traced before it was watched
+            self._remember(True, call)
         if clauses is None:
             return _UNSEEN if self._is_seen else None
         return sentence(clauses) or self._dropped(False)
 
     def _dropped(self, is_trace: bool) -> str:
-        found = [one.static for one in self._signatures[is_trace][-1].arguments if one.static is not None]
-        has_static = not all(one.is_exact for one in found)
+        found = [part.static for one in self._signatures[is_trace][-1].arguments for part in (one, *one.leaves)]
+        has_static = not all(one.is_exact for one in found if one is not None)
         return _DROPPED.format("traced" if is_trace else "compiled") + (_OR_STATIC if has_static else "")
 
     def _remember(self, is_trace: bool, call: JitCall) -> list[str] | None:

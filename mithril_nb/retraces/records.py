@@ -50,7 +50,8 @@ class FunctionReport(Shown):
     Attributes:
         name: The name of the function; `"f in grad_f"` for the function that `jax.grad(f)` returns.
         place: File and line of its definition, such as `"train.py:12"`; `""` if unknown.
-        library: The installed library that defines it; `None` for a function of the user.
+        library: The installed library that defines it; `None` for a function of the user, and for one that the user
+            jitted or watched.
         calls: Number of calls; `None` if unknown: JAX reports no event for a cache hit.
         hits: Number of calls that returned without a trace, lowering or compilation, as JAX had the compiled program;
             `None` if unknown.

@@ -47,7 +47,7 @@ _CONTEXT = {
 
 
 class Leaf(NamedTuple):
-    """An array of an argument: its type, and where it is."""
+    """An array of an argument, with its type and its place; or a static value in a container of `eqx.filter_jit`."""
 
     type: str
     is_weak: bool
@@ -57,6 +57,8 @@ class Leaf(NamedTuple):
     """The mesh and the part of the sharding that belong to the type, and so to the key of the trace cache."""
     transforms: tuple[str, ...] = ()
     """The transformations of the value, the outermost first."""
+    static: Static | None = None
+    """The value, if it is static."""
 
 
 class Static(NamedTuple):
@@ -107,8 +109,8 @@ class Argument(NamedTuple):
     structure_hash: int | None = None
     paths: tuple[str, ...] = ()
     leaves: tuple[Leaf, ...] = ()
-    nodes: tuple[tuple[str, str], ...] = ()
-    """The path and the class of each container that holds arrays, outer ones first, and of each `None`."""
+    nodes: tuple[tuple[str, str, weakref.ref[type] | None], ...] = ()
+    """Path, name and class of each container that holds arrays, outer ones first; and of each `None`, without class."""
 
     def at(self, path: str) -> str:
         """Return the label of a part of the argument."""
@@ -119,7 +121,8 @@ class Argument(NamedTuple):
     @property
     def kinds(self) -> Mapping[str, str]:
         """The class of each container that holds arrays, and the type of each array, by path."""
-        return {**dict(self.nodes), **dict(zip(self.paths, (one.type for one in self.leaves), strict=True))}
+        nodes = {path: name for path, name, _ in self.nodes}
+        return {**nodes, **dict(zip(self.paths, (one.type for one in self.leaves), strict=True))}
 
     def described(self) -> str:
         """Return the type of a single array, or the structure."""
@@ -239,38 +242,35 @@ def _argument(call: JitCall, position: int, value: Any) -> Argument:
     known = position < len(call.parameters)
     name = call.parameters[position] if known else f"{position}"
     is_static = position in call.static_positions or (known and name in call.static_names)
-    return _read(name, position, known, False, is_static, value)
+    return _read(call, name, position, known, False, is_static, value)
 
 
 def _named(call: JitCall, name: str, value: Any) -> Argument:
     position = call.parameters.index(name) if name in call.parameters else None
     is_static = name in call.static_names or position in call.static_positions
-    return _read(name, position, True, True, is_static, value)
+    return _read(call, name, position, True, True, is_static, value)
 
 
-def _read(name: str, position: int | None, is_named: bool, is_by_name: bool, is_static: bool, value: Any) -> Argument:
+def _read(
+    call: JitCall, name: str, position: int | None, is_named: bool, is_by_name: bool, is_static: bool, value: Any
+) -> Argument:
+    is_static |= call.is_filtered and not _is_array(value) and jax.tree_util.all_leaves([value])
     number = "" if position is None or (is_static and is_named) else f" {position + 1}"
     label = f"{'static ' if is_static else ''}argument{number}{f' `{name}`' if is_named else ''}"
     if is_static:
-        is_function = callable(value) and not isinstance(value, type)
-        return Argument(
-            name,
-            label,
-            is_by_name,
-            _static(value, function_text(value) if is_function else ""),
-        )
+        return Argument(name, label, is_by_name, _static(value))
     every, shape = jax.tree_util.tree_flatten_with_path(value, is_leaf=lambda one: one is None)
     found, tree = [pair for pair in every if pair[1] is not None], jax.tree.structure(value)
     paths = tuple(jax.tree_util.keystr(path) for path, _ in found)
-    leaves = tuple(_leaf(one) for _, one in found)
+    leaves = tuple(_leaf(one, call.is_filtered and not _is_array(one)) for _, one in found)
     structure = str(tree).removeprefix("PyTreeDef(").removesuffix(")")
     # The hash of a PyTreeDef leaves out static data; its text shows it, functions with their addresses.
     nodes = tuple(_nodes(every, shape))
     return Argument(name, label, is_by_name, None, _cut(structure), hash(structure), paths, leaves, nodes)
 
 
-def _nodes(leaves: Sequence[tuple[Any, Any]], tree: Any) -> Iterator[tuple[str, str]]:
-    """Return the path and the class of each container with leaves, and of each leaf that is `None`."""
+def _nodes(leaves: Sequence[tuple[Any, Any]], tree: Any) -> Iterator[tuple[str, str, weakref.ref[type] | None]]:
+    """Yield path, name and class of each container with leaves; and of each leaf that is `None`, without class."""
     left = [(tree, 0, 0)]
     while left:
         node, depth, first = left.pop()
@@ -279,7 +279,8 @@ def _nodes(leaves: Sequence[tuple[Any, Any]], tree: Any) -> Iterator[tuple[str, 
         path, leaf = leaves[first]
         data = node.node_data()
         if data is not None or leaf is None:
-            yield jax.tree_util.keystr(path[:depth]), "None" if data is None else data[0].__name__
+            name, kind = ("None", None) if data is None else (data[0].__name__, weakref.ref(data[0]))
+            yield jax.tree_util.keystr(path[:depth]), name, kind
         inner: list[tuple[Any, int, int]] = []
         for child in node.children():
             inner.append((child, depth + 1, first))
@@ -287,7 +288,13 @@ def _nodes(leaves: Sequence[tuple[Any, Any]], tree: Any) -> Iterator[tuple[str, 
         left += reversed(inner)
 
 
-def _leaf(value: Any) -> Leaf:
+def _is_array(value: Any) -> bool:
+    return hasattr(value, "shape") and hasattr(value, "dtype")
+
+
+def _leaf(value: Any, is_static: bool) -> Leaf:
+    if is_static:
+        return Leaf(type(value).__name__, False, "", static=_static(value))
     try:
         transforms = tuple(f"{one.text}{axis}" for one, axis in reversed(transforms_of(value).values()))
         return Leaf(*type_of(value), _placement(value), mesh_of(value), transforms)
@@ -306,7 +313,8 @@ def _placement(value: Any) -> str:
     return str(value.sharding)
 
 
-def _static(value: Any, function: str) -> Static:
+def _static(value: Any) -> Static:
+    function = function_text(value) if callable(value) and not isinstance(value, type) else ""
     try:
         text = _ADDRESS.sub("", repr(value))[:_LONGEST]
     except Exception:  # a class of the user
@@ -351,15 +359,18 @@ def _of_argument(old: Argument, new: Argument, is_compiled: bool, is_transformed
     elif old.static is not None and new.static is not None:
         if old.static != new.static:
             yield Difference(f"{new.label} {_of_static(old.static, new.static)}")
-    elif old.structure_hash != new.structure_hash or old.structure != new.structure:
-        yield Difference(_of_structure(old, new), _STRUCTURE + len({*old.paths} ^ {*new.paths}))
+    elif any(getattr(old, name) != getattr(new, name) for name in ("structure_hash", "structure", "nodes")):
+        yield Difference(_of_structure(old, new), _STRUCTURE + len(old.kinds.items() ^ new.kinds.items()))
     elif old.leaves != new.leaves:
         for path, was, now in zip(new.paths, old.leaves, new.leaves, strict=True):
             yield from _of_leaf(new.at(path), was, now, is_compiled, is_transformed_alike)
 
 
 def _of_leaf(at: str, was: Leaf, now: Leaf, is_compiled: bool, is_transformed_alike: bool) -> Iterator[Difference]:
-    if was.type != now.type:
+    if was.static is not None and now.static is not None:
+        if was.static != now.static:
+            yield Difference(f"{at} {_of_static(was.static, now.static)}")
+    elif was.type != now.type:
         before, after = was.type, now.type
         if was.is_weak != now.is_weak:
             before, after = (f"{'weak ' if one.is_weak else ''}{one.type}" for one in (was, now))
@@ -425,6 +436,10 @@ def _of_static(old: Static, new: Static) -> str:
 def _of_structure(old: Argument, new: Argument) -> str:
     before, after = old.described(), new.described()
     were, are = old.kinds, new.kinds
+    if were == are:
+        for (path, name, earlier), (_, _, later) in zip(old.nodes, new.nodes, strict=True):
+            if earlier != later:
+                return f"{new.at(path)} is of a class {name} that was defined again"
     if were and are and ("",) not in (old.paths, new.paths):
         arrays = {*old.paths} & {*new.paths}  # types that changed as well tell nothing of the structure
         outer: set[str] = set()

@@ -115,12 +115,17 @@ class Watched(Following):
         scopes, call = thread.scopes, _Call(self, self.recorder.count_call())
         scopes.append(call)
         try:
-            return self._jitted(*args, **kwargs)
+            result = self._jitted(*args, **kwargs)
         except BaseException:
             call.miss()
             raise
         finally:
             scopes.pop()
+        if not call.has_missed and self.recorder.has_no_signature:
+            hit = jit_events.call_of(self._jitted, args, kwargs)
+            if hit is not None:
+                self.recorder.remember(hit)
+        return result
 
     def lower(self, /, *args: Any, **kwargs: Any) -> Any:
         """Lower the function for the given arguments, as the jitted function does; its trace is counted."""
@@ -232,7 +237,7 @@ class Watch(Following):
 
     def on_trace(self, call: JitCall) -> Callable[[float], None] | None:
         """Count a trace; a function of a library inside another trace is part of that trace."""
-        if call.is_nested and library_of(call.source[0]) is not None:
+        if call.is_nested and not call.is_of_user and library_of(call.source[0]) is not None:
             return None
         recorder = self._recorder(call.name, call.source, call)
         if recorder is None:
@@ -267,6 +272,8 @@ class Watch(Following):
                     self._left_out += 1
                     return None
                 found = self._recorders[name, source, wrapper] = Recorder(name, source, wrapper=wrapper)
+            if call is not None and call.is_of_user:
+                found.is_of_user = True
             return found
 
     def __repr__(self) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from mithril_nb.cost import Cost, CostRow, Figures
 from mithril_nb.display import UNATTRIBUTED_LABEL
 from mithril_nb.stages.records import UNATTRIBUTED
-from mithril_nb.viz.costs.formulas import short_formula
+from mithril_nb.viz.costs.formulas import COMMUNICATION, short_formula
 from mithril_nb.viz.palette import hue_of
 
 FIGURES = ("flops", "bytes_accessed", "transcendentals", "params", "time_s")
@@ -74,13 +74,20 @@ def _row(
 
 def _nonzero_figures(figures: Figures) -> dict[str, Any]:
     """Return the known figures that are not 0. Most roles of most blocks have none."""
-    return {name: value for name in FIGURES if (value := getattr(figures, name))}
+    return {name: value for name in (*FIGURES, *COMMUNICATION) if (value := getattr(figures, name))}
 
 
 def _figures(figures: Figures, formulas: Mapping[str, str] | None) -> dict[str, Any]:
-    unknown = {"flops": figures.unknown, "transcendentals": figures.unknown, "bytes_accessed": figures.unknown_bytes}
+    unknown = {
+        "flops": figures.unknown,
+        "transcendentals": figures.unknown_transcendentals,
+        "bytes_accessed": figures.unknown_bytes,
+        **dict.fromkeys(COMMUNICATION, figures.unknown_communication),
+    }
     return {
         **{name: getattr(figures, name) for name in FIGURES},
+        # Omit communication figures of 0, because most programs do not communicate.
+        **{name: value for name in COMMUNICATION if (value := getattr(figures, name)) != 0},
         # With symbolic sizes, figures are formulas and the remaining numbers are exact.
         "unknown": {name: count for name, count in unknown.items() if count and not formulas},
         **({"formulas": {name: [short_formula(text), text] for name, text in formulas.items()}} if formulas else {}),

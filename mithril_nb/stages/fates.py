@@ -99,7 +99,12 @@ def _outcomes_of_instruction(pipeline: Pipeline, outcomes: Outcomes, one: Instru
     gone = pipeline.compilation.histories.get().vanished.get(one.id)
     if gone is not None and len(_namesakes(pipeline, "hlo_before", one, one.opcode)) > 1:
         return (Outcome("unknown", one.id, by=gone),)
-    return outcomes.of(one.id, one.equations)
+    found = outcomes.of(one.id, one.equations)
+    if {each.became for each in found} == {"simplified"}:
+        made = _made_of(pipeline, outcomes, "jaxpr", one)
+        if any(each.id == one.id for each in made):
+            return _of_all(pipeline, outcomes, one, made)
+    return found
 
 
 def _outcomes_by_name(pipeline: Pipeline, outcomes: Outcomes, op: Instruction) -> tuple[Outcome, ...]:
@@ -128,9 +133,7 @@ def _hlo_opcode(op: Instruction) -> str:
 def _outcomes_of(pipeline: Pipeline, outcomes: Outcomes, stage: str, one: Instruction) -> tuple[Outcome, ...]:
     made = _made_of(pipeline, outcomes, stage, one)
     if made:
-        found = tuple(dict.fromkeys(each for part in made for each in outcomes.of(part.id, one.equations)))
-        # XLA may write an instruction anew, and then take away the old one.
-        return (all(each.became == "simplified" for each in found) and _rewritten(pipeline, one, made)) or found
+        return _of_all(pipeline, outcomes, one, made)
     known = pipeline.program.get().by_id
     equations = [known[id] for id in one.equations if id in known]
     if stage == "jaxpr" and equations and not equations[0].is_used:
@@ -150,6 +153,14 @@ def _outcomes_of(pipeline: Pipeline, outcomes: Outcomes, stage: str, one: Instru
     named = _Nameless(pipeline, outcomes)
     found = tuple(dict.fromkeys(each for op in ops for each in named.outcomes_of(op)))
     return tuple(each for each in found if each.became not in ("dropped", "unknown")) or found
+
+
+def _of_all(pipeline: Pipeline, outcomes: Outcomes, one: Instruction, made: list[Instruction]) -> tuple[Outcome, ...]:
+    """Return what became of the instructions that XLA was given for an equation."""
+    parts = outcomes.of_each([part.id for part in made], one.equations)
+    found = tuple(dict.fromkeys(each for part in parts for each in part))
+    # XLA may write an instruction anew, and then take away the old one.
+    return (all(each.became == "simplified" for each in found) and _rewritten(pipeline, one, made)) or found
 
 
 class _Nameless:

@@ -106,6 +106,11 @@ class Inspection(Shown):
         return self._traced().inputs if self.given is None else self._pipeline.names.get().inputs
 
     @property
+    def is_divided(self) -> bool:
+        """Whether the program divides arrays among devices: arguments, results, or what equations take and return."""
+        return self._traced().is_divided
+
+    @property
     def outputs(self) -> tuple[Leaf, ...]:
         """Every array that the program gives.
 
@@ -284,8 +289,7 @@ class Inspection(Shown):
     def buffers(self) -> tuple[Buffer, ...]:
         """The pieces of memory of the compiled program, the largest first, and which values share them.
 
-        This is XLA's buffer assignment; values are named after the instructions of `"hlo"` that make them. Compiles the
-        program.
+        This is XLA's buffer assignment; values are named after the instructions of `"hlo"` that make them. Compiles it.
 
         Raises:
             StageUnavailableError: The platform tells of none, or the program does not compile.
@@ -416,8 +420,7 @@ class Inspection(Shown):
     def to_html(self, path: str | Path | None = None, stages: Sequence[str] | None = None) -> str:
         """Return the program at every stage as one HTML file in which the links still work; makes what is not made yet.
 
-        It needs no kernel and no network: the graph whose blocks open, all lines of all stages, the passes with what
-        each changed, and the costs are packed into it.
+        It needs no kernel and no network: it contains the graph, all lines of all stages, the passes, and the costs.
 
         Args:
             path: Where to write it, if anywhere.

@@ -6,6 +6,7 @@ the methods of `jax.stages.Lowered` and `jax.stages.Compiled` that `stages` and 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -18,6 +19,7 @@ from jax.extend import backend
 from jaxlib import _jax, xla_client  # pyright: ignore[reportAttributeAccessIssue]
 from jaxlib.mlir import ir
 
+_INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?([\w.\-]+) = ", re.MULTILINE)
 _RESULT = "jax.result_info"
 _GPUS = frozenset({"cuda", "rocm"})
 
@@ -151,8 +153,10 @@ class HloText:
 
     def __init__(self, module: str | bytes):
         self._module = _hlo_of_text(module) if isinstance(module, str) else _hlo_of_proto(module)
-        # XLA prints the computations in another order than it read them.
-        self._text = module if isinstance(module, str) else self._module.to_string()
+        # XLA prints the computations in another order than it read them, and gives each instruction a name of its own.
+        names = _INSTRUCTION.findall(module) if isinstance(module, str) else []
+        is_kept = len(set(names)) == len(names)
+        self._text = module if isinstance(module, str) and is_kept else self._module.to_string()
         self.name = self._module.name
         head = next((line for line in self._text.splitlines() if line.startswith("HloModule ")), "")
         self.is_optimized = ", is_scheduled=true" in head or " fusion(" in self._text

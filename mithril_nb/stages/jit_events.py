@@ -39,6 +39,8 @@ _TRANSFORMS = {
 _SHARDINGS = ("in_shardings_leaves", "out_shardings_leaves", "in_layouts_leaves", "out_layouts_leaves")
 
 
+_FILTERING = "reraise_with_filtered_traceback"
+"""The function of JAX around each jitted one that cuts the tracebacks of errors."""
 UNNAMED = fun_name(None)  # pyright: ignore[reportArgumentType]
 """The name that JAX gives callable objects."""
 Source = tuple[str, int]
@@ -62,6 +64,8 @@ class JitCall:
         options: Other options of `jax.jit`, as pairs of name and text.
         place: File and line of the user's call, `("", 0)` if the whole stack is library code.
         is_nested: Whether another function is being traced around this call.
+        is_of_user: Whether the user jitted and called it, though a library defines it, as in `jax.jit(jnp.tanh)(x)`.
+        is_filtered: Whether everything but arrays is static, wherever it is in containers, as in `eqx.filter_jit`.
     """
 
     function: Any
@@ -76,6 +80,8 @@ class JitCall:
     options: tuple[tuple[str, str], ...]
     place: tuple[str, int]
     is_nested: bool
+    is_of_user: bool = False
+    is_filtered: bool = False
 
 
 class Observer(Protocol):
@@ -108,6 +114,7 @@ class Thread(threading.local):
         scopes: Observers of the calls in progress, the outermost first.
         open: Trace events of JAX that have not ended, each with the real traces that started in it.
         lowered: The source of the function that was lowered last, by its name.
+        behind: The source of the user's function behind one of a library, by the name and the source of that.
         from_disk: Whether the compilation in progress was read from the persistent cache.
     """
 
@@ -115,6 +122,7 @@ class Thread(threading.local):
         self.scopes: list[Observer] = []
         self.open: list[list[list[Callable[[float], None]]]] = []
         self.lowered: dict[str, Source] = {}
+        self.behind: dict[tuple[str, Source], Source] = {}
         self.from_disk = False
 
 
@@ -173,6 +181,12 @@ def source_of(function: Any) -> Source:
         with contextlib.suppress(TypeError, OSError):  # a class of C, or without a source file
             file, line = inspect.getsourcefile(type(function)) or "", inspect.getsourcelines(type(function))[1]
     return file, line
+
+
+def call_of(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> JitCall | None:
+    """Return a call of a function that `jax.jit` returned; `None` for the jitted functions of libraries."""
+    info = getattr(function, "_jit_info", None)
+    return None if info is None else _call(sys._getframe(), function._fun, info, args, kwargs)
 
 
 def type_of(value: Any) -> tuple[str, bool]:
@@ -289,7 +303,7 @@ def _on_duration(event: str, duration_secs: float, **about: Any) -> None:
         if found := _observers():
             source = _lowered()
             call = _running(name, source)
-            thread.lowered[name] = source if call is None else call.source
+            thread.lowered[name] = thread.behind.get((name, source), source) if call is None else call.source
             for one in found:
                 one.on_lower(name, thread.lowered[name], seconds, call)
     elif event == _COMPILE:
@@ -329,9 +343,21 @@ def _call(frame: FrameType, function: Any, info: Any, args: tuple[Any, ...], kwa
     if info.donate_argnums:  # JAX derives the names from them
         options.remove(("donate_argnames", str(info.donate_argnames)))
     options += [(name.removesuffix("_leaves"), str(getattr(info, name, None))) for name in _SHARDINGS]
+    name, filtered = name_of(function), _filtered(frame, function)
+    if filtered is not None:
+        own, args, kwargs, parameters = filtered
+        source = thread.behind[name, source_of(function)] = source_of(own)
+        is_leaf = jax.tree_util.all_leaves([own])
+        if not is_leaf:  # a module, whose arrays are traced: it is another object in each call
+            kwargs, own = {"self": own, **kwargs}, function
+        wrapper = _wrapper(own) if is_leaf else ""
+        return JitCall(
+            own, name, source, wrapper, args, kwargs, parameters, (), (), tuple(options), place, is_nested,
+            is_filtered=True,
+        )  # fmt: skip
     return JitCall(
         function,
-        name_of(function),
+        name,
         source_of(function),
         _wrapper(function),
         args,
@@ -342,7 +368,38 @@ def _call(frame: FrameType, function: Any, info: Any, args: tuple[Any, ...], kwa
         tuple(options),
         place,
         is_nested,
+        _is_of_user(frame, function),
     )
+
+
+def _is_of_user(frame: FrameType, function: Any) -> bool:
+    """Return whether the user calls a jitted function that is no library's own, such as `jnp.tanh`."""
+    jit = frame.f_code.co_filename
+    outside = (one.f_code for one in _frames(frame) if one.f_code.co_filename != jit)
+    caller = next((one.co_filename for one in outside if one.co_name != _FILTERING), None)
+    if caller is None or library_of(caller) is not None:
+        return False
+    module = sys.modules.get(getattr(function, "__module__", None) or "")
+    known = getattr(module, getattr(function, "__name__", ""), None)
+    return getattr(known, "__wrapped__", None) is not function
+
+
+def _filtered(
+    frame: FrameType, function: Any
+) -> tuple[Any, tuple[Any, ...], Mapping[str, Any], tuple[str, ...]] | None:
+    """Return function, arguments and parameters of a call of what `eqx.filter_jit` returned; `None` for others.
+
+    Equinox jits a function of its own, whose arguments are the arrays in those of the user, and all the rest.
+    """
+    code = getattr(function, "__code__", None)
+    if code is None or library_of(code.co_filename) != "equinox":
+        return None
+    for one in _frames(frame):
+        jitted: Any = one.f_locals.get("jit_wrapper") if library_of(one.f_code.co_filename) == "equinox" else None
+        if hasattr(jitted, "_signature"):
+            values = one.f_locals
+            return jitted.__wrapped__, values["args"], values["kwargs"], _positional(jitted._signature)
+    return None
 
 
 def _wrapper(function: Any) -> str:
@@ -357,8 +414,8 @@ def _own_name(function: Any) -> str:
     """Return the name in the code of a function, which `functools.wraps` does not change."""
     code = getattr(function, "__code__", None)
     if code is None:
-        return type(function).__name__
-    if code.co_name == "reraise_with_filtered_traceback" and "fun" in code.co_freevars:
+        return "jit" if hasattr(function, "lower") else type(function).__name__
+    if code.co_name == _FILTERING and "fun" in code.co_freevars:
         return _own_name(function.__closure__[code.co_freevars.index("fun")].cell_contents)
     return code.co_name
 

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 
 from mithril_nb.errors import MithrilError, StageUnavailableError
-from mithril_nb.stages import jax_versions
+from mithril_nb.stages import jax_jit
 from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.failure import Failure, failure_of
 from mithril_nb.stages.given import Given, Names
@@ -105,7 +105,7 @@ class Pipeline:
 
     def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], told: Told):
         self._fn, self._args, self._told, self._given = fn, args, told, told.given
-        self._context = jax_versions.context_now()
+        self._context = jax_jit.context_now()
         self.traced = Once(self._trace)
         self.program = Once(self._analyse)
         self.names: Once[Program | Names] = Once(self._find_names)
@@ -180,7 +180,7 @@ class Pipeline:
         # What is known of the program beyond its tags is worked out while XLA compiles it.
         traced = self.traced.get()
         with self._on_device(), paused_collector():
-            return jax_versions.converted_once(traced.lower(traced.tags.tag(traced.closed), self._args))
+            return jax_jit.converted_once(traced.lower(traced.tags.tag(traced.closed), self._args))
 
     def _in_numbers(self) -> jax.stages.Lowered:
         """The lowered program, if its sizes have numbers: XLA compiles no other."""
@@ -283,6 +283,7 @@ class Pipeline:
             text = text.rpartition("\n  in (")[0] + "\n" + "".join(f"    !! {line}\n" for line in failure.lines)
         elif name == "graph":
             text, found = self._outlined(program, found)
+            text = text if found else ""  # a table without rows
         else:
             text, found = self._sourced(program, failure)
         return Stage(name, text, found, unavailable=failure.text)

@@ -52,6 +52,7 @@ class Arguments:
         by_name: The same by their names.
         names: Names of the arguments that contain traced leaves.
         traced: These arguments, without their static leaves.
+        static: Names of the arguments that are static as a whole.
         has_clash: Whether two arguments have one name, as a positional-only `x` and a keyword `x` have.
 
     Examples:
@@ -82,6 +83,7 @@ class Arguments:
         check_sizes(self.by_name, self._title)
         self._places = (*range(len(args)), *self._keywords)
         static = {*static, *static_of_jit(fn, len(args))}
+        self.static = {name for place, name in zip(self._places, self.all_names, strict=True) if place in static}
         are_numbers_static |= is_machinery(type(fn)) and hasattr(fn, "lower")  # `eqx.filter_jit`
         self._parts = [
             None if name in apart else _Part.of(value, place in static, are_numbers_static, is_jitted(fn))

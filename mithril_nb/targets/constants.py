@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter
 from typing import Any
@@ -17,6 +18,7 @@ from mithril_nb.targets.modules import is_foreign
 from mithril_nb.targets.own import is_own
 from mithril_nb.targets.results import NUMBERS, results_of
 from mithril_nb.targets.scopes import is_module
+from mithril_nb.targets.texts import no_array_but_text
 
 _LONGEST = 80
 
@@ -129,6 +131,8 @@ def _as_constant(entry: Door, fn: Any, args: tuple[Any, ...], kwargs: Mapping[st
 class NumbersNeeded:
     """Explains why tracing fails if a number of Python causes it: Python needs its value, and JAX traces an array.
 
+    Or a text, which is no array.
+
     Args:
         call: The program; it is traced with the numbers themselves once it has failed.
         arguments: The arguments of the function.
@@ -156,25 +160,27 @@ class NumbersNeeded:
         return explained
 
     def _explain(self, error: Exception) -> StageUnavailableError | None:
-        """Return the error for numbers whose values are needed; `None` if it also fails when they are known."""
+        """Return the error for numbers whose values are needed, or for text; `None` if it fails for another reason."""
         given = self._arguments
+        first = error.__cause__ if isinstance(error, MithrilError) and error.__cause__ is not None else error
+        because = f"{type(first).__name__}: {_first_line(first)}"
         needed = {
             name
             for name, value in zip(given.names, given.traced, strict=True)
             if any(isinstance(leaf, NUMBERS) for leaf in jax.tree.leaves(value))
         }
         if not needed or not self._traces(needed):
-            return None
+            is_of_text = re.search(r"\bstr\b", str(error)) and not isinstance(error, MithrilError)
+            return no_array_but_text(given, because, self._entry) if is_of_text else None
         for name in sorted(needed):
             if len(needed) > 1 and self._traces(needed - {name}):
                 needed -= {name}
-        first = error.__cause__ if isinstance(error, MithrilError) and error.__cause__ is not None else error
         names = [name for name in given.names if name in needed]
         numbers = ", ".join(f"{name}={shown(given.by_name[name])}" for name in names)
         return StageUnavailableError(
             f"{title_of(given.fn)!r} needs the value of {' and '.join(map(repr, names))}, "
             "which jax.jit traces as an array without a value.",
-            (("given", numbers), ("because", f"{type(first).__name__}: {_first_line(first)}")),
+            (("given", numbers), ("because", because)),
             self._advice(names),
         )
 
@@ -222,7 +228,7 @@ class NumbersNeeded:
 
 
 def _first_line(error: BaseException) -> str:
-    line = str(error).partition("\n")[0]
+    line = re.sub(r" at 0x[0-9a-f]+", "", str(error).partition("\n")[0])
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
 
 

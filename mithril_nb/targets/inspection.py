@@ -18,6 +18,7 @@ from mithril_nb.stages.trace.user_lines import calling_line
 from mithril_nb.targets.arguments import Arguments, title_of, without_compiler_options
 from mithril_nb.targets.calls import check_call
 from mithril_nb.targets.constants import static_arguments, without_partial
+from mithril_nb.targets.doors import door
 from mithril_nb.targets.functions import function_program, plain_program
 from mithril_nb.targets.given import inspect_late
 from mithril_nb.targets.modules import callable_of, foreign, is_foreign, is_haiku, is_linen, is_nnx, within
@@ -29,6 +30,7 @@ from mithril_nb.targets.scopes import is_module
 from mithril_nb.targets.sizes import no_array
 from mithril_nb.targets.slips import OF_FUNCTIONS, OF_MODULES, OPTIONS, check_options
 from mithril_nb.targets.symbolic import has_names, inspect_with_names, scope_of
+from mithril_nb.targets.texts import no_array_but_text
 from mithril_nb.targets.traced import without_trace
 
 PROGRAMS = ("forward", "forward+backward", "train step")
@@ -224,9 +226,11 @@ def _inspect_module(
     check_call(takes, args, {key: value for key, value in given.items() if key not in own}, whole, title, own_options)
     arguments = Arguments(takes, args, given, are_numbers_static=True)
     # A module may make an array of them: then all of its costs would be those of a few numbers, without a word.
-    sizes = None if arguments.traced else no_array(arguments.by_name, title, "a module computes with arrays")
-    if sizes is not None:
-        raise sizes
+    because = "a module computes with arrays"
+    if not arguments.traced:
+        refused = no_array(arguments.by_name, title, because) or no_array_but_text(arguments, because, door(), whole)
+        if refused is not None:
+            raise refused
     try:
         if around is None:
             module = foreign(target, arguments, variables, getattr(method, "__func__", None))

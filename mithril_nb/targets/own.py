@@ -18,6 +18,7 @@ from mithril_nb.models.naming import input_names, input_specs, written_shape
 from mithril_nb.physical import PhysicalModel, compile, graph_of
 from mithril_nb.physical.inspecting import inspect_program
 from mithril_nb.targets.doors import door
+from mithril_nb.targets.sizes import written_spec
 from mithril_nb.targets.slips import OPTIONS, meant, options_written
 from mithril_nb.train import programs
 from mithril_nb.train.losses import resolve_loss
@@ -94,10 +95,14 @@ def given_specs(
             _refuse_name(name, value, names, [*arrays, *options_written({"shapes": shapes})])
         if not hasattr(value, "shape") or not hasattr(value, "dtype"):
             written = written_shape(value) or "[32, 784]"
+            advice = door().call("model", f'shapes={{"{name}": {written}}}')
+            if written_spec(value):
+                positional = [written_spec(one) or name for name, one in zip(names, args, strict=False)]
+                advice = door().call(
+                    "model", *positional, *(f"{k}={written_spec(one) or k}" for k, one in named.items())
+                )
             raise UnknownOptionError(
-                f"input {name!r} must be an array, or a jax.ShapeDtypeStruct, not {short_repr(value)}.",
-                (),
-                door().call("model", f'shapes={{"{name}": {written}}}'),
+                f"input {name!r} must be an array, or a jax.ShapeDtypeStruct, not {short_repr(value)}.", (), advice
             )
     sizes: dict[str, Sequence[Dim]] = {name: tuple(map(_dim, value.shape)) for name, value in given.items()}
     dtypes = {name: jax.dtypes.canonicalize_dtype(value.dtype).name for name, value in given.items()}

@@ -149,6 +149,13 @@ def refuse_training(asked: Mapping[str, Any], function: Any, args: tuple[Any, ..
             f"{option}={shown(value)}",
         )
     _refuse_around_module(option, value, function)
+    if takes is not None and option in takes.parameters:
+        by_name = option if hasattr(value, "shape") else shown(value)
+        raise UnknownOptionError(
+            f"{title_of(function)!r} takes {option}= by kwargs, as ml.inspect has an option of that name.",
+            ((f"option {option}= is for", _MODELS),),
+            door().call(variable_of(function), *argument_names(function, args), f'kwargs={{"{option}": {by_name}}}'),
+        )
     slip = [("given", f"{written}={shown(value)}")] if written != option else []
     raise UnknownOptionError(
         f"{title_of(function)!r} takes no {option}=.",

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from mithril_nb.errors import MithrilError, ShapeError, StageUnavailableError, short_repr
+from mithril_nb.graph.spec import read_spec
 
 _LARGEST = 1 << 20
 """No array that a person tries out is longer along an axis."""
@@ -104,6 +105,20 @@ def no_array(arguments: Mapping[str, Any], title: str, because: str) -> StageUna
         (("given", short_repr(value)), ("because", because)),
         f'jax.ShapeDtypeStruct({sizes}, "float32")  # instead of the sizes',
     )
+
+
+def written_spec(value: Any) -> str:
+    """Return how to write an array of the type that a text prints; `""` if it prints none.
+
+    Examples:
+        >>> written_spec("f32[3,4]"), written_spec("bf16[]"), written_spec("relu")
+        ('jax.ShapeDtypeStruct((3, 4), "float32")', 'jax.ShapeDtypeStruct((), "bfloat16")', '')
+    """
+    spec = read_spec(value) if isinstance(value, str) else None
+    try:
+        return "" if spec is None else f'jax.ShapeDtypeStruct({spec.shape}, "{jax.numpy.dtype(spec.dtype).name}")'
+    except TypeError:  # no such dtype
+        return ""
 
 
 class _Names:

@@ -143,7 +143,7 @@
       this.root.setAttribute("aria-label", stage.title);
       this.root.dataset.stage = stage.name;
       const head = element("header");
-      head.append(element("b", "", stage.title), element("span", "quiet", `${stage.lines.length.toLocaleString("en")} lines`));
+      head.append(element("b", "", stage.title), element("span", "quiet", stage.text ? `${stage.lines.length.toLocaleString("en")} lines` : ""));
       this.code = element("div", "code v");
       this.code.tabIndex = 0;
       this.code.setAttribute("role", "region");
@@ -158,7 +158,7 @@
       this.code.append(this.tall);
       this.root.append(head);
       if (stage.unavailable) this.root.append(element("p", "gone", `not available: ${stage.unavailable}`));
-      this.root.append(this.code, this.ticks);
+      if (stage.text) this.root.append(this.code, this.ticks);
       this.code.addEventListener("scroll", () => this.draw());
       new ResizeObserver(() => this.draw()).observe(this.code);
       const rowOf = (event) => event.target.closest(".l");

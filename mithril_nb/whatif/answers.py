@@ -10,7 +10,7 @@ import jax
 
 from mithril_nb.cost import Cost
 from mithril_nb.stages import Inspection
-from mithril_nb.stages.jax_versions import context_now
+from mithril_nb.stages.jax_jit import context_now
 from mithril_nb.whatif.behind import Behind, Turns
 from mithril_nb.whatif.dtypes import in_other_dtype
 from mithril_nb.whatif.inferred import agree

@@ -239,7 +239,8 @@ def _of(cost: Cost, point: Settings, held: Peak, way: str, time_s: float | None,
     reasons = {name: _reason(cost.notes, name) for name, value in known.items() if value is None}
     reasons |= {"peak_bytes": held.reason} if held.bytes is None else {}
     reasons |= {"time_s": no_time} if time_s is None else {}
-    bounds = {"flops": total.unknown, "transcendentals": total.unknown, "bytes_accessed": total.unknown_bytes}
+    calls = total.unknown_transcendentals
+    bounds = {"flops": total.unknown, "transcendentals": calls, "bytes_accessed": total.unknown_bytes}
     at_least = tuple(name for name, count in bounds.items() if count and known[name])
     return Point(point, **known, peak_bytes=held.bytes, time_s=time_s, way=way, reasons=reasons, at_least=at_least)
 

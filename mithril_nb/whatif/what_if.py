@@ -14,7 +14,6 @@ from mithril_nb.errors import MithrilError, StageUnavailableError, UnknownOption
 from mithril_nb.graph.spec import Dim
 from mithril_nb.stages import Inspection
 from mithril_nb.stages.failure import failure_of
-from mithril_nb.stages.trace.collectives import PARTITIONED
 from mithril_nb.targets import inspect
 from mithril_nb.targets.arguments import title_of
 from mithril_nb.targets.calls import arguments_written, variable_of
@@ -272,7 +271,7 @@ def peak(answers: Answers, settings: Settings) -> Peak:
 
     def estimate() -> Any:
         inspection = answers.traced(settings)[0]
-        if any((PARTITIONED, True) in one.params for one in inspection.equations):
+        if inspection.is_divided:
             raise StageUnavailableError(SHARDED)
         return memory_of(inspection, "analytic")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -98,3 +99,16 @@ def test_it_reads_without_scripts_and_its_links_work(chromium: Browser, address:
     link.click()
     assert page.locator(f'[id="{target}"]').is_visible()
     context.close()
+
+
+def test_a_stage_that_is_not_available_has_its_reason_and_no_box(chromium: Browser, tmp_path: Path):
+    def early(x):
+        raise ValueError("not today")
+
+    inspect(early, jax.ShapeDtypeStruct((4,), "float32")).to_html(tmp_path / "early.html")
+    with watched_page(chromium.context, (tmp_path / "early.html").as_uri(), 900) as page:
+        page.wait_for_selector(".mnb-page[data-ready]", timeout=20_000)
+        for stage, boxes in (("jaxpr", 1), ("stablehlo", 0), ("hlo", 0)):
+            pane = page.locator(f'.live [data-stage="{stage}"]')
+            assert "not available: ValueError: not today" in pane.inner_text()
+            assert pane.locator(".code").count() == boxes

@@ -134,3 +134,37 @@ def test_python_files_without_functions(capsys, folder):
     (folder / "values.py").write_text("import jax\nmodel = 3", encoding="utf-8")
     assert said(capsys, "show", "empty.py")[2].endswith("    has  no function\n    Try: add a function to the file.\n")
     assert said(capsys, "show", "values.py")[2].endswith("    has  model\n    Try: mithril-nb show values.py:model\n")
+
+
+UNTRAINED = """
+import jax
+from mithril_nb.models import Linear, Model, Operator
+
+@jax.custom_vjp
+def twice(x):
+    return x * 2
+
+def backward(kept, given):
+    raise ValueError("twice has no gradient")
+
+twice.defvjp(lambda x: (x * 2, None), backward)
+
+class Twice(Operator):
+    def compute(self, arrays):
+        return {"output": twice(arrays["input"])}
+
+model = Model()
+model += Linear(8)
+model += Twice()
+"""
+
+
+def test_a_report_of_a_model_that_cannot_be_traced(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "untrained.py").write_text(UNTRAINED, encoding="utf-8")
+    assert cli.main(["report", "untrained.py:model", "--shape", "input=4,8", "-o", "page.html"]) == 0
+    page = (folder / "page.html").read_text(encoding="utf-8")
+    assert page.count("not available: ValueError: twice has no gradient") == 3
+    assert "<h2>Source</h2>" in page
+    assert "<h2>Cost</h2>" not in page
+    assert "Traceback" not in page
+    assert capsys.readouterr().err == ""

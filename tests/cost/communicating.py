@@ -278,6 +278,51 @@ def branches() -> None:
         assert sums(program.cost(source)) == (32, 56), source
 
 
+def light_branches() -> None:
+    """What a branch with fewer FLOPs sends counts nothing if the most expensive one sends as much, else is unknown."""
+    over = mesh(d=DEVICES)
+
+    def program(heavy: Callable[..., Any], light: Callable[..., Any]) -> Any:
+        def body(x: jax.Array) -> jax.Array:
+            return lax.cond(x[0, 0] > 0, heavy, light, x)
+
+        return inspect(on(body, over, P("d"), P("d")), array(16, 4), name="program")
+
+    def gathered(x: jax.Array) -> jax.Array:
+        return lax.all_gather(x, "d", tiled=True)[:2]
+
+    def reduced_often(x: jax.Array) -> jax.Array:
+        return lax.scan(lambda c, _: (lax.psum(c, "d"), None), x, None, length=5)[0]
+
+    def product(x: jax.Array) -> jax.Array:
+        return x @ x.T @ x @ x.T @ x
+
+    why = "a branch with fewer FLOPs may communicate more, so how often it runs is unknown"
+    for source in ("analytic", "lowered", "compiled"):
+        for light in (gathered, lambda x: lax.psum(x, "d"), reduced_often):
+            cost = program(product, light).cost(source)
+            assert (cost.total.payload_bytes, cost.total.wire_bytes) == (None, None), source
+            assert cost.total.flops == sum(row.flops or 0 for row in cost.rows) > 0
+            assert cost.total.unknown_communication == 1
+            (note,) = (note for note in cost.notes if note.startswith("payload_bytes"))
+            assert note.startswith("payload_bytes and wire_bytes of 1 × ")
+            assert note.endswith(f": {why}")
+        # 32 and 56 bytes of the product; the others send as much, and more.
+        heavy = lambda x: lax.psum(product(x), "d")  # noqa: E731
+        assert sums(program(heavy, lambda x: lax.psum(x, "d")).cost(source)) == (32, 56), source
+        cost = program(heavy, reduced_often).cost(source)
+        assert (cost.total.payload_bytes, cost.total.wire_bytes) == (32, 56)
+        assert cost.total.unknown_communication == 1
+        assert "≥ 56" in str(cost)
+        # A branch within an idle branch.
+        nested = program(product, lambda x: lax.cond(x[1, 1] > 0, gathered, lambda x: x, x)).cost(source)
+        assert nested.total.payload_bytes is None, source
+    cost = program(product, gathered).cost()
+    for field in FIGURES:
+        assert cost.formula(field=field) == f"0 + what nobody knows (1 × all_gather: {why})"
+    assert "nobody" not in cost.formula()
+
+
 def shown() -> None:
     """The columns, the line of the total, and the same in data."""
     over = mesh(d=DEVICES)
@@ -321,7 +366,7 @@ CASES = {
     one.__name__: one
     for one in (
         data_parallel_by_xla, data_parallel, fully_sharded, pipeline, tensor_parallel, sharded_only_inside,
-        partly_automatic, silent, unknown, branches, shown,
+        partly_automatic, silent, unknown, branches, light_branches, shown,
     )
 }  # fmt: skip
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from cost.communicating import array, mesh, sums
+from cost.communicating import DEVICES, array, mesh, sums
 from jax import lax
-from jax.sharding import NamedSharding
+from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from mithril_nb.cost import Cost
@@ -97,21 +97,39 @@ def boundaries() -> None:
     split = jax.shard_map(lambda x: x * 2, mesh=over, in_specs=P(("a", "b")), out_specs=P(("a", "b")))
     every = jax.shard_map(lambda x: x * 2, mesh=over, in_specs=P(), out_specs=P())
     narrow = jax.shard_map(lambda x: x * 2, mesh=over, in_specs=P(None, "b"), out_specs=P(None, "b"))
-    x, by_column, by_row = (array(8, 16, sharding=one) for one in (None, columns, rows))
+    x, replicated, by_column, by_row = (array(8, 16, sharding=one) for one in (None, whole, columns, rows))
     for fn, given, payload, wire in (
         (split, by_column, 64, 48),
         (every, by_column, 512, 384),
         (jax.jit(split, out_shardings=whole), x, 512, 448),
         (jax.jit(lambda x: x @ x.T, out_shardings=rows), x, 640, 512),
         (lambda x: jax.jit(lambda y: y, out_shardings=whole)(x), by_row, 512, 256),
+        # An argument that is a result is in no equation.
+        (jax.jit(lambda x: x, out_shardings=whole), by_row, 512, 256),
+        (jax.jit(lambda x: x, out_shardings=columns), by_row, 512, 256),
+        (jax.jit(lambda x: x, in_shardings=rows, out_shardings=whole), x, 512, 256),
+        (jax.jit(lambda x: (x, x + 1), out_shardings=(whole, rows)), by_row, 512, 256),
     ):
         program = inspect(fn, given)
         for source in ("analytic", "lowered"):
             cost = program.cost(source)
             assert unknown(cost), (source, payload)
             assert any("XLA's partitioner adds collectives there" in note for note in cost.notes)
+        assert "what nobody knows" in program.cost().formula(field="wire_bytes")
         assert sums(program.cost("compiled")) == (payload, wire)
         assert program.cost().total.flops is not None
+    # XLA divides arguments, and what is computed from them, as a `shard_map` takes them: how depends on its version.
+    for fn, given in (
+        (lambda x: (narrow(x), x.sum()), x),
+        (lambda x: (narrow(x), x @ x.T), x),
+        (lambda x: (narrow(x), split(x)), x),
+        (lambda x: jax.jit(lambda x: narrow(jnp.sort(x, 1)))(x), x),
+        (lambda x: narrow(jnp.sort(x, 1)), replicated),
+    ):
+        program = inspect(fn, given)
+        assert unknown(program.cost())
+        assert unknown(program.cost("lowered"))
+        assert sums(program.cost("compiled")) > (0, 0)
     # For sure nothing is moved.
     for fn, given in (
         (narrow, by_column),
@@ -120,11 +138,100 @@ def boundaries() -> None:
         (lambda x: jax.jit(narrow, in_shardings=columns, out_shardings=columns)(x), by_column),
         (jax.jit(narrow, out_shardings=columns), x),
         (jax.jit(lambda x: x @ x.T, out_shardings=whole), x),
+        (jax.jit(lambda x: x, out_shardings=whole), x),
+        (jax.jit(lambda x: x, out_shardings=rows), x),
+        (jax.jit(lambda x: x, out_shardings=rows), replicated),
+        (jax.jit(lambda x: x, out_shardings=rows), by_row),
+        (lambda x: (narrow(x), split(x), x @ x.T), replicated),
+        (lambda x: (narrow(x), narrow(x), x), x),
+        (jax.jit(lambda x: (narrow(x), x.sum()), in_shardings=whole), x),
     ):
         for source in SOURCES:
             assert sums(inspect(fn, given).cost(source)) == (0, 0), source
 
 
+def propagated() -> None:
+    """XLA divides arrays before a constraint or a `shard_map`, and other results of them: all of that is unknown."""
+    over = mesh(a=2, b=4)
+    rows, whole = NamedSharding(over, P(("a", "b"))), NamedSharding(over, P())
+    split = jax.shard_map(lambda x: x * 2, mesh=over, in_specs=P(("a", "b")), out_specs=P(("a", "b")))
+
+    def placed(x: jax.Array) -> jax.Array:
+        return lax.with_sharding_constraint(x, rows)
+
+    def twice(x: jax.Array) -> jax.Array:
+        return lax.scan(lambda c, _: (jnp.cumsum(c, 0), None), x, None, length=2)[0]
+
+    def siblings(place: Callable[..., Any]) -> Callable[..., Any]:
+        def both(x: jax.Array) -> Any:
+            y = jnp.sin(x)
+            return jnp.sum(y), place(y)
+
+        return both
+
+    def one_part(x: jax.Array) -> Any:
+        y = jnp.sin(x)
+        return jnp.cumsum(y, 1), lax.with_sharding_constraint(y, P(None, "b"))
+
+    loose, kept = array(16, 16), array(16, 16, sharding=whole)
+    flag = array(dtype="bool")
+    for fn, given, opcodes in (
+        (siblings(placed), (loose,), {"sin", "reduce_sum"}),
+        (siblings(placed), (kept,), {"sin", "reduce_sum"}),
+        (siblings(split), (kept,), {"sin", "reduce_sum"}),
+        (jax.jit(siblings(split)), (kept,), {"sin", "reduce_sum"}),
+        (siblings(jax.jit(lambda x: x * 2, in_shardings=rows)), (kept,), {"sin", "reduce_sum"}),
+        (jax.jit(siblings(lambda x: x), out_shardings=(whole, rows)), (kept,), {"sin", "reduce_sum"}),
+        (lambda x: placed(jnp.cumsum(x, 0)), (loose,), {"cumsum"}),
+        (lambda x: split(jnp.sort(x, 0)), (loose,), {"sort"}),
+        (lambda x: (split(x), jnp.sum(x)), (loose,), {"reduce_sum"}),
+        (lambda x: placed(twice(x)), (loose,), {"cumsum"}),
+        (lambda x: split(twice(x)), (kept,), {"cumsum"}),
+        (lambda p, x: placed(lax.cond(p, lambda x: jnp.cumsum(x, 0), lambda x: x, x)), (flag, loose), {"cumsum"}),
+        (lambda p, x: siblings(split)(lax.cond(p, twice, jnp.cos, x)), (flag, kept), {"cumsum", "cos", "reduce_sum"}),
+        (lambda x: jax.jit(siblings(split))(jnp.cos(x)), (kept,), {"cos", "sin", "reduce_sum"}),
+        (
+            jax.shard_map(one_part, mesh=over, in_specs=P("a"), out_specs=P("a"), axis_names={"a"}),
+            (loose,),
+            {"sin", "cumsum"},
+        ),
+    ):
+        program = inspect(fn, *given)
+        assert opcodes <= {*unknown(program.cost())}, opcodes
+        assert unknown(program.cost("lowered")), opcodes
+        assert sums(program.cost("compiled")) > (0, 0), opcodes
+    # XLA divides nothing that only scalars and whole arrays connect to a divided array.
+    for fn, given, opcodes in (
+        (lambda x, y: (split(x), jnp.cumsum(y, 0)), (loose, loose), []),
+        (lambda x, y: (split(x) * y[0, 0], jnp.cumsum(y * y[0, 0], 0)), (loose, kept), ["mul"]),
+        (lambda x, y: (placed(x) + y[:1], jnp.cumsum(y, 0)), (loose, kept), ["sharding_constraint", "slice", "add"]),
+        (lambda x: jnp.cumsum(lax.with_sharding_constraint(x, whole), 0), (loose,), []),
+    ):
+        assert [one for one in unknown(inspect(fn, *given).cost()) if one != "broadcast_in_dim"] == opcodes
+
+
+def explicit() -> None:
+    """Arrays on explicit axes have their shardings in their types: XLA divides no others."""
+    over = jax.make_mesh((DEVICES,), ("a",), axis_types=(AxisType.Explicit,))
+    rows, whole = (array(16, 16, sharding=NamedSharding(over, spec)) for spec in (P("a"), P()))
+    program = inspect(lambda x, y: (x.sum(), jnp.sin(jnp.cumsum(y, 0)), x + y), rows, whole)
+    assert unknown(program.cost()) == ["reduce_sum", "add"]
+
+
+def nested_loops() -> None:
+    """The time to follow shardings through loops in loops grows with their number, not with their combinations."""
+
+    def loops(depth: int) -> Callable[..., Any]:
+        inner = loops(depth - 1) if depth else lambda x: x * 2.0
+        return lambda x: lax.fori_loop(0, 2, lambda _, x: inner(x), x)
+
+    cost = inspect(loops(30), array(8, 8, sharding=NamedSharding(mesh(a=DEVICES), P("a")))).cost()
+    assert unknown(cost) == ["mul"]
+
+
 CASES: dict[str, Callable[[], Any]] = {
-    one.__name__: one for one in (what_nothing_needs, literals, partly_automatic, names, shown, boundaries)
-}
+    one.__name__: one
+    for one in (
+        what_nothing_needs, literals, partly_automatic, names, shown, boundaries, propagated, explicit, nested_loops,
+    )
+}  # fmt: skip

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+
 import jax.numpy as jnp
 import pytest
 from jax import lax
 from jax_programs import on_host, spec
 
 from mithril_nb.cost import SOURCES, Cost
+from mithril_nb.cost.analytic import dearest_branches, equation_row
+from mithril_nb.cost.formulas.rules import counted
 from mithril_nb.stages import inspect
 
 SQUARE = spec(8, 8)
@@ -31,6 +35,28 @@ def test_a_branch_is_as_dear_as_its_loops_go_round(source: str) -> None:
     assert found.total.flops == pytest.approx(100 * 64, rel=0.05)
     assert found.total.unknown == 0
     assert all(row.flops == 0 for row in found.rows if "dot" in row.opcode)
+
+
+def test_the_time_for_conditions_in_a_row_is_linear() -> None:
+    def steps_for(count: int) -> int:
+        def fn(p, x):
+            for _ in range(count):
+                x = lax.cond(p, lambda x: x * 2.0 + 1, lambda x: x - 1.0, x)
+            return x
+
+        equations = inspect(fn, spec(dtype="bool"), SQUARE).equations
+        rows = tuple(equation_row(one, counted(one), one.repeats) for one in equations if not one.is_call)
+        conditions = [one.id for one in equations if one.primitive == "cond"]
+        steps = [0]
+        sys.setprofile(lambda frame, event, _: steps.__setitem__(0, steps[0] + 1))
+        try:
+            found = dearest_branches(conditions, rows)
+        finally:
+            sys.setprofile(None)
+        assert sum(row.flops or 0 for row in found if ".b" in row.id) == count * 2 * 64
+        return steps[0]
+
+    assert steps_for(80) < 2.5 * steps_for(40)
 
 
 @pytest.mark.parametrize("source", SOURCES)

@@ -21,9 +21,9 @@ from mithril_nb.stages.trace.traced import record_of
 
 CASES = (
     "data_parallel_by_xla data_parallel fully_sharded pipeline tensor_parallel sharded_only_inside "
-    "partly_automatic silent unknown branches shown"
+    "partly_automatic silent unknown branches light_branches shown"
 ).split()
-OPEN = "what_nothing_needs literals partly_automatic names shown boundaries".split()
+OPEN = "what_nothing_needs literals partly_automatic names shown boundaries propagated explicit nested_loops".split()
 START = """
 import sys
 sys.path[:0] = ["tests", "tests/cost"]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from jax import lax
 from jax_programs import programs, spec
@@ -190,6 +192,21 @@ def test_a_fusion_in_a_loop_saves_each_time_round() -> None:
     assert (largest.saved or 0) % 7 == 0
 
 
+def test_only_equations_have_a_difference_by_primitive() -> None:
+    program = inspect(lambda x: jnp.tanh(x) @ x.T, spec(64, 64), name="layer")
+    for source, other, against in (
+        ("lowered", "compiled", "compiled"), ("compiled", "lowered", "lowered"), ("lowered", "analytic", "lowered"),
+    ):  # fmt: skip
+        with pytest.raises(UnknownOptionError) as caught:
+            program.cost(source).difference(program.cost(other))
+        assert str(caught.value) == (
+            f"the {source} costs of 'layer' have no difference by primitive to other costs.\n"
+            "    by primitive  analytic\n"
+            f"    given         {source}, {other}\n"
+            f'    Try: inspection.cost("analytic").difference(inspection.cost("{against}"))'
+        )
+
+
 def test_what_is_not_known_in_full_has_no_difference() -> None:
     known, part = Figures(10, 1, 100), Figures(20, None, 90, unknown=1)
     delta = Change(known, part).delta
@@ -227,3 +244,22 @@ def test_what_xla_does_of_complex_numbers_explains_nothing_of_real_ones() -> Non
         reasons = {row.opcode: row.reason for row in program.cost().difference(program.cost("lowered")).rows}
         compiled = {row.opcode: row.reason for row in program.cost().difference(program.cost("compiled")).rows}
         assert any("of complex numbers" in one for one in (*reasons.values(), *compiled.values())) is is_said
+
+
+def test_equations_that_the_lowering_removes_explain_a_difference() -> None:
+    zeros = np.zeros((8, 4), "float32")
+
+    def program(x: Any) -> Any:
+        return (x + 0) * 1 + zeros + 2
+
+    found = inspect(program, spec(8, 4))
+    flops, moved = (found.cost().difference(found.cost("lowered"), of=field) for field in ("flops", "bytes_accessed"))
+    assert [(row.opcode, row.ours, row.theirs, row.reason) for row in flops.differing] == [
+        ("add", 64, 32, "1 of these equations, 32 FLOPs, have no instruction: JAX's lowering removes them"),
+    ]  # fmt: skip
+    reasons = {row.opcode: row.reason for row in moved.differing}
+    assert reasons["mul"] == "1 of these equations, 260 bytes, have no instruction: JAX's lowering removes them"
+    # Without that, another reason or none.
+    other = inspect(lambda x: jnp.cumsum(x, 0) + 1, spec(8, 4))
+    (row,) = other.cost().difference(other.cost("lowered")).differing
+    assert row.reason.startswith("XLA counts a window")

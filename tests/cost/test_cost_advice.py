@@ -31,6 +31,9 @@ CASES = {
     "cost/costs.py:Cost.difference#2": f"""{STEP}
         inspection.cost().difference()
         """,
+    "cost/costs.py:Cost.difference#3": f"""{STEP}
+        inspection.cost("lowered").difference(inspection.cost("compiled"))
+        """,
     "cost/costs.py:_costs": f"""{STEP}
         cost.compare(3)
         # Try: {{}}
@@ -108,6 +111,10 @@ CASES = {
     "cost/symbolic_costs.py:SymbolicProgram._check_names": """
         cost = ml.inspect(jnp.matmul, *(jax.ShapeDtypeStruct(jax.export.symbolic_shape("B, B"), "float32"),) * 2).cost()
         cost.formula("net")
+        """,
+    "cost/symbolic_costs.py:SymbolicProgram._check_names | a primitive": """
+        cost = ml.inspect(jnp.matmul, jnp.ones((2, 3)), jnp.ones((3, 4))).cost()
+        cost.formula("dot_genral")
         """,
     "cost/symbolic_costs.py:SymbolicProgram._check": """
         cost = ml.inspect(jnp.matmul, *(jax.ShapeDtypeStruct(jax.export.symbolic_shape("B, B"), "float32"),) * 2).cost()

@@ -448,11 +448,17 @@ print("one of 8 devices: figures are what each of them computes" in str(program.
 double = jax.shard_map(lambda x: x * 2, mesh=mesh, in_specs=PartitionSpec("d"), out_specs=PartitionSpec("d"))
 cost = inspect(double, x, params=()).cost()
 print(cost.total.flops, *cost.notes[:-1])
+print(str(program.cost().difference(program.cost("compiled"))).splitlines()[-1])
+mapped = inspect(double, x)
+for source in ("analytic", "lowered"):
+    cost, compiled = mapped.cost(source), mapped.cost("compiled")
+    print(cost.compare(compiled).devices, compiled.compare(cost).devices)
+print(mapped.cost().difference(compiled).devices)
 """
 
 
 def test_of_several_devices_it_is_said_what_is_counted_for_one() -> None:
-    flops, lowered, devices, compared, is_printed, mapped = run_fresh(
+    flops, lowered, devices, compared, is_printed, mapped, difference, *on_one = run_fresh(
         SPREAD, XLA_FLAGS="--xla_force_host_platform_device_count=8"
     ).splitlines()
     unknown = 'rows on sharded arrays: XLA\'s partitioner adds collectives there; cost("compiled") counts them'
@@ -464,10 +470,13 @@ def test_of_several_devices_it_is_said_what_is_counted_for_one() -> None:
         compared == "after: one of 8 devices: figures are what each of them computes; the other side counts all devices"
     )
     assert is_printed == "True"
+    assert difference == (
+        "compiled: one of 8 devices: figures are what each of them computes; the other side counts all devices"
+    )
+    assert on_one == ["() ()", "() ()", "()"]
     count, _, told = mapped.partition(" ")
     assert told == "shard_map: what runs on each device is counted for one of them"
-    # The 2 is made a float in the program itself since 0.12: one operation more.
-    assert count == ("16" if jax.__version_info__ < (0, 12) else "17")
+    assert count == "16"
 
 
 def test_a_role_that_there_is_not_names_those_that_there_are(step: Inspection) -> None:

@@ -163,6 +163,11 @@ BATCH = jax.ShapeDtypeStruct((64, 128), "float32")
         (lambda w, x: w - 0.1 * (x.T @ jax.numpy.tanh(x @ w)), (0,), (WEIGHTS[0], BATCH)),
         (lambda w: w @ w, (0,), (WEIGHTS[0],)),
         (lambda w: w.sum(), (0,), (WEIGHTS[0],)),
+        (lambda w: w.T, (0,), (WEIGHTS[0],)),
+        (lambda w: w.reshape(-1) * 2, (0,), (WEIGHTS[0],)),
+        (lambda w: w.astype("int32"), (0,), (WEIGHTS[0],)),
+        (lambda i, w: w * 2 + i, (0,), (WEIGHTS[0].update(dtype="int32"), WEIGHTS[0])),
+        (lambda w: (w + 1, w * 2), (0,), (WEIGHTS[0],)),
     ],
 )
 @pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")
@@ -192,3 +197,46 @@ NUMBERS = jax.numpy.arange(4096.0)
 def test_a_result_that_is_an_argument_or_another_result_is_copied(program: Any, donated: Any) -> None:
     estimate, plan = both(inspect(jax.jit(program, donate_argnums=donated), WEIGHTS[0]))
     assert estimate == pytest.approx(plan, rel=0.01)
+
+
+SQUARE = jax.ShapeDtypeStruct((256, 256), "float32")
+LONG_AXIS = jax.ShapeDtypeStruct((300, 10), "float32")
+FLAG, TALL = jax.ShapeDtypeStruct((), "bool"), jax.ShapeDtypeStruct((256, 64), "float32")
+
+
+def rounds(body: Any, count: int = 4) -> Any:
+    return lambda x: jax.lax.scan(lambda carry, _: (body(carry), None), x, None, length=count)[0]
+
+
+@pytest.mark.parametrize(
+    ("program", "args"),
+    [
+        (rounds(lambda c: jax.numpy.tanh(c @ c)), (SQUARE,)),
+        (rounds(lambda c: c @ c @ c), (SQUARE,)),
+        (lambda x, w: rounds(lambda c: c @ w @ w)(x), (SQUARE, SQUARE)),
+        (rounds(rounds(lambda c: c @ c)), (SQUARE,)),
+        (lambda x: jax.lax.scan(lambda c, _: (c @ c, c), x, None, length=4)[1], (SQUARE,)),
+        (lambda x: jax.lax.while_loop(lambda c: c[0, 0] < 9, lambda c: c @ x @ x, x), (SQUARE,)),
+        (rounds(lambda c: c.at[0].set(c[1])), (SQUARE,)),
+        (lambda x: jax.lax.fori_loop(0, 4, lambda i, c: c.at[i].set(jax.numpy.sin(c[i])), x), (SQUARE,)),
+        (lambda x: jax.lax.fori_loop(0, 4, lambda i, c: c.at[i].multiply(2.0), x), (SQUARE,)),
+        (lambda x: (x @ x).at[3].set(0.0), (SQUARE,)),
+        (lambda p, x: jax.lax.cond(p, lambda x: x @ x, jax.numpy.sin, x), (FLAG, SQUARE)),
+        (lambda p, x: jax.lax.cond(p, lambda x: x @ x @ x, lambda x: x @ x.T, x), (FLAG, SQUARE)),
+        (lambda p, x: jax.lax.cond(p, lambda x: x @ x, lambda x: x * 2, x @ x) + 1, (FLAG, SQUARE)),
+        (lambda p, x: jax.lax.cond(p, lambda x: (x @ x, x @ x.T), lambda x: (x * 3, x * 2), x), (FLAG, SQUARE)),
+        *((lambda x, axis=axis: jax.numpy.cumsum(x, axis), (SQUARE,)) for axis in (0, 1)),
+        (lambda x: jax.numpy.cumsum(x * 2) + 1, (SQUARE,)),
+        *((jax.lax.cumlogsumexp, (one,)) for one in (LONG_AXIS, TALL)),
+        (lambda x: jax.numpy.cumprod(x, 1), (LONG_AXIS,)),
+        (lambda x: jax.lax.cummax(x @ x, reverse=True) @ x, (SQUARE,)),
+        (jax.grad(lambda x: (jax.numpy.cumsum(x, 0) ** 2).sum()), (SQUARE,)),
+        *((lambda x: jax.numpy.linalg.svd(x), (one,)) for one in (SQUARE, TALL, TALL.update(shape=(3, 64, 32)))),
+        *((lambda x, of=of: jax.numpy.linalg.svd(x, full_matrices=False, compute_uv=of), (TALL,)) for of in (0, 1)),
+        (jax.numpy.linalg.svd, (TALL,)),
+        (jax.numpy.linalg.svdvals, (TALL,)),
+    ],
+)
+def test_loops_branches_and_routines_are_estimated_as_planned(program: Any, args: Any) -> None:
+    estimate, plan = both(inspect(program, *args))
+    assert estimate == pytest.approx(plan, rel=0.03)

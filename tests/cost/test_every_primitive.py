@@ -56,7 +56,7 @@ def test_only_callbacks_and_opaque_calls_have_a_reason() -> None:
     without = {name: rule.reason for name, rule in RULES.items() if rule.reason and name not in CALLS}
     assert set(without.values()) == REASONS
     assert {name for name, reason in without.items() if reason == "Python on the host"} == {
-        "pure_callback", "io_callback", "buffer_callback",
+        "pure_callback", "io_callback", "buffer_callback", "debug_callback",
     }  # fmt: skip
     arithmetic = "matmul dot conv eig svd cholesky fft sort reduce cum erf gamma bessel"
     assert not [name for name in without for word in arithmetic.split() if word in name]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import pytest
+from fresh import run_fresh
 from jax import lax
 from jax_programs import spec
+from process import EIGHT_DEVICES
 
 from benchmarks.corpus import corpus
 from mithril_nb.cost.hlo.instruction_costs import InstructionCost, hlo_costs
@@ -232,3 +234,29 @@ def test_a_loop_of_which_nobody_knows_may_be_in_the_dearest_branch() -> None:
     )
     assert [(one.repeats, one.once) for one in costs if one.instruction.opcode == "negate"] == [(None, 0)]
     assert [one.repeats for one in costs if one.instruction.opcode == "dot"] == [1, 1]
+
+
+_ON_DEVICES = """
+import jax
+from jax.sharding import NamedSharding, PartitionSpec as P
+from mithril_nb.stages import inspect
+
+mesh = jax.make_mesh((4, 2), ("i", "j"))
+scatter = lambda x: jax.lax.psum_scatter(x, "i", tiled=True)
+spread = jax.shard_map(scatter, mesh=mesh, in_specs=P(("i", "j")), out_specs=P(("i", "j")), check_vma=False)
+x = jax.ShapeDtypeStruct((512, 16), "float32", sharding=NamedSharding(mesh, P(("i", "j"))))
+found = inspect(jax.jit(lambda x: spread(x) * 2), x)
+print(next(note for note in found.cost().notes if "XLA" in note and "scatter" in note))
+print(found.cost("compiled").total.flops, found.compiled.cost_analysis()["flops"])
+x = jax.ShapeDtypeStruct((8, 16), "float32", sharding=NamedSharding(mesh, P("i", "j")))
+cost = inspect(jax.jit(lambda x: x * 2), x).cost("lowered")
+print(cost.total.flops, cost.total.unknown)
+"""
+
+
+def test_programs_on_several_devices() -> None:
+    assert run_fresh(_ON_DEVICES, **EIGHT_DEVICES).splitlines() == [
+        "1 × reduce_scatter: 768 FLOPs by in - out; XLA counts 0",
+        "256 256.0",
+        "128 0",
+    ]

@@ -13,6 +13,7 @@ from fresh import run_fresh
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import mithril_nb as ml
 from benchmarks.corpus import corpus
 from mithril_nb.cost.memory.lives import held
 from mithril_nb.cost.memory.use import MemoryUse, memory_of
@@ -235,7 +236,11 @@ for program in (
     jax.jit(scaled, in_shardings=rows),
     jax.shard_map(scaled, mesh=mesh, in_specs=PartitionSpec("data"), out_specs=PartitionSpec("data")),
     placed,
+    lambda x: jax.lax.with_sharding_constraint(x * 2, rows),
+    jax.jit(scaled, out_shardings=rows),
+    jax.jit(lambda x: x, in_shardings=rows, out_shardings=rows),
     jax.jit(scaled, in_shardings=whole, out_shardings=whole),
+    jax.shard_map(scaled, mesh=mesh, in_specs=PartitionSpec(), out_specs=PartitionSpec()),
     scaled,
 ):
     print(*memory_of(inspect(program, x), "analytic").notes)
@@ -245,7 +250,7 @@ for program in (
 def test_programs_that_place_unsharded_arrays_on_devices_are_said_to_be_counted_whole() -> None:
     note = "arrays that are spread over devices are counted whole, not by device"
     printed = run_fresh(PLACED, XLA_FLAGS="--xla_force_host_platform_device_count=8")
-    assert printed.split("\n")[:5] == [note] * 3 + [""] * 2
+    assert printed.split("\n")[:9] == [note] * 6 + [""] * 3
 
 
 def test_a_source_that_does_not_exist_is_named() -> None:
@@ -355,7 +360,7 @@ def test_a_program_that_does_not_compile_is_estimated_and_says_so(monkeypatch: p
     assert str(caught.value) == (
         "memory of 'sin' is not known: it does not compile.\n"
         "    reason  RuntimeError: UNIMPLEMENTED: not on this machine\n"
-        '    Try: memory_of(inspection, "analytic")'
+        '    Try: mithril_nb.cost.memory_of(inspection, "analytic")'
     )
 
 
@@ -368,6 +373,25 @@ def test_memory_of_sizes_without_numbers_asks_for_numbers() -> None:
         "    reason  XLA needs a number for each size, and has none for A, B\n"
         "    Try: inspect it with numbers for A, B."
     )
+
+
+@pytest.mark.parametrize("shape", [("b", 4), ("b", "b")])
+def test_memory_of_an_exported_program_with_sizes_without_numbers(shape: tuple[Any, ...]) -> None:
+    (b,) = jax.export.symbolic_shape("b")
+    x = jax.ShapeDtypeStruct([b if dim == "b" else dim for dim in shape], "float32")
+    with pytest.raises(StageUnavailableError) as caught:
+        _ = ml.inspect(jax.export.export(jax.jit(jnp.sin))(x)).memory
+    assert str(caught.value) == (
+        "memory of 'sin' is not known: it does not compile.\n"
+        "    reason  XLA needs a number for each size, and has none for b\n"
+        '    Try: inspection.stage("stablehlo")  # the first stage of this program'
+    )
+
+
+@pytest.mark.parametrize("source", ["lowered", "compiled"])
+def test_costs_of_a_program_that_cannot_be_traced_say_why(source: str) -> None:
+    with pytest.raises(StageUnavailableError, match="cannot be traced"):
+        inspect(lambda x: x @ x, jnp.zeros((2, 3))).cost(source)
 
 
 def test_a_program_that_cannot_be_traced_says_why() -> None:

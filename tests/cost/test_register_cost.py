@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,8 +17,11 @@ from jax.extend.core import Primitive
 from jax_programs import spec
 
 import mithril_nb as ml
+from mithril_nb.backends.notices import MithrilWarning
+from mithril_nb.cost.counting import forget_analytic, is_in_programs
 from mithril_nb.cost.formulas.rules import USER_RULES
 from mithril_nb.errors import UnknownOptionError
+from mithril_nb.stages import inspect
 
 SMOOTH = Primitive("smooth")
 SMOOTH.def_abstract_eval(lambda x, **_: x)
@@ -24,9 +29,40 @@ SMOOTH.def_abstract_eval(lambda x, **_: x)
 
 @pytest.fixture(autouse=True)
 def no_rules_are_left() -> Iterator[None]:
+    known = ml.inspect(program, spec(8, 4))
+    known.cost()  # a primitive of a program whose costs are counted is known: no test depends on an earlier one
     yield
     for name in list(USER_RULES):
         ml.register_cost(name, None)
+
+
+def test_rules_may_change_while_other_threads_count_costs() -> None:
+    programs = [inspect(lambda x: x + 1, spec(2)) for _ in range(300)]
+    for one in programs:
+        assert one.equations  # traced here: the thread only counts
+    failures: list[Exception] = []
+    is_done = threading.Event()
+
+    def forget() -> None:
+        while not is_done.is_set():
+            try:
+                forget_analytic()
+                is_in_programs("smooth")
+            except Exception as error:
+                failures.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    thread = threading.Thread(target=forget)
+    thread.start()
+    try:
+        for one in programs:
+            one.cost()
+    finally:
+        is_done.set()
+        thread.join()
+        sys.setswitchinterval(interval)
+    assert failures == []
 
 
 def program(x: Any) -> Any:
@@ -103,6 +139,33 @@ def test_what_is_no_primitive_is_refused(given: Any) -> None:
         f"    given  {type(given).__name__}",
         '    Try: ml.register_cost("ffi_call", lambda equation: 1_000)',
     ]
+
+
+def test_a_misspelt_name_warns_with_the_nearest_primitive() -> None:
+    with pytest.warns(MithrilWarning) as warned:
+        ml.register_cost("dot_genral", items)
+    (text,) = (str(one.message) for one in warned)
+    assert text == (
+        "ml.register_cost has a rule for 'dot_genral', which is no known primitive; 'dot_general' is one. "
+        "The rule counts if a program has a primitive called 'dot_genral'.\n"
+        "    Try: ml.register_cost('dot_general', lambda equation: 1_000)"
+    )
+    assert warned[0].filename == __file__
+    exec(text.partition("Try: ")[2], {"ml": ml})
+    assert ml.inspect(jnp.dot, spec(3, 3), spec(3, 3)).cost().total.flops == 1000
+
+
+def test_names_that_may_be_right_do_not_warn() -> None:
+    alike = Primitive("cholesk")
+    alike.def_abstract_eval(lambda x: x)
+    inspection = ml.inspect(lambda x: alike.bind(x), spec(8, 4))
+    ml.register_cost(alike, lambda equation: 3)
+    ml.register_cost("cholesk", None)
+    inspection.cost()
+    ml.register_cost("cholesk", lambda equation: 4)  # a program has it
+    assert inspection.cost().total.flops == 4
+    for name in ("dot_general", "ffi_call", "smooth", "completely_different"):
+        ml.register_cost(name, items)
 
 
 def test_what_is_no_rule_is_refused() -> None:

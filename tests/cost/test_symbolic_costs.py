@@ -71,7 +71,7 @@ def test_numbers_in_the_place_of_names_cost_what_tracing_with_them_costs(name: s
         for path in ("", *(path for path in traced.by_block if path)):
             for field in ("flops", "transcendentals", "bytes_accessed", "params"):
                 polynomial, unknown = named.symbolic.polynomial(path, field)
-                assert (not unknown) is (name != "dearest branch" or field == "params")
+                assert (not unknown) is (name != "dearest branch" or field in ("transcendentals", "params"))
                 if not unknown:
                     assert round(polynomial.value(sizes)) == getattr(traced.subtree(path), field)
         for role in ("forward", "backward", "update"):
@@ -167,6 +167,19 @@ def test_formulas_of_what_there_is_not(given: tuple[Any, ...], what: str, known:
         f"program 'attention' has no {what} to give a formula of.\n    {known}\n    Try: cost.formula({advice})"
     )
     assert isinstance(eval(error.value.diagnostics[0].advice, {"cost": cost}), str)
+
+
+def test_a_primitive_is_no_block_and_its_rows_have_formulas() -> None:
+    cost = inspect(jnp.matmul, spec(2, 3), spec(3, 4), name="program").cost()
+    for given in ("dot_general", "dot_genral"):
+        with pytest.raises(UnknownOptionError) as error:
+            cost.formula(given)
+        assert str(error.value) == (
+            f"program 'program' has no block {given!r} to give a formula of.\n    blocks  matmul\n"
+            '    Try: [row.explained for row in cost.rows if row.opcode == "dot_general"]'
+        )
+        shown = eval(error.value.diagnostics[0].advice, {"cost": cost})
+        assert shown == ["2·B·M·N·K with B=1, M=2, N=4, K=3"]
 
 
 def test_a_block_within_others_is_meant_by_its_own_name() -> None:

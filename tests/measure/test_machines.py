@@ -108,6 +108,28 @@ def test_each_peak_keeps_its_own_date(measured: list[str], monkeypatch: pytest.M
     assert (kept.dates, kept.measured_at) == (found[2].dates, second)
 
 
+def test_each_peak_keeps_the_version_of_jax_that_measured_it(
+    measured: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for version, dtype in (("0.10.2", "float32"), ("0.12.0", "bfloat16")):
+        monkeypatch.setattr(jax, "__version__", version)
+        rates(monkeypatch, 2e9, 3e9)
+        found = machine([dtype])
+    assert (found.jax_versions, found.jax_version) == (
+        {"float32": "0.10.2", "memory": "0.10.2", "bfloat16": "0.12.0"},
+        found.jax_versions[max(found.dates, key=lambda name: found.dates[name])],
+    )
+    assert str(found).endswith(", jax 0.10.2 and 0.12.0)")
+    monkeypatch.setattr(jax, "__version__", "0.13.0")
+    assert str(known_machine()).endswith(", jax 0.10.2 and 0.12.0)"), "this version has measured nothing"
+    file = cache_folder() / "machines.json"
+    older = {key: {**entry} for key, entry in json.loads(file.read_text()).items()}
+    for entry in older.values():  # kept before there were versions of each
+        del entry["jax_versions"]
+    file.write_text(json.dumps(older))
+    assert str(known_machine()).endswith(f", jax {found.jax_version})")
+
+
 def test_peaks_that_were_kept_without_dates_have_theirs(measured: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_now", lambda: "2026-11-01 12:00 UTC")
     machine()

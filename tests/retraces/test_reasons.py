@@ -312,16 +312,6 @@ def test_static_object_that_cannot_be_printed():
     ]
 
 
-def test_traced_before_it_was_watched():
-    jitted = jax.jit(fresh(f))
-    jitted(X)
-    seen = ml.watch(jitted)
-    seen(X[0])
-    assert [again.reason for again in seen.retraces] == [
-        "the earlier calls were not watched, so there is nothing to compare with"
-    ]
-
-
 def test_the_most_similar_earlier_call_is_compared():
     seen = watch(f)
     seen(X, 2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import dataclasses
 import functools
 from typing import Any, NamedTuple
 
@@ -96,3 +98,32 @@ def test_what_a_partial_binds() -> None:
     (again,) = seen.retraces
     assert "with min=0.0 to functools.partial of `clip`" in again.reason
     assert again.reason.endswith("with min=1.0")
+
+
+def _registered() -> Any:
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass
+    class State:
+        x: Any
+
+    return State
+
+
+@pytest.mark.parametrize("define", [_registered, lambda: collections.namedtuple("State", "x")])
+def test_class_that_is_defined_again(define: Any) -> None:
+    seen = ml.watch(jax.jit(lambda tree: jax.tree.map(jnp.sin, tree)))
+    earlier, later = define(), define()
+    seen(earlier(X))
+    seen(later(X))
+    seen([earlier(X)])
+    seen([later(X)])
+    reasons = [again.reason for again in seen.retraces]
+    assert reasons[0] == "argument 1 `tree` is of a class State that was defined again"
+    assert reasons[2] == "argument 1 `tree[0]` is of a class State that was defined again"
+
+
+def test_nearest_call_has_the_same_containers() -> None:
+    seen = ml.watch(jax.jit(lambda tree: jax.tree.map(jnp.sin, tree)))
+    for count, container in ((2, list), (2, tuple), (3, list)):
+        seen({f"l{number}": container([X]) for number in range(count)})
+    assert seen.retraces[-1].reason == "argument 1 `tree` changed its structure: new `['l2'][0]`"

@@ -185,6 +185,22 @@ def test_equinox_and_flax():
         assert len(step.retraces) == 1
 
 
+def test_a_function_of_a_library_that_the_user_jits():
+    with ml.watch() as seen:
+        jnp.arctanh(jnp.ones(7))
+        for size in (3, 4):
+            jax.jit(jnp.arctanh)(jnp.ones(size))
+        for low in (1.0, 2.0):
+            jax.jit(functools.partial(jnp.clip, min=low))(X)
+    own = {one.name: one for one in seen.report().functions if one.library is None}
+    assert {name: [again.reason.partition(" at ")[0] for again in one.retraces] for name, one in own.items()} == {
+        "arctanh in jit": ["argument 1 `x` changed from f32[3] to f32[4]"],
+        "clip": ["a new function object: functools.partial of `clip`"],
+    }
+    assert {again.place.partition(":")[0] for again in seen.retraces} == {"test_watching.py"}
+    assert "argument 1 `x` changed from f32[3] to f32[4]" in str(seen.report())
+
+
 def test_callback_that_calls_a_watched_function_of_the_same_name():
     inner = ml.watch(jax.jit(lambda x: x * 2))
 

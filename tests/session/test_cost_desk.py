@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+from jax.sharding import PartitionSpec as P
 from waiting import PATIENCE_S
 
 from mithril_nb.backends.jax import JaxBackend
@@ -258,6 +259,25 @@ def test_table_has_costs_per_python_line() -> None:
     first, second = cost_table(cost, [], {})["lines"].items()
     assert first == (next(iter(cost.by_line)), {"flops": 48, "bytes_accessed": 104})
     assert second[1] == {"bytes_accessed": 64, "transcendentals": 8}
+
+
+def test_table_has_communication_figures() -> None:
+    def rows(communicate: Any, out: Any) -> dict[str, Any]:
+        def step(x: Any) -> Any:
+            with jax.named_scope("loss"):
+                return communicate(jnp.sin(x))
+
+        mesh = jax.sharding.AbstractMesh((4,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
+        over = jax.shard_map(step, mesh=mesh, in_specs=P("d"), out_specs=out)
+        table = cost_table(inspect(jax.make_jaxpr(over)(spec(8, 5))).cost(), [], {})
+        found = {**{row["block"]: row for row in table["rows"]}, "total": table["total"]}
+        keys = ("payload_bytes", "wire_bytes")
+        return {name: {key: row[key] for key in keys if key in row} for name, row in found.items()}
+
+    sent = {"payload_bytes": 40, "wire_bytes": 60}
+    found = rows(lambda x: jax.lax.psum(x, "d"), P())
+    assert (found["loss"], found["total"]) == (sent, sent)
+    assert rows(lambda x: x, P("d"))["total"] == {}
 
 
 def test_composite_block_has_self_and_total_cost() -> None:

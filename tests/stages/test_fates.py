@@ -232,12 +232,16 @@ def test_helpers_of_a_rewrite_are_no_merges() -> None:
     check(found)
     first, second = [one.id for one in found.equations if one.primitive == "div"]
     told = found.who_changed("jaxpr", second)
-    by = {one.became: one.by.number for one in told.outcomes if one.by is not None}
+    merged, other = told.outcomes
+    assert merged.by is not None
+    assert other.by is not None
+    assert other.rewritten is not None
     assert str(told) == (
-        f"div.15: merged with divide by pass {by['merged']} cse (equation {first})\n"
-        f"div.15: rewritten into multiply by pass {by['rewritten']} algsimp (equation {first})"
+        f"div.15: merged with divide by pass {merged.by.number} cse (equation {first})\n"
+        f"div.15: rewritten into multiply by pass {other.rewritten.number} algsimp, "
+        f"then fused into {other.into} by pass {other.by.number} fusion (equation {first})"
     )
-    assert told.became == "merged"
+    assert told.became == "fused"
     fused = found.who_changed("jaxpr", first)
     hlo = {one.id: one for one in found.stage("hlo").instructions}
     assert fused.became == "fused"
@@ -268,6 +272,39 @@ def test_what_becomes_part_of_another_operation_is_not_kept_as_that() -> None:
     assert turned.became == "rewritten"
     assert {one.id: one.opcode for one in found.stage("hlo").instructions}[outcome.into] == "dot"
     assert str(fate(found, "dot_general", 1)) == "kept as dot"
+
+
+LEVELS = (
+    "MLP, train step", "mixture of experts, train step", "LeNet, train step", "Equinox, train step",
+    "GPT of ours, forward", "LSTM by scan, train step",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LEVELS if is_long() else LEVELS[:4])
+def test_equations_and_their_instructions_agree(name: str) -> None:
+    fn, args = corpus()[name]()
+    found = inspect(fn, *args)
+    hlo = {one.id: one.opcode for one in found.stage("hlo").instructions}
+    before = [one for one in found.stage("hlo_before").instructions if len(one.equations) == 1]
+    fates = {one.id: found.who_changed("hlo_before", one.id) for one in found.stage("hlo_before").instructions}
+    of_equations = {one.id: found.who_changed("jaxpr", one.id) for one in found.equations if not one.is_call}
+    for each in (*fates.values(), *of_equations.values()):
+        for one in each.outcomes:
+            if one.became == "rewritten":
+                assert hlo[one.into] not in ("parameter", "constant", "get-tuple-element", "tuple"), each
+    agreed = 0
+    for id, fate_of_it in of_equations.items():
+        made = [one for one in before if one.equations == (id,) and one.opcode not in (*HELPERS, "reshape", "bitcast")]
+        told = {one.became for each in made for one in fates[each.id].outcomes}
+        if told == {"fused"}:
+            assert fate_of_it.became not in ("merged", "rewritten", "simplified"), (id, fate_of_it)
+        parts = {one.instruction for one in fate_of_it.outcomes}
+        if len(made) == 1 and made[0].id in parts | {""}:
+            assert set(fates[made[0].id].outcomes) == set(fate_of_it.outcomes), (id, fate_of_it, fates[made[0].id])
+            agreed += 1
+        if len(made) == 1 and told == {"simplified"}:
+            assert fate_of_it.became == "simplified", (id, fate_of_it)
+    assert agreed > len(of_equations) / 3
 
 
 def test_fates_agree_with_the_optimized_program(stress) -> None:
@@ -401,3 +438,25 @@ def test_arguments_of_calls_are_no_outcomes_of_an_equation() -> None:
     for one in found.equations:
         made = {before.get(each.instruction) for each in found.who_changed("jaxpr", one.id).outcomes}
         assert made.isdisjoint({"parameter", "tuple", "get-tuple-element"}), one
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x: (x + 2.0) * 2.0,
+        lambda x: (x + 2.0) * 3.0,
+        lambda x: jax.jit(lambda x: jnp.sin(x) * 2.0 + 3.0)(x),
+        jax.nn.gelu,
+        jax.nn.softmax,
+        lambda x: lax.fori_loop(0, 5, lambda i, c: c * 2.0 + i, x),
+        lambda x: (x * 1.0 + 0.0) / 1.0,
+    ],
+)
+def test_constants_that_are_there_at_the_end_are_not_simplified_away(program) -> None:
+    found = inspect(program, spec(64))
+    before, after = (
+        dict(re.findall(r"%([\w.-]+) = (\S+ constant\(.*?\))", found.stage(name).text))
+        for name in ("hlo_before", "hlo")
+    )
+    wrong = {id: told for id in before if (told := found.who_changed("hlo_before", id)).became == "simplified"}
+    assert [(id, before[id], str(told)) for id, told in wrong.items() if before[id] in after.values()] == []

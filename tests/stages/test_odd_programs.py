@@ -10,7 +10,7 @@ import pytest
 from jax.ad_checkpoint import checkpoint_name
 from jax_programs import spec
 
-from mithril_nb.stages import inspect, jax_versions
+from mithril_nb.stages import inspect, jax_jit, jax_versions
 from mithril_nb.stages.machine.llvm import llvm_lines
 
 
@@ -96,11 +96,11 @@ def test_of_a_module_with_several_kernels_each_has_its_own_lines() -> None:
 
 
 def test_two_programs_compiled_at_once_leave_the_cache_as_it_was(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
-    cache = jax_versions.cache
+    cache = jax_jit.cache
     before = cache._cache_checked, cache._cache_used
     jax.config.update("jax_compilation_cache_dir", str(tmp_path))
     try:
-        first, second = jax_versions.without_compilation_cache(), jax_versions.without_compilation_cache()
+        first, second = jax_jit.without_compilation_cache(), jax_jit.without_compilation_cache()
         first.__enter__()
         second.__enter__()
         first.__exit__(None, None, None)

@@ -103,6 +103,10 @@ CASES = {
         # Try: ml.inspect(jax.vmap(module), x, {{}}).cost()
         """,
     "targets/refusals.py:refuse_training#2": """
+        scaled, x, loss = lambda x, loss: x * loss, jnp.ones(3), jnp.ones(3)
+        ml.inspect(scaled, x, loss=loss)
+        """,
+    "targets/refusals.py:refuse_training#3": """
         predict, x = lambda x: jnp.tanh(x), jnp.ones(3); f = predict
         ml.inspect(predict, x, optimizer="adam")
         """,
@@ -174,6 +178,24 @@ CASES = {
     "targets/sizes.py:no_array": """
         ml.inspect(jnp.tanh, (4, 64)).cost()
         # Try: ml.inspect(jnp.tanh, {}).cost()
+        """,
+    "targets/texts.py:no_array_but_text": """
+        f = lambda x: x.sum()
+        ml.inspect(f, "f32[3,4]").cost()
+        # Try: {}.cost()
+        """,
+    "targets/texts.py:no_array_but_text | no type": """
+        f = lambda x: x.sum()
+        ml.inspect(f, "3 by 4").cost()
+        # Try: ml.inspect(f, {}).cost()
+        """,
+    "targets/texts.py:no_array_but_text | a module": f"""{MODULE}
+        module = eqx.nn.Linear(5, 3, key=jax.random.key(0))
+        ml.inspect(module, "f32[5]").cost()
+        """,
+    "targets/own.py:given_specs#3 | text": """
+        model = Linear(3)
+        ml.inspect(model, "f32[4,5]")
         """,
     "targets/slips.py:_refuse": "ml.inspect(jnp.sum, jnp.ones(3), kwargs=[0])",
     "targets/slips.py:_refuse | a name": "ml.inspect(jnp.sum, jnp.ones(3), name=3)",

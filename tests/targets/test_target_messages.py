@@ -22,6 +22,10 @@ from mithril_nb.targets.slips import OPTIONS
 X = jax.ShapeDtypeStruct((4, 5), "float32")
 
 
+def scaled(x, loss):
+    return x * loss
+
+
 def norm(x: Any, y: Any, *, axis: int) -> Any:
     return (x + y).sum(axis)
 
@@ -103,6 +107,13 @@ SAID = {
         """'norm' takes no loss=.
     loss= is for  models, and modules of Flax, Equinox and Haiku
     Try: ml.inspect(jax.grad(lambda *x: norm(*x, axis=0).mean()), x, y)  # or a function that is the whole step""",
+    ),
+    "a function with an argument of that name": (
+        lambda: ml.inspect(scaled, X, loss=X),
+        UnknownOptionError,
+        """'scaled' takes loss= by kwargs, as ml.inspect has an option of that name.
+    option loss= is for  models, and modules of Flax, Equinox and Haiku
+    Try: ml.inspect(scaled, x, kwargs={"loss": loss})""",
     ),
     "a copy of a module with an optimizer": (
         lambda: ml.inspect(eqx.filter_jit(eqx.filter_vmap(LINEAR)), X, optimizer="adam"),

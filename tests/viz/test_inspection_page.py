@@ -94,6 +94,21 @@ def test_nothing_is_compiled_for_stages_that_need_no_compiler() -> None:
     assert [stage["name"] for stage in data_of(page)["stages"]] == ["jaxpr", "stablehlo"]
 
 
+def early(x):
+    raise ValueError("not today")
+
+
+def test_a_program_that_fails_at_once_has_no_empty_panes() -> None:
+    inspection = inspect(early, SPEC)
+    page = inspection.to_html()
+    panes = re.findall(r'<section class="pane".*?</section>', page, re.DOTALL)
+    assert len(panes) == len(inspection.stages) == page.count('<p class="gone">not available: ValueError: not today')
+    with_text = [pane for pane in panes if 'class="code"' in pane]
+    assert [re.findall(r'data-stage="(\w+)"', pane) for pane in with_text] == [["python"], ["jaxpr"]]
+    assert all("not today" in pane.partition('class="code"')[2] for pane in with_text)
+    assert "Traceback" not in page.partition("<script")[0]
+
+
 def test_a_program_that_cannot_be_traced_has_a_page(parsed) -> None:
     page = inspect(lambda x: x @ x, jax.ShapeDtypeStruct((2, 3), "float32")).to_html()
     parsed(page)

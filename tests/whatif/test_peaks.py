@@ -124,14 +124,24 @@ def test_a_sweep_estimates_no_memory_of_sharded_arrays() -> None:
     start = 'import sys; sys.path[:0] = ["tests", "tests/whatif"]; import test_peaks as test'
     printed = run_fresh(f"{start}; test.print_sharded()", timeout=120, **EIGHT_DEVICES)
     reason = 'XLA decides what each device holds of sharded arrays; source="compiled" has its plan'
-    assert json.loads(printed) == [[None, reason]] * 2
+    assert json.loads(printed) == [[None, reason]] * 8
 
 
 def print_sharded() -> None:
     mesh = jax.make_mesh((8,), ("data",), axis_types=(AxisType.Auto,))
-    x = jax.ShapeDtypeStruct((8, 4), "float32", sharding=NamedSharding(mesh, PartitionSpec("data")))
-    points = ml.sweep(lambda x: jnp.tanh(x).sum(), x, batch=[8, 16]).points
-    print(json.dumps([(point.peak_bytes, point.reasons["peak_bytes"]) for point in points]))
+    spec = PartitionSpec("data")
+    rows = NamedSharding(mesh, spec)
+    whole, divided = (jax.ShapeDtypeStruct((8, 4), "float32", sharding=sharding) for sharding in (None, rows))
+    found = []
+    for program, x in (
+        (lambda x: jnp.tanh(x).sum(), divided),
+        (jax.shard_map(jnp.tanh, mesh=mesh, in_specs=spec, out_specs=spec), whole),
+        (lambda x: jax.lax.with_sharding_constraint(x * 2, rows), whole),
+        (jax.jit(lambda x: x * 2, out_shardings=rows), whole),
+    ):
+        points = ml.sweep(program, x, batch=[8, 16]).points
+        found += [(point.peak_bytes, point.reasons["peak_bytes"]) for point in points]
+    print(json.dumps(found))
 
 
 def test_peaks_do_not_depend_on_what_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:

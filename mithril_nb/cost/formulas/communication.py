@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mithril_nb.cost.formulas.symbols import Expression
+from mithril_nb.cost.formulas.symbols import Expression, UndecidedError
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.records import Equation
 from mithril_nb.stages.trace.collectives import COLLECTIVES, GROUP, PARTITIONED
@@ -35,6 +35,7 @@ Sent = tuple[Expression | None, Expression | None]
 """Payload and wire bytes of one device; `None` if unknown."""
 NOTHING: Sent = (0, 0)
 UNKNOWN: Sent = (None, None)
+SENDS_MORE = "a branch with fewer FLOPs may communicate more, so how often it runs is unknown"
 
 
 def sent(kind: str, operands: Sequence[Expression | None], group: int | None) -> Sent:
@@ -66,6 +67,24 @@ def sent(kind: str, operands: Sequence[Expression | None], group: int | None) ->
     if kind in ("reduce-scatter", "all-to-all"):
         return payload, _total([_rounded_up((group - 1) * size, group) for size in parts])
     return payload, payload
+
+
+def sends_no_more(one: Sent, other: Sent) -> bool:
+    """Return whether both figures of one are known to be at most those of the other.
+
+    Examples:
+        >>> sends_no_more((8, 14), (8, 14)), sends_no_more((8, 14), (16, 8)), sends_no_more((8, 14), (None, None))
+        (True, False, False)
+        >>> sends_no_more((0, 0), (None, None))
+        True
+    """
+    try:
+        return all(
+            mine == 0 or (mine is not None and its is not None and mine <= its)
+            for mine, its in zip(one, other, strict=True)
+        )
+    except UndecidedError:
+        return False
 
 
 def sent_by(equation: Equation, bytes_of: Callable[[TensorSpec], Expression | None]) -> Sent:

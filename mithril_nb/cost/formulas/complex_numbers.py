@@ -232,7 +232,7 @@ def collective_sum(equation: Equation) -> Formula:
     return Formula(f"2·({real.flops})" if " " in real.flops else f"2·{real.flops}", real.letters, xla=real.flops)
 
 
-@rule(*_of_complex("reduce_scatter", "unreduced_reduce_scatter"), flops="2·(in - out)", note=_REAL, xla="out")
+@rule(*_of_complex("reduce_scatter", "unreduced_reduce_scatter"), flops="2·(in - out)", note=_REAL, xla="0")
 def scattered_sum(equation: Equation) -> Letters:
     """As a sum of real numbers between devices, of 2 operations each: `2·(in - out)`."""
     return reduce_scatter(equation)

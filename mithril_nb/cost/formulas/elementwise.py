@@ -54,7 +54,7 @@ def renaming(equation: Equation) -> Letters:
     return {}
 
 
-@rule("debug_callback", "debug_print", flops="0", note="the host prints it")
+@rule("debug_print", flops="0", note="the host prints it")
 def printing(equation: Equation) -> Letters:
     """Printing passes values to the host: `0`."""
     return {}

@@ -17,7 +17,7 @@ CALLS = CALL_NAMES | frozenset(
 """Primitives that hold jaxprs: the equations of these are counted, as often as they run."""
 
 opaque("its function is no jaxpr", *sorted(CALLS))
-opaque("Python on the host", "pure_callback", "io_callback", "buffer_callback")
+opaque("Python on the host", "pure_callback", "io_callback", "buffer_callback", "debug_callback")
 opaque(
     "an opaque custom call",
     "cudnn_fusion", "elementwise_inline_asm", "elementwise_inline_asm_p", "ffi_call", "inline_mgpu", "inline_mgpu_p",
@@ -102,10 +102,10 @@ def all_reduce(equation: Equation) -> Letters | Formula:
 
 @rule(
     "reduce_scatter", "reduce_scatter_start", "unreduced_reduce_scatter", "unreduced_reduce_scatter_start",
-    flops="in - out", note="ring", xla="out",
+    flops="in - out", note="ring", xla="0",
 )  # fmt: skip
 def reduce_scatter(equation: Equation) -> Letters:
-    """Each device adds all parts but its own, in a ring: `in - out`; source as `all_reduce`. XLA counts `out`."""
+    """Each device adds all parts but its own, in a ring: `in - out`; source as `all_reduce`. XLA counts 0."""
     return {"in": count(equation.inputs[0]), "out": count(equation.outputs[0])}
 
 

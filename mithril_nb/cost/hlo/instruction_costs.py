@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 
-from mithril_nb.cost.formulas.rules import Work, sum_of
+from mithril_nb.cost.formulas.communication import sends_no_more
+from mithril_nb.cost.formulas.rules import Work, repeated, sum_of
 from mithril_nb.cost.hlo.collectives import hlo_sent, pieces
 from mithril_nb.cost.hlo.module import Computation, HloModule
 from mithril_nb.cost.hlo.rules import fusion_bytes, hlo_bytes, hlo_work
-from mithril_nb.cost.hlo.trips import counted_rounds
+from mithril_nb.cost.hlo.trips import counted_rounds, rounds_of_loops
 from mithril_nb.cost.records import Piece
 from mithril_nb.stages.frozen import quick_to_make
 from mithril_nb.stages.records import Instruction, Stage
@@ -21,7 +22,7 @@ _ESTIMATED = re.compile(r"(\w+)=(-?\d+)")
 _MARKS = frozenset(
     {
         *("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"),
-        *("xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape"),
+        *("xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape", "xla.sdy.FuncResultSharding"),
     }
 )
 """Custom calls that no library does: they tell XLA's partitioner how a value is laid out, and are gone after it."""
@@ -40,6 +41,8 @@ class InstructionCost:
         repeats: How often it runs in a run of the program; `None` if a loop does not say how often it goes round,
             or nobody can tell whether the branch that it is in is the dearest.
         once: How often if loops are counted once, as XLA counts them; 0 in a branch that is not the dearest.
+        sends: How often its communication counts; as `repeats`, but `None` in a branch that is not the dearest and
+            may send more than it.
         formula: How the FLOPs were computed, or why not.
         alone: Bytes that one run would read and write by itself, outside of the fusion that holds it.
         fusion: Id of the fusion that holds it; `""` if none does.
@@ -54,6 +57,7 @@ class InstructionCost:
     bytes: int | None
     repeats: int | None
     once: int
+    sends: int | None
     formula: str
     alone: int | None = 0
     fusion: str = ""
@@ -62,78 +66,88 @@ class InstructionCost:
     pieces: tuple[Piece, ...] = ()
 
 
-def hlo_costs(stage: Stage, trips: Mapping[str, int] = MappingProxyType({})) -> tuple[InstructionCost, ...]:
+def hlo_costs(
+    stage: Stage,
+    trips: Mapping[str, int | None] = MappingProxyType({}),
+    is_divided: Callable[[Instruction, int | None], bool] | None = None,
+) -> tuple[InstructionCost, ...]:
     """Return the cost of every instruction of a stage of HLO (`"hlo_before"` or `"hlo"`), in its order.
 
     Args:
         stage: The stage.
-        trips: How often loops go round of which XLA has not written it, by id.
+        trips: How often loops of the jaxpr go round, by the id of their equation; `None` if unknown. It serves where
+            XLA has not written it.
+        is_divided: Returns for an instruction and its payload bytes whether XLA's partitioner, which runs later,
+            decides what it sends to other devices; `None` if it adds nothing.
     """
     module = HloModule.of(stage)
-    return () if module is None else _Costs(module, trips).found()
+    return () if module is None else _Costs(module, trips, is_divided).found()
+
+
+_Sent = tuple[int | None, int | None]
+_Run = tuple[Computation, int | None, int, int | None]
+"""A computation, and by how much an instruction that runs multiplies its own `repeats`, `once` and `sends`."""
 
 
 class _Costs:
-    def __init__(self, module: HloModule, trips: Mapping[str, int]):
-        self._module = module
-        self._trips = trips
+    def __init__(
+        self,
+        module: HloModule,
+        trips: Mapping[str, int | None],
+        is_divided: Callable[[Instruction, int | None], bool] | None,
+    ):
+        self._module, self._is_divided = module, is_divided
+        self._trips = rounds_of_loops(module, trips) if trips else {}
         self._runs: dict[str, int | None] = dict.fromkeys(module.computations, 0)
         self._once: dict[str, int] = dict.fromkeys(module.computations, 0)
+        self._sends: dict[str, int | None] = dict.fromkeys(module.computations, 0)
         self._fused: dict[str, str] = {}  # by computation, the fusion that holds it
         self._sums = cache(self._sum_of_body)
         self._is_known = cache(self._is_body_known)
+        self._sent = cache(self._sent_by_body)
 
     def found(self) -> tuple[InstructionCost, ...]:
-        self._runs[self._module.entry.name] = self._once[self._module.entry.name] = 1
-        for body in self._callers_first():
+        entry = self._module.entry.name
+        self._runs[entry] = self._once[entry] = self._sends[entry] = 1
+        for body in reversed(self._module.callers_last()):
             for one in body.by_id.values():
-                for callee, runs, once in self._runs_of(one, body, self._runs[body.name], self._once[body.name]):
-                    self._runs[callee.name] = sum_of(self._runs[callee.name], runs)
-                    self._once[callee.name] += once
+                for callee, runs, once, sends in self._run_by(one, body):
+                    self._runs[callee.name] = sum_of(self._runs[callee.name], repeated(runs, self._runs[body.name]))
+                    self._once[callee.name] += once * self._once[body.name]
+                    self._sends[callee.name] = sum_of(self._sends[callee.name], repeated(sends, self._sends[body.name]))
                     if one.opcode == "fusion" or body.name in self._fused:
                         self._fused[callee.name] = self._fused.get(body.name, one.id)
         return tuple(
             self._cost(one, body) for body in self._module.computations.values() for one in body.by_id.values()
         )
 
-    def _callers_first(self) -> list[Computation]:
-        """Return the computations that run, each after all that run it: many may call the same one."""
-        done: dict[str, Computation] = {}
-
-        def visit(body: Computation) -> None:
-            for one in body.by_id.values():
-                for callee, _, _ in self._runs_of(one, body, 1, 1):
-                    if callee.name not in done:
-                        visit(callee)
-            done[body.name] = body
-
-        visit(self._module.entry)
-        return list(done.values())[::-1]
-
-    def _runs_of(
-        self, one: Instruction, home: Computation, runs: int | None, once: int
-    ) -> list[tuple[Computation, int | None, int]]:
+    def _run_by(self, one: Instruction, home: Computation) -> list[_Run]:
+        """Return the computations that one run of an instruction runs."""
         module = self._module
         if one.opcode == "while":
-            trips = self._rounds(one, home)
-            body = 0 if runs == 0 else None if trips is None or runs is None else runs * trips
-            check = None if body is None or runs is None else body + runs
+            body = self._rounds(one, home)
+            check = None if body is None else body + 1
             return [
-                *((callee, body, once) for callee in module.called(one, "body")),
-                *((callee, check, once) for callee in module.called(one, "condition")),
+                *((callee, body, 1, body) for callee in module.called(one, "body")),
+                *((callee, check, 1, check) for callee in module.called(one, "condition")),
             ]
         if one.opcode == "conditional":
             branches = module.branches(one)
             dearest = max(branches, key=lambda branch: self._weight(branch.name), default=None)
-            # Of a branch that is not known in full, nobody can tell that it costs less.
-            others = {branch.name: 0 if runs == 0 or self._is_known(branch.name) else None for branch in branches}
             return [
-                (branch, runs if branch is dearest else others[branch.name], once * (branch is dearest))
+                (branch, 1, 1, 1) if branch is dearest else self._idle(branch, dearest)
                 for branch in branches
+                if dearest is not None
             ]
         if one.opcode in ("fusion", "call", "async-start"):
-            return [(callee, runs, once) for callee in module.called(one, "calls", "to_apply", "called_computations")]
+            return [(callee, 1, 1, 1) for callee in module.called(one, "calls", "to_apply", "called_computations")]
         return []
+
+    def _idle(self, branch: Computation, dearest: Computation) -> _Run:
+        """Return how often a branch runs that is not the dearest, as far as that is known."""
+        if not self._is_known(branch.name):
+            return branch, None, 0, None
+        return branch, 0, 0, 0 if sends_no_more(self._sent(branch.name), self._sent(dearest.name)) else None
 
     def _rounds(self, loop: Instruction, home: Computation) -> int | None:
         """How often a loop goes round: as XLA says, or the jaxpr, or the loop itself."""
@@ -143,7 +157,7 @@ class _Costs:
 
     def _cost(self, one: Instruction, body: Computation) -> InstructionCost:
         work, moved, formula = self._each(one, body)
-        payload, wire = hlo_sent(one, body, self._module)
+        payload, wire = self._sent_each(one, body)
         return InstructionCost(
             one,
             None if work is None else work.flops,
@@ -151,6 +165,7 @@ class _Costs:
             0 if body.name in self._fused else moved,
             self._runs[body.name],
             self._once[body.name],
+            self._sends[body.name],
             formula,
             moved,
             self._fused.get(body.name, ""),
@@ -167,11 +182,13 @@ class _Costs:
         if one.opcode in ("call", "while", "conditional", "async-start", "async-update", "async-done"):
             return Work(0), 0, "its body"
         if one.opcode == "custom-call":
-            if dict(one.attributes).get("custom_call_target", "").strip('"') in _MARKS:
+            target = dict(one.attributes).get("custom_call_target", "").strip('"')
+            if target in _MARKS:
                 return Work(0), 0, "0: another name"
             estimate = dict(_ESTIMATED.findall(dict(one.attributes).get("cost_estimate", "")))
             if not estimate:
-                return None, None, "no rule: a library does it"
+                is_python = "python" in target and "callback" in target
+                return None, None, f"no rule: {'Python on the host' if is_python else 'a library does it'}"
             work = Work(int(estimate.get("flops", 0)), int(estimate.get("transcendentals", 0)))
             return work, int(estimate.get("bytes_accessed", 0)), "its cost_estimate"
         operands = body.operands(one)
@@ -195,7 +212,7 @@ class _Costs:
             work, _, _ = self._each(one, body)
             flops += work.flops if work is not None else 0
             transcendentals += work.transcendentals if work is not None else 0
-            for callee, runs, _ in self._runs_of(one, body, 1, 1):
+            for callee, runs, *_ in self._run_by(one, body):
                 inner, times = self._sums(callee.name), 1 if runs is None else runs
                 flops += times * inner.flops
                 transcendentals += times * inner.transcendentals
@@ -207,7 +224,24 @@ class _Costs:
         for one in body.by_id.values():
             if self._each(one, body)[0] is None:
                 return False
-            for callee, runs, _ in self._runs_of(one, body, 1, 1):
+            for callee, runs, *_ in self._run_by(one, body):
                 if runs != 0 and (runs is None or not self._is_known(callee.name)):
                     return False
         return True
+
+    def _sent_each(self, one: Instruction, body: Computation) -> _Sent:
+        payload, wire = hlo_sent(one, body, self._module)
+        is_open = self._is_divided is not None and self._is_divided(one, payload)
+        return (None, None) if is_open else (payload, wire)
+
+    def _sent_by_body(self, name: str) -> _Sent:
+        """Return the payload and wire bytes of one run of a computation."""
+        body = self._module.computations[name]
+        payloads: list[int | None] = []
+        wires: list[int | None] = []
+        for one in body.by_id.values():
+            found = [(self._sent_each(one, body), 1)]
+            found += [(self._sent(callee.name), sends) for callee, _, _, sends in self._run_by(one, body)]
+            payloads += [repeated(payload, sends) for (payload, _), sends in found]
+            wires += [repeated(wire, sends) for (_, wire), sends in found]
+        return sum_of(*payloads), sum_of(*wires)

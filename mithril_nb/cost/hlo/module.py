@@ -116,6 +116,19 @@ class HloModule:
             if name in self.computations
         ]
 
+    def callers_last(self) -> list[Computation]:
+        """Return the computations that the program runs, each after those that it calls."""
+        done: dict[str, Computation] = {}
+        waiting = [(self.entry, False)]
+        while waiting:
+            body, is_left = waiting.pop()
+            if is_left:
+                done.setdefault(body.name, body)
+            elif body.name not in done:
+                waiting.append((body, True))
+                waiting += [(callee, False) for one in body.by_id.values() for callee in self.called(one)]
+        return [*done.values()]
+
     def branches(self, one: Instruction) -> list[Computation]:
         """Return the branches of a condition."""
         return self.called(one, *_BRANCHES)

@@ -256,9 +256,14 @@ def _triangular_solve(one: Instruction, operands: Sequence[Instruction], combine
     return Work(2 * int(left.shape[-1]) * size(right))
 
 
-@_rule("all-reduce", "all-reduce-start", "reduce-scatter", formula="n: two devices are counted")
+@_rule("all-reduce", "all-reduce-start", formula="n: two devices are counted")
 def _all_reduce(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
     return Work(_items(one))
+
+
+@_rule("reduce-scatter", formula="0: XLA does not count its additions")
+def _reduce_scatter(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
+    return Work(0)
 
 
 @_rule(

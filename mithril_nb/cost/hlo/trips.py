@@ -7,6 +7,7 @@ jaxpr does not tell it either.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from mithril_nb.cost.hlo.module import Computation, HloModule
 from mithril_nb.stages.records import Instruction
@@ -24,6 +25,51 @@ def counted_rounds(loop: Instruction, home: Computation, module: HloModule) -> i
         module: The module.
     """
     return _Counting(loop, home, module).rounds()
+
+
+def rounds_of_loops(module: HloModule, rounds: Mapping[str, int | None]) -> dict[str, int]:
+    """Return how often loops of a module go round, by the loops of the jaxpr that they were compiled from.
+
+    A loop is linked to the equations of its body too, and to those of an outer loop that its result is carried by. Its
+    own equation is the innermost one around all equations of its body. Where an outer loop has the same equation, or
+    none fits, the number is unknown.
+
+    Args:
+        module: The module.
+        rounds: How often loops of the jaxpr go round, by the id of the equation; `None` if unknown.
+    """
+    inside: dict[str, frozenset[str]] = {}
+    own: dict[str, str] = {}
+    outer: dict[str, set[str]] = {name: set() for name in module.computations}
+    for body in module.callers_last():
+        ids: set[str] = set()
+        for one in body.by_id.values():
+            within = frozenset[str]().union(*(inside.get(callee.name, ()) for callee in module.called(one)))
+            if one.opcode == "while":
+                own[one.id] = _around([id for id in one.equations if id in rounds], within)
+            ids |= within if one.opcode in ("while", "call", "conditional") else {*one.equations, *within}
+        inside[body.name] = frozenset(ids)
+    found: dict[str, int] = {}
+    for body in reversed([*inside]):
+        for one in module.computations[body].by_id.values():
+            around = {own[one.id], *outer[body]} if one.opcode == "while" else outer[body]
+            for callee in module.called(one):
+                if callee.name in outer:
+                    outer[callee.name] |= around
+            count = rounds.get(own[one.id]) if one.opcode == "while" and own[one.id] not in outer[body] else None
+            if count is not None:
+                found[one.id] = count
+    return found
+
+
+def _around(loops: list[str], ids: frozenset[str]) -> str:
+    """Return the innermost of some loops of a jaxpr that all equations are in; `""` if none is."""
+    if not loops:
+        return ""
+    outermost = min(loops, key=len)
+    ours = [id for id in ids if id == outermost or id.startswith(f"{outermost}.")]  # XLA moves others into loops
+    fitting = [loop for loop in loops if all(id == loop or id.startswith(f"{loop}.") for id in ours)]
+    return max(fitting, key=len, default="")
 
 
 class _Counting:

@@ -19,6 +19,8 @@ from mithril_nb.stages.trace.dataflow import BEFORE, Value
 _NARROW = ("bfloat16", "float16")
 _PRODUCTS = ("dot_general", "conv_general_dilated")
 """Computed by libraries, which take float32."""
+_CUMULATIVE = ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
+_WINDOW = 16
 _AXES_IN_ORDER = re.compile(r"b*(k*n*|n*k*)")
 _SLICE = re.compile(r"(.*)\.x(\d+)")
 _MOVED = ("transpose", "reshape", "squeeze", "expand_dims", "broadcast_in_dim", "convert_element_type")
@@ -37,6 +39,7 @@ class CpuCopies:
         turned: Values that are written at once in the order that a product takes: not over what they are made of.
         absorbed: Transposed matrices that products read as they were.
         first: Places at which memory is held for values before they are made.
+        last: Places at which values are copied for the equation that takes them last.
     """
 
     def __init__(self, values: Sequence[Value], equations: Sequence[Equation], taken: Sequence[Sequence[int]]):
@@ -49,6 +52,7 @@ class CpuCopies:
         self.turned: set[int] = set()
         self.absorbed: set[int] = set()
         self.first: dict[int, int] = {}
+        self.last: dict[int, int] = {}
         self._widened: dict[str, Life] = {}
         self._windows: dict[TensorSpec, int] = {}
         """The last reduction over windows of arrays of some shape."""
@@ -64,6 +68,10 @@ class CpuCopies:
                 self._windows[equation.inputs[0]] = place
             if equation.primitive == "select_and_scatter_add":
                 self._scatter(place, equation)
+            if equation.primitive in _CUMULATIVE:
+                self._copy(f"{equation.id}.windows", equation.block, _sums_of_windows(equation), place, place)
+            if equation.primitive == "svd":
+                self._decompose(place, equation)
         self.lives += self._widened.values()
         for place, value in enumerate(values):
             if value.made != BEFORE and equations[value.made].primitive == "convert_element_type":
@@ -86,6 +94,34 @@ class CpuCopies:
         self._copy(f"{equation.id}.found", equation.block, _indices(equation.inputs[0]), searched, place)
         for made in self._made.get(place, ()):  # the accumulator starts at zero
             self.first[made] = 0
+
+    def _decompose(self, place: int, equation: Equation) -> None:
+        """LAPACK takes and gives matrices by columns, and has singular vectors written that nothing asks for.
+
+        The copy of the operand, which it writes over, is gone when the vectors are written by rows.
+        """
+        before = max(place - 1, 0)
+        *batch, rows, columns = equation.inputs[0].shape
+        shortest = min(rows, columns, key=int)
+        is_full = equation.param.get("full_matrices", True)
+        made = {self._values[one].id for one in self._made.get(place, ())}
+        for number, shape in (
+            (1, (*batch, rows, rows if is_full else shortest)),
+            (2, (*batch, columns if is_full else shortest, columns)),
+        ):
+            size = nbytes(TensorSpec(shape, equation.inputs[0].dtype))
+            last = place if f"{equation.id}{{{number}}}" in made else before
+            self._copy(f"{equation.id}.x{number}", equation.block, size, before, last)
+        for taken in self._taken[place]:
+            value = self._values[taken]
+            if value.is_argument or value.is_output or max(value.uses) > place:
+                # At the first place it would be beside the results by rows.
+                is_apart = place > 0 or len(made) == 1
+                self._copy(
+                    f"{equation.id}.columns", equation.block, nbytes(value.spec) if is_apart else 0, before, before
+                )
+            elif value.made < before:
+                self.last[taken] = before
 
     def _turn(self, place: int, equation: Equation) -> None:
         """The axes of an operand are put in order: those in common, and the summed ones before or after the others."""
@@ -161,6 +197,27 @@ class CpuCopies:
                 break
             value = self._values[place]
         return place
+
+
+def _sums_of_windows(equation: Equation) -> int | None:
+    """The bytes of the sums of windows of 16 items along an axis, of the windows of these sums, and so on.
+
+    XLA's ReduceWindowRewriter makes a cumulative operation over more than 16 items of these. An axis of no multiple of
+    16 items is copied with padding.
+    """
+    spec, axis = equation.outputs[0], int(str(equation.param["axis"]))
+    whole, length = nbytes(spec), int(spec.shape[axis])
+    if whole is None or length <= _WINDOW:
+        return 0
+    return whole // length * _items_of_windows(length)
+
+
+def _items_of_windows(length: int) -> int:
+    if length <= _WINDOW:
+        return length + 1
+    windows = -(-length // _WINDOW)
+    sums = _WINDOW * windows
+    return sums + max(sums if length % _WINDOW else 0, _items_of_windows(windows))
 
 
 def _indices(spec: TensorSpec) -> int | None:

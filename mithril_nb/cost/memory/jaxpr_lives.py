@@ -28,6 +28,8 @@ _CHEAP = frozenset(
     "shift_left shift_right_logical shift_right_arithmetic integer_pow add_any reduce_precision concatenate".split()
 )
 """Computed anew wherever they are taken."""
+_TURNED = frozenset({"transpose", "rev", "sort"})
+"""Not written over the operand: items change their places."""
 _DEAR = frozenset(
     "div rem exp exp2 log log1p expm1 tanh logistic sin cos tan asin acos atan atan2 sinh cosh sqrt rsqrt cbrt pow erf "
     "erf_inv erfc lgamma digamma nextafter".split()
@@ -35,7 +37,7 @@ _DEAR = frozenset(
 """Computed where they are taken, if that is at one place."""
 _ROWS = frozenset(
     "reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or argmax argmin dynamic_update_slice "
-    "reduce_precision".split()
+    "reduce_precision cumsum cumprod cummax cummin cumlogsumexp".split()
 )
 """Take what they need as it is computed; their own result is kept."""
 _HANDS_ON = CALL_NAMES - {"remat2", "checkpoint"}
@@ -70,15 +72,23 @@ class _Estimate:
             for use in uses if len(uses) < 2 else set(uses):
                 self._taken[use].append(place)
         self._copies = CpuCopies(values, equations, self._taken) if is_cpu else None
+        for place, last in ({} if self._copies is None else self._copies.last).items():
+            self._last[place] = last
 
     def _donated(self) -> set[int]:
-        """Return the arguments that JAX has results take the place of: as many of a size as there are results of it."""
-        left = Counter(size for size, value in zip(self._sizes, self._values, strict=True) if value.is_output)
+        """Return the donated arguments whose memory a result takes over: as many as there are results of their spec.
+
+        A result that only changes the order of items is not written over them.
+        """
+        left = Counter(
+            value.spec
+            for value in self._values
+            if value.is_output and not (value.made != BEFORE and self._equations[value.made].primitive in _TURNED)
+        )
         found: set[int] = set()
         for place, value in enumerate(self._values):
-            size = self._sizes[place]
-            if value.is_donated and (value.uses or value.is_output) and left[size]:
-                left[size] -= 1
+            if value.is_donated and (value.uses or value.is_output) and left[value.spec]:
+                left[value.spec] -= 1
                 found.add(place)
         return found
 
@@ -133,7 +143,9 @@ class _Estimate:
             if value.made == BEFORE or value.is_output:
                 continue
             maker = self._equations[value.made]
-            if maker.primitive in _VIEWS or place in absorbed or self._is_fused(value, maker):
+            if value.is_in_place:
+                kept[place] = False
+            elif maker.primitive in _VIEWS or place in absorbed or self._is_fused(value, maker):
                 kept[place] = False
                 for taken in self._taken[value.made]:
                     self._last[taken] = max(self._last[taken], self._last[place])
@@ -172,18 +184,25 @@ class _Estimate:
             if (value.made, self._sizes[place]) not in ending:
                 continue
             maker = self._equations[value.made]
-            if maker.primitive not in _TAKES and not maker.is_call:
+            of_branch = "" if self._is_made_by(value, maker) else f"{value.id.partition('{')[0]}.b"
+            is_scatter = maker.primitive.startswith("scatter")
+            if not (maker.primitive in _TAKES or maker.is_call or is_scatter or of_branch):
                 continue
             for taken in self._held_for(value.made, self._sizes[place], kept):
                 other = self._values[taken]
                 if (
                     not self._stays(taken)
                     and self._last[taken] == value.made
-                    and other.made < value.made
+                    and (other.made < value.made or (of_branch and other.id.startswith(of_branch)))
                     and self._sizes[taken] == self._sizes[place]
                 ):
                     self._last[taken] = value.made - 1
                     break
+
+    @staticmethod
+    def _is_made_by(value: Value, equation: Equation) -> bool:
+        """Whether an equation makes a value: what a condition gives is made where its last equation is."""
+        return value.id.partition("{")[0] == equation.id
 
     def _is_turned(self, value: Value) -> bool:
         """A product may give a matrix either way; other orders of axes are written out."""

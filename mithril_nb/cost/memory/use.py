@@ -33,7 +33,6 @@ from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.frozen import quick_to_make
 from mithril_nb.stages.given import known_equations
 from mithril_nb.stages.records import UNATTRIBUTED
-from mithril_nb.stages.trace.collectives import PARTITIONED
 from mithril_nb.stages.xla.buffers import Buffer
 
 if TYPE_CHECKING:
@@ -190,7 +189,7 @@ def _analytic(inspection: Inspection) -> MemoryUse:
     lives, unknown = jaxpr_lives(inspection.values, equations, device.platform == "cpu")
     lives = _with_state(lives, _state(inspection))
     notes = [f"{unknown} arrays: their size is not known"] if unknown else []
-    if _is_spread(inspection):
+    if inspection.is_divided:
         notes.append("arrays that are spread over devices are counted whole, not by device")
     # What a program without equations is given, it gives back at one go.
     sequence = [equation.id for equation in equations] or [""]
@@ -220,24 +219,18 @@ def _with_state(lives: Sequence[Life], blocks: Mapping[str, str]) -> list[Life]:
     ]
 
 
-def _is_spread(inspection: Inspection) -> bool:
-    """Whether arrays of a program are divided among devices: as they are given, or as the program has it."""
-    given = [getattr(leaf, "sharding", None) for leaf in jax.tree.leaves(inspection.arguments)]
-    return any(one is not None and not one.is_fully_replicated for one in given) or any(
-        one.primitive == "shard_map" or (PARTITIONED, True) in one.params for one in inspection.equations
-    )
-
-
 def _compiled(inspection: Inspection) -> MemoryUse:
     inspection.want(machine_code=False)
     stage = inspection.stage("hlo")
     xla = xla_memory(lambda: inspection.analysis("memory")) if inspection.is_optimized else None
     if stage.unavailable is not None and not inspection.is_optimized:
         names = ", ".join(_sizes_without_numbers(inspection))
+        given = inspection.given
+        otherwise = 'mithril_nb.cost.memory_of(inspection, "analytic")' if given is None else given.first_shown
         raise StageUnavailableError(
             f"memory of {inspection.name!r} is not known: it does not compile.",
             (("reason", stage.unavailable),),
-            f"inspect it with numbers for {names}." if names else 'memory_of(inspection, "analytic")',
+            otherwise if inspection.given is not None or not names else f"inspect it with numbers for {names}.",
         )
     try:
         buffers = inspection.buffers
@@ -257,7 +250,8 @@ def _compiled(inspection: Inspection) -> MemoryUse:
 
 
 def _sizes_without_numbers(inspection: Inspection) -> tuple[str, ...]:
-    return SymbolicProgram(inspection.name, (), inspection.inputs).symbols
+    given = inspection.given
+    return SymbolicProgram(inspection.name, (), inspection.inputs).symbols if given is None else tuple(given.sizes)
 
 
 def _use(

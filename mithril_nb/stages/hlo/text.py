@@ -114,8 +114,13 @@ class Computation:
         return [line for line in self.lines if isinstance(line, HloLine)]
 
 
-def read_module(text: str) -> tuple[str, list[Computation]]:
-    """Return the name of the module and its computations, in the order of the text."""
+def read_module(text: str, known: dict[str, HloLine | str] | None = None) -> tuple[str, list[Computation]]:
+    """Return the name of the module and its computations, in the order of the text.
+
+    Args:
+        text: The text of the module.
+        known: Lines that were read before, which gains those that are new: texts of many passes share most lines.
+    """
     title = "HloModule"
     computations: list[Computation] = []
     current: Computation | None = None
@@ -124,7 +129,12 @@ def read_module(text: str) -> tuple[str, list[Computation]]:
             if line.startswith("}"):
                 current = None
             elif line.strip():
-                current.lines.append(read_line(line))
+                found = None if known is None else known.get(line)
+                if found is None:
+                    found = read_line(line)
+                    if known is not None:
+                        known[line] = found
+                current.lines.append(found)
         elif line.startswith("HloModule "):
             title = line.split(",", 1)[0].rstrip()
         elif name := opened_by(line):

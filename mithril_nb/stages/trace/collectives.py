@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import jax
 
-from mithril_nb.stages import jax_versions
-from mithril_nb.stages.records import Param
+from mithril_nb.stages import jax_jit, jax_versions
+from mithril_nb.stages.records import Equation, Param
 from mithril_nb.stages.trace.equations import Site
+
+if TYPE_CHECKING:
+    from mithril_nb.stages.trace.traced import Input
 
 GROUP = "group_size"
 """Name of the param of a collective that is the number of devices in a group; `None` if unknown."""
@@ -45,6 +48,8 @@ _PLACING = frozenset(
     {"shard_map", "sharding_constraint", "reshard", "device_put", "jit", "pjit", "broadcast_in_dim", "iota"}
 )
 _LOOPS = frozenset({"scan", "while"})
+_REPEATING = frozenset({"broadcast_in_dim", "iota"})
+"""Primitives that make an array in parts without communication if each device holds the operand whole."""
 
 
 def collective_params(site: Site, is_partitioned: bool) -> tuple[tuple[str, Param], ...]:
@@ -88,40 +93,72 @@ Layout = tuple[Any, ...]
 UNKNOWN: Layout = ()
 
 
+def divides(sites: Iterable[Site], layouts: Iterable[Layout | None], asked: Iterable[Any]) -> bool:
+    """Return whether a program divides any array among devices.
+
+    Args:
+        sites: The sites of all its equations, those of nested jaxprs too.
+        layouts: How each of its arguments is divided; `None` for one that is not.
+        asked: The shardings that are requested for its results; `()` if none are.
+    """
+    return any(True for _ in _divisions(sites, layouts, asked))
+
+
 def partitioned_ids(
-    jaxpr: Any, top: Sequence[Site], sites: Iterable[Site], layouts: Sequence[Layout | None], asked: Sequence[Any]
+    jaxpr: Any,
+    top: Sequence[Site],
+    sites: Iterable[Site],
+    layouts: Sequence[Layout | None],
+    asked: Sequence[Any],
+    are_placed: Sequence[bool],
 ) -> frozenset[str]:
     """Return the ids of the equations for which XLA's partitioner decides what they send to other devices.
 
-    An array is sharded if it is a sharded argument, if a constraint or the `shard_map` that makes it gives it a
-    sharding, or if it is computed from a sharded array. In a `shard_map` the program decides, unless the mesh has
-    axes that the `shard_map` leaves automatic: arrays may then be sharded along those. Where a `shard_map`, a call or
-    the end of the program asks for another sharding than the array has, the partitioner moves it.
+    `"arg0"` is among them if the program returns its first argument with another sharding.
+
+    An array is divided if it is a sharded argument, or if a constraint, a call, a `shard_map` or the end of the program
+    takes or returns it divided. XLA propagates a sharding in both directions: an array may be divided if an equation
+    connects it, as operand or result, to an array that is. Arrays keep a sharding that is given, and scalars are not
+    divided. In a `shard_map` the program decides, unless the mesh has axes that the `shard_map` leaves automatic and
+    that divide any array. Where a `shard_map`, a call or the end of the program requests another sharding than the
+    array has, the partitioner moves it.
 
     Args:
         jaxpr: The jaxpr of the program, open.
         top: The sites of its equations.
         sites: The sites of all equations, those of nested jaxprs too.
         layouts: How each of its arguments is divided; `None` for one that is not.
-        asked: The shardings that are asked for its results; `()` if none are.
+        asked: The shardings that are requested for its results; `()` if none are.
+        are_placed: For each of its arguments whether it has a sharding, divided or not, that XLA keeps.
     """
-    is_placed = any(site.primitive in _PLACING and _places(site.equation.params) for site in sites)
-    if not is_placed and not any(one is not None for one in layouts) and not any(map(_is_divided, asked)):
+    divisions = {*_divisions(sites, layouts, asked)}
+    if not divisions:
         return frozenset()
-    flow = _Sharded()
-    sharded = {var: one for var, one in zip(jaxpr.invars, layouts, strict=True) if one is not None}
-    flow.walk(top, sharded)
-    makers = {var: site.id for site in top for var in site.equation.outvars}
+    named = frozenset([name for layout in divisions - {UNKNOWN} for dim in layout[1] for name in dim])
+    flow = _Propagation(None if UNKNOWN in divisions else named)
+    nodes: dict[Any, int] = {}
+    for var, layout, is_placed in zip(jaxpr.invars, layouts, are_placed, strict=True):
+        nodes[var] = flow.given(var, layout) if is_placed or layout is not None else flow.new(var)
+    flow.read(top, nodes)
+    makers = {var: f"arg{place}" for place, var in enumerate(jaxpr.invars)}
+    makers |= {var: site.id for site in top for var in site.equation.outvars}
     for atom, one in zip(jaxpr.outvars, asked, strict=True) if asked else ():
         if _is_asked(one) and not jax_versions.is_literal(atom) and atom in makers:
-            flow.found.update([makers[atom]] if _moves(sharded.get(atom), _layout(one)) else [])
-    return frozenset(flow.found)
+            flow.take(makers[atom], nodes[atom], _layout(one))
+    return flow.found()
 
 
-def _places(params: Mapping[str, Any]) -> bool:
-    """Return whether a call or a constraint shards anything."""
-    asked = (*params.get("in_shardings", ()), *params.get("out_shardings", ()), *_asked(params))
-    return "out_specs" in params or any(map(_is_divided, asked))
+def _divisions(sites: Iterable[Site], layouts: Iterable[Layout | None], asked: Iterable[Any]) -> Iterator[Layout]:
+    """Yield the layouts of arguments, results, and what equations take or return divided."""
+    yield from (one for one in layouts if one is not None)
+    yield from (one for one in map(_layout, asked) if one is not None)
+    for site in sites:
+        if site.primitive in _PLACING:
+            params = site.equation.params
+            each = (*params.get("in_shardings", ()), *params.get("out_shardings", ()), *_asked(params))
+            specs = (*params["in_specs"], *params["out_specs"]) if "out_specs" in params else ()
+            made = (*map(_layout, each), *(_of_spec(params["mesh"], spec) for spec in specs))
+            yield from (one for one in made if one is not None)
 
 
 def _asked(params: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -129,91 +166,218 @@ def _asked(params: Mapping[str, Any]) -> tuple[Any, ...]:
     return params.get("sharding"), params.get("dst_sharding"), *params.get("devices", ())
 
 
-class _Sharded:
-    """Follows sharded arrays through a jaxpr and its bodies."""
+class _Propagation:
+    """Divisions that spread among the arrays of a program.
 
-    def __init__(self) -> None:
-        self.found: set[str] = set()
+    Each array is a node. The variables of a body are the nodes of the operands and results of its call where they are
+    the same arrays, so each equation is read once and each node is visited a few times.
 
-    def walk(self, sites: Sequence[Site], sharded: dict[Any, Layout]) -> None:
-        """Find the equations of a body on sharded arrays.
+    Args:
+        axes: Axes of the mesh that divide any array; `None` if unknown.
+    """
+
+    def __init__(self, axes: frozenset[str] | None) -> None:
+        self._axes = axes
+        self._count = 0
+        self._layouts: dict[int, Layout] = {}
+        self._fixed: set[int] = set()
+        self._joins: list[tuple[str, Sequence[int]]] = []
+        self._links: dict[int, list[tuple[Sequence[str] | None, int]]] = {}
+        self._inner: dict[tuple[int, Sequence[str]], int] = {}
+        self._taken: list[tuple[str, int, Layout | None, Sequence[str] | None]] = []
+
+    def new(self, var: Any) -> int:
+        """Return a node for an array; XLA decides how to divide it, unless its type has the sharding."""
+        self._count += 1
+        node, sharding = self._count, getattr(var.aval, "sharding", None)
+        types = getattr(getattr(sharding, "mesh", None), "axis_types", ()) or ()
+        if not getattr(var.aval, "shape", ()):
+            self._fixed.add(node)
+        elif types and jax.sharding.AxisType.Auto not in types:
+            self._fix(node, _layout(sharding))
+        return node
+
+    def given(self, var: Any, layout: Layout | None) -> int:
+        """Return a node for an array with a sharding that XLA keeps."""
+        node = self.new(var)
+        self._fix(node, layout)
+        return node
+
+    def _fix(self, node: int, layout: Layout | None) -> None:
+        if layout != UNKNOWN:
+            self._fixed.add(node)
+        if layout is not None:
+            self._layouts[node] = layout
+
+    def take(self, id: str, node: int | None, layout: Layout | None, own: Sequence[str] | None = None) -> None:
+        """Register that an equation takes an array with a layout, along some axes or all of the mesh."""
+        if node is not None:
+            self._taken.append((id, node, layout, own))
+            if layout is not None and node not in self._fixed:
+                self._layouts[node] = layout if self._layouts.get(node, layout) == layout else UNKNOWN
+
+    def _node(self, nodes: dict[Any, int], atom: Any) -> int | None:
+        if jax_versions.is_literal(atom):
+            return None
+        if atom not in nodes:
+            nodes[atom] = self.new(atom)
+        return nodes[atom]
+
+    def read(self, sites: Sequence[Site], nodes: dict[Any, int]) -> None:
+        """Register the equations of a body.
 
         Args:
             sites: The equations of the body.
-            sharded: How its sharded variables are divided; those that the equations make are added.
+            nodes: The nodes of its variables; those of the arrays that equations make are added.
         """
         for site in sites:
-            equation = site.equation
-            is_given = any(var in sharded for var in site.variables)
+            params, results = site.equation.params, site.equation.outvars
             if site.primitive == "shard_map":
-                self._enter_mapped(site, sharded)
+                self._read_mapped(site, nodes)
             elif site.bodies:
-                sharded.update(self._enter(site, sharded))
+                self._read_bodies(site, nodes)
             else:
-                if is_given:
-                    self.found.add(site.id)
-                made = [one for one in map(_layout, _asked(equation.params)) if one is not None]
-                if is_given or made:
-                    sharded.update(dict.fromkeys(equation.outvars, made[0] if made else UNKNOWN))
+                asked = [one for one in _asked(params) if _is_sharding(one)]
+                for place, var in enumerate(results):
+                    one = asked[min(place, len(asked) - 1)] if asked else None
+                    nodes[var] = self.new(var) if one is None else self.given(var, _layout(one))
+                operands = [self._node(nodes, var) for var in site.variables]
+                is_whole = not any(node not in self._fixed or node in self._layouts for node in operands if node)
+                id = "" if site.primitive in _REPEATING and is_whole else site.id
+                self._join(id, [*operands, *(nodes[var] for var in results)])
 
-    def _enter_mapped(self, site: Site, sharded: dict[Any, Layout]) -> None:
-        params = site.equation.params
+    def _join(self, id: str, nodes: Iterable[int | None]) -> None:
+        """Register that an array of an equation may be divided if another of them is."""
+        self._joins.append((id, tuple(dict.fromkeys(node for node in nodes if node is not None))))
+
+    def _link(self, names: Sequence[str] | None, node: int, other: int) -> None:
+        """Register that an array is divided if another one is along some axes; `()` stands for any axes.
+
+        With `None` a layout that is known already stays as it is.
+        """
+        self._links.setdefault(node, []).append((names, other))
+
+    def _read_mapped(self, site: Site, nodes: dict[Any, int]) -> None:
+        equation, params = site.equation, site.equation.params
         own = params.get("newly_manual_axes", params.get("manual_axes", ()))
-        is_open = _has_free_axes(params) and any(var in sharded for var in site.variables)
-        for atom, spec in zip(site.equation.invars, params["in_specs"], strict=True):
-            have = None if jax_versions.is_literal(atom) else sharded.get(atom)
-            kept = None if have is None else _along(have, own)
-            if kept is not None and _moves(kept, _of_spec(params["mesh"], spec)):
-                self.found.add(site.id)
-        if is_open:
-            sharded.update(self._enter(site, sharded))
-        for var, spec in zip(site.equation.outvars, params["out_specs"], strict=True):
-            made = _of_spec(params["mesh"], spec)
-            if made is not None and var not in sharded:
-                sharded[var] = UNKNOWN if is_open else made
+        free = tuple([name for name in _free_axes(params) if self._axes is None or name in self._axes])
+        operands = [self._node(nodes, atom) for atom in equation.invars]
+        for node, spec in zip(operands, params["in_specs"], strict=True):
+            self.take(site.id, node, _of_spec(params["mesh"], spec), own)
+        made = [_of_spec(params["mesh"], spec) for spec in params["out_specs"]]
+        if not free:
+            nodes.update((var, self.given(var, one)) for var, one in zip(equation.outvars, made, strict=True))
+            return
+        ((body, inside),) = site.bodies
+        inner: dict[Any, int] = {}
+        for var, node in zip(body.invars, operands, strict=True):
+            if node is None:
+                continue
+            if (node, free) not in self._inner:
+                self._inner[node, free] = self.new(var)
+                self._link(free, node, self._inner[node, free])
+                self._link(None, self._inner[node, free], node)
+            inner[var] = self._inner[node, free]
+        self.read(inside, inner)
+        for var, atom, one in zip(equation.outvars, body.outvars, made, strict=True):
+            nodes[var], node = self.new(var), self._node(inner, atom)
+            if one is not None and nodes[var] not in self._fixed:
+                self._layouts[nodes[var]] = one
+            if node is not None:
+                self._link(free, nodes[var], node)
+                self._link((), node, nodes[var])
 
-    def _enter(self, site: Site, sharded: dict[Any, Layout]) -> dict[Any, Layout]:
-        """Return how those results of an equation with bodies are divided that are."""
-        params, atoms, results = site.equation.params, site.equation.invars, site.equation.outvars
-        given = [None if jax_versions.is_literal(atom) else sharded.get(atom) for atom in atoms]
-        given = self._asked_for(site, given, params.get("in_shardings", ()))
-        whole: list[Layout | None] = [None] * len(results)
-        for body, inside in site.bodies:
-            # Which operand is which variable of a body differs by primitive, and what a loop carries goes round.
-            is_call = site.primitive not in _LOOPS and len(body.invars) == len(given)
-            is_any = any(one is not None for one in given)
-            each = given if is_call else [UNKNOWN if is_any else None] * len(body.invars)
-            inner = {var: one for var, one in zip(body.invars, each, strict=True) if one is not None}
-            self.walk(inside, inner)
-            made = [None if jax_versions.is_literal(atom) else inner.get(atom) for atom in body.outvars]
-            if site.primitive in _LOOPS and any(one is not None for one in made):
-                self.walk(inside, {**inner, **dict.fromkeys(body.invars, UNKNOWN)})
-                made = [UNKNOWN] * len(made)
-            if len(made) != len(whole):
-                made = [UNKNOWN if any(one is not None for one in made) else None] * len(whole)
-            # Those of a call are as in its body; branches may differ.
-            made = made if is_call and len(site.bodies) == 1 else [None if one is None else UNKNOWN for one in made]
-            whole = [one if other is None else other for one, other in zip(whole, made, strict=True)]
-        whole = self._asked_for(site, whole, params.get("out_shardings", ()))
-        return {var: one for var, one in zip(results, whole, strict=True) if one is not None}
+    def _read_bodies(self, site: Site, nodes: dict[Any, int]) -> None:
+        params, results = site.equation.params, site.equation.outvars
+        operands = [self._node(nodes, atom) for atom in site.equation.invars]
+        given = operands[1:] if site.primitive == "cond" else operands
+        wanted = _requested(params.get("in_shardings", ()), len(given))
+        for node, one in zip(given, wanted, strict=True):
+            if one is not None:
+                self.take(site.id, node, _layout(one))
+        # Which operand is which variable of a body differs by primitive, and what a loop carries goes round.
+        is_call = site.primitive not in _LOOPS and all(
+            len(body.invars) == len(given) and len(body.outvars) == len(results) for body, _ in site.bodies
+        )
+        made: list[list[int | None]] = []
+        inside: list[int] = []
+        for body, sites in site.bodies:
+            inner: dict[Any, int] = {}
+            for var, node, one in zip(body.invars, given, wanted, strict=True) if is_call else ():
+                if one is not None:
+                    inner[var] = self.given(var, _layout(one))
+                elif node is not None:
+                    inner[var] = node
+            self.read(sites, inner)
+            made.append([self._node(inner, atom) for atom in body.outvars])
+            inside += [] if is_call else [inner[var] for var in body.invars if var in inner]
+        wanted = _requested(params.get("out_shardings", ()), len(results))
+        for place, (var, one) in enumerate(zip(results, wanted, strict=True)):
+            each = [nodes_of[place] for nodes_of in made] if is_call else []
+            if one is not None:
+                nodes[var] = self.given(var, _layout(one))
+                for node in each:
+                    self.take(site.id, node, _layout(one))
+            elif len(each) == 1 and each[0] is not None:
+                nodes[var] = each[0]
+            else:
+                nodes[var] = self.new(var)
+                self._join("", [nodes[var], *each])
+        if not is_call:
+            every = (node for nodes_of in made for node in nodes_of)
+            self._join("", [*operands, *inside, *every, *(nodes[var] for var in results)])
 
-    def _asked_for(self, site: Site, layouts: list[Layout | None], asked: Sequence[Any]) -> list[Layout | None]:
-        """Return layouts with those in their place that a call asks for, which it may have to move arrays to."""
-        if len(asked) != len(layouts):
-            return layouts
-        pairs = [(have, _layout(one) if _is_asked(one) else have) for have, one in zip(layouts, asked, strict=True)]
-        if any(have != wanted and _moves(have, wanted) for have, wanted in pairs):
-            self.found.add(site.id)
-        return [wanted for _, wanted in pairs]
+    def found(self) -> frozenset[str]:
+        """Return the ids of the equations that take or return divided arrays, or take arrays with another layout."""
+        found = self._spread()
+        for id, node, wanted, own in self._taken:
+            have = self._layouts.get(node)
+            kept = have if have is None or own is None else _along(have, own)
+            if kept is not None and (kept == UNKNOWN or kept != wanted):
+                found.add(id)
+        return frozenset(found)
+
+    def _spread(self) -> set[str]:
+        """Divide all arrays that equations connect to divided arrays; return the ids of these equations."""
+        joins_of: dict[int, list[int]] = {}
+        for place, (_, nodes) in enumerate(self._joins):
+            for node in nodes:
+                joins_of.setdefault(node, []).append(place)
+        queue, done, found = [*self._layouts], set[int](), set[str]()
+
+        def divide(node: int) -> None:
+            if node not in self._fixed and self._layouts.get(node) != UNKNOWN:
+                self._layouts[node] = UNKNOWN
+                queue.append(node)
+
+        while queue:
+            node = queue.pop()
+            for place in joins_of.pop(node, ()):
+                if place not in done:
+                    done.add(place)
+                    id, nodes = self._joins[place]
+                    found.add(id)
+                    for other in nodes:
+                        divide(other)
+            for names, other in self._links.get(node, ()):
+                if names is None:
+                    is_divided = other not in self._layouts
+                else:
+                    is_divided = not names or _along(self._layouts[node], names) is not None
+                if is_divided:
+                    divide(other)
+        return found - {""}
 
 
-def _moves(have: Layout | None, wanted: Layout | None) -> bool:
-    """Return whether an array may have to be moved to be divided otherwise."""
-    return have != wanted or have == UNKNOWN
+def _requested(asked: Sequence[Any], count: int) -> list[Any]:
+    """Return the shardings that a call requests for its operands or results; `None` where it requests none."""
+    return [one if _is_asked(one) else None for one in asked] if len(asked) == count else [None] * count
 
 
 def _along(layout: Layout, names: Any) -> Layout | None:
     """Return how an array is divided along some axes of the mesh alone."""
+    if not names:
+        return None
     if layout == UNKNOWN:
         return UNKNOWN
     sizes, dims = layout
@@ -237,38 +401,49 @@ def _stripped(sizes: Any, dims: list[Any]) -> Layout | None:
     return (sizes, tuple(dims)) if dims else None
 
 
-def _has_free_axes(params: Mapping[str, Any]) -> bool:
-    """Return whether the mesh of a `shard_map` has axes over which XLA's partitioner may divide its body."""
+def _free_axes(params: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the axes of the mesh of a `shard_map` over which XLA's partitioner may divide its body."""
     mesh, own = params["mesh"], params.get("newly_manual_axes", params.get("manual_axes", ()))
     types = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
-    return any(
-        size > 1 and name not in own and types[name] != jax.sharding.AxisType.Manual
+    return tuple(
+        name
         for name, size in mesh.shape.items()
+        if size > 1 and name not in own and types[name] != jax.sharding.AxisType.Manual
     )
 
 
-def divided(arguments: Iterable[Any], traced: Any) -> tuple[Layout | None, ...]:
-    """Return how each argument of a program is divided among several devices; `None` for one that is not.
+def divided(arguments: Iterable[Any], traced: Any) -> tuple[tuple[Layout | None, ...], tuple[bool, ...]]:
+    """Return how each argument of a program is divided among several devices, `None` for one that is not.
+
+    The second tuple contains for each whether it has a sharding, divided or not, that XLA keeps.
 
     Args:
         arguments: The arguments, arrays or shapes, in the order of the jaxpr's inputs.
         traced: JAX's trace of the program, with the shardings that its `jax.jit` has.
     """
     leaves = list(arguments)
-    asked = jax_versions.shardings(traced, "in_shardings") or [None] * len(leaves)
+    asked = jax_jit.shardings(traced, "in_shardings") or [None] * len(leaves)
     found: list[Layout | None] = []
+    placed: list[bool] = []
     for leaf, one, aval in zip(leaves, asked, traced.jaxpr.in_avals, strict=True):
         own = map(_layout, (one, getattr(leaf, "sharding", None), getattr(aval, "sharding", None)))
         found.append(next((layout for layout in own if layout is not None), None))
-    return tuple(found)
+        placed.append(_is_asked(one) or getattr(leaf, "sharding", None) is not None)
+    return tuple(found), tuple(placed)
+
+
+def ids_on_sharded(equations: Iterable[Equation], inputs: Iterable[Input]) -> frozenset[str]:
+    """Return the ids of the equations and arguments for which XLA's partitioner decides what is sent."""
+    moved = [f"arg{place}" for place, one in enumerate(inputs) if one.is_moved]
+    return frozenset([*moved, *(one.id for one in equations if (PARTITIONED, True) in one.params)])
 
 
 def _is_asked(sharding: Any) -> bool:
     return sharding is not None and type(sharding).__name__ != "UnspecifiedValue"
 
 
-def _is_divided(sharding: Any) -> bool:
-    return _layout(sharding) is not None
+def _is_sharding(one: Any) -> bool:
+    return hasattr(one, "spec") or hasattr(one, "is_fully_replicated")
 
 
 def _layout(sharding: Any) -> Layout | None:

@@ -15,6 +15,10 @@ BEFORE = -1
 """Where a value is made that is there before the program runs."""
 
 
+_CHANGE = frozenset({"scan", "while", "scatter", "dynamic_update_slice"})
+"""Primitives whose result may lie where their operand was."""
+
+
 @dataclass(slots=True)
 class Value:
     """One array of a program. What a call is given, or gives, is the same value inside of it and around it.
@@ -29,6 +33,7 @@ class Value:
         is_argument: Whether it is an argument of the program.
         is_donated: Whether its memory may be reused for results.
         given: How many of the program's results it is.
+        is_in_place: Whether it lies in the memory of what the loop around it carries, which is its next value.
     """
 
     id: str
@@ -39,6 +44,7 @@ class Value:
     is_argument: bool = False
     is_donated: bool = False
     given: int = 0
+    is_in_place: bool = False
 
     @property
     def is_output(self) -> bool:
@@ -183,6 +189,10 @@ class _Flow:
         It belongs to the block that makes it in the body, be it carried or stacked; or, where the body only passes on
         what it is given, to the one that made that.
         """
+        for var, atom, _ in zip(site.equation.outvars, body.outvars, carried, strict=False):
+            whole, made = known.get(var), _value(inside, atom)
+            if whole is not None and made is not None:
+                made.is_in_place = self._is_written_over(whole, made)
         self._keep(_those(inside, body.outvars), end)
         self._keep(_those(known, site.equation.outvars), end)
         for number, (var, atom) in enumerate(zip(site.equation.outvars, body.outvars, strict=True)):
@@ -191,6 +201,14 @@ class _Flow:
                 made = _value(known, carried[number])
             if whole is not None and made is not None and made.block:
                 whole.block = made.block
+
+    def _is_written_over(self, carried: Value, made: Value) -> bool:
+        """Whether a body makes the next value once it has no more need of what is carried, or by changing it."""
+        last = max(carried.uses, default=carried.made)
+        primitive = self._program.sites[made.made].primitive
+        is_alone = primitive.startswith("scatter") and {*carried.uses} == {made.made}
+        is_changed = last == made.made and (primitive in _CHANGE or is_alone)
+        return made.made > carried.made and (last < made.made or is_changed)
 
     def _given(
         self, site: Site, body: Any, atoms: Sequence[Any], known: dict[Any, Value], place: int

@@ -8,13 +8,13 @@ from functools import cached_property
 from typing import Any
 
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.stages import jax_versions
+from mithril_nb.stages import jax_jit, jax_versions
 from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.once import Once
 from mithril_nb.stages.param_names import which_are_params
 from mithril_nb.stages.records import UNATTRIBUTED, Equation, Origin, Range, Role
 from mithril_nb.stages.trace.attribution import Attribution, are_all_in_blocks
-from mithril_nb.stages.trace.collectives import collective_params, partitioned_ids
+from mithril_nb.stages.trace.collectives import collective_params, divides, partitioned_ids
 from mithril_nb.stages.trace.equations import Site, sites_of
 from mithril_nb.stages.trace.kernels import params_of
 from mithril_nb.stages.trace.param_blocks import common_block, users_of_inputs
@@ -38,6 +38,7 @@ class Input:
             nobody knows, as no argument is called `params` and nobody said what holds them.
         used_by: Blocks that use it, if it is a parameter that belongs to none because they have no block in common.
         argument: Name of the argument that it is part of: `params`.
+        is_moved: Whether XLA's partitioner may move it to other devices, as it is a result with another sharding.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Input:
     is_param: bool | None
     used_by: tuple[str, ...] = ()
     argument: str = ""
+    is_moved: bool = False
 
 
 class Program:
@@ -129,9 +131,15 @@ class Program:
         return frozenset([site.id for site in sites if found[site.id][0] == UNATTRIBUTED])
 
     @cached_property
+    def is_divided(self) -> bool:
+        """Whether it divides arrays among devices: arguments, results, or what equations take and return."""
+        asked = jax_jit.shardings(self.trace.traced, "out_shardings")
+        return divides(self.sites, self.trace.layouts, asked)
+
+    @cached_property
     def _partitioned(self) -> frozenset[str]:
-        asked = jax_versions.shardings(self.trace.traced, "out_shardings")
-        return partitioned_ids(self.trace.closed.jaxpr, self.top, self.sites, self.trace.layouts, asked)
+        trace, asked = self.trace, jax_jit.shardings(self.trace.traced, "out_shardings")
+        return partitioned_ids(trace.closed.jaxpr, self.top, self.sites, trace.layouts, asked, trace.are_placed)
 
     def instructions(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Yield the ids of the instructions of its jaxpr with those of their equations: a call has all of its body."""
@@ -180,10 +188,12 @@ class Program:
         if any(is_param and not owner for owner, is_param in zip(owners, are_params, strict=True)):
             users = users_of_inputs(self.trace.closed.jaxpr, top, lambda id: attribution[id][:2])
         found: list[Input] = []
-        for leaf, owner, is_param, blocks in zip(self.trace.inputs, owners, are_params, users, strict=True):
+        every = zip(self.trace.inputs, owners, are_params, users, strict=True)
+        for place, (leaf, owner, is_param, blocks) in enumerate(every):
             block = owner or common_block(blocks) if is_param else owner
             used_by = tuple(sorted(blocks)) if is_param and not block else ()
-            found.append(Input(leaf.name, leaf.spec, block, is_param, used_by, leaf.argument))
+            is_moved = f"arg{place}" in self._partitioned
+            found.append(Input(leaf.name, leaf.spec, block, is_param, used_by, leaf.argument, is_moved))
         return tuple(found)
 
     def contractions_behind(self, opcode: str, id: str) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.stages import jax_versions
+from mithril_nb.stages import jax_jit, jax_versions
 from mithril_nb.stages.jax_versions import jaxpr_as_fun, spec_of
 from mithril_nb.stages.param_names import DEFAULT, check_params, names_of_params
 from mithril_nb.stages.trace.collectives import Layout, divided
@@ -55,6 +55,7 @@ class Trace:
         starts: Where the function begins, as `"file.py:12"`, or `""`.
         traced: What JAX made of it.
         layouts: For each of its inputs how it is divided among several devices; `None` if it is not.
+        are_placed: For each of its inputs whether it has a sharding that XLA keeps.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Trace:
     starts: str
     traced: jax.stages.Traced
     layouts: tuple[Layout | None, ...]
+    are_placed: tuple[bool, ...]
 
     @cached_property
     def outline(self) -> Outline:
@@ -94,7 +96,7 @@ class Trace:
         """
         # XLA cuts names of files that become too long, and then there is no telling which program wrote what.
         name = self.name[:_LONGEST_NAME]
-        retraced = jax_versions.with_jaxpr(self.traced, closed, name, self.donated_leaves)
+        retraced = jax_jit.with_jaxpr(self.traced, closed, name, self.donated_leaves)
         if retraced is not None:
             return retraced.lower()
         # Unused inputs are dropped as `jax.jit` does by default: else what only they feed would stay, too.
@@ -115,7 +117,7 @@ def trace(fn: Callable[..., Any], args: tuple[Any, ...], name: str | None = None
     # The jaxpr of `jax.jit`, whether the function is jitted already or not: it can be lowered with other names in it.
     jitted: Any = fn if hasattr(fn, "trace") else jax.jit(fn)
     traced = jitted.trace(*args)
-    closed, donated = traced.jaxpr, jax_versions.donated(traced)
+    closed, donated = traced.jaxpr, jax_jit.donated(traced)
     out = traced.out_info
     arguments = _argument_names(fn, len(args))
     inputs = tuple(
@@ -140,8 +142,8 @@ def trace(fn: Callable[..., Any], args: tuple[Any, ...], name: str | None = None
         program.__name__ = program.__qualname__ = title
         return program
 
-    layouts = divided(jax.tree.leaves(args), traced)
-    return Trace(title, closed, tuple(arguments), inputs, outputs, donated, call, *_function(fn), traced, layouts)
+    placed = divided(jax.tree.leaves(args), traced)
+    return Trace(title, closed, tuple(arguments), inputs, outputs, donated, call, *_function(fn), traced, *placed)
 
 
 def trace_up_to_failure(

@@ -75,8 +75,8 @@ class ModuleText:
         fusions: The computations that fusions run.
     """
 
-    def __init__(self, text: str):
-        _, computations = read_module(text)
+    def __init__(self, text: str, known: dict[str, HloLine | str] | None = None):
+        _, computations = read_module(text, known)
         self.lines: dict[str, HloLine] = {}
         self.users: dict[str, list[HloLine]] = {}
         self.homes: dict[str, str] = {}

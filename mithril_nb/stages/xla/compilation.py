@@ -19,7 +19,7 @@ from typing import Any
 
 import jax
 
-from mithril_nb.stages import jax_versions
+from mithril_nb.stages import jax_jit
 from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.once import Once
 from mithril_nb.stages.records import Read
@@ -208,7 +208,7 @@ class Compilation:
         has_passes = not is_second and (self._wants_passes or self._writes_passes())
         # What comes out of the cache was compiled before: it wrote nothing, and its lines have other names, or none.
         if not (has_passes or writes):
-            with jax_versions.without_compilation_cache():
+            with jax_jit.without_compilation_cache():
                 return _Turn(compile_with(effort, self._options, self._by_xla()))
         dump = Dump()
         with Ahead(partial(self._decide, dump, has_passes)) as ahead:
@@ -220,7 +220,7 @@ class Compilation:
         compile = self._by_xla()
         # Where it writes elsewhere, that is somebody's, and has what that one asked for.
         asked = effort if dump.why_not(self._options) else {**effort, **FILES, **files}
-        with jax_versions.without_compilation_cache():
+        with jax_jit.without_compilation_cache():
             return dump.compile(lambda options: compile_with(asked, options, compile), self._options)
 
     def _by_xla(self) -> Callable[[Mapping[str, Any]], jax.stages.Compiled]:

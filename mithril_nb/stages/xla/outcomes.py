@@ -7,7 +7,9 @@ the same instruction; what takes the place of its result in those that took it, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, lru_cache
+from heapq import heappop, heappush
 from typing import NamedTuple, TypeVar
 
 from mithril_nb.stages.hlo.text import HloLine
@@ -17,13 +19,15 @@ from mithril_nb.stages.xla.passes import Became, Histories, Outcome, Pass
 
 HELPERS = frozenset({"constant", "broadcast", "parameter", "tuple", "get-tuple-element"})
 """Opcodes of what helps another instruction of the same operation to do its work."""
+_NO_RESULT = HELPERS - {"broadcast"}
+"""Opcodes of what computes nothing: an operation of which only this is left is simplified away."""
 TURNS = frozenset({"reshape", "bitcast", "copy"})
 """Opcodes of what brings an array into the shape that an operation takes."""
 _NO_WORK = HELPERS | TURNS | {"fusion", "call"}
 _MOST = 8
 """As many copies of one instruction are followed."""
-_STEPS = 8
-"""As many passes are kept as they were read: each takes several times the memory of its text."""
+_STEPS = 64
+"""Passes whose texts are kept as they were read: half a megabyte each for 3,500 instructions."""
 
 
 _Op = TypeVar("_Op", HloLine, Instruction)
@@ -43,6 +47,34 @@ class _Way(NamedTuple):
     opcode: str
     fused: Pass | None = None
     rewritten: Pass | None = None
+
+
+class _Copy(NamedTuple):
+    """A copy of an instruction on its way through the passes.
+
+    Attributes:
+        name: Its name.
+        since: The number of the pass that made it; -1 if it was there before all.
+        way: What happened to it so far.
+        equations: The equations that are meant.
+        place: Where it is among the copies of all instructions that are followed.
+        followed: Names and passes of the copies of the same instruction so far.
+        partners: The equations of the instruction that it was merged with, `None` if it was not.
+    """
+
+    name: str
+    since: int
+    way: _Way
+    equations: tuple[str, ...]
+    place: tuple[int, ...]
+    followed: set[tuple[str, int]]
+    partners: tuple[str, ...] | None = None
+
+    def merged(self, outcome: Outcome) -> Outcome:
+        """Return an outcome with the equations that the instruction was merged with."""
+        if self.partners is None or outcome.became == "simplified":
+            return outcome
+        return replace(outcome, equations=self.partners)
 
 
 class Outcomes:
@@ -71,7 +103,8 @@ class Outcomes:
             fusions,
             equation_of,
         )
-        self._step = lru_cache(_STEPS)(_Step)
+        self._known: dict[str, HloLine | str] = {}
+        self._step = lru_cache(_STEPS)(lambda one: _Step(one, self._known))
 
     def is_in_combiner(self, name: str) -> bool:
         """Whether an instruction combines two elements in a reduction, a scatter or a sort."""
@@ -94,26 +127,56 @@ class Outcomes:
             name: Its name in the HLO before XLA's passes.
             equations: The equations that are meant, if it is in a function that several call.
         """
-        line = self.first.lines.get(name)
-        way = _Way(name, self._last.get(name, "") if line is None else line.opcode)
-        return tuple(dict.fromkeys(self._follow(name, -1, way, equations, set())))
+        return self.of_each([name], equations)[0]
 
-    def _follow(
-        self, name: str, since: int, way: _Way, equations: Sequence[str], followed: set[tuple[str, int]]
-    ) -> list[Outcome]:
-        if (name, since) in followed:  # parts of one operation have one name, and copies of each other in every pass
-            return []
-        followed.add((name, since))
-        gone = self._histories.vanished.get(name)
-        if gone is None or gone.number <= since:
-            return [self._end(name, way)]
+    def of_each(self, names: Sequence[str], equations: Sequence[str] = ()) -> list[tuple[Outcome, ...]]:
+        """Return what became of each of several instructions. All are followed together: a pass is read once.
+
+        Args:
+            names: Their names in the HLO before XLA's passes.
+            equations: The equations that are meant, where an instruction is in a function that several call.
+        """
+        found: dict[tuple[int, ...], Outcome] = {}
+        waiting: list[tuple[int, tuple[int, ...], _Copy]] = []
+
+        def follow(copy: _Copy) -> None:
+            if (copy.name, copy.since) in copy.followed:  # parts of one operation have one name in every pass
+                return
+            copy.followed.add((copy.name, copy.since))
+            gone = self._histories.vanished.get(copy.name)
+            if gone is None or gone.number <= copy.since:
+                found[copy.place] = copy.merged(self._end(copy.name, copy.way))
+            else:
+                heappush(waiting, (gone.number, copy.place, copy))
+
+        for place, name in enumerate(names):
+            line = self.first.lines.get(name)
+            way = _Way(name, self._last.get(name, "") if line is None else line.opcode)
+            follow(_Copy(name, -1, way, tuple(equations), (place,), set()))
+        while waiting:
+            copy = heappop(waiting)[2]
+            for number, after in enumerate(self._after_pass(copy)):
+                place = (*copy.place, number)
+                if isinstance(after, Outcome):
+                    found[place] = copy.merged(after)
+                else:
+                    follow(after._replace(place=place))
+        each: list[dict[Outcome, None]] = [{} for _ in names]
+        for place in sorted(found):
+            each[place[0]][found[place]] = None
+        return [tuple(one) for one in each]
+
+    def _after_pass(self, copy: _Copy) -> list[Outcome | _Copy]:
+        """Return what became of an instruction in the pass that removed it, and the copies that it left."""
+        name, way = copy.name, copy.way
+        gone = self._histories.vanished[name]
         step = self._step(gone)
         before, after = step.before, step.after
         line = before.lines.get(name)
         if line is None:
             return [Outcome("unknown", way.first)]
         new = step.same(line) if line.op_name else step.nameless(line)
-        new = [one for one in new if self._is_meant(one, equations)] or new
+        new = [one for one in new if self._is_meant(one, copy.equations)] or new
         copies = [one for one in new if one.opcode == line.opcode]
         if line.opcode == "call" and not copies:
             return [Outcome("inlined" if way.opcode == "call" else "simplified", way.first, by=gone)]
@@ -121,7 +184,7 @@ class Outcomes:
         if copies:  # A rewrite may put another instruction around one of the same opcode.
             copies += [one for one in new if one is replaced and one.opcode not in {line.opcode, *_NO_WORK}]
         elif replaced is not None and replaced.name in before.lines:
-            return [self._merged(line, replaced, step, gone, way)]
+            return [self._merged(line, replaced, step, gone, copy)]
         else:
             # A rewrite keeps the name of what it is made of, or makes the same of something else.
             copies = at_work(new)
@@ -129,7 +192,7 @@ class Outcomes:
                 copies = [replaced]
             if not copies:
                 return [Outcome(step.end(line), way.first, by=gone)]
-        found = []
+        found: list[Outcome | _Copy] = []
         for one in copies[:_MOST]:
             if one.opcode == "fusion" and line.opcode != "fusion":
                 onward = way._replace(fused=gone)
@@ -139,13 +202,15 @@ class Outcomes:
                     fused=way.fused or (gone if is_fused else None),
                     rewritten=way.rewritten if one.opcode == line.opcode else gone,
                 )
-            found += self._follow(one.name, gone.number, onward, equations, followed)
+            found.append(copy._replace(name=one.name, since=gone.number, way=onward))
         return found
 
     def _end(self, name: str, way: _Way) -> Outcome:
         """Return what became of an instruction that is there to the end."""
         if name not in self._last:
             return Outcome("unknown", way.first)
+        if self._last[name] != way.opcode and self._last[name] in _NO_RESULT:
+            return Outcome("simplified", way.first, by=way.rewritten)
         fusion = self._fusions.get(name)
         if fusion is not None:
             by, opcode = way.fused or self._histories.appeared.get(fusion), self._last[name]
@@ -159,15 +224,18 @@ class Outcomes:
             return Outcome("fused", way.first, name, way.fused or self._histories.appeared.get(name))
         return Outcome("rewritten", way.first, name, way.rewritten)
 
-    def _merged(self, line: HloLine, other: HloLine, step: _Step, gone: Pass, way: _Way) -> Outcome:
+    def _merged(self, line: HloLine, other: HloLine, step: _Step, gone: Pass, copy: _Copy) -> Outcome | _Copy:
         """Return what became of an instruction whose users take another, which was there before."""
+        way = copy.way
         if not step.computes_same(line, step.before.lines[other.name]):
             return Outcome("simplified", way.first, by=gone)
         partner = self._equation_of(other.op_name)
         partners = (partner,) if partner else ()
         if line.opcode == way.opcode:
             return Outcome("merged", way.first, other.name, gone, partners)
-        return Outcome("rewritten", way.first, other.name, way.rewritten or gone, partners)
+        onward = way._replace(rewritten=way.rewritten or gone)
+        partners = partners if copy.partners is None else copy.partners
+        return copy._replace(name=other.name, since=gone.number, way=onward, equations=(partner,), partners=partners)
 
     def _is_meant(self, line: HloLine, equations: Sequence[str]) -> bool:
         own = self._equation_of(line.op_name)
@@ -177,9 +245,8 @@ class Outcomes:
 class _Step:
     """What a pass was given and made."""
 
-    def __init__(self, one: Pass):
-        before, after = one.written
-        self.before, self.after = ModuleText(before), ModuleText(after)
+    def __init__(self, one: Pass, known: dict[str, HloLine | str]):
+        self.before, self.after = (ModuleText(text, known) for text in one.written)
         self._replacements: dict[str, HloLine | None] = {}
 
     def same(self, line: HloLine) -> list[HloLine]:
@@ -188,9 +255,8 @@ class _Step:
         return list({one.name: one for one in found}.values())
 
     def nameless(self, line: HloLine) -> list[HloLine]:
-        """Return the new instructions that those which took the result of one take instead, if they are like it."""
-        taken = {one.name: one for one in self._taken_instead(line) if one is not None}
-        return [one for one in taken.values() if one.name not in self.before.lines and _alike(one, line)]
+        """Return the new instructions that replace one without a name in its users, if they are like it."""
+        return self._nameless[line.name][0]
 
     def end(self, line: HloLine) -> Became:
         """Return what became of an instruction of which nothing is left."""
@@ -198,18 +264,41 @@ class _Step:
         if line.opcode == "parameter" and home not in self._homes:
             callers = [one for one in self.before.lines.values() if home in {callee for _, callee in one.calls}]
             return "inlined" if callers and {one.opcode for one in callers} == {"call"} else "unknown"
-        is_gone = not line.is_root and all(one and not _alike(one, line) for one in self._taken_instead(line))
-        return "simplified" if line.op_name or is_gone else "unknown"
+        return "simplified" if line.op_name or self._nameless[line.name][1] else "unknown"
 
-    def _taken_instead(self, line: HloLine) -> Iterator[HloLine | None]:
-        """Yield what those that took the result of an instruction take instead; `None` where that cannot be told."""
-        for user in self.before.users.get(line.name, ()):
-            kept = self.after.lines.get(user.name)
-            for now in self.same(user) if kept is None else (kept,):
-                if now.opcode == user.opcode:
-                    is_like = len(now.operands) == len(user.operands)
-                    name = now.operands[user.operands.index(line.name)] if is_like else ""
-                    yield self.after.lines.get(name)
+    @cached_property
+    def _nameless(self) -> dict[str, tuple[list[HloLine], bool]]:
+        """For each removed instruction without a name its replacements, and whether all its users do without it."""
+        found: dict[str, tuple[list[HloLine], bool]] = {}
+        for line in reversed(self.before.lines.values()):  # users come after what they use
+            if line.op_name or line.name in self.after.lines:
+                continue
+            replacements: dict[str, HloLine] = {}
+            is_gone = not line.is_root
+            for user in self.before.users.get(line.name, ()):
+                kept = self.after.lines.get(user.name)
+                if kept is not None:
+                    successors = [kept]
+                elif user.op_name:
+                    successors = self.same(user)
+                else:
+                    successors, is_simplified = found[user.name]
+                    is_gone &= bool(successors) or is_simplified
+                for operand in self._taken_instead(line, user, successors):
+                    is_gone &= operand is not None and not _alike(operand, line)
+                    if operand is not None and operand.name not in self.before.lines and _alike(operand, line):
+                        replacements[operand.name] = operand
+            found[line.name] = [*replacements.values()], is_gone
+        return found
+
+    def _taken_instead(self, line: HloLine, user: HloLine, successors: list[HloLine]) -> Iterator[HloLine | None]:
+        """Yield the operands of a user's successors that replace an instruction; `None` where that is unknown."""
+        for now in successors:
+            if now.opcode == user.opcode and len(now.operands) == len(user.operands):
+                yield self.after.lines.get(now.operands[user.operands.index(line.name)])
+            else:
+                operands = (self.after.lines.get(name) for name in now.operands)
+                yield from (one for one in operands if one is not None and _alike(one, line))
 
     @cached_property
     def _homes(self) -> frozenset[str]:

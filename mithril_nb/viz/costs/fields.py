@@ -14,6 +14,8 @@ from mithril_nb.viz.escape import one_line
 
 OF_KNOWN = "≥: some of it is unknown; shares are of what is known"
 """What pictures say whose areas or tones stand for lower bounds."""
+CALLS = "unknown_transcendentals"
+"""The key of how many rows have no number of transcendentals; left out where that is `"unknown"`."""
 Data = Mapping[str, Any]
 """Costs as data: `program`, `source`, `by_block`, `unattributed`, `total`, `notes`."""
 
@@ -86,10 +88,21 @@ def notes_of(data: Data, field: str) -> tuple[str, ...]:
     return tuple(note for note in _notes(data) if re.search(rf"\b{field}\b", note.partition(":")[0]))
 
 
+def unknown_in(figures: Mapping[str, Any], key: str) -> int:
+    """Return how many rows have no number; data of older versions count those without transcendentals as `"unknown"`.
+
+    Examples:
+        >>> figures = {"unknown": 2, "unknown_transcendentals": 0}
+        >>> unknown_in(figures, "unknown"), unknown_in(figures, CALLS), unknown_in({"unknown": 2}, CALLS)
+        (2, 0, 2)
+    """
+    return figures.get(key, figures.get("unknown") if key == CALLS else 0) or 0
+
+
 def is_bound(figures: Mapping[str, Any], field: str) -> bool:
     """Return whether a number is only a lower bound, as there are rows that have none; beside formulas it is exact."""
-    counts = {"flops": "unknown", "transcendentals": "unknown", "bytes_accessed": "unknown_bytes"}
-    return bool(figures.get(field) and figures.get(counts.get(field, "")) and "formulas" not in figures)
+    counts = {"flops": "unknown", "transcendentals": CALLS, "bytes_accessed": "unknown_bytes"}
+    return bool(figures.get(field) and unknown_in(figures, counts.get(field, "")) and "formulas" not in figures)
 
 
 def at_least(text: str, is_least: bool) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from mithril_nb.display import AT_LEAST, UNATTRIBUTED_LABEL
 from mithril_nb.stages.places import told_lines
+from mithril_nb.viz.costs.fields import unknown_in
 from mithril_nb.viz.costs.formulas import COMMUNICATION, short_formula, value_of
 from mithril_nb.viz.costs.table import QUANTITIES, cost_css
 from mithril_nb.viz.escape import escaped, one_line
@@ -138,7 +139,7 @@ def _cells(figures: Data | None, shown: tuple[tuple[str, str, str, Callable[[flo
         if isinstance(value, str):
             cells.append(short_formula(value))
             continue
-        is_bound = value and unknown and figures.get(unknown) and "formulas" not in figures
+        is_bound = value and unknown and unknown_in(figures, unknown) and "formulas" not in figures
         cells.append("" if key == "time_s" and value is None else f"{AT_LEAST if is_bound else ''}{written(value)}")
     bound = figures.get("share_bound", "")
     share = "" if "formulas" in figures else f"{bound} {percent(figures.get('share'))}".strip()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, field
 
 from mithril_nb.viz.costs.blocks import Branch, path_text, times, tree_of, unnumbered
-from mithril_nb.viz.costs.fields import Data
+from mithril_nb.viz.costs.fields import CALLS, Data, unknown_in
 from mithril_nb.viz.costs.formulas import COMMUNICATION, added, value_of
 
 MOST_ROWS = 40
@@ -22,7 +22,7 @@ _APART = 0.25
 """How much of its FLOPs a layer may have more or less than the first of its stack."""
 _OWN, _PROGRAM = "(self)", "program"
 _FIGURES = ("flops", "transcendentals", "bytes_accessed", "params", *COMMUNICATION)
-_UNKNOWN = ("unknown", "unknown_bytes", "unknown_communication")
+_UNKNOWN = ("unknown", "unknown_bytes", "unknown_communication", CALLS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +135,7 @@ def summed(parts: Sequence[Data], total: Data | None = None) -> Data:
     return {
         **{key: of(key) for key in _FIGURES},
         "time_s": math.fsum(spans) if spans else None,
-        **{key: sum(one.get(key) or 0 for one in parts) for key in _UNKNOWN},
+        **{key: sum(unknown_in(one, key) for one in parts) for key in _UNKNOWN},
         "roles": {
             role: {"flops": sum(one.get("roles", {}).get(role, {}).get("flops") or 0 for one in parts)}
             for role in roles

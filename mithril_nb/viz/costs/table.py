@@ -10,6 +10,7 @@ from textwrap import wrap
 from typing import Any
 
 from mithril_nb.display import AT_LEAST, UNATTRIBUTED_LABEL
+from mithril_nb.viz.costs.fields import CALLS, unknown_in
 from mithril_nb.viz.costs.formulas import COMMUNICATION, short_formula, value_of
 from mithril_nb.viz.costs.rows import Row, flat_rows, folded_rows, share_of, summed
 from mithril_nb.viz.costs.table_notes import communicates, communication, has_params, notes, unknowns
@@ -32,7 +33,7 @@ _DEEPEST = 8
 """How many times a row is set in at most, so that its name stays in sight."""
 QUANTITIES: tuple[tuple[str, str, str, Callable[[float | None], str]], ...] = (
     ("FLOPs", "flops", "unknown", flops),
-    ("transcendentals", "transcendentals", "unknown", si),
+    ("transcendentals", "transcendentals", CALLS, si),
     ("bytes", "bytes_accessed", "unknown_bytes", nbytes),
     ("payload bytes", "payload_bytes", "unknown_communication", nbytes),
     ("wire bytes", "wire_bytes", "unknown_communication", nbytes),
@@ -61,7 +62,7 @@ class _Column:
         value = value_of(figures, self.key)
         if isinstance(value, str):
             return short_formula(value)
-        is_bound = value and figures.get(self.unknown) and "formulas" not in figures
+        is_bound = value and unknown_in(figures, self.unknown) and "formulas" not in figures
         return f"{AT_LEAST if is_bound else ''}{self.written(value)}"
 
 

@@ -1,7 +1,7 @@
 /** What the Cost tab computes: shares and bounds, columns, rows of several ways of counting side by side, CSV. No DOM. */
 
 import { exact, percent, seconds, si } from "./format";
-import type { Cost, CostRow, CostView, Figure, Role, Source } from "./types";
+import type { Communication, Cost, CostRow, CostView, Figure, Quantity, Role, Source } from "./types";
 
 export const SOURCES: readonly Source[] = ["analytic", "lowered", "compiled", "measured"];
 export const SOURCE_TITLES: Record<Source, [title: string, hint: string]> = {
@@ -12,12 +12,16 @@ export const SOURCE_TITLES: Record<Source, [title: string, hint: string]> = {
 };
 
 export const FIGURES: readonly Figure[] = ["flops", "bytes_accessed", "transcendentals", "params", "time_s"];
-export const FIGURE_TITLES: Record<Figure, [title: string, unit: string, hint: string]> = {
+/** Columns of the table where a program communicates. */
+const COMMUNICATION: readonly Communication[] = ["payload_bytes", "wire_bytes"];
+export const FIGURE_TITLES: Record<Quantity, [title: string, unit: string, hint: string]> = {
   flops: ["FLOPs", "FLOP", "Floating-point operations of one run of the program"],
   bytes_accessed: ["Bytes", "B", "Bytes read and written in one run of the program"],
   transcendentals: ["Transcendentals", "", "Calls of exp, log, tanh, ..."],
   params: ["Params", "", "Numbers that are trained"],
   time_s: ["Time", "s", "Seconds in one run of the program"],
+  payload_bytes: ["Payload bytes", "B", "Bytes of the buffers that one device passes to collectives in one run of the program"],
+  wire_bytes: ["Wire bytes", "B", "Bytes that one device sends to others in one run of the program, by ring algorithms"],
 };
 
 export const VIEWS: readonly CostView[] = ["table", "treemap", "roofline", "memory", "beside", "what_if"];
@@ -26,17 +30,17 @@ export const VIEW_TITLES: Record<CostView, string> = { table: "Table", treemap: 
 export const ROLES: readonly Role[] = ["forward", "backward", "update"];
 
 /** How a figure is written. */
-export function told(figure: Figure, value: number | null | undefined): string {
+export function told(figure: Quantity, value: number | null | undefined): string {
   if (figure === "time_s") return seconds(value);
   return value === 0 ? "0" : si(value, FIGURE_TITLES[figure][1]);
 }
 
-export function toldExactly(figure: Figure, value: number | null | undefined): string {
+export function toldExactly(figure: Quantity, value: number | null | undefined): string {
   return exact(value, FIGURE_TITLES[figure][1]);
 }
 
 /** "≥ " before a sum that some of the costs are missing from; 0 is exact: a sum of nothing known is null. */
-export function atLeast(row: Pick<CostRow, "unknown">, figure: Figure, value: unknown): string {
+export function atLeast(row: Pick<CostRow, "unknown">, figure: Quantity, value: unknown): string {
   return value && (row.unknown?.[figure] ?? 0) > 0 ? "≥ " : "";
 }
 
@@ -105,7 +109,7 @@ export interface Column {
   key: string;
   title: string;
   hint: string;
-  figure: Figure | null;
+  figure: Quantity | null;
   /** What stands in a row: the number that is sorted by, and how it is written. */
   value: (line: Line) => number | null;
   text: (line: Line) => string;
@@ -124,6 +128,9 @@ export function notesOf(cost: Cost, figure: Figure): string[] {
   return cost.notes.filter((note) => figure === "params" || hasParams(cost) || !note.startsWith("params: "));
 }
 
+/** Whether something is sent to other devices, or that is unknown. */
+const communicates = ({ rows, total }: Cost): boolean => [...rows, total].some((row) => COMMUNICATION.some((one) => row[one] !== undefined && row[one] !== 0));
+
 /** The columns of a table of costs; one source has all its figures, several have one figure each, side by side. */
 export function costColumns(costs: readonly Cost[], figure: Figure): Column[] {
   const [first] = costs;
@@ -141,7 +148,7 @@ export function costColumns(costs: readonly Cost[], figure: Figure): Column[] {
   const shares = [...share.map(self), ...totals];
   if (costs.length > 1) return [...costs.map(({ source }) => self(column(source, figure, source, ...SOURCE_TITLES[source]))), ...shares];
   const { source } = first;
-  const figures = FIGURES.filter((one) => (one === "time_s" ? first.total.time_s !== null || source === "measured" : one !== "params" || one === figure || hasParams(first)));
+  const figures = [...FIGURES, ...(communicates(first) ? COMMUNICATION : [])].filter((one) => (one === "time_s" ? first.total.time_s !== null || source === "measured" : one !== "params" || one === figure || hasParams(first)));
   const columns = figures.map((one) => self(column(source, one, one, one === "transcendentals" ? "Transc." : FIGURE_TITLES[one][0], FIGURE_TITLES[one][2])));
   const roles = ROLES.filter((role) => first.rows.some((row) => row.roles?.[role]?.[figure]));
   const parts = roles.length > 1 && shares.length ? roles.map((role) => roleColumn(source, figure, role)) : [];
@@ -152,8 +159,8 @@ function totalLineOf(line: Line): Line {
   return { ...line, by: Object.fromEntries(Object.entries(line.by).map(([source, row]) => [source, totalOf(row)])) };
 }
 
-function column(source: Source, figure: Figure, key: string, title: string, hint: string): Column {
-  const value = (line: Line): number | null => line.by[source]?.[figure] ?? null;
+function column(source: Source, figure: Quantity, key: string, title: string, hint: string): Column {
+  const value = (line: Line): number | null => (line.by[source] ? figureOf(line.by[source], figure) : null);
   const bound = (line: Line): string => (line.by[source] ? atLeast(line.by[source], figure, value(line)) : "");
   const formula = (line: Line): [string, string] | undefined => (value(line) === null ? line.by[source]?.formulas?.[figure] : undefined);
   return {
@@ -165,7 +172,13 @@ function column(source: Source, figure: Figure, key: string, title: string, hint
   };
 }
 
-function partsOf(row: CostRow | undefined, figure: Figure): [Role | "", number][] {
+/** A figure of a row; communication that is left out is 0. */
+function figureOf(row: CostRow, figure: Quantity): number | null {
+  const found = row[figure];
+  return found === undefined ? 0 : found;
+}
+
+function partsOf(row: CostRow | undefined, figure: Quantity): [Role | "", number][] {
   const value = row?.[figure] ?? 0;
   if (!row || value <= 0) return [];
   const parts = ROLES.map((role): [Role, number] => [role, row.roles?.[role]?.[figure] ?? 0]).filter(([, part]) => part > 0);

@@ -85,7 +85,10 @@ export interface PaletteItem {
 export type Source = "analytic" | "lowered" | "compiled" | "measured";
 export type Figure = "flops" | "bytes_accessed" | "transcendentals" | "params" | "time_s";
 export type CostView = "table" | "treemap" | "roofline" | "memory" | "beside" | "what_if";
-export type Figures = Record<Figure, number | null>;
+/** What one device sends to others: left out where it is 0. */
+export type Communication = "payload_bytes" | "wire_bytes";
+export type Quantity = Figure | Communication;
+export type Figures = Record<Figure, number | null> & Partial<Record<Communication, number | null>>;
 
 export interface CostRow extends Figures {
   block: string;
@@ -94,9 +97,9 @@ export interface CostRow extends Figures {
   /** What of it is forward, backward and update. */
   roles?: Partial<Record<Role, Partial<Figures>>>;
   /** How many of its equations or instructions have no known figure: with any, the sum is a lower bound. */
-  unknown?: Partial<Record<Figure, number>>;
+  unknown?: Partial<Record<Quantity, number>>;
   /** What depends on sizes that have only names: a formula that fits a cell, and all of it. */
-  formulas?: Partial<Record<Figure, [short: string, whole: string]>>;
+  formulas?: Partial<Record<Quantity, [short: string, whole: string]>>;
   /** Of a block that contains others: its total cost, with theirs. The figures above are its self cost. */
   total?: Figures & Pick<CostRow, "unknown" | "formulas">;
 }

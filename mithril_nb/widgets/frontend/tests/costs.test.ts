@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import fixture from "../fixtures/mlp.json";
 import { type Fixture, FakeSession, type Sent, gzip } from "../dev/fake-model";
-import { type Column, atLeast, costColumns, linesOf, notesOf, shareOf, shownSources, sortLines, toCsv, totalOf } from "../src/cost-figures";
+import { type Column, atLeast, costColumns, linesOf, notesOf, shareOf, shownSources, sortLines, toCsv, totalLine, totalOf } from "../src/cost-figures";
 import { drawingOf, pathOfKey, themed } from "../src/cost-picture";
 import { changeOf } from "../src/cost-whatif";
 import { costInWords } from "../src/inspector";
@@ -75,6 +75,19 @@ describe("costs", () => {
     expect(named([open], "flops").bar!(line!)).toEqual([]);
     expect(toCsv([open], "flops").split("\n")[1]).toBe("a,24·batch·width² + 9·batch·width,0,0,0");
     expect(costInWords(open.rows[0]!, open.total, "flops")).toEqual(formulas.flops);
+  });
+  test("have columns of what is sent where a program communicates, also if that is unknown", () => {
+    const keys = (given: Cost): string[] => costColumns([given], "flops").map(({ key }) => key);
+    expect(keys(of("compiled", [{ flops: 3 }]))).not.toContain("wire_bytes");
+    expect(keys(of("compiled", [{ payload_bytes: 0, wire_bytes: 0 }]))).not.toContain("payload_bytes");
+    expect(keys(of("compiled", [{ wire_bytes: null }]))).toContain("wire_bytes");
+    const sent = of("compiled", [{ payload_bytes: 40, wire_bytes: 60, unknown: { wire_bytes: 1 } }, { block: "b" }], { payload_bytes: 40, wire_bytes: null });
+    expect(keys(sent)).toEqual(["flops", "bytes_accessed", "transcendentals", "params", "payload_bytes", "wire_bytes", "share"]);
+    const [payload, wire] = [named([sent], "payload_bytes"), named([sent], "wire_bytes")];
+    expect([payload.title, wire.title]).toEqual(["Payload bytes", "Wire bytes"]);
+    const [first, second] = linesOf([sent]);
+    expect([first!, second!, totalLine([sent])].map((line) => [payload.text(line), wire.text(line)])).toEqual([["40 B", "≥ 60 B"], ["0", "0"], ["40 B", "–"]]);
+    expect(toCsv([sent], "flops").trim().split("\n").map((row) => row.split(",").slice(5, 7))).toEqual([["payload_bytes", "wire_bytes"], ["40", "60"], ["0", "0"], ["40", ""]]);
   });
   test("are lower bounds where some are unknown, shares are bounds, and 0 is exact", () => {
     const row = { ...empty, unknown: { flops: 1 } };

@@ -1,0 +1,141 @@
+"""Everything here that JAX may change between releases of what jit keeps: its traces, its caches and its contexts.
+
+The pair of `jax_versions`, which reads equations; tested with 0.10.2 and 0.12.0.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import lru_cache
+from typing import Any
+
+import jax
+
+try:
+    from jax._src import compilation_cache as cache
+except ImportError:  # pragma: no cover
+    cache = None
+
+_cache_lock = threading.Lock()
+_without_cache: list[Any] = []
+
+_CONTEXT: dict[str, Callable[[Any], AbstractContextManager[Any]]] = {
+    "jax_enable_x64": jax.enable_x64,
+    "jax_default_matmul_precision": jax.default_matmul_precision,
+    "jax_default_device": jax.default_device,
+    "jax_default_prng_impl": jax.default_prng_impl,
+    "jax_threefry_partitionable": jax.threefry_partitionable,
+    "jax_numpy_dtype_promotion": jax.numpy_dtype_promotion,
+    "jax_numpy_rank_promotion": jax.numpy_rank_promotion,
+}
+"""Settings of JAX that change what is traced, and what enters each for a while."""
+
+
+def donated(traced: Any) -> tuple[bool, ...]:
+    """Return for each input of a traced function whether its memory may be reused for results."""
+    count = len(traced.jaxpr.jaxpr.invars)
+    return tuple(getattr(traced, "_params", {}).get("donated_invars", (False,) * count))
+
+
+def says_shardings(jitted: Any) -> bool:
+    """Whether the call of a jitted function, or its trace, says on which devices what it takes and gives lies."""
+    params = getattr(jitted, "_params" if isinstance(jitted, jax.stages.Traced) else "params", {})
+    given = (*params.get("in_shardings", ()), *params.get("out_shardings", ()))
+    return any(type(one).__name__ != "UnspecifiedValue" for one in given)
+
+
+def shardings(traced: Any, side: str) -> Sequence[Any]:
+    """Return the `in_shardings` or the `out_shardings` of the `jax.jit` that was traced, for each; `()` if unknown."""
+    variables = traced.jaxpr.jaxpr.invars if side == "in_shardings" else traced.jaxpr.jaxpr.outvars
+    found = getattr(traced, "_params", {}).get(side, ())
+    return found if len(found) == len(variables) else ()
+
+
+def with_jaxpr(traced: Any, closed: Any, name: str, donated: tuple[bool, ...]) -> Any | None:
+    """Return a traced function with another jaxpr of the same signature, or `None` if this JAX has no way to.
+
+    The public way is to jit `jaxpr_as_fun(closed)`, which traces every equation again: it takes as long as lowering.
+    """
+    params = getattr(traced, "_params", None)
+    if not isinstance(params, dict) or not {"jaxpr", "name", "donated_invars"} <= params.keys():
+        return None
+    other = copy.copy(traced)
+    other._params = {**params, "jaxpr": closed, "name": name, "donated_invars": donated}
+    other._lojax = None
+    return other
+
+
+def converted_once(lowered: jax.stages.Lowered) -> jax.stages.Lowered:
+    """Return a lowered program that is converted to HLO once, where JAX does it for its text and for each count of it.
+
+    Of a program of 2,000 instructions each conversion takes as long as lowering does.
+    """
+    lowering = getattr(lowered, "_lowering", None)
+    if lowering is not None and hasattr(lowering, "hlo"):
+        lowering.hlo = lru_cache(maxsize=1)(lowering.hlo)
+    return lowered
+
+
+@contextmanager
+def without_compilation_cache() -> Iterator[None]:
+    """Compile anew what stands in JAX's persistent compilation cache, and leave the cache as it is.
+
+    JAX decides once per process whether it uses the cache, and has no public way to do without it once.
+    """
+    if cache is None or not getattr(jax.config, "jax_compilation_cache_dir", None) or not hasattr(cache, "_cache_used"):
+        yield
+        return
+    with _cache_lock:  # two programs may be compiled at once: the first takes it out of use, the last puts it back
+        if not _without_cache:
+            _without_cache.append((cache._cache_checked, cache._cache_used))
+        _without_cache.append(())
+        cache._cache_checked, cache._cache_used = True, False
+    try:
+        yield
+    finally:
+        with _cache_lock:
+            _without_cache.pop()
+            if len(_without_cache) == 1:
+                cache._cache_checked, cache._cache_used = _without_cache.pop()
+
+
+@lru_cache(maxsize=1)
+def hold_types_of_stats() -> tuple[type, ...]:
+    """Make ready to read what the profiler wrote, where warnings are errors too; return what has to be kept for that.
+
+    jaxlib 0.12 makes the type of an event's stats when it is asked for some and has none, and Python warns that this
+    type names no module: where that is an error, jaxlib ends the process. Once made, it lasts while it is held.
+    """
+    trace = "planes { lines { events { metadata_id: 1 } } event_metadata { key: 1 value { id: 1 } } }"
+    data = jax.profiler.ProfileData.from_serialized_xspace(
+        jax.profiler.ProfileData.text_proto_to_serialized_xspace(trace)
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return tuple(type(event.stats) for plane in data.planes for line in plane.lines for event in line.events)
+
+
+def context_now() -> Callable[[], AbstractContextManager[None]]:
+    """Return what puts JAX into the context of this moment again: widths, precision, random keys, device, mesh, ...
+
+    A program is traced when its first stage is asked for, often after the `with` in which it was inspected, and in
+    another thread: contexts of JAX belong to a thread.
+    """
+    config: Any = jax.config
+    settings = [(enter, getattr(config, name)) for name, enter in _CONTEXT.items()]
+    mesh = jax.sharding.get_mesh()
+
+    @contextmanager
+    def again() -> Iterator[None]:
+        with ExitStack() as stack:
+            for enter, value in settings:
+                stack.enter_context(enter(value))
+            if not mesh.empty:
+                stack.enter_context(jax.set_mesh(mesh))
+            yield
+
+    return again

@@ -1,0 +1,193 @@
+"""Programs in files and bytes that are missing, broken or damaged, and options without a use: refused with advice."""
+
+from __future__ import annotations
+
+import os
+import random
+from contextlib import suppress
+from pathlib import Path
+
+import jax
+import pytest
+from jax_programs import spec
+from stress import Stress
+
+import mithril_nb as ml
+from mithril_nb.errors import ModelFileError
+from tests.targets.given_programs import ARGS, file, hlo_proto, lowered, refused, step
+
+
+def test_arguments_and_options_without_a_use_are_refused(tmp_path: Path) -> None:
+    path = file(tmp_path, "step.mlir", lowered().as_text())
+    assert refused(path, spec(3)) == (
+        "program 'step' takes no arguments.\n"
+        "    given as  StableHLO text\n"
+        "    takes     name=, params=, device=, compiler_options=\n"
+        f"    Try: ml.inspect({str(path)!r})"
+    )
+    assert refused(lowered().compile(), device=jax.devices()[0]) == (
+        "program 'step' takes no device=.\n"
+        "    given as  a jax.stages.Compiled\n"
+        "    takes     name=, params=\n"
+        "    Try: ml.inspect(compiled)"
+    )
+    assert refused(lowered(), optimizer="adam") == (
+        "program 'step' takes no optimizer=.\n"
+        "    given as  a jax.stages.Lowered\n"
+        "    takes     name=, params=, compiler_options=\n"
+        "    Try: ml.inspect(lowered)"
+    )
+    static = refused(lowered(), static_argnums=0)
+    assert static.startswith("program 'step' takes no static_argnums=.\n")
+    assert refused(lowered(), params="weights") == (
+        "program 'step' takes no 'weights' that could hold its parameters.\n"
+        "    arguments  params, x\n"
+        '    Try: params="params"  # or params=() if it has none'
+    )
+
+
+def test_options_that_it_takes_are_used() -> None:
+    found = ml.inspect(lowered().as_text(debug_info=True), name="mine", params="x")
+    assert found.name == "mine"
+    assert found.cost("lowered").total.params == 8
+    dots = ml.inspect(lowered(), compiler_options={"xla_cpu_enable_fast_math": True})
+    assert dots.stage("hlo").unavailable is None
+
+
+def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert refused("step.mlir") == (
+        "cannot inspect 'step.mlir': there is no such file.\n"
+        f"    folder  {tmp_path}\n"
+        "    Try: pathlib.Path('step.mlir').write_text(jax.jit(f).lower(x).as_text(debug_info=True))"
+    )
+    assert refused(Path("step.hlo")) == (
+        "cannot inspect 'step.hlo': there is no such file.\n"
+        f"    folder  {tmp_path}\n"
+        "    Try: pathlib.Path('step.hlo').write_text(jax.jit(f).lower(x).compile().as_text())"
+    )
+    file(tmp_path, "empty.hlo", " \n")
+    assert refused("empty.hlo") == (
+        "cannot inspect 'empty.hlo': it is empty.\n"
+        "    Try: pathlib.Path('empty.hlo').write_text(jax.jit(f).lower(x).compile().as_text())"
+    )
+    assert refused(tmp_path) == (
+        f"cannot inspect {str(tmp_path)!r}: it is a folder.\n"
+        "    programs in it  empty.hlo\n"
+        f"    Try: ml.inspect({str(tmp_path / 'empty.hlo')!r})"
+    )
+    assert refused(file(tmp_path, "model.onnx", b"\x08\x07")) == (
+        f"cannot inspect {str(tmp_path / 'model.onnx')!r}: files with the suffix '.onnx' are not read.\n"
+        "    suffixes  .mlir, .stablehlo, .hlo, .txt, .pb, .bin\n"
+        f"    Try: pathlib.Path({str(tmp_path / 'model.mlir')!r})"
+        ".write_text(jax.jit(f).lower(x).as_text(debug_info=True))"
+    )
+    assert refused(Path("/dev/null")) == (
+        "cannot inspect '/dev/null': it is no regular file.\n    Try: ml.inspect(jax.jit(f).lower(x))"
+    )
+    monkeypatch.setattr("mithril_nb.targets.given.LARGEST_BYTES", 1)
+    assert refused("empty.hlo") == (
+        "cannot inspect 'empty.hlo': it is too large.\n"
+        "    bytes  2\n"
+        "    limit  1\n"
+        "    Try: ml.inspect(jax.jit(f).lower(x))"
+    )
+
+
+def test_files_that_are_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    file(tmp_path, "note.txt", "a note\nof two lines")
+    assert refused("note.txt") == (
+        "cannot inspect 'note.txt': it contains no program.\n"
+        "    begins with  'a note\\nof two lines'\n"
+        "    needs        StableHLO, HLO, or an exported program\n"
+        "    Try: pathlib.Path('note.txt').write_text(jax.jit(f).lower(x).as_text(debug_info=True))"
+    )
+    file(tmp_path, "cut.mlir", "module @jit_f {\n  func.func public @main(")
+    assert refused("cut.mlir") == (
+        f"cannot inspect 'cut.mlir': it is not StableHLO that JAX {jax.__version__} can read.\n"
+        "    because  Unable to parse module assembly:\n"
+        '             error: "-":2:25: expected non-function type\n'
+        "    Try: pathlib.Path('cut.mlir').write_text(jax.jit(f).lower(x).as_text(debug_info=True))"
+    )
+    file(tmp_path, "other.mlir", "module @jit_f {\n}\n")
+    assert "    because  it has no function @main\n" in refused("other.mlir")
+    file(tmp_path, "cut.hlo", "HloModule f\n\nENTRY %main () -> f32[] {")
+    assert refused("cut.hlo").startswith(
+        f"cannot inspect 'cut.hlo': it is not HLO that JAX {jax.__version__} can read.\n"
+        "    because  INVALID_ARGUMENT: Syntax error when trying to parse the text as a HloModule:\n"
+    )
+    assert refused(b"\0\1\2") == (
+        f"cannot inspect this data: it is not a serialized program that JAX {jax.__version__} can read.\n"
+        "    because  INVALID_ARGUMENT: Failed to deserialize HloModuleProto\n"
+        "    Try: ml.inspect(jax.jit(f).lower(x))"
+    )
+
+
+def test_damaged_files_are_refused_or_read(stress: Stress) -> None:
+    """Nothing that is cut or changed ends the process, or raises anything but an error of ours."""
+    made = lowered()
+    texts = [made.as_text(debug_info=True).encode(), (made.compile().as_text() or "").encode(), hlo_proto(made)]
+    chance = random.Random(7)
+    read = 0
+    count = stress.size(short=60, long=6000)
+    for number in range(count):
+        data = bytearray(texts[number % 3])
+        if number % 2:
+            del data[chance.randrange(len(data)) :]
+        for _ in range(3 if number % 2 == 0 else 0):
+            data[chance.randrange(len(data))] = chance.randrange(256)
+        with suppress(ModelFileError):
+            found = ml.inspect(bytes(data))
+            assert found.given is not None
+            first = found.given.stages[0]
+            assert found.stage(first).name == first
+            read += 1
+    stress.report(damaged=count, read=read)
+    assert read < count / 2
+
+
+def test_damaged_bytecode_cannot_end_the_process(stress: Stress) -> None:
+    code = jax.export.export(jax.jit(step))(*ARGS).mlir_module_serialized
+    chance = random.Random(3)
+    for _ in range(stress.size(short=2, long=60)):
+        data = bytearray(code)
+        for _ in range(4):
+            data[chance.randrange(4, len(data))] = chance.randrange(256)
+        with suppress(ModelFileError):
+            assert ml.inspect(bytes(data)).name
+
+
+def test_functions_that_call_each_other_exponentially_are_read_in_time() -> None:
+    depth = 30
+    functions = "".join(
+        f"func.func private @f{n}(%arg0: tensor<f32>) -> tensor<f32> {{\n"
+        f'  %0 = call @f{n + 1}(%arg0) : (tensor<f32>) -> tensor<f32> loc("a")\n'
+        f'  %1 = call @f{n + 1}(%0) : (tensor<f32>) -> tensor<f32> loc("b")\n'
+        "  return %1 : tensor<f32>\n}\n"
+        for n in range(depth)
+    )
+    text = (
+        "module @jit_deep {\nfunc.func public @main(%arg0: tensor<f32>) -> tensor<f32> {\n"
+        '  %0 = call @f0(%arg0) : (tensor<f32>) -> tensor<f32> loc("jit(deep)/top")\n  return %0 : tensor<f32>\n}\n'
+        f"{functions}func.func private @f{depth}(%arg0: tensor<f32>) -> tensor<f32> {{\n"
+        '  %0 = stablehlo.sine %arg0 : tensor<f32> loc("sin")\n  return %0 : tensor<f32>\n}\n}\n'
+    )
+    found = ml.inspect(text)
+    assert [one.opcode for one in found.stage("stablehlo").instructions].count("stablehlo.sine") == 1
+
+
+def test_a_serialized_export_needs_a_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file(tmp_path, "flatbuffers.py", "raise ImportError")  # what the process that reads it finds
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    assert refused(b"\0\0\0\0" + jax.export.export(jax.jit(step))(*ARGS).mlir_module_serialized) == (
+        f"cannot inspect this data: it is not a serialized program that JAX {jax.__version__} can read.\n"
+        "    because  ImportError: Please install 'flatbuffers' in order to use Exported serialization\n"
+        "    Try: pip install flatbuffers"
+    )
+
+
+def test_bytecode_that_takes_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mithril_nb.stages.given._LEAST_S", 0.001)
+    with pytest.raises(ModelFileError, match=r"because  reading it takes longer than 0\.001 s: it is damaged"):
+        ml.inspect(jax.export.export(jax.jit(step))(*ARGS).mlir_module_serialized)
