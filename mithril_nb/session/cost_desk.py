@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mithril_nb.cost import Cost
-from mithril_nb.errors import MithrilError, UnknownOptionError, short_repr
+from mithril_nb.errors import MithrilError, StageUnavailableError, UnknownOptionError, short_repr
 from mithril_nb.measure import profile
 from mithril_nb.session.analysis import problem_of
 from mithril_nb.session.cost_pictures import PICTURES, Look
@@ -310,7 +310,10 @@ class CostDesk(Desk):
 def _why_not(error: Exception) -> SourceState:
     """Return the state after an error. Its message is the error's reason if it has one, otherwise the summary."""
     problem = problem_of(error)
-    reason = "; ".join(value for name, value in problem.shown().facts if name == "reason")
+    facts = problem.shown().facts
+    reason = "; ".join(value for name, value in facts if name == "reason")
+    if isinstance(error, StageUnavailableError) and not reason and facts:
+        reason = f"{problem.summary} {facts[0][0]}: {facts[0][1]}"  # the error of JAX or XLA
     is_known = isinstance(error, MithrilError)
     return SourceState("unavailable" if is_known else "failed", reason or problem.summary)
 
