@@ -58,7 +58,7 @@ def _quad_hinge_loss(call: Call, arrays: Arrays) -> Arrays:
 
 
 def _shortfall(arrays: Arrays) -> Array:
-    """Return `max(1 - t x, 0)`, with a gradient of 0 at the margin."""
+    """Return max(1 - t x, 0), with a gradient of 0 at the margin."""
     x, t = arrays["input"], arrays["target"]
     is_above = t * x >= 1
     # Replace the factors too: an infinite one times a gradient of 0 would be NaN.
