@@ -35,12 +35,12 @@ def imported(text: str) -> Any:
     value: Any = _of_file(Path(where), path) if where.endswith(".py") else _of_module(where, path)
     for name in path.split("."):
         if not hasattr(value, name):
-            known = [one for one in dir(value) if not one.startswith("_")]
+            known = [one for one in dir(value) if not one.startswith("_") and callable(getattr(value, one, None))]
             near = similar(name, known, 3, 0.6) or known[:_MOST_NAMES]
             raise UnknownOptionError(
                 f"{where!r} has no {path!r}.",
-                (("has", ", ".join(near) or "nothing"),),
-                f"{where}:{near[0]}" if near else "",
+                (("has", ", ".join(near) or "no function"),),
+                _show(where, near[0]) if near else _EXAMPLE,
             )
         value = getattr(value, name)
     return value
@@ -69,11 +69,15 @@ def no_target(text: str, near: str) -> ModelFileError:
         text: The text.
         near: A model file of a similar name, to advise; `""` if there is none.
     """
-    file = Path(f"{text}.py")
+    text = text.rstrip(":")
+    file = Path(text if text.endswith(".py") else f"{text}.py")
     names = _names_in(file) if file.is_file() else []
     return ModelFileError(
         f"{text!r} is no file, and no name in a module.",
-        (("a file", "model.json, step.mlir"), ("a name", f"{text}:step, {file}:step")),
+        (
+            ("a file", "model.json, step.mlir"),
+            ("a name", ", ".join(f"{one}:step" for one in dict.fromkeys((text, str(file))))),
+        ),
         _show(file, names[-1]) if names else f"mithril-nb show {near}" if near else _EXAMPLE,
     )
 
@@ -90,11 +94,12 @@ def _names_in(path: Path) -> list[str]:
     body = ast.parse(path.read_bytes(), str(path)).body
     functions = [one.name for one in body if isinstance(one, ast.FunctionDef) and not one.name.startswith("_")]
     targets = [target for one in body if isinstance(one, ast.Assign) for target in one.targets]
+    targets += [one.target for one in body if isinstance(one, ast.AnnAssign) and one.value is not None]
     return functions or [target.id for target in targets if isinstance(target, ast.Name)]
 
 
-def _show(path: Path, name: str) -> str:
-    return f"mithril-nb show {shlex.quote(f'{path}:{name}')}"
+def _show(where: str | Path, name: str) -> str:
+    return f"mithril-nb show {shlex.quote(f'{where}:{name}')}"
 
 
 def _python_files(folder: Path) -> list[str]:
@@ -110,13 +115,13 @@ def _of_file(path: Path, name: str) -> ModuleType:
         raise _no_file(path, name)
     path = path.resolve()
     folder, package = path.parent, ""
-    while (folder / "__init__.py").exists():
+    while (folder / "__init__.py").exists() and folder.name.isidentifier():
         folder, package = folder.parent, f"{folder.name}.{package}"
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     if package:
         importlib.import_module(package[:-1])
-    own = f"{package}{path.stem}"
+    own = package[:-1] if package and path.name == "__init__.py" else f"{package}{path.stem}"
     for known in (own, f"{own}.py"):  # the second for a file such as `jax.py`: another module has its name
         module = sys.modules.get(known)
         if module is None:
@@ -133,6 +138,13 @@ def _run(path: Path, name: str) -> ModuleType:
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
+    except SystemExit as error:
+        del sys.modules[name]
+        raise ModelFileError(
+            f"{str(path)!r} ends Python when it is run, before its functions can be read.",
+            (("SystemExit", str(error.code)),),
+            'put the end of the script under `if __name__ == "__main__":`.',
+        ) from error
     except BaseException:
         del sys.modules[name]
         raise

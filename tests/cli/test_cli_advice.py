@@ -59,7 +59,13 @@ CASES = {
         """,
     "cli/imported.py:imported": """
         cli("show jax.nn:gelo --arg 'f32[2]'")
-        # Try: cli("show {} --arg 'f32[2]'")
+        # Try: cli('{} --arg f32[2]'.removeprefix("mithril-nb "))
+        """,
+    "cli/imported.py:_run": """
+        def script(end):
+            with open("ends.py", "w") as file: file.write(f"import jax, sys\\ndef make(): return jax.numpy.sin, (3.0,)\\n{end}")
+        script("sys.exit()"); cli("show ends.py:make")
+        # Try: script('if __name__ == "__main__": sys.exit()'); cli("show ends.py:make")
         """,
     "cli/imported.py:without_name": """
         with open("mlp.py", "w") as file: file.write("def make(): return 3\\n")

@@ -301,7 +301,7 @@ def test_costs_by_line_are_the_source_with_figures(capsys) -> None:
         ),
         (
             ["mine:doubel"],
-            "UnknownOptionError: 'mine' has no 'doubel'.\n    has  double\n    Try: mine:double\n",
+            "UnknownOptionError: 'mine' has no 'doubel'.\n    has  double\n    Try: mithril-nb show mine:double\n",
         ),
         (
             ["mine:double", "--shape", "x=3"],

@@ -92,7 +92,8 @@ def test_a_file_that_fails_is_run_again(capsys, folder):
         ),
         (
             "mlp.py:forwrad",
-            "UnknownOptionError: 'mlp.py' has no 'forwrad'.\n    has  forward\n    Try: mlp.py:forward\n",
+            "UnknownOptionError: 'mlp.py' has no 'forwrad'.\n    has  forward\n"
+            "    Try: mithril-nb show mlp.py:forward\n",
         ),
         (
             "mpl.py",
@@ -168,3 +169,32 @@ def test_a_report_of_a_model_that_cannot_be_traced(folder: Path, capsys: pytest.
     assert "<h2>Cost</h2>" not in page
     assert "Traceback" not in page
     assert capsys.readouterr().err == ""
+
+
+def test_a_file_that_ends_python(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "script.py").write_text("import sys\ndef step(x): return x\nsys.exit(0)\n", encoding="utf-8")
+    code, printed, failed = said(capsys, "show", "script.py:step")
+    assert (code, printed) == (2, "")
+    assert failed.endswith(
+        "script.py' ends Python when it is run, before its functions can be read.\n"
+        "    SystemExit  0\n"
+        '    Try: put the end of the script under `if __name__ == "__main__":`.\n'
+    )
+
+
+def test_advice_for_names(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "my net.py").write_text("import jax.numpy as jnp\ndef step(x): return x\nmodel: object = 3\n")
+    assert "Try: mithril-nb show 'my net.py:step'\n" in said(capsys, "show", "my net.py:ste")[2]
+    assert "    has  step\n" in said(capsys, "show", "my net.py:jnq")[2], "modules are no programs"
+    assert "    a name  mlp.py:step\n    Try: mithril-nb show mlp.py:forward\n" in said(capsys, "show", "mlp.py:")[2]
+    (folder / "values.py").write_text("model: object = 3\n", encoding="utf-8")
+    assert "    has  model\n" in said(capsys, "show", "values.py")[2]
+
+
+def test_a_package_is_run_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = "print('run')\nfrom jax.numpy import sin as step\n"
+    for name in ("pack", "v1.2"):
+        (folder / name).mkdir()
+        (folder / name / "__init__.py").write_text(source, encoding="utf-8")
+        code, printed, failed = said(capsys, "show", f"{name}/__init__.py:step", "--arg", "f32[3]", "--stage", "jaxpr")
+        assert (code, printed.count("run\n")) == (0, 1), failed

@@ -29,10 +29,10 @@ CASES = {
         inspection.cost("lowered").difference(of="time")
         """,
     "cost/costs.py:Cost.difference#2": f"""{STEP}
-        inspection.cost().difference()
+        inspection.cost("lowered").difference(inspection.cost("compiled"))
         """,
     "cost/costs.py:Cost.difference#3": f"""{STEP}
-        inspection.cost("lowered").difference(inspection.cost("compiled"))
+        inspection.cost().difference()
         """,
     "cost/costs.py:_costs": f"""{STEP}
         cost.compare(3)
