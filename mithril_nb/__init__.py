@@ -1,6 +1,6 @@
-"""mithril_nb: compose a model in a notebook, watch it become machine code, and train it live.
+"""mithril_nb: compose a model in a notebook, see every stage of its compilation, and train it live.
 
-Names are imported when they are first used, so that `import mithril_nb` is quick and needs no array library.
+Names are imported on first use, so `import mithril_nb` is fast and needs no array library.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _HOMES = {
     "what_if": "mithril_nb.whatif",
     "workbench": "mithril_nb.widgets",
 }
-"""Where each public name lives."""
+"""Module of each public name."""
 
 
 def __getattr__(name: str) -> Any:
@@ -85,7 +85,7 @@ def __getattr__(name: str) -> Any:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Called by `%load_ext mithril_nb`: from then on `"gelu"(input="x")` in a cell is `ml.op("gelu")(input="x")`.
+    """Hook for `%load_ext mithril_nb`: cells may then use `"gelu"(input="x")` for `ml.op("gelu")(input="x")`.
 
     It also defines the cell magic `%%mithril_watch`.
     """
@@ -93,7 +93,7 @@ def load_ipython_extension(shell: Any) -> None:
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """Called by `%unload_ext mithril_nb`: undoes it."""
+    """Hook for `%unload_ext mithril_nb`, which undoes `%load_ext mithril_nb`."""
     importlib.import_module("mithril_nb.ipython").unload(shell)
 
 

@@ -1,1 +1,1 @@
-"""Backends: the only rooms that know an array library. Each is imported when it is first used."""
+"""Backends: the only packages that depend on an array library. Each is imported on first use."""

@@ -1,4 +1,4 @@
-"""Backends that are named in the documents and not there yet: they can be imported, and say so when constructed."""
+"""Backends of the Mithril documentation that are not implemented yet. They import, but raise when constructed."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from mithril_nb.errors import UnavailableBackendError
 
 
 def absent(name: str, library: str) -> type[Backend]:
-    """Return a backend class that says, when it is constructed, that it is not there yet."""
+    """Return a backend class that raises when constructed, because it is not implemented yet."""
 
     class Absent(Backend):
-        __doc__ = f"Runs models with {library}; not there yet."
+        __doc__ = f"Runs models with {library}; not implemented yet."
 
         def __init__(self, *args: Any, **options: Any):
             raise UnavailableBackendError(
-                f"{name} is not there yet: models run on JAX for now.",
-                (("needs", f"{library}, and an emitter that this version of mithril_nb does not have"),),
+                f"{name} is not implemented yet: models run on JAX only.",
+                (("needs", f"{library}, and kernels that this version of mithril_nb does not have"),),
                 "ml.JaxBackend()",
             )
 

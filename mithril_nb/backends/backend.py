@@ -1,4 +1,4 @@
-"""What every backend is: the interface of the user's documents."""
+"""The interface of all backends, as in the Mithril documentation."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from mithril_nb.program import Toolkit
 
 
 class IncompleteBackendError(MithrilError, TypeError):
-    """A backend class that lacks a method which every backend has."""
+    """A backend class lacks an abstract method."""
 
 
 class Backend(ABC):
-    """Makes and moves arrays of one array library, and runs models with it.
+    """Creates arrays of one array library, and runs models with it.
 
-    A backend of your own defines the three abstract methods, and makes arrays. `ml.compile` takes a `JaxBackend`, or a
-    subclass of it.
+    A custom backend defines the three abstract methods and creates arrays. `ml.compile` accepts only a `JaxBackend` or
+    a subclass of it.
 
     Raises:
-        IncompleteBackendError: A subclass that lacks one of them is made.
+        IncompleteBackendError: The constructed subclass lacks an abstract method.
 
     Examples:
         >>> class Lists(Backend):
@@ -35,21 +35,21 @@ class Backend(ABC):
     """
 
     def __new__(cls, *given: Any, **options: Any) -> Self:
-        """Refuse a class that lacks a method."""
-        # Python's own refusal does not say what to write, and says it otherwise in each version.
+        """Reject a class that lacks a method."""
+        # Python's own message does not show what to write, and differs between versions.
         lacking = sorted(getattr(cls, "__abstractmethods__", ()))
         if lacking:
             has = [name for name in ("tensor", "zeros", "ones") if name not in lacking]
             raise IncompleteBackendError(
-                f"cannot make a {cls.__name__}: it lacks {', '.join(map(repr, lacking))}.",
-                (("has", ", ".join(has) or "none of the methods that every backend has"),),
+                f"cannot construct {cls.__name__}: it lacks {', '.join(map(repr, lacking))}.",
+                (("has", ", ".join(has) or "no required method"),),
                 f"def {lacking[0]}(self, {'data' if lacking[0] == 'tensor' else 'shape'}, dtype=None): ...",
             )
         return super().__new__(cls)
 
     @abstractmethod
     def tensor(self, data: Any, dtype: Any = None) -> Any:
-        """Return an array of the data."""
+        """Convert data to an array."""
 
     @abstractmethod
     def zeros(self, *shape: Any, dtype: Any = None) -> Any:
@@ -61,38 +61,36 @@ class Backend(ABC):
 
     @property
     def toolkit(self) -> Toolkit:
-        """Kernels and scopes with which a backend that runs models runs a graph.
+        """Kernels and scopes that run a graph.
 
         Raises:
-            UnavailableBackendError: The backend makes arrays only.
+            UnavailableBackendError: The backend only creates arrays.
         """
         raise UnavailableBackendError(
-            f"{type(self).__name__} brings no kernels: it cannot run models.", advice="ml.JaxBackend()"
+            f"{type(self).__name__} has no kernels, so it cannot run models.", advice="ml.JaxBackend()"
         )
 
 
 def check_seed(seed: Any) -> int:
-    """Return a seed as a whole number of 64 bits.
+    """Return a seed as an integer of 64 bits.
 
     Raises:
-        UnknownOptionError: It is none.
+        UnknownOptionError: The seed is not an integer, or is out of range.
     """
     if isinstance(seed, bool) or not isinstance(seed, SupportsIndex):
-        raise UnknownOptionError(f"cannot use {seed!r} as a seed.", (("needs", "a whole number"),), "seed=42")
+        raise UnknownOptionError(f"cannot use {seed!r} as a seed.", (("needs", "an integer"),), "seed=42")
     if not -(2**63) <= int(seed) < 2**63:
         raise UnknownOptionError(
-            f"cannot use {seed!r} as a seed.", (("needs", "a whole number from -2**63 to 2**63 - 1"),), "seed=42"
+            f"cannot use {seed!r} as a seed.", (("needs", "an integer from -2**63 to 2**63 - 1"),), "seed=42"
         )
     return int(seed)
 
 
 def check_switch(name: str, value: Any, advice: str) -> None:
-    """Raise if an option is neither on, nor off, nor left out.
+    """Check that an option is a bool or `None`.
 
     Raises:
-        UnknownOptionError: It is something else.
+        UnknownOptionError: It has another type.
     """
     if value is not None and not isinstance(value, bool):
-        raise UnknownOptionError(
-            f"{name}={value!r} neither switches on nor off.", (("needs", "True or False"),), advice
-        )
+        raise UnknownOptionError(f"{name}={value!r} must be a bool.", (("needs", "True or False"),), advice)

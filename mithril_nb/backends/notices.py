@@ -1,4 +1,4 @@
-"""What is said once, and stops nothing: an option that this platform cannot honour, a program that is compiled anew."""
+"""Warnings that are shown once: an option without effect on this platform, or a recompilation."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import sys
 import warnings
 
 _OURS = {__name__.partition(".")[0], "jax", "contextlib", "functools", "importlib"}
-"""Packages whose lines are not the person's own; JAX calls what it traces."""
+"""Packages to skip in the call stack. JAX is among them, because it calls the functions that it traces."""
 
 
 class MithrilWarning(UserWarning):
-    """Something that was asked for and has no effect here, or an effect that costs; the message says which and why."""
+    """An option has no effect here, or an expensive one. The message names it and gives the reason."""
 
 
 def notice(text: str) -> None:
-    """Warn at the line of the person's own code that led here; Python shows it once for each such line.
+    """Warn at the line of the user's code that caused it. Python shows the warning once per line.
 
     Args:
-        text: What, by name, and why.
+        text: The warning, with the name of the option and the reason.
     """
     level, frame = 1, sys._getframe()
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _OURS:

@@ -1,4 +1,4 @@
-"""Parameters and plain models of other libraries, and files of parameters. A library is imported only when used."""
+"""Import parameters and simple models from other libraries, and save parameters. Libraries are imported on use."""
 
 from mithril_nb.interop.equinox import from_equinox
 from mithril_nb.interop.flax import from_flax

@@ -1,4 +1,4 @@
-"""Equinox: modules whose structure can be read, and the arrays of any module."""
+"""Equinox: convert modules of known structure, and read the arrays of any module."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import numpy as np
 from mithril_nb import models as blocks
 from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.interop import layers
-from mithril_nb.interop.into import filled
-from mithril_nb.interop.layers import Chain, Imported, Layer, convolution, padding_of, pairs, refused
+from mithril_nb.interop.into import fill_model
+from mithril_nb.interop.layers import Chain, Imported, Layer, conversion_error, convolution, padding_of, pairs
 from mithril_nb.physical import PhysicalModel
 
 _ADVICE = "ml.from_equinox(eqx.nn.MLP(784, 10, 64, 2, key=key))"
@@ -28,21 +28,21 @@ def from_equinox(
     into: PhysicalModel | None = None,
     names: Mapping[str, str] | None = None,
 ) -> Imported:
-    """Return a model with the parameters of an Equinox module; a batch stands first, as after `jax.vmap(module)`.
+    """Convert an Equinox module to a model with its parameters. The first axis is a batch, as in `jax.vmap(module)`.
 
-    Linear, Conv, LayerNorm, RMSNorm, GroupNorm, BatchNorm, Embedding, Dropout, pools, MLP and Sequential are read, and
-    the usual activation functions. Whatever another module does in its `__call__` cannot be read from it: compose the
-    same with blocks, and bring its parameters `into` that.
+    Supported are Linear, Conv, LayerNorm, RMSNorm, GroupNorm, BatchNorm, Embedding, Dropout, pools, MLP, Sequential and
+    the common activation functions. The `__call__` of another module cannot be converted. Compose the same model with
+    blocks, and load the parameters into it with `into`.
 
     Args:
         module: The module.
         state: Its `eqx.nn.State`, if it has a BatchNorm.
-        into: A compiled model whose parameters shall be filled, in the order of their kind.
-        names: With `into`: the block that a layer belongs to, by its path in the module.
+        into: A compiled model to fill. Layers are matched to blocks by kind, in order.
+        names: With `into`, paths of blocks by path of a layer in the module, to match layers by name.
 
     Raises:
-        UnknownOptionError: Something that cannot be brought over, by name and with the reason.
-        UnexpectedInputError, ShapeError: Layers that `into` does not have, or in other shapes.
+        UnknownOptionError: A part cannot be converted. The message names it and gives the reason.
+        UnexpectedInputError, ShapeError: The layers or their shapes do not match `into`.
 
     Examples:
         >>> import equinox as eqx, jax
@@ -58,20 +58,20 @@ def from_equinox(
 
     if not isinstance(module, eqx.Module):
         raise UnknownOptionError(
-            f"cannot bring {short_repr(module)} over from Equinox.", (("needs", "an Equinox module"),), _ADVICE
+            f"cannot convert {short_repr(module)} from Equinox.", (("needs", "an Equinox module"),), _ADVICE
         )
     if into is not None:
-        return filled("Equinox", list(_all(module, state, "")), into, names, channels_last=False)
+        return fill_model("Equinox", list(_all(module, state, "")), into, names, channels_last=False)
     chain = Chain("Equinox", _windows(module), channels_last=False)
     _walk(chain, module, state, type(module).__name__.lower())
     return chain.done()
 
 
 def _walk(chain: Chain, module: Any, state: Any, path: str) -> None:
-    """Add what a module, or a function, is."""
+    """Add the blocks of a module or a function to the chain."""
     import equinox.nn as nn
 
-    # Types are compared as they are: what a subclass does differently is in its code.
+    # Compare exact types: a subclass may behave differently.
     match type(module):
         case nn.Sequential:
             for place, part in enumerate(module.layers):
@@ -96,7 +96,7 @@ def _walk(chain: Chain, module: Any, state: Any, path: str) -> None:
         case _ if callable(module) and not dataclasses.is_dataclass(module):
             _function(chain, path, module)
         case _:
-            raise refused("Equinox", path, module, f"{type(module).__name__} says what it does in code")
+            raise conversion_error("Equinox", path, module, f"the code of {type(module).__name__} cannot be converted")
 
 
 def _function(chain: Chain, path: str, function: Any) -> None:
@@ -114,12 +114,12 @@ def _layer(chain: Chain, module: Any, layer: Layer, path: str) -> None:
     match module:
         case nn.Linear():
             if "scalar" in (module.in_features, module.out_features):
-                raise refused("Equinox", path, module, "a scalar has no axis to map")
+                raise conversion_error("Equinox", path, module, "a scalar has no feature axis")
             chain.add(blocks.Linear(module.out_features, module.use_bias, module.in_features), layer)
         case nn.Conv():
             axes, padding = module.num_spatial_dims, padding_of(module.padding, module.num_spatial_dims)
             if padding is None or module.padding_mode.upper() != "ZEROS":
-                raise refused("Equinox", path, module, f"padding {module.padding!r}, {module.padding_mode}")
+                raise conversion_error("Equinox", path, module, f"padding {module.padding!r}, {module.padding_mode}")
             options = {"kernel_size": pairs(module.kernel_size, axes), "stride": pairs(module.stride, axes)}
             options |= {"dilation": pairs(module.dilation, axes), "groups": module.groups, "padding": padding}
             options |= {"in_channels": module.in_channels, "use_bias": module.use_bias}
@@ -127,11 +127,11 @@ def _layer(chain: Chain, module: Any, layer: Layer, path: str) -> None:
             chain.add(convolution(axes, out_channels=module.out_channels, **options), layer)
         case nn.LayerNorm() | nn.RMSNorm():
             if len(module.shape) != 1:
-                raise refused("Equinox", path, module, "it works on several axes at once")
+                raise conversion_error("Equinox", path, module, "it normalizes over several axes")
             if isinstance(module, nn.LayerNorm):
                 chain.add(blocks.LayerNorm(module.use_weight, module.use_bias, module.eps), layer)
             elif module.use_bias:
-                raise refused("Equinox", path, module, "RMSNorm has no bias here: use_bias=False")
+                raise conversion_error("Equinox", path, module, "the RMSNorm block has no bias: set use_bias=False")
             else:
                 chain.add(blocks.RMSNorm(module.use_weight, module.eps), layer)
         case nn.GroupNorm():
@@ -152,7 +152,7 @@ def _known() -> tuple[type, ...]:
 
 
 def _arrays(module: Any, state: Any, path: str) -> Layer:
-    """The arrays of a layer in our layout: Equinox has a Linear's weight as `(out, in)`, a Conv's as we do."""
+    """Return the arrays of a layer in our layout. Equinox stores a Linear weight as `(out, in)`, a Conv like we do."""
     import equinox.nn as nn
 
     bias = getattr(module, "bias", None)
@@ -163,7 +163,9 @@ def _arrays(module: Any, state: Any, path: str) -> Layer:
             return layers.conv(path, module.weight, bias, channels_last=False)
         case nn.BatchNorm():
             if state is None:
-                raise refused("Equinox", path, module, "its running statistics are in the state: give that too")
+                raise conversion_error(
+                    "Equinox", path, module, "its running statistics are in the state: pass state= as well"
+                )
             mean, var = _statistics(module, state)
             return layers.batch_norm(path, module.weight, bias, mean, var)
         case nn.Embedding():
@@ -176,7 +178,7 @@ def _statistics(module: Any, state: Any) -> tuple[Any, Any]:
     if module.mode == "ema":
         return state.get(module.ema_state_index)
     counter = state.get(module.batch_counter)
-    scale = jnp.where(counter == 0, 1, 1 - module.momentum**counter)  # the average of few steps is short of the mean
+    scale = jnp.where(counter == 0, 1, 1 - module.momentum**counter)  # corrects the bias of an average of few steps
     mean, var = state.get(module.batch_state_index)
     return mean / scale, var / scale
 
@@ -189,13 +191,13 @@ def _pool(module: Any, path: str) -> Any:
     kind = {**known, nn.AvgPool3d: "Avg"}.get(type(module))
     sides = padding_of(module.padding, axes)
     if kind is None or module.use_ceil or (any(map(any, sides or ())) and kind == "Avg"):
-        raise refused("Equinox", path, module, "only plain max and average pools are the same here")
+        raise conversion_error("Equinox", path, module, "only plain max and average pools are supported")
     options = {"kernel_size": pairs(module.kernel_size, axes), "stride": pairs(module.stride, axes)}
     return getattr(blocks, f"{kind}Pool{axes}d")(**options, padding=sides if any(map(any, sides or ())) else "valid")
 
 
 def _windows(module: Any) -> int:
-    """Over how many axes the first layer that cares slides its windows."""
+    """Return the number of spatial axes of the first convolution; 0 if another layer with arrays comes first."""
     import equinox.nn as nn
 
     for one in _leaves(module, ""):
@@ -207,9 +209,9 @@ def _windows(module: Any) -> int:
 
 
 def _leaves(module: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Every layer in a module with its path, of a subclass too; and whatever else has arrays, for the caller to refuse.
+    """Yield the path and module of every layer, including subclasses, and of other objects with arrays.
 
-    What a subclass does differently is said by the model that `into` names.
+    The caller rejects those other objects. Subclasses are fine here, because `into` defines their behaviour.
     """
     if isinstance(module, _known()):
         yield path, module
@@ -230,7 +232,7 @@ def _leaves(module: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def _fields(module: Any) -> Iterator[tuple[str, Any]]:
-    """What a module is made of, but for what Equinox itself takes for no part of it."""
+    """Yield the fields of a module, except the static ones."""
     for field in dataclasses.fields(module):
         if not field.metadata.get("static", False):
             yield field.name, getattr(module, field.name, None)
@@ -241,7 +243,7 @@ def _own_arrays(module: Any) -> list[str]:
 
 
 def _is_array(one: Any) -> bool:
-    """Whether it is an array that training may change; whole numbers, as places and keys, are not."""
+    """Return whether a value is a trainable array. Integers, such as indices and keys, are not."""
     return isinstance(one, jax.Array | np.ndarray) and jnp.issubdtype(one.dtype, jnp.inexact)
 
 
@@ -249,14 +251,15 @@ def _all(module: Any, state: Any, path: str) -> Iterator[Layer]:
     for place, one in _leaves(module, path):
         where = place or type(one).__name__.lower()
         if not dataclasses.is_dataclass(one):
-            raise refused("Equinox", where, one, "it is an array that belongs to no block here")
-        left = _beyond(one) if isinstance(one, _known()) else _own_arrays(one)
+            raise conversion_error("Equinox", where, one, "this array does not belong to a known layer")
+        left = _extra_arrays(one) if isinstance(one, _known()) else _own_arrays(one)
         if left:
-            raise refused("Equinox", where, type(one).__name__, f"its arrays {', '.join(left)} belong to no block here")
+            because = f"no block has parameters for its arrays {', '.join(left)}"
+            raise conversion_error("Equinox", where, type(one).__name__, because)
         yield _arrays(one, state, where)
 
 
-def _beyond(layer: Any) -> list[str]:
-    """The arrays that a subclass of a layer has beside the layer's own."""
+def _extra_arrays(layer: Any) -> list[str]:
+    """Return the names of arrays that a subclass adds to a layer."""
     parts = [(name, one) for name, one in _fields(layer) if name not in ("weight", "bias")]
     return sorted(name for name, one in parts if any(map(_is_array, jax.tree.leaves(one))))

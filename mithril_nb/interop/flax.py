@@ -1,4 +1,4 @@
-"""Flax: nnx and linen modules whose structure can be read, and the variables of any model."""
+"""Flax: convert nnx and linen modules of known structure, and read the variables of any model."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from mithril_nb import models as blocks
 from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.interop import layers
-from mithril_nb.interop.into import filled, in_order, may_be_sorted
-from mithril_nb.interop.layers import Chain, Imported, Layer, convolution, padding_of, pairs, refused
+from mithril_nb.interop.into import fill_model, in_order, may_be_sorted
+from mithril_nb.interop.layers import Chain, Imported, Layer, conversion_error, convolution, padding_of, pairs
 from mithril_nb.physical import PhysicalModel
 
 Arrays = Mapping[str, Any]
@@ -25,23 +25,24 @@ def from_flax(
     into: PhysicalModel | None = None,
     names: Mapping[str, str] | None = None,
 ) -> Imported:
-    """Return a model with the parameters of a Flax module; images are `(batch, channels, ...)` here.
+    """Convert a Flax module to a model with its parameters. Images are `(batch, channels, ...)` in the model.
 
-    Dense or Linear, Conv, LayerNorm, RMSNorm, GroupNorm, BatchNorm, Embed, Dropout, pools and Sequential are read, and
-    the usual activation functions. What another module does in its `__call__` cannot be read from it: compose the same
-    with blocks, and bring the variables `into` that.
+    Supported are Dense or Linear, Conv, LayerNorm, RMSNorm, GroupNorm, BatchNorm, Embed, Dropout, pools, Sequential and
+    the common activation functions. The `__call__` of another module cannot be converted. Compose the same model with
+    blocks, and load the variables into it with `into`.
 
     Args:
         module: An nnx module, or a linen module with its `variables`, or variables alone with `into`.
-        variables: What `init` of the linen module gave: `{"params": ..., "batch_stats": ...}`.
-        into: A compiled model whose parameters shall be filled: each kind in the order in which Flax made its layers,
-            or by the numbers in their names. What has been through `jax.tree.map` or `jit` is sorted by name: there
-            `names` tells layers of other names and equal shapes apart.
-        names: With `into`: the block that a layer belongs to, by its path in the variables.
+        variables: Result of the linen module's `init`: `{"params": ..., "batch_stats": ...}`.
+        into: A compiled model to fill. Layers are matched to blocks by kind, in the order in which Flax created them,
+            or by the numbers in their names. `jax.tree.map` and `jit` sort variables by name. If two layers then have
+            equal shapes and names without numbers, pass `names`.
+        names: With `into`, paths of blocks by path of a layer in the variables.
 
     Raises:
-        UnknownOptionError: Something that cannot be brought over, by name, with the reason; an order that is lost.
-        UnexpectedInputError, ShapeError: Layers that `into` does not have, or in other shapes.
+        UnknownOptionError: A part cannot be converted, or the order of the layers is lost. The message gives the
+            reason.
+        UnexpectedInputError, ShapeError: The layers or their shapes do not match `into`.
 
     Examples:
         >>> from flax import nnx
@@ -63,26 +64,26 @@ def from_flax(
         variables = _of_nnx(module)
     elif module is not None and not is_linen:
         raise UnknownOptionError(
-            f"cannot bring {short_repr(module)} over from Flax.", (("needs", "a Flax module, or variables"),), _ADVICE
+            f"cannot convert {short_repr(module)} from Flax.", (("needs", "a Flax module, or variables"),), _ADVICE
         )
     if variables is None or (module is None and into is None):
         raise UnknownOptionError(
-            "cannot bring a Flax model over without its " + ("variables." if module is not None else "structure."),
+            "cannot convert a Flax model without its " + ("variables." if module is not None else "structure."),
             (("given", "a linen module" if module is not None else "variables"),),
             _ADVICE,
         )
     tree = _Tree.of(variables)
     if into is not None:
-        # An nnx module has its own order; variables have one unless JAX sorted them.
+        # An nnx module keeps the order of its layers. Variables keep it too, unless JAX sorted them.
         is_sorted = module is None and may_be_sorted(variables)
-        return filled("Flax", tree.layers(), into, names, channels_last=True, is_sorted=is_sorted)
+        return fill_model("Flax", tree.layers(), into, names, channels_last=True, is_sorted=is_sorted)
     chain = Chain("Flax", max(0, _windows(module)), channels_last=True)
     _walk(chain, module, tree, "")
     return chain.done()
 
 
 class _Tree:
-    """Variables, by path of the layer: its arrays by name."""
+    """Variables as arrays by name, by path of the layer."""
 
     def __init__(self, arrays: dict[str, dict[str, Any]]):
         self.arrays = arrays
@@ -100,10 +101,10 @@ class _Tree:
         return [self.layer(path) for path in in_order(self.arrays)]
 
     def layer(self, path: str, module: Any = "a layer") -> Layer:
-        """The arrays of a layer, whose names tell its kind."""
+        """Return the arrays of a layer. Their names identify its kind."""
         arrays = self.arrays.get(path)
         if arrays is None:
-            raise refused("Flax", path or "the module", module, "the variables have nothing under its name")
+            raise conversion_error("Flax", path or "the module", module, "the variables have no entry of its name")
         if set(arrays) <= {"kernel", "bias"} and "kernel" in arrays and arrays["kernel"].ndim == 2:
             return layers.linear(path, arrays["kernel"], arrays.get("bias"))
         if set(arrays) <= {"kernel", "bias"} and "kernel" in arrays and arrays["kernel"].ndim in (3, 4, 5):
@@ -114,7 +115,9 @@ class _Tree:
             return layers.batch_norm(path, arrays.get("scale"), arrays.get("bias"), arrays["mean"], arrays["var"])
         if set(arrays) <= {"scale", "bias"}:
             return layers.norm(path, arrays.get("scale"), arrays.get("bias"))
-        raise refused("Flax", path, module, f"its arrays {', '.join(sorted(arrays))} belong to no block here")
+        raise conversion_error(
+            "Flax", path, module, f"no block has parameters for its arrays {', '.join(sorted(arrays))}"
+        )
 
 
 def _collect(tree: Any, path: str, found: dict[str, dict[str, Any]]) -> None:
@@ -131,27 +134,27 @@ def _of_nnx(module: Any) -> dict[str, Any]:
 
     _, params, stats, _ = nnx.split(module, nnx.Param, nnx.BatchStat, ...)
     arrays = {"params": nnx.to_pure_dict(params), "batch_stats": nnx.to_pure_dict(stats)}
-    return {collection: _as_made(tree, module) for collection, tree in arrays.items()}
+    return {collection: _in_attribute_order(tree, module) for collection, tree in arrays.items()}
 
 
-def _as_made(tree: Mapping[Any, Any], made: Any) -> dict[Any, Any]:
-    """Arrays of an nnx module in the order of its attributes: Flax sorts them by name."""
-    order = [name for name in getattr(made, "__dict__", ()) if name in tree]
+def _in_attribute_order(tree: Mapping[Any, Any], module: Any) -> dict[Any, Any]:
+    """Return the arrays of an nnx module in the order of its attributes, because Flax sorts them by name."""
+    order = [name for name in getattr(module, "__dict__", ()) if name in tree]
     return {
-        name: _as_made(tree[name], _part(made, name)) if isinstance(tree[name], Mapping) else tree[name]
+        name: _in_attribute_order(tree[name], _part(module, name)) if isinstance(tree[name], Mapping) else tree[name]
         for name in dict.fromkeys((*order, *tree))
     }
 
 
-def _part(made: Any, name: Any) -> Any:
-    return made[name] if isinstance(made, Mapping | Sequence) else getattr(made, str(name), None)
+def _part(module: Any, name: Any) -> Any:
+    return module[name] if isinstance(module, Mapping | Sequence) else getattr(module, str(name), None)
 
 
 def _walk(chain: Chain, module: Any, tree: _Tree, path: str) -> None:
-    """Add what a module, or a function, is."""
+    """Add the blocks of a module or a function to the chain."""
     from flax import linen, nnx
 
-    # Types are compared as they are: what a subclass does differently is in its code.
+    # Compare exact types: a subclass may behave differently.
     kind = type(module).__name__
     if type(module) in (nnx.Sequential, linen.Sequential):
         is_linen = type(module) is linen.Sequential
@@ -165,7 +168,7 @@ def _walk(chain: Chain, module: Any, tree: _Tree, path: str) -> None:
     elif callable(module) and not isinstance(module, nnx.Module | linen.Module):
         chain.function(path, module)
     else:
-        raise refused("Flax", path or "the module", module, f"{kind} says what it does in code")
+        raise conversion_error("Flax", path or "the module", module, f"the code of {kind} cannot be converted")
 
 
 Read = Callable[[], Layer]
@@ -182,7 +185,9 @@ def _conv(chain: Chain, module: Any, path: str, arrays: Read) -> None:
     axes = 1 if isinstance(module.kernel_size, int) else len(module.kernel_size)
     padding = padding_of(module.padding, axes)
     if padding is None or module.mask is not None or any(one != 1 for one in pairs(module.input_dilation, axes)):
-        raise refused("Flax", path, module, "padding other than same, valid or numbers, a mask, or input_dilation")
+        raise conversion_error(
+            "Flax", path, module, "only same, valid or numeric padding, without mask and input_dilation"
+        )
     layer, groups = arrays(), module.feature_group_count
     out, size = layer.params["weight"].shape[:2]
     options = {"kernel_size": pairs(module.kernel_size, axes), "stride": pairs(module.strides, axes)}
@@ -197,7 +202,7 @@ def _norm(chain: Chain, module: Any, path: str, arrays: Read) -> None:
     kind = type(module).__name__
     axes = (getattr(module, "reduction_axes", -1), getattr(module, "feature_axes", -1), getattr(module, "axis", -1))
     if kind != "GroupNorm" and any(axis not in (-1, (-1,), [-1]) for axis in axes):
-        raise refused("Flax", path, module, f"it works on other axes than the last: {axes}")
+        raise conversion_error("Flax", path, module, f"only the last axis is supported, not {axes}")
     if kind in ("LayerNorm", "RMSNorm"):
         chain.last_axis(path, module)
     layer = arrays()
@@ -211,7 +216,7 @@ def _norm(chain: Chain, module: Any, path: str, arrays: Read) -> None:
         chain.per_channel(blocks.BatchNorm(count, scale, shift, eps, 1 - module.momentum), layer, count)
     else:
         if not scale and not shift:
-            raise refused("Flax", path, module, "without scale and bias nothing tells its channels")
+            raise conversion_error("Flax", path, module, "without scale and bias, its number of channels is unknown")
         count = len(next(iter(layer.params.values())))
         groups = module.num_groups or count // module.group_size
         chain.per_channel(blocks.GroupNorm(groups, scale, shift, eps), layer, count)
@@ -233,7 +238,7 @@ _READ: dict[str, Callable[[Chain, Any, str, Read], None]] = {
 
 
 def _pool(chain: Chain, given: Any, path: str) -> Any:
-    """A pool, of the functions `max_pool` and `avg_pool` with their windows."""
+    """Return the pool block for a partial of `max_pool` or `avg_pool`."""
     options = dict(given.keywords)
     window = tuple(options.pop("window_shape", ()))
     padding = padding_of(options.pop("padding", "VALID"), len(window))
@@ -246,12 +251,12 @@ def _pool(chain: Chain, given: Any, path: str) -> Any:
         or padding is None
         or (kind == "Avg" and padding != "valid")
     ):
-        raise refused("Flax", path, given, "only plain max and average pools are the same here")
+        raise conversion_error("Flax", path, given, "only plain max and average pools are supported")
     return getattr(blocks, f"{kind}Pool{len(window)}d")(kernel_size=window, stride=tuple(stride), padding=padding)
 
 
 def _windows(module: Any) -> int:
-    """Over how many axes the first layer that cares slides its windows."""
+    """Return the number of spatial axes of the first convolution; -1 if a Dense or Embed layer comes first, or 0."""
     from flax import linen, nnx
 
     if type(module) in (nnx.Sequential, linen.Sequential):

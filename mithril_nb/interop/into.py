@@ -1,4 +1,4 @@
-"""Arrays of another library's layers, put where a compiled model has its parameters."""
+"""Fill the parameters of a compiled model with the arrays of another library's layers."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ _KINDS = {
     "instance_norm": "norm",
 }
 _STEPS = re.compile(r"[./]")
-"""What stands between the names of a path."""
+"""Separators of the names in a path."""
 
 
-def filled(
+def fill_model(
     library: str,
     layers: Sequence[Layer],
     pm: Any,
@@ -51,20 +51,20 @@ def filled(
     channels_last: bool,
     is_sorted: bool = False,
 ) -> Imported:
-    """Return params and state of a physical model, from layers in the order of their kind.
+    """Return params and state of a physical model. Match layers to blocks by kind, in order.
 
     Args:
         library: The library's name.
         layers: Its layers with arrays.
         pm: The physical model.
-        names: By path of a layer, the path of the block that it belongs to; the others go in order.
-        channels_last: Whether channels are the last axis there.
-        is_sorted: Whether the order of layers tells nothing, but where their names are numbered.
+        names: Path of a block by path of a layer. The other layers are matched in order.
+        channels_last: True if the library has channels on the last axis.
+        is_sorted: True if the layers may be sorted by name, so that their order is reliable only for numbered names.
 
     Raises:
-        UnknownOptionError: No physical model, a block that cannot be filled, or layers whose order is not known.
-        UnexpectedInputError: Another number of layers of a kind than of blocks, or names of nothing.
-        ShapeError: Arrays that do not fit.
+        UnknownOptionError: `pm` is not a physical model, a block cannot be filled, or the order of layers is unknown.
+        UnexpectedInputError: The numbers of layers and blocks of a kind differ, or `names` contains unknown names.
+        ShapeError: Arrays do not match in shape.
     """
     if not isinstance(pm, PhysicalModel):
         raise UnknownOptionError(
@@ -79,17 +79,17 @@ def filled(
     params: dict[str, jax.Array] = {}
     state: dict[str, jax.Array] = {}
     orders = orders_of(flat(pm.graph), pm.inference) if channels_last else {}
-    for path, layer in _matched(library, layers, targets, ops, names or {}, is_sorted).items():
+    for path, layer in _match_layers(library, layers, targets, ops, names or {}, is_sorted).items():
         op = ops.get(path)
         layer = _reordered(orders, op, layer) if channels_last and op is not None else layer
         for one in targets[path]:
             array = {**layer.params, **layer.states}.get(one.port)
             if array is None or jnp.shape(array) != one.spec.shape:
                 raise ShapeError(
-                    f"{layer.path!r} of {library} does not fit {one.name!r}.",
-                    ((layer.path, "nothing of the kind" if array is None else str(jnp.shape(array))),
+                    f"{layer.path!r} of {library} does not match {one.name!r}.",
+                    ((layer.path, "missing" if array is None else str(jnp.shape(array))),
                      (one.name, str(one.spec))),
-                    "a block of the same sizes, or names={...} if it belongs to another one.",
+                    "a block of the same sizes, or names={...} if it belongs to another block.",
                     block=path,
                     port=one.port,
                 )  # fmt: skip
@@ -97,15 +97,15 @@ def filled(
         left = {**layer.params, **layer.states}.keys() - {one.port for one in targets[path]}
         if left:
             raise UnexpectedInputError(
-                f"{layer.path!r} of {library} has more than {path!r} takes.",
+                f"{layer.path!r} of {library} has more parameters than {path!r}.",
                 (("left over", ", ".join(sorted(left))),),
-                "a block that has these too, as Linear(..., use_bias=True).",
+                "a block that has these too, such as Linear(..., use_bias=True).",
                 block=path,
             )
     return Imported(None, params, state)
 
 
-def _matched(
+def _match_layers(
     library: str,
     layers: Sequence[Layer],
     targets: Mapping[str, Sequence[Parameter]],
@@ -113,13 +113,13 @@ def _matched(
     names: Mapping[str, str],
     is_sorted: bool,
 ) -> dict[str, Layer]:
-    """The layer of each block."""
+    """Return the layer of each block, by path of the block."""
     by_path = {layer.path: layer for layer in layers}
     for here, there in names.items():
         if here not in by_path or there not in targets:
             missing, known = (here, by_path) if here not in by_path else (there, targets)
             raise UnexpectedInputError(
-                f"names={{...}} speaks of {missing!r}, which has no parameters.",
+                f"names={{...}} contains {missing!r}, which has no parameters.",
                 (("known", ", ".join(map(repr, known)) or "none"),),
                 f"names={{{(here if here in by_path else next(iter(by_path), here))!r}: "
                 f"{(there if there in targets else next(iter(targets), there))!r}}}",
@@ -134,7 +134,7 @@ def _matched(
                 raise UnknownOptionError(
                     f"cannot fill {path!r} from {library}.",
                     (("is", op.block.kind if op else "inside a block that runs others"),
-                     ("because", "its parameters are laid out in a way of its own")),
+                     ("because", "its parameters have a different layout")),
                     f"params = {{**pm.randomize_params(), {arrays[0].name!r}: ...}}  # each array by its name",
                     block=path,
                 )  # fmt: skip
@@ -155,11 +155,11 @@ def _matched(
 
 
 def _check_order(library: str, matched: Mapping[str, Layer]) -> None:
-    """Raise if two layers could be swapped: equal in shapes, and of names that are sorted by their letters."""
+    """Raise if two layers could be swapped: their shapes are equal, and their names are not numbered."""
     for (here, one), (there, other) in combinations(matched.items(), 2):
         if _shapes(one) == _shapes(other) and not _is_numbered(one.path, other.path):
             raise UnknownOptionError(
-                f"{library} does not tell which comes first: {one.path!r} or {other.path!r}.",
+                f"the order of {one.path!r} and {other.path!r} in {library} is unknown.",
                 (("because", "both have the same shapes, and jax.tree.map and jit sort layers by their names"),
                  ("blocks", ", ".join(map(repr, matched)))),
                 f"names={{{one.path!r}: {here!r}, {other.path!r}: {there!r}}}  # or the other way round",
@@ -171,7 +171,7 @@ def _shapes(layer: Layer) -> dict[str, tuple[int, ...]]:
 
 
 def _is_numbered(one: str, other: str) -> bool:
-    """Whether two paths part at names that differ in their number alone."""
+    """Return whether the first different names of two paths differ only in their number."""
     pairs = zip(_STEPS.split(one), _STEPS.split(other), strict=False)
     a, b = next(((a, b) for a, b in pairs if a != b), ("", ""))
     return _numbered(a)[0] == _numbered(b)[0]
@@ -189,19 +189,19 @@ def _kind(op: FlatOp | None) -> str | None:
 
 
 def _reordered(orders: Mapping[Endpoint, Order], op: FlatOp, layer: Layer) -> Layer:
-    """The arrays of a layer in the order in which its block reads an image, or what was made of one."""
+    """Return the arrays of a layer in the order in which its block reads an image, or features from an image."""
     order, name = orders.get(op.sources.get("input", Endpoint("", ""))), op.block.op
     is_conv, is_per_channel = _kind(op) in ("conv", "conv_transpose"), name in PER_CHANNEL
     if isinstance(order, Split) and (is_conv or is_per_channel):
         raise ShapeError(
-            f"the order of the channels that {layer.path!r} works on is not known.",
+            f"the order of the channels of {layer.path!r} is unknown.",
             (
                 (
                     "because",
-                    f"{op.path!r} has them on axis 1 of what {order.by!r} made, and there they are the last axis",
+                    f"{op.path!r} expects them on axis 1 of the output of {order.by!r}, the library on the last axis",
                 ),
             ),
-            f"channels as the last size in {order.by!r}, and a Transpose behind it that brings them to axis 1.",
+            f"put the channels last in {order.by!r}, and add a Transpose after it that moves them to axis 1.",
             block=op.path,
         )
     if order is None or isinstance(order, Moved | Split) or is_conv:
@@ -220,14 +220,15 @@ def _reordered(orders: Mapping[Endpoint, Order], op: FlatOp, layer: Layer) -> La
     if isinstance(order, Lost):
         because, rank = order.because, order.rank
     elif isinstance(order, Rows):
-        because, rank = f"{op.path!r} works on groups of what was an image", len(order.sizes) + 1
+        because, rank = f"{op.path!r} works on groups of features from an image", len(order.sizes) + 1
     else:
-        because, rank = f"{op.path!r} reads an image whose channels are on axis 1, and there on the last", order.rank
+        because = f"{op.path!r} reads an image with channels on axis 1, the library has them on the last axis"
+        rank = order.rank
     axes = (0, *range(2, rank), 1)
     raise ShapeError(
-        f"the order of the rows of {layer.path!r} is not known.",
+        f"the order of the rows of {layer.path!r} is unknown.",
         (("because", because),),
-        f"Transpose({axes})  # behind the image: from there on the order is the same"
+        f"Transpose({axes})  # after the image, so that the order is the same as in the library"
         if rank
         else "ml.compile(model, shapes=...) with the sizes of the images.",
         block=op.path,
@@ -235,16 +236,16 @@ def _reordered(orders: Mapping[Endpoint, Order], op: FlatOp, layer: Layer) -> La
 
 
 def _channels_first(array: jax.Array, sizes: Sequence[int]) -> jax.Array:
-    """Rows of images whose channels come last, in the order of images whose channels come first."""
+    """Reorder rows of flattened images from channels last to channels first."""
     channels, *window = sizes
     if prod(sizes) != array.shape[0]:
-        return array  # said when the shapes are compared
+        return array  # the caller compares the shapes and raises
     rows = jnp.reshape(array, (*window, channels, *array.shape[1:]))
     return jnp.reshape(jnp.moveaxis(rows, len(window), 0), array.shape)
 
 
 def in_order(paths: Iterable[str]) -> list[str]:
-    """Return paths as they came, but siblings of one stem by their numbers: `Dense_2` before `Dense_10`.
+    """Return the paths in their order, but sort siblings of one stem by number: `Dense_2` before `Dense_10`.
 
     Examples:
         >>> in_order(["encoder", "Dense_10", "decoder", "Dense_2"])
@@ -270,7 +271,7 @@ def _walked(tree: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _numbered(name: str) -> tuple[str, int]:
-    """The stem and the number of a name; the first of several has none in Haiku."""
+    """Return the stem and the number of a name; -1 without a number. In Haiku, the first of several has none."""
     stem, number = re.fullmatch(r"(.*?)_?(\d*)", name, re.S).groups()  # pyright: ignore[reportOptionalMemberAccess]
     return stem, int(number or -1)
 
@@ -280,7 +281,7 @@ def _number(name: str) -> int:
 
 
 def may_be_sorted(tree: Mapping[Any, Any]) -> bool:
-    """Return whether the names of arrays are sorted throughout, as `jax.tree.map` and `jit` leave them.
+    """Return whether the names are sorted on all levels, as after `jax.tree.map` or `jit`.
 
     Examples:
         >>> may_be_sorted({"a": {"kernel": 1, "bias": 2}}), may_be_sorted({"a": {"bias": 2, "kernel": 1}})

@@ -1,4 +1,4 @@
-"""Layers of other libraries in our words: what they are made of, and how they become a chain of blocks."""
+"""Layers of other libraries in our layout, and their conversion to a chain of blocks."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from mithril_nb.models.model import Model
 
 
 class Imported(NamedTuple):
-    """What came from another library.
+    """A model or parameters imported from another library.
 
     Attributes:
-        model: The model, where the structure could be read; else `None`.
+        model: The model; `None` if only parameters were imported.
         params: Its parameters, by name.
         state: Its running statistics, by name.
     """
@@ -33,10 +33,10 @@ class Imported(NamedTuple):
 
 @dataclass(frozen=True)
 class Layer:
-    """The arrays of one layer, in the layout and under the names of our blocks.
+    """The arrays of one layer, with the layout and names of our blocks.
 
     Attributes:
-        path: Where it is in the other library's model.
+        path: Path in the other library's model.
         kind: `"linear"`, `"conv"`, `"norm"`, `"batch_norm"` or `"embedding"`.
         params: Arrays by port.
         states: Running statistics by port.
@@ -49,24 +49,24 @@ class Layer:
 
 
 def linear(path: str, weight: Any, bias: Any = None) -> Layer:
-    """An affine map, of a weight `(in, out)`."""
+    """Return an affine layer with a weight of shape `(in, out)`."""
     return Layer(path, "linear", _given(weight=weight, bias=bias))
 
 
 def conv(path: str, weight: Any, bias: Any = None, *, channels_last: bool) -> Layer:
-    """A convolution: windows `(..., in, out)` of a library with channels last, else `(out, in, ...)` as here."""
+    """Return a convolution. Its weight is `(..., in, out)` if `channels_last`, otherwise `(out, in, ...)` like ours."""
     weight = jnp.moveaxis(weight, (-1, -2), (0, 1)) if channels_last else weight
     return Layer(path, "conv", _given(weight=weight, bias=None if bias is None else jnp.reshape(bias, -1)))
 
 
 def norm(path: str, weight: Any, bias: Any = None) -> Layer:
-    """A norm without a state."""
+    """Return a norm without state."""
     flat = {port: None if array is None else jnp.reshape(array, -1) for port, array in (("w", weight), ("b", bias))}
     return Layer(path, "norm", _given(weight=flat["w"], bias=flat["b"]))
 
 
 def batch_norm(path: str, weight: Any, bias: Any, mean: Any, var: Any) -> Layer:
-    """A norm with running statistics."""
+    """Return a norm with running statistics."""
     found = norm(path, weight, bias)
     return Layer(
         path, "batch_norm", found.params, {"running_mean": jnp.reshape(mean, -1), "running_var": jnp.reshape(var, -1)}
@@ -74,7 +74,7 @@ def batch_norm(path: str, weight: Any, bias: Any, mean: Any, var: Any) -> Layer:
 
 
 def embedding(path: str, weight: Any) -> Layer:
-    """A table of rows."""
+    """Return an embedding."""
     return Layer(path, "embedding", _given(weight=weight))
 
 
@@ -82,22 +82,22 @@ def _given(**arrays: Any) -> dict[str, jax.Array]:
     return {port: jnp.asarray(array) for port, array in arrays.items() if array is not None}
 
 
-def refused(library: str, path: str, what: Any, because: str) -> UnknownOptionError:
-    """The error for what has no block here, by name and with the reason."""
+def conversion_error(library: str, path: str, what: Any, because: str) -> UnknownOptionError:
+    """Return the error for a part that cannot be converted, with its path and the reason."""
     return UnknownOptionError(
-        f"cannot bring {path!r} over from {library}.",
+        f"cannot convert {path!r} from {library}.",
         (("is", what if isinstance(what, str) else short_repr(what)), ("because", because)),
-        f"compose the model with blocks, and ml.from_{library.lower()}(..., into=pm) for its parameters.",
+        f"compose the model with blocks, and load its parameters with ml.from_{library.lower()}(..., into=pm).",
     )
 
 
 class Chain:
-    """Blocks one after another, made of another library's layers.
+    """A chain of blocks converted from another library's layers.
 
     Args:
         library: Its name, for messages.
-        spatial: Over how many axes the first layer that cares slides its windows; 0 if the last axis is the features.
-        channels_last: Whether the library has channels behind height and width, and we before them.
+        spatial: Number of spatial axes of the first convolution; 0 if the last axis holds the features.
+        channels_last: True if the library has channels after height and width; our blocks have them before.
     """
 
     def __init__(self, library: str, spatial: int, channels_last: bool):
@@ -115,23 +115,23 @@ class Chain:
             self.state |= {f"{name}.{port}": array for port, array in layer.states.items()}
 
     def last_axis(self, path: str, what: Any) -> None:
-        """Raise if a layer works on the last axis, and that holds the channels there and something else here."""
+        """Raise if a layer works on the last axis, and only the library has the channels on it."""
         if self.spatial and self.channels_last:
-            raise refused(
-                self.library, path, what, "it works on the last axis: channels there, which are the second axis here"
+            raise conversion_error(
+                self.library, path, what, "it works on the channels on the last axis, but blocks have them on axis 1"
             )
 
     def per_channel(self, block: Model, layer: Layer, count: int) -> None:
-        """Add a norm of channels; without windows around, arrays are `(batch, channels)`."""
+        """Add a norm over channels. Without spatial axes, its input is `(batch, channels)`."""
         self.add(block, layer)
         if not self.spatial:
             self.model.set_shapes({f"{component(self.model.graph.nodes[-1].name)}.output": ["batch", count]})
 
     def function(self, path: str, given: Any) -> None:
-        """Add the block that a function is.
+        """Add the block that equals a function.
 
         Raises:
-            UnknownOptionError: Nothing here is known to be the same.
+            UnknownOptionError: No block is known to equal it.
         """
         plain, options = given, {}
         while isinstance(plain, functools.partial) and not plain.args:
@@ -141,16 +141,16 @@ class Chain:
                 axis = options.get("axis", -1)
                 if known in _ALONG and self.spatial and self.channels_last:
                     if axis != -1:
-                        raise refused(self.library, path, given, f"axis {axis} is another one here")
+                        raise conversion_error(self.library, path, given, f"axis {axis} is a different axis for blocks")
                     options = {**options, "axis": 1}
                 block = make(**options)
                 if block is not None:
                     self.add(block)
                 return
-        raise refused(self.library, path, given, "what a function does cannot be read from it")
+        raise conversion_error(self.library, path, given, "the code of a function cannot be converted")
 
     def done(self) -> Imported:
-        """Return what was made."""
+        """Return the converted model."""
         return Imported(self.model, self.params, self.state)
 
 
@@ -160,7 +160,7 @@ Make = Callable[..., Model | None]
 
 @functools.cache
 def _functions() -> list[tuple[Any, tuple[str, ...], Make]]:
-    """Functions that are a block here, the arguments that are understood, and what makes the block."""
+    """Return the functions that equal a block, with their supported arguments and a factory of the block."""
 
     def plain(name: str) -> Make:
         return lambda: getattr(blocks, name)()
@@ -198,14 +198,14 @@ def _functions() -> list[tuple[Any, tuple[str, ...], Make]]:
 
 
 def pairs(sizes: Any, axes: int) -> tuple[int, ...]:
-    """A size for each axis."""
+    """Return one size per axis."""
     if sizes is None:
         return (1,) * axes
     return (int(sizes),) * axes if isinstance(sizes, int | np.integer) else tuple(int(size) for size in sizes)
 
 
 def padding_of(padding: Any, axes: int) -> str | tuple[tuple[int, int], ...] | None:
-    """A padding as our blocks take it; `None` if they do not."""
+    """Return a padding in the form of our blocks; `None` if they do not support it."""
     if isinstance(padding, str):
         return padding.lower() if padding.lower() in ("same", "valid") else None
     if isinstance(padding, int | np.integer):
@@ -219,5 +219,5 @@ def padding_of(padding: Any, axes: int) -> str | tuple[tuple[int, int], ...] | N
 
 
 def convolution(axes: int, **options: Any) -> Model:
-    """A convolution over so many axes."""
+    """Return a convolution block over `axes` spatial axes."""
     return getattr(blocks, f"Conv{axes}d")(**options)

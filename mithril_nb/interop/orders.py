@@ -1,4 +1,4 @@
-"""In which order a model reads what a library with channels last has in another: images, and rows made of them."""
+"""The order of elements in a model, compared with a library that has channels last: images, and rows made of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mithril_nb.models.op import OPS
 PER_CHANNEL = ("batch_norm", "batch_norm1d", "batch_norm2d", "table_batch_norm2d", "group_norm", "instance_norm")
 ON_LAST_AXIS = ("linear", "layer_norm", "rms_norm")
 ON_FEATURES = (*ON_LAST_AXIS, "batch_norm", "batch_norm1d")
-"""Ops whose arrays have an item for each feature of `(batch, features)`."""
+"""Ops whose arrays have one element per feature of `(batch, features)`."""
 _WINDOWS = re.compile(r"(conv|convolution|conv_transpose|pool)[123]d$|batch_norm2d$")
 _RESHAPING = ("flatten", "reshape", "squeeze", "expand_dims")
 _ALONG_AXES = ("concat", "split", "pad", "repeat_items", "tile")
@@ -29,11 +29,11 @@ _PLAIN = ("dropout", "identity", "buffer", "stop_gradient", *(op for op in ON_FE
 
 @dataclass(frozen=True)
 class Image:
-    """Channels are on axis 1 here and on the last there.
+    """An image: channels are on axis 1 in the model, and on the last axis in the library.
 
     Attributes:
-        rank: How many axes it has.
-        is_moved: Whether the model itself moved the axes, as the other library then does too.
+        rank: Number of axes.
+        is_moved: True if the model itself moved the axes, which the library's model then does too.
     """
 
     rank: int
@@ -42,15 +42,15 @@ class Image:
 
 @dataclass(frozen=True)
 class Moved:
-    """An image whose channels the model moved to the last axis: as there."""
+    """An image whose channels the model moved to the last axis, like in the library."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """The last axis of `(batch, features)` joins channels and windows: channels come first here and last there.
+    """Flattened images `(batch, features)`: channels come first in the model, and last in the library.
 
     Attributes:
-        sizes: Of the channels and of the axes behind them.
+        sizes: Sizes of the channel axis and the spatial axes.
     """
 
     sizes: tuple[int, ...]
@@ -58,10 +58,10 @@ class Rows:
 
 @dataclass(frozen=True)
 class Split:
-    """What a Reshape made of features that a layer gave: as there, unless its axis 1 is read as channels.
+    """Features of a layer, reshaped: the order equals the library's, unless an op reads axis 1 as channels.
 
     Attributes:
-        by: The Reshape.
+        by: Path of the Reshape.
     """
 
     by: str
@@ -69,11 +69,11 @@ class Split:
 
 @dataclass(frozen=True)
 class Lost:
-    """An order that is not known.
+    """An unknown order.
 
     Attributes:
-        because: Where it was lost.
-        rank: How many axes the image had; 0 if that is why.
+        because: Reason, with the block that lost it.
+        rank: Number of axes of the image; 0 if that number is the reason.
     """
 
     because: str
@@ -81,11 +81,11 @@ class Lost:
 
 
 Order = Image | Moved | Rows | Split | Lost | None
-"""How an array stands against the same array there; `None` if it is the same."""
+"""Order of an array compared with the same array in the library; `None` if it is equal."""
 
 
 def orders_of(graph: Flat, inference: Inference) -> dict[Endpoint, Order]:
-    """Return the order of every array of a model, by where it comes from.
+    """Return the order of every array of a model, by its source endpoint.
 
     Args:
         graph: The ops of the model.
@@ -93,7 +93,7 @@ def orders_of(graph: Flat, inference: Inference) -> dict[Endpoint, Order]:
     """
     images = _read_as_images(graph, inference)
     found: dict[Endpoint, Order] = {}
-    given: set[str] = set()  # ops behind a layer with arrays, and such layers
+    given: set[str] = set()  # layers with arrays, and ops that depend on one
     for name, spec in inference.inputs.items():
         end = Endpoint("", name)
         if end in images and isinstance(spec, TensorSpec):
@@ -110,7 +110,7 @@ def orders_of(graph: Flat, inference: Inference) -> dict[Endpoint, Order]:
 
 
 def _arrays_of(op: FlatOp, specs: Mapping[str, Any]) -> Iterable[tuple[str, TensorSpec]]:
-    """The arrays that an op reads as its data."""
+    """Yield the arrays that an op reads on its data ports."""
     for port in op.block.inputs:
         spec = specs.get(port.name)
         if port.role == "data" and port.name in op.sources and isinstance(spec, TensorSpec):
@@ -118,7 +118,7 @@ def _arrays_of(op: FlatOp, specs: Mapping[str, Any]) -> Iterable[tuple[str, Tens
 
 
 def _read_as_images(graph: Flat, inference: Inference) -> set[Endpoint]:
-    """What windows slide over or a Flatten joins, and before it what has the same shape."""
+    """Return the sources of images: inputs of convolutions, pools and Flatten, and arrays of that shape before them."""
     found: set[Endpoint] = set()
     for op in reversed(graph.ops):
         specs = inference.blocks[op.path]
@@ -139,7 +139,7 @@ def _read_as_images(graph: Flat, inference: Inference) -> set[Endpoint]:
 
 
 def _after(op: FlatOp, read: list[tuple[Order, TensorSpec]], shape: tuple[Dim, ...], is_given: bool) -> Order:
-    """The order of an output, of the orders that an op reads; `is_given` if a layer is among what it is made of."""
+    """Return the order of an output from those of an op's inputs. `is_given`: it depends on a layer with arrays."""
     name = op.block.op
     lost = next((order for order, _ in read if isinstance(order, Lost)), None)
     if lost is not None:
@@ -161,7 +161,7 @@ def _after(op: FlatOp, read: list[tuple[Order, TensorSpec]], shape: tuple[Dim, .
     order, spec = next((order, spec) for order, spec in read if order in others)
     assert isinstance(order, Image | Rows)
     after = Lost(
-        f"{op.path!r} gives the items of an image in an order that is not known",
+        f"{op.path!r} changes the order of the elements of an image in an unknown way",
         order.rank if isinstance(order, Image) else len(order.sizes) + 1,
     )
     if is_window or any(not _goes_with(one, against.shape, order) for one, against in read):
@@ -170,12 +170,12 @@ def _after(op: FlatOp, read: list[tuple[Order, TensorSpec]], shape: tuple[Dim, .
 
 
 def _goes_with(one: Order, shape: tuple[Dim, ...], order: Image | Rows) -> bool:
-    """Whether an array may meet an image, or rows, item by item."""
+    """Return whether an array may be combined elementwise with an image or rows."""
     if one is not None or isinstance(one, Moved):
         return type(one) is type(order) and (isinstance(one, Image) or one == order)
     if isinstance(order, Rows):
         return shape[-1:] in ((), (1,))
-    # A gate of each channel: `(batch, channels, 1, 1)`, or without the batch.
+    # A gate per channel: `(batch, channels, 1, 1)`, or without the batch.
     windows = shape[max(0, len(shape) - order.rank + 2) :]
     return LEADING not in shape and all(size == 1 for size in windows)
 
@@ -216,7 +216,7 @@ def _product(sizes: tuple[Dim, ...]) -> int | None:
 
 
 def _reduced(op: FlatOp, order: Image, shape: tuple[Dim, ...], lost: Lost) -> Order:
-    """An image after the items along some axes became one."""
+    """Return the order of an image reduced along some axes."""
     axis = op.block.options.get("axis")
     if op.block.op not in _REDUCING or "axis" in op.sources or LEADING in shape:
         return lost
@@ -248,7 +248,7 @@ def _of_rows(op: FlatOp, order: Rows, given: tuple[Dim, ...], shape: tuple[Dim, 
 
 
 def _behind_moved(op: FlatOp, shape: tuple[Dim, ...], ranks: list[int]) -> Order:
-    """What comes of an image whose channels are last: one as before, if they go back."""
+    """Return the order after an op on an image with channels last. If the op moves them back, it is an `Image`."""
     rank = max(ranks)
     if op.block.op in _TRANSPOSING:
         axes = _permutation(op, rank)
@@ -257,7 +257,7 @@ def _behind_moved(op: FlatOp, shape: tuple[Dim, ...], ranks: list[int]) -> Order
 
 
 def _permutation(op: FlatOp, rank: int) -> list[int] | None:
-    """For each axis of the output, which axis of the input it is."""
+    """Return the input axis of each output axis; `None` if unknown."""
     options = op.block.options
     if any(port in op.sources for port in ("axes", "axis1", "axis2")):
         return None

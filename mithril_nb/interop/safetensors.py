@@ -1,6 +1,6 @@
-"""Parameters in files: safetensors, a header of JSON and then the numbers. Reading one runs no code.
+"""Save and load parameters as safetensors: a JSON header followed by the numbers. Reading a file runs no code.
 
-The dtype of every array is kept as it is, and a name may hold any character.
+The dtypes do not change, and a name may contain any character.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _DTYPES = {
 
 
 def save_params(params: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
-    """Write parameters to a safetensors file: whole, or not at all.
+    """Write parameters to a safetensors file atomically.
 
     Args:
         params: Arrays by name, dotted or nested.
-        path: Where to.
+        path: Path of the file.
 
     Raises:
-        UnknownOptionError: The parameters are no arrays by name, or it is no path.
-        DataError: A dtype that the format does not have.
+        UnknownOptionError: `params` is not a dict of arrays, or `path` is not a path.
+        DataError: The format does not support a dtype.
         ModelFileError: The file cannot be written.
 
     Examples:
@@ -57,11 +57,11 @@ def save_params(params: Mapping[str, Any], path: str | os.PathLike[str]) -> None
     arrays = {name: _array(name, value) for name, value in flat_params(params).items()}
     keys = {name: _key(place, name) for place, name in enumerate(arrays)}
     other = {key: name for name, key in keys.items() if key != name}
-    # JSON writes half a character of a name as an escape, for which the header itself has no bytes.
+    # A name may contain a lone surrogate. JSON can escape it, but the header cannot encode it as a key.
     about = {"format": FORMAT, "version": str(VERSION), **({"names": json.dumps(other)} if other else {})}
     try:
         with replacing(path) as part:
-            part.touch()  # an error names the cause; safetensors would name its own temporary file
+            part.touch()  # fails with the cause; the error of safetensors would name its own temporary file
             save_file({keys[name]: array for name, array in arrays.items()}, part, metadata=about)
     except (OSError, SafetensorError) as error:
         because = getattr(error, "strerror", None) or str(error)
@@ -71,12 +71,12 @@ def save_params(params: Mapping[str, Any], path: str | os.PathLike[str]) -> None
 
 
 def load_params(path: str | os.PathLike[str]) -> dict[str, jax.Array]:
-    """Return the parameters that `save_params` wrote, by dotted name.
+    """Load parameters written by `save_params`, by dotted name.
 
     Raises:
-        UnknownOptionError: It is no path.
-        ModelFileError: There is no such file, or it is cut short, broken, of a later version, or not from here.
-        DataError: An array of 64 bits, while JAX has them switched off.
+        UnknownOptionError: `path` is not a path.
+        ModelFileError: The file is missing, truncated, broken, has a later version, or another program wrote it.
+        DataError: An array has 64 bits, but the x64 mode of JAX is off.
     """
     from safetensors import SafetensorError, deserialize
 
@@ -89,7 +89,7 @@ def load_params(path: str | os.PathLike[str]) -> dict[str, jax.Array]:
         found = deserialize(data)
     except (SafetensorError, ValueError, OverflowError) as error:
         raise ModelFileError(
-            f"{str(path)!r} is no safetensors file, or a broken one.", (("because", str(error)),), _ADVICE
+            f"{str(path)!r} is not a safetensors file, or is broken.", (("because", str(error)),), _ADVICE
         ) from error
     names = _names(str(path), data)
     arrays: dict[str, jax.Array] = {}
@@ -102,14 +102,14 @@ def load_params(path: str | os.PathLike[str]) -> dict[str, jax.Array]:
 
 
 def _names(path: str, data: bytes) -> dict[str, str]:
-    """The names that stand for others in the file, after a look at who wrote it."""
+    """Check the format and version of the file, and return its table of replaced names."""
     length = int.from_bytes(data[:8], "little")
     about = json.loads(data[8 : 8 + length]).get("__metadata__") or {}
     if about.get("format") != FORMAT:
         raise ModelFileError(
             f"{path!r} was not written by ml.save_params.",
-            (("needs", f'"format": "{FORMAT}"'), ("found", short_repr(about) if about else "nothing of the kind")),
-            "safetensors.numpy.load_file(path)  # then give its arrays the names of the parameters",
+            (("needs", f'"format": "{FORMAT}"'), ("found", short_repr(about) if about else "no metadata")),
+            "safetensors.numpy.load_file(path)  # then rename its arrays to the names of the parameters",
         )
     if about.get("version") != str(VERSION):
         raise ModelFileError(
@@ -120,20 +120,20 @@ def _names(path: str, data: bytes) -> dict[str, str]:
     try:
         names = json.loads(about.get("names", "{}"))
     except (ValueError, RecursionError) as error:
-        raise _broken(path, "its table of names is no JSON") from error
+        raise _broken(path, "its table of names is not valid JSON") from error
     if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
-        raise _broken(path, "its table of names is none")
+        raise _broken(path, "its table of names is not a table of strings")
     return names
 
 
 def _loaded(path: str, name: str, view: Mapping[str, Any]) -> jax.Array:
     if view["dtype"] not in _DTYPES:
-        raise _broken(path, f"{name!r} has the dtype {view['dtype']}, which no parameter has")
+        raise _broken(path, f"{name!r} has the dtype {view['dtype']}, which parameters cannot have")
     dtype = jnp.dtype(_DTYPES[view["dtype"]])
     array = np.frombuffer(view["data"], dtype=dtype).reshape(view["shape"])
     if dtype.itemsize == 8 and not jax.config.jax_enable_x64:  # pyright: ignore[reportAttributeAccessIssue]
         raise DataError(
-            f"{name!r} in {path!r} is {dtype.name}, which JAX would make {dtype.name.replace('64', '32')}.",
+            f"{name!r} in {path!r} is {dtype.name}, which JAX would convert to {dtype.name.replace('64', '32')}.",
             (("because", "its x64 mode is off"),),
             'jax.config.update("jax_enable_x64", True)  # or ml.JaxBackend(dtype="float64") first',
         )
@@ -161,7 +161,7 @@ _EXAMPLE = "ml.save_params(pm.randomize_params(), path)"
 
 
 def _key(place: int, name: str) -> str:
-    """The name, or one that the header can hold."""
+    """Return the name, or a replacement if the header cannot encode it."""
     try:
         name.encode()
     except UnicodeEncodeError:

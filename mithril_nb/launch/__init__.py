@@ -1,4 +1,4 @@
-"""Starting a training script on several processes, which find each other through `jax.distributed`."""
+"""Run a training script on several processes, which connect through `jax.distributed`."""
 
 from mithril_nb.launch.launcher import launch
 

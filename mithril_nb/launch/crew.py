@@ -1,4 +1,4 @@
-"""The processes of a launch on this machine: their output, their ends, and an end for all of them on every way out."""
+"""The processes of a launch on this machine: forward their output, watch them, and always end all of them."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from typing import IO, Any, TextIO
 from mithril_nb.launch.place import Place
 
 LAST_LINES = 12
-"""Lines of each process that are kept for the message about its end."""
+"""Number of last lines to keep of each process, for the message about its end."""
 LONGEST_LINE = 65536
-"""Bytes after which a line that does not end is shown all the same."""
+"""Length in bytes at which an unfinished line is printed."""
 REAP_S = 10.0
-"""How long the system may take to end a process that was killed."""
+"""Seconds to wait for a killed process to end."""
 
 
 class Worker:
-    """One process, the leader of a process group of its own.
+    """One process, which leads its own process group.
 
     Attributes:
-        index: Its number among all processes.
-        is_ready: Whether it has met the others.
-        status: Its exit status as `subprocess` has it, `None` while it runs.
-        sent: The last signal that the launcher sent it to end it, `None` if it ended by itself.
-        last_lines: The last lines that it wrote.
+        index: Its index among all processes.
+        is_ready: True if it has connected to the others.
+        status: Exit status in the form of `subprocess`; `None` while it runs.
+        sent: The last signal that the launcher sent to end it; `None` if it ended by itself.
+        last_lines: The last lines that it printed.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], link: socket.socket, index: int):
@@ -45,23 +45,23 @@ class Worker:
 
     @property
     def has_failed(self) -> bool:
-        """Whether it ended badly, and not because the launcher ended it."""
+        """True if it ended with an error, and not because the launcher ended it."""
         return self.status not in (None, 0) and self.sent is None
 
-    def look(self) -> None:
-        """Note its end; end what it has started and left behind."""
+    def poll(self) -> None:
+        """Record the exit status if the process has ended, and kill the rest of its process group."""
         if self.status is None and (status := self.process.poll()) is not None:
             self.status = status
             self.signal(signal.SIGKILL)
 
     def signal(self, number: int) -> None:
-        """Send a signal to its whole process group, if there is anybody left."""
-        with suppress(ProcessLookupError, PermissionError):  # macOS refuses to signal what has ended but is not reaped
+        """Send a signal to its process group, if any process of it is left."""
+        with suppress(ProcessLookupError, PermissionError):  # macOS rejects a signal to an ended, unreaped process
             os.killpg(self.process.pid, number)
 
 
 class Crew:
-    """All processes that one launcher has started. As a context manager, it leaves none of them running.
+    """All processes that one launcher has started. As a context manager, it ends all of them on exit.
 
     Attributes:
         workers: The processes.
@@ -87,7 +87,7 @@ class Crew:
 
     @property
     def running(self) -> list[Worker]:
-        """The processes that have not ended."""
+        """The processes that are still running."""
         return [worker for worker in self.workers if worker.status is None]
 
     def start(self, place: Place, script: str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
@@ -113,28 +113,28 @@ class Crew:
         self._selector.register(ours, selectors.EVENT_READ, (worker, None))
 
     def pump(self, timeout_s: float) -> None:
-        """Wait for output at most for a time, hand it through, and note who has ended."""
+        """Forward output and record which processes have ended. Wait at most `timeout_s` for output."""
         if not self._selector.get_map():
             time.sleep(timeout_s)
         for key, _ in self._selector.select(timeout_s):
             self._read(key.fileobj, *key.data)
         for worker in self.running:
-            worker.look()
+            worker.poll()
 
     def pump_for(self, seconds: float) -> None:
-        """Hand output through for a time, or until all have ended."""
+        """Forward output for some seconds, or until all processes have ended."""
         until = time.monotonic() + seconds
         while self.running and (left := until - time.monotonic()) > 0:
             self.pump(min(0.05, left))
 
     def send(self, number: int) -> None:
-        """Send a signal to all that run, by which they are to end."""
+        """Send a signal that ends a process to all running ones."""
         for worker in self.running:
             worker.sent = number
             worker.signal(number)
 
     def end(self, grace_s: float) -> None:
-        """End all that run: by SIGTERM, and after a time by SIGKILL. Then show what they had still to say."""
+        """End all running processes with SIGTERM, and after `grace_s` with SIGKILL. Then print their last output."""
         if grace_s > 0 and self.running:
             self.send(signal.SIGTERM)
             self.pump_for(grace_s)
@@ -145,7 +145,7 @@ class Crew:
         self._drain()
 
     def _drain(self) -> None:
-        """Show what is left in the pipes, without waiting for whoever still holds one open."""
+        """Print the output left in the pipes, without waiting for processes that still hold a pipe open."""
         while ready := self._selector.select(0):
             for key, _ in ready:
                 self._read(key.fileobj, *key.data)
@@ -153,7 +153,7 @@ class Crew:
     def _read(self, source: Any, worker: Worker, shown: TextIO | None) -> None:
         if shown is None:
             worker.is_ready = bool(source.recv(64)) or worker.is_ready
-            self._selector.unregister(source)  # it has said all that it ever says, or is gone
+            self._selector.unregister(source)  # the worker sends one message only, or has ended
             return
         stream: IO[bytes] = source
         number = stream.fileno()

@@ -1,4 +1,4 @@
-"""What a process must know, before JAX is imported, to find the others."""
+"""Settings that a process needs before it imports JAX, to connect to the others."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 VARIABLE = "MITHRIL_NB_LAUNCH"
-"""Where a worker finds its place."""
+"""Environment variable that holds the `Place` of a worker."""
 LATER_S = 30.0
-"""How much longer than the launcher a worker waits for the others: the launcher's message is the better one."""
+"""Extra seconds that a worker waits for the others, so that the launcher reports the timeout, with a better message."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """The place of one process among those that are launched together.
+    """The position of one process among the processes of a launch.
 
     Attributes:
-        coordinator: `"host:port"` of process 0, where all of them meet.
-        index: Which process this is, counted from 0.
-        count: How many there are.
-        devices: Devices of this process.
-        is_local: Whether all of them are on this machine.
-        start_timeout_s: How long all of them may take to meet.
-        peer_timeout_s: After how long a process that does not answer is taken for dead.
+        coordinator: `"host:port"` of process 0, to which all processes connect.
+        index: Index of this process, from 0.
+        count: Number of processes.
+        devices: Number of devices of this process.
+        is_local: True if all processes are on this machine.
+        start_timeout_s: Seconds that the processes may take to connect.
+        peer_timeout_s: Seconds after which a process that does not answer counts as dead.
     """
 
     coordinator: str
@@ -57,52 +57,52 @@ class Place:
             "JAX_CPU_COLLECTIVES_IMPLEMENTATION": "gloo",
             "JAX_NUM_CPU_DEVICES": str(self.devices),
             "XLA_FLAGS": flags.strip(),
-            # XLA's pool has a thread per processor. A collective holds one for each device; with none left for the
-            # work that it waits for, it waits for ever.
+            # XLA's pool has a thread per processor. A collective blocks one thread per device. If none is left for the
+            # work that it waits for, it deadlocks.
             "NPROC": str(max(8, 4 * self.devices, int(threads) if threads.isdecimal() else 0)),
-            # It would catch SIGTERM and do nothing until all processes ask for it: they could not be ended by it.
+            # The service catches SIGTERM and waits until all processes request the end, so SIGTERM would not end them.
             "JAX_ENABLE_PREEMPTION_SERVICE": "false",
-            # A proxy for the web would swallow what the processes say to each other.
+            # A web proxy would intercept the connections between the processes.
             "no_grpc_proxy": unproxied,
             "PYTHONUNBUFFERED": "1",
         }
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> Place:
-        """Return the place that `environment` described."""
+        """Return the place that `environment` encodes."""
         return cls(**json.loads(environment[VARIABLE]))
 
     def join(self) -> None:
-        """Meet the other processes, and wait until the devices of all of them are known.
+        """Connect to the other processes, and wait until JAX lists the devices of all of them.
 
         Raises:
-            RuntimeError: They did not come.
+            RuntimeError: The other processes did not connect in time.
         """
         import jax
 
-        jax.config.update("jax_check_proxy_envs", False)  # it would warn of the variable that keeps proxies away
+        jax.config.update("jax_check_proxy_envs", False)  # JAX would warn about `no_grpc_proxy`
         mine = [self.index * self.devices + place for place in range(self.devices)]
         jax.distributed.initialize(
             self.coordinator,
             self.count,
             self.index,
-            # Elsewhere a process has all accelerators of its machine, or what its cluster says.
+            # On several machines, each process uses all accelerators of its machine, or the ones its cluster assigns.
             local_device_ids=mine if self.is_local else None,
             initialization_timeout=int(self.start_timeout_s + LATER_S),
             heartbeat_timeout_seconds=max(1, round(self.peer_timeout_s)),
-            # JAX would listen on all addresses of the machine.
+            # By default, JAX listens on all addresses of the machine.
             coordinator_bind_address=self.coordinator if self.is_local else None,
         )
         jax.devices()
 
 
 def free_address() -> str:
-    """Return an address on this machine that nobody listens on."""
+    """Return an unused address on this machine."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return f"127.0.0.1:{probe.getsockname()[1]}"
 
 
 def own_environment() -> dict[str, str]:
-    """Return this process's environment, without a place that it may have itself."""
+    """Return this process's environment without its own `Place`."""
     return {name: value for name, value in os.environ.items() if name != VARIABLE}

@@ -1,4 +1,4 @@
-"""One message that says which process ended how."""
+"""One message about how each process ended."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from mithril_nb.launch.crew import Worker
 from mithril_nb.launch.place import Place
 
 MOST_SHOWN = 3
-"""Processes whose last lines are shown."""
+"""Maximum number of processes whose last lines are shown."""
 LATE = 124
-"""Exit status of a launch whose processes did not meet in time; that of timeout(1)."""
+"""Exit status of a launch whose processes did not connect in time, as in timeout(1)."""
 
 
 def failure(workers: Sequence[Worker], count: int) -> LaunchError:
-    """Return what to say of processes that failed; its status is the worst of theirs.
+    """Return the error for failed processes. Its status is the highest of theirs.
 
     Args:
         workers: The processes of this machine.
-        count: How many there are on all machines.
+        count: Number of processes on all machines.
     """
     failed = [worker for worker in workers if worker.has_failed]
     others = [worker for worker in workers if not worker.has_failed]
     numbers = ", ".join(str(worker.index) for worker in failed)
     if len(failed) == 1:
-        summary = f"process {numbers} of {count} {_how(failed[0])}."
+        summary = f"process {numbers} of {count} {_describe_end(failed[0])}."
     else:
         summary = f"processes {numbers} of {count} failed."
-    facts = [_last_words(worker, len(failed) > 1) for worker in failed[:MOST_SHOWN]]
-    facts += [(f"process {worker.index}", _how(worker)) for worker in failed[MOST_SHOWN:]]
+    facts = [_last_lines(worker, len(failed) > 1) for worker in failed[:MOST_SHOWN]]
+    facts += [(f"process {worker.index}", _describe_end(worker)) for worker in failed[MOST_SHOWN:]]
     ended = [str(worker.index) for worker in others if worker.sent is not None]
     facts += [("ended", f"process {', '.join(ended)}, by mithril-nb")] if ended else []
     done = [str(worker.index) for worker in others if worker.sent is None]
@@ -39,28 +39,28 @@ def failure(workers: Sequence[Worker], count: int) -> LaunchError:
     error = LaunchError(
         summary,
         tuple(facts),
-        "the same command again; a script with ml.fit(..., checkpoint=folder, resume=True) goes on where it was."
+        "the same command again; a script with ml.fit(..., checkpoint=folder, resume=True) resumes where it was."
         if killed
-        else "what the last lines say; --processes 1 shows whether the script fails on one process too.",
+        else "fix the error in the last lines; --processes 1 shows whether the script fails on one process too.",
     )
     error.status = max(_status(worker) for worker in failed)
     return error
 
 
 def late(workers: Sequence[Worker], place: Place) -> LaunchError:
-    """Return what to say when the processes have not met in time."""
+    """Return the error for processes that did not connect in time."""
     missing = [worker for worker in workers if not worker.is_ready]
     advice = (
         "--start-timeout 600, if the machine is busy."
         if place.is_local
-        else f"the same command on every machine, with each --process-id once, and {place.coordinator} open to all."
+        else f"the same command on each machine with a different --process-id; open {place.coordinator} to all of them."
     )
     error = LaunchError(
-        f"the {place.count} processes did not meet within {place.start_timeout_s:g} s.",
+        f"the {place.count} processes did not connect within {place.start_timeout_s:g} s.",
         (
             ("coordinator", place.coordinator),
             ("waiting", f"process {', '.join(str(worker.index) for worker in missing)}, ended by mithril-nb"),
-            *(_last_words(worker, False) for worker in missing[:MOST_SHOWN] if worker.last_lines),
+            *(_last_lines(worker, False) for worker in missing[:MOST_SHOWN] if worker.last_lines),
         ),
         advice,
     )
@@ -68,14 +68,14 @@ def late(workers: Sequence[Worker], place: Place) -> LaunchError:
     return error
 
 
-def _how(worker: Worker) -> str:
+def _describe_end(worker: Worker) -> str:
     status = worker.status or 0
     return f"was killed by {_name(-status)}" if status < 0 else f"ended with exit status {status}"
 
 
-def _last_words(worker: Worker, with_end: bool) -> tuple[str, str]:
-    lines = list(worker.last_lines) or ["(it wrote nothing)"]
-    return f"process {worker.index}", "\n".join([f"{_how(worker)}:", *lines] if with_end else lines)
+def _last_lines(worker: Worker, with_end: bool) -> tuple[str, str]:
+    lines = list(worker.last_lines) or ["(no output)"]
+    return f"process {worker.index}", "\n".join([f"{_describe_end(worker)}:", *lines] if with_end else lines)
 
 
 def _status(worker: Worker) -> int:

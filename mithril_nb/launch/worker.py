@@ -1,4 +1,4 @@
-"""One process of a launch: meets the others, then runs the script as Python would. Started by the launcher."""
+"""One process of a launch: connect to the others, then run the script like `python script`. The launcher starts it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ READY = b"ready"
 
 
 def main(link: socket.socket, script: str, arguments: list[str]) -> int:
-    """Run a script among the other processes.
+    """Connect to the other processes and run a script.
 
     Args:
-        link: To the launcher: it is told once that all have met; when it is closed, the launcher is gone.
+        link: Socket to the launcher. It carries one message, when all processes have connected. It closes when the
+            launcher ends.
         script: Path of the script.
         arguments: The script's own arguments.
 
@@ -48,15 +49,15 @@ def main(link: socket.socket, script: str, arguments: list[str]) -> int:
 
 
 def _end_with(link: socket.socket) -> None:
-    """End this process, and those that it started, when the launcher is gone, even if that was killed."""
+    """End this process and its children when the launcher ends, even if the launcher was killed."""
     link.recv(1)
-    if os.getpgrp() == os.getpid():  # else the group is that of whoever started this by hand
+    if os.getpgrp() == os.getpid():  # otherwise a user started this manually, and the group is the user's
         os.killpg(os.getpgrp(), signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _of_script(trace: TracebackType | None, script: str) -> TracebackType | None:
-    """Return the traceback from the script's own frame on."""
+    """Return the traceback without the frames before the script."""
     at = trace
     while at is not None and at.tb_frame.f_code.co_filename != script:
         at = at.tb_next
@@ -64,7 +65,7 @@ def _of_script(trace: TracebackType | None, script: str) -> TracebackType | None
 
 
 def _leave(status: int) -> None:
-    """End the process. One that failed waits for nobody: the others may never come to the end where all meet."""
+    """End the process. A failed one does not wait for the others, which may never reach the common shutdown."""
     sys.stdout.flush()
     sys.stderr.flush()
     if status:

@@ -1,6 +1,6 @@
-"""A logical model and a backend become a physical model, that runs and shows what it is made of.
+"""Compile a logical model for a backend, to a physical model that runs and shows its stages and costs.
 
-It stands above `stages` and `cost`, so that a physical model can answer with them, and below `train`.
+This room may import `stages` and `cost`; `train` imports this room.
 """
 
 from mithril_nb.physical.compiling import compile, graph_of, shape_log

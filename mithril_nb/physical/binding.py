@@ -1,4 +1,4 @@
-"""What `compile` does to a graph: inputs get a value, params are not trained, shapes are inferred for a backend."""
+"""Changes that `compile` makes to a graph: bind inputs to constants, freeze parameters, infer shapes for a backend."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from mithril_nb.models.naming import by_port, input_names
 
 
 def infer_for(backend: JaxBackend, graph: LogicalGraph, inputs: Mapping[str, TensorSpec]) -> Inference:
-    """Return the specs of everything in a graph, with the ops that somebody brought as this backend has them."""
+    """Infer the specs of all values in a graph, with the custom ops registered on this backend."""
     with inferring_for(backend):
         return infer(graph, inputs, backend.default_dtype)
 
 
 def said_sizes(graph: LogicalGraph, inputs: Mapping[str, TensorSpec]) -> frozenset[str]:
-    """Return the names that a person gave to sizes, in `shapes` or of the model's connections."""
+    """Return the dim names that the user declared, in `shapes` or on the model's connections."""
     shapes = [spec.shape for spec in inputs.values()] + [note.shape for _, note in graph.notes if note.shape]
     return frozenset(dim for shape in shapes for dim in shape if isinstance(dim, str) and dim != LEADING)
 
 
 def with_constants(graph: LogicalGraph, constants: Mapping[str, Any]) -> LogicalGraph:
-    """Return the graph with a block in the place of some inputs, that always gives their value.
+    """Return the graph with some inputs replaced by constant blocks.
 
     Raises:
-        UnexpectedInputError: A name that is no input.
-        UnknownOptionError: A value that is no array of numbers.
+        UnexpectedInputError: A name is not an input.
+        UnknownOptionError: A value is not an array of numbers.
 
     Examples:
         >>> from mithril_nb.models import Add
@@ -64,7 +64,7 @@ def _value(port: str, value: Any) -> Any:
         found = None
     if found is None or isinstance(found, str):
         raise UnknownOptionError(
-            f"the constant for input {port!r} is no array of numbers.",
+            f"the constant for input {port!r} is not an array of numbers.",
             (("given", short_repr(value)),),
             f"constants={{{port!r}: 2.0}}",
             port=port,
@@ -78,27 +78,28 @@ def with_training(
     trainable: Iterable[str],
     specs: Mapping[str, TensorSpec] | None = None,
 ) -> LogicalGraph:
-    """Return the graph with a note on some parameters, or blocks, whether training changes them.
+    """Return the graph with the given parameters or blocks marked as frozen or trainable.
 
     Args:
         graph: The graph.
-        frozen: Names of parameters or blocks that training leaves.
-        trainable: Names of those that it changes; an input becomes a parameter.
-        specs: What is known of the inputs: a parameter that was one has that shape.
+        frozen: Names of parameters or blocks that training must not change.
+        trainable: Names of parameters or blocks to train; an input becomes a parameter.
+        specs: Known specs of the inputs. An input that becomes a parameter takes its shape from here.
 
     Raises:
-        ConnectionError: A name that stands for nothing.
-        UnknownOptionError: A name that is in both, or texts that are not in a list.
+        ConnectionError: A name is unknown.
+        UnknownOptionError: A name is in both lists, or an option is not a list of names.
     """
     lists = {}
     for option, names in (("frozen", frozen), ("trainable", trainable)):
         if isinstance(names, str) or not isinstance(names, Iterable) or not all(isinstance(n, str) for n in names):
             raise UnknownOptionError(
-                f"{option}={names!r} is no list of names.", advice=f'ml.compile(model, backend, {option}=["linear_0"])'
+                f"{option}={names!r} is not a list of names.",
+                advice=f'ml.compile(model, backend, {option}=["linear_0"])',
             )
         lists[option] = list(names)
     if both := [name for name in lists["frozen"] if name in lists["trainable"]]:
-        raise UnknownOptionError(f"{both[0]!r} stands in frozen and in trainable.", advice="name it in one of them.")
+        raise UnknownOptionError(f"{both[0]!r} is in both frozen and trainable.", advice="put it in only one of them.")
     model = Model.of(graph)
     model.set_shapes({name: spec.shape for name, spec in (specs or {}).items() if name in lists["trainable"]})
     model.set_differentiability(dict.fromkeys(lists["frozen"], False) | dict.fromkeys(lists["trainable"], True))

@@ -1,4 +1,4 @@
-"""What a call of a physical model is given, checked: while it is traced, once for each form of call."""
+"""Checks of the arguments of a physical model. They run during tracing, once for each set of shapes and dtypes."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from mithril_nb.physical.binding import infer_for
 
 Arrays = Mapping[str, Any]
 _FEW = 64
-"""Numbers in a list that somebody writes by hand; XLA takes seconds to compile for thousands of arguments."""
+"""Longest list of numbers without a warning. XLA takes seconds to compile a program of thousands of arguments."""
 
 
 class Calls:
-    """Checks what calls are given, against a model as it was compiled.
+    """Checks the arguments of calls against the compiled model.
 
     Args:
         graph: The model.
-        inference: Specs of everything in it.
-        backend: What it is compiled for.
-        is_static: Whether inputs of other shapes than compiled for are refused.
-        sizes: Names that a person gave to sizes of inputs: each stands for one size in a call.
+        inference: Specs of all its values.
+        backend: Its backend.
+        is_static: True to reject inputs whose shapes differ from the compiled ones.
+        sizes: Dim names that the user declared. In one call, each name must have one size.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Calls:
         self.sizes = sizes
         self.dtype = backend.default_dtype
         self._settled = {name: spec.shape for name, spec in inference.inputs.items()}
-        self._has_told = False
+        self._has_warned = False
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -64,8 +64,8 @@ class Calls:
         return tuple(self.inference.inputs)
 
     @cached_property
-    def _as_given(self) -> frozenset[str]:
-        """Inputs whose dtype nobody cares for."""
+    def _any_dtype(self) -> frozenset[str]:
+        """Inputs that accept any dtype, so that no cast is needed."""
         return frozenset(name for name in self.names if takes_any_dtype(self.graph, name))
 
     def checked(
@@ -74,8 +74,8 @@ class Calls:
         """Return parameters, inputs and state by their own names, as arrays of the right shapes and dtypes.
 
         Raises:
-            MissingInputError, UnexpectedInputError, MissingParameterError: Names that do not fit.
-            ShapeError: Shapes that do not fit.
+            MissingInputError, UnexpectedInputError, MissingParameterError: Names are missing or unknown.
+            ShapeError: Shapes do not match.
         """
         given = flat_params(params)
         names = [parameter.name for parameter in self.inference.parameters]
@@ -99,7 +99,7 @@ class Calls:
         for name, array in given.items():
             if not jax.numpy.issubdtype(array.dtype, jax.numpy.floating):
                 raise UnknownOptionError(
-                    f"parameter {name!r} cannot be trained: it holds no real numbers.",
+                    f"parameter {name!r} cannot be trained: its dtype is not floating point.",
                     (("given", f"{array.shape} of {array.dtype}"), ("needs", self.dtype)),
                     f'params[{name!r}].astype("{self.dtype}")',
                     port=name,
@@ -112,8 +112,8 @@ class Calls:
         """Return the inputs by their own names, as arrays of the right dtypes.
 
         Raises:
-            MissingInputError, UnexpectedInputError: Names that do not fit.
-            ShapeError: Other shapes than compiled for, where that is not allowed.
+            MissingInputError, UnexpectedInputError: Names are missing or unknown.
+            ShapeError: With static shapes, a shape differs from the compiled one.
         """
         ports = by_port(inputs, self.names, "input", what="inputs")
         missing = [name for name in self.names if name not in ports]
@@ -132,7 +132,7 @@ class Calls:
         if self.is_static and (other := self._other(arrays)):
             name, given, compiled = other[0]
             raise ShapeError(
-                f"input {name!r} has another shape than the model was compiled for.",
+                f"the shape of input {name!r} differs from the compiled shape.",
                 (("given", str(given)), ("compiled for", str(compiled))),
                 "static_shapes=False  # compiles for each shape; or pad the batch",
                 port=name,
@@ -140,14 +140,14 @@ class Calls:
         return arrays
 
     def _named(self, name: str) -> str:
-        """An input, for a message; with what it feeds if nobody gave it this name: a port may have been forgotten."""
+        """Format an input for a message. If the user did not choose its name, add the ports that it feeds."""
         feeds = self.graph.targets_of.get(Endpoint(BOUNDARY, name), ())
         is_given = name in dict(self.graph.labels)
         is_plain = {end.port for end in feeds} == {name} and 1 in (len(self.names), len(self.graph.nodes))
         return repr(name) if is_given or is_plain else f"{name!r} ({', '.join(map(str, feeds))})"
 
     def _check_names(self, arrays: Arrays) -> None:
-        """Raise if one name that a person gave to sizes stands for two."""
+        """Raise if a dim name that the user declared has two sizes."""
         found: dict[Dim, tuple[str, int]] = {}
         for port, array in arrays.items():
             shape = self.inference.inputs[port].shape
@@ -157,12 +157,12 @@ class Calls:
                     raise ShapeError(
                         f"the size {dim!r} is {known} in input {first!r} and {size} in input {port!r}.",
                         ((f"{first}", str(tuple(arrays[first].shape))), (f"{port}", str(tuple(array.shape)))),
-                        f"inputs of one size, or another name than {dim!r} for one of them in shapes.",
+                        f"inputs of the same size, or two different names instead of {dim!r} in shapes.",
                         port=port,
                     )
 
     def _other(self, arrays: Arrays) -> list[tuple[str, tuple[int, ...], tuple[Dim, ...]]]:
-        """Inputs of other shapes than compiled for: name, shape, and what was said at first."""
+        """Return (name, shape, compiled shape) of each input whose shape differs from the compiled one."""
         shapes = {name: tuple(array.shape) for name, array in arrays.items()}
         return [
             (name, shape, self._settled[name])
@@ -171,10 +171,10 @@ class Calls:
         ]
 
     def settle(self, inputs: Arrays) -> None:
-        """Hear of what a program is traced for: the first binds what was left open, another than that is told, once.
+        """Record the shapes of a trace: the first trace fixes open dims. Warn once about any other shape.
 
         Args:
-            inputs: Inputs that have been checked.
+            inputs: Checked inputs.
         """
         shapes = {
             port: jax.numpy.asarray(inputs[name]).shape
@@ -184,20 +184,20 @@ class Calls:
             self._settled.update(shapes)
             return
         changed = [name for name, shape in shapes.items() if not agree(shape, self._settled[name])]
-        if changed and not self._has_told:
-            self._has_told = True
+        if changed and not self._has_warned:
+            self._has_warned = True
             name = changed[0]
             any_batch = ["batch" if place == 0 else dim for place, dim in enumerate(shapes[name])]
             is_batch = agree(shapes[name][1:], self._settled[name][1:])
             notice(
-                f"input {name!r} of shape {shapes[name]} is compiled for anew: the model was compiled for "
+                f"input {name!r} of shape {shapes[name]} causes a recompilation: the model was compiled for "
                 f"{self._settled[name]}. "
-                + (f"shapes={{{name!r}: {any_batch}}} expects any batch; " if is_batch else "")
-                + "static_shapes=True refuses others."
+                + (f"shapes={{{name!r}: {any_batch}}} accepts any batch; " if is_batch else "")
+                + "static_shapes=True rejects other shapes."
             )
 
     def inferred(self, inputs: Arrays) -> Inference:
-        """Return the specs of everything, for inputs that have been checked."""
+        """Return the specs of all values for checked inputs."""
         specs = {name: TensorSpec(array.shape, as_dtype(array.dtype)) for name, array in inputs.items()}
         return self.inference if specs == self.inference.inputs else infer_for(self.backend, self.graph, specs)
 
@@ -221,29 +221,29 @@ class Calls:
         return {name: as_array(f"state {name!r}", array, name) for name, array in held.items()}
 
     def _cast(self, name: str, array: Any) -> jax.Array:
-        """An input in its dtype: floating numbers are converted, whole numbers stay whole where a block needs them."""
+        """Cast an input to its dtype. Keep integers if a block needs them."""
         array = as_array(f"input {name!r}", array, name)
         wanted = self.inference.inputs[name].dtype
-        keeps = name in self._as_given or "float" not in wanted
+        keeps = name in self._any_dtype or "float" not in wanted
         keeps = keeps or jax.numpy.issubdtype(array.dtype, jax.numpy.complexfloating)
         return array if keeps or array.dtype == wanted else array.astype(wanted)
 
     def _check_shapes(self, params: Arrays, inputs: Arrays) -> None:
         specs = {name: TensorSpec(array.shape, as_dtype(array.dtype)) for name, array in inputs.items()}
-        found = self.inferred(inputs)  # what it was compiled for has been inferred, and holds together
+        found = self.inferred(inputs)  # for the compiled shapes, this returns the stored inference
         found.raise_problems()
         shapes = {name: tuple(jax.numpy.shape(array)) for name, array in params.items()}
         compiled = self.inference.inputs
         other = [name for name, spec in specs.items() if not agree(spec.shape[1:], compiled[name].shape[1:])]
         problems = [
             Diagnostic(
-                f"input {other[0]!r} does not fit parameter {parameter.name!r}."
+                f"the shape of input {other[0]!r} does not match parameter {parameter.name!r}."
                 if other
-                else f"parameter {parameter.name!r} does not fit the model.",
+                else f"the shape of parameter {parameter.name!r} does not match the model.",
                 (("given", str(shapes[parameter.name])), ("needed", str(parameter.spec.shape)), *self._inputs(specs)),
                 f"params = {self._with(specs)}.randomize_params()  # or an input of shape {compiled[other[0]].shape}"
                 if other
-                else "params = pm.randomize_params()  # or inputs of the shape that these were made for",
+                else "params = pm.randomize_params()  # or inputs of the shape that these params were created for",
                 parameter.path,
                 parameter.port,
                 code="ShapeError",
@@ -255,22 +255,22 @@ class Calls:
             raise ShapeError(problems[0], more=tuple(problems[1:]))
 
     def check_concrete_inputs(self) -> None:
-        """Raise if the shape of an input is not known in numbers.
+        """Raise if the shape of an input is not concrete.
 
         Raises:
-            ShapeError: It is not.
+            ShapeError: A dim of an input is unknown or symbolic.
         """
         for name, spec in self.inference.inputs.items():
             if not spec.is_concrete:
                 raise ShapeError(
-                    f"the shape of input {name!r} is not known in numbers.",
+                    f"the shape of input {name!r} is not concrete.",
                     (("so far", str(spec)),),
                     self.with_shapes(),
                     port=name,
                 )
 
     def with_shapes(self) -> str:
-        """Return a call of `compile` with a shape for each input, for a message."""
+        """Return the code of a `compile` call with a shape for each input, for a message."""
         return self._with({name: TensorSpec(self._settled[name]) for name in self.inference.inputs})
 
     def _with(self, specs: Mapping[str, TensorSpec]) -> str:
@@ -278,7 +278,7 @@ class Calls:
         return f"ml.compile(model, backend, shapes={shapes!r})"
 
     def _inputs(self, given: Mapping[str, TensorSpec]) -> tuple[tuple[str, str], ...]:
-        """Facts for a message: the inputs, and what they were compiled for where that differs."""
+        """Return facts for a message: the inputs, and their compiled specs if different."""
         compiled = self.inference.inputs
         return tuple(
             (
@@ -290,7 +290,7 @@ class Calls:
 
 
 def _example(shape: tuple[Dim, ...]) -> list[int]:
-    """A shape in numbers that fits what is known of one."""
+    """Return a concrete example of a shape."""
     known = [32 if isinstance(dim, str) else dim for dim in shape if dim != LEADING]
     return [32, *(known or [784])] if LEADING in shape else known
 
@@ -304,48 +304,48 @@ def _count(names: Sequence[str], what: str) -> str:
 
 
 def is_text(spec: Spec | None) -> bool:
-    """Return whether it is the name of a dtype; any other text stands for a size that is not known yet.
+    """Return whether a spec is the name of a dtype. Any other text is the name of an unknown size.
 
     Args:
-        spec: Of an output.
+        spec: Spec of an output.
     """
     return isinstance(spec, StaticSpec) and isinstance(spec.value, str) and spec.value in ITEM_BYTES
 
 
 def as_array(what: str, given: Any, port: str) -> jax.Array:
-    """Return what was given as an array.
+    """Convert a value to a JAX array.
 
     Args:
-        what: What it is, for a message.
-        given: The array, or what NumPy takes for one.
+        what: Name of the value in messages.
+        given: The array, or a value that NumPy converts to one.
         port: Name of its port.
 
     Raises:
-        UnknownOptionError: It is no array of numbers.
+        UnknownOptionError: It is not an array of numbers.
     """
     check_width(given)
     try:
-        _tell_of_many(what, given)
+        _warn_of_long_list(what, given)
         return jax.numpy.asarray(given)
     except (TypeError, ValueError):
         shape = getattr(given, "shape", None)
         if shape is not None:
-            told = f"an array of shape {tuple(shape)} of {given.dtype}"
+            text = f"an array of shape {tuple(shape)} of {given.dtype}"
         else:
-            told = f"a {type(given).__name__} of {len(given)}" if isinstance(given, list | tuple) else short_repr(given)
+            text = f"a {type(given).__name__} of {len(given)}" if isinstance(given, list | tuple) else short_repr(given)
         raise UnknownOptionError(
-            f"{what} is no array of numbers.",
-            (("given", told),),
-            'np.asarray(values, dtype="float32")  # of rows of one length',
+            f"{what} is not an array of numbers.",
+            (("given", text),),
+            'np.asarray(values, dtype="float32")  # with rows of one length',
             port=port,
         ) from None
 
 
-def _tell_of_many(what: str, given: object) -> None:
-    """Say what is slow about a long list; only a jitted program sees each of its numbers by itself."""
+def _warn_of_long_list(what: str, given: object) -> None:
+    """Warn about a long list inside a jitted program, where each number is a separate argument."""
     leaves = jax.tree.leaves(given) if isinstance(given, list | tuple) else []
     if len(leaves) > _FEW and isinstance(leaves[0], Tracer):
         notice(
-            f"{what} is a {type(given).__name__} of {len(leaves)} numbers, and each is an argument of the jitted "
-            "program, which is slow: np.asarray(values) is one argument."
+            f"{what} is a {type(given).__name__} of {len(leaves)} numbers. Each is a separate argument of the jitted "
+            "program, which is slow. np.asarray(values) is one argument."
         )

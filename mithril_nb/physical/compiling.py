@@ -1,4 +1,4 @@
-"""`compile()`: a logical model and a backend become a physical model."""
+"""`compile()`: bind a logical model to a backend."""
 
 from __future__ import annotations
 
@@ -43,34 +43,36 @@ def compile(
     """Bind a logical model to a backend.
 
     Args:
-        model: What to compile, as it is now: later changes of it leave the result as it is.
-        backend: Where it shall run; by default `JaxBackend()`.
-        shapes: Shape of each input; a dim may be a name (`["batch", 784]`). Whatever is left out is taken from the
-            blocks where they say it, else from the first arrays.
-        jit: Whether programs are jitted; by default as the backend says.
-        verbose: Whether to print the shapes that were inferred.
-        parallelism: How the devices of the backend's mesh share the work: `"data"` splits the batch over the mesh's
-            first axis, `"model"` the parameters over its last, `"mixed"` does both.
-        jit_options: `donate_argnums`, places of arguments of `evaluate` whose memory it may reuse (params only where
-            gradients take their place); `xla_computation`, whether to keep it as text; `static_argnums`, no effect.
-        tpu_options: `replicate_inputs`, whether each device of the mesh gets all of each input; `allow_spmd`, which
-            is always so.
-        static_shapes: Whether inputs of other shapes than compiled for (or than the first) are refused. Else they are
-            compiled for anew, with a warning.
-        optimizations: `fusion`, `buffer_reuse`, `layout_optimization`: what XLA may do; only fusion can be left out.
-        constants: Values of inputs, by name, that are then inputs no more.
-        frozen: Names of parameters or blocks that training leaves.
-        trainable: Names of those that it changes, inputs included.
-        **unknown: Refused, with the names of those that there are.
+        model: The model to compile. Later changes of it do not affect the result.
+        backend: Backend to run on; default: `JaxBackend()`.
+        shapes: Shape of each input; a dim may be a name (`["batch", 784]`). Missing shapes are inferred from the
+            blocks, or from the first inputs.
+        jit: True to jit the programs; default: the backend's setting.
+        verbose: True to print the inferred shapes.
+        parallelism: Use of the devices in the backend's mesh: `"data"` splits the batch over the first mesh axis,
+            `"model"` splits the parameters over the last, `"mixed"` does both.
+        jit_options: `donate_argnums`, positions of the arguments of `evaluate` to donate (params only if gradients are
+            computed, which have the same shapes); `xla_computation`, True to keep the text; `static_argnums`, no
+            effect.
+        tpu_options: `replicate_inputs`, True to replicate each input on all devices of the mesh; `allow_spmd`, which
+            is always on.
+        static_shapes: True to reject inputs whose shapes differ from `shapes`, or from the first inputs. Otherwise
+            other shapes cause a recompilation, with a warning.
+        optimizations: `fusion`, `buffer_reuse`, `layout_optimization`: optimizations of XLA; only fusion can be
+            disabled.
+        constants: Values by input name. These inputs become constants.
+        frozen: Names of parameters or blocks that training must not change.
+        trainable: Names of parameters, blocks or inputs to train.
+        **unknown: Rejected, with a list of the valid options.
 
     Returns:
-        The physical model. XLA compiles when it is first run, or when a stage is asked for.
+        The physical model. XLA compiles it on the first run, or when a stage is requested.
 
     Raises:
-        ShapeError: Shapes that do not fit, all of them at once; or that cannot be split evenly over devices.
+        ShapeError: Shapes do not match (all problems are reported together), or do not divide over the devices.
         UnexpectedInputError: `shapes` names an input that the model does not have.
-        UnknownOptionError: An argument that does not exist, or a shape that is none.
-        UnknownOpError: The backend cannot run a block.
+        UnknownOptionError: An argument does not exist, or a value is invalid.
+        UnknownOpError: The backend does not support a block.
 
     Examples:
         >>> from mithril_nb.models import Linear
@@ -96,9 +98,9 @@ def compile(
     inference.raise_problems()
     if placement and backend.mesh is not None:
         raise UnknownOptionError(
-            "a model whose parts are placed on devices one by one cannot be spread over a mesh as well.",
+            "a model whose parts are placed on single devices cannot use a mesh as well.",
             (("placed", ", ".join(placement)), ("mesh", str(dict(backend.mesh.shape)))),
-            "ml.compile(placed_model, ml.JaxBackend())  # or compile the model that is not placed with this backend",
+            "ml.compile(placed_model, ml.JaxBackend())  # or compile the model before place_model for this backend",
         )
     if placement and jit:
         notice("jit=True has no effect: a model that is placed on several devices runs op by op.")
@@ -111,11 +113,11 @@ def compile(
 
 
 def graph_of(model: Model | LogicalGraph | Block) -> LogicalGraph:
-    """Return the logical graph of whatever can be compiled.
+    """Return the logical graph of a model, graph or block.
 
     Raises:
-        UnknownOptionError: It is no model.
-        ConnectionError, CycleError, NameTakenError, UnconnectedPortError: A graph that does not hold together.
+        UnknownOptionError: The value is not a model.
+        ConnectionError, CycleError, NameTakenError, UnconnectedPortError: The graph is invalid.
     """
     if isinstance(model, LogicalGraph):
         check(model)
@@ -133,7 +135,7 @@ def graph_of(model: Model | LogicalGraph | Block) -> LogicalGraph:
 
 
 def shape_log(inference: Inference) -> str:
-    """Return the inferred shapes as text, a line for each input, block and parameter."""
+    """Return the inferred shapes as text, one line for each input, block and parameter."""
     lines = [f"{name:<24} {spec}" for name, spec in inference.inputs.items()]
     lines += [f"{path:<24} {next(iter(specs.outputs.values()), '')}" for path, specs in inference.blocks.items()]
     lines += [f"{parameter.name:<24} {parameter.spec}" for parameter in inference.parameters]

@@ -1,4 +1,4 @@
-"""The stages of a program of a model, with what is known of the model besides the program."""
+"""The stages of a model's program, with the model's Python source, block kinds and compiler options."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 def inspect_program(
-    model: PhysicalModel, name: str, fn: Callable[..., Any], specs: tuple[Any, ...], told: Mapping[str, Any]
+    model: PhysicalModel, name: str, fn: Callable[..., Any], specs: tuple[Any, ...], options: Mapping[str, Any]
 ) -> stages.Inspection:
-    """Return the stages of a program: as it is compiled for the model, with the Python that builds the model.
+    """Return the stages of a program, compiled with the model's options and linked to the Python that builds the model.
 
     Args:
         model: The model.
-        name: What to call the program.
+        name: Name of the program.
         fn: The program.
-        specs: What it is called with.
-        told: What `stages.inspect` is told otherwise, such as another `device`.
+        specs: Specs of its arguments.
+        options: Options of `stages.inspect` that override the model's, such as another `device`.
     """
-    known: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "name": name,
         "device": model.backend.device,
         "compiler_options": model.options.compiler_options,
@@ -33,4 +33,4 @@ def inspect_program(
         "requested_at": calling_line(),
         "kinds": {path: node.block.kind for path, node in model.graph.walk()},
     }
-    return stages.inspect(fn, *specs, **{**known, **told})
+    return stages.inspect(fn, *specs, **{**defaults, **options})

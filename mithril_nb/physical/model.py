@@ -1,7 +1,4 @@
-"""`PhysicalModel`: a model bound to a backend, that runs and shows what it is made of.
-
-It stands above `stages` and `cost`, so that a physical model can answer with them, and below `train`.
-"""
+"""`PhysicalModel`: a model bound to a backend, which runs and shows its stages and costs."""
 
 from __future__ import annotations
 
@@ -32,26 +29,26 @@ from mithril_nb.program import Toolkit, check_kernels, draws_random_numbers, run
 
 Arrays = Mapping[str, Any]
 PROGRAMS = ("forward", "forward+backward")
-"""Programs that a physical model has by itself; a train step needs a loss and an optimizer, see `ml.fit`."""
+"""Programs of a physical model. A train step also needs a loss and an optimizer, see `ml.fit`."""
 
 
 class PhysicalModel(Shown):
     """A model bound to a backend: runs, and shows its stages and costs.
 
     Attributes:
-        graph: The logical graph that it was made from.
+        graph: Its logical graph.
         backend: The backend that it runs on.
-        inference: Specs of everything in it.
-        jit: Whether `evaluate` is jitted.
-        options: How else it was compiled.
+        inference: Specs of all its values.
+        jit: True if `evaluate` is jitted.
+        options: Further options of `compile`.
 
     Raises:
-        UnknownOpError: The backend cannot run a block.
-        ShapeError: Something that cannot be split evenly over devices.
+        UnknownOpError: The backend does not support a block.
+        ShapeError: An array cannot be split evenly over the devices.
     """
 
     is_immutable = True
-    """`fit` may keep what it compiled for it, and use it again in the next run."""
+    """`fit` may reuse the programs compiled for it in the next run."""
 
     def __init__(
         self,
@@ -79,7 +76,7 @@ class PhysicalModel(Shown):
         self._params: dict[str, jax.Array] | None = None
         self._frozen = frozenset(parameter.name for parameter in inference.parameters if not parameter.is_trainable)
         if not (self._draws or inference.states or options.donated or backend.debug or self._texts):
-            # A call of a small model takes some 10 us: no Python frame of ours stands between the caller and XLA.
+            # A call of a small model takes about 10 us, so avoid a Python frame between the caller and XLA.
             self.__dict__["evaluate"] = self._run
 
     def __repr__(self) -> str:
@@ -90,11 +87,11 @@ class PhysicalModel(Shown):
             self._evaluate, donate_argnums=donated, compiler_options=dict(self.options.compiler_options) or None
         )
 
-    # What it takes and gives
+    # Inputs, outputs and parameters
 
     @property
     def placement(self) -> dict[str, str]:
-        """Devices of its parts by name, if it was placed by `backend.place_model`."""
+        """Devices of its parts by name, if `backend.place_model` placed it."""
         return placement_names(self._placement)
 
     @property
@@ -104,7 +101,7 @@ class PhysicalModel(Shown):
 
     @property
     def states(self) -> tuple[Parameter, ...]:
-        """Its arrays that a step hands to the next, such as running statistics."""
+        """Arrays that a step passes to the next, such as running statistics."""
         return self.inference.states
 
     @property
@@ -114,7 +111,7 @@ class PhysicalModel(Shown):
 
     @cached_property
     def input_ranges(self) -> Mapping[str, tuple[int, int]]:
-        """Least and largest whole number of each input that a block reads as such, as Embedding does."""
+        """Smallest and largest integer of each input that a block uses as an index, such as Embedding."""
         found = {name: input_range(self.graph, name) for name in self.input_specs}
         return {name: bounds for name, bounds in found.items() if bounds}
 
@@ -135,7 +132,7 @@ class PhysicalModel(Shown):
 
     @cached_property
     def needs_key(self) -> bool:
-        """Whether it draws random numbers in training."""
+        """True if it draws random numbers in training."""
         return draws_random_numbers(self.graph, self.backend.toolkit, True)
 
     def get_layer_names(self) -> tuple[str, ...]:
@@ -143,35 +140,35 @@ class PhysicalModel(Shown):
         return tuple(dict.fromkeys(p.name.rpartition(".")[0] for p in self.parameters if "." in p.name))
 
     def summary(self, *, depth: int | None = None) -> str:
-        """Return a table of the blocks, as `Model.summary` does, with the shapes that it was compiled for."""
+        """Return a table of the blocks, like `Model.summary`, with the compiled shapes."""
         return table(self.graph, self.inference, depth, self.backend.default_dtype)
 
     # Running
 
     def randomize_params(self, seed: int | None = None) -> dict[str, jax.Array]:
-        """Return starting values for all parameters.
+        """Return initial values for all parameters.
 
         Args:
-            seed: The same seed gives the same values; by default the backend's stream of random numbers goes on.
+            seed: The same seed gives the same values. Default: the next numbers of the backend's random stream.
 
         Raises:
-            ShapeError: The shape of a parameter is not known yet.
-            UnknownOptionError: The seed is no whole number.
+            ShapeError: The shape of a parameter is still unknown.
+            UnknownOptionError: The seed is not an integer.
         """
         self._check_concrete(self.parameters)
         return self._laid(self.parameters, self.backend.initial_params(self.parameters, seed))
 
     def initial_state(self) -> dict[str, jax.Array]:
-        """Return what the first step finds in the place of a state; empty for a model without.
+        """Return the state before the first step; empty if the model has none.
 
         Raises:
-            ShapeError: The shape of a state is not known yet.
+            ShapeError: The shape of a state is still unknown.
         """
         self._check_concrete(self.states)
         return self._laid(self.states, self.backend.initial_params(self.states, 0)) if self.states else {}
 
     def _laid(self, arrays: Sequence[Parameter], values: dict[str, jax.Array]) -> dict[str, jax.Array]:
-        """The values where they are used: spread over the mesh, or on the device of their block."""
+        """Return the values sharded over the mesh, or on the devices of their blocks."""
         if self._spread is not None:
             return self._spread.params(arrays, values)
         if self._placement:
@@ -184,7 +181,7 @@ class PhysicalModel(Shown):
             name = next(iter(self.input_specs), "input")
             what = "state" if open_ones[0] in self.states else "parameter"
             raise ShapeError(
-                f"the shape of {what} {open_ones[0].name!r} is not known.",
+                f"the shape of {what} {open_ones[0].name!r} is unknown.",
                 (("so far", str(open_ones[0].spec)), ("input", f"{name!r} {self.input_specs.get(name)}")),
                 self._calls.with_shapes(),
                 block=open_ones[0].path,
@@ -200,18 +197,18 @@ class PhysicalModel(Shown):
         key: jax.Array | None = None,
         training: bool = False,
     ) -> dict[str, jax.Array]:
-        """Return the outputs: a pure function, to be traced, jitted, differentiated or mapped as you like.
+        """Return the outputs. A pure function: use it with `jax.jit`, `jax.grad`, `jax.vmap` and others.
 
         Args:
             params: Parameters by name; `{"linear_0.weight": w}` or `{"linear_0": {"weight": w}}`.
-            inputs: Arrays by name of the input.
-            state: What the step before left, for a model with a state.
-            key: Random key; needed where a block draws.
-            training: Whether blocks such as Dropout act as in training.
+            inputs: Arrays by input name.
+            state: State after the previous step, for a model with a state.
+            key: Random key, required if a block draws random numbers.
+            training: True if blocks such as Dropout behave as in training.
 
         Raises:
-            MissingInputError, UnexpectedInputError, MissingParameterError: Names that do not fit.
-            ShapeError: Shapes that do not fit.
+            MissingInputError, UnexpectedInputError, MissingParameterError: Names are missing or unknown.
+            ShapeError: Shapes do not match.
         """
         return self.forward_with_state(params, inputs, state, key=key, training=training)[0]
 
@@ -224,16 +221,16 @@ class PhysicalModel(Shown):
         key: jax.Array | None = None,
         training: bool = False,
     ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
-        """Return the outputs as `forward` does, and the state for the step after: `{}` for a model without.
+        """Return the outputs like `forward`, and the next state: `{}` if the model has none.
 
         Raises:
-            MissingInputError, UnexpectedInputError, MissingParameterError: Names that do not fit.
-            ShapeError: Shapes that do not fit.
+            MissingInputError, UnexpectedInputError, MissingParameterError: Names are missing or unknown.
+            ShapeError: Shapes do not match.
         """
         params, inputs, state = self._calls.checked(params, inputs, state)
         if key is None and draws_random_numbers(self.graph, self.backend.toolkit, training):
             raise MissingInputError(
-                "this model draws random numbers and got no key.",
+                "this model draws random numbers but receives no key.",
                 (("blocks", ", ".join(self._drawing(training))),),
                 "pm.forward(params, inputs, key=backend.get_random_key(), training=True)",
             )
@@ -248,7 +245,7 @@ class PhysicalModel(Shown):
             )
 
     def _toolkit(self, inputs: Arrays) -> Toolkit:
-        """What runs the blocks; in debug mode it looks at what they make."""
+        """Return the toolkit that runs the blocks. In debug mode it also checks their outputs."""
         toolkit = self.backend.toolkit
         if self._placement:
             toolkit = on_devices(toolkit, self._placement)
@@ -268,26 +265,26 @@ class PhysicalModel(Shown):
         *,
         state: Arrays | None = None,
     ) -> Any:
-        """Return the outputs, and the gradients of the parameters if output gradients are given.
+        """Return the outputs, and the gradients of the parameters if output gradients are passed.
 
         Args:
             params: Parameters by name.
-            inputs: Arrays by name of the input.
-            output_gradients: Gradient of some loss by each output; outputs that are left out count as zero.
-            state: What training left, for a model with a state; it is read, and stays as it is.
+            inputs: Arrays by input name.
+            output_gradients: d(loss)/d(output) by output name. Missing outputs count as zero.
+            state: State after training, for a model with a state. It does not change.
 
         Returns:
-            A dict of outputs; with `output_gradients` a pair of that and a dict of gradients by parameter name. The
-            gradient of a parameter that is not trained is zero.
+            A dict of outputs. With `output_gradients`, a pair of outputs and gradients by parameter name. The gradient
+            of a frozen parameter is zero.
 
         Raises:
-            MissingInputError, UnexpectedInputError, MissingParameterError: Names that do not fit.
-            ShapeError: Shapes that do not fit.
+            MissingInputError, UnexpectedInputError, MissingParameterError: Names are missing or unknown.
+            ShapeError: Shapes do not match.
         """
-        # Nothing is checked here: a call of a new form is traced, and tracing checks; a known one is known good.
+        # No checks here: tracing checks the arguments, and every new set of shapes and dtypes is traced.
         key = self.backend.get_random_key() if self._draws else None
         given = (params, inputs, output_gradients, key, state)
-        # Params are only reused where their gradients, of the same shapes, take their place.
+        # Donate params only if their gradients, of the same shapes, are computed.
         run = self._run if self._donating is None or output_gradients is None else self._donating
         try:
             with jax.debug_nans(True) if self.backend.debug else nullcontext():
@@ -295,19 +292,19 @@ class PhysicalModel(Shown):
         except FloatingPointError as error:
             self._find_nan(params, inputs, key, state)
             raise NotANumberError(
-                "a gradient of this model is NaN, while its outputs are not.",
+                "a gradient of this model is NaN, but its outputs are finite.",
                 (("because", str(error)),),
-                "look for a square root of 0, or a division by what may be 0.",
+                "look for a square root of 0, or a division by 0.",
             ) from None
         if not self._texts:
             return found
         outputs, *gradients = found if output_gradients is not None else (found,)
-        said: Any = self._calls.inferred(self._calls.inputs(inputs)).outputs
-        outputs = {name: said[name].value if name in self._texts else outputs[name] for name in self.output_names}
+        specs: Any = self._calls.inferred(self._calls.inputs(inputs)).outputs
+        outputs = {name: specs[name].value if name in self._texts else outputs[name] for name in self.output_names}
         return (outputs, *gradients) if gradients else outputs
 
     def _find_nan(self, params: Arrays, inputs: Arrays, key: Any, state: Any) -> None:
-        """Run block by block, and raise at the first that makes NaN."""
+        """Run block by block, and raise at the first block that outputs NaN."""
         with jax.debug_nans(False):
             params, inputs, state = self._calls.checked(params, inputs, state)
             run_with_state(
@@ -315,18 +312,18 @@ class PhysicalModel(Shown):
             )
 
     def __call__(self, given: Any = None, /, **named: Any) -> Any:
-        """Return the outputs for parameters of its own, which start at random with the first call.
+        """Return the outputs for the parameters in `params`, which the first call initializes randomly.
 
         Args:
-            given: The input, if there is one; or inputs by name, in a dict.
+            given: The input of a model with one input; or a dict of inputs by name.
             named: Inputs by name.
 
         Returns:
-            The output, if there is one; or outputs by name, in a dict.
+            The output of a model with one output; otherwise a dict of outputs by name.
 
         Raises:
-            MissingInputError, UnexpectedInputError: Names that do not fit.
-            ShapeError: Shapes that do not fit.
+            MissingInputError, UnexpectedInputError: Names are missing or unknown.
+            ShapeError: Shapes do not match.
 
         Examples:
             >>> import mithril_nb as ml
@@ -341,7 +338,7 @@ class PhysicalModel(Shown):
             found = self._calls.inferred(arrays)
             found.raise_problems()
             self._check_concrete(found.parameters)
-            # Its own parameters outlive the call, also one that is being traced.
+            # The parameters must not be tracers, because they outlive a call inside jit.
             with jax.ensure_compile_time_eval():
                 self._params = self._laid(found.parameters, self.backend.initial_params(found.parameters))
         outputs = self.evaluate(self._params, inputs)
@@ -349,7 +346,7 @@ class PhysicalModel(Shown):
 
     @property
     def params(self) -> dict[str, jax.Array]:
-        """The parameters that calls `pm(x)` use; they start at random, and may be set."""
+        """The parameters that calls `pm(x)` use. They are initialized randomly; you can also set them."""
         if self._params is None:
             with jax.ensure_compile_time_eval():
                 self._params = self.randomize_params()
@@ -371,12 +368,12 @@ class PhysicalModel(Shown):
             found = self._arrays(params, inputs, state, key)
         else:
             found = self._evaluate_backward(params, inputs, output_gradients, key, state)
-        # Only here, where a call of a new form is traced: the first one binds what `shapes` left open.
+        # This line runs only during tracing, so once per set of shapes. The first trace fixes the open dims.
         self._calls.settle(inputs)
         return found
 
     def _arrays(self, params: Arrays, inputs: Arrays, state: Arrays | None, key: jax.Array | None) -> dict[str, Any]:
-        """The outputs that a jitted program can give: a text is none of them."""
+        """Return the outputs that are arrays. A jitted program cannot return text."""
         found = self.forward(params, inputs, state=state, key=key)
         return {name: value for name, value in found.items() if name not in self._texts} if self._texts else found
 
@@ -400,7 +397,7 @@ class PhysicalModel(Shown):
             gradient = given.get(name)
             if gradient is not None and jax.numpy.shape(gradient) != array.shape:
                 raise ShapeError(
-                    f"the gradient of output {name!r} has another shape than the output.",
+                    f"the gradient of output {name!r} does not have the shape of the output.",
                     (("output", str(array.shape)), ("gradient", str(jax.numpy.shape(gradient)))),
                     f'backend.ones_like(outputs["{name}"])',
                     port=name,
@@ -410,18 +407,18 @@ class PhysicalModel(Shown):
             )
         return outputs, pull_back(whole)[0]
 
-    # What it is made of
+    # Stages and costs
 
     def inspect(self, program: str = "forward") -> stages.Inspection:
-        """Return the stages of a program, from Python to machine code, with their provenance. Nothing is run.
+        """Return the stages of a program, from Python to machine code, with their provenance. Does not run it.
 
         Args:
-            program: `"forward"`, or `"forward+backward"`: outputs and gradients of the parameters for given output
-                gradients.
+            program: `"forward"`, or `"forward+backward"`, which returns outputs and gradients of the parameters for
+                the given output gradients.
 
         Raises:
-            ShapeError: The shape of an input is not known in numbers.
-            UnknownOptionError: No such program.
+            ShapeError: The shape of an input is not concrete.
+            UnknownOptionError: The program does not exist.
         """
         if program not in PROGRAMS:
             raise UnknownOptionError(
@@ -444,7 +441,7 @@ class PhysicalModel(Shown):
         """Return params, inputs and outputs as `jax.ShapeDtypeStruct`s.
 
         Raises:
-            ShapeError: The shape of an input is not known in numbers.
+            ShapeError: The shape of an input is not concrete.
         """
         self._calls.check_concrete_inputs()
         outputs = {name: spec for name, spec in self.output_specs.items() if isinstance(spec, TensorSpec)}
@@ -463,28 +460,28 @@ class PhysicalModel(Shown):
 
     @property
     def hlo(self) -> stages.Stage:
-        """The optimized HLO of the forward program; compiles it."""
+        """The optimized HLO of the forward program. Compiles it on first use."""
         return self.inspect().stage("hlo")
 
     @property
     def xla_computation(self) -> str | None:
-        """What XLA is given, as StableHLO; there if it was compiled with `jit_options={"xla_computation": True}`."""
+        """XLA's input as StableHLO text; `None` unless compiled with `jit_options={"xla_computation": True}`."""
         return self.inspect().stage("stablehlo").text if self.options.keeps_xla else None
 
     @property
     def cost(self) -> cost.Cost:
-        """What each block of the forward program costs, from its equations; `inspect().costs()` has XLA's view too."""
+        """The cost of each block of the forward program, from the jaxpr. `inspect().costs()` adds XLA's view."""
         return cost.cost_of(self.inspect())
 
     @property
     def memory(self) -> cost.Memory | None:
-        """Bytes that the compiled forward program needs; compiles it."""
+        """Bytes that the compiled forward program needs. Compiles it on first use."""
         inspection = self.inspect()
         _ = inspection.optimized
         return cost.xla_memory(lambda: inspection.analysis("memory"))
 
 
-# `evaluate` of an instance is the jitted `_evaluate`: help on it shall say the same.
+# `evaluate` of an instance may be the jitted `_evaluate`, so `help` on it needs the same docstring.
 PhysicalModel._evaluate.__doc__ = PhysicalModel.evaluate.__doc__
 
 

@@ -1,4 +1,4 @@
-"""What `compile` is asked for beyond a model, a backend and shapes: read, checked, and told where it has no effect."""
+"""Further options of `compile`: read and check them, and warn about options without effect."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from mithril_nb.errors import UnknownOptionError, similar
 PARALLELISM = ("data", "model", "mixed")
 """Ways to use several devices: split the batch, split the parameters, or both."""
 ARGUMENTS = ("params", "inputs", "output_gradients")
-"""Arguments of `evaluate`, which `jit_options` count from 0."""
+"""Arguments of `evaluate`. `jit_options` refers to them by position, from 0."""
 _FUSION_PASSES = "fusion,cpu-fusion,cpu_instruction_fusion"
-"""What puts operations together. `fusion-wrapper` stays: it puts one operation into a fusion of its own, and a scatter
-cannot run on a CPU in any other way."""
+"""XLA's fusion passes. Do not disable `fusion-wrapper`: it wraps a single operation in a fusion, and a scatter cannot
+run on CPU without it."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """How a physical model is compiled.
+    """Options of a compiled physical model.
 
     Attributes:
         parallelism: `"data"`, `"model"`, `"mixed"`, or `None`.
-        donated: Places of the arguments of `evaluate` whose memory it may reuse.
-        keeps_xla: Whether `xla_computation` is there.
-        replicates_inputs: Whether each device gets the whole of each input.
-        static_shapes: Whether inputs of other shapes than compiled for are refused.
-        compiler_options: For XLA, by name.
+        donated: Positions of the donated arguments of `evaluate`.
+        keeps_xla: True if `xla_computation` is available.
+        replicates_inputs: True if each input is replicated on all devices.
+        static_shapes: True to reject inputs whose shapes differ from the compiled ones.
+        compiler_options: Options for XLA, by name.
     """
 
     parallelism: str | None = None
@@ -52,10 +52,10 @@ def read_options(
     static_shapes: bool | None = None,
     optimizations: Mapping[str, Any] | None = None,
 ) -> Options:
-    """Return the options; see `compile` for what each means. What JAX cannot honour here is warned about, by name.
+    """Return the options, which `compile` documents. Warn about options that JAX does not support here.
 
     Raises:
-        UnknownOptionError: One that there is not, or a value that makes no sense.
+        UnknownOptionError: An option does not exist, or its value is invalid.
     """
     check_switch("static_shapes", static_shapes, "ml.compile(model, backend, static_shapes=True)")
     _check_parallelism(parallelism, backend)
@@ -90,15 +90,15 @@ def _check_parallelism(parallelism: Any, backend: JaxBackend) -> None:
 
 
 def _jit_options(given: Mapping[str, Any] | None, jit: bool) -> tuple[tuple[int, ...], bool]:
-    """Donated arguments, and whether the XLA computation is to be kept."""
+    """Return the donated arguments, and whether to keep the XLA computation."""
     options = _known("jit_options", given, ("static_argnums", "donate_argnums", "xla_computation"))
     keeps_xla = options.get("xla_computation")
     check_switch("jit_options['xla_computation']", keeps_xla, 'jit_options={"xla_computation": True}')
     if static := _places(options.get("static_argnums"), "static_argnums"):
         names = " and ".join(repr(ARGUMENTS[place]) for place in static)
         notice(
-            f"jit_options['static_argnums'] has no effect on {names}: a dict of arrays cannot be static. What is "
-            "static in a model are the attributes of its blocks, and those are already."
+            f"jit_options['static_argnums'] has no effect on {names}: a dict of arrays cannot be static. The "
+            "attributes of blocks are always static."
         )
     donated = _places(options.get("donate_argnums"), "donate_argnums")
     if donated and not jit:
@@ -112,7 +112,7 @@ def _places(given: Any, key: str) -> tuple[int, ...]:
     places = tuple(given) if isinstance(given, Sequence) and not isinstance(given, str) else (given,)
     if any(isinstance(one, bool) or not isinstance(one, int) or not 0 <= one < len(ARGUMENTS) for one in places):
         raise UnknownOptionError(
-            f"jit_options[{key!r}]={given!r} does not count the arguments of evaluate.",
+            f"jit_options[{key!r}]={given!r} must contain positions of arguments of evaluate.",
             (("arguments", ", ".join(f"{place} {name}" for place, name in enumerate(ARGUMENTS))),),
             f'jit_options={{"{key}": (0,)}}',
         )
@@ -120,7 +120,7 @@ def _places(given: Any, key: str) -> tuple[int, ...]:
 
 
 def _tpu_options(given: Mapping[str, Any] | None, backend: JaxBackend, parallelism: str | None) -> bool:
-    """Whether each device gets the whole of each input."""
+    """Return whether to replicate each input on all devices."""
     options = _known("tpu_options", given, ("replicate_inputs", "allow_spmd"))
     for key, value in options.items():
         check_switch(f"tpu_options[{key!r}]", value, f'tpu_options={{"{key}": True}}')
@@ -133,13 +133,13 @@ def _tpu_options(given: Mapping[str, Any] | None, backend: JaxBackend, paralleli
         raise UnknownOptionError(
             f"tpu_options['replicate_inputs']=True and parallelism={parallelism!r} contradict each other.",
             (("because", f"parallelism={parallelism!r} splits each input over the devices"),),
-            'parallelism="model"  # or leave one of them out',
+            'parallelism="model"  # or omit one of them',
         )
     return wanted and backend.mesh is not None
 
 
 def _optimizations(given: Mapping[str, Any], backend: JaxBackend, jit: bool) -> bool:
-    """Whether XLA may fuse operations."""
+    """Return whether XLA may fuse operations."""
     options = _known("optimizations", given, ("fusion", "buffer_reuse", "layout_optimization"))
     for key, value in options.items():
         check_switch(f"optimizations[{key!r}]", value, f'optimizations={{"{key}": True}}')
@@ -153,18 +153,18 @@ def _optimizations(given: Mapping[str, Any], backend: JaxBackend, jit: bool) -> 
     if fuses and not jit:
         notice("optimizations['fusion'] has no effect: jit=False, and XLA sees one operation at a time.")
     if fuses is False and platform != "cpu":
-        notice(f"optimizations['fusion']=False has no effect: XLA cannot do without fusion on {platform}.")
+        notice(f"optimizations['fusion']=False has no effect: XLA requires fusion on {platform}.")
     return fuses is not False or platform != "cpu"
 
 
 def _known(name: str, given: Any, keys: Iterable[str]) -> dict[str, Any]:
-    """The options in a dict, none of which is unknown; those that are None are left out."""
+    """Return the options whose value is not None. Raise if an option is unknown."""
     keys = tuple(keys)
     if given is None:
         return {}
     if not isinstance(given, Mapping):
         raise UnknownOptionError(
-            f"{name}={given!r} is no dict.", (("takes", ", ".join(keys)),), f'{name}={{"{keys[0]}": ...}}'
+            f"{name}={given!r} must be a dict.", (("takes", ", ".join(keys)),), f'{name}={{"{keys[0]}": ...}}'
         )
     for key in given:
         if key not in keys:
@@ -172,6 +172,6 @@ def _known(name: str, given: Any, keys: Iterable[str]) -> dict[str, Any]:
             raise UnknownOptionError(
                 f"{name} has no option {key!r}.",
                 (("takes", ", ".join(keys)),),
-                f'{name}={{"{near[0]}": ...}}' if near else "use one of the options that it takes.",
+                f'{name}={{"{near[0]}": ...}}' if near else "use one of these options.",
             )
     return {key: value for key, value in given.items() if value is not None}

@@ -1,4 +1,4 @@
-"""How the arrays of a model lie on a mesh of devices. The compiler makes the rest of a program follow."""
+"""Sharding of a model's params and inputs over a mesh. The compiler derives the sharding of all other values."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from mithril_nb.models.infer import Parameter
 
 
 class Spread:
-    """Places params and inputs on a mesh: batches split over its first axis, parameters over its last.
+    """Shards params and inputs over a mesh: batches over its first axis, parameters over its last.
 
     Args:
         mesh: The mesh.
-        parallelism: `"data"`, `"model"`, `"mixed"`; with `None` params are on all devices, and inputs stay as they are.
-        replicates_inputs: Whether each device gets the whole of each input.
+        parallelism: `"data"`, `"model"`, `"mixed"`; with `None`, params are replicated and inputs are unchanged.
+        replicates_inputs: True to replicate each input on all devices.
     """
 
     def __init__(self, mesh: Mesh, parallelism: str | None, replicates_inputs: bool = False):
@@ -31,10 +31,10 @@ class Spread:
         self.splits_params = parallelism in ("model", "mixed")
 
     def check(self, inputs: Mapping[str, TensorSpec], parameters: Sequence[Parameter]) -> None:
-        """Raise if something cannot be split, as far as shapes are known.
+        """Check that arrays of known shapes can be split.
 
         Raises:
-            ShapeError: A batch that cannot be split evenly, or no parameter that can.
+            ShapeError: A batch cannot be split evenly, or no parameter can.
         """
         if self.splits_batch:
             for name, spec in inputs.items():
@@ -48,33 +48,33 @@ class Spread:
                 raise ShapeError(
                     f"no parameter can be split evenly over {parts} devices.",
                     tuple((one.name, str(shape)) for one, shape in zip(parameters, shapes, strict=True)),
-                    f"a size that {parts} divides, or another count along the last axis of device_mesh.",
+                    f"a size that is a multiple of {parts}, or another size of the last axis of device_mesh.",
                 )
 
     def inputs(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the inputs as they are to lie.
+        """Return the sharded inputs.
 
         Raises:
-            ShapeError: A batch that cannot be split evenly.
+            ShapeError: A batch cannot be split evenly.
         """
         if self.replicates_inputs:
-            return {name: self._laid(array, PartitionSpec()) for name, array in arrays.items()}
+            return {name: self._sharded(array, PartitionSpec()) for name, array in arrays.items()}
         if not self.splits_batch:
             return dict(arrays)
         for name, array in arrays.items():
             if array.ndim:
                 check_even(f"the batch of input {name!r}", array.shape, 0, self.mesh.shape[self.first], name)
         return {
-            name: self._laid(array, PartitionSpec(self.first)) if array.ndim else array
+            name: self._sharded(array, PartitionSpec(self.first)) if array.ndim else array
             for name, array in arrays.items()
         }
 
     def params(self, parameters: Sequence[Parameter], arrays: Mapping[str, Any]) -> dict[str, Any]:
-        """Return parameters, or states, as they are to lie."""
+        """Return the sharded parameters or states."""
         specs = {one.name: self._spec(one, array_shape(arrays[one.name])) for one in parameters}
-        return {name: self._laid(array, specs[name]) if name in specs else array for name, array in arrays.items()}
+        return {name: self._sharded(array, specs[name]) if name in specs else array for name, array in arrays.items()}
 
-    def _laid(self, array: Any, spec: PartitionSpec) -> Any:
+    def _sharded(self, array: Any, spec: PartitionSpec) -> Any:
         sharding = NamedSharding(self.mesh, spec)
         if isinstance(array, Tracer):
             return jax.lax.with_sharding_constraint(array, sharding)
@@ -86,14 +86,14 @@ class Spread:
 
 
 def array_shape(array: Any) -> tuple[int, ...]:
-    """Return the shape of an array, or of a number."""
+    """Return the shape of an array or a number."""
     return tuple(getattr(array, "shape", ()))
 
 
 def _axis(parameter: Parameter, shape: tuple[int, ...], parts: int) -> int | None:
-    """The axis to split: that of the units of the output if it divides, else that of the inputs, else the largest.
+    """Return the axis to split: the output axis if divisible, else the input axis, else the largest divisible axis.
 
-    A parameter that no number divides lies whole on each device: a bias of 10 on 4 devices is no reason to refuse.
+    A parameter without such an axis, such as a bias of size 10 on 4 devices, is replicated (`None`).
     """
     lead = parameter.stacked
     rank = len(shape) - lead

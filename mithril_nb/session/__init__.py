@@ -1,6 +1,6 @@
-"""The session behind a workbench: one mutable object that takes commands and publishes snapshots. Knows no widget."""
+"""The session of a workbench: a mutable object that takes commands and publishes snapshots. It needs no widgets."""
 
-from mithril_nb.session import static as _static  # noqa: F401  It registers how a session is shown.
+from mithril_nb.session import static as _static  # noqa: F401  Registers the static rendering of a session.
 from mithril_nb.session.design import Design, design_of
 from mithril_nb.session.session import Session
 

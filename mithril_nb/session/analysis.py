@@ -1,4 +1,4 @@
-"""What follows from a design: specs, problems, programs, costs. Made once for each, dear things only when asked."""
+"""Analysis of a design: specs, problems, programs, costs. Computed once per design, expensive parts on demand."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from mithril_nb.whatif import WhatIf, what_if
 
 
 class Analysis:
-    """A design, looked at.
+    """The analysis of one design.
 
     Attributes:
         design: The design.
-        version: Number of the design in its session.
-        inference: Specs of everything in the model.
-        problems: What is wrong with it; the programs exist only if nothing is.
-        program: Stages and costs; those of an equal design that was looked at before are taken over.
+        version: Version of the design in its session.
+        inference: Specs of all values in the model.
+        problems: Problems of the model. Programs exist only without problems.
+        program: Stages and costs, shared with an equal design that was analysed before.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Analysis:
     ):
         self.design, self.version = design, version
         self._backend, self._training = backend, training
-        # Shapes of inputs that are gone are kept in the design: the input may come back.
+        # The design keeps shapes of removed inputs, because undo or a new edit may bring an input back.
         ports = [port.name for port in design.graph.inputs if port.role == "data"]
         shapes = {name: shape for name, shape in design.shapes if name in ports}
         if len(ports) == 1 and not shapes:
@@ -60,27 +60,27 @@ class Analysis:
 
     @cached_property
     def shaped(self) -> frozenset[str]:
-        """Names of the inputs whose shape is known, in numbers or in names that the user gave."""
+        """Names of the inputs whose shape is known, in numbers or in the user's names."""
         return frozenset(
             name for name, spec in self.inference.inputs.items() if spec.is_concrete or name in self._given
         )
 
     def _open_inputs(self) -> tuple[Diagnostic, ...]:
-        """Inputs of which nothing is known: ports that no connection and no shape feeds."""
+        """Return a problem for each input without a connection and without a shape."""
         graph, found = self.design.graph, []
         for name, spec in self.inference.inputs.items():
             if name in self.shaped:
                 continue
             target = next(iter(graph.targets_of.get(Endpoint(BOUNDARY, name), ())), Endpoint("", name))
             ways = [f'wb.do("set_shape", name="{name}", shape={self._example(target, spec)})']
-            if target.node and name != "input":  # of the blocks that do not depend on it, the last one
+            if target.node and name != "input":  # suggest the last block that does not depend on it
                 names = [node.name for node in run_order(graph) if node.block.outputs or node.name == target.node]
                 before = names[: names.index(target.node)]
                 source = f"{component(before[-1])}.{graph.by_name[before[-1]].block.outputs[0].name}" if before else ""
                 ways += [f'wb.do("connect", source="{source}", target="{target}")'] if before else []
             summary = f"input {name!r} of the model has no shape."
             if name != "input":
-                summary = f"'{target}' is connected to no block, and input {name!r} of the model has no shape."
+                summary = f"'{target}' is not connected, and input {name!r} of the model has no shape."
             found.append(
                 Diagnostic(
                     summary,
@@ -95,7 +95,7 @@ class Analysis:
         return tuple(found)
 
     def _example(self, target: Endpoint, spec: TensorSpec) -> list[Any]:
-        """Return a shape for an input: what is known of it, or else the shape of another input of its block."""
+        """Return an example shape for an input: its known dims, or the shape of another input of its block."""
         others = self.inference.blocks[target.node].inputs.values() if target.node in self.inference.blocks else ()
         shapes = [one.shape for one in others if isinstance(one, TensorSpec) and one.is_concrete and one.shape]
         if spec.shape == ("...",):
@@ -104,64 +104,64 @@ class Analysis:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no block yet."""
+        """True if there is no block yet."""
         return not self.design.graph.nodes
 
     @property
     def why_not(self) -> str:
-        """Why there are no programs to look at; `""` if there are."""
+        """Reason why there are no programs; `""` if there are."""
         return "there is no block yet" if self.is_empty else "the model has problems" if self.problems else ""
 
     @property
     def can_run(self) -> bool:
-        """Whether there are programs to look at."""
+        """True if there are programs."""
         return not self.why_not
 
     @cached_property
     def loss(self) -> Loss:
-        """The loss that training minimises, with the output that it takes."""
+        """The loss, with the output to train on."""
         name, output = self.design.loss or self._training.get("loss", "cross_entropy"), self.design.output
         return resolve_loss(name, output if output in self.inference.outputs else None)
 
     @cached_property
     def why_not_trained(self) -> str:
-        """Why there is a forward program only; `""` if there are all."""
+        """Reason why there is only a forward program; `""` if there are all programs."""
         outputs = self.inference.outputs
         if not self.loss.needs_output(outputs):
             return ""
         count, loss = len(outputs), self.loss.name
-        return f"the model has {count} outputs, and the loss {loss} takes one: choose the output to train on"
+        return f"the model has {count} outputs, but the loss {loss} takes one: choose the output to train on"
 
     @property
     def program_name(self) -> str:
-        """The program that is looked at: the one of the design, or forward if the loss takes none of the outputs."""
+        """The inspected program: the design's, or forward if the model cannot be trained."""
         return "forward" if self.why_not_trained else self.design.program
 
     @cached_property
     def physical(self) -> PhysicalModel:
-        """The model on its backend.
+        """The physical model.
 
         Raises:
-            ShapeError: It has problems.
+            ShapeError: The model has problems.
         """
         self.inference.raise_problems()
         return PhysicalModel(self.design.graph, self._backend, self.inference, self._backend.jit)
 
     @property
     def is_symbolic(self) -> bool:
-        """Whether sizes of the inputs are names."""
+        """True if dims of the inputs are names."""
         return has_names(spec.shape for spec in self.inference.inputs.values())
 
     def advice_for(self, stage: stages.Stage) -> str:
-        """Return what to do about a stage that needs a number for each size; `""` for others."""
+        """Return advice for a stage that needs a number for each size; `""` for others."""
         is_missing = self.is_symbolic and stage.unavailable and stage.name in NEED_NUMBERS
-        return "Enter a number for each size of the inputs, as in 32, 64." if is_missing else ""
+        return "Enter a number for each size of the inputs, such as 32, 64." if is_missing else ""
 
     def with_sizes_of(self, data: Any, batch_size: int) -> Analysis:
-        """Return the same design with the sizes of a batch of data instead of names; itself if it has no names.
+        """Return the design with the sizes of a batch of data instead of names; itself without names.
 
         Raises:
-            DataError: One name has two sizes, or the data has no form that `fit` accepts.
+            DataError: One name has two sizes, or `fit` does not accept the form of the data.
         """
         if not self.is_symbolic:
             return self
@@ -173,7 +173,7 @@ class Analysis:
                     raise DataError(
                         f"the size {dim!r} is {sizes[dim]} and {size} in the data.",
                         (("input", f"{name!r} {spec}"), ("data", f"{found[name].shape}, in batches of {batch_size}")),
-                        "another name for one of the two.",
+                        "use two different names.",
                     )
         shapes = {name: tuple(sizes.get(str(dim), dim) for dim in spec.shape) for name, spec in specs.items()}
         design = replace(self.design, shapes=tuple(shapes.items()))
@@ -181,26 +181,26 @@ class Analysis:
 
     @property
     def inspection(self) -> stages.Inspection:
-        """The stages of the program that is looked at."""
+        """The stages of the inspected program."""
         return self.program.inspection(self.physical, self.loss, self._training)
 
     @property
     def cost(self) -> cost.Cost:
-        """What each block costs, from the jaxpr alone."""
+        """Cost of each block, from the jaxpr only."""
         return self.program.cost(self.physical, self.loss, self._training)
 
     def what_if(self, training: Mapping[str, Any]) -> WhatIf:
-        """Begin to ask what the program would cost with other settings.
+        """Return a `WhatIf` for the program, to compute its costs with other settings.
 
         Args:
-            training: Options of the optimizer.
+            training: Training options, for the optimizer.
         """
         optimizer = training.get("optimizer", "adam")
         return what_if(self.physical, program=self.program_name, loss=self.loss, optimizer=optimizer)
 
 
 class LazyProgram:
-    """The stages and costs of one design, made once, whoever asks first: the worker, or the person's own cell."""
+    """The stages and costs of one design, computed once on first use, by the worker or in the user's cell."""
 
     def __init__(self, name: str):
         self._name = name
@@ -213,15 +213,15 @@ class LazyProgram:
         with self._lock:
             if self._inspection is None:
                 shapes = {name: spec.shape for name, spec in model.input_specs.items()}
-                how = {"program": self._name, "loss": loss, "optimizer": training.get("optimizer", "adam")}
+                settings = {"program": self._name, "loss": loss, "optimizer": training.get("optimizer", "adam")}
                 if has_names(shapes.values()):
-                    self._inspection = inspect_with_names(model, shapes, **how)
+                    self._inspection = inspect_with_names(model, shapes, **settings)
                 else:
-                    self._inspection = inspect_own(model, **how, options={})
+                    self._inspection = inspect_own(model, **settings, options={})
             return self._inspection
 
     def cost(self, model: PhysicalModel, loss: Loss, training: Mapping[str, Any]) -> cost.Cost:
-        """Return what each block costs, from the jaxpr alone."""
+        """Return the cost of each block, from the jaxpr only."""
         with self._lock:
             if self._cost is None:
                 self._cost = cost.cost_of(self.inspection(model, loss, training))
@@ -229,11 +229,11 @@ class LazyProgram:
 
 
 def problem_of(error: BaseException) -> Diagnostic:
-    """Return what to show of an error: its own diagnostic, or its type and text."""
+    """Return the diagnostic of an error: its own, or one with its type and text."""
     if isinstance(error, MithrilError):
         return error.diagnostics[0]
     return Diagnostic(
         f"{type(error).__name__}: {error}".strip().rstrip(":"),
-        advice="look at wb.errors for where it happened; the model is as it was.",
+        advice="wb.errors[-1] has the traceback; the model is unchanged.",
         code=type(error).__name__,
     )

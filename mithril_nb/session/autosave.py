@@ -1,7 +1,7 @@
-"""Autosave: the edited design of a workbench in a file beside the notebook, and the offer to restore it.
+"""Autosave: save the edited design of a workbench in a file next to the notebook, and offer to restore it.
 
 The file holds the newest versions of the design, one per session. A session owns one of them and replaces it after each
-edit. The version that an earlier session left is offered when the cell runs again.
+edit. When the cell runs again, the session offers the version of an earlier session.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from mithril_nb.session.worker import Worker
 
 FORMAT = "mithril_nb.autosave"
 FOLDER = ".mithril_nb"
-"""The folder beside a notebook that holds what is saved for its cells."""
+"""Folder next to a notebook for the autosave files of its cells."""
 _VERSIONS_KEPT = 5
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 _PAUSE_S = 0.25
-"""At least this long between two writes: a slider makes sixty edits a second."""
+"""Minimum seconds between two writes: a slider makes sixty edits per second."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class SavedDesign:
         labels: The latest edits, oldest first.
         source: Python that builds the model, with shapes and program as comments.
         design: The design as JSON-able data; `None` if it cannot be written as data.
-        declined: Whether the user chose to start from the code instead.
+        declined: True if the user chose to start from the code instead.
     """
 
     id: str
@@ -61,18 +61,18 @@ class SavedDesign:
 class Autosave:
     """Keeps the newest version of one session's design in a file, at most a second after each edit.
 
-    The file is replaced as a whole, so it is never half written. A file that cannot be written, or that is not an
-    autosave file, is reported in `problem` and left unchanged; versions are then kept in memory.
+    The file is replaced atomically. If it cannot be written, or is not an autosave file, it is left unchanged and
+    `problem` reports the reason. Versions are then kept in memory.
 
     Args:
         path: The file.
         start: The design that the code builds.
-        output: The version in the notebook's saved output, as data: offered if the file is missing.
+        output: Data of the version in the notebook's saved output, offered if the file is missing.
 
     Attributes:
         path: The file.
         offer: A version that another session saved and that differs from the code's design, or `None`.
-        problem: Why the file cannot be written; `""` if it can.
+        problem: Reason why the file cannot be written; `""` if it can.
         changed: Called when `problem` changes, in a thread that holds no lock.
 
     Examples:
@@ -105,10 +105,10 @@ class Autosave:
         _AUTOSAVES.add(self)
 
     def save(self, design: Design, edits: int, labels: tuple[str, ...]) -> None:
-        """Save a design soon; return at once. The code's own design removes this session's version.
+        """Save a design soon; return at once. If it equals the code's design, remove this session's version.
 
         Args:
-            design: The design now.
+            design: The current design.
             edits: Number of edits since the code's design.
             labels: The latest edits, oldest first.
         """
@@ -117,7 +117,7 @@ class Autosave:
         self._worker.submit(self._write_soon)
 
     def flush(self) -> None:
-        """Write what has not been written yet, now."""
+        """Write a pending design now."""
         with self._writing:
             with self._lock:
                 pending, self._pending = self._pending, None
@@ -130,7 +130,7 @@ class Autosave:
         saved = saved_design(*pending, id=self._id)
         is_edited = saved.source != self._code
         changes: dict[str, SavedDesign | None] = {self._id: saved if is_edited else None}
-        if self._contained is not None:  # offered again if the user takes the restored edits back
+        if self._contained is not None:  # offer it again if the user undoes the restored edits
             changes[self._contained.id] = replace(self._contained, declined=is_edited)
         return changes
 
@@ -139,7 +139,7 @@ class Autosave:
         self._difference = _difference(self._code, self.offer.source) if self.offer else ""
 
     def decline(self) -> None:
-        """Keep the offered version in the file, do not offer it again, and offer the next older version, if any."""
+        """Keep the offered version in the file but do not offer it again. Offer the next older version, if any."""
         if self.offer is not None:
             with self._writing:
                 declined = replace(self.offer, declined=True)
@@ -147,7 +147,7 @@ class Autosave:
             self._offer_next()
 
     def view(self) -> dict[str, Any]:
-        """Return the offer and the state of the file as a front end shows them."""
+        """Return the offer and the state of the file for a front end."""
         offer = self.offer and {
             "edits": self.offer.edits,
             "saved_at": self.offer.saved_at,
@@ -160,14 +160,13 @@ class Autosave:
 
     @contextmanager
     def accepted(self) -> Iterator[Design]:
-        """Yield the offered design, and offer it no more unless the block raises.
+        """Yield the offered design, and withdraw the offer unless the block raises.
 
         The version stays in the file until this session has saved one that contains it.
 
         Raises:
             UnknownOptionError: There is no offer.
-            MithrilError: The version cannot be read, for example because it uses an op of the user's that is not
-                registered.
+            MithrilError: The version cannot be read, for example because it uses a custom op that is not registered.
         """
         if self.offer is None:
             raise UnknownOptionError("there are no saved edits to restore.", (("file", str(self.path)),))
@@ -185,14 +184,14 @@ class Autosave:
             raise
 
     def end(self) -> None:
-        """Write what is left, and end the thread."""
+        """Write a pending design, and end the thread."""
         self.flush()
         self._worker.end()
 
     # Versions
 
     def _versions(self) -> list[SavedDesign]:
-        """The versions in memory and in the file, newest first."""
+        """Return the versions in memory and in the file, newest first."""
         found = _read(self.path) or {}
         for one in _IN_MEMORY.get(self.path, {}).values():
             if one.id not in found or found[one.id].saved_at < one.saved_at:
@@ -209,11 +208,11 @@ class Autosave:
                 _make_folder(self.path.parent)
                 with folder_lock(self.path.parent):
                     self._write(self._keep(changes))
-        except Exception as error:  # the thread has no caller: the widget shows the problem
+        except Exception as error:  # the thread has no caller, so the widget shows the problem
             self.problem = f"{self.path}: {getattr(error, 'strerror', None) or error}"
 
     def _keep(self, changes: Mapping[str, SavedDesign | None]) -> list[SavedDesign]:
-        # Another kernel may write the same file: its versions are kept.
+        # Keep the versions of another kernel that writes the same file.
         versions = [one for one in changes.values() if one]
         versions += [one for one in self._versions() if one.id not in changes]
         versions = sorted(versions, key=lambda one: one.saved_at, reverse=True)[:_VERSIONS_KEPT]
@@ -232,7 +231,7 @@ class Autosave:
             self.path.unlink(missing_ok=True)
 
     def _write_soon(self, wanted: Callable[[], bool]) -> None:
-        # A newer save replaces this job before or during the pause; the one that remains writes the latest design.
+        # A newer save may replace this job before or during the pause. The last job writes the latest design.
         while (left := self._written_at + _PAUSE_S - time.monotonic()) > 0:
             if not wanted():
                 return
@@ -244,7 +243,7 @@ class Autosave:
 
 
 _IN_MEMORY: dict[Path, dict[str, SavedDesign]] = {}
-"""Versions by file and id: the file may be read-only."""
+"""Versions by file and id, because the file may be read-only."""
 _UPDATING = threading.Lock()
 _AUTOSAVES: weakref.WeakSet[Autosave] = weakref.WeakSet()
 
@@ -256,10 +255,10 @@ def _flush_all() -> None:
 
 
 def saved_design(design: Design, edits: int, labels: tuple[str, ...], id: str = "") -> SavedDesign:
-    """Return a design as it is saved.
+    """Return the saved form of a design.
 
     Args:
-        design: The design now.
+        design: The current design.
         edits: Number of edits since the code's design.
         labels: The latest edits, oldest first.
         id: Identifies the session.
@@ -297,7 +296,7 @@ def _data(design: Design) -> dict[str, Any] | None:
 
 
 def _read(path: Path) -> dict[str, SavedDesign] | None:
-    """The versions in a file by id; `None` if it is missing, unreadable or not an autosave file."""
+    """Return the versions in a file by id; `None` if it is missing, unreadable or not an autosave file."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         if data["format"] != FORMAT:
@@ -328,5 +327,5 @@ def _make_folder(folder: Path) -> None:
     is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     if is_new and folder.name == FOLDER:
-        # As the caches of pytest and ruff do: a commit of the notebook leaves this folder out.
+        # Like the caches of pytest and ruff: Git ignores this folder.
         (folder / ".gitignore").write_text("*\n", encoding="utf-8")

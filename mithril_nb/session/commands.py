@@ -1,4 +1,4 @@
-"""What commands take: names and types are checked before anything is done, so that a page hears what was wrong."""
+"""Checks of commands: names and types are checked before execution, so that a front end receives a clear error."""
 
 from __future__ import annotations
 
@@ -42,30 +42,30 @@ EXAMPLES: Mapping[str, str] = {
     "want_formula": 'block="linear_0"',
     "set_learning_rate": "value=0.001",
 }
-"""What each command that takes something can be given."""
+"""Example arguments of each command that has arguments."""
 
-_NO_ARGUMENTS = "leave the arguments out."
-_IN_WORDS = {
-    str: "a text",
+_NO_ARGUMENTS = "omit the arguments."
+_TYPE_NAMES = {
+    str: "a string",
     bool: "True or False",
-    int: "a whole number",
+    int: "an integer",
     float: "a number",
     NoneType: "None",
 }
 _OTHERWISE_CHECKED = frozenset({"x", "y", "value", "shape"})
-"""What takes these says more of what it needs than their types do."""
+"""Arguments that the commands check themselves, with better messages."""
 
 
 def check_command(name: object, args: object, known: Collection[str]) -> None:
-    """Raise unless a name is that of a command, and its arguments have names.
+    """Check the name of a command, and that its arguments are a dict.
 
     Args:
         name: The name.
-        args: The arguments, by name.
+        args: The arguments by name.
         known: Names of all commands.
 
     Raises:
-        UnknownOptionError: There is no such command, or the arguments have no names.
+        UnknownOptionError: The command is unknown, or the arguments are not a dict with string keys.
 
     Examples:
         >>> check_command("undoo", {}, ["undo", "redo"])
@@ -80,38 +80,38 @@ def check_command(name: object, args: object, known: Collection[str]) -> None:
     if not isinstance(args, Mapping) or not all(isinstance(key, str) for key in args):
         example = EXAMPLES.get(name, "")
         raise UnknownOptionError(
-            f"command {name!r} cannot be done: its arguments are not a dict of names and values.",
+            f"command {name!r} failed: its arguments are not a dict of names and values.",
             (("given", _short(args)),),
             f"run_command({name!r}, dict({example}))",
         )
 
 
 def check_arguments(
-    command: str, function: Callable[..., Any], args: Mapping[str, Any], *, besides: Collection[str] = ()
+    command: str, function: Callable[..., Any], args: Mapping[str, Any], *, ignored: Collection[str] = ()
 ) -> None:
-    """Refuse what a command does not take.
+    """Check the arguments of a command against the signature of its function.
 
     Args:
-        command: Its name.
-        function: What does it; the types of its parameters say what it takes.
-        args: What it is given.
-        besides: Parameters that are given by somebody else.
+        command: Name of the command.
+        function: Its function, with annotated parameters.
+        args: Its arguments.
+        ignored: Parameters to skip, because the caller passes them itself.
 
     Raises:
-        UnknownOptionError: An argument is missing, unknown or of a wrong type.
+        UnknownOptionError: An argument is missing, unknown or has a wrong type.
 
     Examples:
         >>> def rename(path: str, name: str) -> None: ...
         >>> check_arguments("rename", rename, {"path": "linear_0", "name": 3})
         Traceback (most recent call last):
-        mithril_nb.errors.UnknownOptionError: command 'rename' cannot be done: name=3 is not a text.
+        mithril_nb.errors.UnknownOptionError: command 'rename' failed: name=3 is not a string.
             given  path='linear_0', name=3
-            takes  path: a text; name: a text
+            takes  path: a string; name: a string
             Try: path="linear_0", name="encoder"
     """
-    # Of a wrapped function the hints are read where it was written.
+    # Unwrap the function: its annotations resolve only in the module that defines it.
     signature, hints = inspect.signature(function), get_type_hints(inspect.unwrap(function))
-    kept = [one for one in signature.parameters.values() if one.name not in besides and one.kind is not one.VAR_KEYWORD]
+    kept = [one for one in signature.parameters.values() if one.name not in ignored and one.kind is not one.VAR_KEYWORD]
     try:
         signature.replace(parameters=kept).bind(**args)
     except TypeError as error:
@@ -121,12 +121,12 @@ def check_arguments(
         wrong = [name for name in args if name not in _OTHERWISE_CHECKED and not _fits(args[name], hints[name])]
         if not wrong:
             return
-        why = "; ".join(f"{name}={_short(args[name])} is not {_in_words(hints[name])}" for name in wrong)
+        why = "; ".join(f"{name}={_short(args[name])} is not {_type_name(hints[name])}" for name in wrong)
         given = ", ".join(f"{name}={_short(value)}" for name, value in args.items())
-        takes = "; ".join(f"{one.name}: {_in_words(hints[one.name])}" for one in kept)
+        takes = "; ".join(f"{one.name}: {_type_name(hints[one.name])}" for one in kept)
     facts = (("given", given), ("takes", takes))
     raise UnknownOptionError(
-        f"command {command!r} cannot be done: {why}.", facts, EXAMPLES.get(command, _NO_ARGUMENTS)
+        f"command {command!r} failed: {why}.", facts, EXAMPLES.get(command, _NO_ARGUMENTS)
     ) from None
 
 
@@ -137,7 +137,7 @@ def _fits(value: Any, hint: Any) -> bool:
         return any(_fits(value, one) for one in get_args(hint))
     if get_origin(hint) is Sequence:
         [item] = get_args(hint)
-        # What changes are is said by what takes them.
+        # Commands that take lists of lists check them themselves.
         return _is_list(value) and (get_origin(item) is Sequence or all(_fits(one, item) for one in value))
     if hint is bool or isinstance(value, bool):
         return hint is bool and isinstance(value, bool)
@@ -152,13 +152,13 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
-def _in_words(hint: Any) -> str:
+def _type_name(hint: Any) -> str:
     if get_origin(hint) in (Union, UnionType):
-        return " or ".join(_in_words(one) for one in get_args(hint))
+        return " or ".join(_type_name(one) for one in get_args(hint))
     if get_origin(hint) is Sequence:
         [item] = get_args(hint)
-        return "a list of texts" if item is str else "a list of lists" if get_origin(item) is Sequence else "a list"
-    return _IN_WORDS.get(hint, "anything")
+        return "a list of strings" if item is str else "a list of lists" if get_origin(item) is Sequence else "a list"
+    return _TYPE_NAMES.get(hint, "anything")
 
 
 def _short(value: Any) -> str:

@@ -1,6 +1,6 @@
-"""Costs that are made when a page asks for them: by XLA's counting, by measuring, and the pictures of them.
+"""Costs computed on request: from the jaxpr, from XLA, measured; with tables, formulas and pictures.
 
-What compiles or runs the program has a thread of its own, so that it keeps no table and no picture waiting.
+A separate thread compiles and runs the program, so that other tables and pictures do not wait for it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mithril_nb.cost import Cost
-from mithril_nb.errors import MithrilError, UnknownOptionError, short_repr
+from mithril_nb.errors import MithrilError, StageUnavailableError, UnknownOptionError, short_repr
 from mithril_nb.measure import profile
 from mithril_nb.session.analysis import problem_of
 from mithril_nb.session.cost_pictures import PICTURES, Look
@@ -24,23 +24,23 @@ from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.given import Given
 
 RUNS = 20
-"""How often a program is run to measure it."""
+"""Number of runs of a measurement."""
 _NEEDS = {"analytic": "jaxpr", "lowered": "hlo_before", "compiled": "hlo", "measured": "jaxpr"}
-"""The stage that each way of counting needs."""
+"""The stage that each source of costs needs."""
 SOURCES = tuple(_NEEDS)
 _REST_S = 0.15
-"""How long the hand must rest before XLA compiles: a compilation cannot be given up half way."""
+"""Seconds without edits before XLA compiles, because a compilation cannot be cancelled."""
 
 
 @dataclass(frozen=True)
 class Looked:
-    """The program that is looked at.
+    """The inspected program.
 
     Attributes:
         version: Version of its design.
-        inspection: Makes it.
+        inspection: Returns the program.
         paths: Paths of its blocks, in the order of the model.
-        hues: Hue of each block that has one of its own, by path.
+        hues: Hue of each block that has its own, by path.
     """
 
     version: int
@@ -51,11 +51,11 @@ class Looked:
 
 @dataclass(frozen=True)
 class CostTable:
-    """Costs by one way of counting, for a page.
+    """Costs from one source, for a front end.
 
     Attributes:
-        source: The way of counting.
-        version: Version of the design that they are of.
+        source: The source, such as `"analytic"`.
+        version: Version of their design.
         data: The table.
     """
 
@@ -66,12 +66,12 @@ class CostTable:
 
 @dataclass(frozen=True)
 class BlockRows:
-    """What is in a row of the table.
+    """The equations or instructions behind one row of the table.
 
     Attributes:
-        source: The way of counting.
+        source: The source of the costs.
         block: Path of the block.
-        figure: What the rows are sorted by.
+        figure: Figure that sorts the rows.
         data: The rows.
     """
 
@@ -86,10 +86,10 @@ class CostPicture:
     """A picture of costs.
 
     Attributes:
-        key: What the page calls what it asked for.
+        key: The client's key of the request.
         svg: The picture; `""` if there is none.
-        text: The same in words.
-        reason: Why there is none, or `""`.
+        text: The same data as text.
+        reason: Reason if there is no picture, or `""`.
     """
 
     key: str
@@ -100,12 +100,12 @@ class CostPicture:
 
 @dataclass(frozen=True)
 class SourceState:
-    """How far the costs by one way of counting are.
+    """State of the costs from one source.
 
     Attributes:
         state: `"empty"`, `"loading"`, `"ready"`, `"failed"` or `"unavailable"`.
-        message: Why there are none.
-        version: Version of the design that they are of; 0 if there are none.
+        message: Reason if there are no costs.
+        version: Version of their design; 0 without costs.
     """
 
     state: str = "empty"
@@ -114,13 +114,13 @@ class SourceState:
 
 
 class CostDesk(Desk):
-    """Makes the costs that a page asks for.
+    """Computes costs on request.
 
     Args:
-        program: Returns the program that is looked at now.
-        page: Told `("cost", CostTable)`, `("cost_rows", BlockRows)`, `("cost_picture", CostPicture)` and
+        program: Returns the inspected program.
+        page: Receives `("cost", CostTable)`, `("cost_rows", BlockRows)`, `("cost_picture", CostPicture)` and
             `("formula", BlockFormula)`.
-        given: What the program was given as, if it begins at a later stage than Python: it has not all costs.
+        given: The given form of the program if it starts at a later stage than Python. Some costs are then missing.
     """
 
     def __init__(self, program: Callable[[], Looked], page: Page, given: Given | None = None):
@@ -140,40 +140,40 @@ class CostDesk(Desk):
         }
 
     def view(self) -> dict[str, Any]:
-        """Return how far the costs are, by way of counting."""
+        """Return the state of the costs by source."""
         return {name: vars(state) for name, state in self._states.items()}
 
-    # What a page asks for
+    # Commands
 
     def want_cost(self, source: str) -> None:
-        """Make the costs by one way of counting.
+        """Compute the costs from one source.
 
         Raises:
-            UnknownOptionError: There is no such way.
+            UnknownOptionError: The source is unknown.
         """
         _check("source", source, SOURCES)
         looked = self._program()
         if source != "measured":
             self._turn(source, SourceState("loading", version=self._states[source].version))
-        self._worker(source).ask(f"cost {source}", lambda wanted: self._make(looked, source, wanted))
+        self._worker(source).submit(f"cost {source}", lambda wanted: self._make(looked, source, wanted))
 
     def want_cost_rows(self, source: str, block: str, figure: str = "flops") -> None:
-        """Tell what is in a row of the table.
+        """Send the equations or instructions behind a row of the table.
 
         Raises:
-            UnknownOptionError: There is no such way of counting, or no such figure.
+            UnknownOptionError: The source or the figure is unknown.
         """
         _check("source", source, SOURCES)
         _check("figure", figure, FIGURES)
         looked = self._program()
-        self._worker(source).ask(
-            f"rows {block}", lambda _: self._tell_rows(looked, source, block, figure)
-        )  # several rows may be open
+        self._worker(source).submit(
+            f"rows {block}", lambda _: self._send_rows(looked, source, block, figure)
+        )  # one kind per block, because several rows may be open
 
     def want_formula(self, block: str) -> None:
-        """Tell by which formula the FLOPs of a block are counted."""
+        """Send the formula for the FLOPs of a block."""
         looked = self._program()
-        self._quick.ask("formula", lambda wanted: self._tell_formula(looked, str(block), wanted))
+        self._quick.submit("formula", lambda wanted: self._send_formula(looked, str(block), wanted))
 
     def want_cost_picture(
         self,
@@ -187,15 +187,15 @@ class CostDesk(Desk):
         """Draw costs.
 
         Args:
-            key: What the page calls it.
+            key: The client's key of the request.
             view: `"treemap"`, `"roofline"`, `"memory"` or `"beside"`.
-            sources: The way of counting, or the two that stand beside each other.
-            figure: What is drawn.
-            width: How wide, in px.
-            opened: Paths of blocks that are drawn as what is in them.
+            sources: The source of the costs, or two sources to compare.
+            figure: Figure to draw.
+            width: Width in px.
+            opened: Paths of blocks to draw as their parts.
 
         Raises:
-            UnknownOptionError: There is no such picture, way of counting or figure.
+            UnknownOptionError: The picture, source or figure is unknown.
         """
         for source in sources:
             _check("source", source, SOURCES)
@@ -203,22 +203,22 @@ class CostDesk(Desk):
         _check("view", view, PICTURES)
         if len(sources) != (2 if view == "beside" else 1):
             raise UnknownOptionError(
-                f"a picture {view!r} is not of {len(sources)} ways of counting.",
+                f"the picture {view!r} received {len(sources)} sources.",
                 (("needs", "2, before and after" if view == "beside" else "1"),),
                 'sources=["lowered", "compiled"]' if view == "beside" else 'sources=["analytic"]',
             )
         looked = self._program()
         slowest = max(sources, key=SOURCES.index)
         empty, look = CostPicture(str(key)), Look(figure, max(1, int(width)), looked.hues, tuple(map(str, opened)))
-        self._worker(slowest).ask("picture", lambda wanted: self._draw(looked, empty, view, sources, look, wanted))
+        self._worker(slowest).submit("picture", lambda wanted: self._draw(looked, empty, view, sources, look, wanted))
 
     def measure(self) -> None:
-        """Run the program, and measure how long each of its instructions takes."""
+        """Run the program and measure the time of each instruction."""
         looked = self._program()
         if self._states["measured"].state == "loading":
             return
         self._turn("measured", SourceState("loading", version=self._states["measured"].version))
-        self._slow.ask("measure", lambda _: self._measure(looked))
+        self._slow.submit("measure", lambda _: self._measure(looked))
 
     # In the threads
 
@@ -235,21 +235,21 @@ class CostDesk(Desk):
             cost, version = self._cost(looked, source, wanted)
             if cost is None:
                 return
-            with paused_collector():  # beside a large traced program it stops everything for as long as this takes
+            with paused_collector():  # a collection takes as long as this with a large traced program in memory
                 table = cost_table(cost, looked.paths, looked.hues)
-        except Exception as error:  # a page shows it where the costs would stand
-            self._refuse(source, error)
+        except Exception as error:  # the front end shows it instead of the costs
+            self._report(source, error)
             return
-        self._page.tell("cost", CostTable(source, version, table))
+        self._page.send("cost", CostTable(source, version, table))
         self._turn(source, SourceState("ready", version=version))
 
-    def _refuse(self, source: str, error: Exception) -> None:
+    def _report(self, source: str, error: Exception) -> None:
         self._turn(source, _why_not(error))
         if not isinstance(error, MithrilError):
             self._page.failed(error)
 
     def _cost(self, looked: Looked, source: str, wanted: Callable[[], bool]) -> tuple[Cost | None, int]:
-        """Return the costs, and the version of the design that they are of; `None` if nobody wants them any more."""
+        """Return the costs, and the version of their design; `None` if the request was replaced."""
         if source == "measured":
             return (None, 0) if self._measured is None else (self._measured[1], self._measured[0])
         inspection = looked.inspection()
@@ -258,30 +258,30 @@ class CostDesk(Desk):
         with paused_collector():
             return inspection.cost(source), looked.version
 
-    def _tell_rows(self, looked: Looked, source: str, block: str, figure: str) -> None:
+    def _send_rows(self, looked: Looked, source: str, block: str, figure: str) -> None:
         cost, _ = self._cost(looked, source, lambda: True)
         if cost is not None:
-            self._page.tell("cost_rows", BlockRows(source, block, figure, rows_of(cost, block, figure)))
+            self._page.send("cost_rows", BlockRows(source, block, figure, rows_of(cost, block, figure)))
 
-    def _tell_formula(self, looked: Looked, block: str, wanted: Callable[[], bool]) -> None:
+    def _send_formula(self, looked: Looked, block: str, wanted: Callable[[], bool]) -> None:
         try:
             cost, version = self._cost(looked, "analytic", wanted)
             if cost is None:
                 return
             found = formula_of(cost, block, version)
-        except Exception as error:  # the page shows it where the formula would stand
+        except Exception as error:  # the front end shows it instead of the formula
             if not isinstance(error, MithrilError):
                 self._page.failed(error)
             found = BlockFormula(block, looked.version, why=_why_not(error).message)
-        self._page.tell("formula", found)
+        self._page.send("formula", found)
 
     def _measure(self, looked: Looked) -> None:
         try:
             inspection = looked.inspection()
-            inspection.want()  # what runs is compiled in full: machine code that is shown later is of the same turn
+            inspection.want()  # compile in full, so that machine code shown later is from the same compilation
             measured = profile(inspection, runs=RUNS)
-        except Exception as error:  # a page shows it where the costs would stand
-            self._refuse("measured", error)
+        except Exception as error:  # the front end shows it instead of the costs
+            self._report("measured", error)
             return
         self._measured = looked.version, measured
         self._make(looked, "measured", lambda: True)
@@ -300,17 +300,20 @@ class CostDesk(Desk):
             with paused_collector():
                 drawn = PICTURES[view](looked.inspection(), costs, look)
             picture = replace(empty, svg=drawn.svg, text=drawn.text)
-        except Exception as error:  # the page shows it in the place of the picture
+        except Exception as error:  # the front end shows it instead of the picture
             if not isinstance(error, MithrilError):
                 self._page.failed(error)
             picture = replace(empty, reason=_why_not(error).message)
-        self._page.tell("cost_picture", picture)
+        self._page.send("cost_picture", picture)
 
 
 def _why_not(error: Exception) -> SourceState:
-    """Return how it stands with costs that cannot be made: the reason alone, where there is one."""
+    """Return the state after an error. Its message is the error's reason if it has one, otherwise the summary."""
     problem = problem_of(error)
-    reason = "; ".join(value for name, value in problem.shown().facts if name == "reason")
+    facts = problem.shown().facts
+    reason = "; ".join(value for name, value in facts if name == "reason")
+    if isinstance(error, StageUnavailableError) and not reason and facts:
+        reason = f"{problem.summary} {facts[0][0]}: {facts[0][1]}"  # the error of JAX or XLA
     is_known = isinstance(error, MithrilError)
     return SourceState("unavailable" if is_known else "failed", reason or problem.summary)
 

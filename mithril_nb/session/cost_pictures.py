@@ -1,4 +1,4 @@
-"""Pictures of costs for a page: in the hues that it shows blocks in, each with its twin in words."""
+"""Pictures of costs for a front end, in the hues of its blocks, each with the same data as text."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Hues = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Look:
-    """How a picture shall look.
+    """Drawing options of a picture.
 
     Attributes:
-        figure: Which figure of the costs it shows.
+        figure: Figure of the costs to show.
         width: Width in px.
-        hues: Hue of each block that has one of its own, by path.
-        opened: Paths of blocks that are drawn as what is in them, where that is not so from the start.
+        hues: Hue of each block that has its own, by path.
+        opened: Paths of further blocks to draw as their parts.
     """
 
     figure: str
@@ -39,17 +39,17 @@ Draw = Callable[[Inspection, Sequence[Cost], Look], Drawing]
 
 
 def draw_beside(before: Cost, after: Cost, look: Look, names: tuple[str, str]) -> Drawing:
-    """Draw two costs beside each other, block by block.
+    """Draw two costs side by side, block by block.
 
     Args:
         before: The costs before.
         after: The costs after.
-        look: How it shall look.
-        names: What the two are called.
+        look: Drawing options.
+        names: Labels of the two.
     """
     pair = pair_of(before.compare(after).to_dict(), look.figure)
-    told = {"program": "", "before": names[0], "after": names[1], "hues": dict(look.hues)}
-    return beside({**pair, **told}, look.width)
+    labels = {"program": "", "before": names[0], "after": names[1], "hues": dict(look.hues)}
+    return beside({**pair, **labels}, look.width)
 
 
 def _treemap(inspection: Inspection, costs: Sequence[Cost], look: Look) -> Drawing:
@@ -58,7 +58,7 @@ def _treemap(inspection: Inspection, costs: Sequence[Cost], look: Look) -> Drawi
 
 def _roofline(inspection: Inspection, costs: Sequence[Cost], look: Look) -> Drawing:
     data = _data(costs[0], look.hues)
-    if "peaks" in data:  # it was measured, and so was what the machine could do
+    if "peaks" in data:  # measured costs include the measured peaks of the machine
         return roofline(data, data["peaks"], look.width)
     here = machine(device=inspection.device)
     return roofline(data, {**here.peaks(), "source": here.source}, look.width)
@@ -87,4 +87,4 @@ PICTURES: Mapping[str, Draw] = {
     "memory": _memory,
     "beside": _beside,
 }
-"""What draws each picture: of a program and its costs by one or two ways of counting."""
+"""Drawing functions by name. They take a program and its costs from one or two sources."""

@@ -1,4 +1,4 @@
-"""What other settings would make of the costs: asked of `ml.what_if`, while what is looked at stays as it is."""
+"""What-if questions: costs with other settings, from `ml.what_if`. The inspected program does not change."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from mithril_nb.whatif import Change, Peak, WhatIf
 _REST_S = 0.2
 _STEP_S = 0.02
 _COMPARED = ("flops", "bytes_accessed", "transcendentals", "params")
-_UNKNOWN = "not known: the notes of the table say why"
-_BEING_FOUND = Peak(None, "being worked out")
+_UNKNOWN = "unknown: see the notes of the table"
+_COMPUTING = Peak(None, "computing")
 _WAYS = {
-    "formula": "by a formula in which the setting has a name",
+    "formula": "from a formula with the setting as a variable",
     "learned and verified": "learned from other values, and verified",
-    "traced": "traced anew",
-    "estimate": "an estimate: the equations of now with the dtype of then",
+    "traced": "traced again",
+    "estimate": "an estimate: the current equations with the new dtype",
 }
-_MEMORY = {"compiled": ("Peak memory as XLA plans it.",), "analytic": ("Peak memory estimated from the equations.",)}
+_MEMORY = {"compiled": ("Peak memory from XLA.",), "analytic": ("Peak memory estimated from the equations.",)}
 
 
 @dataclass(frozen=True)
 class WhatIfAnswer:
-    """What other settings make of the costs.
+    """The costs with other settings.
 
     Attributes:
-        key: What the page calls what it asked for.
-        data: The changes, how the answer was found, the figures before and after, and what went wrong.
-        picture: Before and after, block by block.
+        key: The client's key of the request.
+        data: The changes, the method, the figures before and after, and the problem if it failed.
+        picture: Comparison block by block.
     """
 
     key: str
@@ -49,8 +49,8 @@ class WhatIfAnswer:
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """What a page asked for."""
+class _Request:
+    """A what-if request."""
 
     subject: Subject
     key: str
@@ -60,12 +60,12 @@ class _Asked:
 
 
 class WhatIfDesk(Desk):
-    """Answers what other settings would cost.
+    """Computes costs with other settings.
 
     Args:
-        subject: Returns what is looked at now.
-        page: Told `("what_if", WhatIfAnswer)`: at once, again with the memory at its peak and with exact figures in
-            the place of an estimate, and with what the compiler makes of it if that is asked for.
+        subject: Returns the inspected program.
+        page: Receives `("what_if", WhatIfAnswer)`: at once, again with the peak memory, and again with exact figures
+            instead of an estimate. On request, it also receives the compiled figures.
     """
 
     def __init__(self, subject: Callable[[], Subject], page: Page):
@@ -79,14 +79,14 @@ class WhatIfDesk(Desk):
         self.commands = {"want_settings": self.want_settings, "what_if": self.what_if}
 
     def view(self) -> dict[str, Any]:
-        """Return how far the answer is, and what can be another, as far as somebody asked for it."""
+        """Return the state of the answer, and the settings that can change, if requested."""
         version, settings = self._settings or (0, None)
         return {**self._view, "settings": settings, "version": version}
 
     def want_settings(self) -> None:
-        """Find out what can be another."""
+        """Find the settings that can change."""
         subject = self._subject()
-        self._quick.ask("settings", lambda _: self._find_settings(subject))
+        self._quick.submit("settings", lambda _: self._find_settings(subject))
 
     def what_if(
         self,
@@ -96,39 +96,39 @@ class WhatIfDesk(Desk):
         compile: bool = False,
         width: float = 720,
     ) -> None:
-        """Tell what a program costs with other settings.
+        """Send the costs with other settings.
 
         Args:
-            key: What the page calls it.
-            changes: The other settings: path of a block or `""`, name, value.
-            figure: What the picture shows.
-            compile: Whether to compile both for it, which may take long.
-            width: How wide the picture is, in px.
+            key: The client's key of the request.
+            changes: The new settings: path of a block or `""`, name, value.
+            figure: Figure in the picture.
+            compile: True to compile both programs, which may take long.
+            width: Width of the picture in px.
 
         Raises:
-            UnknownOptionError: There is no such figure, or what is given are no changes.
+            UnknownOptionError: The figure is unknown, or the changes have a wrong form.
         """
         if figure not in FIGURES:
             raise UnknownOptionError(
                 f"unknown figure {short_repr(figure)}.", (("known", ", ".join(FIGURES)),), f"figure={FIGURES[0]!r}"
             )
-        asked = _Asked(self._subject(), str(key), checked_changes(changes), figure, max(1, int(width)))
+        request = _Request(self._subject(), str(key), checked_changes(changes), figure, max(1, int(width)))
         if compile:
-            self._slow.ask("what if", lambda wanted: self._compile(asked, wanted))
+            self._slow.submit("what if", lambda wanted: self._compile(request, wanted))
         else:
-            self._quick.ask("what if", lambda wanted: self._answer(asked, wanted))
+            self._quick.submit("what if", lambda wanted: self._answer(request, wanted))
 
     def end(self) -> None:
-        """Give up what is asked."""
+        """Cancel all requests."""
         super().end()
         if self._what_if is not None:
             self._what_if[1].close()
 
     # In the threads
 
-    def _asks(self, subject: Subject) -> WhatIf | None:
-        """Return what answers; that of an older design is given up, and of one that is older now nobody asks."""
-        with self._lock:  # both threads need it, and to make it takes long
+    def _what_if_of(self, subject: Subject) -> WhatIf | None:
+        """Return the `WhatIf` of a subject, and close the one of an older design; `None` if the subject is outdated."""
+        with self._lock:  # both threads use it, and creating it takes long
             version, made = self._what_if or (0, None)
             if version > subject.version:
                 return None
@@ -141,22 +141,22 @@ class WhatIfDesk(Desk):
                 self._what_if = subject.version, made
             return made
 
-    def _changed_by(self, asked: _Asked) -> Change | None:
-        made = self._asks(asked.subject)
-        return None if made is None else made(_named(asked.changes))
+    def _change_of(self, request: _Request) -> Change | None:
+        made = self._what_if_of(request.subject)
+        return None if made is None else made(_named(request.changes))
 
     def _find_settings(self, subject: Subject) -> None:
         found: list[dict[str, Any]] = []
         try:
-            made = self._asks(subject)
+            made = self._what_if_of(subject)
             if made is None:
                 return
             found = settings_of(subject, made)
             state, problem = "ready", None
-        except MithrilError as error:  # of a program that cannot be traced, nothing can be another
+        except MithrilError as error:  # the program cannot be traced, so no setting can change
             state, problem = "unavailable", problem_of(error).to_dict()
         self._settings = subject.version, found
-        if self._view["state"] == "loading":  # the other thread is at work, and says so when it has done
+        if self._view["state"] == "loading":  # the other thread is busy, and sets the state when it is done
             self._page.changed()
         else:
             self._turn(state, problem=problem)
@@ -165,90 +165,91 @@ class WhatIfDesk(Desk):
         self._view = {"state": state, "message": message, "problem": problem}
         self._page.changed()
 
-    def _answer(self, asked: _Asked, wanted: Callable[[], bool]) -> None:
-        def tell(change: Change, start: float) -> None:
+    def _answer(self, request: _Request, wanted: Callable[[], bool]) -> None:
+        def send(change: Change, start: float) -> None:
             took_s = time.perf_counter() - start
-            self._show(asked, wanted, change, took_s, (_BEING_FOUND, _BEING_FOUND))
-            if rests(wanted, _REST_S):  # a slider that is being moved waits for none of this
-                self._show_with_memory(asked, wanted, change, took_s)
+            self._show(request, wanted, change, took_s, (_COMPUTING, _COMPUTING))
+            if rests(wanted, _REST_S):  # skip this while a slider moves
+                self._show_with_memory(request, wanted, change, took_s)
             exact = change.exact.result() if wanted() else change
             if exact is not change:
-                self._show_with_memory(asked, wanted, exact, time.perf_counter() - start)
+                self._show_with_memory(request, wanted, exact, time.perf_counter() - start)
 
-        self._work("Working it out", asked, wanted, tell)
+        self._work("Computing", request, wanted, send)
 
-    def _compile(self, asked: _Asked, wanted: Callable[[], bool]) -> None:
-        def tell(change: Change, start: float) -> None:
+    def _compile(self, request: _Request, wanted: Callable[[], bool]) -> None:
+        def send(change: Change, start: float) -> None:
             took_s = time.perf_counter() - start
-            self._compiled[_key(asked)] = change.compiled.result()
-            self._show(asked, wanted, change, took_s, change.peaks)
+            self._compiled[_key(request)] = change.compiled.result()
+            self._show(request, wanted, change, took_s, change.peaks)
 
-        self._work("Compiling both", asked, wanted, tell)
+        self._work("Compiling both", request, wanted, send)
 
     def _work(
-        self, doing: str, asked: _Asked, wanted: Callable[[], bool], tell: Callable[[Change, float], None]
+        self, message: str, request: _Request, wanted: Callable[[], bool], send: Callable[[Change, float], None]
     ) -> None:
-        self._turn("loading", doing)
+        self._turn("loading", message)
         try:
             start = time.perf_counter()
-            change = self._changed_by(asked)
+            change = self._change_of(request)
             if change is not None:
-                tell(change, start)
-        except Exception as error:  # the page shows it where the answer would stand
-            self._refuse(asked, wanted, error)
+                send(change, start)
+        except Exception as error:  # the front end shows it instead of the answer
+            self._report(request, wanted, error)
         finally:
             self._turn("ready")
 
-    def _show_with_memory(self, asked: _Asked, wanted: Callable[[], bool], change: Change, took_s: float) -> None:
-        """Send the change once its memory is known, or nothing if a newer question came."""
+    def _show_with_memory(self, request: _Request, wanted: Callable[[], bool], change: Change, took_s: float) -> None:
+        """Send the change once its memory is known. Send nothing if a newer request arrives."""
         found = change.memory.start()
         while wanted() and not found.is_done:
             time.sleep(_STEP_S)
         if wanted():
-            self._show(asked, wanted, change, took_s, found.result())
+            self._show(request, wanted, change, took_s, found.result())
 
     def _show(
-        self, asked: _Asked, wanted: Callable[[], bool], change: Change, took_s: float, peaks: tuple[Peak, Peak]
+        self, request: _Request, wanted: Callable[[], bool], change: Change, took_s: float, peaks: tuple[Peak, Peak]
     ) -> None:
         if not wanted():
             return
-        compiled = self._compiled.get(_key(asked))  # as soon as somebody has asked for it
-        how = f"Analytic, {_WAYS.get(change.way, change.way)}, in {1000 * took_s:.0f} ms."
+        compiled = self._compiled.get(_key(request))  # `None` until requested
+        method = f"Analytic, {_WAYS.get(change.way, change.way)}, in {1000 * took_s:.0f} ms."
         data: dict[str, Any] = {
-            "changes": [list(one) for one in asked.changes],
-            "how": " ".join([how, *_MEMORY.get(peaks[1].source, ()), *change.notes]),
+            "changes": [list(one) for one in request.changes],
+            "how": " ".join([method, *_MEMORY.get(peaks[1].source, ()), *change.notes]),
             "rows": _compared(change, peaks),
             "compiled": None if compiled is None else _compared(compiled, compiled.peaks),
             "problem": None,
         }
-        look = Look(asked.figure, asked.width, asked.subject.hues)
+        look = Look(request.figure, request.width, request.subject.hues)
         drawing = draw_beside(change.before, change.after, look, ("now", "then"))
-        self._page.tell("what_if", WhatIfAnswer(asked.key, data, CostPicture(asked.key, drawing.svg, drawing.text)))
+        picture = CostPicture(request.key, drawing.svg, drawing.text)
+        self._page.send("what_if", WhatIfAnswer(request.key, data, picture))
 
-    def _refuse(self, asked: _Asked, wanted: Callable[[], bool], error: Exception) -> None:
+    def _report(self, request: _Request, wanted: Callable[[], bool], error: Exception) -> None:
         if not isinstance(error, MithrilError):
             self._page.failed(error)
         problem: Diagnostic = problem_of(error)
         data = {
-            "changes": [list(one) for one in asked.changes], "how": "", "rows": [], "compiled": None,
+            "changes": [list(one) for one in request.changes], "how": "", "rows": [], "compiled": None,
             "problem": problem.to_dict(),
         }  # fmt: skip
         if wanted():
-            self._page.tell("what_if", WhatIfAnswer(asked.key, data, CostPicture(asked.key)))
+            self._page.send("what_if", WhatIfAnswer(request.key, data, CostPicture(request.key)))
 
 
 def checked_changes(changes: Sequence[Sequence[Any]]) -> tuple[tuple[str, str, Any], ...]:
-    """Return changes that come from a page.
+    """Check the form of changes from a front end.
 
     Raises:
-        UnknownOptionError: What is given are no changes.
+        UnknownOptionError: They are not lists of block path, name and value.
     """
     if not all(
         isinstance(one, list | tuple) and len(one) == 3 and isinstance(one[0], str) and isinstance(one[1], str)
         for one in changes
     ):
         raise UnknownOptionError(
-            f"{short_repr(changes)} are no changes.",
+            f"{short_repr(changes)} is not a list of changes.",
             (("needs", "lists of block path, name and value"),),
             'changes=[["linear_0", "dimension", 512], ["", "batch", 64]]',
         )
@@ -256,12 +257,12 @@ def checked_changes(changes: Sequence[Sequence[Any]]) -> tuple[tuple[str, str, A
 
 
 def _named(changes: Changes) -> dict[str, Any]:
-    """Return changes by the names that `ml.what_if` has for them."""
+    """Return changes by the names of `ml.what_if`."""
     return {f"{path}.{name}" if path else name: value for path, name, value in changes}
 
 
-def _key(asked: _Asked) -> str:
-    return repr((asked.subject.version, asked.changes))
+def _key(request: _Request) -> str:
+    return repr((request.subject.version, request.changes))
 
 
 def _compared(change: Change, peaks: tuple[Peak, Peak]) -> list[dict[str, Any]]:

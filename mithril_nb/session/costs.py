@@ -1,4 +1,4 @@
-"""Costs as a page shows them: rows by block with what each role has of them, how much is unknown, and single rows."""
+"""Costs as data for a front end: rows by block and role, counts of unknown values, and single equations."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from mithril_nb.viz.palette import hue_of
 
 FIGURES = ("flops", "bytes_accessed", "transcendentals", "params", "time_s")
 _OF_ROWS = ("flops", "bytes_accessed", "transcendentals", "time_s")
-"""What a single equation or instruction has."""
+"""Figures of a single equation or instruction."""
 
 MOST_ROWS = 20
-"""How many equations or instructions of a block are shown."""
+"""Maximum number of equations or instructions of a block to show."""
 
 
 def cost_table(cost: Cost, paths: Sequence[str], hues: Mapping[str, int], *, is_stale: bool = False) -> dict[str, Any]:
     """Return a table of costs by block, as data.
 
-    Figures of a row are those of the block itself: they add up to the total. A block that contains others has its total
-    cost besides, as `total`, also if it costs nothing itself.
+    The figures of a row are those of the block itself, so they add up to the total. A block that contains others also
+    has its total cost as `total`, even if it costs nothing itself.
 
     Args:
         cost: The costs.
-        paths: Paths in the order in which their rows shall stand; others come after them, what no block caused last.
-        hues: Hue of each block that has one of its own, by path.
-        is_stale: Whether they are of an older model than the page shows.
+        paths: Paths in the order of their rows. Other blocks follow, and the unattributed cost comes last.
+        hues: Hue of each block that has its own, by path.
+        is_stale: True if the costs are those of an older design than the one shown.
     """
     order = {path: at for at, path in enumerate(paths)}
     every = {**dict.fromkeys(cost.by_group, cost.nothing), **cost.by_block}
@@ -49,7 +49,7 @@ def cost_table(cost: Cost, paths: Sequence[str], hues: Mapping[str, int], *, is_
         "source": cost.source,
         "rows": rows,
         "total": {**_row(UNATTRIBUTED, cost.total, cost.by_role, {}, formulas.get(None)), "label": "total"},
-        "lines": {source: _told_figures(figures) for source, figures in cost.by_line.items() if source},
+        "lines": {source: _nonzero_figures(figures) for source, figures in cost.by_line.items() if source},
         "notes": list(cost.notes),
         "stale": is_stale,
     }
@@ -68,12 +68,12 @@ def _row(
         "label": path or UNATTRIBUTED_LABEL,
         "hue": -1 if hue is None else hue,
         **_figures(figures, formulas),
-        "roles": {role: _told_figures(found) for role, found in roles.items() if role},
+        "roles": {role: _nonzero_figures(found) for role, found in roles.items() if role},
     }
 
 
-def _told_figures(figures: Figures) -> dict[str, Any]:
-    """Return the figures that are known and not 0: most roles of most blocks have none."""
+def _nonzero_figures(figures: Figures) -> dict[str, Any]:
+    """Return the known figures that are not 0. Most roles of most blocks have none."""
     return {name: value for name in (*FIGURES, *COMMUNICATION) if (value := getattr(figures, name))}
 
 
@@ -86,21 +86,21 @@ def _figures(figures: Figures, formulas: Mapping[str, str] | None) -> dict[str, 
     }
     return {
         **{name: getattr(figures, name) for name in FIGURES},
-        # Most programs send nothing: a figure of communication that is left out is 0.
+        # Omit communication figures of 0, because most programs do not communicate.
         **{name: value for name in COMMUNICATION if (value := getattr(figures, name)) != 0},
-        # Beside what is a formula, as sizes have only names, numbers are exact.
+        # With symbolic sizes, figures are formulas and the remaining numbers are exact.
         "unknown": {name: count for name, count in unknown.items() if count and not formulas},
         **({"formulas": {name: [short_formula(text), text] for name, text in formulas.items()}} if formulas else {}),
     }
 
 
 def rows_of(cost: Cost, block: str, figure: str) -> dict[str, Any]:
-    """Return the equations or instructions of a block that cost most, and how many more there are.
+    """Return the most expensive equations or instructions of a block, and the number of others.
 
     Args:
         cost: The costs.
-        block: Path of the block; what the blocks inside it do is theirs.
-        figure: What is dear, one of `FIGURES`.
+        block: Path of the block. Its inner blocks are not included.
+        figure: Figure that sorts them, one of `FIGURES`.
     """
     own = [row for row in cost.rows if block in dict(row.blocks) or (not row.blocks and not block)]
     by = figure if figure in _OF_ROWS else "flops"

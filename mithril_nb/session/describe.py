@@ -1,4 +1,4 @@
-"""Blocks in words and fields: what the palette and the inspector show."""
+"""Descriptions of blocks for the palette and the inspector."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ _COMMON = (
     "Linear", "Relu", "Gelu", "Sigmoid", "Tanh", "Softmax", "Conv2d", "MaxPool2d", "Flatten", "BatchNorm2d",
     "LayerNorm", "Dropout", "Embedding", "MultiHeadAttention", "TransformerBlock", "MLP", "Add",
 )  # fmt: skip
-"""What most models are made of stands before all else."""
+"""The most frequent kinds, shown first."""
 _ORDER = ("Common", "Layers", "Activations", "Composites", "Arithmetic", "Shape")
 _LAST = "As in Mithril"
-"""Where the other spellings stand that Mithril has for a block."""
+"""Category of Mithril's other names for blocks, shown last."""
 
 
 def palette() -> tuple[dict[str, str], ...]:
-    """Return every kind of block there is, with its category, summary and formula; the common ones first."""
+    """Return every kind of block with its category, summary and formula, common ones first."""
     return tuple(
         {
             "kind": kind,
             "category": _category(kind, made),
             "summary": summary(made),
-            "formula": _said(made, "formula"),
+            "formula": _metadata(made, "formula"),
         }
         for kind, made in sorted(KINDS.items(), key=lambda item: _place(*item))
-        if _said(made, "category")
+        if _metadata(made, "category")
     )
 
 
 def _category(kind: str, made: type) -> str:
-    return "Common" if kind in _COMMON else _said(made, "category")
+    return "Common" if kind in _COMMON else _metadata(made, "category")
 
 
 def _place(kind: str, made: type) -> tuple[bool, int, str, int, str]:
@@ -50,7 +50,7 @@ def _place(kind: str, made: type) -> tuple[bool, int, str, int, str]:
 
 
 def describe_blocks(graph: LogicalGraph, inference: Inference, hues: Mapping[str, int]) -> dict[str, dict[str, Any]]:
-    """Return what the inspector shows of every block, by path."""
+    """Return the inspector's data of every block, by path."""
     starts = {name: note.initializer for name, note in flat(graph).notes.items() if note.initializer}
     return {
         path: _describe(path, node.name, node.block, inference, hues.get(path.split("/")[0], 0), starts)
@@ -74,14 +74,14 @@ def _describe(
         "kind": block.kind,
         "hue": hue,
         "doc": summary(constructor) if constructor else "A model composed of blocks.",
-        "formula": _said(constructor, "formula") if constructor else "",
+        "formula": _metadata(constructor, "formula") if constructor else "",
         "fields": [_field(field, block) for field in fields_of(constructor)] if constructor else [],
         "inputs": [{"port": port.name, "shape": _text(specs.inputs.get(port.name))}
                    for port in block.inputs if port.role == "data"],
         "outputs": [{"port": port.name, "shape": _text(specs.outputs.get(port.name))} for port in block.outputs],
         "params": [
             {"name": parameter_name(path, port), "shape": (str(spec.shape) if spec else "unknown")
-             + (f", starts as {starts[parameter_name(path, port)]}" if parameter_name(path, port) in starts else ""),
+             + (f", initialized with {starts[key]}" if (key := parameter_name(path, port)) in starts else ""),
              "count": spec.size if spec else None}
             for port, spec in specs.params.items()
         ],
@@ -110,8 +110,8 @@ def _text(spec: Spec | None) -> str:
     return str(spec).replace("'...'", "…").replace("'", "")
 
 
-def _said(constructor: type, what: str) -> str:
-    return getattr(constructor, what, "")
+def _metadata(constructor: type, name: str) -> str:
+    return getattr(constructor, name, "")
 
 
-assert OPS, "the block library registers itself when it is imported"
+assert OPS, "importing the block library registers its ops"

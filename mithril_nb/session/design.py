@@ -1,7 +1,4 @@
-"""What a person designs in a workbench, as a value, and the edits of it: each a pure function.
-
-Undo is keeping the designs of before.
-"""
+"""The design of a workbench as a value, and its edits as pure functions. Undo keeps the previous designs."""
 
 from __future__ import annotations
 
@@ -30,16 +27,16 @@ PROGRAMS = ("forward", "forward+backward", "train step")
 
 @dataclass(frozen=True)
 class Design:
-    """A model, the shapes that it is looked at with, and the program that is looked at.
+    """A model, its input shapes, and the inspected program.
 
     Attributes:
         graph: The logical graph.
-        shapes: Pairs of input name and shape, of numbers and names of sizes.
+        shapes: Pairs of input name and shape. Dims are numbers or names.
         program: `"forward"`, `"forward+backward"` or `"train step"`.
         name: Name of the model.
-        output: Name of the output that is trained on, of a model with several; `""` while none is chosen.
-        loss: Name of the loss; `""` for the loss that the workbench was opened with.
-        uses_example_data: Whether it trains on the generated data of the example if the user gave no data.
+        output: Name of the output to train on, for a model with several; `""` if none is chosen.
+        loss: Name of the loss; `""` for the `loss=` of the workbench.
+        uses_example_data: True to train on the example's generated data if the user passed no data.
     """
 
     graph: LogicalGraph
@@ -53,16 +50,16 @@ class Design:
 
 @dataclass(frozen=True)
 class Change:
-    """A new design, and how it came about.
+    """A new design, and the edit that produced it.
 
     Attributes:
         design: The design.
-        label: What was done, for the undo button: `"dimension of linear_0"`.
-        selection: Paths of the blocks that shall be selected; `None` leaves the selection.
-        renamed: The path that changed, before and after.
-        is_gesture: Whether it comes from a slider, whose many small moves are one step of undo.
-        edits: Number of edits that it is: more than one if it restores edits.
-        restored: Labels of the latest edits that it restores, oldest first.
+        label: Text for the undo button: `"dimension of linear_0"`.
+        selection: Paths of the blocks to select; `None` keeps the selection.
+        renamed: Old and new path of a renamed block.
+        is_gesture: True if a slider caused it, whose many small moves are one undo step.
+        edits: Number of edits; more than one if it restores saved edits.
+        restored: Labels of the latest restored edits, oldest first.
     """
 
     design: Design
@@ -75,12 +72,12 @@ class Change:
 
 
 def add_block(design: Design, kind: str, after: str | None = None) -> Change:
-    """Add a block of a kind after another, or after the last one: it takes over the readers of its output.
+    """Add a block after another one, or after the last. The readers of that block then read the new block.
 
-    After a block without outputs, such as a composite with nothing inside, it is connected to nothing.
+    After a block without outputs, such as an empty composite, the new block is not connected.
 
     Raises:
-        UnknownBlockError: No such kind, or no such block.
+        UnknownBlockError: The kind or the block does not exist.
     """
     block = _fresh(kind)
     names = split_path(after or "")
@@ -106,44 +103,44 @@ def add_block(design: Design, kind: str, after: str | None = None) -> Change:
 
 
 def place_block(design: Design, kind: str) -> Change:
-    """Add a block of a kind that is connected to nothing yet."""
+    """Add a block without connections."""
     graph, name = edit.add(design.graph, _fresh(kind))
     return Change(replace(design, graph=graph), f"add {kind}", (_part(name),))
 
 
 def remove_blocks(design: Design, paths: Sequence[str]) -> Change:
-    """Remove blocks; what fed a removed block then feeds what read it."""
+    """Remove blocks, and connect their inputs to their readers."""
     graph = design.graph
-    # Inner ones first, so that a path is still there when its turn comes.
+    # Remove inner blocks first, so that every path still exists when it is removed.
     for path in sorted(set(paths), key=lambda path: -path.count("/")):
         parent, name = _place(design.graph, "remove", path)
         graph = inside(graph, parent, lambda level, name=name: edit.remove(level, [name], bridge=True))
     what = paths[0] if len(paths) == 1 else f"{len(paths)} blocks"
-    is_example = design.uses_example_data and bool(graph.nodes)  # a model built from nothing is another one
+    is_example = design.uses_example_data and bool(graph.nodes)  # an empty model is no longer the example
     return Change(replace(design, graph=graph, uses_example_data=is_example), f"remove {what}", ())
 
 
 def connect(design: Design, source: str, target: str) -> Change:
-    """Connect an output to an input, both given as `"path.port"`, or a model input by its name."""
+    """Connect an output to an input. Both are `"path.port"`, or the name of a model input."""
     parent, start, end = _ends(design.graph, source, target)
     graph = inside(design.graph, parent, lambda level: edit.connect(level, start, end))
     return Change(replace(design, graph=graph), f"connect {source} to {target}")
 
 
 def disconnect(design: Design, source: str, target: str) -> Change:
-    """Take a connection away."""
+    """Remove a connection."""
     parent, start, end = _ends(design.graph, source, target)
     graph = inside(design.graph, parent, lambda level: edit.disconnect(level, start, end))
     return Change(replace(design, graph=graph), f"disconnect {target}")
 
 
 def rename(design: Design, path: str, name: str) -> Change:
-    """Give a block another name."""
+    """Rename a block."""
     parent, old = _place(design.graph, "rename", path)
     graph = rename_inside(design.graph, (*parent, old), name)
     prefix = "/".join(map(_part, parent))
     before, after = join_path(prefix, old), join_path(prefix, name)
-    # An input that is named after the block is renamed with it, and keeps its shape.
+    # A model input named after the block is renamed too, and keeps its shape.
     names = {port.name: now.name for port, now in zip(design.graph.inputs, graph.inputs, strict=True)}
     shapes = tuple((names.get(port, port), shape) for port, shape in design.shapes)
     outputs = {port.name: now.name for port, now in zip(design.graph.outputs, graph.outputs, strict=True)}
@@ -153,14 +150,14 @@ def rename(design: Design, path: str, name: str) -> Change:
 
 
 def set_attribute(design: Design, path: str, name: str, value: Any) -> Change:
-    """Set an attribute of a block; the block is made anew by its constructor, which checks the value."""
+    """Set an attribute of a block. The constructor rebuilds the block and checks the value."""
     parent, block_name = _place(design.graph, f"set {name!r} of", path)
 
     def change(graph: LogicalGraph) -> LogicalGraph:
         block = edit.node_of(graph, block_name).block
         if block.graph is not None and not block.attributes:
             raise UnknownOptionError(
-                f"block {path!r} is a model composed of blocks: it has no attribute {name!r}.",
+                f"block {path!r} is a model composed of blocks and has no attribute {name!r}.",
                 (("inside", ", ".join(repr(node.name) for node in block.graph.nodes) or "nothing"),),
                 "select one of the blocks inside.",
                 block=_part(block_name),
@@ -174,10 +171,10 @@ def set_attribute(design: Design, path: str, name: str, value: Any) -> Change:
 
 
 def set_shape(design: Design, name: str, shape: Sequence[Any]) -> Change:
-    """Set the shape of a model input, of numbers and of names of sizes.
+    """Set the shape of a model input. Dims are numbers or names.
 
     Raises:
-        UnknownOptionError: The shape is none, or has more than 64 axes.
+        UnknownOptionError: The shape is invalid, or has more than 64 axes.
     """
     return Change(_with_shape(design, name, shape, "shape=[32, 784]"), f"shape of {name}", is_gesture=True)
 
@@ -186,15 +183,15 @@ def _with_shape(design: Design, name: str, shape: Sequence[Any], advice: str) ->
     if isinstance(shape, list | tuple):
         check_rank(name, shape)
     is_list = isinstance(shape, Sequence) and not isinstance(shape, str | bytes)
-    refused = [] if is_list else ["it is no list"]
-    for dim in () if refused else shape:
+    wrong = [] if is_list else ["it is not a list"]
+    for dim in () if wrong else shape:
         is_number = isinstance(dim, int) and not isinstance(dim, bool) and dim >= 0
         if not is_number and not (isinstance(dim, str) and _is_size_name(dim)):
-            refused.append(f"{short_repr(dim)} is neither a whole number from 0 on nor a name")
-    if refused:
+            wrong.append(f"{short_repr(dim)} is neither a nonnegative integer nor a name")
+    if wrong:
         raise UnknownOptionError(
             f"{short_repr(shape)} is not a shape for input {name!r}.",
-            (("because", "; ".join(refused)), ("needs", "whole numbers, or names of sizes such as batch")),
+            (("because", "; ".join(wrong)), ("needs", "integers, or names of sizes such as batch")),
             advice,
             port=name,
         )
@@ -203,10 +200,10 @@ def _with_shape(design: Design, name: str, shape: Sequence[Any], advice: str) ->
 
 
 def set_program(design: Design, program: str) -> Change:
-    """Look at another program.
+    """Choose the inspected program.
 
     Raises:
-        UnknownOptionError: There is no such program.
+        UnknownOptionError: The program is unknown.
     """
     if program not in PROGRAMS:
         raise UnknownOptionError(
@@ -216,7 +213,7 @@ def set_program(design: Design, program: str) -> Change:
 
 
 def set_output(design: Design, output: str) -> Change:
-    """Choose the output that is trained on.
+    """Choose the output to train on.
 
     Raises:
         UnknownOptionError: The model has no such output.
@@ -227,14 +224,14 @@ def set_output(design: Design, output: str) -> Change:
         raise UnknownOptionError(
             f"the model has no output {output!r}.", (("outputs", ", ".join(map(repr, outputs)) or "none"),), example
         )
-    return Change(replace(design, output=output), "output that is trained on")
+    return Change(replace(design, output=output), "output to train on")
 
 
 def set_loss(design: Design, loss: str) -> Change:
-    """Choose the loss by its name.
+    """Choose the loss by name.
 
     Raises:
-        UnknownOptionError: No loss has this name.
+        UnknownOptionError: The name is unknown.
     """
     return Change(replace(design, loss=resolve_loss(loss).name), "loss")
 
@@ -252,11 +249,11 @@ EDITS: Mapping[str, Callable[..., Change]] = {
     "set_output": set_output,
     "set_loss": set_loss,
 }
-"""The edits by name, as a front end asks for them."""
+"""The edits by command name."""
 
 
 def _read(block: Block, name: str, value: Any) -> Any:
-    """What somebody typed into a field for any plain data: `[1, 2]` and `0.5` are data, `same` is a text."""
+    """Parse the text of a field that accepts any plain data: `[1, 2]` and `0.5` are data, `same` is a string."""
     kind = KINDS.get(block.kind)
     is_typed = isinstance(value, str) and kind and any(f.name == name and f.type == "value" for f in fields_of(kind))
     if not is_typed:
@@ -268,7 +265,7 @@ def _read(block: Block, name: str, value: Any) -> Any:
 
 
 def _fresh(kind: str) -> Block:
-    """A block of a kind with what it needs to start from."""
+    """Construct a block with example values for its required attributes."""
     constructor = kind_named(kind)
     needed = {field.name: example(field) for field in fields_of(constructor) if field.is_required}
     started = {field.name: field.start for field in fields_of(constructor) if field.start is not None}
@@ -276,16 +273,16 @@ def _fresh(kind: str) -> Block:
 
 
 def _place(graph: LogicalGraph, change: str, path: str) -> tuple[tuple[str, ...], str]:
-    """Return the names down to the level of a block, and its name there.
+    """Return the names of the models around a block, and the name of the block.
 
     Raises:
-        UnknownBlockError: The path is that of the model.
+        UnknownBlockError: The path denotes the whole model.
     """
     *parent, name = split_path(path) or ("",)
     if not name and not parent:
         known = [_part(node.name) for node in graph.nodes]
         raise UnknownBlockError(
-            f"cannot {change} the model: a block is needed.",
+            f"cannot {change} the whole model: choose a block.",
             (("path", repr(path)), ("blocks", ", ".join(map(repr, known)) or "none")),
             f"path={known[0]!r}" if known else "add a block first.",
         )
@@ -293,22 +290,22 @@ def _place(graph: LogicalGraph, change: str, path: str) -> tuple[tuple[str, ...]
 
 
 def _ends(graph: LogicalGraph, source: str, target: str) -> tuple[tuple[str, ...], Endpoint, Endpoint]:
-    """The level on which two texts lie, and the endpoints that they are there."""
+    """Return the common level of two ends, and their endpoints on that level."""
     source_level, start = _end(graph, source, {port.name for port in graph.inputs})
     target_level, end = _end(graph, target, {port.name for port in graph.outputs})
-    # Seen from inside, a port of the composite block around is a port of the graph's own boundary.
+    # From inside, a port of the enclosing composite block is a port on the boundary of its graph.
     if start.node == BOUNDARY or (*source_level, start.node) == target_level:
         source_level, start = target_level, Endpoint(BOUNDARY, start.port)
     elif (*target_level, end.node) == source_level:
         target_level, end = source_level, Endpoint(BOUNDARY, end.port)
     if source_level != target_level:
         raise ConnectionError(
-            f"cannot connect {source!r} to {target!r}: they lie in different models.",
+            f"cannot connect {source!r} to {target!r}: they are in different models.",
             (
                 ("source in", "/".join(source_level) or "the model"),
                 ("target in", "/".join(target_level) or "the model"),
             ),
-            "connect to a port of the composite block around it.",
+            "connect to a port of the enclosing composite block.",
             edge=(source, target),
         )
     return target_level, start, end
@@ -323,7 +320,7 @@ def _end(graph: LogicalGraph, text: str, boundary: set[str]) -> tuple[tuple[str,
 
 
 def _is_size_name(text: str) -> bool:
-    """Return whether JAX takes a text as the name of a size; it keeps some names, such as `max`, for itself."""
+    """Return whether JAX accepts a text as the name of a size. It reserves some names, such as `max`."""
     try:
         return text.isidentifier() and len(jax.export.symbolic_shape(text)) == 1
     except ValueError:
@@ -335,7 +332,7 @@ def _part(name: str) -> str:
 
 
 def design_to_dict(design: Design) -> dict[str, Any]:
-    """Return a design as JSON-able data.
+    """Return a design as JSON-serializable data.
 
     Raises:
         MithrilError: A block cannot be written as data.
@@ -351,7 +348,7 @@ def design_to_dict(design: Design) -> dict[str, Any]:
 
 
 def design_from_dict(data: Mapping[str, Any]) -> Design:
-    """Return the design that `design_to_dict` wrote.
+    """Return the design from the data of `design_to_dict`.
 
     Raises:
         MithrilError: The data is not a design.
@@ -368,10 +365,10 @@ def design_from_dict(data: Mapping[str, Any]) -> Design:
 
 
 def design_of(model: Model | LogicalGraph | Block | None, shapes: Mapping[str, Sequence[Dim]] | None) -> Design:
-    """Return the design that a workbench starts from.
+    """Return the initial design of a workbench.
 
     Raises:
-        UnknownOptionError: The value is no model, or a shape is none.
+        UnknownOptionError: The value is not a model, or a shape is invalid.
     """
     if model is None:
         graph, name = LogicalGraph(), "model"
@@ -387,7 +384,7 @@ def design_of(model: Model | LogicalGraph | Block | None, shapes: Mapping[str, S
         name = (model.name if isinstance(model, Model) else None) or "model"
     design = Design(graph, name=name)
     if not isinstance(shapes, Mapping | None):
-        input_specs(graph, shapes)  # the message for shapes without names
+        input_specs(graph, shapes)  # raises the error for shapes that are not a dict
     for port, shape in (shapes or {}).items():
         design = _with_shape(design, port, shape, f'shapes={{"{port}": [32, 784]}}')
     return design

@@ -1,4 +1,4 @@
-"""A desk answers what a page asks: of costs, of passes, of other settings; each has threads of its own."""
+"""Request handlers for a front end: costs, passes, what-if questions. Each has its own threads."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from mithril_nb.session.wishes import Wishes
 
 @dataclass(frozen=True)
 class Page:
-    """Who asks, and hears the answers, in any thread.
+    """The client of a desk. Its functions may be called in any thread.
 
     Attributes:
-        tell: Told what an answer is, and the answer.
-        changed: Called where the `view` of a desk is another.
-        failed: Told what nobody expected.
+        send: Receives the kind of an answer, and the answer.
+        changed: Called when the `view` of a desk changes.
+        failed: Receives unexpected errors.
     """
 
-    tell: Callable[[str, Any], None]
+    send: Callable[[str, Any], None]
     changed: Callable[[], None]
     failed: Callable[[BaseException], None]
 
 
 class Desk:
-    """Answers what a page asks: what needs no compiler in one thread, what needs it in another.
+    """Answers requests: those without the compiler in one thread, those with it in another.
 
     Args:
-        page: Who asks.
-        name: What the first thread is called, after `mithril_nb-`.
-        slow: What the second is called.
+        page: The client.
+        name: Name of the first thread, after `mithril_nb-`.
+        slow: Name of the second thread, after `mithril_nb-`.
 
     Attributes:
-        commands: What a page can ask for, by name.
+        commands: Functions of the commands, by name.
     """
 
     commands: dict[str, Callable[..., None]]
@@ -43,10 +43,10 @@ class Desk:
         self._quick, self._slow = (Wishes(f"mithril_nb-{one}", page.failed) for one in (name, slow))
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait for the answers; return whether they came in time."""
+        """Wait for the answers; return False on timeout."""
         return self._slow.wait(timeout_s) and self._quick.wait(timeout_s)
 
     def end(self) -> None:
-        """Give up what is asked."""
+        """Cancel all requests."""
         self._quick.end()
         self._slow.end()

@@ -1,4 +1,4 @@
-"""The example of an empty workbench: a small classifier, with data to train it on."""
+"""The example of an empty workbench: a small classifier with training data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BATCH, _WIDTH, _SIDE = 32, 32, 8
 
 
 def example_data(count: int = 1024, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Return generated images of 8 × 8 pixels, and their classes: a bar that is horizontal, vertical or diagonal.
+    """Generate images of 8 × 8 pixels and their classes: a horizontal, vertical or diagonal bar.
 
     Args:
         count: Number of images.
@@ -38,14 +38,14 @@ def example_data(count: int = 1024, seed: int = 0) -> tuple[np.ndarray, np.ndarr
 
 
 def example_design(data: Any, loss: Any = "cross_entropy") -> Design:
-    """Return a classifier, or a regression, whose sizes are those of the data.
+    """Return a classifier or regression model with the sizes of the data.
 
     Args:
-        data: What `fit` is given.
-        loss: The same; it determines whether integer targets are classes.
+        data: Data, as in `fit`.
+        loss: Loss, as in `fit`. It determines whether integer targets are classes.
 
     Raises:
-        DataError: The data has no form that `fit` accepts.
+        DataError: `fit` does not accept the form of the data.
     """
     found = read_data(data, None)
     x = next(iter(found.inputs.values()))

@@ -1,7 +1,7 @@
-"""A program that somebody looks at: its stages made as they are asked for, its graph, costs and passes.
+"""The state of an explorer: a program with its stages, graph, costs and passes, computed on demand.
 
-The model of an explorer, as `Session` is of a workbench. What needs no compiler is made by one thread, what needs it
-by another, so that a long compilation keeps nobody from opening a node. Nothing here knows of widgets.
+It is to an explorer what `Session` is to a workbench. One thread computes results without the compiler, another those
+that need it, so that a long compilation does not delay opening a node. It does not depend on widgets.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mithril_nb.session.cost_desk import CostDesk, Looked
 from mithril_nb.session.cost_whatif import WhatIfDesk
 from mithril_nb.session.costs import cost_table
 from mithril_nb.session.desk import Page
-from mithril_nb.session.making import StageState, state_of, told_of
+from mithril_nb.session.making import StageState, state_of, with_wanted_stages
 from mithril_nb.session.passes import PassDesk
 from mithril_nb.session.picture import GraphView, Picture
 from mithril_nb.session.subjects import Subject
@@ -35,36 +35,36 @@ from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
 from mithril_nb.whatif import what_if
 
 Listener = Callable[[str, Any], None]
-"""Is told `("snapshot", dict)`, `("graph", Picture)`, and what its desks tell, on any thread."""
+"""Receives `("snapshot", dict)`, `("graph", Picture)` and the messages of the desks, on any thread."""
 
 _FIRST = ("jaxpr", "stablehlo")
-"""What the first view shows."""
+"""Stages of the first view."""
 _GRAPHS = ("jaxpr", "stablehlo", "hlo_before", "hlo")
-"""Stages whose graphs say something: the others are lists."""
+"""Stages with useful graphs; the others are lists."""
 
 
 class Exploration:
-    """A program, looked at.
+    """An explored program.
 
     Args:
         inspection: The program.
-        steps: What transforms make of it one at a time, if that is looked at too.
+        steps: Its transforms one at a time, if the explorer shows them.
 
     Attributes:
         inspection: The program.
-        errors: What went wrong where nobody waited for it, latest last.
-        states: How far each stage is.
-        cost: What the program costs; `None` until it is worked out.
-        passes: What XLA's passes did.
-        transforms: What transforms did.
-        costs: Costs by other ways of counting, and pictures of costs.
-        what_if: What other settings would cost.
+        errors: Errors of commands and background threads, latest last.
+        states: State of each stage.
+        cost: Cost of the program; `None` until computed.
+        passes: The desk for XLA's passes.
+        transforms: The desk for transforms.
+        costs: The desk for costs of further sources and for pictures of costs.
+        what_if: The desk for what-if questions.
     """
 
     def __init__(self, inspection: Inspection, steps: TransformSteps | None = None):
         self._first = first_stage(inspection)
         first = {*_FIRST, self._first}
-        self.inspection = told_of(inspection, first)
+        self.inspection = with_wanted_stages(inspection, first)
         self.errors: list[BaseException] = []
         self.states: dict[str, StageState] = dict.fromkeys(inspection.stages, StageState())
         self.cost: Cost | None = None
@@ -76,7 +76,7 @@ class Exploration:
         self._notice: Diagnostic | None = None
         self._graph = GraphView(inspection)
         self._quick, self._slow = Worker("mithril_nb-stages"), Worker("mithril_nb-compile")
-        page = Page(self._tell, self._publish, self._fail)
+        page = Page(self._send, self._publish, self._fail)
         self.passes = PassDesk(lambda: (1, lambda: inspection), page)
         self.transforms = TransformDesk(steps, self._publish, self._fail)
         self.costs = CostDesk(self._looked, page, inspection.given)
@@ -88,28 +88,28 @@ class Exploration:
     def __repr__(self) -> str:
         return f"Exploration({self.inspection!r})"
 
-    # Talking
+    # Messages
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Tell a listener of everything that changes; returns how to stop that."""
+        """Send all changes to a listener. Return a function that removes it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
     def start(self) -> None:
-        """Make what the first view shows."""
+        """Start to compute the first view."""
         self._quick.submit(self._work)
         self._submit(self._first)
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until everything asked for is made; return whether it was in time."""
-        # What the compiler made is taken over by the quick one.
+        """Wait until all requests are complete; return False on timeout."""
+        # Wait for the quick worker again: a compilation submits more work to it.
         workers = (self._quick, self._slow)
         desks = (self.passes, self.transforms, self.costs, self.what_if)
         waits = [one.wait_until_idle for one in workers] + [desk.wait for desk in desks]
         return all(wait(timeout_s) for wait in (*waits, self._quick.wait_until_idle))
 
     def end(self) -> None:
-        """Give up what is under way."""
+        """Cancel all work."""
         self._quick.end(0)
         self._slow.end(0)
         self.passes.end()
@@ -118,7 +118,7 @@ class Exploration:
         self.what_if.end()
 
     def snapshot(self) -> dict[str, Any]:
-        """Return all that a front end paints, but for texts and pictures."""
+        """Return all data that a front end shows, except texts and pictures."""
         with self._lock:
             cost, elapsed = self.cost, self.inspection.elapsed
             return {
@@ -149,21 +149,21 @@ class Exploration:
             }
 
     def picture(self) -> Picture | None:
-        """Return the graph as it is shown now; `None` before the stage is made."""
+        """Return the latest picture of the graph; `None` before its stage is computed."""
         return self._graph.latest
 
     def stage(self, name: str) -> tuple[int, Inspection] | None:
-        """Return the version and program of a stage that has a text, if only of what is known before it fails."""
+        """Return the version and program of a stage that has a text. A failed stage may have a partial text."""
         state = self.states[name]
         return (1, self.inspection) if state.state == "ready" or state.lines > 0 else None
 
     # Commands
 
     def run_command(self, name: str, args: Mapping[str, Any]) -> Diagnostic | None:
-        """Do what a front end asks for.
+        """Execute a command of a front end.
 
         Returns:
-            What went wrong, or `None`.
+            The error, or `None`.
         """
         commands: dict[str, Callable[..., None]] = {
             "want_stage": self.want_stage,
@@ -182,32 +182,32 @@ class Exploration:
             check_command(name, args, commands)
             check_arguments(name, commands[name], args)
             commands[name](**args)
-        except Exception as error:  # a front end has nobody else to tell: it is shown, and kept
+        except Exception as error:  # a front end cannot catch it, so show and store it
             self._fail(error)
             return problem_of(error)
         return None
 
     def want_stage(self, stage: str) -> None:
-        """Make a stage, in the background.
+        """Compute a stage in the background.
 
         Raises:
-            UnknownOptionError: There is no such stage.
+            UnknownOptionError: The stage is unknown.
         """
         self._check(stage, self.inspection.stages)
         with self._lock:
             if stage in self._wanted:
                 return
             self._wanted.add(stage)
-            told_of(self.inspection, self._wanted)
+            with_wanted_stages(self.inspection, self._wanted)
             self.states[stage] = StageState("loading")
         self._publish()
         self._submit(stage)
 
     def leave_stage(self, stage: str) -> None:
-        """Say that nobody looks at a stage any more. What is made stays: there is no further program.
+        """Do nothing, except check the name: computed stages stay, because the program does not change.
 
         Raises:
-            UnknownOptionError: There is no such stage.
+            UnknownOptionError: The stage is unknown.
         """
         self._check(stage, self.inspection.stages)
 
@@ -215,7 +215,7 @@ class Exploration:
         """Show the graph of another stage.
 
         Raises:
-            UnknownOptionError: There is no such stage, or it is a list.
+            UnknownOptionError: The stage is unknown, or has no graph.
         """
         self._check(stage, _GRAPHS)
         self._graph.show(stage)
@@ -224,21 +224,21 @@ class Exploration:
         self._quick.submit(self._work)
 
     def open_node(self, key: str) -> None:
-        """Show what is inside a node of the graph."""
+        """Show the inside of a node of the graph."""
         self._graph.open(key)
         self._draw_now()
 
     def close_node(self, key: str) -> None:
-        """Show a node of the graph as one."""
+        """Hide the inside of a node of the graph."""
         self._graph.close(key)
         self._draw_now()
 
     def select(self, paths: Sequence[str]) -> None:
-        """Take what is pinned in the page as the selection."""
+        """Store the paths pinned in the front end as the selection."""
         self._selection = tuple(map(str, paths))
 
     def dismiss(self) -> None:
-        """Take the notice away."""
+        """Remove the notice."""
         self._notice = None
         self._publish()
 
@@ -251,7 +251,7 @@ class Exploration:
             self._quick.submit(self._work)
 
     def _work(self, wanted: Callable[[], bool]) -> None:
-        """Make what needs no compiler, the texts first: a page lays them out while the graph is drawn here."""
+        """Compute all results without the compiler. Texts come first: the front end lays them out meanwhile."""
         names = [name for name in self.inspection.stages if NEEDS[name] != "compile"]
         steps = [*(lambda name=name: self._make(name) for name in names), self._draw, self._figure]
         with paused_collector():
@@ -264,12 +264,12 @@ class Exploration:
         for name in self.inspection.stages:
             if NEEDS[name] == "compile" and wanted():
                 self._try(lambda name=name: self._make(name))
-        self._quick.submit(self._work)  # the graph of what is compiled now
+        self._quick.submit(self._work)  # draw the graph of the compiled stage
 
     def _try(self, step: Callable[[], None]) -> None:
         try:
             step()
-        except Exception as error:  # the thread has nobody else to tell
+        except Exception as error:  # the thread has no caller
             self._fail(error)
 
     def _make(self, name: str) -> None:
@@ -283,7 +283,7 @@ class Exploration:
         self._publish()
 
     def _blocks_found(self) -> dict[str, dict[str, Any]]:
-        """Return what a page knows of the blocks: their kinds and hues."""
+        """Return the kinds and hues of the blocks, for a front end."""
         if self.inspection.given is not None:
             return _blocks_in(self.inspection.stage(self._first))
         found = self.inspection.stage("graph").instructions
@@ -297,17 +297,17 @@ class Exploration:
 
     def _draw(self) -> None:
         if self.states[self._graph.stage].version and self._graph.is_news:
-            self._tell("graph", self._graph.draw(self._hues()))
+            self._send("graph", self._graph.draw(self._hues()))
 
     def _draw_now(self) -> None:
-        """Draw in the thread of whoever asks: it takes some milliseconds, once the graph is there."""
+        """Draw in the caller's thread if the graph exists, which takes some milliseconds."""
         if self._graph.is_ready:
             self._draw()
         else:
             self._quick.submit(self._work)
 
     def _figure(self) -> None:
-        """Work the costs out, and put them into the graph."""
+        """Compute the costs, and add them to the graph."""
         if self.states[self._first].state != "ready":
             return
         if self.cost is None:
@@ -339,15 +339,15 @@ class Exploration:
         self._publish()
 
     def _publish(self) -> None:
-        self._tell("snapshot", self.snapshot())
+        self._send("snapshot", self.snapshot())
 
-    def _tell(self, kind: str, value: Any) -> None:
+    def _send(self, kind: str, value: Any) -> None:
         for listener in tuple(self._listeners):
             listener(kind, value)
 
 
 def _blocks_in(stage: Stage) -> dict[str, dict[str, Any]]:
-    """Return the hue of each block that a stage names, as data of the page."""
+    """Return the hue of each block named in a stage, as data for a front end."""
     paths = dict.fromkeys(path for one in stage.instructions for path, _ in one.shares)
     hues = hues_of_blocks(paths)
     known = {path: hue_of(path, hues) for path in paths}

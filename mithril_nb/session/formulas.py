@@ -1,4 +1,4 @@
-"""By which formula the FLOPs of a block are counted: all of it in numbers, its terms in letters, and both as text."""
+"""The formula for the FLOPs of a block: the whole formula with numbers, its terms with letters, and both as text."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from mithril_nb.viz.escape import one_line
 from mithril_nb.viz.text import columns
 
 MOST_TERMS = 8
-"""How many terms of a block are shown: a composite block has as many as its parts together."""
+"""Maximum number of terms shown. A composite block has the terms of all its parts."""
 
-NOTHING = "no equation of the program came from it: there is nothing to count"
-ONLY_MOVES = "its equations only move data, or give it another name"
+NOTHING = "no equation of the program is attributed to it, so there is nothing to count"
+ONLY_MOVES = "its equations only move or rename data"
 
 
 @dataclass(frozen=True)
 class Term:
-    """Equations of a block that are counted alike.
+    """Equations of a block that share one formula.
 
     Attributes:
-        formula: What one of them takes, in letters; `""` if nobody knows.
-        letters: What the letters stand for.
-        times: How often they run, all of them together; `None` if nobody knows.
-        role: Which part of a step they belong to; `None` where the block has a part in one alone.
-        opcodes: What they do.
-        flops: What they take together; `None` if nobody knows.
-        why: Why nobody knows, or `""`.
+        formula: FLOPs of one equation, with letters; `""` if unknown.
+        letters: Values of the letters.
+        times: Number of executions of all these equations; `None` if unknown.
+        role: Part of the training step they belong to; `None` if the block has only one role.
+        opcodes: Their opcodes.
+        flops: Their total FLOPs; `None` if unknown.
+        why: Reason if the FLOPs are unknown, or `""`.
     """
 
     formula: str
@@ -46,29 +46,29 @@ class Term:
 
     @property
     def in_columns(self) -> tuple[str, ...]:
-        """The same as text: how often and by which formula, with which letters, its sum, what it is."""
+        """Texts of the columns: count and formula, letters, sum, opcodes and role."""
         times = "? × " if self.times is None else f"{self.times:,} × " if self.times != 1 else ""
         formula = one_line(self.formula) and f"{times}{one_line(self.formula)}"
-        letters = ", ".join(f"{letter}={told(value)}" for letter, value in self.letters)
+        letters = ", ".join(f"{letter}={format_size(value)}" for letter, value in self.letters)
         what = ", ".join((*self.opcodes, *([self.role] if self.role else [])))
-        found = f"not known: {self.why}" if self.flops is None else f"{self.flops:,} FLOP"
+        found = f"unknown: {self.why}" if self.flops is None else f"{self.flops:,} FLOP"
         return formula, one_line(letters), found, one_line(what)
 
 
 @dataclass(frozen=True)
 class BlockFormula:
-    """By which formula the FLOPs of a block, with all blocks inside it, are counted.
+    """The formula for the FLOPs of a block, including all blocks inside it.
 
     Attributes:
         block: Path of the block.
         version: Version of the design.
-        short: The formula as `Cost.formula` gives it, cut to what fits a line.
-        whole: All of it; `""` if there is none.
-        terms: What it is added up from, the dearest first.
-        legend: What the letters of its terms mean: pairs of letter and words.
-        left: How many terms are not among them.
-        left_flops: What those take together; `None` if nobody knows.
-        why: Why there is no formula, or no term, or `""`.
+        short: The formula from `Cost.formula`, cut to one line.
+        whole: The whole formula; `""` if there is none.
+        terms: Its terms, most expensive first.
+        legend: Pairs of a letter and its meaning.
+        left: Number of terms not shown.
+        left_flops: FLOPs of these terms; `None` if unknown.
+        why: Reason if there is no formula or no term, or `""`.
 
     Examples:
         >>> import jax, jax.numpy as jnp
@@ -102,17 +102,17 @@ class BlockFormula:
         return "\n".join([title, *(f"    {line}" for line in lines)])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the same as a page shows it, with its text."""
+        """Return the formula as data for a front end, including the text."""
         return {**asdict(self), "text": str(self)}
 
 
 def formula_of(cost: Cost, block: str, version: int = 0) -> BlockFormula:
-    """Return by which formula the FLOPs of a block are counted.
+    """Return the formula for the FLOPs of a block.
 
     Args:
-        cost: Costs by our rules: XLA's have no formulas.
-        block: Path of the block, those inside it included; `""` is the whole program.
-        version: Version of the design that they are of.
+        cost: Costs from the jaxpr. XLA's costs have no formulas.
+        block: Path of the block; `""` for the whole program. Blocks inside it are included.
+        version: Version of the design.
     """
     inside = [row for row in cost.rows if _is_inside(row, block)]
     if not inside:
@@ -126,13 +126,13 @@ def formula_of(cost: Cost, block: str, version: int = 0) -> BlockFormula:
     return BlockFormula(block, version, short, whole, shown, legend, len(left), left_flops, why)
 
 
-def told(value: int | str) -> str:
-    """Return what a letter stands for: a number in groups of three digits, or the name of a size."""
+def format_size(value: int | str) -> str:
+    """Format the value of a letter: a number in groups of three digits, or the name of a size."""
     return f"{value:,}" if isinstance(value, int) else value
 
 
 def _sum(flops: int | None) -> str:
-    return "not known" if flops is None else f"{flops:,} FLOP"
+    return "unknown" if flops is None else f"{flops:,} FLOP"
 
 
 def _is_inside(row: CostRow, block: str) -> bool:
@@ -140,7 +140,7 @@ def _is_inside(row: CostRow, block: str) -> bool:
 
 
 def _terms(rows: Sequence[CostRow]) -> list[Term]:
-    """Return the terms of rows: those alike together, and none for what takes nothing."""
+    """Group rows of one formula into terms. Rows without cost are left out."""
     found: dict[Any, list[CostRow]] = {}
     has_roles = len({row.role for row in rows}) > 1
     for row in rows:
@@ -161,7 +161,7 @@ def _terms(rows: Sequence[CostRow]) -> list[Term]:
 
 
 def _legend(terms: Iterable[Term]) -> tuple[tuple[str, str], ...]:
-    """Return what each letter means, in the order of the terms; all of it where it means several things."""
+    """Return the meanings of each letter, in the order of the terms."""
     found: dict[str, dict[str, None]] = {}
     for term in terms:
         for letter, _ in term.letters:

@@ -1,7 +1,7 @@
-"""Undo and redo: the designs before and after the present one, as a value.
+"""Undo and redo: the designs before and after the current one, as a value.
 
-Every step is kept: a step is a link to the step before it, so that all histories share them, and adding one takes
-constant time. Designs share the blocks and connections that an edit leaves unchanged.
+A step links to the previous step, so histories share steps and adding one takes constant time. Designs share the blocks
+and connections that an edit does not change.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ _ONE_GESTURE_S = 1.0
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One change in the past or the future, and the steps behind it.
+    """One past or future change, linked to the next one in the same direction.
 
     Attributes:
         design: The design on the other side of the change.
-        label: The change in words: `"dimension of linear_0"`.
-        renamed: The path that changed, before and after.
-        next: The step that follows in the same direction; `None` for the last one.
+        label: Label of the change: `"dimension of linear_0"`.
+        renamed: Old and new path of a renamed block.
+        next: The next step in the same direction; `None` for the last one.
         count: Number of edits from this step on.
-        restored: Labels of the edits that the step restored, oldest first; empty for a step that is one edit.
+        restored: Labels of the edits that the step restored, oldest first; empty if it is a single edit.
     """
 
     design: Design
@@ -35,19 +35,19 @@ class Step:
 
     @property
     def edits(self) -> int:
-        """Number of edits that this step is."""
+        """Number of edits in this step."""
         return self.count - (self.next.count if self.next else 0)
 
 
 @dataclass(frozen=True)
 class History:
-    """The present design among those before and after it.
+    """The current design, with the changes for undo and redo.
 
     Attributes:
-        present: The design now.
-        undo: The change that undo takes back; `None` at the start.
-        redo: The change that redo does again; `None` at the end.
-        changed_at: When the present came to be, in seconds.
+        present: The current design.
+        undo: The change that undo reverts; `None` at the start.
+        redo: The change that redo applies; `None` at the end.
+        changed_at: Time of the last change, in seconds.
 
     Examples:
         >>> from mithril_nb.graph.records import LogicalGraph
@@ -66,7 +66,7 @@ class History:
 
     @property
     def edits(self) -> int:
-        """Number of edits that undo can take back; restored edits are counted one by one."""
+        """Number of edits that undo can revert, counting restored edits one by one."""
         return self.undo.count if self.undo else 0
 
     def labels(self, most: int) -> tuple[str, ...]:
@@ -78,7 +78,7 @@ class History:
         return tuple(reversed(found[:most]))
 
     def with_change(self, change: Change, now_s: float) -> History:
-        """Return the history after a change. A slider's moves, close together and alike, become one step."""
+        """Return the history after a change. Quick successive moves of one slider become one step."""
         if change.design == self.present:
             return self
         same_gesture = (
@@ -104,7 +104,7 @@ class History:
         return History(self.redo.design, self._step(self.redo, self.undo, self.redo.edits), self.redo.next)
 
     def _step(self, change: Change | Step, next: Step | None, edits: int) -> Step:
-        # A copy of the graph has none of the lookup tables that were computed from it, which take more than itself.
+        # Copy the graph without its cached lookup tables, which are larger than the graph.
         design = replace(self.present, graph=replace(self.present.graph))
         count = edits + (next.count if next else 0)
         return Step(design, change.label, change.renamed, next, count, change.restored)

@@ -1,4 +1,4 @@
-"""The stages of a program as a mapping that makes each when it is asked for."""
+"""The stages of a program as a mapping that computes each on first use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mithril_nb.stages import Inspection, Stage
 
 
 class LazyStages(Mapping[str, Stage]):
-    """Stages by name. To look which there are makes none of them.
+    """Stages by name. Listing the names computes no stage.
 
     Examples:
         >>> import jax.numpy as jnp
@@ -39,4 +39,4 @@ class LazyStages(Mapping[str, Stage]):
 
     def __repr__(self) -> str:
         made = [name for name in self if self._inspection.has_stage(name)]
-        return f"stages({', '.join(self)}; made: {', '.join(made) or 'none yet'})"
+        return f"stages({', '.join(self)}; computed: {', '.join(made) or 'none yet'})"

@@ -1,4 +1,4 @@
-"""What XLA's passes did, worked out in a thread of its own: reading them takes long, and a compilation first."""
+"""The changes of XLA passes, computed in a separate thread because reading them takes long and needs a compilation."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from mithril_nb.stages.fates import FATED
 from mithril_nb.stages.xla.passes import Pass
 
 MOST_DIFF_LINES = 10_000
-"""How many lines of what a pass did are shown: a pass that fuses writes fifty thousand, which nobody reads."""
+"""Maximum number of lines of a diff. The diff of a fusion pass may have fifty thousand."""
 
 _REST_S = 0.5
-"""How long nobody must have asked before what nobody waits for is worked on: Python runs one thread at a time."""
+"""Seconds without requests before background work continues, because Python runs one thread at a time."""
 _LOOK_S = 0.02
-_MOST_TOLD = 3
-"""Outcomes of one line that are shown."""
+_MOST_OUTCOMES = 3
+"""Maximum number of outcomes shown per line."""
 
 PassRow = tuple[int, str, str, int | None, int | None, int | None]
-"""Number, name, pipeline; how many instructions it added, removed and rewrote, `None` while nobody has counted."""
+"""Number, name, pipeline; numbers of added, removed and rewritten instructions, `None` until counted."""
 
 
 @dataclass(frozen=True)
 class PassList:
-    """The passes of a program that changed something.
+    """The passes that changed a program.
 
     Attributes:
-        version: Of the design that they were read of.
-        rows: One for each pass.
-        number: Of the pass whose diff follows when the list is new: the one that was asked for last, if there is one.
+        version: Version of the design.
+        rows: One row per pass.
+        number: Number of the pass whose diff follows a new list: the one requested last.
     """
 
     version: int = 0
@@ -47,13 +47,13 @@ class PassList:
 
 @dataclass(frozen=True)
 class Diff:
-    """What one pass did.
+    """The changes of one pass.
 
     Attributes:
-        version: Of the design that the passes were read of.
-        number: Its number.
-        text: Lines taken away (`-`) and put in (`+`), each computation with its name.
-        is_cut: Whether these are only the first `MOST_DIFF_LINES`.
+        version: Version of the design.
+        number: Number of the pass.
+        text: Removed (`-`) and added (`+`) lines, under the name of each computation.
+        is_cut: True if it has only the first `MOST_DIFF_LINES`.
     """
 
     version: int
@@ -64,14 +64,14 @@ class Diff:
 
 @dataclass(frozen=True)
 class FateOf:
-    """What became of an instruction, for a page.
+    """History of an instruction, for a front end.
 
     Attributes:
         stage: Its stage.
-        index: Its place there.
-        said: Pairs of what happened and the pass in which, with its number: `("appeared in", "fusion", 12)`.
-        fused: Places, in the optimized HLO, of the fusions that do its work.
-        became: What happened to it outside of passes, as `"dropped: nothing uses it"`, or `""`.
+        index: Its index in the stage.
+        said: Events with name and number of the pass: `("appeared in", "fusion", 12)`.
+        fused: Indices, in the optimized HLO, of the fusions that contain it.
+        became: Outcome outside of the passes, such as `"dropped: nothing uses it"`, or `""`.
     """
 
     stage: str
@@ -83,7 +83,7 @@ class FateOf:
 
 @dataclass(frozen=True)
 class _Reading:
-    """A program whose passes were read, and what was worked out of them."""
+    """A program whose passes were read, with computed diffs."""
 
     version: int
     inspection: Inspection
@@ -91,18 +91,18 @@ class _Reading:
 
 
 class PassDesk(Desk):
-    """Reads the passes of a program when a page asks for them, and answers what it asks of them then.
+    """Reads the passes of a program on request, and answers requests about them.
 
     Args:
-        program: Returns the version of the program that is looked at now, and what makes it.
-        page: Told `("passes", PassList)`, `("diff", Diff)` and `("fate", FateOf)`.
+        program: Returns the version of the inspected program, and a function that returns the program.
+        page: Receives `("passes", PassList)`, `("diff", Diff)` and `("fate", FateOf)`.
 
     Attributes:
-        latest: The passes that were read last.
+        latest: The latest list of passes.
     """
 
     def __init__(self, program: Callable[[], tuple[int, Callable[[], Inspection]]], page: Page):
-        # What a person waits for with a hand on a key does not wait for the sizes of all passes, which take seconds.
+        # Requests of the user must not wait for the change counts of all passes, which take seconds.
         super().__init__(page, "passes", "pass-sizes")
         self._program = program
         self._lock = threading.Lock()
@@ -118,47 +118,47 @@ class PassDesk(Desk):
         }
 
     def view(self, version: int) -> dict[str, Any]:
-        """Return how far they are, for a page that shows a version of the design."""
+        """Return the state of the passes, for a front end that shows a version of the design."""
         view = dict(self._view)
         return view if view["version"] in (0, version) else {**view, "state": "stale", "message": ""}
 
     def want_passes(self) -> None:
-        """Read what each pass did; compiles the program."""
+        """Read the changes of each pass. Compiles the program."""
         version, make = self._program()
         with self._lock:
             if self._view["version"] == version and self._view["state"] in ("loading", "ready"):
                 return
             self._view = {"state": "loading", "message": "", "version": version}
         self._page.changed()
-        self._slow.ask("passes", lambda wanted: self._read(version, make, wanted))
+        self._slow.submit("passes", lambda wanted: self._read(version, make, wanted))
 
     def request_diff(self, number: int) -> None:
-        """Say what one pass did.
+        """Send the diff of one pass.
 
         Raises:
             UnknownOptionError: No passes have been read.
         """
         self._number = int(number)
-        self._ask("diff", lambda reading, number=self._number: self._diff(reading, number))
+        self._request("diff", lambda reading, number=self._number: self._diff(reading, number))
 
     def request_fate(self, stage: str, index: int) -> None:
-        """Say in which pass an instruction appeared, or vanished.
+        """Send the passes in which an instruction appeared or vanished.
 
         Raises:
-            UnknownOptionError: No passes have been read, or they did not see the stage.
+            UnknownOptionError: No passes have been read, or the stage has no instruction history.
         """
         if stage not in FATED:
             raise UnknownOptionError(f"unknown stage {stage!r}.", (("known", ", ".join(FATED)),), 'stage="hlo"')
-        self._ask("fate", lambda reading: self._fate(reading, stage, int(index)))
+        self._request("fate", lambda reading: self._fate(reading, stage, int(index)))
 
-    def _ask(self, what: str, answer: Callable[[_Reading], None]) -> None:
+    def _request(self, kind: str, answer: Callable[[_Reading], None]) -> None:
         reading = self._reading
         if reading is None:
             raise UnknownOptionError(
-                "no passes have been read.", (("passes", "none"),), "the command 'want_passes' first."
+                "no passes have been read.", (("passes", "none"),), "run the command 'want_passes' first."
             )
         self._latest_s = time.monotonic()
-        self._quick.ask(what, lambda _: answer(reading))
+        self._quick.submit(kind, lambda _: answer(reading))
 
     # In the threads
 
@@ -168,7 +168,7 @@ class PassDesk(Desk):
         except StageUnavailableError as error:
             facts = problem_of(error).shown().facts
             self._turn(version, "unavailable", "; ".join(value for _, value in facts) or str(error))
-        except Exception as error:  # nobody else hears of it
+        except Exception as error:  # the thread has no caller
             self._turn(version, "failed", str(problem_of(error)))
             self._page.failed(error)
 
@@ -189,9 +189,9 @@ class PassDesk(Desk):
         self._number = max(0, min(self._number, len(passes) - 1))
         first = self._diff_of(reading, passes[self._number]) if passes else None
         self._show(version, rows)
-        # Asked for, it would wait until the HLO is packed, which a page asks for at the same time.
+        # Send the diff unrequested: a request would wait for the HLO, which the front end requests at the same time.
         if first is not None:
-            self._page.tell("diff", first)
+            self._page.send("diff", first)
         self._turn(version, "ready")
         for at, one in enumerate(passes):
             if not self._rests(wanted):
@@ -200,17 +200,17 @@ class PassDesk(Desk):
                 changes = one.changes
             rows[at] = (*rows[at][:3], len(changes.added), len(changes.removed), len(changes.rewritten))
         self._show(version, rows)
-        for one in passes:  # who asks from now on gets an answer that is there
+        for one in passes:  # compute all diffs in advance
             if not self._rests(wanted):
                 return
             self._diff_of(reading, one)
 
     def _show(self, version: int, rows: list[PassRow]) -> None:
         self.latest = PassList(version, tuple(rows), self._number)
-        self._page.tell("passes", self.latest)
+        self._page.send("passes", self.latest)
 
     def _rests(self, wanted: Callable[[], bool]) -> bool:
-        """Wait until nobody has asked anything for a moment; return whether it is still wanted then."""
+        """Wait for a moment without requests; return whether the work is still wanted."""
         while wanted() and time.monotonic() < self._latest_s + _REST_S:
             time.sleep(_LOOK_S)
             self._quick.wait()
@@ -219,11 +219,11 @@ class PassDesk(Desk):
     def _diff(self, reading: _Reading, number: int) -> None:
         passes = reading.inspection.passes
         if 0 <= number < len(passes):
-            self._page.tell("diff", self._diff_of(reading, passes[number]))
+            self._page.send("diff", self._diff_of(reading, passes[number]))
 
     def _diff_of(self, reading: _Reading, one: Pass) -> Diff:
         if one.number not in reading.diffs:
-            with paused_collector():  # many small values, and a traced program in memory
+            with paused_collector():  # it creates many small objects next to a large traced program
                 lines = list(islice(one.diff_lines(), MOST_DIFF_LINES + 1))
             text = "".join(f"{line}\n" for line in lines[:MOST_DIFF_LINES])
             reading.diffs[one.number] = Diff(reading.version, one.number, text, len(lines) > MOST_DIFF_LINES)
@@ -235,16 +235,16 @@ class PassDesk(Desk):
         if not 0 <= index < len(instructions):
             return
         fate = inspection.who_changed(stage, instructions[index].id)
-        said = [_said("appeared in", fate.appeared), _said("vanished in", fate.vanished)]
+        events = [_event("appeared in", fate.appeared), _event("vanished in", fate.vanished)]
         became = ""
         if stage in ("jaxpr", "stablehlo"):
-            told = fate.outcomes[:_MOST_TOLD]
-            said = [_said(f"{one.without_pass} by", one.by) for one in told]
-            became = ", ".join(dict.fromkeys(one.without_pass for one in told if one.by is None))
+            shown = fate.outcomes[:_MOST_OUTCOMES]
+            events = [_event(f"{one.without_pass} by", one.by) for one in shown]
+            became = ", ".join(dict.fromkeys(one.without_pass for one in shown if one.by is None))
         places = {one.id: at for at, one in enumerate(inspection.stage("hlo").instructions)} if fate.fused_into else {}
         fused = tuple(places[id] for id in fate.fused_into if id in places)
-        self._page.tell("fate", FateOf(stage, index, tuple(one for one in said if one), fused, became))
+        self._page.send("fate", FateOf(stage, index, tuple(one for one in events if one), fused, became))
 
 
-def _said(what: str, found: Pass | None) -> tuple[str, str, int] | None:
+def _event(what: str, found: Pass | None) -> tuple[str, str, int] | None:
     return None if found is None else (what, found.name, found.number)

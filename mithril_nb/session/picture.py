@@ -1,4 +1,4 @@
-"""The graph of a program that somebody looks at: which stage, what is open, drawn anew when that changes."""
+"""The displayed graph of a program: its stage and open nodes, redrawn when they change."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from mithril_nb.viz.stage_diagram_svg import stage_svg
 
 @dataclass(frozen=True)
 class Picture:
-    """A graph, drawn.
+    """A drawn graph.
 
     Attributes:
         stage: Its stage.
         svg: The picture.
-        nodes: What each node that is seen stands for.
+        nodes: The visible nodes.
     """
 
     stage: str
@@ -31,16 +31,16 @@ class Picture:
 
 @dataclass(frozen=True)
 class Node:
-    """A node that is seen.
+    """A visible node.
 
     Attributes:
         key: Its key in the graph.
-        mark: What stands in `data-node` of the picture.
+        mark: Value of `data-node` in the picture.
         name: Its name.
-        blocks: Paths of the blocks that it is, or stands for; empty if its equations say it better.
-        equations: Ids of its equations, if it is no block.
-        opens: Whether there is something inside.
-        opened: Whether that is shown.
+        blocks: Paths of the blocks that it represents; empty if it has `equations`.
+        equations: Ids of its equations, if it does not represent blocks.
+        opens: True if it contains nodes.
+        opened: True if these are shown.
     """
 
     key: str
@@ -53,14 +53,14 @@ class Node:
 
 
 class GraphView:
-    """Which graph is shown, and how. May be used by several threads.
+    """State of the displayed graph. Several threads may use it.
 
     Args:
         inspection: The program.
 
     Attributes:
-        stage: Name of the stage that is shown.
-        latest: The last picture.
+        stage: Name of the displayed stage.
+        latest: The latest picture.
     """
 
     def __init__(self, inspection: Inspection):
@@ -70,17 +70,17 @@ class GraphView:
         self._lock = threading.RLock()
         self._opened: dict[str, frozenset[str]] = {}
         self._shares: Mapping[str, float] = {}
-        self._wish = 1
+        self._requested = 1
         self._drawn = 0
 
     @property
     def is_news(self) -> bool:
-        """Whether what is shown is not what is wished for."""
-        return self._drawn != self._wish
+        """True if the picture is outdated."""
+        return self._drawn != self._requested
 
     @property
     def is_ready(self) -> bool:
-        """Whether the graph of the stage was drawn before, so that drawing it takes little."""
+        """True if the graph of the stage was drawn before, so that drawing it again is fast."""
         return self.stage in self._opened
 
     def show(self, stage: str) -> None:
@@ -88,39 +88,39 @@ class GraphView:
         with self._lock:
             if stage != self.stage:
                 self.stage = stage
-                self._wish += 1
+                self._requested += 1
 
     def open(self, key: str) -> None:
-        """Show what is inside a node; of a graph that nobody has seen yet, none can be meant."""
+        """Show the inside of a node. Ignored if the graph was never drawn."""
         with self._lock:
             if self.stage in self._opened:
                 self._opened[self.stage] |= {key}
-                self._wish += 1
+                self._requested += 1
 
     def close(self, key: str) -> None:
-        """Show a node as one; of a graph that nobody has seen yet, none can be meant."""
+        """Hide the inside of a node. Ignored if the graph was never drawn."""
         with self._lock:
             if self.stage in self._opened:
                 self._opened[self.stage] -= {key}
-                self._wish += 1
+                self._requested += 1
 
     def take_shares(self, shares: Mapping[str, float]) -> None:
-        """Show what each block costs."""
+        """Show each block's share of the cost."""
         with self._lock:
             self._shares = shares
-            self._wish += 1
+            self._requested += 1
 
     def draw(self, hues: Mapping[str, int]) -> Picture:
-        """Return the picture as it is wished for now; what was open when it was first drawn stays open."""
+        """Draw the current graph. The first drawing chooses the open nodes."""
         with self._lock:
-            wish, stage = self._wish, self.stage
+            requested, stage = self._requested, self.stage
             graph = self._inspection.graph(stage)
             if stage not in self._opened:
                 self._opened[stage] = graph.first_view()
             diagram = stage_layout(graph, opened=self._opened[stage], shares=self._shares, hues=hues)
             title = f"graph of {stage}"
             self.latest = Picture(stage, stage_svg(diagram, title, embedded=True), _nodes(graph, diagram))
-            self._drawn = wish
+            self._drawn = requested
             return self.latest
 
 

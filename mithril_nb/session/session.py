@@ -1,7 +1,7 @@
-"""The one mutable object behind a workbench: takes commands, publishes snapshots.
+"""The mutable session of a workbench: takes commands, publishes snapshots. It does not depend on widgets.
 
-Commands may come from any thread. Cheap things (graph, shapes, problems, diagram) are done at once; dear ones (trace,
-lower, compile) by a worker, the latest wish first, each published when it is ready. Nothing here knows of widgets.
+Commands may come from any thread. Cheap results (graph, shapes, problems, diagram) are computed at once. A worker
+computes expensive ones (trace, lower, compile), the latest request first, and publishes each when it is ready.
 """
 
 from __future__ import annotations
@@ -44,26 +44,26 @@ from mithril_nb.session.training import Training
 from mithril_nb.viz.records import Diagram
 
 Listener = Callable[[str, Any], None]
-"""Is told `("snapshot", dict)`, `("run", dict)`, `("curves", Rows)`, and what its desks tell, on any thread."""
+"""Receives `("snapshot", dict)`, `("run", dict)`, `("curves", Rows)` and the messages of the desks, on any thread."""
 
 _SEEN = 12
-"""How many designs keep their stages."""
+"""Maximum number of designs whose stages are cached."""
 
 
 class Session:
-    """A design in the making, with its stages, costs and run.
+    """An editable design, with its stages, costs and run.
 
     Args:
-        design: What to start from.
-        backend: Where programs run.
+        design: Initial design.
+        backend: Backend that runs programs.
         training: Options of `fit`: `data`, `loss`, `optimizer`, `epochs`, ...
-        autosave: Where the design is saved once the user has edited it in the widget; by default nowhere.
+        autosave: Returns the `Autosave` of a design, used once the user edits it in the widget. Default: no autosave.
 
     Attributes:
-        errors: What went wrong in commands and in the worker, latest last, with tracebacks.
-        passes: What XLA's passes did.
-        costs: Costs by other ways of counting, and pictures of costs.
-        what_if: What other settings would cost.
+        errors: Errors of commands and of the worker, latest last, with tracebacks.
+        passes: The desk for XLA's passes.
+        costs: The desk for costs of further sources and for pictures of costs.
+        what_if: The desk for what-if questions.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Session:
         self._autosave = autosave_of_design
         self._is_edited_by_user = False
         self._lock = threading.RLock()
-        self.training = Training(training or {}, self._tell, self._lock, lambda: self._analysis)
+        self.training = Training(training or {}, self._send, self._lock, lambda: self._analysis)
         self.errors: list[BaseException] = []
         self._listeners: list[Listener] = []
         self._history = History(design)
@@ -91,26 +91,26 @@ class Session:
         self._maker.follow(self._analysis)
 
     def _start_afresh(self) -> None:
-        """Begin with nothing computed: the first time, and at the end, so that a session that is kept costs little."""
+        """Drop all computed results: at the start, and at the end, so that an ended session uses little memory."""
         self._seen: dict[Design, LazyProgram] = {}
         self._analysis = self._analysed(self._history.present, self._version)
         self._diagram: Diagram = diagram_of(self._analysis, self._view, self._shares)
         self._maker = StageMaker(self._lock, self._stages_changed, self._stages_failed)
-        page = Page(self._tell, self._publish_all, self._stages_failed)
+        page = Page(self._send, self._publish_all, self._stages_failed)
         self.passes = PassDesk(self._program, page)
         self.costs = CostDesk(self._looked, page)
         self.what_if = WhatIfDesk(self._changeable, page)
 
-    # What is live in the kernel
+    # State in the kernel
 
     @property
     def model(self) -> Model:
-        """The model as it is designed now."""
+        """The current model."""
         return Model.of(self._history.present.graph, self._history.present.name)
 
     @property
     def design(self) -> Design:
-        """The design now."""
+        """The current design."""
         return self._history.present
 
     @property
@@ -120,12 +120,12 @@ class Session:
 
     @property
     def analysis(self) -> Analysis:
-        """What follows from the design now."""
+        """The analysis of the current design."""
         return self._analysis
 
     @property
     def cost(self) -> Cost | None:
-        """What the blocks cost; of the latest design that can run, traced now if the worker has not come to it."""
+        """Costs of the blocks of the latest design that can run. Traces it if the worker has not done so yet."""
         analysis, known = self._analysis, self._maker.cost
         if analysis.can_run:
             return analysis.cost
@@ -133,11 +133,11 @@ class Session:
 
     @property
     def diagram(self) -> Diagram:
-        """The picture of the model as it is designed now."""
+        """The diagram of the current model."""
         return self._diagram
 
     def snapshot(self) -> dict[str, Any]:
-        """Return all that a front end paints."""
+        """Return all data that a front end shows."""
         with self._lock:
             history, hues = self._history, hues_of(self._history.present.graph)
             cost, is_stale = self._maker.cost, self._maker.cost_version != self._version
@@ -159,26 +159,26 @@ class Session:
             )
 
     def stage(self, name: str) -> tuple[int, stages_room.Inspection] | None:
-        """Return the version and program of the latest text of a stage, if there is one."""
+        """Return the version and program of the latest text of a stage; `None` without a text."""
         return self._maker.made(name)
 
-    # Talking
+    # Messages
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Tell a listener of everything that changes; returns how to stop that."""
+        """Send all changes to a listener. Return a function that removes it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until the stages that are wanted are made; return whether they were in time."""
+        """Wait until the requested stages are computed; return False on timeout."""
         waits = (self._maker.wait, self.passes.wait, self.costs.wait, self.what_if.wait)
         return all(wait(timeout_s) for wait in waits)
 
     def end(self, *, stops_run: bool = True) -> None:
-        """Stop its run and its threads, and free what was computed; the design and the runs stay.
+        """Stop its run and its threads, and drop computed results. Keep the design and the runs.
 
         Args:
-            stops_run: Whether a run that trains is stopped.
+            stops_run: True to stop a training run.
         """
         if self.training.run is not None and stops_run:
             self.training.run.stop()
@@ -192,23 +192,23 @@ class Session:
             self._start_afresh()
 
     def run_command(self, name: str, args: Mapping[str, Any]) -> Diagnostic | None:
-        """Do what a front end asks for.
+        """Execute a command of a front end.
 
         Args:
             name: Name of a command.
             args: Its arguments.
 
         Returns:
-            What went wrong, or `None`. An error is also shown in the snapshot, and changes nothing else.
+            The error, or `None`. The snapshot also shows it. A failed command changes nothing else.
         """
         with self._lock:
             was_edited = self._is_edited_by_user
             try:
                 check_command(name, args, self._commands)
-                # Edits by code are in the code; from the first edit in the widget on, the whole design is saved.
+                # Edits by code are in the code. From the first edit in the widget on, autosave the whole design.
                 self._is_edited_by_user |= name in EDITS or name in _MORE_EDITS
                 self.do(name, **args)
-            except Exception as error:  # a front end has nobody else to tell: it is shown, and kept
+            except Exception as error:  # a front end cannot catch it, so show and store it
                 self._is_edited_by_user = was_edited
                 self._fail(error)
                 self._publish()
@@ -216,16 +216,16 @@ class Session:
         return None
 
     def do(self, command: str, /, **args: Any) -> None:
-        """Do a command.
+        """Execute a command.
 
         Raises:
-            MithrilError: It cannot be done; everything is as it was.
+            MithrilError: The command failed and changed nothing.
         """
         check_command(command, args, self._commands)
         function = self._command(command)
-        if command in EDITS:  # an edit is given the design, and where a block that is added shall stand is for the view
+        if command in EDITS:  # the session passes the design; the position of a new block belongs to the view
             plain = {key: value for key, value in args.items() if command != "add_block" or key not in ("x", "y")}
-            check_arguments(command, EDITS[command], plain, besides=("design",))
+            check_arguments(command, EDITS[command], plain, ignored=("design",))
         else:
             check_arguments(command, function, args)
         function(**args)
@@ -248,10 +248,10 @@ class Session:
     # Commands
 
     def edit(self, name: str, /, **args: Any) -> None:
-        """Change the design by one of the edits of `session.design`.
+        """Apply one of the edits of `session.design`.
 
         Raises:
-            MithrilError: The edit cannot be done; the design is as it was.
+            MithrilError: The edit failed; the design is unchanged.
         """
         with self._lock:
             place = (args.pop("x", None), args.pop("y", None))
@@ -270,35 +270,35 @@ class Session:
             self._set_history(self._history.with_change(change, time.monotonic()), view)
 
     def apply_what_if(self, changes: Sequence[Sequence[Any]]) -> None:
-        """Make changes that were tried in a what-if, as one edit.
+        """Apply the changes of a what-if question as one edit.
 
         Raises:
-            MithrilError: They cannot be made; the design is as it was.
+            MithrilError: A change failed; the design is unchanged.
         """
         with self._lock:
             change = change_of(self._analysis, checked_changes(changes))
             self._set_history(self._history.with_change(change, time.monotonic()), self._view)
 
     def undo(self) -> None:
-        """Go one change back."""
+        """Undo one change."""
         with self._lock:
             change = self._history.undo
             back = change.renamed[::-1] if change and change.renamed else None
             self._set_history(self._history.undone(), self._view.renamed(*back) if back else self._view)
 
     def redo(self) -> None:
-        """Go one undone change on."""
+        """Redo one change."""
         with self._lock:
             again = self._history.redo.renamed if self._history.redo else None
             self._set_history(self._history.redone(), self._view.renamed(*again) if again else self._view)
 
     def set_design(self, design: Design, label: str = "set from Python") -> None:
-        """Put another design in place; the one before can be had back by undo."""
+        """Replace the design. Undo restores the previous one."""
         with self._lock:
             self._set_history(self._history.with_change(Change(design, label), time.monotonic()), self._view)
 
     def load_example(self) -> None:
-        """Replace the design by a small example, which trains on generated data if the user gave no data."""
+        """Replace the design by a small example. It trains on generated data if the user passed no data."""
         with self._lock:
             options = self.training.options
             is_generated = "data" not in options
@@ -308,23 +308,23 @@ class Session:
             self.set_design(example, "load an example")
 
     def restore_edits(self) -> None:
-        """Put the design in place that an earlier session of this workbench saved, as one edit.
+        """Restore the design that an earlier session of this workbench saved, as one edit.
 
         Raises:
             UnknownOptionError: No edits are saved.
-            MithrilError: They cannot be read.
+            MithrilError: The saved edits cannot be read.
         """
         with self._lock:
             saved = self._autosave and self._autosave.offer
             if not self._autosave or not saved:
-                raise UnknownOptionError("no edits of an earlier run of this cell are saved.")
+                raise UnknownOptionError("there are no saved edits of an earlier run of this cell.")
             count = "1 edit" if saved.edits == 1 else f"{saved.edits} edits"
             with self._autosave.accepted() as design:
                 change = Change(design, f"restore {count}", edits=saved.edits, restored=saved.labels)
                 self._set_history(self._history.with_change(change, time.monotonic()), self._view)
 
     def decline_edits(self) -> None:
-        """Start from the code's design: the offered edits stay in the file; an older version is offered next."""
+        """Keep the code's design. The offered edits stay in the file; an older version is offered next."""
         with self._lock:
             if self._autosave:
                 self._autosave.decline()
@@ -337,61 +337,61 @@ class Session:
 
     @property
     def edits(self) -> int:
-        """Number of edits since the code's design, restored edits counted one by one; 0 if code made all of them."""
+        """Number of edits since the code's design, counting restored edits one by one; 0 if only code made edits."""
         return self._history.edits if self._is_edited_by_user else 0
 
     def select(self, paths: Sequence[str]) -> None:
-        """Select blocks; paths that do not exist are left out."""
+        """Select blocks. Unknown paths are ignored."""
         with self._lock:
             known = {path for path, _ in self.design.graph.walk()}
             self._view = replace(self._view, selection=tuple(paths)).only(known)
             self._publish()
 
     def expand(self, path: str) -> None:
-        """Show what is inside a composite block."""
+        """Show the blocks inside a composite block."""
         self._set_view(replace(self._view, expanded=self._view.expanded | {path}))
 
     def collapse(self, path: str) -> None:
-        """Show a composite block as one."""
+        """Show a composite block as one node."""
         self._set_view(replace(self._view, expanded=self._view.expanded - {path}))
 
     def move(self, path: str, x: float, y: float) -> None:
-        """Put a block at a place of the canvas."""
+        """Move a block to a position on the canvas."""
         place = self._diagram.within(path, *place_of(x, y))
         self._set_view(self._view.with_place(path, *place))
 
     def tidy(self) -> None:
-        """Lay everything out anew; blocks that were moved go back."""
+        """Reset the layout, including moved blocks."""
         self._set_view(replace(self._view, moved={}))
 
     def dismiss(self) -> None:
-        """Take the notice away."""
+        """Remove the notice."""
         with self._lock:
             self._notice = None
             self._publish()
 
     def want_stage(self, stage: str) -> None:
-        """Say that somebody looks at a stage: from now on it is made for every design.
+        """Compute a stage from now on for every design, because a front end shows it.
 
         Raises:
-            UnknownOptionError: There is no such stage.
+            UnknownOptionError: The stage is unknown.
         """
         with self._lock:
             if self._maker.want(stage):
                 self._publish()
 
     def leave_stage(self, stage: str) -> None:
-        """Say that nobody looks at a stage any more: it is made for no further design.
+        """Stop computing a stage for new designs, because no front end shows it.
 
         Raises:
-            UnknownOptionError: There is no such stage.
+            UnknownOptionError: The stage is unknown.
         """
         with self._lock:
             if self._maker.leave(stage):
                 self._publish()
 
     def _published(self, command: Callable[..., None]) -> Callable[..., None]:
-        @wraps(command)  # with its signature, which says what it takes
+        @wraps(command)  # keeps the signature, which `check_arguments` reads
         def run(**args: Any) -> None:
             with self._lock:
                 command(**args)
@@ -403,8 +403,8 @@ class Session:
 
     def _analysed(self, design: Design, version: int) -> Analysis:
         analysis = Analysis(design, version, self.backend, self.training.options, self._seen.get(design))
-        # Undo, or a slider that comes back, finds its stages made.
-        self._seen.pop(design, None)  # what is used again counts as new
+        # Undo, or a slider that moves back, reuses the cached stages.
+        self._seen.pop(design, None)  # reinsert it as the most recently used
         self._seen[design] = analysis.program
         while len(self._seen) > _SEEN:
             del self._seen[next(iter(self._seen))]
@@ -417,7 +417,7 @@ class Session:
         analysis = self._analysed(history.present, self._version + 1)
         view = view.only({path for path, _ in history.present.graph.walk()})
         diagram = diagram_of(analysis, view, self._shares)
-        # All that can fail is done: from here on the new design is the design.
+        # Assign only now: everything above may raise.
         self._history, self._version, self._analysis, self._diagram = history, self._version + 1, analysis, diagram
         self._view, self._notice = view, None
         self._maker.follow(analysis)
@@ -433,9 +433,9 @@ class Session:
             self._publish()
 
     def _publish(self) -> None:
-        self._tell("snapshot", self.snapshot())
+        self._send("snapshot", self.snapshot())
 
-    def _tell(self, kind: str, value: Any) -> None:
+    def _send(self, kind: str, value: Any) -> None:
         for listener in tuple(self._listeners):
             listener(kind, value)
 
@@ -453,7 +453,7 @@ class Session:
 
     def _program(self) -> tuple[int, Callable[[], stages_room.Inspection]]:
         analysis = self._analysis
-        return analysis.version, lambda: self._maker.told(analysis)
+        return analysis.version, lambda: self._maker.inspection_of(analysis)
 
     def _passes_view(self) -> dict[str, Any]:
         if self._analysis.can_run:
@@ -466,7 +466,7 @@ class Session:
     def _looked(self) -> Looked:
         analysis = self._analysis
         hues = hues_of(analysis.design.graph)
-        return Looked(analysis.version, lambda: self._maker.told(analysis), self._paths(), hues)
+        return Looked(analysis.version, lambda: self._maker.inspection_of(analysis), self._paths(), hues)
 
     def _changeable(self) -> Subject:
         analysis, training = self._analysis, self.training.options
@@ -487,4 +487,4 @@ _COMMANDS = (
     "apply_what_if", "load_example", "restore_edits", "decline_edits",
 )  # fmt: skip
 _MORE_EDITS = ("undo", "redo", "apply_what_if", "load_example", "restore_edits")
-"""Commands that change the design, and are not edits of `session.design`."""
+"""Commands that change the design but are not edits of `session.design`."""

@@ -1,4 +1,4 @@
-"""A session as one JSON-able dict: all that a front end paints. Pure: state in, data out."""
+"""A session as one JSON-serializable dict with all data that a front end shows. Pure functions."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from mithril_nb.viz.records import Diagram
 
 @dataclass(frozen=True)
 class ViewState:
-    """What a person has done to the view, not to the model.
+    """The user's changes of the view, which do not change the model.
 
     Attributes:
         selection: Paths of the selected blocks.
-        expanded: Paths of the groups that are open.
-        moved: Places of the blocks that were moved by hand.
+        expanded: Paths of the expanded groups.
+        moved: Positions of the blocks that the user moved.
     """
 
     selection: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class ViewState:
     moved: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     def only(self, known: Set[str]) -> ViewState:
-        """Return the same view without what it says of blocks that are not there."""
+        """Return the view restricted to the known blocks."""
         return ViewState(
             tuple(path for path in self.selection if path in known),
             self.expanded & known,
@@ -46,15 +46,15 @@ class ViewState:
         )
 
     def with_place(self, path: str, x: Any, y: Any) -> ViewState:
-        """Return the same view with a block at a place; without coordinates the layout says where.
+        """Return the view with a block at a position. Without coordinates, the layout chooses the position.
 
         Raises:
-            UnknownOptionError: Coordinates that are no numbers.
+            UnknownOptionError: The coordinates are not numbers.
         """
         return self if x is None or y is None else replace(self, moved={**self.moved, path: place_of(x, y)})
 
     def renamed(self, old: str, new: str) -> ViewState:
-        """Return the same view of a model in which the block at a path, and so all inside it, has another path."""
+        """Return the view after a block was renamed, which also changes the paths of all blocks inside it."""
 
         def path_now(path: str) -> str:
             return new + path.removeprefix(old) if path == old or path.startswith(f"{old}/") else path
@@ -67,10 +67,10 @@ class ViewState:
 
 
 def place_of(x: Any, y: Any) -> tuple[float, float]:
-    """Return a place of the canvas.
+    """Return a position on the canvas.
 
     Raises:
-        UnknownOptionError: Coordinates that are no finite numbers.
+        UnknownOptionError: The coordinates are not finite numbers.
     """
     try:
         place = (float(x), float(y))
@@ -78,7 +78,7 @@ def place_of(x: Any, y: Any) -> tuple[float, float]:
         place = (math.nan, math.nan)
     if not all(map(math.isfinite, place)):
         raise UnknownOptionError(
-            f"there is no place ({short_repr(x)}, {short_repr(y)}).", (("needs", "two numbers"),), "x=40, y=120"
+            f"({short_repr(x)}, {short_repr(y)}) is not a position.", (("needs", "two numbers"),), "x=40, y=120"
         )
     return place
 
@@ -89,7 +89,7 @@ def hues_of(graph: LogicalGraph) -> dict[str, int]:
 
 
 def diagram_of(analysis: Analysis, view: ViewState, shares: Mapping[str, float]) -> Diagram:
-    """Return the picture of a design."""
+    """Return the diagram of a design."""
     found = annotate(
         analysis.design.graph, analysis.inference.blocks, analysis.inference.inputs, shares, analysis.problems
     )
@@ -104,7 +104,7 @@ def diagram_of(analysis: Analysis, view: ViewState, shares: Mapping[str, float])
 
 
 def with_shares(diagram: Diagram, shares: Mapping[str, float]) -> Diagram:
-    """Return the picture with new shares of cost, each block where it was."""
+    """Return the diagram with new cost shares and unchanged positions."""
     return replace(
         diagram,
         nodes=tuple(replace(node, share=shares.get(node.path) if node.path else None) for node in diagram.nodes),
@@ -112,7 +112,7 @@ def with_shares(diagram: Diagram, shares: Mapping[str, float]) -> Diagram:
 
 
 def shares_of(cost: Cost, graph: LogicalGraph) -> dict[str, float]:
-    """Return each block's share of the FLOPs, where it is known; a composite has the sum of its parts."""
+    """Return each block's share of the FLOPs, if known. A composite block has the sum of its parts."""
     if not cost.total.flops:
         return {}
     found = {path: cost.share_of(cost.subtree(path, cost.nothing))[0] for path, _ in graph.walk()}
@@ -136,7 +136,7 @@ def snapshot_of(
     undo_label: str,
     redo_label: str,
 ) -> dict[str, Any]:
-    """Return what a front end paints, as the messages' contract says."""
+    """Return the data of a front end, in the format of the message protocol."""
     design = analysis.design
     return {
         "version": analysis.version,

@@ -1,4 +1,4 @@
-"""A session with no kernel and no network: what a saved notebook keeps of a workbench."""
+"""The static rendering of a session, which a saved notebook shows without kernel and network."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from mithril_nb.viz.bundles import bundle
 from mithril_nb.viz.report import fragment_html
 
 QUICK_STAGES = ("jaxpr", "stablehlo")
-"""Stages that a saved notebook always has. Compiling may take long, so a compiled one is kept only if it is there."""
+"""Stages that a saved notebook always has. A compiled stage is added only if it is already computed."""
 
 MOST_LINES = 200
-"""Lines of each stage in a saved notebook; they are some 60 kB."""
+"""Maximum number of lines per stage in a saved notebook; they take about 60 kB."""
 
 
 DESIGN_MIME = "application/vnd.mithril-nb.design+json"
-"""The design as data beside its pictures, once the user has edited it: a saved notebook loses no edit."""
+"""MIME type of the design as data, added once the user has edited it, so that a saved notebook keeps the edits."""
 
 
 def design_bundle(session: Session) -> dict[str, Any]:
-    """Return what can be shown of the design at once: its graph and its source, without stages and costs."""
+    """Return a MIME bundle that is available at once: graph and source, without stages and costs."""
     design = session.design
     now, found = session.snapshot(), bundle(session.diagram)
     page = fragment_html(design.name, session.diagram, [], None, now["run"], now["source"], session.analysis.problems)
@@ -33,23 +33,23 @@ def design_bundle(session: Session) -> dict[str, Any]:
 
 
 def design_data(session: Session) -> dict[str, Any]:
-    """Return the design as data by MIME type; nothing if the user has not edited it."""
+    """Return the design as data by MIME type; an empty dict if the user has not edited it."""
     if session.edits == 0:
         return {}
     saved = asdict(saved_design(session.design, session.edits, session.edit_labels))
-    # Without the time, so that an output is sent again only if the design has changed.
+    # Omit the time, so that the output changes only if the design changes.
     return {DESIGN_MIME: {name: saved[name] for name in ("edits", "labels", "source", "design")}}
 
 
 @render.register(Session)
 def _session_bundle(session: Session) -> dict[str, Any]:
-    """The logical graph as SVG; graph, stages, costs, curves and source as HTML; the names and problems as text."""
+    """Return the graph as SVG; graph, stages, costs, curves and source as HTML; names and problems as text."""
     design, analysis = session.design, session.analysis
     if not design.graph.nodes:
-        # As HTML too: the widget hides the picture beside it, and no page can hide plain text.
+        # Add HTML, which the widget can hide; it cannot hide plain text.
         return {"text/plain": "Workbench: no block yet", "text/html": "<p>Workbench: no block yet</p>"}
     cost = session.cost
-    # With the shares of the cost, whether the worker has come to them or not: a saved picture does not depend on time.
+    # Always include the cost shares, so that a saved picture does not depend on the progress of the worker.
     diagram = session.diagram if cost is None else with_shares(session.diagram, shares_of(cost, design.graph))
     found = bundle(diagram)
     names = ", ".join(node.name for node in design.graph.nodes)

@@ -1,4 +1,4 @@
-"""What can be another of what is looked at: fields of a form, and the edit that makes it so in a design."""
+"""The settings of a program that a what-if can change: fields of a form, and the edit that applies changes."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from mithril_nb.whatif.arguments import batch_of
 from mithril_nb.whatif.settings import PRECISIONS
 
 Changes = Sequence[tuple[str, str, Any]]
-"""Path of a block, or `""` for the whole program; name of what is another; its value."""
+"""Path of a block, or `""` for the whole program; name of the setting; new value."""
 
 DTYPES = ("float32", "bfloat16", "float16")
-"""Dtypes of numbers with a fraction that every process has: 64 bits are a switch of all of JAX."""
+"""Floating-point dtypes available in every process. float64 needs JAX's x64 mode."""
 _OUTSIDE = ("dtype", "precision", "remat")
 _DOCS = {
-    "batch": "Number of samples: the first dim of what the program is given.",
-    "dtype": "Dtype of all arrays of numbers with a fraction.",
-    "precision": "Precision of matrix products, as jax.default_matmul_precision has it.",
-    "remat": "Whether the backward pass computes values of the forward pass anew, to keep less in memory.",
+    "batch": "Number of samples: the first dim of the program's inputs.",
+    "dtype": "Dtype of all floating-point arrays.",
+    "precision": "Precision of matrix products, as in jax.default_matmul_precision.",
+    "remat": "Recompute values of the forward pass in the backward pass, to save memory.",
 }
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What is looked at, and may be another.
+    """The subject of what-if questions.
 
     Attributes:
         version: Version of its design.
-        ask: Begins to ask what it would cost.
-        hues: Hue of each block that has one of its own, by path.
-        program: The program as it stands, if it is no design: its number of samples is to be found out.
+        ask: Returns the `WhatIf` of the program.
+        hues: Hue of each block that has its own, by path.
+        program: The program, if it is not a design. Its batch size is then inferred.
     """
 
     version: int
@@ -47,24 +47,24 @@ class Subject:
 
 
 def settings_of(subject: Subject, what_if: WhatIf) -> list[dict[str, Any]]:
-    """Return what can be another of the whole, as fields of a form with the values now. May trace the program.
+    """Return the settings of the whole program as fields of a form, with current values. May trace the program.
 
     Args:
-        subject: What is looked at.
-        what_if: What is asked of it.
+        subject: The subject.
+        what_if: Its `WhatIf`.
     """
     values = dict(what_if.settings)
     if subject.program is not None and "batch" not in values:
-        with suppress(ShapeError):  # which dim it is, or whether there is one, cannot always be told from outside
+        with suppress(ShapeError):  # the batch dim cannot always be inferred
             values = {"batch": batch_of(subject.program).size, **values}
     values.setdefault("precision", "default")
-    # A size that is a name stands for any number: there is none that another would be compared with.
+    # Skip symbolic sizes: they have no current value to compare with.
     plain = {name: value for name, value in values.items() if isinstance(value, bool | int | str)}
     return [_field(name, value) for name, value in plain.items() if _is_of_whole(name)]
 
 
 def _is_of_whole(name: str) -> bool:
-    """Whether a setting is one of the whole, or a dim of an input: those of blocks have forms of their own."""
+    """Return whether a setting belongs to the whole program or to a dim of an input. Blocks have separate forms."""
     return name in _DOCS or name.rpartition(".")[2].isdigit()
 
 
@@ -89,8 +89,8 @@ def change_of(analysis: Analysis, changes: Changes) -> Change:
     """Return changes of a design as one edit.
 
     Raises:
-        UnknownOptionError: Something that is no part of a design.
-        MithrilError: A change that cannot be made.
+        UnknownOptionError: A setting is not part of a design.
+        MithrilError: A change failed.
     """
     design = analysis.design
     shapes = {name: list(spec.shape) for name, spec in analysis.inference.inputs.items()}
@@ -113,5 +113,5 @@ def change_of(analysis: Analysis, changes: Changes) -> Change:
     if any(not path for path, _, _ in changes):
         for port, shape in shapes.items():
             design = set_shape(design, port, shape).design
-    told = ", ".join(f"{f'{path}.' if path else ''}{name}" for path, name, _ in changes)
-    return Change(design, f"what-if: {told}")
+    names = ", ".join(f"{f'{path}.' if path else ''}{name}" for path, name, _ in changes)
+    return Change(design, f"what-if: {names}")

@@ -1,4 +1,4 @@
-"""The runs of a session: starting, steering, and telling of them as they go."""
+"""The runs of a session: start and control them, and send their progress to a front end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mithril_nb.train import Run, TrainingEvent, fit
 from mithril_nb.train.history import CURVES
 
 _EVERY_S = 0.4
-"""How often a page is told of steps: it looks live, and drawing takes little from a training on the same cores."""
+"""Seconds between two updates: short enough to look live, long enough to leave the cores to training."""
 _NO_RUN: dict[str, Any] = {
     "state": "none", "epoch": 0, "epochs": 0, "step": 0, "steps": 0, "loss": None, "accuracy": None,
     "validation_loss": None, "validation_accuracy": None, "steps_per_s": None, "left_s": None, "learning_rate": None,
@@ -29,12 +29,12 @@ _NO_RUN: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of a run's curves, as a front end gets them.
+    """Rows of a run's curves, for a front end.
 
     Attributes:
         start: Index of the first row; 0 replaces all.
         columns: Names of the columns.
-        values: float64 array of shape (columns, rows); NaN where there is no value.
+        values: float64 array of shape (columns, rows); NaN if there is no value.
     """
 
     start: int
@@ -43,19 +43,19 @@ class Rows:
 
 
 class Training:
-    """Holds the options of `fit`, the run under way, and those before it.
+    """The options of `fit`, the current run, and earlier runs.
 
     Args:
-        options: What `fit` is given.
-        tell: Is told `("curves", Rows)` and `("run", dict)`.
-        lock: Held while telling.
-        analysis_now: Gives what follows from the design now, whose model may be another than the one that trains.
+        options: Arguments of `fit`.
+        tell: Receives `("curves", Rows)` and `("run", dict)`.
+        lock: Lock held while sending.
+        analysis_now: Returns the analysis of the current design. The run may train an earlier design.
 
     Attributes:
-        options: What `fit` is given.
+        options: Arguments of `fit`.
         run: The latest run, or `None`.
-        runs: All runs, oldest first: a new one takes nothing away from those before.
-        commands: What the training controls can ask for, by name.
+        runs: All runs, oldest first.
+        commands: Functions of the training commands, by name.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Training:
         self._lock = lock
         self.run: Run | None = None
         self.runs: list[Run] = []
-        self._tell, self._analysis_now = tell, analysis_now
+        self._send, self._analysis_now = tell, analysis_now
         self._graph: LogicalGraph | None = None  # of the latest run
         self._unfollow: Callable[[], None] = lambda: None
         steering = (self.train, self.go_on, self.pause, self.stop, self.step_once, self.set_learning_rate)
@@ -78,31 +78,31 @@ class Training:
         }
 
     def view(self) -> dict[str, Any]:
-        """Return the run as a front end shows it."""
+        """Return the state of the run for a front end."""
         view = run_view(self.run)
         if self.run is None:
             has_data = "data" in self.options or self._analysis_now().design.uses_example_data
-            view["message"] = "" if has_data else "give the workbench data=(x, y) to train"
+            view["message"] = "" if has_data else "pass data=(x, y) to ml.workbench to train"
         return self._with_model(view)
 
     def _with_model(self, view: dict[str, Any]) -> dict[str, Any]:
         return {**view, "is_current_model": self._graph is None or self._graph == self._analysis_now().design.graph}
 
-    def _tell_of(self, kind: str, value: Any) -> None:
-        self._tell(kind, self._with_model(value) if kind == "run" else value)
+    def _send_of(self, kind: str, value: Any) -> None:
+        self._send(kind, self._with_model(value) if kind == "run" else value)
 
     def take_over(self, earlier: Training) -> None:
-        """Continue to show and steer a run that the earlier run of the cell has started, if it still trains."""
+        """Continue to show and control a run of an earlier execution of the cell, if it still trains."""
         if earlier.run is not None and earlier.run.state in ("running", "paused"):
-            earlier._unfollow()  # else the run holds the earlier session as long as it lives
+            earlier._unfollow()  # otherwise the run keeps the earlier session alive
             self.run, self.runs, self._graph = earlier.run, list(earlier.runs), earlier._graph
-            self._unfollow = follow(self.run, self._tell_of, self._lock)
+            self._unfollow = follow(self.run, self._send_of, self._lock)
 
     def train(self) -> None:
-        """Go on with the run; what is done, stopped or failed starts anew, at the rate that the person set last.
+        """Continue the run. If it is done, stopped or failed, start a new one with the user's last learning rate.
 
         Raises:
-            DataError: There is no data to train on, or it does not fit.
+            DataError: There is no training data, or it does not match the model.
         """
         if self.run is None or self.run.state in ("done", "failed", "stopped"):
             self._start().start()
@@ -110,23 +110,23 @@ class Training:
             self.run.go_on()
 
     def step_once(self) -> None:
-        """Do one step; without a run, the first of a new one.
+        """Take one step. Without a run, start a new one first.
 
         Raises:
-            DataError: There is no data to train on, or it does not fit.
+            DataError: There is no training data, or it does not match the model.
         """
         (self._start() if self.run is None else self.run).step_once()
 
     def go_on(self) -> None:
-        """Go on with the run where it is, even if it was stopped.
+        """Continue the run from its current step, even if it was stopped.
 
         Raises:
             UnknownOptionError: There is no run.
         """
-        self._run_to("go on").go_on()
+        self._run_to("continue").go_on()
 
     def pause(self) -> None:
-        """Pause the run after its step.
+        """Pause the run after the current step.
 
         Raises:
             UnknownOptionError: There is no run.
@@ -134,7 +134,7 @@ class Training:
         self._run_to("pause").pause()
 
     def stop(self) -> None:
-        """Stop the run after its step.
+        """Stop the run after the current step.
 
         Raises:
             UnknownOptionError: There is no run.
@@ -145,19 +145,19 @@ class Training:
         """Set the rate of the next step.
 
         Raises:
-            UnknownOptionError: There is no run, or the rate is not a number from 0 on.
+            UnknownOptionError: There is no run, or the rate is not a finite number of at least 0.
         """
         self._run_to("set the learning rate of").set_learning_rate(value)
 
     def request_curves(self) -> None:
-        """Tell of all rows of the curves again."""
+        """Send all rows of the curves again."""
         if self.run is not None:
-            self._tell("curves", Rows(0, CURVES, self.run.history.rows(0, CURVES)))
+            self._send("curves", Rows(0, CURVES, self.run.history.rows(0, CURVES)))
 
-    def _run_to(self, be_steered: str) -> Run:
+    def _run_to(self, action: str) -> Run:
         if self.run is None:
             raise UnknownOptionError(
-                f"there is no run to {be_steered}.", (("runs", "none"),), "start one first: the command 'train'."
+                f"there is no run to {action}.", (("runs", "none"),), "start one first with the command 'train'."
             )
         return self.run
 
@@ -168,14 +168,14 @@ class Training:
         if "data" not in options:
             raise DataError(
                 "this workbench has no data to train on.",
-                (("needs", "arrays of samples, and of what is to be predicted"),),
+                (("needs", "arrays of samples and targets"),),
                 "data=(x, y)  # in ml.workbench(...)",
             )
         if not analysis.can_run:
             raise DataError(
                 "this model cannot be trained yet.",
                 (("because", "it has no block" if analysis.is_empty else str(analysis.problems[0])),),
-                "mend what the Problems tab lists.",
+                "fix the problems in the Problems tab.",
             )
         if analysis.why_not_trained:
             raise DataError(
@@ -187,38 +187,38 @@ class Training:
         analysis = analysis.with_sizes_of(data, options.get("batch_size", 32))
         run = fit(analysis.physical, data, loss=analysis.loss, **options)
         if self.run is not None:
-            run.set_learning_rate(self.run.learning_rate)  # nothing but a person ever changes it
+            run.set_learning_rate(self.run.learning_rate)  # only the user changes it, so keep it
         self.run, self._graph = run, analysis.design.graph
         self.runs.append(run)
         self._unfollow()
-        self._unfollow = follow(run, self._tell_of, self._lock)
+        self._unfollow = follow(run, self._send_of, self._lock)
         return run
 
 
 def follow(run: Run, tell: Callable[[str, Any], None], lock: AbstractContextManager[Any]) -> Callable[[], None]:
-    """Tell of a run now, and from now on whenever something new is to be shown: five times in two seconds at most.
+    """Send the state of a run now and on each change, at most five times in two seconds.
 
     Args:
         run: The run.
-        tell: Is told `("curves", Rows)` and `("run", dict)`, on the run's own listening thread.
-        lock: Held from looking to having told; whoever else tells of the run holds it too, so that what was seen
-            earlier is never told later.
+        tell: Receives `("curves", Rows)` and `("run", dict)`, on the run's listener thread.
+        lock: Lock held from reading the state until it is sent. Other senders must hold it too, so that states are
+            sent in order.
 
     Returns:
         A function that ends it.
     """
-    sent, version, told_at = 0, run.history.version, 0.0
+    sent, version, sent_at = 0, run.history.version, 0.0
 
-    def look(event: TrainingEvent | None) -> None:
+    def update(event: TrainingEvent | None) -> None:
         is_turn = event is None or event.kind not in ("step", "epoch")
-        if not is_turn and time.monotonic() - told_at < _EVERY_S:
-            return  # an epoch may be as short as a step; a later step, or the turn at the end, brings the rows
+        if not is_turn and time.monotonic() - sent_at < _EVERY_S:
+            return  # an epoch may be as short as a step; a later step or the end of the run sends the rows
         with lock:
-            tell_all()
+            send_all()
 
-    def tell_all() -> None:
-        nonlocal sent, version, told_at
-        told_at = time.monotonic()
+    def send_all() -> None:
+        nonlocal sent, version, sent_at
+        sent_at = time.monotonic()
         if run.history.version != version:
             sent, version = 0, run.history.version
         rows = run.history.rows(sent, CURVES)
@@ -227,11 +227,11 @@ def follow(run: Run, tell: Callable[[str, Any], None], lock: AbstractContextMana
             sent += rows.shape[1]
         tell("run", run_view(run))
 
-    stop = run.observe(look, _EVERY_S)
-    look(None)
+    stop = run.observe(update, _EVERY_S)
+    update(None)
     return stop
 
 
 def run_view(run: Run | None) -> dict[str, Any]:
-    """Return a run as a front end shows it."""
+    """Return the state of a run for a front end."""
     return dict(_NO_RUN) if run is None else {**_NO_RUN, **run.snapshot()}

@@ -1,4 +1,4 @@
-"""What transforms did to a function, for a page; both sides of each are run on numbers when somebody asks."""
+"""The transforms of a function, for a front end. On request, both sides of each are run on numbers and compared."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from mithril_nb.stages.transforms.stepping import Comparison, TransformSteps
 
 
 class TransformDesk:
-    """The steps that a page shows, and how their numbers compare.
+    """The transform steps, and the comparison of their numbers.
 
     Args:
-        steps: The steps; `None` if there is nothing to step through.
-        changed: Called where `view` is another, in the thread.
-        failed: Told what nobody expected.
+        steps: The steps; `None` without transforms.
+        changed: Called in the thread when `view` changes.
+        failed: Receives unexpected errors.
 
     Attributes:
         steps: The steps, or `None`.
-        commands: What a page can ask for, by name.
+        commands: Functions of the commands, by name.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class TransformDesk:
         self.commands = {} if steps is None else {"compare_transforms": self.compare_transforms}
 
     def view(self) -> dict[str, Any] | None:
-        """Return how far the numbers are: for each step whether they agree, `None` if nobody knows, and in words."""
+        """Return the state of the comparison. Per step: whether the numbers agree (`None` if unknown), and a text."""
         return None if self.steps is None else dict(self._view)
 
     def compare_transforms(self) -> None:
@@ -48,23 +48,23 @@ class TransformDesk:
         self._worker.submit(lambda _: self._compare())
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait for the numbers; return whether they came in time."""
+        """Wait for the comparison; return False on timeout."""
         return self._worker.wait_until_idle(timeout_s)
 
     def end(self) -> None:
-        """Give up what is asked."""
+        """Cancel all requests."""
         self._worker.end(0)
 
     def _compare(self) -> None:
         assert self.steps is not None
         try:
-            compared = [_told(one) for one in self.steps.check()]
+            compared = [_result(one) for one in self.steps.check()]
             self._view = {"state": "ready", "message": "", "compared": compared}
             self._changed()
-        except Exception as error:  # nobody else hears of it
+        except Exception as error:  # the thread has no caller
             self._view = {"state": "failed", "message": str(problem_of(error)), "compared": []}
             self._failed(error)
 
 
-def _told(one: Comparison) -> tuple[bool | None, str]:
+def _result(one: Comparison) -> tuple[bool | None, str]:
     return one.agrees, str(one).removeprefix(f"{one.step}: ")

@@ -1,4 +1,4 @@
-"""Threads that do what was wished for last of each kind, the oldest kind first."""
+"""A thread that runs the latest job of each kind, oldest kind first."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from mithril_nb.session.worker import Worker
 
 
 class Wishes:
-    """Does what is asked for in one thread; of each kind only the latest wish that has not been begun.
+    """Runs jobs in one thread. A new job replaces a waiting job of its kind.
 
     Args:
         name: Name of the thread.
-        failed: Told what a wish raised.
+        failed: Receives the errors of jobs.
     """
 
     def __init__(self, name: str, failed: Callable[[BaseException], None]):
@@ -24,12 +24,12 @@ class Wishes:
         self._waiting: dict[str, Callable[[Callable[[], bool]], None]] = {}
         self._latest: dict[str, int] = {}
 
-    def ask(self, kind: str, work: Callable[[Callable[[], bool]], None]) -> None:
-        """Do something, in the place of what was asked for before of its kind.
+    def submit(self, kind: str, work: Callable[[Callable[[], bool]], None]) -> None:
+        """Run a job instead of the waiting one of its kind.
 
         Args:
-            kind: Its kind.
-            work: Takes a function that says whether it is still wanted.
+            kind: Kind of the job.
+            work: The job. Its argument is a function that returns whether the job is still wanted.
         """
         with self._lock:
             self._waiting.pop(kind, None)
@@ -38,11 +38,11 @@ class Wishes:
         self._worker.submit(self._work)
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until everything is done; return whether it was in time."""
+        """Wait until all jobs are done; return False on timeout."""
         return self._worker.wait_until_idle(timeout_s)
 
     def end(self) -> None:
-        """Give everything up."""
+        """Cancel all jobs."""
         with self._lock:
             self._waiting.clear()
             for kind in self._latest:
@@ -50,7 +50,7 @@ class Wishes:
         self._worker.end(0)
 
     def _work(self, wanted: Callable[[], bool]) -> None:
-        while wanted():  # if not, a newer job goes on with what is left
+        while wanted():  # otherwise a newer call of `_work` takes the remaining jobs
             with self._lock:
                 if not self._waiting:
                     return
@@ -58,12 +58,12 @@ class Wishes:
                 work, number = self._waiting.pop(kind), self._latest[kind]
             try:
                 work(lambda kind=kind, number=number: self._latest[kind] == number)
-            except Exception as error:  # nobody else hears of it
+            except Exception as error:  # the thread has no caller
                 self._failed(error)
 
 
 def rests(wanted: Callable[[], bool], rest_s: float) -> bool:
-    """Wait a moment before something that cannot be given up half way; return whether nothing newer came."""
+    """Wait before work that cannot be cancelled; return whether it is still wanted."""
     until = time.monotonic() + rest_s
     while time.monotonic() < until:
         if not wanted():

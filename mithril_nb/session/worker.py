@@ -1,4 +1,4 @@
-"""A thread that makes the dear things, the latest wish first: an older one is given up at its next step."""
+"""A thread for expensive work. A new job cancels the running one at its next step."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable
 
 Job = Callable[[Callable[[], bool]], None]
-"""Does its work in steps; between them asks whether it is still wanted."""
+"""Works in steps, and calls its argument between them to check whether it is still wanted."""
 
 
 _WORKERS: weakref.WeakSet[Worker] = weakref.WeakSet()
@@ -16,13 +16,13 @@ _WORKERS: weakref.WeakSet[Worker] = weakref.WeakSet()
 
 @atexit.register
 def _end_all() -> None:
-    # A thread that comes back from XLA into an interpreter that is gone takes the process down with an abort.
+    # A thread that returns from XLA after the interpreter has ended aborts the process.
     for worker in tuple(_WORKERS):
         worker.end()
 
 
 class Worker:
-    """Runs one job at a time; a new one takes the place of those that wait, and of the one that runs."""
+    """Runs one job at a time. A new job replaces the waiting one and cancels the running one."""
 
     def __init__(self, name: str):
         self._name = name
@@ -35,7 +35,7 @@ class Worker:
         _WORKERS.add(self)
 
     def submit(self, job: Job) -> None:
-        """Do a job as soon as the one under way notices that it is not wanted any more."""
+        """Run a job as soon as the current one ends or notices that it is cancelled."""
         with self._wake:
             self._next, self._number, self._is_ending = job, self._number + 1, False
             if self._thread is None or not self._thread.is_alive():
@@ -43,14 +43,14 @@ class Worker:
             self._wake.notify_all()
 
     def end(self, timeout_s: float = 30.0) -> None:
-        """Give everything up, wait for the step under way to end, and end the thread; `submit` starts another."""
+        """Cancel all jobs, wait for the current step, and end the thread. `submit` starts a new thread."""
         with self._wake:
             self._next, self._number, self._is_ending = None, self._number + 1, True
             self._wake.notify_all()
         self.wait_until_idle(timeout_s)
 
     def wait_until_idle(self, timeout_s: float | None = None) -> bool:
-        """Wait for the last job to end; return whether it did in time."""
+        """Wait for the last job; return False on timeout."""
         with self._wake:
             return self._wake.wait_for(lambda: not self._busy and self._next is None, timeout_s)
 
@@ -65,7 +65,7 @@ class Worker:
                 job, number = self._next, self._number
                 self._next, self._busy = None, job is not None
                 if job is None:
-                    # Nothing to do for long: a forgotten workbench keeps no thread. `submit` starts another.
+                    # End an idle thread, so that a forgotten workbench uses none. `submit` starts a new one.
                     self._thread = None
                     return
             is_done = False
@@ -76,7 +76,7 @@ class Worker:
                 with self._wake:
                     self._busy = False
                     if not is_done:
-                        # This thread lives until what was raised is printed, but takes no job any more.
+                        # This thread lives until its error is printed, but takes no further job.
                         self._thread = None
                         if self._next is not None:
                             self._start()

@@ -1,6 +1,6 @@
 """Training as a stream of events over explicit state; optimizers and losses are optax's."""
 
-from mithril_nb.train import logical as _logical  # noqa: F401  It lets logical models into `fit`.
+from mithril_nb.train import logical as _logical  # noqa: F401  Registers logical models with `fit`.
 from mithril_nb.train.checkpoints import Checkpoints
 from mithril_nb.train.events import TrainingEvent
 from mithril_nb.train.fit import fit

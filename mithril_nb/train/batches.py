@@ -1,4 +1,4 @@
-"""Cutting a data set into batches of one size: in an order that a seed decides, each sample once per epoch."""
+"""Split a data set into batches of one size. A seed fixes the order; each sample comes once per epoch."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Literal
 import numpy as np
 
 Tail = Literal["pad", "drop", "short"]
-"""What becomes of a last batch that is not full: filled up with rows of weight 0, left out, or given as it is."""
+"""Treatment of a last batch that is not full: padded with rows of weight 0, dropped, or passed on short."""
 
 
 def epoch_order(count: int, epoch: int, seed: int, shuffle: bool = True) -> np.ndarray:
-    """Return the order of the samples in an epoch; the same for the same numbers, on every machine.
+    """Return the order of the samples in an epoch. The same arguments give the same order on every machine.
 
     Examples:
         >>> sorted(epoch_order(4, epoch=1, seed=0).tolist()), epoch_order(3, 1, 0, shuffle=False).tolist()
@@ -32,15 +32,15 @@ def batch_count(count: int, batch_size: int, tail: Tail) -> int:
 
 
 def evaluation_tail(tail: Tail) -> Tail:
-    """Return what becomes of a last batch where a model is evaluated, by what becomes of it in training.
+    """Return the tail option for evaluation, given the one for training.
 
-    There each sample counts, and none changes a state: only a loss that cannot leave rows out gets a short batch.
+    Evaluation counts each sample and changes no state. Only a loss that cannot ignore rows needs a short batch.
     """
     return "short" if tail == "drop" else "pad"
 
 
 def short_size(count: int, batch_size: int, tail: Tail) -> int:
-    """Return the size of a last batch that is given as it is; 0 if there is none that is not full.
+    """Return the size of the short last batch; 0 if every batch is full.
 
     Examples:
         >>> short_size(10, 4, "short"), short_size(10, 4, "pad"), short_size(8, 4, "short")
@@ -50,17 +50,17 @@ def short_size(count: int, batch_size: int, tail: Tail) -> int:
 
 
 def batch_at(order: np.ndarray, place: int, batch_size: int, tail: Tail) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return the samples of one batch, and their weights.
+    """Return the sample indices of one batch, and their weights.
 
     Args:
         order: The order of the epoch.
-        place: Which batch, counted from 0.
+        place: Index of the batch, from 0.
         batch_size: Samples in a batch.
-        tail: What becomes of a last batch that is not full.
+        tail: Treatment of a last batch that is not full.
 
     Returns:
-        Indices of the samples, and an array of 0 and 1 of the same length, or `None` if all count. Whether there are
-        weights is the same for all batches of an epoch, so that one compiled program serves them all.
+        Indices of the samples, and an array of 0 and 1 of the same length, or `None` if all samples count. Either all
+        batches of an epoch have weights or none has, so one compiled program serves all of them.
 
     Examples:
         >>> batch_at(np.arange(5), 1, 3, "pad")
@@ -71,14 +71,14 @@ def batch_at(order: np.ndarray, place: int, batch_size: int, tail: Tail) -> tupl
         return indices, None
     weights = np.zeros(batch_size, np.float32)
     weights[: len(indices)] = 1.0
-    # Any row will do as filler. np.resize repeats the order where it is shorter than a batch.
+    # Any row can pad the batch. np.resize repeats the order if it is shorter than a batch.
     return np.concatenate([indices, np.resize(order, batch_size - len(indices))]), weights
 
 
 def batches(
     count: int, batch_size: int, *, epoch: int = 1, seed: int = 0, shuffle: bool = True, tail: Tail = "pad"
 ) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
-    """Yield the batches of one epoch as `batch_at` gives them."""
+    """Yield the batches of one epoch, in the form that `batch_at` returns."""
     order = epoch_order(count, epoch, seed, shuffle)
     for place in range(batch_count(count, batch_size, tail)):
         yield batch_at(order, place, batch_size, tail)

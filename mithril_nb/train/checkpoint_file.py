@@ -1,10 +1,10 @@
 """One checkpoint in one file: arrays as safetensors, facts as JSON in its header. Reading it runs no code.
 
-A checksum covers every byte. Version 1 had one over the arrays alone, so nothing can show that the learning rate or the
-step in its header are those that were written: checkpoints of version 1 are refused, and left where they are.
+A checksum covers every byte. The checksum of version 1 covered only the arrays, so a changed learning rate or step in
+the header goes unnoticed. Reading a checkpoint of version 1 therefore raises, and leaves the file alone.
 
-Not orbax: it brings tensorstore and a dozen further packages for sharded, asynchronous writing to cloud storage, and a
-checkpoint of it is a folder of many files. One file can be renamed into place, which makes it whole or absent.
+Why not orbax: it installs tensorstore and a dozen more packages for sharded, asynchronous writes to cloud storage, and
+its checkpoint is a folder of many files. A single file can be renamed into place, so it is complete or absent.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from mithril_nb.train.checksum import NAME, ZEROS, is_sealed, seal
 from mithril_nb.train.processes import is_key
 
 KEY = "mithril_nb.checkpoint"
-"""Where in the header of the file our facts stand."""
+"""Key of our facts in the header of the file."""
 VERSION = 2
 MOST_LISTED = 4
-"""Arrays that do not fit which are named in a message."""
+"""Maximum number of mismatched arrays listed in a message."""
 
 Arrays = dict[str, np.ndarray]
 
 
 class OtherVersionError(CheckpointError):
-    """A checkpoint is whole, and of a version that this mithril_nb does not read: no reason to go on without it."""
+    """A complete checkpoint has a version that this mithril_nb cannot read. Resuming must not skip it."""
 
 
 @dataclass(frozen=True)
 class Saved:
-    """What a checkpoint holds.
+    """Contents of a checkpoint.
 
     Attributes:
         path: Its file.
         arrays: Arrays by name, such as `"params['linear_0.weight']"`.
-        facts: The rest, as JSON has it.
+        facts: All other contents, as JSON values.
     """
 
     path: Path
@@ -55,38 +55,38 @@ class Saved:
 
 
 def write(path: Path, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
-    """Write a checkpoint: whole under its name, or not at all, whenever the machine stops.
+    """Write a checkpoint atomically: if the machine stops, the file is complete or absent.
 
     Args:
-        path: Where to; its folder exists.
-        arrays: Arrays by name, in the memory of the host.
-        facts: JSON-able data beside them.
+        path: Path of the file. Its folder must exist.
+        arrays: Arrays by name, in host memory.
+        facts: Further contents, JSON-serializable.
 
     Raises:
-        OSError: The place cannot be written to.
-        SafetensorError: The file cannot be written to its end, as on a disk that is full.
+        OSError: The path is not writable.
+        SafetensorError: The write did not finish, for example because the disk is full.
     """
-    # safetensors' NumPy side knows no bfloat16 and no float8: they travel as whole numbers of the same size.
+    # The NumPy API of safetensors supports neither bfloat16 nor float8: store them as unsigned integers of that size.
     dtypes = {name: array.dtype.name for name, array in arrays.items() if array.dtype.kind == "V"}
     plain = {name: _plain(array) for name, array in arrays.items()}
     header = {"version": VERSION, "dtypes": dtypes, "facts": dict(facts)}
     with replacing(path) as part:
-        part.touch()  # an error names the cause; safetensors would name its own temporary file
+        part.touch()  # fails with the cause; the error of safetensors would name its own temporary file
         save_file(plain, part, {KEY: json.dumps(header), NAME: ZEROS})
         seal(part)
 
 
 def read(path: Path) -> Saved:
-    """Return what is in a checkpoint's file.
+    """Read a checkpoint from its file.
 
     Raises:
-        CheckpointError: It is no checkpoint, is cut short, or has changed.
-        OtherVersionError: It is of another version.
+        CheckpointError: The file is not a checkpoint, is truncated, or has changed since it was written.
+        OtherVersionError: The checkpoint has another version.
     """
     try:
         is_whole = is_sealed(path)
         if is_whole is False:
-            raise broken(path, "it has changed since it was written, or is cut short (sha256)")
+            raise broken(path, "it was changed or truncated after it was written (sha256)")
         with safe_open(path, framework="numpy") as file:
             text = (file.metadata() or {}).get(KEY)
             header = None if text is None else _header(path, text, bool(is_whole))
@@ -96,17 +96,17 @@ def read(path: Path) -> Saved:
     except (SafetensorError, OSError, KeyError, ValueError) as error:
         raise broken(path, f"it cannot be read: {error}") from error
     if header is None:
-        raise broken(path, "it is a safetensors file that mithril_nb did not write")
+        raise broken(path, "mithril_nb did not write this safetensors file")
     try:
         dtypes, facts = dict(header["dtypes"]), dict(header["facts"])
         typed = {name: array.view(jnp.dtype(dtypes.get(name, array.dtype))) for name, array in arrays.items()}
     except (ValueError, KeyError, TypeError) as error:
-        raise broken(path, "its header is not what mithril_nb writes") from error
+        raise broken(path, "its header does not have the format of mithril_nb") from error
     return Saved(path, typed, facts)
 
 
 def named(trees: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the leaves of some trees by name.
+    """Return the leaves of the trees by name.
 
     Examples:
         >>> list(named({"params": {"linear.weight": 1}, "opt_state": ({"mu": 2}, 3)}))
@@ -117,26 +117,26 @@ def named(trees: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def to_host(trees: Mapping[str, Any]) -> Arrays:
-    """Return the leaves of some trees by name, in the memory of the host; waits until they are computed."""
+    """Return the leaves of the trees by name, in host memory. Blocks until they are computed."""
     found = {name: jax.random.key_data(leaf) if is_key(leaf) else leaf for name, leaf in named(trees).items()}
     return {name: np.asarray(leaf) for name, leaf in jax.device_get(found).items()}
 
 
 def like(trees: Mapping[str, Any], saved: Saved, prefixes: tuple[str, ...]) -> dict[str, Any]:
-    """Return trees of the same structure with a checkpoint's arrays as their leaves.
+    """Return trees of the same structure whose leaves are the arrays of a checkpoint.
 
     Args:
         trees: Trees of arrays that have the right structure, shapes and dtypes.
         saved: The checkpoint.
-        prefixes: First parts of the names that the checkpoint may have beside those of the trees.
+        prefixes: Prefixes of further array names that the checkpoint may contain.
 
     Raises:
-        CheckpointError: The checkpoint has other arrays: it is of another model, or of another optimizer.
+        CheckpointError: The arrays do not match: the checkpoint belongs to another model or optimizer.
     """
     wanted = named(trees)
     given = {name for name in saved.arrays if not name.startswith(prefixes)}
     wrong = [("lacks", name) for name in wanted if name not in given]
-    wrong += [("has beside", name) for name in sorted(given - wanted.keys())]
+    wrong += [("has extra", name) for name in sorted(given - wanted.keys())]
     for name in sorted(given & wanted.keys()):
         array, leaf = saved.arrays[name], wanted[name]
         need = jax.eval_shape(jax.random.key_data, leaf) if is_key(leaf) else jnp.asarray(leaf)
@@ -146,7 +146,7 @@ def like(trees: Mapping[str, Any], saved: Saved, prefixes: tuple[str, ...]) -> d
     if wrong:
         more = [("and", f"{len(wrong) - MOST_LISTED} more")] if len(wrong) > MOST_LISTED else []
         raise CheckpointError(
-            f"checkpoint {saved.path.name!r} is of another model or optimizer.",
+            f"checkpoint {saved.path.name!r} belongs to another model or optimizer.",
             (("folder", str(saved.path.parent)), *wrong[:MOST_LISTED], *more),
             'the model and optimizer that wrote it; or checkpoint="another-folder".',
         )
@@ -157,7 +157,7 @@ def like(trees: Mapping[str, Any], saved: Saved, prefixes: tuple[str, ...]) -> d
 def _as(array: np.ndarray, leaf: Any) -> Any:
     if is_key(leaf):
         return jax.random.wrap_key_data(jnp.asarray(array), impl=jax.random.key_impl(leaf))
-    # Weakly typed numbers (Python's) would else decide other dtypes in the next step than they did before.
+    # Keep Python numbers weakly typed: otherwise dtype promotion in the next step changes.
     is_weak = getattr(leaf, "weak_type", not hasattr(leaf, "dtype")) and array.ndim == 0
     placed = jnp.asarray(array.item() if is_weak else array)
     sharding = getattr(leaf, "sharding", None)
@@ -170,21 +170,21 @@ def _plain(array: np.ndarray) -> np.ndarray:
 
 
 def _header(path: Path, text: str, is_whole: bool) -> Any:
-    """Return the header of a version that can be read."""
+    """Return the header, or raise if its version cannot be read."""
     try:
         header = json.loads(text)
         version = int(header["version"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise broken(path, "its header is not what mithril_nb writes") from error
+        raise broken(path, "its header does not have the format of mithril_nb") from error
     if not is_whole and version != 1:
         raise broken(path, "its header lacks the checksum that mithril_nb writes (sha256)")
     if version != VERSION:
         facts, advice = [("folder", str(path.parent))], "pip install --upgrade mithril-nb"
         if version < VERSION:
-            facts.append(("because", "no checksum covers the header of an older version: it may have changed"))
+            facts.append(("because", "older versions have no checksum of the header, so changes go unnoticed"))
             advice = 'ml.fit(model, data, checkpoint="another-folder") to start again; the old file is left alone.'
         raise OtherVersionError(
-            f"checkpoint {path.name!r} is of version {version}; this mithril_nb reads version {VERSION}.",
+            f"checkpoint {path.name!r} has version {version}; this mithril_nb reads version {VERSION}.",
             tuple(facts),
             advice,
         )
@@ -192,9 +192,9 @@ def _header(path: Path, text: str, is_whole: bool) -> Any:
 
 
 def broken(path: Path, because: str) -> CheckpointError:
-    """Return the error for a file that is no whole checkpoint."""
+    """Return the error for a file that is not a complete checkpoint."""
     return CheckpointError(
-        f"{path.name!r} is no whole checkpoint.",
+        f"{path.name!r} is not a complete checkpoint.",
         (("folder", str(path.parent)), ("because", because)),
-        "take the file away; resume=True then goes on from the latest that is left, or begins anew without any.",
+        "remove the file; resume=True then uses the latest remaining checkpoint, or starts from scratch.",
     )

@@ -1,4 +1,4 @@
-"""Checkpoints of a run: when one is taken, where it is put, and how a run goes on from one."""
+"""Checkpoints of a run: when to take one, where to write it, and how to resume from one."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ from mithril_nb.train.state import State, copied
 
 NAME = re.compile(r"step-(\d{10,})\.safetensors")
 LEFTOVER = re.compile(r"\.step-\d{10,}\.safetensors\.part|\.tmp[A-Za-z0-9]{6}")
-"""Files that killed writes of earlier versions left: ours, and those of safetensors."""
+"""Partial files of earlier versions, left by killed writes: ours, and those of safetensors."""
 COURSE = ("samples", "batch_size", "tail", "seed", "shuffle", "loss", "optimizer")
-"""What must be the same in a run that goes on, so that its steps are those of the run before."""
+"""Facts that a resumed run must share with the checkpoint, so that its steps are the same."""
 
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Where a run keeps its checkpoints, and how often it takes one. The end of a run, or a stop, always takes one.
+    """Options for checkpoints. A run that ends or is stopped always takes a checkpoint.
 
     Attributes:
-        folder: Where to; made if it is not there. It holds the checkpoints of one run, which locks it while it trains.
-        every_s: Seconds of training between two of them; `None` for none by the clock. One that would have to wait
-            for the one before to be written is left out.
-        every_epoch: Take one at the end of every so many epochs; each of them is written.
-        keep: How many of the latest to keep; `None` for all. With 2, a broken one has one before it.
+        folder: Folder of the checkpoints, created if missing. It belongs to one run, which locks it while it trains.
+        every_s: Seconds of training between two checkpoints; `None` to ignore the clock. A checkpoint is skipped
+            if the previous one is still being written.
+        every_epoch: Epochs between two checkpoints at the end of an epoch. These are never skipped.
+        keep: Number of latest checkpoints to keep; `None` for all. The default of 2 leaves one if the latest is broken.
 
     Examples:
         >>> Checkpoints("runs/digits", every_epoch=1).keep
@@ -60,7 +60,7 @@ class Checkpoints:
     def __post_init__(self) -> None:
         if not isinstance(self.folder, str | PathLike) or not str(self.folder):
             raise UnknownOptionError(
-                "a checkpoint's folder is a path.",
+                "folder must be a path.",
                 (("got", repr(self.folder)),),
                 'ml.fit(model, data, checkpoint="runs/digits")',
             )
@@ -68,7 +68,7 @@ class Checkpoints:
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise UnknownOptionError(
-                    f"{name} is not a whole number from 1 on.",
+                    f"{name} must be an integer of at least 1.",
                     (("got", repr(value)),),
                     f"Checkpoints({str(self.folder)!r}, {name}=2)",
                 )
@@ -76,25 +76,25 @@ class Checkpoints:
         is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
         if seconds is not None and not (is_number and math.isfinite(seconds) and seconds > 0):
             raise UnknownOptionError(
-                "every_s is not a number of seconds above 0.",
+                "every_s must be a positive number of seconds.",
                 (("got", repr(seconds)),),
                 f"Checkpoints({str(self.folder)!r}, every_s=60)",
             )
 
 
 class Saver:
-    """Takes the checkpoints of one run. What it takes is copied on the device, and written by a thread of its own.
+    """Takes the checkpoints of one run. The state is copied on the device, and a separate thread writes the copy.
 
-    Where several processes train, the first one writes: all of them hold the same params.
+    If several processes train, the first one writes: all of them hold the same params.
 
     Attributes:
-        start: Fingerprint of what the run began with.
-        problem: Why a checkpoint could not be written, the latest time; `None` if all were.
+        start: Fingerprint of the params and model state that the run began with.
+        problem: The error of the latest write; `None` if it succeeded.
     """
 
     def __init__(self, options: Checkpoints, course: Course, starting_rate: float, start: int):
         self.start = start
-        self.options, self.folder = options, Path(options.folder).absolute()  # whatever os.chdir does meanwhile
+        self.options, self.folder = options, Path(options.folder).absolute()  # the user may call os.chdir later
         self.problem: Diagnostic | None = None
         self._course, self._starting_rate = course, starting_rate
         self._is_writer = distributed().is_main
@@ -105,14 +105,14 @@ class Saver:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Make and lock the folder while its checkpoints are read, and remove what killed writes left in it.
+        """Create and lock the folder while its checkpoints are read, and remove the leftovers of killed writes.
 
-        The run locks it again when it trains: a run that only exists keeps no other one out.
+        The run locks it again when it trains: an idle run does not block another one.
 
         Raises:
-            CheckpointError: The folder cannot be made or locked, or another run is using it.
+            CheckpointError: The folder cannot be created or locked, or another run is using it.
         """
-        failed = "made"
+        failed = "created"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             failed = "locked"
@@ -131,7 +131,7 @@ class Saver:
             self.release()
 
     def begin(self) -> None:
-        """Lock the folder for the steps that follow.
+        """Lock the folder before training.
 
         Raises:
             CheckpointError: Another run is using the folder, or has written checkpoints in it.
@@ -140,7 +140,7 @@ class Saver:
             self._claim()
 
     def release(self) -> None:
-        """Unlock the folder: all that was taken is written. What is there now was not written by another run later."""
+        """Unlock the folder after all writes, and record its contents to detect later writes by another run."""
         with suppress(OSError):
             if self._lock.is_held:
                 self._known.update(self._contents())
@@ -163,7 +163,7 @@ class Saver:
         """Return the name of each checkpoint in the folder by its content, which is the same in a copy."""
         found: dict[str, str] = {}
         for path in checkpoints_in(self.folder):
-            with suppress(OSError):  # one that cannot be read is reported by `latest`
+            with suppress(OSError):  # `latest` reports unreadable checkpoints
                 found.setdefault(content_id(path), path.name)
         return found
 
@@ -174,7 +174,7 @@ class Saver:
                 path.unlink(missing_ok=True)
 
     def is_due(self, step: int) -> bool:
-        """Whether to take a checkpoint after this step, whose epoch is closed if it was the epoch's last."""
+        """Return whether to take a checkpoint after this step. Call it after the epoch's end if the step ends one."""
         if not self._is_writer:
             return False
         every, per_epoch = self.options.every_epoch, self._course.steps_per_epoch
@@ -184,32 +184,32 @@ class Saver:
         return is_time and (self._thread is None or not self._thread.is_alive())
 
     def take(self, state: State, history: History) -> None:
-        """Take a checkpoint of a state whose steps all have their numbers in the history; return before it is written.
+        """Take a checkpoint and return before it is written. The history must hold the metrics of every step.
 
-        Waits for the one before if that is not written yet.
+        Waits for the previous checkpoint to be written.
         """
         if not self._is_writer or state.step == self._taken:
             return
         self.finish()
         self._taken, self._taken_at = state.step, time.monotonic()
         self._farthest = max(self._farthest, state.step)
-        # The next step overwrites the arrays: the copy is begun before it, and fetched beside it.
+        # The next step overwrites the arrays: start the copy first, and fetch it while the step runs.
         trees = copied(local(trees_of(state)))
         work = (trees, history.rows(), self._facts(state))
         thread = threading.Thread(target=self._write, args=work, name="mithril_nb checkpoint")
         try:
             thread.start()
-        except RuntimeError:  # since Python 3.12 no thread can start while the interpreter ends
+        except RuntimeError:  # since Python 3.12, no thread can start while the interpreter exits
             self._write(*work)
         else:
             self._thread = thread
 
     def went_back(self) -> None:
-        """Take note that the state went back: a step that is reached again is another one, and taken again."""
+        """Forget the last checkpoint after a roll-back: the same step number now has another state."""
         self._taken = -1
 
     def finish(self) -> None:
-        """Wait until what was taken is written; warn, once, if it could not be."""
+        """Wait until the last checkpoint is written. Warn once if the write failed."""
         if self._thread is None:
             return
         self._thread.join()
@@ -234,7 +234,7 @@ class Saver:
         try:
             self._claim()
             arrays = to_host(trees)
-            # Params that the next step will find to be NaN are no place to go on from.
+            # Do not save params that are not finite: no run can resume from them.
             if all(_is_finite(array) for name, array in arrays.items() if name.startswith("params")):
                 path = self.folder / f"step-{facts['step']:010}.safetensors"
                 write(path, arrays | {"history": rows}, facts)
@@ -253,7 +253,7 @@ class Saver:
             self.problem = Diagnostic(
                 f"the checkpoint of step {facts['step']} could not be written; the training continues.",
                 (("folder", str(self.folder)), ("because", because)),
-                "make room, or take away what is in the way; the next checkpoint is tried all the same.",
+                "free disk space, or remove what blocks the path; the run still tries to write the next checkpoint.",
                 code="CheckpointError",
             )
         else:
@@ -261,7 +261,7 @@ class Saver:
 
     def _prune(self, step: int) -> None:
         paths = checkpoints_in(self.folder)
-        # This run was there, and went back to this step after a failure. What lies farther off is not its own.
+        # This run wrote steps up to `_farthest`, then went back to `step` after a failure. Later ones are not its own.
         left = [path for path in paths if step < _step_of(path) <= self._farthest]
         before = [path for path in paths if _step_of(path) <= step]
         for path in left + (before[self.options.keep :] if self.options.keep else []):
@@ -269,12 +269,12 @@ class Saver:
 
 
 def trees_of(state: State) -> dict[str, Any]:
-    """Return the trees of arrays that make up a state."""
+    """Return the trees of arrays in a state."""
     return {"params": state.params, "opt_state": state.opt_state}
 
 
 def course_facts(course: Course) -> dict[str, Any]:
-    """Return what a checkpoint says of the course it belongs to."""
+    """Return the facts that a checkpoint stores about its course."""
     return {
         "samples": len(course.data),
         "data": data_fingerprint(course.data),
@@ -289,7 +289,7 @@ def course_facts(course: Course) -> dict[str, Any]:
 
 
 def checkpoints_in(folder: Path) -> list[Path]:
-    """Return the checkpoints of a folder, the latest first."""
+    """Return the paths of the checkpoints in a folder, latest first."""
     found = [path for path in folder.iterdir() if NAME.fullmatch(path.name)] if folder.is_dir() else []
     return sorted(found, key=_step_of, reverse=True)
 
@@ -299,11 +299,11 @@ def _step_of(path: Path) -> int:
 
 
 def latest(folder: str | PathLike[str]) -> Saved | None:
-    """Return the latest whole checkpoint of a folder, `None` if it has no checkpoints; warn of broken ones.
+    """Return the latest complete checkpoint of a folder; `None` if it has none. Warn about broken checkpoints.
 
     Raises:
-        CheckpointError: There are checkpoints, and all of them are broken.
-        OtherVersionError: The latest that is not broken is of another version: it is not passed over.
+        CheckpointError: All checkpoints are broken.
+        OtherVersionError: The latest complete checkpoint has another version. It is not skipped.
     """
     problems: list[Diagnostic] = []
     for path in checkpoints_in(Path(folder)):
@@ -316,7 +316,7 @@ def latest(folder: str | PathLike[str]) -> Saved | None:
             problems.extend(error.diagnostics)
             continue
         for problem in problems:
-            warnings.warn(f"{problem}\n    going on from {path.name!r}, the one before.", RuntimeWarning, stacklevel=2)
+            warnings.warn(f"{problem}\n    resuming from {path.name!r} instead.", RuntimeWarning, stacklevel=2)
         return saved
     if problems:
         raise CheckpointError(problems[0], more=tuple(problems[1:]))
@@ -326,65 +326,67 @@ def latest(folder: str | PathLike[str]) -> Saved | None:
 def prepare(
     checkpoint: Any, resume: bool, course: Course, state: State, history: History, *, is_start_given: bool = False
 ) -> None:
-    """Give a run that is about to begin its checkpoints, and put it where the latest one was.
+    """Set up the checkpoints of a new run, and restore the latest one if the run resumes.
 
     Args:
         checkpoint: A folder, a `Checkpoints`, or `None`.
-        resume: Whether to go on from what is in the folder. If there is nothing, the run begins at its beginning.
-        course: What the run is going to do.
-        state: Its state, changed in place.
-        history: Its history, changed in place.
-        is_start_given: Whether somebody chose the params that it is about to begin with.
+        resume: True to resume from the latest checkpoint in the folder. Without one, the run starts from scratch.
+        course: The fixed parts of the run.
+        state: The run's state, changed in place.
+        history: The run's history, changed in place.
+        is_start_given: True if the user passed the initial params or model state.
 
     Raises:
-        CheckpointError: Another run is using the folder; it holds checkpoints and `resume` was not asked for; all of
-            them are broken; or the latest is of another model, optimizer, data or seed, began with other params than
-            those chosen, or is farther on than the run goes.
-        UnknownOptionError: `resume` without a folder.
+        CheckpointError: Another run is using the folder; it holds checkpoints and `resume` is False; all of them are
+            broken; or the latest belongs to another model, optimizer, data or seed, began with other params than the
+            user passed, or is past the last step of this run.
+        UnknownOptionError: `resume` is True without a folder.
     """
     if checkpoint is None:
         if resume:
             raise UnknownOptionError(
-                "resume=True does not say where from.", (), 'ml.fit(model, data, checkpoint="runs/digits", resume=True)'
+                "resume=True needs a checkpoint folder.",
+                (),
+                'ml.fit(model, data, checkpoint="runs/digits", resume=True)',
             )
         return
     options = checkpoint if isinstance(checkpoint, Checkpoints) else Checkpoints(checkpoint)
     saver = Saver(options, course, state.learning_rate, fingerprint((state.params, state.model_state)))
     with saver.reading():
-        there = checkpoints_in(saver.folder)
-        if there and not resume:
+        existing = checkpoints_in(saver.folder)
+        if existing and not resume:
             raise CheckpointError(
-                "the folder holds checkpoints of a run already.",
-                (("folder", str(saver.folder)), ("latest", there[0].name)),
+                "the folder already holds checkpoints of a run.",
+                (("folder", str(saver.folder)), ("latest", existing[0].name)),
                 "resume=True  # or another folder for this run",
             )
         if (saved := latest(saver.folder)) is not None:
-            _go_on(saved, course, state, history, saver, is_start_given)
+            _restore(saved, course, state, history, saver, is_start_given)
     state.saver = saver
 
 
-def _go_on(saved: Saved, course: Course, state: State, history: History, saver: Saver, is_start_given: bool) -> None:
+def _restore(saved: Saved, course: Course, state: State, history: History, saver: Saver, is_start_given: bool) -> None:
     here = course_facts(course)
-    # Checkpoints that were written before these were kept know none of them.
+    # Older checkpoints lack these facts.
     facts = {"data": here["data"], "start": saver.start, "model": here["model"]} | saved.facts
     pairs = [(name, facts[name], here[name]) for name in COURSE]
     differs = [(name, f"{then!r} in the checkpoint, {now!r} here") for name, then, now in pairs if then != now]
     if facts["samples"] == here["samples"] and facts["data"] != here["data"]:
-        differs.append(("data", "the run began with other samples than are given here"))
+        differs.append(("data", "the run began with other samples"))
     if is_start_given and facts["start"] != saver.start:
-        differs.append(("params", "the run began with others than are given here"))
+        differs.append(("params", "the run began with other params"))
     if differs:
-        raise _of_another_run(saved, differs)
-    trees = like(trees_of(state), saved, ("history",))  # says which array does not fit, where that tells models apart
+        raise _another_run_error(saved, differs)
+    trees = like(trees_of(state), saved, ("history",))  # first, because its error names the arrays that do not match
     if facts["model"] != here["model"]:
-        raise _of_another_run(saved, [("model", "the run trained another, with params of the same shapes")])
+        raise _another_run_error(saved, [("model", "the run trained another model with params of the same shapes")])
     if facts["step"] > state.epochs * course.steps_per_epoch:
         raise CheckpointError(
-            f"checkpoint {saved.path.name!r} is farther on than this run goes.",
+            f"checkpoint {saved.path.name!r} is past the last step of this run.",
             (
                 ("folder", str(saved.path.parent)),
-                ("there", f"step {facts['step']}"),
-                ("here", f"step {state.epochs * course.steps_per_epoch}, epochs={state.epochs}"),
+                ("checkpoint", f"step {facts['step']}"),
+                ("this run", f"{state.epochs * course.steps_per_epoch} steps, epochs={state.epochs}"),
             ),
             f'epochs={-(-facts["step"] // course.steps_per_epoch)} or more; or checkpoint="another-folder".',
         )
@@ -392,22 +394,22 @@ def _go_on(saved: Saved, course: Course, state: State, history: History, saver: 
     state.params, state.opt_state = trees["params"], trees["opt_state"]
     state.step, state.elapsed_s = facts["step"], facts["elapsed_s"]
     state.validation_loss, state.validation_accuracy = facts["validation_loss"], facts["validation_accuracy"]
-    # A rate that was changed while the run trained is kept; one that is given anew takes its place.
+    # Keep a rate that was changed while the run trained, unless the user now passes another one.
     if state.learning_rate == facts["starting_rate"]:
         state.learning_rate = facts["learning_rate"]
     history.restore(saved.arrays["history"])
 
 
-def _of_another_run(saved: Saved, differs: Sequence[tuple[str, str]]) -> CheckpointError:
+def _another_run_error(saved: Saved, differs: Sequence[tuple[str, str]]) -> CheckpointError:
     return CheckpointError(
-        f"checkpoint {saved.path.name!r} is of another run.",
+        f"checkpoint {saved.path.name!r} belongs to another run.",
         (("folder", str(saved.path.parent)), *differs),
         'the same model, data and options as before; or checkpoint="another-folder".',
     )
 
 
 def _check_facts(saved: Saved) -> None:
-    """Refuse facts that nobody but a stranger would write."""
+    """Raise if a fact is missing or has another type than mithril_nb writes."""
     facts, rows = saved.facts, saved.arrays.get("history")
     kinds: dict[str, Any] = {"step": int, "samples": int, "batch_size": int, "seed": int, "shuffle": bool}
     kinds |= {"tail": str, "loss": str, "optimizer": str}
@@ -419,7 +421,7 @@ def _check_facts(saved: Saved) -> None:
     if rows is None or rows.ndim != 2 or rows.shape[0] != len(COLUMNS) or rows.dtype != np.float64:
         wrong.append("history")
     if wrong:
-        raise broken(saved.path, f"it lacks, or has no right {', '.join(wrong)}")
+        raise broken(saved.path, f"missing or invalid: {', '.join(wrong)}")
 
 
 def _is_finite(array: np.ndarray) -> bool:

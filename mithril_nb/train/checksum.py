@@ -1,6 +1,6 @@
-"""A checksum inside a safetensors file that covers each byte of the file, its header included.
+"""A checksum inside a safetensors file that covers each byte of the file, including the header.
 
-The header holds the SHA-256 of the file, calculated with zeros in place of the SHA-256.
+The header holds the SHA-256 of the file, computed with zeros instead of the SHA-256.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import IO
 
 NAME = "mithril_nb.sha256"
-"""Key of the checksum in the metadata of the file. Every version of a checkpoint keeps it."""
+"""Key of the checksum in the file's metadata. Do not change it: every version of a checkpoint uses it."""
 ZEROS = "0" * 64
 _MARK = f'"{NAME}":"'.encode()
 _LONGEST_HEADER = 100_000_000
-"""safetensors reads no longer ones."""
+"""Longest header that safetensors reads, in bytes."""
 _CHUNK = 1 << 20
 
 
 def seal(path: Path) -> None:
-    """Write the checksum into a file whose metadata holds `ZEROS` instead.
+    """Replace the `ZEROS` in a file's metadata by the checksum.
 
     Raises:
         OSError: The file cannot be read or written.
@@ -42,7 +42,7 @@ def is_sealed(path: Path) -> bool | None:
 
 
 def content_id(path: Path) -> str:
-    """Return what differs between sealed files of different content; reads the header only.
+    """Return an id of a sealed file's content. It needs only the header, which contains the checksum.
 
     Raises:
         OSError: The file cannot be read.
@@ -52,16 +52,16 @@ def content_id(path: Path) -> str:
 
 
 def _header(file: IO[bytes]) -> bytes:
-    """Return the header of a file with its length, and leave the file at the end of the header."""
+    """Return the header of a file, including its length prefix, and leave the file position after it."""
     length = file.read(8)
     return length + file.read(min(int.from_bytes(length, "little"), _LONGEST_HEADER))
 
 
 def _read(path: Path) -> tuple[int | None, bytes, bytes]:
-    """Return where the checksum is in a file, the checksum, and what it should be."""
+    """Return the offset of the checksum in a file (`None` if absent), the stored one, and the computed one."""
     with open(path, "rb") as file:
         header = _header(file)
-        # JSON escapes the quotation marks within texts, so only the key itself reads like this.
+        # JSON escapes quotation marks inside strings, so only the key itself matches.
         place = header.find(_MARK) + len(_MARK)
         if place < len(_MARK):
             return None, b"", b""

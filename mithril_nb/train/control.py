@@ -1,4 +1,4 @@
-"""What other threads may ask of a loop that trains: wait, go on, take one step, stop, or hold still to be read."""
+"""Control of a training loop from other threads: pause, resume, take one step, stop, or wait for a reader."""
 
 from __future__ import annotations
 
@@ -13,58 +13,58 @@ Turn = Literal["go", "pause", "stop"]
 
 
 class Control:
-    """Wishes from any thread, read by the loop between two steps.
+    """Commands from any thread, read by the loop between two steps.
 
     Attributes:
-        pending: Whether the loop must look at the wishes before its next step. It reads this one attribute per step,
-            no lock.
-        interrupted: Whether the wish to stop came from Ctrl-C.
+        pending: True if the loop must read the command before its next step. The loop checks this attribute at each
+            step without a lock.
+        interrupted: True if Ctrl-C requested the stop.
     """
 
     def __init__(self) -> None:
         self.pending = False
         self.interrupted = False
         self._condition = threading.Condition()
-        self._wish: Turn = "go"
+        self._requested: Turn = "go"
         self._allowance = 0
         self._readers = 0
         self._reading = threading.RLock()
 
-    def ask(self, wish: Turn, *, interrupted: bool = False, steps: int = 0) -> None:
-        """Ask the loop to go on, to wait (after some further steps), or to stop."""
+    def request(self, action: Turn, *, interrupted: bool = False, steps: int = 0) -> None:
+        """Request the loop to continue, to pause (after `steps` more steps), or to stop."""
         with self._condition:
-            self._wish = wish
-            self._allowance = steps if wish == "pause" else 0
+            self._requested = action
+            self._allowance = steps if action == "pause" else 0
             self.interrupted = interrupted
             self._settle()
 
     @property
-    def wish(self) -> Turn:
-        """What was asked for last."""
-        return self._wish
+    def requested(self) -> Turn:
+        """The latest request."""
+        return self._requested
 
     def turn(self) -> Turn:
-        """Return what the loop should do now; waits while another thread reads the params. Called between two steps."""
+        """Return the next action of the loop. Called between two steps; waits while another thread reads the params."""
         with self._condition:
             self._condition.wait_for(lambda: self._readers == 0)
-            if self._wish == "pause" and self._allowance:
+            if self._requested == "pause" and self._allowance:
                 self._allowance -= 1
                 return "go"
-            return self._wish
+            return self._requested
 
     @property
     def is_held(self) -> bool:
-        """Whether the loop is asked to wait, and no further step is allowed."""
-        return self._wish == "pause" and self._allowance == 0
+        """True if a pause is requested and no further step is allowed."""
+        return self._requested == "pause" and self._allowance == 0
 
     def wait_while_held(self, timeout_s: float = 0.1) -> None:
-        """Sleep until something else than waiting is asked for, at most for a time; Ctrl-C is seen in between."""
+        """Sleep until the pause ends, at most for `timeout_s`, so that the caller notices Ctrl-C in between."""
         with self._condition:
             self._condition.wait_for(lambda: not self.is_held, timeout_s)
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Keep the loop between two steps, where the params are not being overwritten."""
+        """Hold the loop between two steps, where no step overwrites the params."""
         with self._condition:
             self._readers += 1
             self._settle()
@@ -78,21 +78,21 @@ class Control:
 
     @contextmanager
     def stepping(self) -> Iterator[None]:
-        """Keep readers away while a step overwrites the params."""
+        """Block readers while a step overwrites the params."""
         with self._reading:
             yield
 
     def _settle(self) -> None:
-        self.pending = self._wish != "go" or self._readers > 0
+        self.pending = self._requested != "go" or self._readers > 0
         self._condition.notify_all()
 
 
 @contextmanager
 def interrupts_to(control: Control) -> Iterator[None]:
-    """Turn Ctrl-C into a wish to stop while the main thread is inside a step; the second one acts as ever.
+    """Turn Ctrl-C into a stop request while the main thread is inside a step. A second Ctrl-C acts as usual.
 
-    Python raises KeyboardInterrupt between any two bytecodes: after the step has used up the old params, and before
-    the new ones have a name. Both would be lost.
+    Python can raise KeyboardInterrupt between any two bytecodes. If the step has already donated the old params and the
+    new ones are not yet assigned, both are lost.
     """
     if threading.current_thread() is not threading.main_thread() or not callable(signal.getsignal(signal.SIGINT)):
         yield
@@ -100,7 +100,7 @@ def interrupts_to(control: Control) -> Iterator[None]:
 
     def note(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, previous)
-        control.ask("stop", interrupted=True)
+        control.request("stop", interrupted=True)
 
     previous = signal.signal(signal.SIGINT, note)
     try:

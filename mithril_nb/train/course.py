@@ -1,4 +1,4 @@
-"""What a run is going to do, fixed before the first step: programs, data, order of the samples."""
+"""The plan of a run, fixed before the first step: programs, data, order of the samples."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from mithril_nb.train.trainable import Trainable, compiler_options, frozen_names
 
 @dataclass(frozen=True)
 class Course:
-    """Everything about a run that does not change while it runs.
+    """The parts of a run that do not change while it trains.
 
     Attributes:
-        model: What is trained.
+        model: The model to train.
         loss: The loss, resolved.
         optimizer: The optimizer, resolved.
-        step: The step, compiled unless the model says not to: it overwrites params and optimizer state. It takes
-            (params, opt_state, rate, batch), and key and number of the step if the model draws; it gives loss (and
-            accuracy) in one array.
-        evaluate: The compiled metrics of a batch: `(params, batch)`, and the model's state if it has one.
-        data: What to learn from.
-        validation: What to check on at each epoch's end.
+        step: The step, compiled unless the model has `jit=False`. It overwrites params and optimizer state. Its
+            arguments are (params, opt_state, rate, batch), plus key and step number if the model draws random numbers.
+            It returns loss (and accuracy) in one array.
+        evaluate: The compiled metrics of a batch: `(params, batch)`, plus the model's state if it has one.
+        data: Training data.
+        validation: Data to evaluate on at the end of each epoch.
         batch_size: Samples in a step.
-        tail: What becomes of a last batch that is not full.
-        seed: Decides the order of the samples, and the keys of Dropout.
-        shuffle: Whether each epoch has an order of its own.
-        key: Where the keys of the steps come from, or `None` if the model draws no random numbers.
+        tail: Treatment of a last batch that is not full.
+        seed: Seed of the sample order and of the keys of Dropout.
+        shuffle: True if each epoch has a different order.
+        key: Key from which the keys of the steps are derived; `None` if the model draws no random numbers.
     """
 
     model: Trainable
@@ -56,7 +56,7 @@ class Course:
 
     @cached_property
     def steps_per_epoch(self) -> int:
-        """Steps in an epoch."""
+        """Number of steps in an epoch."""
         return batch_count(len(self.data), self.batch_size, self.tail)
 
     def order(self, epoch: int) -> np.ndarray:
@@ -64,7 +64,7 @@ class Course:
         return epoch_order(len(self.data), epoch, self.seed, self.shuffle)
 
     def batch(self, order: np.ndarray, place: int) -> dict[str, Any]:
-        """Return a batch of an epoch, counted from 0; each of several processes gives its share of it."""
+        """Return batch number `place` of an epoch, from 0. With several processes, each contributes its share."""
         indices, weights = batch_at(order, place, self.batch_size, self.tail)
         me = distributed()
         rows = me.rows(len(indices))
@@ -72,7 +72,7 @@ class Course:
         return me.assemble(batch if weights is None else batch | {"weights": weights[rows]})
 
     def evaluation(self, data: DataSet) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield the number of samples and the batch, over a data set in its own order, each sample once."""
+        """Yield (number of samples, batch) for a data set in its stored order, each sample once."""
         tail = evaluation_tail(self.tail)
         for indices, weights in batches(len(data), self.batch_size, shuffle=False, tail=tail):
             batch = data.take(indices)
@@ -84,14 +84,14 @@ class Course:
 
 @dataclass(frozen=True, eq=False)
 class Recipe:
-    """What the compiled programs of a run depend on; equal if it is made of the very same things.
+    """Cache key of a run's compiled programs. Two keys are equal if their parts are the same objects.
 
     Attributes:
-        model: What is trained.
+        model: The model to train.
         loss: The loss, resolved.
         optimizer: The optimizer, resolved.
-        accuracy: Whether right predictions are counted.
-        has_state: Whether the model has a state.
+        accuracy: True if the programs compute the accuracy.
+        has_state: True if the model has a state.
     """
 
     model: Trainable
@@ -112,25 +112,25 @@ class Recipe:
 
 
 def compiled_programs(recipe: Recipe) -> tuple[Any, Any]:
-    """Return the jitted step and the jitted evaluation, compiled when they are first called, as the model says.
+    """Return the step and the evaluation, jitted unless the model has `jit=False`. They compile on their first call.
 
-    For the last few models that say `is_immutable`, the same ones are given again: training such a model anew, from
-    other params or with another rate, compiles nothing.
+    The programs of the last few models with `is_immutable` are cached: training such a model again, from other params
+    or with another rate, compiles nothing.
     """
-    return _remembered(recipe) if getattr(recipe.model, "is_immutable", False) else _programs(recipe)
+    return _cached_programs(recipe) if getattr(recipe.model, "is_immutable", False) else _programs(recipe)
 
 
 def _programs(recipe: Recipe) -> tuple[Any, Any]:
     model, loss, has_state = recipe.model, recipe.loss, recipe.has_state
     forward = runner(model, True) if has_state else model.forward
-    how = {"accuracy": recipe.accuracy, "has_state": has_state}
-    step = train_step(forward, loss, recipe.optimizer, frozen=frozen_names(model), **how)
-    metrics = loss_function(forward, loss, **how)
+    options = {"accuracy": recipe.accuracy, "has_state": has_state}
+    step = train_step(forward, loss, recipe.optimizer, frozen=frozen_names(model), **options)
+    metrics = loss_function(forward, loss, **options)
 
     def packed(params: Any, opt_state: Any, rate: Any, batch: Any, key: Any = None, number: Any = None) -> Any:
         key = None if key is None else jax.random.fold_in(key, number)
         params, opt_state, metrics = step(params, opt_state, rate, batch, key)
-        # One small array to fetch per step, not two: fetching costs more than all that is done with the numbers.
+        # Fetch one small array per step, not two: the fetch costs more than all further work on the numbers.
         numbers = jnp.stack([metrics[name] for name in ("loss", "accuracy") if name in metrics])
         return params, opt_state, numbers.astype(jnp.promote_types(numbers.dtype, jnp.float32))
 
@@ -141,13 +141,13 @@ def _programs(recipe: Recipe) -> tuple[Any, Any]:
         return metrics(params, batch, training=False, state=state)[1][0]
 
     evaluation, several = evaluate_with_state if has_state else evaluate, distributed().whole_outputs()
-    # Of several processes, only a whole program can say that each shall hold its outputs whole.
+    # With several processes, only a jitted program can replicate its outputs on each of them.
     if not is_jitted(model) and not several:
         return packed, evaluation
     flags = compiler_options(model)
-    # The step's memory is given back to it: params and optimizer state are never held twice.
+    # Donate params and optimizer state, so that they are never held twice.
     whole_step = jax.jit(packed, donate_argnums=(0, 1), compiler_options=flags, **several)
     return whole_step, jax.jit(evaluation, compiler_options=flags)
 
 
-_remembered = lru_cache(maxsize=8)(_programs)
+_cached_programs = lru_cache(maxsize=8)(_programs)

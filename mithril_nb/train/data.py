@@ -1,4 +1,4 @@
-"""Training data: arrays by input name beside their targets, checked before the first step."""
+"""Training data: arrays by input name, and their targets, checked before the first step."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _EXAMPLES = {"data": "ml.fit(model, (x, y))", "validation data": "validation=(x_
 
 @dataclass(frozen=True)
 class DataSet:
-    """Samples in arrays whose first axis counts them.
+    """Samples along the first axis of arrays.
 
     Attributes:
         inputs: Arrays by input name.
-        targets: What the model should say: an array, or arrays by output name.
+        targets: Expected outputs: an array, or arrays by output name.
     """
 
     inputs: dict[str, np.ndarray]
@@ -40,7 +40,7 @@ class DataSet:
         }
 
     def split(self, fraction: float, seed: int) -> tuple[DataSet, DataSet]:
-        """Return two data sets: the samples left, and the given fraction of them, drawn by seed."""
+        """Return two data sets: the remaining samples, and a random fraction of them, chosen by `seed`."""
         order = np.random.default_rng([seed, len(self)]).permutation(len(self))
         taken = round(fraction * len(self))
         parts = (self.take(np.sort(order[taken:])), self.take(np.sort(order[:taken])))
@@ -49,35 +49,35 @@ class DataSet:
 
 
 class Problems:
-    """Collects what is wrong with some data, so that all of it is said at once."""
+    """Collects the problems of a data set, to report all of them together."""
 
     def __init__(self) -> None:
         self.found: list[Diagnostic] = []
 
     def add(self, summary: str, facts: Sequence[tuple[str, str]] = (), advice: str = "") -> None:
-        """Note one problem."""
+        """Add one problem."""
         self.found.append(Diagnostic(summary, tuple(facts), advice, code="DataError"))
 
     def raise_if_any(self) -> None:
-        """Raise all that was found.
+        """Raise all problems in one error.
 
         Raises:
-            DataError: There was something.
+            DataError: There is at least one problem.
         """
         if self.found:
             raise DataError(self.found[0], more=tuple(self.found[1:]))
 
 
 def read_data(data: Any, input_names: tuple[str, ...] | None, what: str = "data") -> DataSet:
-    """Return the data set for what a user hands over; the arrays are not looked into yet.
+    """Convert the user's data to a `DataSet`. The values of the arrays are not checked yet.
 
     Args:
         data: `(x, y)`, where x is an array, or a dict of arrays by input name; or a `DataSet`.
-        input_names: Names of the model's inputs; `None` while they are not known, one array is then called `"input"`.
-        what: What to call it in messages.
+        input_names: Names of the model's inputs. `None` if still unknown: a single array is then named `"input"`.
+        what: Name of the data in messages.
 
     Raises:
-        DataError: It has another form, misses an input, holds no numbers, or its lengths differ.
+        DataError: The data has another form, lacks an input, is not numeric, or its lengths differ.
     """
     if isinstance(data, DataSet):
         inputs, targets = data.inputs, data.targets
@@ -98,7 +98,7 @@ def read_data(data: Any, input_names: tuple[str, ...] | None, what: str = "data"
                 f"({{{', '.join(f'{name!r}: ...' for name in names)}}}, y)",
             )
         inputs = {names[0]: inputs}
-    elif len(names) == 1 and set(inputs) == {"input"}:  # stands for the only input everywhere, whatever its name
+    elif len(names) == 1 and set(inputs) == {"input"}:  # "input" always refers to a model's only input
         inputs = {names[0]: inputs["input"]}
     elif input_names is not None and set(inputs) != set(input_names):
         raise DataError(
@@ -126,24 +126,24 @@ def check_inputs(
     what: str = "data",
     ranges: Mapping[str, tuple[int, int]] | None = None,
 ) -> DataSet:
-    """Return the data with each input in the dtype that the model takes.
+    """Return the data with each input cast to the model's dtype.
 
     Args:
-        data: What `read_data` gave.
+        data: Result of `read_data`.
         specs: Spec of each input of the model. The first dim is the batch and is not compared.
-        what: What to call it in messages.
-        ranges: Least and largest whole number of those inputs that have bounds.
+        what: Name of the data in messages.
+        ranges: Smallest and largest integer of each input that has bounds.
 
     Raises:
-        DataError: A shape does not fit, a number is NaN, infinite or out of range, or fractions stand where whole
-            numbers are needed. All that is wrong is said at once.
+        DataError: A shape does not match, a number is NaN, infinite or out of range, or an integer input receives
+            fractions. All problems are reported together.
     """
     problems, ranges = Problems(), ranges or {}
     inputs: dict[str, np.ndarray] = {}
     for name, array in data.inputs.items():
         found = len(problems.found)
         inputs[name] = _checked_input(array, specs.get(name), f"{what}: input {name!r}", problems)
-        # What could not be cast as it is, is not what was given: its range would mislead.
+        # If the cast changed the values, a message about their range would mislead.
         if name in ranges and len(problems.found) == found:
             _check_range(inputs[name], ranges[name], f"{what}: input {name!r}", problems)
     goals = data.targets if isinstance(data.targets, dict) else {"": data.targets}
@@ -158,7 +158,9 @@ def _numbers(values: Any, what: str, problems: Problems) -> np.ndarray:
         array = np.asarray(values)
     except ValueError:  # rows of different lengths
         problems.add(
-            f"{what} is no array: its rows have different lengths.", (), "pad the rows to one length, and mask them."
+            f"{what} is not an array: its rows have different lengths.",
+            (),
+            "pad the rows to one length, and mask them.",
         )
         return np.zeros((1,))
     # jax.numpy's own small floats (bfloat16, ...) are of kind "V"; they convert to float32 without loss.
@@ -166,7 +168,7 @@ def _numbers(values: Any, what: str, problems: Problems) -> np.ndarray:
         return array.astype(np.float32)
     if array.dtype.kind not in "biuf":
         problems.add(
-            f"{what} holds no numbers.",
+            f"{what} is not numeric.",
             (("dtype", str(array.dtype)), ("first", repr(array.flat[0]) if array.size else "none")),
             "np.asarray(values, dtype=np.float32)  # convert them first",
         )
@@ -201,7 +203,7 @@ def _checked_input(array: np.ndarray, spec: TensorSpec | None, what: str, proble
         same_size = len(sizes) == len(spec.shape) - 1 and int(np.prod(sizes)) == int(np.prod(array.shape[1:]))
         shape = ", ".join(["len(x)", *map(str, sizes)])
         problems.add(
-            f"{what} has another shape than the model takes.",
+            f"{what} does not have the shape of the model's input.",
             (("data", f"{array.shape} {array.dtype}"), ("model", repr(spec))),
             f"x.reshape({shape})" if same_size else "a model whose input has the shape of one sample.",
         )
@@ -212,30 +214,30 @@ def _checked_input(array: np.ndarray, spec: TensorSpec | None, what: str, proble
             whole = array.astype(str(spec.dtype))
         if np.isfinite(array).all() and not np.array_equal(whole, array):
             problems.add(
-                f"{what} has fractions where the model takes whole numbers.",
+                f"{what} has fractions, but the model expects integers.",
                 (("data", f"{array.shape} {array.dtype}"), ("model", repr(spec))),
-                f'x.astype("{spec.dtype}")  # if rounding towards 0 is right',
+                f'x.astype("{spec.dtype}")  # if you want to round towards 0',
             )
         return whole
-    # bfloat16 has no NumPy name of its own: it goes in as float32 and the model casts.
+    # NumPy has no bfloat16: pass float32, and the model casts.
     with np.errstate(over="ignore"):
         cast = array if str(spec.dtype) == "bfloat16" else array.astype(str(spec.dtype), copy=False)
     if array.dtype.kind in "iu" and cast.dtype.kind in "iu" and not np.array_equal(cast, array):
         first = tuple(int(place) for place in np.argwhere(cast != array)[0])
         problems.add(
-            f"{what} has numbers that do not fit {spec.dtype}, which the model takes.",
+            f"{what} has numbers outside the range of {spec.dtype}, the dtype of the model's input.",
             (
                 ("data", f"{array.shape} {array.dtype}, from {array.min()} to {array.max()}"),
                 ("first", f"[{', '.join(map(str, first))}] is {array[first]}"),
             ),
-            "x = np.unique(x, return_inverse=True)[1].reshape(x.shape)  # if they only name things",
+            "x = np.unique(x, return_inverse=True)[1].reshape(x.shape)  # if they are only identifiers",
         )
     _check_finite(cast, array, what, problems)
     return cast
 
 
 def fits(shape: tuple[int, ...], wanted: tuple[int | str, ...]) -> bool:
-    """Whether an array of this shape can be cut into batches of the wanted shape; the first dim is the batch.
+    """Return whether an array of this shape splits into batches of the wanted shape. The first dim is the batch.
 
     Examples:
         >>> fits((1797, 64), ("batch", 64)), fits((1797, 8, 8), (32, 64)), fits((9, 8, 8), ("...", 8))
@@ -252,7 +254,7 @@ def _same(shape: tuple[int, ...], wanted: tuple[int | str, ...]) -> bool:
 
 
 def _check_finite(array: np.ndarray, given: np.ndarray, what: str, problems: Problems) -> None:
-    """Note numbers that are not finite in the dtype that the model takes; say them as they were given."""
+    """Report numbers that are not finite in the model's dtype. The message shows them as the user passed them."""
     if array.dtype.kind != "f":
         return
     bad = ~np.isfinite(array)
@@ -267,20 +269,20 @@ def _check_finite(array: np.ndarray, given: np.ndarray, what: str, problems: Pro
 
 
 def _check_range(array: np.ndarray, bounds: tuple[int, int], what: str, problems: Problems) -> None:
-    """Note whole numbers that a block has no row for: JAX would give NaN, or the row of another number."""
+    """Report indices out of range, for which JAX would return NaN or another row."""
     if array.dtype.kind not in "iu":
         return
     bad = (array < bounds[0]) | (array > bounds[1])
     if bad.any():
         first = tuple(int(place) for place in np.argwhere(bad)[0])
         problems.add(
-            f"{what} has numbers that the block which reads it has no row for.",
+            f"{what} has indices out of range for the block that reads it.",
             (
                 ("data", f"from {array.min()} to {array.max()}"),
                 ("needed", f"from {bounds[0]} to {bounds[1]}"),
                 ("first", f"[{', '.join(map(str, first))}] is {array[first]}, {int(bad.sum())} in all"),
             ),
-            f"num_embeddings={array.max() + 1}" if array.min() >= 0 else "numbers that start at 0.",
+            f"num_embeddings={array.max() + 1}" if array.min() >= 0 else "indices that start at 0.",
         )
 
 

@@ -11,17 +11,17 @@ from mithril_nb.train.course import Course
 from mithril_nb.train.data import DataSet
 
 AT_ONCE = 8
-"""Batches under way before the first is waited for: enough to keep the device busy, few enough to stop soon."""
+"""Batches dispatched before the first result is fetched: enough to keep the device busy, few enough to stop soon."""
 
 
 def evaluated(course: Course, params: Any, data: DataSet, state: Mapping[str, Any]) -> dict[str, float]:
-    """Return the mean of each metric over a data set, every sample counting once.
+    """Return the mean of each metric over a data set. Each sample counts once.
 
     Args:
-        course: What the metrics are, and how large a batch is.
-        params: What to evaluate.
-        data: Where to evaluate it.
-        state: The model's state with them; empty if it has none.
+        course: Defines the metrics and the batch size.
+        params: Parameters of the model.
+        data: Data to evaluate on.
+        state: The model's state; empty if it has none.
     """
     scores: dict[str, float] = {}
     for found in evaluating(course, params, data, state):
@@ -30,7 +30,7 @@ def evaluated(course: Course, params: Any, data: DataSet, state: Mapping[str, An
 
 
 def evaluating(course: Course, params: Any, data: DataSet, state: Mapping[str, Any]) -> Iterator[dict[str, float]]:
-    """Yield after each batch, so that one can stop or wait in between; last come the means over all samples."""
+    """Yield an empty dict after each batch, so that the caller can stop or pause; then the means over all samples."""
     sums: dict[str, float] = {}
     under_way: list[tuple[int, dict[str, Any]]] = []
     states = (state,) if state else ()

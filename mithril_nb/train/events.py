@@ -1,4 +1,4 @@
-"""What training says while it runs: one frozen record per step, epoch, and turn of its state."""
+"""Events of a training run: one frozen record per step, epoch, and change of the run's state."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ EventKind = Literal["started", "step", "epoch", "paused", "resumed", "stopped", 
 
 @dataclass(frozen=True, slots=True)
 class TrainingEvent:
-    """One thing that happened in a run.
+    """One event of a run.
 
     Attributes:
-        kind: What happened.
+        kind: Kind of the event.
         step: Steps taken so far.
-        epoch: The epoch it belongs to, counted from 1; 0 before the first step.
-        steps: Steps that the whole run takes.
-        epochs: Epochs that the whole run takes.
-        loss: Loss of the step's batch (of an epoch: the mean over its steps), `None` if there is none yet.
-        accuracy: Share of the batch that is predicted right (of an epoch: the mean), `None` if not asked for.
-        validation_loss: Loss on the validation data, on epoch events.
-        validation_accuracy: Accuracy on the validation data, on epoch events.
-        elapsed_s: Seconds of training so far, pauses not counted.
-        steps_per_s: Speed over the last two seconds, compilation not counted; `None` while it is not known.
-        left_s: Seconds until the end at this speed; `None` while it is not known.
-        learning_rate: The rate, or the factor on the optimizer's own rate if the run's rate is relative.
-        message: What a person should know: why it ended, what was kept.
+        epoch: The current epoch, from 1; 0 before the first step.
+        steps: Total steps of the run.
+        epochs: Total epochs of the run.
+        loss: Loss of the step's batch (for an epoch, the mean over its steps); `None` before the first step.
+        accuracy: Fraction of correct predictions in the batch (for an epoch, the mean); `None` if not requested.
+        validation_loss: Loss on the validation data, in epoch events.
+        validation_accuracy: Accuracy on the validation data, in epoch events.
+        elapsed_s: Seconds of training so far, without pauses.
+        steps_per_s: Steps per second over the last two seconds, without compilation; `None` while unknown.
+        left_s: Estimated seconds until the end; `None` while unknown.
+        learning_rate: The learning rate, or the factor on the optimizer's own rate if the run's rate is relative.
+        message: Text for the user, such as the reason of the end.
 
     Examples:
         >>> print(TrainingEvent("epoch", step=90, epoch=2, steps=450, epochs=10, loss=0.25, accuracy=0.9375))

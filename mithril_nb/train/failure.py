@@ -1,4 +1,4 @@
-"""What a run says when it cannot go on."""
+"""Messages of a run that fails."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ def divergence(
     is_relative: bool,
     last: tuple[int, float] | None,
 ) -> Diagnostic:
-    """Return the message for a loss that is no number any more.
+    """Return the message for a loss that is NaN or infinite.
 
     Args:
-        step: The step whose loss it was.
+        step: Step of that loss.
         epoch: Its epoch.
-        epochs: Of how many.
+        epochs: Total epochs of the run.
         loss: The loss.
-        learning_rate: The rate of that step.
-        is_relative: Whether the rate is a factor on the optimizer's own.
-        last: Step and loss of the last finite one.
+        learning_rate: Learning rate of that step.
+        is_relative: True if the rate is a factor on the optimizer's own rate.
+        last: Step and value of the last finite loss.
     """
     rate = f"{learning_rate:g}" + (" times the optimizer's own" if is_relative else "")
     return Diagnostic(
@@ -40,7 +40,7 @@ def divergence(
 
 
 def problem_of(error: BaseException, step: int) -> Diagnostic:
-    """Return the message for whatever ended a run; if the error carries several, the first with the others as facts."""
+    """Return the message for an error that ended a run. Further diagnostics of the error become facts of the first."""
     if isinstance(error, MithrilError):
         first, *others = error.diagnostics
         return replace(first, facts=(*first.facts, *(("also", str(other)) for other in others)))

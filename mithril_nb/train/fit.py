@@ -54,45 +54,45 @@ def fit(
     model_state: Mapping[str, Any] | None = None,
     **unknown: Any,
 ) -> Run:
-    """Return a training that is ready to go: iterate over it, or `start()` it in a thread and `wait()`.
+    """Prepare a training run. Iterate over it, or `start()` it in a thread and `wait()`.
 
-    All that can be wrong with the data is found here, before the first step.
+    All checks of the data happen here, before the first step.
 
     Args:
-        model: A `PhysicalModel`, a `Model` (which is compiled first), or anything that is `Trainable`.
-        data: `(x, y)`: an array of samples, or a dict of them by input name, and the targets.
+        model: A `PhysicalModel`, a `Model` (which is compiled first), or any `Trainable`.
+        data: `(x, y)`: the samples, as an array or as a dict of arrays by input name, and the targets.
         loss: `"cross_entropy"` (integer labels), `"mean_squared_error"`, `"binary_cross_entropy"` (logits, and targets
-            of 0 and 1), or a function of (prediction, targets) that gives a scalar, or one value per sample.
-        output: Name of the output that the loss takes, of a model with several. Without it only a function can be the
-            loss: it takes a dict of all outputs.
-        optimizer: `"adam"` and its like, which compute in float32 for params of 16 bits; an optax factory
-            (`optax.adamw`), or an optax transformation (`optax.adam(1e-3)`), which do what optax does.
-        learning_rate: Where the rate starts; default per optimizer. It can be changed while the run trains.
-        epochs: How often each sample is seen.
-        batch_size: Samples in a step. A last batch that is not full is filled up with rows that do not count; with a
-            loss that gives only a scalar it is left out (which samples, differs from epoch to epoch). A model with a
-            state gets it as it is: rows that do not count would be part of BatchNorm's means.
-        validation: Data to check on at each epoch's end; or a fraction of `data` that is held out for it, drawn by
-            seed.
-        params: Where to start; default: `model.randomize_params(seed)`. They are copied, never overwritten.
-        seed: Decides params, order of samples and Dropout: the same seed gives the same run.
-        metrics: `("accuracy",)` or `()`; default: accuracy where the loss has a meaning for it.
-        shuffle: Whether each epoch sees the samples in an order of its own.
-        backend: What to compile a `Model` for; a `PhysicalModel` has its own.
-        checkpoint: Folder in which the run keeps checkpoints, or a `Checkpoints`, which says how often too.
-        resume: Whether to go on from the latest checkpoint of that folder, exactly where it was; from the beginning if
-            there is none. Data and options, and `params` if they are given, must be those that the run began with.
-        model_state: Where the state of a model that has one starts, as `run.model_state` of a run before; default:
+            of 0 and 1), or a function of (prediction, targets) that returns a scalar or one value per sample.
+        output: Name of the output that the loss takes, for a model with several outputs. Without it, the loss must be
+            a function that takes a dict of all outputs.
+        optimizer: A name such as `"adam"`, which computes in float32 for params of 16 bits; an optax factory
+            (`optax.adamw`), or an optax transformation (`optax.adam(1e-3)`), used unchanged.
+        learning_rate: Initial learning rate; the default depends on the optimizer. It can change while the run trains.
+        epochs: Passes over the data.
+        batch_size: Samples in a step. A last batch that is not full is padded with rows of weight 0. If the loss
+            returns only a scalar, the batch is dropped; the samples in it differ between epochs. A model with a state
+            receives the short batch, because padding would change BatchNorm's means.
+        validation: Data to evaluate on at the end of each epoch; or the fraction of `data` to hold out for it, chosen
+            by `seed`.
+        params: Initial params; default: `model.randomize_params(seed)`. They are copied, never overwritten.
+        seed: Seed of the params, the sample order and Dropout. The same seed gives the same run.
+        metrics: `("accuracy",)` or `()`; default: accuracy if the loss defines it.
+        shuffle: True to shuffle the samples in each epoch.
+        backend: Backend to compile a `Model` for; a `PhysicalModel` has its own.
+        checkpoint: Folder for the run's checkpoints, or a `Checkpoints`, which also sets how often to take them.
+        resume: True to resume from the latest checkpoint in that folder, or start from scratch if it has none. Data
+            and options, and `params` if passed, must be the ones that the run began with.
+        model_state: Initial state of a model that has one, such as `run.model_state` of an earlier run; default:
             `model.initial_state()`.
-        **unknown: Refused, with the names of those that there are.
+        **unknown: Rejected, with a list of the valid options.
 
     Raises:
-        CheckpointError: Another run is using the folder; its checkpoints are broken or of another run; or it has some
-            and `resume` is not `True`.
-        DataError: The data is empty, holds NaN, or does not fit the model or the loss; or it ends in a batch that the
-            model does not take.
-        UnknownOptionError: An option that does not exist, or one with a value that it cannot have; or a model whose
-            parts were placed on several devices.
+        CheckpointError: Another run is using the folder; its checkpoints are broken or belong to another run; or it
+            has some and `resume` is not `True`.
+        DataError: The data is empty, holds NaN, or does not match the model or the loss; or the model rejects the size
+            of the last batch.
+        UnknownOptionError: An option does not exist or has an invalid value; or the parts of the model were placed on
+            several devices.
 
     Examples:
         >>> import numpy as np
@@ -112,7 +112,7 @@ def fit(
         3.0
     """
     refuse_unknown("fit", unknown, fit)
-    seed = check_seed(seed) % 2**63  # NumPy takes no negative seeds, JAX none that are longer
+    seed = check_seed(seed) % 2**63  # NumPy rejects negative seeds, JAX rejects longer ones
     batch_size, epochs = check_count("batch_size", batch_size), check_count("epochs", epochs)
     check_switch("shuffle", shuffle, "shuffle=False")
     check_switch("resume", resume, "resume=True")
@@ -131,7 +131,7 @@ def fit(
     if isinstance(validation, float):
         if not 0 < validation < 1 or not 0 < round(validation * len(train)) < len(train):
             raise UnknownOptionError(
-                "validation is no fraction that leaves samples on both sides.",
+                "validation must be a fraction that leaves samples for both training and validation.",
                 (("got", repr(validation)), ("samples", str(len(train)))),
                 "validation=0.2  # or validation=(x_test, y_test)",
             )
@@ -145,11 +145,11 @@ def fit(
     first = jax.tree.map(lambda array: array[:batch_size], train.targets)
     outputs = output_specs(trainable, start, train, batch_size)
     prediction = chosen_loss.prediction(outputs)
-    if len(outputs) == 1:  # to name the only one changes nothing: not the programs, and not the run of a checkpoint
+    if len(outputs) == 1:  # naming the only output must change neither the cached programs nor the checkpoint's facts
         chosen_loss = replace(chosen_loss, output=None)
     accuracy = wants_accuracy(metrics, chosen_loss)
     tail: Tail = "pad" if is_per_sample(chosen_loss, prediction, first) else "drop"
-    # Processes share a batch out evenly: there, the rows that fill it up do count in BatchNorm's means.
+    # Processes need equal shares of a batch, so there the padding rows do enter BatchNorm's means.
     if state and tail == "pad" and distributed().count == 1:
         tail = "short"
     check_last_batch(trainable, start, train, batch_size, tail)
@@ -179,23 +179,23 @@ def fit(
 
 
 def wants_accuracy(metrics: Sequence[str] | None, loss: Loss) -> bool:
-    """Return whether to count right predictions.
+    """Return whether to compute the accuracy.
 
     Raises:
-        UnknownOptionError: A metric that is not known, or that means nothing beside the loss.
+        UnknownOptionError: A metric is unknown, or undefined for this loss.
     """
     if metrics is None:
         return loss.is_correct is not None
     if not isinstance(metrics, Iterable):
         raise UnknownOptionError(
-            "metrics are names.",
+            "metrics must be a sequence of names.",
             (("got", short_repr(metrics)),),
             'metrics=("accuracy",)  # or metrics=() for the loss alone',
         )
     wanted = (metrics,) if isinstance(metrics, str) else tuple(metrics)
     unknown = [name for name in wanted if name != "accuracy"]
     if unknown or (wanted and loss.is_correct is None):
-        known = "accuracy" if loss.is_correct is not None else f"none beside loss {loss.name!r}"
+        known = "accuracy" if loss.is_correct is not None else f"none for loss {loss.name!r}"
         raise UnknownOptionError(
             f"unknown metric {(unknown or wanted)[0]!r}.", (("known", known),), "metrics=()  # the loss alone"
         )

@@ -1,8 +1,8 @@
-"""A lock on a folder of checkpoints: one run at a time, and no lock that outlives its process.
+"""A lock on a folder of checkpoints: one run at a time, and no lock outlives its process.
 
-The operating system locks a file in the folder and unlocks it when the process ends, however it ends. The content of
-the file names the holder. Some file systems lock a file for one host only, or not at all: there, the holder's heartbeat
-counts, which is the modification time of the file.
+The operating system locks a file in the folder and unlocks it when the process ends, even if it is killed. The content
+of the file names the holder. Some file systems lock a file for one host only, or not at all. There, the holder's
+heartbeat counts: it updates the modification time of the file.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from mithril_nb.errors import CheckpointError
 NAME = ".lock"
 HEARTBEAT_S = 10.0
 STALE_S = 60.0
-"""A lock that only its heartbeat shows is taken over when it is older."""
+"""Age of the last heartbeat after which another run may take over a lock without an operating system lock."""
 MOST_TRIES = 100
 
 
 class FolderLock:
-    """The lock of one run on one folder; also excludes other runs of the same process.
+    """Lock of one run on one folder. It also excludes other runs of the same process.
 
     Args:
         folder: The folder to lock.
@@ -48,7 +48,7 @@ class FolderLock:
 
     @property
     def is_held(self) -> bool:
-        """Whether this run holds the folder: the file is still there, and still its own."""
+        """True if this run holds the folder: the lock file still exists and names this run."""
         return self._file is not None and _content(self.path) == self._text
 
     def acquire(self) -> None:
@@ -56,7 +56,7 @@ class FolderLock:
 
         Raises:
             CheckpointError: Another run holds the folder.
-            OSError: The folder is gone, or cannot be written to.
+            OSError: The folder is missing or not writable.
         """
         with self._mutex:
             for _ in range(MOST_TRIES):
@@ -69,14 +69,14 @@ class FolderLock:
     def release(self) -> None:
         """Unlock the folder and remove the file."""
         with self._mutex:
-            # Not self._drop(), which does nothing after `weakref.finalize` has seen the end of the interpreter.
+            # Do not call self._drop(): it does nothing once `weakref.finalize` has run at interpreter exit.
             found = None if self._drop is None else self._drop.detach()
             self._drop = self._file = None
             if found is not None:
                 found[1](*found[2])
 
     def _try(self) -> None:
-        """Open the file, lock it and write it; no lock is held if its holder removes it at the same moment."""
+        """Open, lock and write the file. If its holder removes it at the same moment, this run holds no lock."""
         file = open(self.path, "a+b", buffering=0)
         try:
             is_locked = lock_file(file)
@@ -97,12 +97,12 @@ class FolderLock:
         ended = threading.Event()
         self._file = file
         self._drop = weakref.finalize(self, _drop, self.path, file, self._text, ended, os.getpid())
-        self._drop.atexit = False  # `run.py` ends the runs first, which write a last checkpoint
+        self._drop.atexit = False  # `run.py` stops the runs first, and they write a last checkpoint
         arguments = (self.path, self._text, ended)
         threading.Thread(target=_beat, args=arguments, name="mithril_nb heartbeat", daemon=True).start()
 
     def _forget(self) -> None:
-        """Close a forked child's copy of the file, which would keep the folder locked after the parent has ended."""
+        """Close the file in a forked child: its copy would keep the folder locked after the parent ends."""
         if self._drop is not None and self._file is not None:
             self._drop.detach()
             self._file.close()
@@ -119,7 +119,7 @@ class FolderLock:
             facts += [("process", f"{holder['pid']}{where}"), ("since", holder["since"])]
             advice = "run.stop() of that run" if is_own else advice
         if age_s is not None:
-            facts.append(("heartbeat", f"{age_s:.0f} s ago; without one for {STALE_S:.0f} s, the lock is void"))
+            facts.append(("heartbeat", f"{age_s:.0f} s ago; the lock expires after {STALE_S:.0f} s without one"))
             advice += f"; if it was killed, wait {STALE_S - age_s:.0f} s, or remove {str(self.path)!r}"
         return CheckpointError(
             "another run is using the folder for checkpoints.",
@@ -143,7 +143,7 @@ if hasattr(os, "register_at_fork"):
 def _drop(path: Path, file: IO[bytes], text: bytes, ended: threading.Event, process: int) -> None:
     ended.set()
     is_own = os.getpid() == process and _content(path) == text
-    if os.name != "posix":  # Windows removes no open file; a holder that follows has it open
+    if os.name != "posix":  # Windows cannot remove an open file; if the next holder has opened it, it stays
         file.close()
     if is_own:
         with suppress(OSError):
@@ -166,7 +166,7 @@ def _content(path: Path) -> bytes | None:
 
 
 def _holder(path: Path) -> dict[str, Any] | None:
-    """Return who the file names; `None` if it is empty, or not readable."""
+    """Return the holder named in the file; `None` if the file is empty or unreadable."""
     try:
         found = json.loads(_content(path) or b"")
         return {"pid": int(found["pid"]), **{name: str(found[name]) for name in ("host", "machine", "since", "run")}}
@@ -182,13 +182,13 @@ def _text(run: str) -> bytes:
 
 @cache
 def _machine() -> str:
-    """Return what is the same for all processes that the operating system's locks exclude from each other."""
-    with suppress(OSError):  # containers of one kernel share its locks under different host names
+    """Return an id shared by all processes that use the same operating system locks."""
+    with suppress(OSError):  # containers of one kernel share its locks but have different host names
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return socket.gethostname()
 
 
 def _age_s(folder: Path, file: IO[bytes]) -> float:
-    """Return the age of the last heartbeat by the clock of the file system, which hosts share."""
+    """Return the age of the last heartbeat in seconds, by the file system's clock, which all hosts share."""
     with tempfile.TemporaryFile(dir=folder) as now:
         return os.fstat(now.fileno()).st_mtime - os.fstat(file.fileno()).st_mtime

@@ -1,4 +1,4 @@
-"""The numbers of a run, column by column: grown by the training thread, read by any other."""
+"""The metrics of a run, column by column. The training thread appends rows; any thread can read them."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ COLUMNS = (
     "learning_rate",
     "elapsed_s",
 )
-"""What is kept of each step."""
+"""Values recorded for each step."""
 
 CURVES = COLUMNS[:5]
-"""The columns that a live curve needs, in the order in which they are sent to it."""
+"""Columns sent to a live curve, in this order."""
 
 FIRST_CAPACITY = 256
 
 
 class History:
-    """A table of float64 with a row per step; NaN where there is no value.
+    """A table of float64 with a row per step; NaN if there is no value.
 
-    A row is final once it is there, so that a reader can ask for the rows that are new to it. The row of an epoch's
-    last step carries the validation figures.
+    A row never changes after it is added, so a reader needs to request only new rows. The row of an epoch's last step
+    holds the validation metrics.
 
     Attributes:
-        version: Grows when rows were dropped because the run went back to an earlier step: read all rows again then.
+        version: Increases when the run goes back to an earlier step and drops rows. Readers must then read all rows
+            again.
 
     Examples:
         >>> history = History()
@@ -63,25 +64,25 @@ class History:
         """Add a row.
 
         Args:
-            **values: Value of each column; a column that is left out, or `None`, is NaN.
+            **values: Value of each column. Missing columns and `None` become NaN.
         """
         row = [np.nan if (value := values.get(name)) is None else value for name in COLUMNS]
         with self._lock:
             if self._count == self._table.shape[1]:
-                # Twice as wide each time: n rows are copied O(1) times each, also for a million steps.
+                # Double the capacity each time, so that each row is copied O(1) times on average.
                 self._table = np.concatenate([self._table, np.full_like(self._table, np.nan)], axis=1)
             self._table[:, self._count] = row
             self._count += 1
 
     def restore(self, table: np.ndarray) -> None:
-        """Take over the rows of an earlier run, as `rows()` gave them, in the place of those that are there."""
+        """Replace all rows by those of an earlier run, as returned by `rows()`."""
         with self._lock:
             self._count = table.shape[1]
             self._table = np.concatenate([table, np.full((len(COLUMNS), FIRST_CAPACITY), np.nan)], axis=1)
             self.version += 1
 
     def truncate(self, step: int) -> None:
-        """Drop the rows after a step, when a run goes back to it."""
+        """Drop the rows after a step. A run that goes back to a step calls this."""
         with self._lock:
             before = self._count
             self._count = int(np.searchsorted(self._table[0, : self._count], step, side="right"))
@@ -92,12 +93,12 @@ class History:
 
         Args:
             start: Index of the first row; from the end, if negative.
-            columns: Names of the columns, in the order wanted. `CURVES` is what live curves take.
+            columns: Names of the columns, in the order to return. Live curves use `CURVES`.
         """
         places = [COLUMNS.index(name) for name in columns]
         with self._lock:
             return self._table[:, : self._count][places, start:]
 
     def to_dict(self) -> dict[str, np.ndarray]:
-        """Return a copy of all columns by name, as `pandas.DataFrame` takes them."""
+        """Return a copy of all columns by name, in the form that `pandas.DataFrame` accepts."""
         return dict(zip(COLUMNS, self.rows(), strict=True))

@@ -1,4 +1,4 @@
-"""Logical models in `fit`: compiled for the shapes of the data, with a batch of any size, and known again."""
+"""Logical models in `fit`: compile them for the shapes of the data with a batch of any size, and fingerprint them."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def _(
 
 @as_trainable.register(PhysicalModel)
 def _(model: PhysicalModel, *, shapes: Mapping[str, tuple[int, ...]], backend: Any = None) -> Any:
-    as_trainable.dispatch(object)(model, shapes=shapes, backend=backend)  # refuses another backend
+    as_trainable.dispatch(object)(model, shapes=shapes, backend=backend)  # rejects another backend
     is_known = all(array.spec.is_concrete for array in (*model.parameters, *model.states))
     if is_known or model.placement:
         return model
-    # It was compiled without shapes, to learn them from the first arrays: these are the first.
+    # The model was compiled without shapes, to infer them from the first arrays. These are the first.
     graph, own = model.graph, model.backend
     specs = input_specs(graph, _of_any_batch(shapes), own.default_dtype)
     inference = infer_for(own, graph, specs)
@@ -44,7 +44,7 @@ def _of_any_batch(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int 
 
 
 def names_of_inputs(model: Any) -> tuple[str, ...] | None:
-    """Return the names of a model's inputs, before it is compiled; `None` for what is no model.
+    """Return the names of a model's inputs before it is compiled; `None` if `model` is not a model.
 
     Examples:
         >>> from mithril_nb.models import Add
@@ -57,7 +57,7 @@ def names_of_inputs(model: Any) -> tuple[str, ...] | None:
 
 
 def model_fingerprint(model: Any) -> int | None:
-    """Return a number that another model will hardly have; `None` for one that is made of no blocks.
+    """Return a hash of a model's graph; `None` if the model has no graph.
 
     Examples:
         >>> from mithril_nb.models import Relu, Tanh

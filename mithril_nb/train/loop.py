@@ -1,4 +1,4 @@
-"""The loop that trains: a generator of events over explicit state. It starts no thread and draws nothing."""
+"""The training loop: a generator of events over explicit state. It starts no thread and renders nothing."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from mithril_nb.train.meter import Meter
 from mithril_nb.train.state import State
 
 AHEAD_S = 0.05
-"""How far the loop may run ahead of the device: far enough to keep it busy, near enough to stop at once."""
+"""Seconds of steps that the loop may dispatch ahead: enough to keep the device busy, few enough to stop at once."""
 MOST_AHEAD = 64
 
 
 class Stretch:
-    """One stretch of training: from a start to a stop, an end, or a failure.
+    """One training loop, from its start until it stops, completes or fails.
 
     Args:
-        course: What to do.
-        state: Where to go on from; changed in place.
-        control: What other threads ask for.
-        history: Where the numbers of each step go.
-        is_exact: Whether each step's event comes before the next step is begun. If not, the loop runs ahead of the
-            device by up to `AHEAD_S`, and the events follow.
+        course: The fixed parts of the run.
+        state: The state to continue from; changed in place.
+        control: Requests of other threads.
+        history: Receives the metrics of each step.
+        is_exact: True to yield the event of each step before the next step starts. Otherwise the loop dispatches steps
+            up to `AHEAD_S` ahead of the device, and yields their events later.
 
     Attributes:
-        last: The last event, if `leave` closed the stretch.
+        last: The last event, if `leave` ended the loop.
     """
 
     def __init__(self, course: Course, state: State, control: Control, history: History, *, is_exact: bool):
@@ -54,11 +54,11 @@ class Stretch:
         self._steps_per_epoch = course.steps_per_epoch
 
     def events(self) -> Iterator[TrainingEvent]:
-        """Train, and yield what happens.
+        """Train, and yield the events.
 
         Raises:
-            TrainingError: The loss is NaN or infinite; the state is back at the last good params.
-            BaseException: Whatever the model or the optimizer raises; the same.
+            TrainingError: The loss is NaN or infinite. The state goes back to the last good params.
+            BaseException: An error of the model or the optimizer. The state goes back as well.
         """
         state, control = self.state, self.control
         try:
@@ -87,36 +87,36 @@ class Stretch:
                     yield from self.settle(0)
                     self.checkpoint()
             yield self.end("done")
-        except KeyboardInterrupt:  # a second Ctrl-C, which did not wait for the end of the step
+        except KeyboardInterrupt:  # a second Ctrl-C, raised inside the step
             self._under_way.clear()
             try:
                 state.go_back(is_diverged=False)
             finally:
                 yield self.end("stopped", "interrupted")
             raise
-        except GeneratorExit:  # whoever takes the events went away: nothing has failed, see `leave`
+        except GeneratorExit:  # the consumer closed the generator; this is not a failure, see `leave`
             raise
-        except BaseException as error:  # SystemExit as well: a model may call sys.exit, and the run has failed then
+        except BaseException as error:  # includes SystemExit: a model that calls sys.exit fails the run
             self._under_way.clear()
             try:
                 state.go_back(is_diverged=isinstance(error, TrainingError))
-            finally:  # Arrays that the step left in a bad way may make this fail too; the run has failed all the same.
+            finally:  # go_back can fail on damaged arrays; report the failure of the run in any case
                 state.problem = problem_of(error, state.step)
                 yield self.end("failed", state.problem.summary.rstrip("."))
             raise
 
     @property
     def steps(self) -> int:
-        """Steps that the whole run takes."""
+        """Total steps of the run."""
         return self.state.epochs * self._steps_per_epoch
 
     @property
     def ahead(self) -> int:
-        """How many steps may be under way beside the one that is waited for; none if a step takes long."""
+        """Number of steps to dispatch ahead; 0 if a step takes long."""
         return min(MOST_AHEAD, int((self.meter.steps_per_s or 0.0) * AHEAD_S))
 
     def take_step(self) -> None:
-        """Begin one step; its numbers are fetched later."""
+        """Dispatch one step. `settle` fetches its metrics later."""
         state, course = self.state, self.course
         epoch, place = divmod(state.step, self._steps_per_epoch)
         if self._order[0] != epoch + 1:
@@ -124,7 +124,7 @@ class Stretch:
         state.keep(is_epoch_start=place == 0)
         rate = state.learning_rate
         if self._rate[0] != rate:
-            # Weakly typed, as a Python number: it takes the dtype of whatever it is multiplied with.
+            # Weakly typed, like a Python number, so that a product keeps the dtype of the other operand.
             self._rate = (rate, jnp.asarray(rate))
         batch = course.batch(self._order[1], place)
         keys = () if course.key is None else (course.key, np.uint32(state.step))
@@ -137,7 +137,7 @@ class Stretch:
         self._under_way.append((state.step, rate, numbers))
 
     def settle(self, limit: int) -> Iterator[TrainingEvent]:
-        """Yield the events of the steps that are done, until at most `limit` are under way."""
+        """Yield the events of finished steps, and wait until at most `limit` steps are unfinished."""
         state, under_way = self.state, self._under_way
         while under_way and (len(under_way) > limit or under_way[0][2].is_ready()):
             number, rate, numbers = under_way.popleft()
@@ -165,7 +165,7 @@ class Stretch:
             scores = yield from self.validate(self.course.validation)
             checked = {f"validation_{name}": score for name, score in scores.items()}
             state.validation_loss, state.validation_accuracy = scores.get("loss"), scores.get("accuracy")
-        # The row of an epoch's last step waits for the validation, so that rows never change once they are there.
+        # Add the row of an epoch's last step after the validation, because rows must not change once added.
         self.record(last, **checked)
         state.unrecorded = None
         start = max(0, len(history) - self._steps_per_epoch)
@@ -175,13 +175,13 @@ class Stretch:
         yield self.event("epoch", loss=float(loss[own].mean()), accuracy=share, **checked)
 
     def validate(self, data: DataSet) -> Generator[TrainingEvent, None, dict[str, float]]:
-        """Return the metrics on the validation data; none if somebody wants to stop in the middle of it."""
+        """Return the metrics on the validation data; an empty dict if a stop is requested meanwhile."""
         began_s = self.meter.elapsed_s
         work = evaluating(self.course, self.state.params, data, self.state.model_state)
         scores: dict[str, float] = {}
         for found in work:
             scores = found
-            if self.control.wish == "stop":
+            if self.control.requested == "stop":
                 return {}
             if self.control.is_held:
                 yield from self.pause()
@@ -190,7 +190,7 @@ class Stretch:
         return scores
 
     def pause(self) -> Iterator[TrainingEvent]:
-        """Wait until somebody asks for something else, or allows a step."""
+        """Wait until another thread resumes or stops the run, or allows a step."""
         self.meter.rest()
         self.state.name, self.state.elapsed_s = "paused", self.meter.elapsed_s
         yield self.event("paused")
@@ -198,21 +198,21 @@ class Stretch:
             self.control.wait_while_held()
         self.state.name = "running"
         self.meter.go()
-        if self.control.wish == "go":
+        if self.control.requested == "go":
             yield self.event("resumed")
 
     def checkpoint(self) -> None:
-        """Take a checkpoint, if the run keeps any."""
+        """Take a checkpoint, if the run has a saver."""
         if self.state.saver is not None:
             self.state.elapsed_s = self.meter.elapsed_s
             self.state.saver.take(self.state, self.history)
 
     def end(self, kind: Literal["stopped", "done", "failed"], why: str = "") -> TrainingEvent:
-        """Close the stretch and return its last event.
+        """End the loop and return its last event.
 
         Args:
-            kind: How it ends.
-            why: What happened; what was kept is added.
+            kind: Kind of the last event.
+            why: Reason of the end. The message adds which params are kept.
         """
         self.meter.rest()
         self.state.elapsed_s = self.meter.elapsed_s
@@ -229,10 +229,10 @@ class Stretch:
         return self.event(kind, message="" if kind == "done" else f"{why}; {kept}")
 
     def leave(self, why: str) -> TrainingEvent:
-        """Close a stretch whose consumer stands still or went away in the middle; return its last event, and keep it.
+        """End a loop whose consumer has stopped iterating. Store and return the last event.
 
         Args:
-            why: As in `end`.
+            why: Reason, as in `end`.
         """
         for _ in self.settle(0):
             pass
@@ -243,14 +243,14 @@ class Stretch:
         return self.last
 
     def divergence(self, step: int, rate: float, loss: float) -> Any:
-        """Return the message for a loss that is no number any more."""
+        """Return the message for a loss that is NaN or infinite."""
         steps, losses = self.history.rows(max(0, len(self.history) - 1), ("step", "loss"))
         last = (int(steps[-1]), float(losses[-1])) if len(steps) else None
         epoch = -(-step // self._steps_per_epoch)
         return divergence(step, epoch, self.state.epochs, loss, rate, self.course.optimizer.is_relative, last)
 
     def event(self, kind: EventKind, step: int | None = None, **values: Any) -> TrainingEvent:
-        """Return an event at a step (default: the present one), and remember it as the latest."""
+        """Return an event at a step (default: the current one), and store it as the latest."""
         state, steps, speed = self.state, self.steps, self.meter.steps_per_s
         at = state.step if step is None else step
         epoch = -(-at // self._steps_per_epoch)
@@ -268,7 +268,7 @@ class Stretch:
         return state.latest
 
     def record(self, event: TrainingEvent, **values: float | None) -> None:
-        """Write a step into the history."""
+        """Append a step to the history."""
         self.history.append(
             step=event.step,
             loss=event.loss,

@@ -22,15 +22,15 @@ TargetKind = Literal["labels", "binary", "like the output", "any"]
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss, and what it asks of the targets.
+    """A loss, and its requirements on the targets.
 
     Attributes:
-        name: What people call it.
-        function: Takes prediction and targets; gives one value per sample (or per token, ...), or a scalar.
-        targets: What the targets must be: class labels, 0 or 1, of the output's shape, or anything.
-        is_correct: Takes prediction and targets; says per sample whether the prediction is right. `None` if that means
-            nothing.
-        output: Name of the model's output that is the prediction. By default the only output, or a dict of all.
+        name: Name of the loss.
+        function: Takes (prediction, targets); returns one value per sample (or per token, ...), or a scalar.
+        targets: Required targets: class labels, 0 or 1, arrays of the output's shape, or anything.
+        is_correct: Takes (prediction, targets); returns for each sample whether the prediction is correct. `None` if
+            accuracy is undefined for this loss.
+        output: Name of the model's output to use as the prediction. Default: the only output, or a dict of all.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Loss:
     output: str | None = None
 
     def prediction(self, outputs: Mapping[str, Any]) -> Any:
-        """Return what the loss takes of a model's outputs: the chosen one, the only one, or all of them.
+        """Return the prediction among a model's outputs: the chosen output, the only one, or a dict of all.
 
         Raises:
             UnknownOptionError: The model has no output of the chosen name.
@@ -56,14 +56,14 @@ class Loss:
         return outputs[self.output]
 
     def needs_output(self, outputs: Collection[str]) -> bool:
-        """Return whether one of several outputs has to be chosen: only a function of the user takes all of them."""
+        """Return whether the user must choose one of several outputs. Only a user's function takes all of them."""
         return self.output is None and len(outputs) > 1 and self.targets != "any"
 
 
 def _aligned(prediction: Any, targets: Any) -> Any:
-    """Return the prediction in the shape of the targets if only a last axis of size 1 is between them.
+    """Reshape the prediction to the shape of the targets if they differ only by a last axis of size 1.
 
-    (batch, 1) beside (batch,) would else broadcast to (batch, batch), in silence.
+    Otherwise (batch, 1) and (batch,) would silently broadcast to (batch, batch).
     """
     return prediction.reshape(targets.shape) if prediction.shape == (*targets.shape, 1) else prediction
 
@@ -90,9 +90,9 @@ def binary_cross_entropy(logits: Any, targets: Any) -> Any:
 
 
 def is_argmax(logits: Any, labels: Any) -> Any:
-    """Return `argmax(logits, axis=-1) == labels`, ties included: the first of the largest wins.
+    """Return `argmax(logits, axis=-1) == labels`, with the same rule for ties: the first maximum wins.
 
-    XLA's argmax reduces pairs of value and place, which is slow on a CPU; this took half of its share of a small step.
+    XLA's argmax reduces pairs of value and index, which is slow on CPU. In a small step, this form takes half the time.
     """
     labels = labels[..., None]
     own = jnp.take_along_axis(logits, labels, axis=-1)
@@ -113,19 +113,19 @@ LOSSES = {
         ),
     )
 }
-"""The losses that have a name."""
+"""The losses available by name."""
 
 
 def resolve_loss(loss: str | Loss | Callable[[Any, Any], Any], output: str | None = None) -> Loss:
     """Return the loss for a name or a function.
 
     Args:
-        loss: One of `LOSSES`, or a function of (prediction, targets) that gives a scalar, or one value per sample. A
-            model with several outputs hands it all of them as a dict.
-        output: Name of the output that the loss takes instead.
+        loss: A name in `LOSSES`, or a function of (prediction, targets) that returns a scalar or one value per sample.
+            For a model with several outputs, the prediction is a dict of all of them.
+        output: Name of the one output to pass to the loss instead.
 
     Raises:
-        UnknownOptionError: No loss has this name, or the function does not take two arguments.
+        UnknownOptionError: The name is unknown, or the function does not take two arguments.
 
     Examples:
         >>> resolve_loss("cross_entropy").targets
@@ -146,20 +146,20 @@ def resolve_loss(loss: str | Loss | Callable[[Any, Any], Any], output: str | Non
         name = getattr(loss, "__name__", "loss")
         if not takes(loss, 2):
             raise UnknownOptionError(
-                f"loss {name!r} is no function of a prediction and targets.",
+                f"loss {name!r} must be a function of prediction and targets.",
                 (("takes", str(inspect.signature(loss))),),
                 EXAMPLE,
             )
         return Loss(name, loss)
     raise UnknownOptionError(
-        f"a loss is a name or a function, not {loss!r}.",
+        f"loss must be a name or a function, not {loss!r}.",
         (("known", ", ".join(LOSSES)),),
         EXAMPLE,
     )
 
 
 def takes(function: Callable[..., Any], count: int) -> bool:
-    """Whether a function can be called with so many arguments, as far as it says what it takes.
+    """Return whether a function accepts `count` positional arguments; True if its signature is not available.
 
     Examples:
         >>> takes(lambda a, b, c=0: a, 2), takes(lambda a: a, 2), takes(max, 2)
@@ -167,7 +167,7 @@ def takes(function: Callable[..., Any], count: int) -> bool:
     """
     try:
         signature = inspect.signature(function)
-    except ValueError:  # of some that are written in C
+    except ValueError:  # some functions written in C have no signature
         return True
     try:
         signature.bind(*range(count))
@@ -177,17 +177,17 @@ def takes(function: Callable[..., Any], count: int) -> bool:
 
 
 def loss_value(loss: Loss, prediction: Any, targets: Any) -> jax.Array:
-    """Return what a loss gives, as an array of floats.
+    """Return the value of a loss as an array of floats.
 
     Raises:
-        UnknownOptionError: It gives something else.
+        UnknownOptionError: The loss returns another type.
     """
     value = loss.function(prediction, targets)
     is_array = isinstance(value, jax.Array | np.ndarray | np.generic)
     if isinstance(value, float) or (is_array and jnp.issubdtype(value.dtype, jnp.floating)):
         return jnp.asarray(value)
     raise UnknownOptionError(
-        f"loss {loss.name!r} gives nothing that training could make small.",
+        f"loss {loss.name!r} does not return floats, so training cannot minimize it.",
         (
             ("got", f"{value.dtype} of shape {value.shape}" if is_array else short_repr(value)),
             ("needed", "one float, or an array of floats whose first axis is the batch"),
@@ -197,11 +197,11 @@ def loss_value(loss: Loss, prediction: Any, targets: Any) -> jax.Array:
 
 
 def mean_over_batch(values: Any, weights: Any | None) -> Any:
-    """Return the mean of values, each sample (first axis) counting with its weight.
+    """Return the mean of the values, weighted by sample (first axis).
 
     Args:
-        values: A scalar, which is returned as it is; or an array whose first axis is the batch.
-        weights: Array of shape (batch,), 0 for the rows that only fill a short batch up. `None`: all count the same.
+        values: A scalar, which is returned unchanged, or an array whose first axis is the batch.
+        weights: Array of shape (batch,), 0 for padding rows. `None` for equal weights.
     """
     if values.ndim == 0:
         return values
@@ -212,5 +212,5 @@ def mean_over_batch(values: Any, weights: Any | None) -> Any:
 
 
 def is_per_sample(loss: Loss, prediction: jax.ShapeDtypeStruct, targets: jax.ShapeDtypeStruct) -> bool:
-    """Whether a loss gives a value per sample, so that rows can be left out of its mean; found without running it."""
+    """Return whether a loss returns one value per sample, so that its mean can ignore rows. Does not run the loss."""
     return jax.eval_shape(lambda *given: loss_value(loss, *given), prediction, targets).ndim > 0

@@ -1,4 +1,4 @@
-"""Speed of a run: time that counts, and steps per second over the last moments."""
+"""Speed of a run: training time without pauses, and steps per second over the last two seconds."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ WINDOW_S = 2.0
 
 
 class Meter:
-    """Measures the time of one stretch of training.
+    """Clock of one training loop.
 
     Attributes:
-        steps_per_s: Steps per second over the last two seconds; `None` until two steps were seen.
+        steps_per_s: Steps per second over the last two seconds; `None` before the second step.
     """
 
     def __init__(self, elapsed_s: float = 0.0) -> None:
@@ -23,7 +23,7 @@ class Meter:
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds that counted: between `go` and `rest`, and what there was before."""
+        """Seconds between `go` and `rest`, plus those of earlier loops."""
         return self._before_s + (time.perf_counter() - self._since if self._since is not None else 0.0)
 
     def go(self) -> None:
@@ -37,14 +37,14 @@ class Meter:
         self._since = None
 
     def skip(self, seconds: float) -> None:
-        """Leave time in which no step could be taken (a validation) out of the speed; it stays in the time."""
+        """Exclude time without steps (a validation) from the speed. `elapsed_s` still includes it."""
         self._marks = deque((at + seconds, number) for at, number in self._marks)
 
     def step(self, number: int) -> None:
-        """Note that a step is done. The first one of a stretch, which may have compiled, only starts the measure."""
+        """Record a finished step. The first step of a loop, which may include compilation, only starts the clock."""
         now = time.perf_counter()
         marks = self._marks
-        # Twenty marks a second are enough; the last step always counts.
+        # Store at most twenty marks per second.
         if len(marks) < 2 or now - marks[-1][0] > WINDOW_S / 40:
             marks.append((now, number))
             while len(marks) > 2 and now - marks[0][0] > WINDOW_S:

@@ -1,4 +1,4 @@
-"""Telling listeners what happens, from a thread of its own: a slow or broken listener never holds the training up."""
+"""Delivery of events to listeners in a separate thread, so that a slow or broken listener never delays training."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from mithril_nb.train.events import TrainingEvent
 Callback = Callable[[TrainingEvent], object]
 
 LINGER_S = 1.0
-"""How long the thread waits for a further event before it ends."""
+"""Seconds that the thread waits for another event before it ends."""
 MOST_ERRORS = 20
-"""Errors of listeners that are remembered."""
+"""Maximum number of listener errors to store."""
 
 
 @dataclass(eq=False)
@@ -24,10 +24,10 @@ class _Listener:
     callback: Callback
     every_s: float
     waiting: deque[TrainingEvent] = field(default_factory=deque)
-    told_at: float = 0.0
+    called_at: float = 0.0
 
     def add(self, event: TrainingEvent) -> bool:
-        """Leave an event for it, in the place of a step that it was not told yet; return whether that is news."""
+        """Queue an event. A step replaces a queued step; return False then, because the thread need not wake up."""
         waiting = self.waiting
         if event.kind == "step" and waiting and waiting[-1].kind == "step":
             waiting[-1] = event
@@ -36,16 +36,16 @@ class _Listener:
         return True
 
     def due_at(self) -> float | None:
-        """When it should be told next; `None` if there is nothing to tell."""
+        """Return the time of the next call; `None` if the queue is empty."""
         if not self.waiting:
             return None
-        return self.told_at + self.every_s if len(self.waiting) == 1 and self.waiting[0].kind == "step" else 0.0
+        return self.called_at + self.every_s if len(self.waiting) == 1 and self.waiting[0].kind == "step" else 0.0
 
     def take(self) -> list[TrainingEvent]:
-        """Return what it should be told now."""
+        """Empty the queue and return its events."""
         events = [*self.waiting]
         self.waiting.clear()
-        self.told_at = time.perf_counter()
+        self.called_at = time.perf_counter()
         return events
 
 
@@ -53,7 +53,7 @@ class Observers:
     """The listeners of a run.
 
     Attributes:
-        errors: What listeners raised, as diagnostics, oldest first.
+        errors: Errors raised by listeners, as diagnostics, oldest first.
     """
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class Observers:
         self._is_calling = False
 
     def add(self, callback: Callback, every_s: float) -> Callable[[], None]:
-        """Add a listener; return a function that takes it away again."""
+        """Add a listener; return a function that removes it."""
         listener = _Listener(callback, every_s)
         with self._condition:
             self._listeners.append(listener)
@@ -78,12 +78,12 @@ class Observers:
 
         return remove
 
-    def tell(self, event: TrainingEvent) -> None:
-        """Leave an event for the listeners; costs the caller a few microseconds. Of steps, only the latest is kept."""
+    def notify(self, event: TrainingEvent) -> None:
+        """Queue an event for each listener, which takes a few microseconds. Only the latest step stays queued."""
         if not self._listeners:
             return
         with self._condition:
-            # The thread wakes by itself when a step is due: it is woken only for what it does not know of.
+            # The thread wakes up by itself when a queued step is due. Wake it only for a new entry.
             if any([listener.add(event) for listener in self._listeners]):
                 self._condition.notify_all()
             if self._thread is None:
@@ -91,7 +91,7 @@ class Observers:
                 self._thread.start()
 
     def flush(self, timeout_s: float) -> None:
-        """Wait until all listeners were told all, or the time is over."""
+        """Wait until the listeners have received all events, at most for `timeout_s`."""
         if self._thread is not threading.current_thread():
             with self._condition:
                 self._condition.wait_for(lambda: not self._is_calling and not self._due(), timeout_s)
@@ -104,7 +104,7 @@ class Observers:
             with self._condition:
                 self._is_calling = False
                 self._condition.notify_all()
-                # An idle run has no thread: this one ends when there was nothing to tell for a while.
+                # An idle run needs no thread: end this one after a while without events.
                 if not self._condition.wait_for(self._due, LINGER_S):
                     self._thread = None
                     return
@@ -126,7 +126,7 @@ class Observers:
             problem = Diagnostic(
                 f"a listener of the run failed: {name!r} on event {event.kind!r}.",
                 (("raised", f"{type(error).__name__}: {error}"),),
-                "the training goes on; mend the listener, or take it away with what run.observe() returned.",
+                "fix the listener, or remove it with the function returned by run.observe(); the training continues.",
                 code=type(error).__name__,
             )
             with self._condition:

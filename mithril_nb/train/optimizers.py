@@ -1,4 +1,4 @@
-"""Optimizers with a learning rate that can change from step to step without a new compilation."""
+"""Optimizers whose learning rate can change between steps without recompilation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DEFAULT_RATES = {
     "nadam": 1e-3, "nadamw": 1e-3, "adamax": 2e-3, "radam": 1e-3, "lamb": 1e-3, "lars": 1e-2,
     "yogi": 1e-2, "adan": 1e-3,
 }  # fmt: skip
-"""The optax optimizers that `fit` knows by name, with the learning rate each starts from."""
+"""The optax optimizers that `fit` accepts by name, with their default learning rates."""
 
 
 @dataclass(frozen=True)
@@ -30,15 +30,14 @@ class Optimizer:
     """A pair of pure functions, as in optax, whose update also takes the learning rate of the step.
 
     Attributes:
-        init: Takes the params; gives the optimizer's state.
-        update: Takes gradients, state, params and learning rate (and what line searches want, by keyword); gives
-            updates to add to the params, and the new state.
-        learning_rate: What a run starts with.
-        is_relative: Whether the learning rate is a factor on the updates of a transformation that has its own rate
-            inside. That is the same as changing the rate itself for optimizers that scale by it last (adam, adamw,
-            sgd, lion, ...).
-        name: What people call it.
-        source: The factory or transformation that it was made of.
+        init: Takes the params; returns the optimizer's state.
+        update: Takes gradients, state, params and learning rate (and the keyword arguments of line searches); returns
+            the updates to add to the params, and the new state.
+        learning_rate: Initial learning rate of a run.
+        is_relative: True if the learning rate is a factor on the updates of a transformation that has its own rate.
+            For optimizers that scale by the rate last (adam, adamw, sgd, lion, ...), this equals changing the rate.
+        name: Name of the optimizer.
+        source: The optax factory or transformation behind it.
     """
 
     init: Callable[[Any], Any]
@@ -53,15 +52,16 @@ def resolve_optimizer(optimizer: Any = "adam", learning_rate: float | Callable[[
     """Return the optimizer for a name, an optax factory, or a pair of `init` and `update`.
 
     Args:
-        optimizer: `"adam"` and its like, which compute in float32 for params of 16 bits; or a function from a learning
-            rate to an `optax.GradientTransformation`, such as `optax.adamw` or
+        optimizer: A name such as `"adam"`, which computes in float32 for params of 16 bits; or a function from a
+            learning rate to an `optax.GradientTransformation`, such as `optax.adamw` or
             `lambda rate: optax.chain(optax.clip(1.0), optax.sgd(rate))`; or such a transformation itself.
-        learning_rate: Where the rate starts, for a name or a factory; default per optimizer. A schedule (a function of
-            the step count) may stand here; the rate of the run is then relative to it.
+        learning_rate: Initial learning rate for a name or a factory; the default depends on the optimizer. It may be a
+            schedule (a function of the step count); the rate of the run is then a factor on it.
 
     Raises:
-        UnknownOptionError: No optimizer has this name, the value is none, makes none, or has a rate already beside
-            `learning_rate`; or the rate, or what a schedule gives, is not a number from 0 on.
+        UnknownOptionError: The name is unknown; the value is not an optimizer and does not return one; a
+            transformation is combined with `learning_rate`; or the rate, or a schedule's value, is not a finite number
+            of at least 0.
 
     Examples:
         >>> resolve_optimizer("adam").learning_rate, resolve_optimizer(optax.sgd(0.1)).is_relative
@@ -70,7 +70,7 @@ def resolve_optimizer(optimizer: Any = "adam", learning_rate: float | Callable[[
     if hasattr(optimizer, "init") and hasattr(optimizer, "update"):
         if learning_rate is not None:
             raise UnknownOptionError(
-                "learning_rate= has no place to go: the optimizer is made already, with its rate inside.",
+                "learning_rate= has no effect: the optimizer is a transformation that contains its own rate.",
                 (("optimizer", type(optimizer).__name__), ("learning_rate", repr(learning_rate))),
                 "optimizer=optax.adam, learning_rate=1e-3",
             )
@@ -78,11 +78,11 @@ def resolve_optimizer(optimizer: Any = "adam", learning_rate: float | Callable[[
     factory, name = _factory(optimizer)
     if callable(learning_rate):
         _check_schedule(learning_rate)
-        return _relative(_made(factory, name, learning_rate), name, None)
+        return _relative(_transformation(factory, name, learning_rate), name, None)
     rate = check_rate(_default_rate(factory, name) if learning_rate is None else learning_rate)
-    transformation = _made(factory, name, rate)
+    transformation = _transformation(factory, name, rate)
     try:
-        # A factory may compute with the rate in Python (`if rate > 0`), which a traced rate does not allow.
+        # A factory may branch on the rate in Python (`if rate > 0`), which fails for a traced rate.
         jax.eval_shape(lambda traced: (factory(traced), None)[1], rate)
     except jax.errors.ConcretizationTypeError:
         return _relative(transformation, name, None)
@@ -98,11 +98,11 @@ def check_rate(rate: Any) -> float:
     """Return a learning rate as a float.
 
     Raises:
-        UnknownOptionError: It is not a finite number from 0 on.
+        UnknownOptionError: It is not a finite number of at least 0.
     """
     if not _is_rate(rate):
         raise UnknownOptionError(
-            "the learning rate is not a finite number from 0 on.",
+            "the learning rate must be a finite number of at least 0.",
             (("got", repr(rate)),),
             "learning_rate=1e-3",
         )
@@ -115,7 +115,7 @@ def _is_rate(rate: Any) -> bool:
 
 
 def _check_schedule(schedule: Callable[[Any], Any]) -> None:
-    facts = [("needed", "a function of the step count that gives a finite number from 0 on")]
+    facts = [("needed", "a function of the step count that returns a finite number of at least 0")]
     if not takes(schedule, 1):
         facts.append(("takes", str(inspect.signature(schedule))))
     elif not _is_rate(rate := schedule(jnp.zeros((), jnp.int32))):
@@ -123,7 +123,7 @@ def _check_schedule(schedule: Callable[[Any], Any]) -> None:
     else:
         return
     raise UnknownOptionError(
-        "learning_rate= is a function, and no schedule.",
+        "learning_rate= is a function but not a schedule.",
         tuple(facts),
         "learning_rate=optax.cosine_decay_schedule(1e-3, 1000)",
     )
@@ -136,7 +136,7 @@ def _relative(transformation: Any, name: str, source: Any) -> Optimizer:
         updates, state = extended.update(grads, state, params, **extra)
         return jax.tree.map(lambda change: (learning_rate * change).astype(change.dtype), updates), state
 
-    # Without a source of its own, the update function stands for it: no other optimizer is taken for the same.
+    # Without a source, use the update function as the identity, so that the compile cache never mixes two optimizers.
     return Optimizer(transformation.init, update, 1.0, True, name, update if source is None else source)
 
 
@@ -149,16 +149,16 @@ def _factory(optimizer: Any) -> tuple[Callable[..., Any], str]:
             f"unknown optimizer {optimizer!r}.", (("known", ", ".join(DEFAULT_RATES)),), f'optimizer="{near[0]}"'
         )
     if callable(optimizer):
-        wrapped = getattr(optimizer, "func", optimizer)  # of a functools.partial
+        wrapped = getattr(optimizer, "func", optimizer)  # unwrap a functools.partial
         return optimizer, getattr(wrapped, "__name__", "optimizer")
     raise UnknownOptionError(
-        f"an optimizer is a name, an optax factory or an optax transformation, not {optimizer!r}.",
+        f"optimizer must be a name, an optax factory or an optax transformation, not {optimizer!r}.",
         (("known", ", ".join(DEFAULT_RATES)),),
         "optimizer=optax.adam(1e-3)",
     )
 
 
-@cache  # one factory for a name: what was compiled with it is known again by it
+@cache  # one factory per name, because the compile cache compares factories by identity
 def _by_name(name: str) -> Callable[..., Any]:
     factory = getattr(optax, name)
 
@@ -168,7 +168,7 @@ def _by_name(name: str) -> Callable[..., Any]:
 
         def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
             found, after = inner.update(_widened(updates), state, _widened(params), **extra)
-            # A state that optax's own init made of 16 bits stays so: each step hands on what it was given.
+            # Keep the dtypes of the given state: one from optax's own init may have 16 bits.
             return _typed_like(updates, found), _typed_like(state, after)
 
         return optax.GradientTransformationExtraArgs(lambda params: inner.init(_widened(params)), update)
@@ -177,7 +177,7 @@ def _by_name(name: str) -> Callable[..., Any]:
 
 
 def _widened(tree: Any) -> Any:
-    """Return a tree with its floats of 16 bits in 32: Adam's eps and squared gradients are 0 in float16."""
+    """Cast the 16-bit floats of a tree to float32: Adam's eps and squared gradients underflow to 0 in float16."""
 
     def wide(leaf: Any) -> Any:
         is_narrow = jnp.issubdtype(leaf.dtype, jnp.floating) and leaf.dtype.itemsize < 4
@@ -193,26 +193,28 @@ def _typed_like(tree: Any, other: Any) -> Any:
 def _default_rate(factory: Callable[..., Any], name: str) -> float:
     try:
         parameter = inspect.signature(factory).parameters.get("learning_rate")
-    except (TypeError, ValueError):  # of some that are written in C; whether it makes an optimizer is seen then
+    except (TypeError, ValueError):  # some callables written in C have no signature; the call itself checks them
         parameter = None
     if parameter is not None and isinstance(parameter.default, float):
         return parameter.default
     return DEFAULT_RATES.get(name, 1e-3)
 
 
-def _made(factory: Callable[..., Any], name: str, learning_rate: Any) -> Any:
+def _transformation(factory: Callable[..., Any], name: str, learning_rate: Any) -> Any:
     facts = (("needed", "a value with init(params) and update(grads, state, params)"),)
     advice = "optimizer=lambda rate: optax.adam(rate)"
     try:
         made = factory(learning_rate)
-    except Exception as error:  # whatever it is: a class of another library may do anything with a number
+    except Exception as error:  # a class of another library may raise any error
         raise UnknownOptionError(
-            f"{name!r} made no optimizer from a learning rate.",
+            f"{name!r} does not return an optimizer for a learning rate.",
             (*facts, ("because", f"{type(error).__name__}: {error}")),
             advice,
         ) from error
     if not (hasattr(made, "init") and hasattr(made, "update")):
         raise UnknownOptionError(
-            f"{name!r} made no optimizer from a learning rate.", (*facts, ("got", type(made).__name__)), advice
+            f"{name!r} does not return an optimizer for a learning rate.",
+            (*facts, ("got", type(made).__name__)),
+            advice,
         )
     return made

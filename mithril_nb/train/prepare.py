@@ -1,4 +1,4 @@
-"""Checks of what is given to `fit`, against the model and the loss, before anything is compiled."""
+"""Checks of the arguments of `fit` against the model and the loss, before anything is compiled."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from mithril_nb.train.trainable import Trainable, initial_state, runner
 
 
 def check_count(name: str, value: Any) -> int:
-    """Return a number of epochs or samples.
+    """Return a number of epochs or samples as an int.
 
     Raises:
-        UnknownOptionError: It is not a whole number from 1 on.
+        UnknownOptionError: It is not an integer of at least 1.
     """
     if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
-        raise UnknownOptionError(f"{name} is not a whole number from 1 on.", (("got", repr(value)),), f"{name}=10")
+        raise UnknownOptionError(f"{name} must be an integer of at least 1.", (("got", repr(value)),), f"{name}=10")
     return int(value)
 
 
 def checked_arrays(name: str, given: Any) -> dict[str, Any]:
-    """Return arrays by name that were given to `fit`, as arrays of JAX.
+    """Return the named arrays passed to `fit`, as JAX arrays.
 
     Raises:
-        UnknownOptionError: They are no dict, or something in it is no array.
+        UnknownOptionError: The value is not a dict, or one of its values is not an array.
     """
     if not isinstance(given, Mapping):
         raise UnknownOptionError(
-            f"{name} is no dict of arrays by name.",
+            f"{name} must be a dict of arrays by name.",
             (("got", short_repr(given)),),
             f"{name}=run.{name}  # of an earlier run",
         )
@@ -47,7 +47,7 @@ def checked_arrays(name: str, given: Any) -> dict[str, Any]:
             return jnp.asarray(leaf)
         except (TypeError, ValueError) as error:
             raise UnknownOptionError(
-                f"{name}{jax.tree_util.keystr(path)} is no array of numbers.",
+                f"{name}{jax.tree_util.keystr(path)} is not an array of numbers.",
                 (("got", short_repr(leaf)),),
                 f"{name}=run.{name}  # of an earlier run",
             ) from error
@@ -56,10 +56,10 @@ def checked_arrays(name: str, given: Any) -> dict[str, Any]:
 
 
 def check_placement(model: Trainable, params: Any) -> None:
-    """Refuse a model whose parts were placed on several devices: a step is one program, and runs on all or on one.
+    """Reject a model whose parts were placed on several devices: a step is one program, for one device or for all.
 
     Raises:
-        UnknownOptionError: It was.
+        UnknownOptionError: The parts are on several devices.
     """
     placement: Mapping[str, str] = getattr(model, "placement", {})
     held = {device_name(device) for leaf in jax.tree.leaves(params) for device in leaf.devices()} if placement else ()
@@ -71,17 +71,17 @@ def check_placement(model: Trainable, params: Any) -> None:
             (
                 ("placed", ", ".join(f"{path!r} on {name}" for path, name in placement.items())),
                 ("devices", ", ".join(sorted(devices))),
-                ("instead", "the model as it was before place_model, with its parameters split over the devices"),
+                ("instead", "use the model before place_model, with its parameters split over the devices"),
             ),
             f'ml.compile(model, ml.JaxBackend(device_mesh=(1, {len(devices)})), parallelism="model", shapes={shapes})',
         )
 
 
 def checked_data(data: Any, model: Trainable, loss: Loss, params: Any, batch_size: int, what: str = "data") -> DataSet:
-    """Return a data set that fits the model and the loss.
+    """Return the data set, checked against the model and the loss.
 
     Raises:
-        DataError: It does not; all that is wrong with the inputs, or with the targets, is said at once.
+        DataError: It does not match. All problems of the inputs, or of the targets, are reported together.
     """
     ranges = getattr(model, "input_ranges", {})
     checked = check_inputs(read_data(data, model.input_names, what), model.input_specs, what, ranges)
@@ -91,18 +91,18 @@ def checked_data(data: Any, model: Trainable, loss: Loss, params: Any, batch_siz
 def check_last_batch(
     model: Trainable, params: Any, data: DataSet, batch_size: int, tail: Tail, what: str = "data"
 ) -> None:
-    """Find out beforehand whether a model takes a last batch that is not full.
+    """Check that a model accepts a last batch that is not full.
 
     Args:
-        model: A model that takes batches of `batch_size`.
+        model: A model that accepts batches of `batch_size`.
         params: Its params.
-        data: Data that fits it.
+        data: Data that matches the model.
         batch_size: Samples in a batch.
-        tail: What becomes of the last one.
-        what: What to call the data in messages.
+        tail: Treatment of the last batch.
+        what: Name of the data in messages.
 
     Raises:
-        DataError: It does not: it was compiled for one size, or splits a batch over devices.
+        DataError: The model was compiled for one batch size, or splits a batch over devices.
     """
     size = short_size(len(data), batch_size, tail)
     if not size:
@@ -112,19 +112,19 @@ def check_last_batch(
     except ShapeError as error:
         full = len(data) - size
         raise DataError(
-            f"{what} ends in a batch of {size}, which the model does not take.",
+            f"{what} ends in a batch of {size} samples, which the model does not accept.",
             (
                 ("samples", f"{len(data)}, in batches of {batch_size}"),
                 ("because", error.diagnostics[0].summary),
             ),
-            f"{full} samples, as in x[:{full}], y[:{full}], fill their batches."
+            f"x[:{full}], y[:{full}], so that every batch is full."
             if full
-            else "a loss that gives one value per sample: a short batch is then filled up with rows that do not count.",
+            else "a loss that returns one value per sample: a short batch is then padded with rows of weight 0.",
         ) from error
 
 
 def output_specs(model: Trainable, params: Any, data: DataSet, batch_size: int) -> Mapping[str, jax.ShapeDtypeStruct]:
-    """Return shape and dtype of the outputs for one batch, found without running the model."""
+    """Return shape and dtype of the outputs for one batch, without running the model."""
     inputs = {
         name: jax.ShapeDtypeStruct((batch_size, *array.shape[1:]), array.dtype) for name, array in data.inputs.items()
     }
@@ -134,5 +134,5 @@ def output_specs(model: Trainable, params: Any, data: DataSet, batch_size: int) 
     found, _ = jax.eval_shape(
         lambda p, i, s, k: run(p, i, s, key=k, training=True), specs_of(params), inputs, state, key
     )
-    # JAX sorts the keys of dicts; people know the outputs in the model's own order.
+    # JAX sorts the keys of dicts. Restore the model's own order.
     return {name: found[name] for name in (*model.output_names, *found) if name in found}

@@ -1,6 +1,6 @@
-"""Which of several processes this one is, and its share of what all of them train on.
+"""Training with several processes: the index of this process, and its share of each batch.
 
-`mithril-nb launch` starts the processes; without it there is one, and everything here does nothing.
+`mithril-nb launch` starts the processes. Without it there is one process, and these functions change nothing.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from mithril_nb.train.state import State
 
 MOST_READ = 256
-"""Samples that are read to know some data again."""
+"""Maximum number of samples in the fingerprint of a data set."""
 
 
 @dataclass(frozen=True)
 class Processes:
-    """This process among those that train together.
+    """Index of this process, and number of processes that train together.
 
     Attributes:
-        index: Which one this is, counted from 0.
-        count: How many there are.
+        index: Index of this process, from 0.
+        count: Number of processes.
 
     Examples:
         >>> me = distributed()
@@ -47,16 +47,16 @@ class Processes:
 
     @property
     def is_main(self) -> bool:
-        """Whether this is the process that speaks for all: the one that prints and saves."""
+        """True for the first process, which prints and saves for all."""
         return self.index == 0
 
     @property
     def mesh(self) -> Mesh:
-        """All devices of all processes in one row, the axis `"batch"`."""
+        """Mesh of all devices of all processes, with one axis, `"batch"`."""
         return _mesh()
 
     def rows(self, count: int) -> slice:
-        """Return which of the rows of a whole batch are this process's share.
+        """Return the rows of a whole batch that belong to this process.
 
         Args:
             count: Rows in the whole batch; a multiple of the number of devices.
@@ -68,7 +68,7 @@ class Processes:
         return slice(self.index * count // self.count, (self.index + 1) * count // self.count)
 
     def assemble(self, share: Any) -> Any:
-        """Return a tree of global arrays, of which each process gives its rows; with one process, what was given.
+        """Return a tree of global arrays from the rows of each process. With one process, return `share` unchanged.
 
         Args:
             share: Tree of this process's rows, on the first axis of each array.
@@ -76,7 +76,7 @@ class Processes:
         return share if self.count == 1 else self._placed(share, "batch")
 
     def replicate(self, tree: Any) -> Any:
-        """Return a tree of global arrays that each device holds whole; with one process, what was given.
+        """Return a tree of global arrays, replicated on each device. With one process, return `tree` unchanged.
 
         Args:
             tree: Tree of arrays, the same in each process.
@@ -84,7 +84,7 @@ class Processes:
         return tree if self.count == 1 else self._placed(tree)
 
     def whole_outputs(self) -> dict[str, Any]:
-        """Return options for `jax.jit` by which each device holds all outputs whole; with one process, none."""
+        """Return options for `jax.jit` that replicate the outputs on each device; an empty dict with one process."""
         return {} if self.count == 1 else {"out_shardings": NamedSharding(self.mesh, PartitionSpec())}
 
     def _placed(self, tree: Any, *axes: str) -> Any:
@@ -101,7 +101,7 @@ class Processes:
 
 @lru_cache(maxsize=1)
 def distributed() -> Processes:
-    """Return which process this is, of how many.
+    """Return the index of this process and the number of processes.
 
     Examples:
         >>> distributed()
@@ -112,13 +112,13 @@ def distributed() -> Processes:
 
 @lru_cache(maxsize=1)
 def _mesh() -> Mesh:
-    # Not jax.make_mesh, which may put the devices in another order: a process's rows must lie on its own devices.
+    # Not jax.make_mesh, which may reorder the devices: the rows of a process must be on its own devices.
     devices = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
     return Mesh(np.array(devices), ("batch",), axis_types=(AxisType.Auto,))
 
 
 def local(tree: Any) -> Any:
-    """Return a tree with this process's copy of each array that all processes hold whole."""
+    """Return a tree with this process's copy of each replicated array."""
 
     def own(leaf: Any) -> Any:
         return leaf if getattr(leaf, "is_fully_addressable", True) else leaf.addressable_data(0)
@@ -127,10 +127,10 @@ def local(tree: Any) -> Any:
 
 
 def spread(course: Course, state: State) -> None:
-    """Put the arrays of a run that is about to begin on the devices of all processes; with one, do nothing.
+    """Put the arrays of a new run on the devices of all processes. With one process, do nothing.
 
     Raises:
-        DataError: A batch cannot be shared out evenly, or the processes are not about to train the same: one that took
+        DataError: A batch cannot be divided evenly, or the processes have different data or options. A process with
             other steps would leave the others waiting.
     """
     me = distributed()
@@ -140,7 +140,7 @@ def spread(course: Course, state: State) -> None:
     if course.batch_size % devices:
         good = course.batch_size - course.batch_size % devices or devices
         raise DataError(
-            "batch_size cannot be shared out evenly.",
+            "batch_size is not divisible by the number of devices.",
             (("batch_size", str(course.batch_size)), ("devices", f"{devices}, of {me.count} processes")),
             f"batch_size={good}",
         )
@@ -160,7 +160,7 @@ def spread(course: Course, state: State) -> None:
 
 
 def _check_agreement(numbers: Mapping[str, int]) -> None:
-    # As text: whole numbers of 64 bits are cut to 32 where x64 is off.
+    # Send text, because JAX cuts 64-bit integers to 32 bits if x64 is disabled.
     mine = np.frombuffer(b"".join(f"{value:024d}".encode() for value in numbers.values()), np.uint8)
     table = np.asarray(multihost_utils.process_allgather(mine)).reshape(-1, len(numbers), 24)
     rows = [[int(bytes(cell)) for cell in row] for row in table]
@@ -168,21 +168,21 @@ def _check_agreement(numbers: Mapping[str, int]) -> None:
     if differs:
         names = list(numbers)
         raise DataError(
-            "the processes are not about to train the same.",
+            "the processes have different data or options.",
             tuple((names[place], ", ".join(str(row[place]) for row in rows)) for place in differs),
-            "the same data and options in each process; ml.fit takes each one's share of every batch itself.",
+            "pass the same data and options in each process; ml.fit itself selects the share of each process.",
         )
 
 
 def data_fingerprint(data: DataSet) -> int:
-    """Return a number that other data, or the same in another order, will hardly have."""
-    # Of samples spread over all of it: the whole would take long to read.
+    """Return a hash of some samples of the data. It depends on their order."""
+    # Evenly spaced samples: reading all of them would take long.
     places = np.linspace(0, len(data) - 1, min(len(data), MOST_READ)).astype(np.intp)
     return fingerprint(data.take(places))
 
 
 def fingerprint(tree: Any) -> int:
-    """Return a number that other arrays will hardly have."""
+    """Return a hash of the arrays in a tree."""
     total = 0
     for leaf in jax.tree.leaves(tree):
         array = np.asarray(jax.random.key_data(leaf) if is_key(leaf) else leaf)
@@ -191,5 +191,5 @@ def fingerprint(tree: Any) -> int:
 
 
 def is_key(leaf: Any) -> bool:
-    """Whether a leaf is a key of `jax.random`, which has no numbers that NumPy knows."""
+    """Return whether a leaf is a key of `jax.random`, which does not convert to a NumPy array."""
     return hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)

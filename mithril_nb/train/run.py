@@ -1,4 +1,4 @@
-"""The handle on one training: drive it, watch it, pause it, change its rate, read what it has learnt."""
+"""Handle of one training run: start, pause, resume and stop it, change its rate, read its params and metrics."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ from mithril_nb.train.state import RunState, State
 from mithril_nb.train.step import Carried
 
 POLL_S = 0.1
-"""How often a wait looks up, so that Ctrl-C and a stop of the kernel come through."""
+"""Polling interval of `wait`, so that it notices Ctrl-C and a stop of the kernel."""
 FLUSH_S = 2.0
-"""How long `wait` lets listeners catch up with the end of a run."""
+"""Seconds that `wait` gives listeners to process the last events of a run."""
 
 
 LAST_STEP_S = 60.0
-"""How long the interpreter's end waits for a step, or a compilation, that is under way."""
+"""Seconds that the interpreter waits at exit for an unfinished step or compilation."""
 
 _RUNS: weakref.WeakSet[Run] = weakref.WeakSet()
 
 
 @atexit.register
 def _end_all() -> None:
-    # A thread that comes back from XLA into an interpreter that is gone takes the process down with an abort.
+    # A thread that returns from XLA after the interpreter has ended aborts the process.
     for run in tuple(_RUNS):
         run._end(LAST_STEP_S)
 
 
 def note_interrupt() -> list[Run]:
-    """Have each run that trains in its own thread report that an interrupt of the kernel did not stop it; return these.
+    """Set a note on each run in a separate thread that the kernel's interrupt did not stop it; return these runs.
 
-    May be called in a signal handler: it takes no lock.
+    A signal handler may call it: it takes no lock.
     """
     found = [run for run in tuple(_RUNS) if run._thread is not None and run.state == "running"]
     for run in found:
@@ -64,15 +64,15 @@ _CONTINUES = "The kernel was interrupted. This run continues in its own thread: 
 
 
 class Run(Shown):
-    """A training that can be driven step by step, or left to a thread, stopped, and taken up again.
+    """A training run, driven step by step or in a thread, that can be paused, stopped and resumed.
 
-    `for event in run` trains in the caller's thread and yields what happens: each step's event comes before the next
-    step begins. `run.start()` trains in a thread, as fast as it goes; `run.wait()` waits for its end. Leaving the
-    loop, Ctrl-C, `stop` and failures all keep the params; `go_on()`, `start()` or another loop continue from there.
+    `for event in run` trains in the caller's thread and yields each step's event before the next step starts.
+    `run.start()` trains in a separate thread at full speed; `run.wait()` waits for its end. The params are kept after
+    a `break`, Ctrl-C, `stop` or a failure; `go_on()`, `start()` or another loop continue from there.
 
     Attributes:
-        history: Numbers of every step: `run.history["loss"]`. Those of validation stand at the last step of each epoch,
-            and are NaN at the others.
+        history: Metrics of every step: `run.history["loss"]`. The validation metrics are in the row of each epoch's
+            last step, and NaN in the others.
     """
 
     def __init__(self, course: Course, state: State):
@@ -81,10 +81,10 @@ class Run(Shown):
         self._control, self._observers = Control(), Observers()
         self._lock = threading.RLock()
         self._thread: threading.Thread | None = None
-        # Not Thread.join: interrupted by Ctrl-C, it takes a thread that runs for one that has ended (Python 3.11).
+        # Not Thread.join: if Ctrl-C interrupts it, Python 3.11 treats the running thread as ended.
         self._has_ended = threading.Event()
         self._driver: Stretch | None = None
-        # Of a loop in a caller's thread: which thread, whether it is inside a step now, whether a pause ends it.
+        # For a loop in the caller's thread: the thread, whether it is inside a step, whether a pause ends it.
         self._ident: int | None = None
         self._is_inside = False
         self._ends_on_pause = False
@@ -93,18 +93,18 @@ class Run(Shown):
         _RUNS.add(self)
 
     def _end(self, timeout_s: float) -> None:
-        """Stop a training thread and wait until it is gone; leave a loop that stands between two events."""
+        """Stop a training thread and wait for its end. End a caller's loop that is between two events."""
         if (thread := self._thread) is not None and thread.is_alive():
-            self._control.ask("stop")
+            self._control.request("stop")
             thread.join(timeout_s)
         elif self._driver is not None and not self._is_at_work:
             self._leave(self._driver)
 
     def _leave(self, stretch: Stretch, why: str = "the loop over the run was left") -> None:
-        """End a stretch that no loop drives, and unlock the folder for checkpoints."""
+        """End a training loop that has no consumer, and unlock the checkpoint folder."""
         try:
             if self.state == "running":
-                self._observers.tell(stretch.leave(why))
+                self._observers.notify(stretch.leave(why))
         finally:
             self._driver = None
             if (saver := self._state.saver) is not None:
@@ -114,48 +114,48 @@ class Run(Shown):
     # Driving
 
     def __iter__(self) -> Iterator[TrainingEvent]:
-        """Train in this thread and yield each event; follow the events of a run that trains elsewhere already."""
+        """Train in this thread and yield each event. If the run already trains elsewhere, only yield its events."""
         with self._lock:
             is_elsewhere = self._is_at_work
             if not is_elsewhere:
-                self._control.ask("go")
+                self._control.request("go")
                 self._ident, self._ends_on_pause = threading.get_ident(), False
         yield from self.events() if is_elsewhere else self._driven_here()
 
     def start(self) -> Run:
-        """Train in a thread of its own, from where the run is; return at once. A run that trains already goes on."""
+        """Train in a separate thread from the current step, and return at once. A running run simply continues."""
         with self._lock:
-            self._control.ask("go")
+            self._control.request("go")
             if not self._is_at_work:
                 self._begin_thread()
         return self
 
     def wait(self, timeout: float | None = None) -> Run:
-        """Wait for the end of the training; start it if nobody has.
+        """Wait for the end of the training. Start it first if it is not running.
 
         Ctrl-C stops the run, keeps its params, and raises KeyboardInterrupt.
 
         Args:
-            timeout: Seconds to wait at most; the run trains on after them. Default: until the end.
+            timeout: Maximum seconds to wait. The run then continues. Default: until the end.
 
         Returns:
             The run.
 
         Raises:
             TrainingError: The run failed because its loss is NaN or infinite.
-            BaseException: Whatever else ended the run, `SystemExit` included.
+            BaseException: Another error that ended the run, including `SystemExit`.
         """
         if self.state == "idle" or (self._is_driven and not self._is_at_work):
             self.start()
         until = math.inf if timeout is None else time.monotonic() + timeout
         try:
             while self._is_driven and (left := until - time.monotonic()) > 0:
-                if self._thread is None:  # somebody else's loop
+                if self._thread is None:  # a loop in another thread
                     time.sleep(min(POLL_S, left))
                 else:
                     self._has_ended.wait(min(POLL_S, left))
         except KeyboardInterrupt:
-            self._control.ask("stop", interrupted=True)
+            self._control.request("stop", interrupted=True)
             self._has_ended.wait(FLUSH_S)
             raise KeyboardInterrupt(self.message) from None
         if not self._is_driven:
@@ -165,79 +165,78 @@ class Run(Shown):
         return self
 
     def pause(self) -> None:
-        """Wait before the next step. Called inside `for event in run`, it ends that loop: nobody else could go on."""
+        """Pause before the next step. Inside `for event in run` it ends that loop, which could not resume itself."""
         self._ends_on_pause = self._thread is None and self._ident == threading.get_ident()
-        self._control.ask("pause")
+        self._control.request("pause")
 
     def go_on(self, epochs: int | None = None) -> Run:
-        """Continue after a pause, a stop or a failure, in a thread if nobody drives the run.
+        """Continue after a pause, a stop or a failure. Start a thread if no thread or loop drives the run.
 
         Args:
-            epochs: Further epochs to train, on top of those the run was made for. Without them, a run that is done
-                stays so.
+            epochs: Additional epochs to train. Without them, a completed run stays completed.
         """
         with self._lock:
             if epochs is not None:
                 self._state.epochs += check_count("epochs", epochs)
-            self._control.ask("go")
+            self._control.request("go")
             if not self._is_driven and self._state.step < self.steps:
                 self._begin_thread()
         return self
 
     def step_once(self) -> Run:
-        """Take one step and pause; of a run that is training, pause after the step that is under way."""
+        """Take one step and pause. If the run is training, pause after the current step."""
         with self._lock:
             is_resting = not self._is_driven or self.state == "paused"
-            self._control.ask("pause", steps=1 if is_resting else 0)
+            self._control.request("pause", steps=1 if is_resting else 0)
             if not self._is_driven and self._state.step < self.steps:
                 self._begin_thread()
         return self
 
     def stop(self) -> None:
-        """End the training after the step that is under way, or at once if a loop stands still; its params are kept."""
-        self._control.ask("stop")
+        """Stop after the current step, or at once if a loop is between two events. The params are kept."""
+        self._control.request("stop")
         with self._lock:
             if self._driver is not None and not self._is_at_work and self.state in ("running", "paused"):
                 self._state.name = "running"
                 self._leave(self._driver, "stopped")
 
-    # Looking
+    # Reading
 
     @property
     def state(self) -> RunState:
-        """What the run is doing: `idle`, `running`, `paused`, `stopped`, `done` or `failed`."""
+        """State of the run: `idle`, `running`, `paused`, `stopped`, `done` or `failed`."""
         return self._state.name
 
     @property
     def params(self) -> dict[str, Any]:
-        """The present params; they stay as they are when the training goes on."""
+        """The current params. Further training does not change the returned arrays."""
         return self._lent()[0]
 
     @property
     def opt_state(self) -> Any:
-        """The optimizer's state with the present params."""
+        """The optimizer's state that belongs to the current params."""
         held = self._lent()[1]
         return held.opt_state if isinstance(held, Carried) else held
 
     @property
     def model_state(self) -> dict[str, Any]:
-        """The model's own state with the present params, as running statistics; empty if it has none."""
+        """The model's state that belongs to the current params, such as running statistics; empty if it has none."""
         held = self._lent()[1]
         return held.model_state if isinstance(held, Carried) else {}
 
     @property
     def step(self) -> int:
-        """Steps taken; in a thread, the numbers of the latest may still be under way."""
+        """Steps taken. If the run trains in a thread, the metrics of the latest steps may not be fetched yet."""
         return self._state.step
 
     @property
     def steps(self) -> int:
-        """Steps that the whole run takes."""
+        """Total steps of the run."""
         return self._state.epochs * self._course.steps_per_epoch
 
     @property
     def learning_rate(self) -> float:
-        """The rate of the next step; it can be set at any time, and nothing is compiled again."""
+        """The rate of the next step. You can set it at any time without recompilation."""
         return self._state.learning_rate
 
     @learning_rate.setter
@@ -251,17 +250,17 @@ class Run(Shown):
 
     @property
     def learning_rate_is_relative(self) -> bool:
-        """Whether the rate is a factor on the rate inside the optimizer that was given."""
+        """True if the rate is a factor on the optimizer's own rate."""
         return self._course.optimizer.is_relative
 
     @property
     def error(self) -> Diagnostic | None:
-        """Why the run failed."""
+        """The reason why the run failed; `None` if it did not."""
         return self._state.problem
 
     @property
     def errors(self) -> list[Diagnostic]:
-        """Why the run failed, which checkpoint could not be written, and what the run's listeners raised."""
+        """All errors of the run: its failure, the latest checkpoint that was not written, and those of listeners."""
         saver = self._state.saver
         lost = [saver.problem] if saver and saver.problem else []
         return [*([self.error] if self.error else []), *lost, *self._observers.errors]
@@ -274,13 +273,13 @@ class Run(Shown):
         return self._state.latest.message if self._state.latest else ""
 
     def evaluate(self, data: Any) -> dict[str, float]:
-        """Return loss and accuracy of the present params on data, each sample counting once.
+        """Return loss and accuracy of the current params on a data set. Each sample counts once.
 
         Args:
-            data: As in `fit`.
+            data: Data in the form that `fit` accepts.
 
         Raises:
-            DataError: The data cannot be used.
+            DataError: The data is invalid.
         """
         course, (params, held) = self._course, self._lent()
         state = held.model_state if isinstance(held, Carried) else {}
@@ -289,19 +288,20 @@ class Run(Shown):
         return evaluated(course, params, checked, state)
 
     def observe(self, callback: Callback, every_s: float = 0.1) -> Callable[[], None]:
-        """Have a function told what happens, from a thread of its own, so that it never holds the training up.
+        """Call a function on each event, from a separate thread, so that it never delays training.
 
         Args:
-            callback: Takes a `TrainingEvent`. What it raises goes into `run.errors`.
-            every_s: Of the steps, it is told the latest one this often; of all other events, each at once.
+            callback: Takes a `TrainingEvent`. Its errors are added to `run.errors`.
+            every_s: Minimum seconds between two step events; only the latest step is delivered. Other events are
+                delivered at once.
 
         Returns:
-            A function that ends it.
+            A function that removes the callback.
         """
         return self._observers.add(callback, every_s)
 
     def events(self) -> Iterator[TrainingEvent]:
-        """Yield the events of a run that somebody else drives, until its end; of the steps, those there is time for."""
+        """Yield the events of a run that another thread drives, until its end. Steps may be skipped."""
         waiting: deque[TrainingEvent] = deque()
         stop = self.observe(waiting.append, 0.0)
         try:
@@ -318,9 +318,9 @@ class Run(Shown):
             stop()
 
     def snapshot(self) -> dict[str, Any]:
-        """Return what there is to show of the run now, as JSON-able data; never waits for a step.
+        """Return the run's current figures as JSON-serializable data. Never waits for a step.
 
-        Loss and accuracy are means over the epoch so far: those of one batch jump too much to be read.
+        Loss and accuracy are means over the current epoch, because values of single batches vary too much to read.
         """
         state, latest = self._state, self._state.latest
         loss, accuracy = self._epoch_means()
@@ -353,16 +353,16 @@ class Run(Shown):
     def __repr__(self) -> str:
         return f"Run({self.state}, step {self.step} of {self.steps}, {self._state.epochs} epochs)"
 
-    # Inside
+    # Internals
 
     @property
     def _is_driven(self) -> bool:
-        """Whether a thread, or somebody's loop, has the run in hand."""
+        """True if a thread or a caller's loop drives the run."""
         return self._thread is not None or self._driver is not None
 
     @property
     def _is_at_work(self) -> bool:
-        """The same, without a loop that stands still between two events: who wants to drive may take over from that."""
+        """True if a thread drives the run or a caller's loop is inside a step. An idle loop may be replaced."""
         return self._thread is not None or self._is_inside
 
     def _lent(self) -> tuple[Any, Any]:
@@ -377,20 +377,20 @@ class Run(Shown):
         self._thread.start()
 
     def _work(self) -> None:
-        is_wanted = True
-        while is_wanted:
+        must_continue = True
+        while must_continue:
             try:
                 for _ in self._drive(is_exact=False):
                     pass
             except BaseException:
-                # _drive has kept it: `wait` raises it, `error` tells it. A thread has nobody to raise it to.
+                # A thread has no caller to raise to. `_drive` stores the error; `wait` raises it, `error` reports it.
                 assert self._exception is not None
             finally:
                 with self._lock:
-                    # Somebody may have asked to go on just when a stop was carried out; what raised is not tried again.
+                    # A request to continue may arrive while the run stops. A run that raised is not retried.
                     was_stopped = self.state == "stopped" and self._exception is None
-                    is_wanted = was_stopped and self._control.wish == "go"
-                    if not is_wanted:
+                    must_continue = was_stopped and self._control.requested == "go"
+                    if not must_continue:
                         self._thread = None
                         self._has_ended.set()
 
@@ -400,9 +400,9 @@ class Run(Shown):
             self._driver, self._exception = stretch, None
         try:
             for event in stretch.events():
-                self._observers.tell(event)
+                self._observers.notify(event)
                 yield event
-                if self._driver is not stretch:  # stopped here, or driven elsewhere
+                if self._driver is not stretch:  # the consumer stopped the run, or another thread took over
                     if stretch.last is not None:
                         yield stretch.last
                     return
@@ -422,7 +422,7 @@ class Run(Shown):
         with closing(self._drive(is_exact=True)) as events:
             while True:
                 try:
-                    with self._lock:  # not while `stop` ends the loop
+                    with self._lock:  # wait if `stop` is ending the loop
                         self._is_inside = True
                     with interrupts_to(self._control):
                         event = next(events, None)

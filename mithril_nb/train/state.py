@@ -1,4 +1,4 @@
-"""The state of a run: everything that changes while it trains, and the way back to params that are known to be good."""
+"""State of a run: everything that changes while it trains, and a copy of the last params with a finite loss."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from mithril_nb.train.step import Carried
 RunState = Literal["idle", "running", "paused", "stopped", "done", "failed"]
 
 KEEP_EVERY_S = 30.0
-"""A copy of the params is taken at each epoch's start, and in long epochs this often."""
+"""Seconds between two copies of the params in long epochs. Each epoch also starts with a copy."""
 
 _copy = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree))
 _all_finite = jax.jit(lambda leaves: jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in leaves])))
 
 
 def copied(tree: Any) -> Any:
-    """Return a copy of a tree of arrays that shares no memory with it: a step may overwrite one of them."""
+    """Return a copy of a tree of arrays that shares no memory with it, so that a step may overwrite one of them."""
     return _copy(tree)
 
 
 class Kept(NamedTuple):
-    """Params to go back to."""
+    """Params and optimizer state to go back to after a failure."""
 
     step: int
     params: Any
@@ -37,26 +37,26 @@ class Kept(NamedTuple):
 
 @dataclass
 class State:
-    """What a run is at.
+    """Current state of a run.
 
     Attributes:
         params: The params after `step` steps.
-        opt_state: The optimizer's state with them; with the model's own beside it, if it has one, a `Carried`.
-        epochs: After how many epochs the run is done.
-        learning_rate: What the next step uses.
+        opt_state: The optimizer's state; a `Carried` if the model has a state too.
+        epochs: Total epochs of the run.
+        learning_rate: Learning rate of the next step.
         step: Steps taken.
-        name: What the run is doing.
-        is_lent: Whether somebody else holds the arrays, so that the next step may not overwrite them.
-        kept: Params that gave a finite loss, or those the run began with.
-        candidate: A copy of params whose loss is not known yet.
-        kept_at: When it was taken.
-        unrecorded: The last step of an epoch whose validation is still to come.
+        name: Name of the run's state, such as `"running"`.
+        is_lent: True if other code may hold the arrays, so that the next step must not overwrite them.
+        kept: Params that gave a finite loss, or the initial params.
+        candidate: A copy of params whose loss is not fetched yet.
+        kept_at: Time at which the candidate was copied.
+        unrecorded: Event of an epoch's last step, until its validation is complete.
         elapsed_s: Seconds of training.
         latest: The last event.
-        validation_loss: What the last validation gave.
-        validation_accuracy: The same.
-        problem: Why the run failed.
-        saver: Takes the run's checkpoints, if it has any.
+        validation_loss: Loss of the last validation.
+        validation_accuracy: Accuracy of the last validation.
+        problem: The reason of a failure.
+        saver: Takes the run's checkpoints; `None` if it has none.
     """
 
     params: Any
@@ -79,11 +79,11 @@ class State:
 
     @property
     def model_state(self) -> dict[str, Any]:
-        """The model's own state; empty if it has none."""
+        """The model's state; empty if it has none."""
         return self.opt_state.model_state if isinstance(self.opt_state, Carried) else {}
 
     def keep(self, *, is_epoch_start: bool) -> None:
-        """Take a copy of the params, if it is time to."""
+        """Copy the params at the start of an epoch, or every `KEEP_EVERY_S`."""
         now = time.perf_counter()
         if is_epoch_start or now - self.kept_at > KEEP_EVERY_S:
             self.candidate = Kept(self.step, *copied((self.params, self.opt_state)))
@@ -91,21 +91,21 @@ class State:
             self.kept_at = now
 
     def confirm(self, step: int) -> None:
-        """Take note that the loss of a step was finite: the params before it were good."""
+        """Record that the loss of a step was finite, so the params before it were good."""
         if self.candidate is not None and self.candidate.step < step:
             self.kept, self.candidate = self.candidate, None
 
     def own(self) -> None:
-        """Make sure that nobody else holds the arrays, before a step overwrites them."""
+        """Copy the arrays if other code may hold them, before a step overwrites them."""
         if self.is_lent:
             self.params, self.opt_state = copied((self.params, self.opt_state))
             self.is_lent = False
 
     def go_back(self, *, is_diverged: bool) -> None:
-        """Go back to the kept params, unless the present ones are still there and sound."""
+        """Go back to the kept params, unless the current ones exist and are finite."""
         leaves = jax.tree.leaves((self.params, self.opt_state))
         floats = [leaf for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating)]
-        # A step that failed half way has used its arguments up, or left NaN in its results.
+        # A step that failed halfway has donated its arguments, or left NaN in its results.
         is_sound = not is_diverged and not any(leaf.is_deleted() for leaf in leaves) and bool(_all_finite(floats))
         if not is_sound and self.kept is not None:
             self.step, self.params, self.opt_state = self.kept

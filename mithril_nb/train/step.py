@@ -1,7 +1,7 @@
-"""The programs of training, as plain pure functions: the loss, its gradient, and one whole step.
+"""The programs of training as pure functions: the loss, its gradient, and one whole step.
 
-`fit` runs these; the session shows them as stages. The scopes `role:loss` and `role:update` tell provenance which part
-is which.
+`fit` runs these; the session shows them as stages. The scopes `role:loss` and `role:update` mark the parts for
+provenance.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from mithril_nb.train.optimizers import Optimizer, resolve_optimizer
 from mithril_nb.train.trainable import Trainable, frozen_names, initial_state, runner
 
 Batch = Mapping[str, Any]
-"""`{"inputs": {name: array}, "targets": array}`, and `"weights"` of shape (batch,) if not all samples count."""
+"""`{"inputs": {name: array}, "targets": array}`, plus `"weights"` of shape (batch,) if the batch is padded."""
 
 
 class Carried(NamedTuple):
-    """What a step hands to the next in the place of the optimizer's state, if the model has a state of its own.
+    """Optimizer state and model state of a model that has one. A step takes and returns it instead of `opt_state`.
 
     Attributes:
         opt_state: The optimizer's state.
-        model_state: The model's, by name (`"batch_norm_0.running_mean"`).
+        model_state: The model's state by name (`"batch_norm_0.running_mean"`).
     """
 
     opt_state: Any
@@ -42,19 +42,20 @@ def loss_function(
     accuracy: bool = False,
     has_state: bool = False,
 ) -> Callable[..., Any]:
-    """Return the function of (params, batch) that training makes small.
+    """Return the function of (params, batch) that training minimizes.
 
     Args:
-        forward: The model: takes params and a dict of inputs, `key=` and `training=`; gives a dict of outputs.
-        loss: A name, or a function of (prediction, targets). The prediction is the array that a model with one output
-            gives, else the dict of its outputs.
-        accuracy: Whether to report the share of right predictions too.
-        has_state: Whether the model has a state. `forward` then takes it as its third argument, and gives outputs and
-            the state for the step after; the function takes `state=`, and gives `(metrics, state)` for the metrics.
+        forward: The model: takes params and a dict of inputs, `key=` and `training=`; returns a dict of outputs.
+        loss: A name, or a function of (prediction, targets). The prediction is the output array of a model with one
+            output, otherwise the dict of its outputs.
+        accuracy: True to compute the fraction of correct predictions too.
+        has_state: True if the model has a state. `forward` then takes it as its third argument, and returns outputs
+            and the next state. The returned function takes `state=`, and returns `(metrics, state)` instead of the
+            metrics.
 
     Returns:
-        A function `(params, batch, key=None, training=True) -> (loss, metrics)`, to be given to
-        `jax.value_and_grad(..., has_aux=True)`; the metrics are a dict with `"loss"`, and `"accuracy"` if asked for.
+        A function `(params, batch, key=None, training=True) -> (loss, metrics)` for
+        `jax.value_and_grad(..., has_aux=True)`. The metrics are a dict with `"loss"`, and `"accuracy"` if requested.
 
     Examples:
         >>> import jax.numpy as jnp
@@ -103,15 +104,15 @@ def train_step(
 
     Args:
         forward: The model, as in `loss_function`.
-        loss: The same.
+        loss: The loss, as in `loss_function`.
         optimizer: A name, an optax factory, or an optax transformation; see `resolve_optimizer`.
-        accuracy: Whether the metrics hold the accuracy on the batch.
-        has_state: Whether the model has a state, as in `loss_function`; `opt_state` is then a `Carried` of both.
-        frozen: Names of parameters that stay as they are; the optimizer never sees them.
+        accuracy: True to add the accuracy on the batch to the metrics.
+        has_state: True if the model has a state, as in `loss_function`. `opt_state` is then a `Carried`.
+        frozen: Names of parameters that do not change. The optimizer never receives them.
 
     Returns:
         A function `(params, opt_state, learning_rate, batch, key=None) -> (params, opt_state, metrics)`. The learning
-        rate is an argument, so that it can change between steps; it is a factor if the optimizer's rate is relative.
+        rate is an argument, so it can change between steps. It is a factor if the optimizer's rate is relative.
 
     Examples:
         >>> import jax.numpy as jnp
@@ -154,27 +155,27 @@ def train_step(
 
 
 def parted(params: Any, frozen: frozenset[str]) -> tuple[Any, dict[str, Any]]:
-    """Return the params that are trained, and those that stay as they are."""
+    """Return the trained params and the frozen params."""
     if not frozen:
         return params, {}
     return tuple({name: p for name, p in params.items() if (name in frozen) == stays} for stays in (False, True))  # pyright: ignore
 
 
 def first_opt_state(optimizer: Optimizer, params: Any, frozen: frozenset[str], state: dict[str, Any]) -> Any:
-    """Return what the first step is given as `opt_state`."""
+    """Return the `opt_state` of the first step."""
     held = optimizer.init(parted(params, frozen)[0])
     return Carried(held, state) if state else held
 
 
 @dataclass(frozen=True)
 class Program:
-    """One computation of a model, ready to be traced: nothing has run yet.
+    """One computation of a model, ready to be traced. Creating it runs nothing.
 
     Attributes:
         name: `"forward"`, `"forward+backward"` or `"train step"`.
         function: A pure function.
         specs: Its positional arguments as `jax.ShapeDtypeStruct` trees.
-        donated: Positions of the arguments whose memory it may reuse.
+        donated: Positions of the donated arguments.
     """
 
     name: str
@@ -192,18 +193,18 @@ def programs(
     params: Any = None,
     targets: Any = None,
 ) -> dict[str, Program]:
-    """Return the three programs of a model, by name, without running or allocating anything.
+    """Return the three programs of a model by name, without running or allocating anything.
 
     Args:
-        model: What is to be looked at.
-        loss: As in `fit`.
-        optimizer: The same.
-        batch_size: Size of the first axis of the inputs where it is not fixed by their specs.
+        model: The model.
+        loss: The loss, as in `fit`.
+        optimizer: The optimizer, as in `fit`.
+        batch_size: Size of the first axis of the inputs, unless their specs fix it.
         params: The params, or their specs; default: those of `model.randomize_params`.
-        targets: Spec of the targets; default: what the loss asks for.
+        targets: Spec of the targets; default: derived from the loss.
 
     Raises:
-        ShapeError: An input has a dim that is not known.
+        ShapeError: An input has an unknown dim.
     """
     chosen = resolve_loss(loss)
     inputs = {name: concrete(name, spec, batch_size) for name, spec in model.input_specs.items()}
@@ -249,24 +250,24 @@ def specs_of(tree: Any) -> Any:
 
 
 def concrete(name: str, spec: TensorSpec, batch_size: int) -> jax.ShapeDtypeStruct:
-    """Return the spec of one batch of an input; a first dim that is a name becomes the batch size.
+    """Return the spec of one batch of an input. If the first dim is a name, replace it by the batch size.
 
-    Sizes may be dims of JAX that have only names.
+    Sizes may be symbolic dims of JAX.
     """
     shape = spec.shape
     if shape and isinstance(shape[0], str):
         shape = (batch_size, *shape[1:])
     if any(isinstance(dim, str) for dim in shape):
         raise ShapeError(
-            f"input {name!r} has dims that are not known.",
+            f"input {name!r} has unknown dims.",
             (("spec", repr(spec)),),
-            f"give numbers for the dims of {name!r}: ml.compile(model, backend, shapes=...).",
+            f"pass numbers for the dims of {name!r}: ml.compile(model, backend, shapes=...).",
         )
     return jax.ShapeDtypeStruct(shape, spec.dtype)
 
 
 def target_specs(loss: Loss, outputs: Mapping[str, jax.ShapeDtypeStruct]) -> Any:
-    """Return the spec of the targets that a loss asks for beside these outputs."""
+    """Return the spec of the targets that a loss expects for these outputs."""
     specs = {
         name: jax.ShapeDtypeStruct(out.shape[:-1], "int32") if loss.targets == "labels" else out
         for name, out in outputs.items()

@@ -1,4 +1,4 @@
-"""Checks of training targets against what a loss asks for beside the model's output."""
+"""Checks of training targets against the loss and the model's output."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from mithril_nb.train.losses import Loss
 def check_targets(
     data: DataSet, loss: Loss, outputs: Mapping[str, jax.ShapeDtypeStruct], what: str = "data"
 ) -> DataSet:
-    """Return the data with targets in the dtype that the loss takes.
+    """Return the data with targets cast to the dtype that the loss expects.
 
     Args:
         data: Inputs and targets.
-        loss: The loss; one without a name of its own takes any targets.
+        loss: The loss. A user's function accepts any targets.
         outputs: Spec of each of the model's outputs for one batch.
-        what: What to call the data in messages.
+        what: Name of the data in messages.
 
     Raises:
-        DataError: Labels are no integers or out of range, binary targets are not 0 or 1, or shapes do not fit.
+        DataError: Labels are not integers or out of range, binary targets are not between 0 and 1, or shapes do not
+            match.
     """
     problems = Problems()
     if loss.targets == "any":
@@ -33,8 +34,8 @@ def check_targets(
         problems.add(
             f"loss {loss.name!r} takes one output and one array of targets.",
             (("outputs", ", ".join(map(repr, outputs))), ("targets", _names(data.targets))),
-            "choose an output with output=, or give a function as loss=: "
-            "it takes a dict of the outputs, and the targets.",
+            "choose an output with output=, or pass a function as loss=, which takes a dict of the outputs and the "
+            "targets.",
         )
         problems.raise_if_any()
     name, output = loss.output or next(iter(outputs)), loss.prediction(outputs)
@@ -49,7 +50,7 @@ def _labels(targets: np.ndarray, name: str, output: Any, loss: Loss, what: str, 
     facts = [("targets", f"{targets.shape} {targets.dtype}"), ("output", f"{name!r} {output.shape} {output.dtype}")]
     if targets.ndim == len(output.shape) and targets.shape[-1] == width and targets.shape[1:] == output.shape[1:]:
         problems.add(
-            f"{what}: the targets look one-hot; loss {loss.name!r} takes class labels.",
+            f"{what}: the targets look one-hot; loss {loss.name!r} expects class labels.",
             facts,
             "y = y.argmax(axis=-1)",
         )
@@ -60,13 +61,13 @@ def _labels(targets: np.ndarray, name: str, output: Any, loss: Loss, what: str, 
             "y = y.ravel()" if len(needed) == 1 else f"y = y.reshape({', '.join(map(str, ('len(y)', *needed[1:])))})"
         )
         problems.add(
-            f"{what}: the labels do not fit the output.",
+            f"{what}: the shape of the labels does not match the output.",
             [*facts, ("needed", f"labels of shape {needed}")],
             reshaped if is_same_size else "",
         )
     elif targets.dtype.kind not in "iu":
         problems.add(
-            f"{what}: the labels are no integers; loss {loss.name!r} takes class labels.",
+            f"{what}: the labels are not integers; loss {loss.name!r} expects class labels.",
             [*facts, ("first", repr(targets.flat[0].item()))],
             'y = y.astype("int32")  # for classes; loss="mean_squared_error" for numbers',
         )
@@ -93,7 +94,7 @@ def _binary(targets: np.ndarray, name: str, output: Any, loss: Loss, what: str, 
     targets = _like_output(targets, name, output, loss, what, problems)
     if not problems.found and (targets.min() < 0 or targets.max() > 1):
         problems.add(
-            f"{what}: the targets are not between 0 and 1; loss {loss.name!r} takes probabilities.",
+            f"{what}: the targets are not between 0 and 1; loss {loss.name!r} expects probabilities.",
             [("targets", f"from {targets.min():g} to {targets.max():g}")],
             'y = (y > 0).astype("float32")  # or loss="cross_entropy" for more than two classes',
         )
@@ -101,16 +102,16 @@ def _binary(targets: np.ndarray, name: str, output: Any, loss: Loss, what: str, 
 
 
 def _like_output(targets: np.ndarray, name: str, output: Any, loss: Loss, what: str, problems: Problems) -> np.ndarray:
-    # (batch, 1) beside (batch,) is meant, and would else broadcast to (batch, batch) in silence.
+    # Accept (batch,) for an output of (batch, 1): the loss aligns them before they broadcast to (batch, batch).
     if targets.shape[1:] not in (output.shape[1:], output.shape[1:-1] if output.shape[-1:] == (1,) else None):
         problems.add(
-            f"{what}: the targets do not fit the output; loss {loss.name!r} compares them one by one.",
+            f"{what}: the targets and the output differ in shape; loss {loss.name!r} compares them elementwise.",
             [("targets", f"{targets.shape} {targets.dtype}"), ("output", f"{name!r} {output.shape} {output.dtype}")],
             f"y.reshape({', '.join(map(str, ('len(y)', *output.shape[1:])))})"
             if int(np.prod(targets.shape[1:])) == int(np.prod(output.shape[1:]))
             else f"a last block of width {targets.shape[-1] if targets.ndim > 1 else 1}.",
         )
-    # bfloat16 has no NumPy name of its own; the loss casts.
+    # NumPy has no bfloat16: pass float32, and the loss casts.
     return targets.astype("float32" if output.dtype.name == "bfloat16" else output.dtype, copy=False)
 
 

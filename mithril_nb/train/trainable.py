@@ -1,4 +1,4 @@
-"""What training asks of a model: a pure forward function, parameters, and the specs of what goes in."""
+"""The protocol of a trainable model: a pure forward function, parameters, and the specs of its inputs."""
 
 from __future__ import annotations
 
@@ -12,34 +12,29 @@ from mithril_nb.graph.spec import TensorSpec
 
 @runtime_checkable
 class Trainable(Protocol):
-    """A model that `fit` can train: a `PhysicalModel`, or anything with these names.
+    """A model that `fit` can train: a `PhysicalModel`, or any object with these attributes.
 
     Attributes:
         input_names: Names of the inputs that `forward` takes.
-        output_names: Names of the outputs that it gives.
-        needs_key: Whether `forward` draws random numbers while training (Dropout).
-        input_specs: Shape and dtype of each input, dims by name where they are not known.
+        output_names: Names of the outputs that `forward` returns.
+        needs_key: True if `forward` draws random numbers during training (Dropout).
+        input_specs: Shape and dtype of each input; unknown dims are names.
 
-    A model whose inputs are whole numbers with bounds may say so by `input_ranges`, least and largest by input name:
-    the data is then checked against them.
+    Optional attributes:
 
-    A model that hands arrays from one step to the next (BatchNorm) says so by `initial_state()`, which gives them by
-    name, and has `forward_with_state(params, inputs, state, key=key, training=True)`, which returns
-    outputs and state.
-
-    A model some of whose parameters stay as they are may list them by `parameters`, each with `name` and
-    `is_trainable`.
-
-    A model may say how its programs are compiled: not at all by `jit = False`, with options for XLA by
-    `options.compiler_options`.
-
-    A model whose `forward` will never do anything else may say so by `is_immutable = True`: what was compiled for it is
-    then used again by its next run.
+    - `input_ranges`: smallest and largest integer by input name. `fit` checks the data against them.
+    - `initial_state()` and `forward_with_state(params, inputs, state, key=key, training=True)`: for a model that
+      passes arrays from one step to the next (BatchNorm). The first returns these arrays by name, the second returns
+      outputs and state.
+    - `parameters`: objects with `name` and `is_trainable`, if some parameters are frozen.
+    - `jit = False`: do not compile the programs.
+    - `options.compiler_options`: options for XLA.
+    - `is_immutable = True`: `forward` never changes, so the next run reuses the compiled programs.
     """
 
-    # Any: pyright takes a functools.cached_property for no attribute of the protocol's type.
+    # Any: pyright does not accept a functools.cached_property as an attribute of the protocol's type.
     @property
-    def input_names(self) -> Any: ...  # noqa: D102 - a field of the protocol, told of above
+    def input_names(self) -> Any: ...  # noqa: D102 - documented above
 
     @property
     def output_names(self) -> Any: ...  # noqa: D102
@@ -62,57 +57,57 @@ class Trainable(Protocol):
 
 
 def initial_state(model: Trainable) -> dict[str, Any]:
-    """Return what the first step finds in the place of the model's state; empty for a model without."""
+    """Return the model's state before the first step; empty if it has none."""
     return dict(getattr(model, "initial_state", dict)())
 
 
 def runner(model: Trainable, has_state: bool) -> Callable[..., tuple[dict[str, Any], dict[str, Any]]]:
-    """Return `(params, inputs, state, *, key, training) -> (outputs, state)`, whether the model has a state or not."""
+    """Return `(params, inputs, state, *, key, training) -> (outputs, state)` for models with or without a state."""
     if has_state:
         return getattr(model, "forward_with_state")  # noqa: B009 - not part of the protocol
 
-    def forward(params: Any, inputs: Any, state: Any, **how: Any) -> Any:
-        return model.forward(params, inputs, **how), {}
+    def forward(params: Any, inputs: Any, state: Any, **options: Any) -> Any:
+        return model.forward(params, inputs, **options), {}
 
     return forward
 
 
 def frozen_names(model: Trainable) -> frozenset[str]:
-    """Return the names of the parameters that training leaves as they are."""
+    """Return the names of the parameters that training does not change."""
     return frozenset(one.name for one in getattr(model, "parameters", ()) if not one.is_trainable)
 
 
 def is_jitted(model: Trainable) -> bool:
-    """Whether the programs of a model are compiled as a whole."""
+    """Return whether the programs of a model are jitted as a whole."""
     return getattr(model, "jit", True)
 
 
 def compiler_options(model: Trainable) -> dict[str, str] | None:
-    """Return what XLA is told when it compiles a program of the model, by name."""
+    """Return the model's options for XLA by name; `None` if it has none."""
     return dict(getattr(getattr(model, "options", None), "compiler_options", {})) or None
 
 
 @singledispatch
 def as_trainable(model: object, *, shapes: Mapping[str, tuple[int, ...]], backend: object = None) -> Trainable:
-    """Return what `fit` trains for a model: the one place where a further kind of model is let in.
+    """Return the `Trainable` for a model. Register further kinds of models here.
 
-    `train/logical.py` registers `Model` here, which is compiled for `shapes` and `backend`.
+    `train/logical.py` registers `Model`, which it compiles for `shapes` and `backend`.
 
     Args:
-        model: What the user gave to `fit`.
+        model: The model passed to `fit`.
         shapes: Shape of one batch of each input in the data, by name (`"input"` if the data has no names).
         backend: The backend to compile for, if the model is not compiled yet.
 
     Raises:
-        UnknownOptionError: The value is no model, or is compiled already for another backend.
+        UnknownOptionError: The value is not a model, or is already compiled for another backend.
     """
     if isinstance(model, Trainable):
         own = getattr(model, "backend", None)
         if backend is not None and backend is not own:
             raise UnknownOptionError(
-                "backend= has no effect on a model that is compiled already.",
+                "backend= has no effect on a model that is already compiled.",
                 (("backend", repr(backend)), ("model", type(model).__name__ + (f" for {own!r}" if own else ""))),
-                "ml.fit(model, data, backend=backend)  # with the model before ml.compile; or leave backend= out",
+                "ml.fit(model, data, backend=backend)  # with the model before ml.compile; or omit backend=",
             )
         return model
     lacks = [name for name in ("forward", "randomize_params", "input_names") if not hasattr(model, name)]

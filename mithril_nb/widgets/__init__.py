@@ -1,4 +1,4 @@
-"""Widgets: the only room that knows ipywidgets, anywidget and IPython. Its front end lies beside it, in TypeScript."""
+"""Widgets: the only package that depends on ipywidgets, anywidget and IPython. The front end is in TypeScript."""
 
 from mithril_nb.widgets.explorer import Explorer, explore
 from mithril_nb.widgets.live import LiveRun, watch

@@ -1,8 +1,8 @@
 """The front end's code: in Jupyter once for all widgets of a notebook, elsewhere with each widget.
 
-anywidget sends and saves `_esm` with every instance. Jupyter resolves references between widgets, so there the large
-bundle is in one hidden widget that all others refer to, and theirs is a loader of some hundred bytes. Other hosts of
-anywidget, such as marimo, resolve no references and never create the hidden widget: there each widget carries all code.
+anywidget sends and saves `_esm` with every instance. Jupyter resolves references between widgets, so one hidden widget
+holds the large bundle there, and the others have a loader of a few hundred bytes. Other hosts of anywidget, such as
+marimo, do not resolve references and never create the hidden widget. There, each widget contains all code.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ def built(name: str) -> str:
     path = STATIC / name
     if not path.is_file():
         raise StageUnavailableError(
-            f"the front end of the widgets is not built: {name} is not there.",
-            (("built by", "the package's own build"),),
+            f"the front end of the widgets is not built: {name} is missing.",
+            (("built by", "the package's build"),),
             "pip install . (in the repository), or npm ci && npm run build in mithril_nb/widgets/frontend",
         )
     return path.read_text(encoding="utf-8")
 
 
 class Assets(anywidget.AnyWidget):
-    """Holds the bundle; shows nothing itself."""
+    """Holds the bundle. It displays nothing itself."""
 
     def __init__(self):
         self._esm = built("assets.js")
@@ -52,7 +52,7 @@ def is_jupyter() -> bool:
 
 
 class FrontEndWidget(anywidget.AnyWidget):
-    """A widget of this package, with the code that it needs.
+    """Base class of the widgets, which adds their front-end code.
 
     Args:
         module: Name of the built module that renders it.
@@ -79,5 +79,5 @@ def _with_bundle(module: str) -> str:
 
 @cache
 def shared_assets() -> Assets:
-    """Return the one assets widget of this kernel."""
+    """Return the assets widget of this kernel, created once."""
     return Assets()

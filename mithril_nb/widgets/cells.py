@@ -1,4 +1,4 @@
-"""The notebook cell that runs, and the widgets that its earlier runs made."""
+"""The current notebook cell, and the widgets created by its earlier runs."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from mithril_nb.widgets.twin import STILL
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell that runs.
+    """The running cell.
 
     Attributes:
-        notebook: The notebook's file, which may have been renamed since the kernel started; `None` if unknown.
-        id: The cell's id in the notebook, the same each time it runs.
+        notebook: The notebook's file; `None` if unknown. The user may have renamed it since the kernel started.
+        id: The cell's id in the notebook, the same for each run.
         run: Identifies this run of the cell.
     """
 
@@ -31,10 +31,10 @@ class Cell:
     run: str
 
     def file(self, kind: type) -> Path:
-        """Return the file for the next widget that this run makes; the same file for the same widget of each run.
+        """Return the file for the next widget of this run. The n-th widget of each run has the same file.
 
         Args:
-            kind: Class of the widget; widgets of other classes do not change the file.
+            kind: Class of the widget. Only widgets of this class are counted.
 
         Examples:
             >>> Cell(Path("work/digits.ipynb"), "3f2a", "1").file(object).as_posix()
@@ -48,7 +48,7 @@ class Cell:
         exact = folder / FOLDER / f"{stem}{end}"
         if exact.exists():
             return exact
-        # The notebook may have had another name when the file was written.
+        # The notebook may have been renamed since the file was written.
         found = [path for path in exact.parent.glob(f"*{glob.escape(end)}") if not self._is_of_other(path, end)]
         return found[0] if len(found) == 1 else exact
 
@@ -59,7 +59,7 @@ class Cell:
             mime: The MIME type.
 
         Returns:
-            The data; `None` if the cell's output has none, or shows several widgets, or the notebook cannot be read.
+            The data; `None` if the output does not have it or shows several widgets, or the notebook is unreadable.
         """
         if self.notebook is None:
             return None
@@ -68,11 +68,11 @@ class Cell:
             outputs = next(one["outputs"] for one in cells if one.get("id") == self.id)
             (picture,) = [one["data"] for one in outputs if STILL in "".join(one.get("data", {}).get("text/html", ""))]
             return {**picture[mime], "saved_at": self.notebook.stat().st_mtime}
-        except Exception:  # the file is the user's: anything may be in it
+        except Exception:  # the user's file may contain anything
             return None
 
     def _is_of_other(self, file: Path, end: str) -> bool:
-        """Return whether the notebook that a file is named after exists and contains this cell: a copy does."""
+        """Return whether a file belongs to another existing notebook, such as a copy that contains this cell."""
         other = file.parent.parent / f"{file.name.removesuffix(end)}.ipynb"
         try:
             return f'"{self.id}"' in other.read_text(encoding="utf-8")
@@ -89,15 +89,15 @@ class Replaceable(Protocol):
         ...
 
     def replace(self) -> None:
-        """Free everything but the values that code may still read."""
+        """Free everything except values that the user's code may still read."""
 
 
 _WIDGETS: dict[str, tuple[str, list[Replaceable]]] = {}
-"""By cell: its latest run, and the open widgets that this run made."""
+"""By cell: its latest run, and the open widgets of that run."""
 
 
 def current_cell() -> Cell | None:
-    """Return the cell that runs; `None` outside a notebook, or where the host does not identify cells."""
+    """Return the running cell; `None` outside a notebook, or if the host does not identify cells."""
     shell = get_ipython()
     parent: dict[str, Any] = getattr(shell, "get_parent", dict)()
     header, metadata = parent.get("header") or {}, parent.get("metadata") or {}
@@ -110,9 +110,9 @@ def current_cell() -> Cell | None:
 
 
 def replace_older() -> list[Replaceable]:
-    """Replace the widgets that earlier runs of the current cell made, and return them.
+    """Replace the widgets of earlier runs of the current cell, and return them.
 
-    Errors of a widget are kept in its `errors`.
+    Errors of a widget are added to its `errors`.
     """
     cell = current_cell()
     run, widgets = _WIDGETS.get(cell.id, ("", [])) if cell else ("", [])
@@ -122,13 +122,13 @@ def replace_older() -> list[Replaceable]:
     for older in widgets:
         try:
             older.replace()
-        except Exception as error:  # the new widget and the other old ones do not depend on it
+        except Exception as error:  # it must not affect the new widget and the other old ones
             older.errors.append(error)
     return widgets
 
 
 def remember(widget: Replaceable) -> None:
-    """Add a widget to those that the current run of the cell made."""
+    """Add a widget to those of the current run of the cell."""
     replace_older()
     cell = current_cell()
     if cell is not None:
@@ -136,7 +136,7 @@ def remember(widget: Replaceable) -> None:
 
 
 def forget(widget: Replaceable) -> None:
-    """Leave a widget out that has been closed."""
+    """Remove a closed widget."""
     for _, widgets in _WIDGETS.values():
         if widget in widgets:
             widgets.remove(widget)

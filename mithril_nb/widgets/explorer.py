@@ -1,4 +1,4 @@
-"""`ml.explore`: a program as one widget: its graph, its stages side by side and linked, its costs and passes."""
+"""`ml.explore`: a widget that shows the graph, linked stages, costs and passes of a program."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from mithril_nb.widgets.session_widget import SessionWidget
 
 
 class Explorer(SessionWidget):
-    """A program to look at: graph, linked stages, costs and passes in one widget. Made by `explore`.
+    """A widget with graph, linked stages, costs and passes of a program. Create it with `explore`.
 
     Attributes:
         inspection: The program.
-        session: What is behind it.
-        errors: Everything that went wrong in handlers and threads, latest last.
+        session: Its `Exploration`.
+        errors: Errors of handlers and threads, latest last.
     """
 
     session: Exploration
@@ -52,28 +52,28 @@ class Explorer(SessionWidget):
 
     @property
     def stages(self) -> Mapping[str, Any]:
-        """Its stages by name, each made when it is asked for."""
+        """Its stages by name, each computed on first use."""
         return LazyStages(self.inspection)
 
-    def _greet(self) -> None:
-        super()._greet()
+    def _send_initial_data(self) -> None:
+        super()._send_initial_data()
         if self.session.transforms.steps is not None:
             self.send(*transforms_message(self.session.transforms.steps))
         picture = self.session.picture()
         if picture is not None:
-            self._hear("graph", picture)
+            self._on_change("graph", picture)
 
     @shown_in_widget
-    def _hear(self, kind: str, value: Any) -> None:
-        super()._hear(kind, value)
+    def _on_change(self, kind: str, value: Any) -> None:
+        super()._on_change(kind, value)
         if kind == "graph":
             self.send(*_graph_message(value))
         elif kind == "snapshot" and self._is_attended:
-            self._twin.refresh()  # without a page, the output of a cell stays what it was when the cell ran
+            self._twin.refresh()  # without a page, the output of a cell must not change after the cell ran
 
     def _ipython_display_(self) -> None:
         super()._ipython_display_()
-        self.session.start()  # afterwards: where no page watches, the static picture does not depend on time
+        self.session.start()  # start afterwards, so that without a page the static picture does not depend on timing
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         found = super()._repr_mimebundle_(include, exclude)
@@ -87,7 +87,7 @@ def _graph_message(picture: Picture) -> Message:
 
 
 def _costs(inspection: Inspection) -> list[Bundle]:
-    """Return the table of costs, which needs no compiler; of a program that cannot be traced there are none."""
+    """Return the table of costs, which needs no compiler; an empty list if the program cannot be traced."""
     try:
         cost = inspection.cost()
     except StageUnavailableError:
@@ -97,26 +97,26 @@ def _costs(inspection: Inspection) -> list[Bundle]:
 
 
 def _together(*bundles: Bundle) -> Bundle:
-    """Return one bundle that shows several below each other."""
+    """Return one bundle that shows several bundles below each other."""
     return {kind: "\n\n".join(one[kind] for one in bundles) for kind in bundles[0].keys() & bundles[-1].keys()}
 
 
 def explore(target: Any, *args: Any, through: Sequence[Any] = (), **options: Any) -> Explorer:
-    """Look at a program in the notebook: its graph, its stages side by side and linked line by line, costs, passes.
+    """Explore a program in the notebook: its graph, its stages linked line by line, its costs and passes.
 
     Args:
-        target: What `ml.inspect` takes, or what it gave.
-        *args: What it is called with, as in `ml.inspect`.
-        through: Transforms to step through besides, the innermost first, as in `ml.step_through`:
+        target: A target of `ml.inspect`, or its result.
+        *args: Arguments of the target, as in `ml.inspect`.
+        through: Transforms to step through as well, innermost first, as in `ml.step_through`:
             `("grad", ("vmap", 4), "jit")`.
-        **options: As in `ml.inspect`.
+        **options: Options of `ml.inspect`.
 
     Returns:
         The widget; the last expression of a cell shows it.
 
     Raises:
-        UnknownOptionError: Something that cannot be inspected; arguments for what is inspected already; an entry of
-            `through` that is no transform, or transforms of what is no function.
+        UnknownOptionError: The target cannot be inspected; arguments are passed with an inspection; an entry of
+            `through` is not a transform; or `through` is used without a function.
 
     Examples:
         >>> import jax.numpy as jnp
@@ -126,8 +126,8 @@ def explore(target: Any, *args: Any, through: Sequence[Any] = (), **options: Any
     is_stepped = not isinstance(through, list | tuple) or len(through) > 0
     if is_stepped and (isinstance(target, Inspection) or not callable(target)):
         raise UnknownOptionError(
-            f"transforms of {short_repr(target)} cannot be stepped through.",
-            (("needs", "a function and what it is called with"),),
+            f"cannot step through transforms of {short_repr(target)}.",
+            (("needs", "a function and its arguments"),),
             'ml.explore(fn, *args, through=("grad",))',
         )
     if isinstance(target, Inspection) and not args and not options:

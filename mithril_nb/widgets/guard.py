@@ -1,7 +1,7 @@
-"""The one decorator that every handler of a widget goes through.
+"""The decorator for all handlers of a widget.
 
-Exceptions in handlers are shown nowhere by Jupyter: not in the notebook, not in the server's log. Here they are kept in
-`wb.errors`, and shown in the widget.
+Jupyter hides exceptions of handlers: they appear neither in the notebook nor in the server's log. The decorator adds
+them to `wb.errors`, and shows them in the widget.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mithril_nb.session.analysis import problem_of
 
 
 def shown_in_widget(handler: Callable[..., None]) -> Callable[..., None]:
-    """Return the handler; what it raises is kept in the session's errors and shown as a notice."""
+    """Wrap a handler: add its errors to the session's errors and show them as a notice."""
 
     @wraps(handler)
     def guarded(self: Any, *args: Any) -> None:

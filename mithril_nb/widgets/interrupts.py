@@ -1,4 +1,4 @@
-"""Report interrupts of the kernel to runs that train in threads: the runs continue, and their widgets show a note."""
+"""Report kernel interrupts to runs that train in threads. The runs continue, and their widgets show a note."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ _LOOK_S = 0.2
 
 
 def report_interrupts() -> None:
-    """Report interrupts to runs that train in threads from the end of this cell on; further calls change nothing."""
+    """Report interrupts to runs that train in threads, from the end of this cell on. Further calls do nothing."""
     shell = get_ipython()
     if shell is not None and hasattr(shell, "kernel"):
-        shell.events.register("post_run_cell", _after_cell)  # which ignores a function that is registered
+        shell.events.register("post_run_cell", _after_cell)  # ignores a function that is already registered
 
 
 def _after_cell(result: Any) -> None:
     if isinstance(result.error_in_exec, KeyboardInterrupt) and note_interrupt():
         print("Training continues in its own thread. Press Stop in its widget, or call run.stop().", file=sys.stderr)
-    # One look after each cell: a timer that repeats would run for the life of a kernel with its own handler.
-    with suppress(RuntimeError):  # no event loop: nothing can be interrupted between cells
+    # Check once after each cell: a repeating timer would run as long as a kernel with its own handler lives.
+    with suppress(RuntimeError):  # without an event loop, nothing can be interrupted between cells
         asyncio.get_running_loop().call_later(_LOOK_S, _listen_between_cells)
 
 
 def _listen_between_cells() -> None:
-    # ipykernel ignores SIGINT between cells: it sets the handler back after each cell to what it was before.
+    # ipykernel ignores SIGINT between cells: after each cell, it restores the previous handler.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, lambda *_: note_interrupt())

@@ -25,11 +25,11 @@ _COMMANDS = ("pause", "go_on", "stop", "step_once")
 
 
 class LiveRun(FrontEndWidget):
-    """Curves and controls of one run. Made by `watch`.
+    """Curves and controls of one run. Create it with `watch`.
 
     Attributes:
         source: The run.
-        errors: What went wrong in handlers, latest last.
+        errors: Errors of handlers, latest last.
     """
 
     run = traitlets.Dict().tag(sync=True)
@@ -42,12 +42,12 @@ class LiveRun(FrontEndWidget):
         super().__init__("curves.js", run=run_view(run))
         self.on_msg(self._receive)
         self._lock = threading.RLock()
-        self._unfollow = follow(run, self._tell, self._lock)
+        self._unfollow = follow(run, self._send_update, self._lock)
         remember(self)
         report_interrupts()
 
     def replace(self) -> None:
-        """Close the widget because a newer run of its cell made another; views that remain are labelled so."""
+        """Close the widget because a newer run of its cell created another one. Label its remaining views."""
         try:
             self.send({"type": "replaced"})
             self._twin.replace()
@@ -55,17 +55,17 @@ class LiveRun(FrontEndWidget):
             self.close()
 
     def close(self) -> None:
-        """Close the widget; the run continues."""
+        """Close the widget. The run continues."""
         forget(self)
         self._unfollow()
         self._twin.end()
-        self.layout.close()  # a widget of its own, which ipywidgets leaves open
+        self.layout.close()  # a separate widget, which ipywidgets leaves open
         super().close()
 
     def __repr__(self) -> str:
         return f"LiveRun({self.source!r})"
 
-    def _tell(self, kind: str, value: Any) -> None:
+    def _send_update(self, kind: str, value: Any) -> None:
         if kind == "curves":
             self.send(*curves_message(value))
         else:
@@ -80,7 +80,7 @@ class LiveRun(FrontEndWidget):
         problem: Diagnostic | None = None
         try:
             self._command(str(content.get("name")), content.get("args") or {})
-        except Exception as error:  # the reply is where the widget shows it
+        except Exception as error:  # the reply reports it to the widget
             self.errors.append(error)
             problem = problem_of(error)
         self.send(
@@ -89,7 +89,7 @@ class LiveRun(FrontEndWidget):
 
     def _command(self, name: str, args: Mapping[str, Any]) -> None:
         if name == "request_curves":
-            self._tell("curves", Rows(0, CURVES, self.source.history.rows(0, CURVES)))
+            self._send_update("curves", Rows(0, CURVES, self.source.history.rows(0, CURVES)))
         elif name == "set_learning_rate":
             self.source.set_learning_rate(float(args["value"]))
         elif name in _COMMANDS:
@@ -97,7 +97,7 @@ class LiveRun(FrontEndWidget):
         else:
             raise UnknownOptionError(f"unknown command {name!r}.", (("known", ", ".join(_COMMANDS)),))
         with self._lock:
-            self._tell("run", run_view(self.source))
+            self._send_update("run", run_view(self.source))
 
     def _ipython_display_(self) -> None:
         self._twin.show(*live_bundle(super()._repr_mimebundle_()))
@@ -122,23 +122,22 @@ def watch(target: Callable[..., Any]) -> Watched: ...
 def watch(target: Run | Callable[..., Any] | None = None) -> LiveRun | Watched | Watch:
     """Watch a run of `ml.fit`, a jitted function, or all functions that run in a `with` block.
 
-    A run is shown with live curves and controls; it continues whether it is shown or not.
+    A run is shown with live curves and controls. It continues whether it is shown or not.
 
-    A watched function is called as before: results, donation, static arguments, errors and attributes such as `lower`
-    are those of the jitted function. It counts calls, cache hits, traces, lowerings and compilations with their time.
-    For each retrace it finds the user's line and the reason: the call is compared with the most similar earlier one.
-    A call costs about 1 µs more, which is 1.3 times a call of an empty program on a CPU; a trace costs about 0.3 ms
-    more. No array is kept, and memory is bounded: 100 retraces of each function are kept, the rest are counted.
+    A watched function behaves like the jitted function: results, donation, static arguments, errors and attributes such
+    as `lower` are the same. It counts calls, cache hits, traces, lowerings and compilations with their time. For each
+    retrace it finds the user's line and the reason, by comparing the call with the most similar earlier one. A call
+    costs about 1 µs more, which is 1.3 times a call of an empty program on CPU; a trace costs about 0.3 ms more. It
+    stores no arrays. It stores 100 retraces per function and counts the others.
 
-    A block, `with ml.watch() as seen:`, watches every function that is traced or compiled in it, on all threads.
-    Its calls and cache hits are unknown, because JAX reports no event for a cache hit. In a notebook, after
-    `%load_ext mithril_nb`, the magic `%%mithril_watch` at the top of a cell does this and shows the report.
+    A block, `with ml.watch() as seen:`, watches every function traced or compiled in it, on all threads. Its calls and
+    cache hits are unknown, because JAX reports no event for a cache hit. In a notebook, after `%load_ext mithril_nb`,
+    the magic `%%mithril_watch` at the top of a cell does this and shows the report.
 
-    The backward pass that `jax.grad` compiles after a call is counted by a block, and not by a watched function.
+    A block counts the backward pass that `jax.grad` compiles after a call; a watched function does not.
 
     Args:
-        target: A run, started or not; a function that `jax.jit` returned; any other function, which is jitted; nothing
-            for a block.
+        target: A run; a jitted function; any other function, which is then jitted; nothing for a block.
 
     Returns:
         The widget of a run; the watched function; or the object for the `with` statement. The latter two have

@@ -1,4 +1,4 @@
-"""The output of a cell that shows a report and follows it: of a watched function, or of a `with ml.watch()` block."""
+"""The output of a cell that shows and updates the report of a watched function or of a `with ml.watch()` block."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from IPython.display import display, update_display
 from mithril_nb.display import render
 
 _WAIT_S = 0.3
-"""Time from a change to the update of the output: a retrace takes milliseconds, and often others follow."""
+"""Delay of an update, in seconds: a retrace takes milliseconds, and often others follow."""
 
 
 class Followed(Protocol):
     """A value that calls a function after each change."""
 
     def follow(self, changed: Callable[[], None]) -> None:
-        """Call a function after each trace, lowering and compilation, on the thread where it happened."""
+        """Call a function after each trace, lowering and compilation, on the same thread."""
         ...
 
 
 class LiveReport:
-    """Shows a value once, and again some tenths of a second after each change. Without a kernel it shows it once.
+    """Shows a value, and updates it some tenths of a second after each change. Without a kernel, it shows it once.
 
     Args:
         value: The watched function or block.
@@ -38,7 +38,7 @@ class LiveReport:
         self._shown: Any = None
 
     def show(self) -> None:
-        """Show the value as it is now."""
+        """Show the current value."""
         self._shown = render(self._value)
         display(self._shown, raw=True, display_id=self._id)
         if getattr(get_ipython(), "kernel", None) is not None:  # a terminal would print each update

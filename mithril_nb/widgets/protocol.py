@@ -1,7 +1,7 @@
-"""How stages, graphs, passes and curves travel to the front end: on request, as binary; traits would be saved.
+"""Messages with stages, graphs, passes and curves for the front end: binary, on request. Traits would be saved.
 
-Texts are large, so they are compressed. Instructions travel as columns, and what many of them share (equations,
-blocks, lines of Python) stands in a table once.
+Texts are compressed, because they are large. Instructions are sent as columns. Values that many of them share
+(equations, blocks, lines of Python) are sent once, in a table.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def stage_message(name: str, version: int, inspection: Inspection, *, short: boo
         name: Name of the stage.
         version: Version of the design.
         inspection: The program.
-        short: Whether to send optimized HLO as it is printed for people; its instructions are the same.
+        short: True to send the readable form of optimized HLO, with the same instructions.
     """
     stage = inspection.stage(name)
     data = _columns(stage)
@@ -62,13 +62,13 @@ def curves_message(rows: Rows) -> Message:
 
 
 class _Table:
-    """Values, each once, by their place."""
+    """A table of distinct values with their indices."""
 
     def __init__(self) -> None:
         self._places: dict[Hashable, int] = {}
 
     def of(self, values: Iterable[Hashable]) -> list[int]:
-        """Return the place of each value."""
+        """Return the index of each value."""
         places, found = self._places, list(values)
         for value in dict.fromkeys(found):
             places.setdefault(value, len(places))
@@ -103,7 +103,7 @@ def _columns(stage: Stage) -> dict[str, Any]:
 
 
 def _equations(inspection: Inspection, stage: Stage) -> dict[str, Any]:
-    """Return what a page says of the equations of a stage. Of a program that cannot be traced nobody knows them."""
+    """Return the data of the equations of a stage; empty if the program cannot be traced."""
     used = {equation for group in {one.equations for one in stage.instructions} for equation in group}
     known = [one for one in known_equations(inspection) if one.id in used] if stage.unavailable is None else []
     blocks, roles, primitives = _Table(), _Table(), _Table()
@@ -118,7 +118,7 @@ def _equations(inspection: Inspection, stage: Stage) -> dict[str, Any]:
 
 
 def _shortened(stage: Stage) -> dict[str, Any]:
-    """Return the text in short, and for each of its lines the instruction that it shows first."""
+    """Return the short text, and the instructions that each of its lines shows."""
     short = readable(stage.text)
     place = {one.id: at for at, one in enumerate(stage.instructions)}
     shown: dict[int, list[int]] = {}
@@ -136,28 +136,28 @@ def passes_message(found: PassList) -> Message:
 
 
 def transforms_message(steps: TransformSteps) -> Message:
-    """Return the message and buffer of steps: of each what it did, and its two sides with a mark on each equation."""
+    """Return the message and buffer of transform steps: explanation, and both sides with a mark on each equation."""
     return {"type": "transforms", "left_out": list(steps.left_out)}, [packed([_step(one) for one in steps])]
 
 
 def _step(step: TransformStep) -> dict[str, Any]:
-    made_of: dict[str, list[str]] = {}
+    results: dict[str, list[str]] = {}
     for one in step.equations:
         if one.source is not None:
-            made_of.setdefault(one.source, []).append(one.id)
+            results.setdefault(one.source, []).append(one.id)
     came_from = {one.id: [one.source] for one in step.equations if one.source is not None}
     is_first = step.before is None
     return {
         "name": step.name,
         "explanation": step.explanation,
         "problem": None if step.problem is None else step.problem.to_dict(),
-        "before": _side(step.before, step.equations_before, made_of),
+        "before": _side(step.before, step.equations_before, results),
         "after": _side(step.after, () if is_first else step.equations, came_from),
     }
 
 
 def _side(stage: Stage | None, marks: Sequence[MarkedEquation], others: dict[str, list[str]]) -> dict[str, Any] | None:
-    """Return a jaxpr with its marks: line, id, mark, ids on the other side, what is to be said, whether inferred."""
+    """Return a jaxpr with its marks: line, id, mark, ids on the other side, note, whether inferred."""
     if stage is None:
         return None
     line = {made.id: made.line for made in stage.instructions}
@@ -170,7 +170,7 @@ def _side(stage: Stage | None, marks: Sequence[MarkedEquation], others: dict[str
 
 
 def cost_message(found: CostTable | BlockRows | BlockFormula | CostPicture | WhatIfAnswer) -> Message:
-    """Return the message and buffer of costs: a table, what is in a row, a formula, a picture, or a what-if."""
+    """Return the message and buffer of costs: a table, the contents of a row, a formula, a picture, or a what-if."""
     if isinstance(found, CostTable):
         return {"type": "cost", "source": found.source, "version": found.version}, [packed(found.data)]
     if isinstance(found, BlockRows):
@@ -179,12 +179,12 @@ def cost_message(found: CostTable | BlockRows | BlockFormula | CostPicture | Wha
     if isinstance(found, BlockFormula):
         return {"type": "formula", "block": found.block, "version": found.version}, [packed(found.to_dict())]
     if isinstance(found, CostPicture):
-        return {"type": "cost_picture", "key": found.key}, [packed(drawn(found))]
-    return {"type": "what_if", "key": found.key}, [packed({**found.data, "picture": drawn(found.picture)})]
+        return {"type": "cost_picture", "key": found.key}, [packed(picture_data(found))]
+    return {"type": "what_if", "key": found.key}, [packed({**found.data, "picture": picture_data(found.picture)})]
 
 
-def drawn(picture: CostPicture) -> dict[str, str]:
-    """Return a picture as it travels: markup, the same in words, and why there is none."""
+def picture_data(picture: CostPicture) -> dict[str, str]:
+    """Return the data of a picture: markup, text, and the reason if there is no picture."""
     return {"svg": picture.svg, "text": picture.text, "reason": picture.reason}
 
 

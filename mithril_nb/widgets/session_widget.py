@@ -1,4 +1,4 @@
-"""What the workbench and the explorer have in common: a session behind them, answers to their pages, a static twin."""
+"""Base of the workbench and the explorer: a session, the messages of the front end, and a static fallback."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from mithril_nb.widgets.twin import Twin, live_bundle
 
 
 class SessionWidget(FrontEndWidget):
-    """Passes commands in and snapshots out, and keeps no state of its own.
+    """Passes commands to a session and snapshots to the front end. It has no other state.
 
     Attributes:
-        session: What is behind it.
+        session: The session.
     """
 
     snapshot = traitlets.Dict().tag(sync=True)
@@ -43,21 +43,21 @@ class SessionWidget(FrontEndWidget):
         self._is_attended = False  # whether a page has sent a command
         self._bundle = bundle
         self._twin = Twin(bundle, session.errors, first, quick)
-        # Packing a large text takes long: in the thread that handles messages all others would wait for it.
+        # Packing a large text takes long, so do not block the thread that handles messages.
         self._packer, self._lock = Worker("mithril_nb-texts"), threading.Lock()
-        self._asked: dict[str, tuple[Any, bool]] = {}
+        self._requests: dict[str, tuple[Any, bool]] = {}
         super().__init__(module, snapshot=session.snapshot())
-        self._unlisten = session.listen(self._hear)
+        self._unlisten = session.listen(self._on_change)
         self.on_msg(self._receive)
         remember(self)
 
     @property
     def errors(self) -> list[BaseException]:
-        """Everything that went wrong in handlers and threads, latest last."""
+        """Errors of handlers and threads, latest last."""
         return self.session.errors
 
     def replace(self) -> None:
-        """Close the widget because a newer run of its cell made another; views that remain are labelled so."""
+        """Close the widget because a newer run of its cell created another one. Label its remaining views."""
         try:
             self.send({"type": "replaced"})
             self._twin.replace()
@@ -65,7 +65,7 @@ class SessionWidget(FrontEndWidget):
             self._close(is_replaced=True)
 
     def close(self) -> None:
-        """End what is under way, and close the widget. What was made stays."""
+        """Cancel all work and close the widget. Computed results stay available."""
         self._close(is_replaced=False)
 
     def _end_session(self, *, is_replaced: bool) -> None:
@@ -77,9 +77,9 @@ class SessionWidget(FrontEndWidget):
         self._end_session(is_replaced=is_replaced)
         self._packer.end(0)
         self._twin.end()
-        self.layout.close()  # a widget of its own, which ipywidgets leaves open
+        self.layout.close()  # a separate widget, which ipywidgets leaves open
         super().close()
-        self.snapshot = {}  # the closed widget sends nothing; what it holds may stay in `Out` for long
+        self.snapshot = {}  # free memory, because `Out` may hold the closed widget for long
 
     # From the front end
 
@@ -88,52 +88,52 @@ class SessionWidget(FrontEndWidget):
         if content.get("type") != "command":
             return
         self._is_attended = True
-        self._twin.put_off()
+        self._twin.postpone()
         id, name, args = content.get("id"), str(content.get("name")), dict(content.get("args") or {})
         if name == "hello":
-            self._greet()
+            self._send_initial_data()
             self._reply(id, None)
         elif name == "request_stage":
-            self._ask_for_text(id, str(args.get("stage")), bool(args.get("short")))
+            self._request_text(id, str(args.get("stage")), bool(args.get("short")))
         else:
             self._reply(id, self.session.run_command(name, args))
 
     def _reply(self, id: Any, problem: Diagnostic | None) -> None:
         self.send({"type": "reply", "id": id, "ok": problem is None, "error": problem and problem.to_dict()})
 
-    def _greet(self) -> None:
-        """Send a page, which may have been loaded anew, what it cannot know."""
+    def _send_initial_data(self) -> None:
+        """Send a page, which may have been reloaded, the data that the snapshot does not contain."""
         found = self.session.passes.latest
         if found.rows:
-            self._hear("passes", found)
+            self._on_change("passes", found)
             self.session.passes.request_diff(found.number)
 
-    def _ask_for_text(self, id: Any, stage: str, short: bool) -> None:
+    def _request_text(self, id: Any, stage: str, short: bool) -> None:
         problem = self.session.run_command("want_stage", {"stage": stage})
         if problem is not None or self.session.stage(stage) is None:
-            self._reply(id, problem)  # without a problem: it is being made, and is asked for again when it is there
+            self._reply(id, problem)  # without a problem: the page requests the text again when it is computed
             return
         with self._lock:
-            before = self._asked.pop(stage, None)
-            self._asked[stage] = (id, short)
+            before = self._requests.pop(stage, None)
+            self._requests[stage] = (id, short)
         if before is not None:
-            self._reply(before[0], None)  # the later wish brings the text
+            self._reply(before[0], None)  # the later request sends the text
         self._packer.submit(self._send_texts)
 
     @shown_in_widget
     def _send_texts(self, wanted: Callable[[], bool]) -> None:
-        while wanted():  # if not, a newer job goes on with what is left
+        while wanted():  # otherwise a newer job sends the remaining texts
             with self._lock:
-                if not self._asked:
+                if not self._requests:
                     return
-                stage = next(iter(self._asked))
-                id, short = self._asked.pop(stage)
+                stage = next(iter(self._requests))
+                id, short = self._requests.pop(stage)
             problem: Diagnostic | None = None
             try:
                 with paused_collector():
                     message = stage_message(stage, *self.session.stage(stage), short=short)
                 self.send(*message)
-            except Exception as error:  # a text in short that cannot be made: the reply says why
+            except Exception as error:  # a short text may fail; the reply reports the reason
                 self.errors.append(error)
                 problem = problem_of(error)
             self._reply(id, problem)
@@ -141,7 +141,7 @@ class SessionWidget(FrontEndWidget):
     # From the session, on any thread
 
     @shown_in_widget
-    def _hear(self, kind: str, value: Any) -> None:
+    def _on_change(self, kind: str, value: Any) -> None:
         if kind == "snapshot":
             self.snapshot = value
         elif kind == "passes":

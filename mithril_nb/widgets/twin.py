@@ -1,7 +1,7 @@
-"""The static twin of a live widget: a second output, which a page hides for as long as the widget lives.
+"""The static fallback of a live widget: a second output, which the page hides while the widget is live.
 
-Jupyter prefers a widget's own view to any picture beside it in the same output, also in a notebook that is opened again
-with no kernel, where all it has to show is "model not found". A second output has a say of its own.
+In one output, Jupyter prefers the widget's view to a picture. Without a kernel, a reopened notebook would only show
+"model not found". A second output is shown independently.
 """
 
 from __future__ import annotations
@@ -19,50 +19,50 @@ from mithril_nb.session.worker import Worker
 from mithril_nb.stages.collector import paused_collector
 
 _STILL_S = 2.0
-"""For how long nothing must change before the twin is made anew: it is for those who come later, and is in no hurry."""
+"""Seconds without changes before the fallback is rendered again. It is only needed after the session."""
 _LOOK_S = 0.1
 _QUICK_S = 0.3
-"""At least this long between two smaller pictures: a slider makes sixty changes a second."""
+"""Minimum seconds between two quick pictures: a slider makes sixty changes per second."""
 _NO_WAITING = (
     "<style>.jp-OutputArea-child:has(+ .jp-OutputArea-child .mnb-still) > "
     '.lm-Panel.jp-OutputArea-output:not(:has(.mnb-root, [role="alert"])) '
     "{ display: none; }</style>"
 )
-"""Where no kernel is, JupyterLab says "Loading widget..." above the twin for ever: nothing is on its way there."""
+"""Hides "Loading widget...", which JupyterLab shows above the fallback forever if there is no kernel."""
 STILL = 'class="mnb-still"'
-"""What the HTML of each static picture contains."""
-_RUN = "A picture of what this cell showed. Run the cell to work with it."
+"""Marks the HTML of each static picture."""
+_RUN = "Static picture of this cell's output. Run the cell to use the widget."
 _REPLACED = "Replaced: a newer run of the cell shows the current widget. This is a picture of the old one."
 
 
 def _framed(html: str) -> str:
-    """Return a picture that is hidden while its widget lives.
+    """Return a picture that is hidden while its widget is live.
 
-    The front end sets the variable; a variable also reaches into outputs in a shadow root.
+    The front end sets the CSS variable, which also applies inside a shadow root.
     """
     return f'<div {STILL} style="display: var(--mnb-twin, block)">{_NO_WAITING}<p>{_RUN}</p>{html}</div>'
 
 
-def _somebody_watches() -> bool:
-    """Whether the cell was run in a page: pages can be asked for input, and nbconvert, papermill and nbval cannot."""
+def _is_run_in_page() -> bool:
+    """Return whether a page ran the cell. Pages allow input requests; nbconvert, papermill and nbval do not."""
     parent = getattr(get_ipython(), "get_parent", dict)()
     return bool(parent.get("content", {}).get("allow_stdin"))
 
 
 def live_bundle(found: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return data and metadata of a widget's own MIME bundle, in whichever of its forms it comes."""
+    """Return data and metadata of a widget's own MIME bundle, which may be a tuple, a dict or `None`."""
     return found if isinstance(found, tuple) else (found or {}, {})
 
 
 class Twin:
-    """Shows a widget together with what remains of it in a saved notebook, and keeps that up to date.
+    """Shows a widget with its static fallback for the saved notebook, and updates the fallback.
 
     Args:
-        bundle: Makes the static MIME bundle of the widget as it is now, on any thread.
-        errors: Takes what goes wrong while nobody waits for the result.
-        first: What stands there until the bundle is made, if making it takes long: somebody who watches wants the
-            widget first. Nobody does when a whole notebook is run by a program, whose kernel ends with the last cell.
-        quick: Makes a smaller bundle that is shown at once, while things change; `None` if it would show nothing new.
+        bundle: Returns the current static MIME bundle of the widget, on any thread.
+        errors: Receives errors of the background thread.
+        first: Bundle to show until the slow `bundle` is ready, so that a user sees the widget first. It is not used if
+            a program runs the whole notebook, because the kernel then ends with the last cell.
+        quick: Returns a smaller bundle to show while the widget changes; `None` if nothing changed.
     """
 
     def __init__(
@@ -78,30 +78,30 @@ class Twin:
         self._worker = Worker("mithril-nb twin")
         self._shown: dict[str, Any] | None = None
         self._showing = threading.Lock()
-        """Held while an update is sent: none follows after `replace` or `end`."""
+        """Held while an update is sent, so that none follows `replace` or `end`."""
         self._due = 0.0
 
     def show(self, live: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
-        """Show the widget's own view, and its twin in an output of its own."""
+        """Show the widget's own view, and its fallback in a separate output."""
         display(dict(live), metadata=dict(metadata), raw=True)
-        is_later = self._first is not None and _somebody_watches()
+        is_later = self._first is not None and _is_run_in_page()
         self._shown = dict(self._first or {}) if is_later else self._static(self._bundle)
         display(self._shown, raw=True, display_id=self._id)
         if is_later:
             self.refresh()
 
     def refresh(self) -> None:
-        """Make the twin anew as soon as nothing has changed for a while; nothing is done before it is shown."""
+        """Render the fallback again after a while without changes. Do nothing before it is shown."""
         if self._shown is not None:
-            self.put_off()
+            self.postpone()
             self._worker.submit(self._update)
 
-    def put_off(self) -> None:
-        """Wait anew with what is to be made: somebody is at work, and making it takes Python's time from them."""
+    def postpone(self) -> None:
+        """Delay the next rendering, because the user is active and rendering would slow down Python."""
         self._due = time.monotonic() + _STILL_S
 
     def replace(self) -> None:
-        """Label the picture as that of a replaced widget; a picture that is still being made is not shown."""
+        """Label the picture as that of a replaced widget, and discard a picture in progress."""
         with self._showing:
             shown, self._shown = self._shown, None
         if shown is not None and "text/html" in shown:
@@ -109,7 +109,7 @@ class Twin:
             update_display({**shown, "text/html": html}, raw=True, display_id=self._id)
 
     def end(self) -> None:
-        """Leave the output unchanged from now on, without waiting for a picture that is being made."""
+        """Keep the output unchanged from now on, without waiting for a picture in progress."""
         with self._showing:
             self._shown = None
         self._worker.end(0)
@@ -121,13 +121,11 @@ class Twin:
                     return
                 self._show_quick()
                 time.sleep(_LOOK_S)
-            with (
-                paused_collector()
-            ):  # beside a large traced program it stops everything for as long as the picture takes
+            with paused_collector():  # a collection takes as long as the picture with a large traced program in memory
                 fresh = self._static(self._bundle)
             if is_wanted():
                 self._show(fresh)
-        except Exception as error:  # an older picture is no reason to disturb anybody
+        except Exception as error:  # keep the older picture
             self._errors.append(error)
 
     def _show_quick(self) -> None:

@@ -1,4 +1,4 @@
-"""`ml.workbench`: the session as one widget. It passes commands in and snapshots out, and keeps no state of its own."""
+"""`ml.workbench`: a session as a widget, which passes commands to the session and snapshots to the front end."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ _TRAINING = ("data", "loss", "optimizer", "learning_rate", "epochs", "batch_size
 
 
 class Workbench(SessionWidget):
-    """A model in the making: canvas, inspector, linked stages, costs and training in one widget.
+    """A widget to build a model: canvas, inspector, linked stages, costs and training.
 
-    Made by `workbench`. An ordinary ipywidget: `observe`, `link` and `VBox` work with it.
+    Create it with `workbench`. It is an ordinary ipywidget: `observe`, `link` and `VBox` work with it.
 
     Attributes:
-        model: The model as it is designed now; set it to put another in place (undo brings the old one back).
-        selection: Paths of the selected blocks; may be set.
+        model: The current model. Set it to replace the model (undo restores the old one).
+        selection: Paths of the selected blocks. Settable.
         run: The latest run, or `None`.
-        session: The session behind it.
-        errors: Everything that went wrong in handlers and workers, latest last.
+        session: Its session.
+        errors: Errors of handlers and workers, latest last.
     """
 
     session: Session
@@ -54,19 +54,19 @@ class Workbench(SessionWidget):
 
     def __init__(self, session: Session):
         self._follows = threading.RLock()
-        self._told: tuple[Design | None, Model | None, tuple[str, ...]] = (None, None, ())
+        self._published: tuple[Design | None, Model | None, tuple[str, ...]] = (None, None, ())
         self._pictured = session.design
         super().__init__(session, "workbench.js", lambda: render(session), quick=self._quick_picture)
         report_interrupts()
         self._follow()
-        self.observe(self._put_in_place, ["model", "selection"])
+        self.observe(self._apply_trait, ["model", "selection"])
 
     def __repr__(self) -> str:
         return f"Workbench({', '.join(node.name for node in self.session.design.graph.nodes)})"
 
     @property
     def cost(self) -> Cost | None:
-        """What each block costs, of the design as it is now; `None` while nothing can run."""
+        """The cost of each block of the current design; `None` if no design could run yet."""
         return self.session.cost
 
     @property
@@ -76,7 +76,7 @@ class Workbench(SessionWidget):
 
     @property
     def stages(self) -> Mapping[str, Stage]:
-        """The stages of the program that is looked at, by name; each is made when it is asked for."""
+        """The stages of the inspected program by name, each computed on first use."""
         return LazyStages(self.session.analysis.inspection)
 
     @property
@@ -85,71 +85,70 @@ class Workbench(SessionWidget):
         return self.session.snapshot()["source"]
 
     def do(self, command: str, /, **args: Any) -> None:
-        """Do what a hand can do in the widget, by the same command.
+        """Execute a command of the widget. Anything you can do with the mouse has a command.
 
         Args:
             command: `"add_block"`, `"remove"`, `"connect"`, `"disconnect"`, `"rename"`, `"set_attribute"`,
                 `"set_shape"`, `"set_program"`, `"undo"`, `"redo"`, `"select"`, `"expand"`, `"collapse"`, `"train"`,
                 `"pause"`, `"go_on"`, `"stop"`, `"step_once"`, `"set_learning_rate"`, ...
-            args: Its arguments, as `path="linear_0", name="dimension", value=128`.
+            args: Its arguments, such as `path="linear_0", name="dimension", value=128`.
 
         Raises:
-            MithrilError: It cannot be done; everything is as it was.
+            MithrilError: The command failed and changed nothing.
         """
         self.session.do(command, **args)
 
     # From the session, on any thread
 
     @shown_in_widget
-    def _hear(self, kind: str, value: Any) -> None:
-        super()._hear(kind, value)
+    def _on_change(self, kind: str, value: Any) -> None:
+        super()._on_change(kind, value)
         if kind == "snapshot":
             self._follow()
         elif kind == "run":
             self.send({"type": "run", "run": value})
         elif kind == "curves":
             self.send(*curves_message(value))
-        # With no page to change anything by hand, a cell's output stays what it was when the cell ran; and of a run
-        # that goes on, the twin can wait for its end.
+        # Without a page, the output of a cell must not change after the cell ran. While a run trains, wait for its end.
         if self._is_attended and (kind == "snapshot" or (kind == "run" and value["state"] != "running")):
             self._twin.refresh()
 
     def _end_session(self, *, is_replaced: bool) -> None:
-        self.session.end(stops_run=not is_replaced)  # the newer widget takes the run over
+        self.session.end(stops_run=not is_replaced)  # the newer widget takes over the run
 
     def _quick_picture(self) -> Mapping[str, Any] | None:
-        """Return the design as it is now if an edit has changed it since the last picture."""
+        """Return the bundle of the current design; `None` if it has not changed since the last picture."""
         if self.session.design is self._pictured:
             return None
         self._pictured = self.session.design
         return design_bundle(self.session)
 
     def _follow(self) -> None:
-        """Let the traits say what the session holds, so that whoever observes them is told.
+        """Update the traits from the session, which notifies their observers.
 
-        Of what it has told before it says nothing: a worker that tells of a design again, while somebody sets another,
-        would put the old one back.
+        Set only changed values. Otherwise a worker that publishes an old design while the user sets a new one would
+        restore the old one.
         """
         with self._follows:
-            design, model, selection = self._told
+            design, model, selection = self._published
             held, selected = self.session.design, self.session.selection
             if held is not design:
                 model = Model.of(held.graph, held.name)
-            self._told = held, model, selected
+            self._published = held, model, selected
             if held is not design:
                 self.model = model
             if selected != selection:
                 self.selection = selected
             self.run = self.session.training.run
 
-    # From the person's own code
+    # From the user's code
 
-    def _put_in_place(self, change: Mapping[str, Any]) -> None:
-        _, told, selected = self._told
+    def _apply_trait(self, change: Mapping[str, Any]) -> None:
+        _, published, selected = self._published
         if change["name"] == "selection":
             if tuple(change["new"]) != selected:
                 self.session.select(list(change["new"]))
-        elif change["new"] is not told and change["new"] != self.session.model:
+        elif change["new"] is not published and change["new"] != self.session.model:
             design = self.session.design
             new = design_of(change["new"], None)
             name = new.name if new.name != "model" else design.name
@@ -166,27 +165,26 @@ def workbench(
     output: str | None = None,
     **training: Any,
 ) -> Workbench:
-    """Open a workbench on a model: build it, see what it becomes and costs, train it.
+    """Open a workbench for a model: build it, see its stages and costs, train it.
 
     Args:
-        model: What to start from; nothing for an empty canvas.
-        shapes: Shape of each input, as `{"input": [32, 64]}`. With names of sizes, as `{"input": ["batch", 64]}`, costs
-            are formulas; the stages after StableHLO need numbers.
-        backend: Where programs run; by default `JaxBackend()`.
-        program: What the stages show first: `"forward"`, `"forward+backward"` or `"train step"`. A model with several
-            outputs starts with `"forward"` until the output to train on is chosen.
-        output: Name of the output to train on, of a model with several.
-        autosave: The file that edits made in the widget are saved to, within a second, so that a later run of the cell
-            can restore them. By default a file for this cell in `.mithril_nb`, beside the notebook; `False` saves
-            nothing.
-        training: What the Run button gives to `ml.fit`: `data=(x, y)`, `validation=`, `loss=`, `optimizer=`,
+        model: Initial model; default: an empty canvas.
+        shapes: Shape of each input, such as `{"input": [32, 64]}`. With names of sizes, such as
+            `{"input": ["batch", 64]}`, costs are formulas; the stages after StableHLO need numbers.
+        backend: Backend that runs programs; default: `JaxBackend()`.
+        program: First inspected program: `"forward"`, `"forward+backward"` or `"train step"`. A model with several
+            outputs starts with `"forward"` until you choose the output to train on.
+        output: Name of the output to train on, for a model with several outputs.
+        autosave: File in which the widget saves edits, within a second, so that a later run of the cell can restore
+            them. Default: a file for this cell in `.mithril_nb`, next to the notebook; `False` saves nothing.
+        training: Arguments that the Run button passes to `ml.fit`: `data=(x, y)`, `validation=`, `loss=`, `optimizer=`,
             `learning_rate=`, `epochs=`, `batch_size=`, `seed=`.
 
     Returns:
-        The widget; the last expression of a cell shows it.
+        The widget. As the last expression of a cell, it is displayed.
 
     Raises:
-        UnknownOptionError: An argument that does not exist, or `output` is no output of the model.
+        UnknownOptionError: An argument does not exist, or `output` is not an output of the model.
         UnexpectedInputError: `shapes` names an input that the model does not have.
 
     Examples:
@@ -200,7 +198,7 @@ def workbench(
     design = set_program(design_of(model, shapes), program).design
     if output is not None:
         design = set_output(design, output).design
-    input_specs(design.graph, shapes or {})  # says so if a shape is for no input
+    input_specs(design.graph, shapes or {})  # raises if `shapes` names an unknown input
     if not isinstance(backend, JaxBackend | None):
         raise UnknownOptionError(f"cannot run on {backend!r}.", advice="backend=ml.JaxBackend()")
     if not isinstance(autosave, bool | str | Path):
@@ -209,7 +207,7 @@ def workbench(
             (("needs", "the path of a file, or False to save none"),),
             'ml.workbench(model, autosave="design.json")',
         )
-    # First, so that the edits made in the widget of an earlier run are saved before they are looked for.
+    # Replace older widgets first, so that they save their edits before `Autosave` reads the file.
     older = replace_older()
     session = Session(design, backend or JaxBackend(), training, partial(_autosave, autosave))
     for one in older:
@@ -219,7 +217,7 @@ def workbench(
 
 
 def _autosave(wanted: bool | str | Path, design: Design) -> Autosave | None:
-    """Return where a design is saved: as the user asked, else by the cell that runs."""
+    """Return the autosave of a design: in the user's file, or in the file of the running cell."""
     if not isinstance(wanted, bool):
         return Autosave(Path(wanted), design)
     cell = current_cell() if wanted else None

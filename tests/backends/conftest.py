@@ -1,4 +1,4 @@
-"""Both precisions in one process: float64 is switched on for a test and off again."""
+"""Both precisions in one process: float64 is enabled for one test at a time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(params=["float32", "float64"])
 def dtype(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Dtype of a backend; JAX is as before when the test is over."""
+    """Dtype of a backend. The settings of JAX are restored after the test."""
     before = jax.config.read("jax_enable_x64")
     jax.config.update("jax_enable_x64", request.param == "float64")
     yield request.param

@@ -51,7 +51,7 @@ def of_equinox(x):
     return output(MLP(3, [5, 5], 2), params, x), jax.vmap(reference)(x)
 
 
-def test_their_parameters_come_across():
+def test_imported_parameters_give_equal_outputs():
     random = np.random.default_rng(0)
     images = random.normal(size=(2, 7, 8, 3)).astype("float32")
     cases = {

@@ -1,4 +1,4 @@
-"""Every block beside PyTorch: outputs, and gradients of params and inputs, in two precisions."""
+"""Every block compared with PyTorch: outputs, and gradients of params and inputs, in two precisions."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ RANDOM = np.random.default_rng(1)
 
 
 def in_torch(function):
-    """A reference that computes with PyTorch's own gradients."""
+    """A reference with PyTorch's gradients."""
 
     def reference(params: Arrays, inputs: Arrays, cotangent: np.ndarray) -> tuple[np.ndarray, Arrays]:
         tensors = {name: torch.tensor(array) for name, array in {**params, **inputs}.items()}

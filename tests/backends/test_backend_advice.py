@@ -1,4 +1,4 @@
-"""What errors of backends advise works."""
+"""The advice in errors of backends works."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ BACKEND = {
         backend, x = ml.JaxBackend(), jnp.ones(3)
         backend.grad(3)
         """,
-    "backends/jax/backend.py:_one_number": """
+    "backends/jax/backend.py:_checked_scalar": """
         backend, f, x = ml.JaxBackend(), lambda x: 2 * x, jnp.ones(3)
         backend.grad(f)(x)
         # Try: {}(x)
@@ -175,7 +175,7 @@ COMPUTING = {
         ml.compile(model).evaluate(dict(), {"x": jnp.ones(3), "s": jnp.array([2, 3])})
         # Try: ml.compile(Model() | BroadcastTo()(input="x", {})).evaluate(dict(), {"x": jnp.ones(1)})
         """,
-    "backends/jax/kernels/shaping.py:_refused": """
+    "backends/jax/kernels/shaping.py:_inference_errors": """
         pm, x = ml.compile(Model() | Reshape()(input="x", shape="sizes"), jit=False), jnp.ones((4, 3))
         pm.evaluate(dict(), {"x": x, "sizes": jnp.array([5, 2])})
         # Try: pm.evaluate(dict(), {"x": x, "sizes": jnp.array([6, 2])})

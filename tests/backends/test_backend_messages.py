@@ -1,4 +1,4 @@
-"""What a backend says that is asked for what it has not: the whole text."""
+"""Full messages of a backend for unsupported requests."""
 
 import textwrap
 
@@ -11,7 +11,7 @@ from mithril_nb.errors import MithrilError
 
 
 class ArraysOnly(Backend):
-    """A backend as the documents show one: it makes arrays and runs nothing."""
+    """A backend as in the Mithril documentation: it creates arrays and runs no models."""
 
     def tensor(self, data, dtype=None):
         return data
@@ -24,7 +24,7 @@ class ArraysOnly(Backend):
 
 
 class WithoutOnes(Backend):
-    """The backend of the documents: two of the three methods. To define it is no mistake; to make one is."""
+    """A backend with two of the three methods. Defining it is valid; constructing it raises."""
 
     def __init__(self, *args, **kwargs):
         super().__init__()
@@ -52,8 +52,8 @@ CASES = [
         "a switch for a mesh",
         lambda: ml.JaxBackend(device_mesh=True),
         """
-        UnknownOptionError: device_mesh=True is no mesh.
-            needs  how many devices there are along each of its axes
+        UnknownOptionError: device_mesh=True is not a mesh shape.
+            needs  the number of devices along each axis
             Try: device_mesh=(1,)  # or (2, 4): the number of devices along each axis
         """,
     ),
@@ -70,8 +70,8 @@ CASES = [
         "64 bits switched off that are needed",
         double_without_x64,
         """
-        UnknownOptionError: cannot switch 64 bits off for a backend of dtype 'float64'.
-            because  JAX would make arrays of float32 where float64 is asked for
+        UnknownOptionError: cannot disable the x64 mode for a backend of dtype 'float64'.
+            because  JAX would create float32 arrays instead of float64
             Try: ml.JaxBackend(dtype="float32").enable_x64(False)
         """,
     ),
@@ -79,7 +79,7 @@ CASES = [
         "a backend that lacks a method",
         lambda: WithoutOnes(1, two=2),
         """
-        IncompleteBackendError: cannot make a WithoutOnes: it lacks 'ones'.
+        IncompleteBackendError: cannot construct WithoutOnes: it lacks 'ones'.
             has  tensor, zeros
             Try: def ones(self, shape, dtype=None): ...
         """,
@@ -88,8 +88,8 @@ CASES = [
         "no backend at all",
         lambda: Backend(),
         """
-        IncompleteBackendError: cannot make a Backend: it lacks 'ones', 'tensor', 'zeros'.
-            has  none of the methods that every backend has
+        IncompleteBackendError: cannot construct Backend: it lacks 'ones', 'tensor', 'zeros'.
+            has  no required method
             Try: def ones(self, shape, dtype=None): ...
         """,
     ),
@@ -115,7 +115,7 @@ CASES = [
         "a number for a device",
         lambda: ml.JaxBackend(device=0),
         """
-        UnknownOptionError: device=0 is no device.
+        UnknownOptionError: device=0 is not a device.
             needs  a name such as 'cpu' or 'gpu:1', or one of jax.devices()
             Try: JaxBackend(device="cpu")
         """,
@@ -124,7 +124,7 @@ CASES = [
         "a device without a name",
         lambda: ml.JaxBackend(device=""),
         """
-        UnknownOptionError: device='' is no device.
+        UnknownOptionError: device='' is not a device.
             needs  a name such as 'cpu' or 'gpu:1', or one of jax.devices()
             Try: JaxBackend(device="cpu")
         """,
@@ -133,7 +133,7 @@ CASES = [
         "a word for a switch",
         lambda: ml.JaxBackend(jit="no"),
         """
-        UnknownOptionError: jit='no' neither switches on nor off.
+        UnknownOptionError: jit='no' must be a bool.
             needs  True or False
             Try: JaxBackend(jit=False)
         """,
@@ -143,7 +143,7 @@ CASES = [
         lambda: ml.JaxBackend(seed=2**63),
         """
         UnknownOptionError: cannot use 9223372036854775808 as a seed.
-            needs  a whole number from -2**63 to 2**63 - 1
+            needs  an integer from -2**63 to 2**63 - 1
             Try: seed=42
         """,
     ),
@@ -239,7 +239,7 @@ CASES = [
         lambda: ml.JaxBackend(seed="x"),
         """
         UnknownOptionError: cannot use 'x' as a seed.
-            needs  a whole number
+            needs  an integer
             Try: seed=42
         """,
     ),
@@ -248,7 +248,7 @@ CASES = [
         lambda: ml.JaxBackend().set_seed(True),
         """
         UnknownOptionError: cannot use True as a seed.
-            needs  a whole number
+            needs  an integer
             Try: seed=42
         """,
     ),
@@ -256,7 +256,7 @@ CASES = [
         "a shape that is text",
         lambda: ml.JaxBackend().zeros("abc"),
         """
-        UnknownOptionError: 'abc' is no shape.
+        UnknownOptionError: 'abc' is not a shape.
             needs  sizes
             Try: zeros(3, 4)
         """,
@@ -265,7 +265,7 @@ CASES = [
         "a shape that is a fraction",
         lambda: ml.JaxBackend().ones(2.5),
         """
-        UnknownOptionError: 2.5 is no shape.
+        UnknownOptionError: 2.5 is not a shape.
             needs  sizes
             Try: zeros(3, 4)
         """,
@@ -274,7 +274,7 @@ CASES = [
         "a shape with a fraction in it",
         lambda: ml.JaxBackend().randn(2, 2.5),
         """
-        UnknownOptionError: (2, 2.5) is no shape.
+        UnknownOptionError: (2, 2.5) is not a shape.
             needs  sizes
             Try: zeros(3, 4)
         """,
@@ -301,8 +301,8 @@ CASES = [
         "not there yet",
         lambda: ml.TorchBackend(device="cuda"),
         """
-        UnavailableBackendError: TorchBackend is not there yet: models run on JAX for now.
-            needs  PyTorch, and an emitter that this version of mithril_nb does not have
+        UnavailableBackendError: TorchBackend is not implemented yet: models run on JAX only.
+            needs  PyTorch, and kernels that this version of mithril_nb does not have
             Try: ml.JaxBackend()
         """,
     ),
@@ -310,7 +310,7 @@ CASES = [
         "no kernels",
         lambda: ArraysOnly().toolkit,
         """
-        UnavailableBackendError: ArraysOnly brings no kernels: it cannot run models.
+        UnavailableBackendError: ArraysOnly has no kernels, so it cannot run models.
             Try: ml.JaxBackend()
         """,
     ),

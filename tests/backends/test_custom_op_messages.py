@@ -1,4 +1,4 @@
-"""What is said of ops that people bring, where they cannot be used: the whole text."""
+"""Full messages for custom ops that cannot be used."""
 
 import re
 import textwrap
@@ -99,7 +99,7 @@ CASES = [
     (
         lambda: backend.register_op("grad"),
         """
-        NameTakenError: cannot register the op 'grad': a backend has something else of this name.
+        NameTakenError: cannot register the op 'grad': the backend already has an attribute of this name.
             is  backend.grad
             Try: @backend.register_op("my_grad")
         """,
@@ -186,7 +186,7 @@ CASES = [
     (
         lambda: ml.compile(NoArray()).evaluate({}, {"input": X}),
         """
-        UnknownOptionError: NoArray.compute returned no array for 'output'.
+        UnknownOptionError: NoArray.compute did not return an array for 'output'.
             given  str
             Try: return an array.
         """,
@@ -194,9 +194,9 @@ CASES = [
     (
         lambda: of_primitive(lambda backend, x: 2 * x, lambda backend, x, grad: grad.sum()),
         """
-        ShapeError: wrong_grad does not give a gradient of the shape of each input.
-            gave    ()
-            inputs  (4, 3)
+        ShapeError: wrong_grad does not return a gradient of the shape of each input.
+            returned  ()
+            inputs    (4, 3)
             Try: @ml.register_primitive("wrong_grad") on a function that returns one array for each input.
         """,
     ),
@@ -206,7 +206,7 @@ CASES = [
         ShapeError: the input 'input' does not fit 'picky.input'.
             given  (4, 3) float32
             input  what 'picky' can take      TypeError: cannot reshape array of shape (4, 3) (size 12) into shape (2, 7) (size 14)
-            Try: other sizes, or look into the function.
+            Try: other sizes, or check the function.
         """,  # noqa: E501
     ),
     (
@@ -216,7 +216,7 @@ CASES = [
             because  KeyError: 'inptu'
             where    HERE
             given    'input' (4, 3) float32
-            Try: look into the function.
+            Try: check the function.
         """,
     ),
     (
@@ -261,7 +261,7 @@ def test_message(call, text):
     assert f"{type(error.value).__name__}: {said}" == expected
 
 
-def test_what_a_function_raised_is_the_cause():
+def test_error_of_a_function_is_the_cause():
     with pytest.raises(UnknownOptionError) as error:
         ml.compile(Misspelt()).evaluate({}, {"input": X})
     assert isinstance(error.value.__cause__, KeyError)
@@ -274,13 +274,13 @@ def test_what_a_function_raised_is_the_cause():
         ("qqqq", "JaxBackend has no operation 'qqqq'. To add one: @backend.register_op(\"...\")."),
     ],
 )
-def test_an_operation_that_does_not_exist(name: str, text: str) -> None:
+def test_unknown_operation_is_rejected(name: str, text: str) -> None:
     with pytest.raises(AttributeError) as error:
         getattr(backend, name)
     assert str(error.value) == text
 
 
-def test_infer_of_an_op_of_ones_own_belongs_to_its_class():
+def test_infer_error_of_a_custom_op_names_its_class():
     def infer(options, inputs):
         return None
 

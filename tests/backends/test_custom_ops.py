@@ -1,4 +1,4 @@
-"""Ops that people bring: register_op, register_primitive, Operator.compute; their shapes and gradients."""
+"""Custom ops: register_op, register_primitive, Operator.compute, with shapes and gradients."""
 
 import gc
 
@@ -49,7 +49,7 @@ def test_an_op_of_a_backend_runs_in_a_model_with_gradients_and_shapes():
     np.testing.assert_allclose(gradients["linear_0.weight"], X.T @ by_hidden, rtol=1e-4, atol=1e-4)
 
 
-def test_an_op_belongs_to_its_backend_and_may_stand_in_for_one_of_ours():
+def test_op_belongs_to_its_backend_and_may_replace_ours():
     mine, other = ml.JaxBackend(), ml.JaxBackend()
 
     @mine.register_op("relu")
@@ -65,7 +65,7 @@ def test_an_op_belongs_to_its_backend_and_may_stand_in_for_one_of_ours():
         ml.compile(ml.op("only_mine"), other)
 
 
-def test_the_function_of_an_op_is_the_one_of_the_backend_by_whatever_way():
+def test_op_always_uses_the_backend_function():
     mine, other = ml.JaxBackend(), ml.JaxBackend()
 
     @mine.register_op("gelu")
@@ -105,7 +105,7 @@ def test_several_inputs_are_named_by_the_arguments():
     np.testing.assert_allclose(found, 20 * X, rtol=1e-6)
 
 
-def test_shapes_are_found_with_names_for_sizes_where_that_can_be():
+def test_symbolic_shapes_are_inferred_if_possible():
     backend = ml.JaxBackend()
     backend.register_op("doubled_rows")(lambda x: jnp.concatenate([x, x]))
     backend.register_op("gram")(lambda x: x @ x.T)
@@ -121,7 +121,7 @@ def test_shapes_are_found_with_names_for_sizes_where_that_can_be():
     assert shapes(ml.op("whole"), input=["n"]) == "('n',) int32"
 
 
-def test_a_primitive_has_the_gradient_that_was_registered():
+def test_primitive_has_its_registered_gradient():
     @ml.register_primitive("sin_times_x")
     def sin_times_x(backend, x):
         return backend.sin(x) * x
@@ -163,7 +163,7 @@ def test_a_gradient_for_each_of_several_inputs():
     np.testing.assert_allclose(gradients["linear_0.bias"], [6, 6])
 
 
-def test_a_block_that_computes():
+def test_block_with_a_compute_method():
     backend = ml.JaxBackend()
 
     class SinTimeX(Operator):
@@ -212,7 +212,7 @@ def test_a_cell_may_run_twice():
     assert KINDS["Times"] is namespace["Times"]
 
 
-def test_op_gives_blocks_of_ours_with_attributes():
+def test_op_returns_built_in_blocks_with_attributes():
     assert ml.op("linear", dimension=3) == Linear(3)
     assert ml.op("Linear", dimension=3) == Linear(3)
 

@@ -1,4 +1,4 @@
-"""How parameters start: the distributions of `jax.nn.initializers`, reproducible by seed and by name."""
+"""Initial values: the distributions of `jax.nn.initializers`, reproducible by seed and name."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def names(case):
 
 
 @pytest.mark.parametrize(("initializer", "shape", "made_by"), CASES, ids=map(names, CASES))
-def test_the_distribution_is_that_of_jax(initializer, shape, made_by):
+def test_distribution_equals_jax(initializer, shape, made_by):
     mine = initial(initializer, stream([3], "w"), shape)
     theirs = np.asarray(made_by(jax.random.key(0), shape))
     assert (mine.shape, mine.dtype) == (shape, np.dtype("float32"))
@@ -49,24 +49,24 @@ def test_the_distribution_is_that_of_jax(initializer, shape, made_by):
 
 
 @pytest.mark.parametrize("shape", [(400, 300), (300, 400), (1, 5), (5, 1), (64, 64)], ids=str)
-def test_an_orthogonal_start_is_orthogonal(shape):
+def test_orthogonal_initializer_is_orthogonal(shape):
     q = initial(Initializer("orthogonal"), stream([3], "w"), shape).astype("float64")
     gram = q.T @ q if shape[0] >= shape[1] else q @ q.T
     np.testing.assert_allclose(gram, np.eye(min(shape)), atol=1e-6)
 
 
-def test_each_window_of_an_orthogonal_convolution_is_at_right_angles_to_the_others():
+def test_orthogonal_convolution_windows_are_orthogonal():
     q = initial(Initializer("orthogonal", 1, 0), stream([3], "w"), (16, 8, 3, 3)).reshape(16, -1)
     np.testing.assert_allclose(q @ q.T, np.eye(16), atol=1e-6)
 
 
-def test_the_determinant_of_an_orthogonal_start_has_either_sign():
+def test_orthogonal_determinant_has_either_sign():
     starts = [initial(Initializer("orthogonal"), stream([seed], "w"), (3, 3)) for seed in range(20)]
     signs = {round(float(np.linalg.det(start))) for start in starts}
     assert signs == {-1, 1}
 
 
-def test_what_draws_nothing_is_what_it_says():
+def test_constant_initializers():
     def start(**given):
         return initial(Initializer(**given), stream([0], "b"), (3,)).tolist()
 
@@ -84,7 +84,7 @@ def test_every_initializer_scales_and_shifts(name):
     np.testing.assert_allclose(moved, 3 * plain + 2, rtol=1e-5)
 
 
-def test_the_same_seed_gives_the_same_and_the_stream_goes_on():
+def test_seed_is_reproducible_and_the_stream_advances():
     def start(backend, seed=None):
         return np.asarray(ml.compile(Linear(4, input_size=3), backend).randomize_params(seed)["weight"])
 
@@ -110,7 +110,7 @@ NORMAL = [[-0.49192980, 1.71253967, 0.41481325], [-1.21568537, 0.09897047, -1.25
 
 
 @pytest.mark.parametrize("initializer", [Initializer("normal"), Initializer("he_uniform"), Initializer("orthogonal")])
-def test_the_numbers_are_the_same_whatever_the_number_of_threads(initializer, monkeypatch):
+def test_numbers_do_not_depend_on_threads(initializer, monkeypatch):
     shape = (3 * PIECE // 128, 128) if initializer.name != "orthogonal" else (1100, 1000)
     wanted = [Wanted(initializer, stream([1], name), shape, name) for name in ("a", "b")]
     starts = []
@@ -124,20 +124,20 @@ def test_the_numbers_are_the_same_whatever_the_number_of_threads(initializer, mo
     assert not np.array_equal(flat[:1000], flat[PIECE : PIECE + 1000])
 
 
-def test_a_parameter_starts_the_same_whatever_stands_beside_it():
+def test_values_do_not_depend_on_other_blocks():
     short, long = (ml.compile(MLP(5, hidden, 2)).randomize_params(0) for hidden in ([4], [4, 6]))
     np.testing.assert_array_equal(short["linear_0.weight"], long["linear_0.weight"])
     assert not np.array_equal(long["linear_0.weight"][:4, :4], long["linear_1.weight"][:4, :4])
 
 
-def test_an_empty_parameter_is_no_trouble():
+def test_empty_parameter():
     for name in INITIALIZERS:
         assert initial(Initializer(name), stream([0], "w"), (0, 3)).shape == (0, 3)
         assert initial(Initializer(name), stream([0], "w"), (3, 0)).shape == (3, 0)
 
 
 @pytest.mark.parametrize("name", ["he_normal", "orthogonal"])
-def test_each_round_of_a_repeated_block_starts_as_one_block_would(name):
+def test_repeated_block_initializes_like_single_blocks(name):
     model = Repeat(Linear(64), 50)
     model.set_initializers({"repeat.body.weight": name})
     start = np.asarray(ml.compile(model, shapes={"input": [2, 64]}).randomize_params(0)["repeat.body.weight"])
@@ -147,22 +147,22 @@ def test_each_round_of_a_repeated_block_starts_as_one_block_would(name):
         np.testing.assert_allclose(start[7].T @ start[7], np.eye(64), atol=1e-5)
 
 
-def test_a_formula_that_needs_two_axes_says_so():
+def test_formula_needs_two_axes():
     with pytest.raises(ShapeError) as caught:
         initial(Initializer("he_normal"), stream([0], "b"), (3,), "linear_0.bias")
     assert f"{type(caught.value).__name__}: {caught.value}" == textwrap.dedent("""\
-        ShapeError: 'linear_0.bias' of shape (3,) cannot start as 'he_normal'.
-            needs  an axis of inputs and one of outputs: axes -2 and -1
+        ShapeError: cannot initialize 'linear_0.bias' of shape (3,) with 'he_normal'.
+            needs  an input axis and an output axis: axes -2 and -1
             Try: model.set_initializers({'linear_0.bias': "normal(0.02)"})""")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-def test_a_start_has_the_dtype_of_the_model(dtype):
+def test_initial_values_have_the_model_dtype(dtype):
     start = ml.compile(Linear(4, input_size=3), ml.JaxBackend(dtype=dtype)).randomize_params(0)
     assert {str(array.dtype) for array in start.values()} == {dtype}
 
 
-def test_repeats_in_repeats_start_one_by_one():
+def test_nested_repeats_initialize_separately():
     pm = ml.compile(Repeat(Repeat(Linear(64, input_size=64), 5), 3), shapes={"input": [2, 64]})
     weight = next(value for name, value in pm.randomize_params(0).items() if name.endswith("weight"))
     assert weight.shape == (3, 5, 64, 64)

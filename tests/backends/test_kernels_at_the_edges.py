@@ -1,4 +1,4 @@
-"""Kernels where there is little or nothing to compute, where numbers are no numbers, and by finite differences."""
+"""Kernels with empty inputs, with NaN and infinity, and compared with finite differences."""
 
 from functools import cache, partial
 
@@ -49,7 +49,7 @@ def forward(model: ml.Model, x, **options):
 
 
 def batches(shape: tuple[int, ...]) -> dict[str, np.ndarray]:
-    """A batch of rows, its first row, no row, and a first row that is no number."""
+    """Return a batch of rows, its first row, no row, and a batch whose first row is NaN."""
     x = np.random.default_rng(0).normal(size=shape).astype("float32")
     found = {"whole": x, "one": x[:1], "none": x[:0]}
     for name, bad in (("nan", np.nan), ("inf", np.inf)):
@@ -60,7 +60,7 @@ def batches(shape: tuple[int, ...]) -> dict[str, np.ndarray]:
 
 @cache
 def outputs() -> dict[str, dict[str, np.ndarray]]:
-    """What every block makes of each batch, in one program."""
+    """Return the outputs of every block for each batch, from one program."""
 
     def run():
         return {
@@ -77,7 +77,7 @@ def compiled(block: ml.Model, x):
 
 
 @pytest.mark.parametrize("name", BLOCKS)
-def test_a_batch_of_none_and_of_one(name):
+def test_batches_of_size_zero_and_one(name):
     found = outputs()[name]
     assert found["none"].shape == (0, *found["whole"].shape[1:])
     np.testing.assert_allclose(found["one"], found["whole"][:1], rtol=1e-5, atol=1e-6)
@@ -94,7 +94,7 @@ def test_nan_and_infinity_pass_through(name, bad):
     np.testing.assert_allclose(out[1:], outputs()[name]["whole"][1:], rtol=1e-5, err_msg="and stays in its row")
 
 
-def test_softmax_and_gelu_keep_great_numbers_finite():
+def test_softmax_and_gelu_keep_large_numbers_finite():
     x = np.array([[1e4, -1e4, 0.0]], "float32")
     np.testing.assert_allclose(forward(Softmax(), x), [[1, 0, 0]], atol=1e-6)
     np.testing.assert_allclose(forward(Gelu(), x), [[1e4, 0, 0]])
@@ -104,14 +104,14 @@ def test_a_constant_row_is_normalized_to_zero():
     np.testing.assert_array_equal(forward(LayerNorm(), np.full((2, 5), 3.0, "float32")), np.zeros((2, 5)))
 
 
-def test_a_row_that_an_embedding_does_not_have_is_nan():
+def test_embedding_index_out_of_range_is_nan():
     out = forward(Embedding(3, 2), np.array([0, 2, 3], "int32"))
     assert np.isfinite(out[:2]).all()
     assert np.isnan(out[2]).all()
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "int32"])
-def test_an_embedding_takes_any_whole_numbers(dtype):
+def test_embedding_accepts_any_integer_dtype(dtype):
     pm = ml.compile(Embedding(5, 2), shapes={"input": [3]})
     params = pm.randomize_params(0)
     out = pm.evaluate(params, {"input": np.array([4, 0, 1], dtype)})["output"]
@@ -131,13 +131,13 @@ def test_dropout_drops_its_share_and_keeps_the_mean():
     ("says", "training", "drops"),
     [(None, False, False), (None, True, True), (True, False, True), (True, True, True), (False, True, False)],
 )
-def test_dropout_does_as_it_is_told_else_as_the_program_does(says, training, drops):
+def test_dropout_option_overrides_the_program(says, training, drops):
     x = np.ones((8, 8), "float32")
     out = forward(Dropout(0.5, training=says), x, key=jax.random.key(0), training=training)
     assert bool((out == 0).any()) == drops
 
 
-def test_dropout_draws_by_its_key_and_its_place():
+def test_dropout_depends_on_key_and_path():
     model = Model()
     model |= Dropout(0.5)(input="x", output="one")
     model |= Dropout(0.5)(input="x", output="two")
@@ -166,7 +166,7 @@ def test_the_gradient_of_dropout_is_its_mask():
 
 
 @pytest.mark.parametrize("dtype", ["float64"], indirect=True)
-def test_gradients_are_those_of_finite_differences(dtype):
+def test_gradients_equal_finite_differences(dtype):
     model = Model()
     model |= Conv2d(3, (2, 3), stride=(1, 2))(input="image", output="features")
     model |= MaxPool2d(2)(input="features", output="pooled")

@@ -1,4 +1,4 @@
-"""What the operations of a backend say of arguments that they cannot take: the whole text."""
+"""Full messages of a backend's operations for invalid arguments."""
 
 import textwrap
 
@@ -14,7 +14,7 @@ CASES = [
         "a negative size",
         lambda: B.ones(-1),
         """
-        UnknownOptionError: -1 is no shape.
+        UnknownOptionError: -1 is not a shape.
             needs  sizes
             Try: zeros(3, 4)
         """,
@@ -23,7 +23,7 @@ CASES = [
         "a negative size of a matrix",
         lambda: B.eye(-1),
         """
-        ShapeError: eye cannot be done with these arguments.
+        ShapeError: eye does not accept these arguments.
             given    -1, None
             dtype    'float32'
             because  negative dimensions are not allowed, got -1 and None
@@ -34,7 +34,7 @@ CASES = [
         "a range of nothing",
         lambda: B.arange(),
         """
-        UnknownOptionError: arange cannot be done with these arguments.
+        UnknownOptionError: arange does not accept these arguments.
             given    nothing
             because  arange() missing 1 required positional argument: 'start'
             Try: help(backend.arange)
@@ -44,7 +44,7 @@ CASES = [
         "a range without steps",
         lambda: B.arange(0, 1, 0),
         """
-        UnknownOptionError: arange cannot be done with these arguments.
+        UnknownOptionError: arange does not accept these arguments.
             given    0, 1, 0
             because  division by zero
             Try: help(backend.arange)
@@ -54,7 +54,7 @@ CASES = [
         "a negative count",
         lambda: B.linspace(0, 1, -2),
         """
-        ShapeError: linspace cannot be done with these arguments.
+        ShapeError: linspace does not accept these arguments.
             given    0, 1, -2
             dtype    'float32'
             because  Number of samples, -2, must be non-negative.
@@ -65,10 +65,10 @@ CASES = [
         "text for a number",
         lambda: B.linspace("a", 1),
         """
-        UnknownOptionError: linspace cannot be done with these arguments.
+        UnknownOptionError: linspace does not accept these arguments.
             given    'a', 1, 50
             dtype    'float32'
-            because  start is no array of numbers, but of type str
+            because  start is not an array of numbers, but of type str
             Try: help(backend.linspace)
         """,
     ),
@@ -76,7 +76,7 @@ CASES = [
         "normal whole numbers",
         lambda: B.randn(2, dtype="int32"),
         """
-        UnknownOptionError: randn cannot be done with these arguments.
+        UnknownOptionError: randn does not accept these arguments.
             shape    (2,)
             dtype    'int32'
             because  dtype argument to `normal` must be a float or complex dtype, got int32
@@ -87,7 +87,7 @@ CASES = [
         "a bound that is too large",
         lambda: B.randint(0, 2**40, 3),
         """
-        UnknownOptionError: randint cannot draw from 0 to one less than 1099511627776.
+        UnknownOptionError: randint cannot draw integers x with 0 <= x < 1099511627776.
             needs  low < high, both from -2147483648 to 2147483647
             dtype  int32
             Try: randint(0, 10, 3, 4)
@@ -97,7 +97,7 @@ CASES = [
         "nothing to draw from",
         lambda: B.randint(10, 0, 3),
         """
-        UnknownOptionError: randint cannot draw from 10 to one less than 0.
+        UnknownOptionError: randint cannot draw integers x with 10 <= x < 0.
             needs  low < high, both from -2147483648 to 2147483647
             dtype  int32
             Try: randint(0, 10, 3, 4)
@@ -107,9 +107,9 @@ CASES = [
         "text all over a shape",
         lambda: B.full((2,), "x"),
         """
-        UnknownOptionError: cannot make an array of this.
+        UnknownOptionError: cannot convert the value to an array.
             given  'x'
-            needs  numbers, or lists of numbers of one length at each depth
+            needs  numbers, or nested lists of numbers of equal lengths
             Try: backend.array([[1.0, 2.0], [3.0, 4.0]])
         """,
     ),
@@ -117,7 +117,7 @@ CASES = [
         "too many numbers for a shape",
         lambda: B.full((2,), [1, 2, 3]),
         """
-        ShapeError: full cannot be done with these arguments.
+        ShapeError: full does not accept these arguments.
             given    (3,) float32
             shape    (2,)
             dtype    'float32'
@@ -129,9 +129,9 @@ CASES = [
         "text in random order",
         lambda: B.permutation("a"),
         """
-        UnknownOptionError: cannot make an array of this.
+        UnknownOptionError: cannot convert the value to an array.
             given  'a'
-            needs  numbers, or lists of numbers of one length at each depth
+            needs  numbers, or nested lists of numbers of equal lengths
             Try: backend.array([[1.0, 2.0], [3.0, 4.0]])
         """,
     ),
@@ -139,7 +139,7 @@ CASES = [
         "a number for a key",
         lambda: B.split_key(3),
         """
-        UnknownOptionError: 3 is no random key.
+        UnknownOptionError: 3 is not a random key.
             needs  one of backend.get_random_key(), split_key(key) or jax.random.key(seed)
             Try: backend.get_random_key()
         """,
@@ -149,7 +149,7 @@ CASES = [
         lambda: B.split_key(B.get_random_key(), 0),
         """
         UnknownOptionError: cannot split a key into 0.
-            needs  a whole number from 1
+            needs  an integer of at least 1
             Try: split_key(key, num=2)
         """,
     ),
@@ -157,7 +157,7 @@ CASES = [
         "a key that is a number",
         lambda: B.random_normal(3),
         """
-        UnknownOptionError: 3 is no random key.
+        UnknownOptionError: 3 is not a random key.
             needs  one of backend.get_random_key(), split_key(key) or jax.random.key(seed)
             Try: backend.get_random_key()
         """,
@@ -166,7 +166,7 @@ CASES = [
         "a probability above 1",
         lambda: B.random_bernoulli(p=2),
         """
-        UnknownOptionError: p=2 is no probability.
+        UnknownOptionError: p=2 is not a probability.
             needs  a number from 0 to 1
             Try: p=0.5
         """,
@@ -175,8 +175,8 @@ CASES = [
         "a gradient of several numbers",
         lambda: B.grad(lambda x: x * 2)(np.ones(3, "float32")),
         """
-        ShapeError: cannot differentiate a function that does not give one floating number.
-            gives  (3,) float32
+        ShapeError: cannot differentiate a function that does not return a floating-point scalar.
+            returns  (3,) float32
             Try: backend.grad(lambda x: backend.sum(f(x)))
         """,
     ),
@@ -184,8 +184,8 @@ CASES = [
         "a gradient of text",
         lambda: B.grad(lambda x: "a")(1.0),
         """
-        ShapeError: cannot differentiate a function that does not give one floating number.
-            gives  str
+        ShapeError: cannot differentiate a function that does not return a floating-point scalar.
+            returns  str
             Try: backend.grad(lambda x: backend.sum(f(x)))
         """,
     ),
@@ -194,7 +194,7 @@ CASES = [
         lambda: B.grad(3),
         """
         UnknownOptionError: cannot differentiate 3.
-            needs  a function of arrays that gives one number
+            needs  a function of arrays that returns a scalar
             Try: backend.grad(lambda x: backend.sum(x * x))(x)
         """,
     ),
@@ -202,7 +202,7 @@ CASES = [
         "a gradient by whole numbers",
         lambda: B.grad(lambda x: x.sum())(np.arange(3, dtype="int32")),
         """
-        UnknownOptionError: cannot differentiate by what is no floating number.
+        UnknownOptionError: cannot differentiate with respect to a value that is not floating point.
             given  (3,) int32
             Try: backend.array(x, dtype="float32")
         """,
@@ -211,39 +211,39 @@ CASES = [
         "numbers that are too wide",
         lambda: B.tensor(np.array([1, 2**40 + 5])),
         """
-        UnknownOptionError: JAX makes no arrays of int64 unless it is told to.
+        UnknownOptionError: JAX creates arrays of int64 only in its x64 mode, which is off.
             number   1099511627781
-            because  it computes with 32 bits by default, and would cut these off
-            Try: backend.enable_x64()  # or JaxBackend(dtype="float64") from the start; else dtype="float32"
+            because  JAX uses 32 bits by default, and would truncate these
+            Try: backend.enable_x64()  # or JaxBackend(dtype="float64") from the start; otherwise dtype="float32"
         """,
     ),
     (
         "numbers that are too wide for their dtype",
         lambda: B.tensor([-(2**40)], dtype="int32"),
         """
-        UnknownOptionError: JAX makes no arrays of int64 unless it is told to.
+        UnknownOptionError: JAX creates arrays of int64 only in its x64 mode, which is off.
             number   -1099511627776
-            because  it computes with 32 bits by default, and would cut these off
-            Try: backend.enable_x64()  # or JaxBackend(dtype="float64") from the start; else dtype="float32"
+            because  JAX uses 32 bits by default, and would truncate these
+            Try: backend.enable_x64()  # or JaxBackend(dtype="float64") from the start; otherwise dtype="float32"
         """,
     ),
     (
         "a range that is too wide",
         lambda: B.arange(2**40, 2**40 + 3),
         """
-        UnknownOptionError: JAX makes no arrays of int64 unless it is told to.
+        UnknownOptionError: JAX creates arrays of int64 only in its x64 mode, which is off.
             number   1099511627776
-            because  it computes with 32 bits by default, and would cut these off
-            Try: backend.enable_x64()  # or JaxBackend(dtype="float64") from the start; else dtype="float32"
+            because  JAX uses 32 bits by default, and would truncate these
+            Try: backend.enable_x64()  # or JaxBackend(dtype="float64") from the start; otherwise dtype="float32"
         """,
     ),
     (
         "one-hot targets of whole numbers",
         lambda: B.cross_entropy(B.ones(2, 3), np.eye(3, dtype="int32")[:2]),
         """
-        ShapeError: cross_entropy cannot take targets of shape (2, 3) int32.
+        ShapeError: cross_entropy does not accept targets of shape (2, 3) int32.
             logits  (2, 3) float32
-            needs   (2,) whole numbers, or (2, 3) probabilities
+            needs   (2,) integers, or (2, 3) probabilities
             Try: backend.array(targets, dtype="float32")
         """,
     ),

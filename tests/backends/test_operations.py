@@ -1,4 +1,4 @@
-"""The operations of a backend beside NumPy: every name in the table, and its second spellings."""
+"""The operations of a backend compared with NumPy: every name in the table, and the aliases."""
 
 import math
 
@@ -136,7 +136,7 @@ def given(one):
     return backend.array(one) if isinstance(one, np.ndarray) else one
 
 
-def test_second_spellings_are_the_same_function():
+def test_aliases_are_the_same_function():
     for second, first in SPELLINGS.items():
         assert getattr(ml.JaxBackend, second) is getattr(ml.JaxBackend, first)
     assert ml.JaxBackend.array is ml.JaxBackend.tensor is ml.JaxBackend.from_numpy
@@ -203,7 +203,7 @@ def test_the_stream_of_random_numbers_survives_a_trace():
         pm = ml.compile(ml.op("noisy"), here, shapes={"input": [2, 3]})
         return pm.evaluate({}, {"input": np.zeros((2, 3), "float32")})["output"]
 
-    with pytest.warns(MithrilWarning, match="randn draws from the backend's stream while a program is traced"):
+    with pytest.warns(MithrilWarning, match="randn uses the backend's random stream during tracing"):
         noise = run()
     assert np.abs(noise).min() > 0
     assert here.randn(2).shape == (2,)
@@ -211,7 +211,7 @@ def test_the_stream_of_random_numbers_survives_a_trace():
     assert not np.array_equal(keyed(here.get_random_key()), keyed(here.get_random_key()))
 
 
-def test_sizes_may_be_names_while_shapes_are_inferred():
+def test_sizes_may_be_symbolic_during_inference():
     here = ml.JaxBackend()
     here.register_op("with_ones")(lambda x: x + here.ones(x.shape))
     assert str(ml.compile(ml.op("with_ones"), here, shapes={"input": ["n", 3]}).output_specs["output"]) == (
@@ -219,7 +219,7 @@ def test_sizes_may_be_names_while_shapes_are_inferred():
     )
 
 
-def test_whole_numbers_that_fit_are_taken_whatever_their_width():
+def test_integers_that_fit_are_accepted_in_any_width():
     assert backend.array(np.array([2**31 - 1, -(2**31)])).tolist() == [2**31 - 1, -(2**31)]
     assert backend.array(np.array([2**32 - 1], "uint64")).tolist() == [2**32 - 1]
     key = backend.get_random_key()
@@ -249,7 +249,7 @@ def test_operations_can_be_jitted_and_differentiated():
     np.testing.assert_allclose(by_hand, np.cos(A), rtol=1e-6)
 
 
-def test_debug_raises_at_nan_and_leaves_others_alone():
+def test_debug_raises_at_nan_only_for_its_backend():
     watching = ml.JaxBackend(debug=True)
     with pytest.raises(FloatingPointError):
         watching.log(watching.array(-1.0))
@@ -257,13 +257,13 @@ def test_debug_raises_at_nan_and_leaves_others_alone():
     assert not jax.config.jax_debug_nans
 
 
-def test_a_flag_for_another_platform_is_told_and_left_out():
+def test_flag_for_another_platform_is_ignored_with_warning():
     with pytest.warns(MithrilWarning, match="the XLA flag 'xla_tpu_foo' has no effect: it is for TPUs"):
         tuned = ml.JaxBackend(xla_flags=["--xla_tpu_foo=1", "--xla_cpu_enable_fast_math=false"])
     assert tuned.compiler_options == {"xla_cpu_enable_fast_math": "False"}
 
 
-def test_what_was_placed_stays_placed():
+def test_placed_arrays_stay_placed():
     net = backend.place_model(ml.models.MLP(4, [3], 2), {"linear_0": 0})
     assert ml.compile(backend.place_model(net, {"linear_1": 0}), backend).placement == {
         "linear_0": "cpu:0",
@@ -271,7 +271,7 @@ def test_what_was_placed_stays_placed():
     }
 
 
-def test_a_backend_of_64_bits_says_that_they_were_switched_off():
+def test_float64_backend_reports_disabled_x64():
     before = jax.config.read("jax_enable_x64")
     try:
         double = ml.JaxBackend(dtype="float64")
@@ -281,7 +281,7 @@ def test_a_backend_of_64_bits_says_that_they_were_switched_off():
             lambda: double.ones(2),
             ml.compile(ml.models.Linear(2, input_size=3), double).randomize_params,
         ):
-            with pytest.raises(UnknownOptionError, match="JAX makes no arrays of float64 unless it is told to"):
+            with pytest.raises(UnknownOptionError, match="JAX creates arrays of float64 only in its x64 mode"):
                 make()
     finally:
         jax.config.update("jax_enable_x64", before)

@@ -1,4 +1,4 @@
-"""Ten blocks deep, what comes out is neither lost nor blown up: the bar is a standard deviation from 0.1 to 10."""
+"""After ten layers, the output neither vanishes nor explodes: its standard deviation is between 0.1 and 10."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PAIRS = {
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_ten_deep_the_scale_is_kept(name):
+def test_ten_layers_keep_the_scale(name):
     make, shape = PAIRS[name]
     model = Model()
     for _ in range(10):
@@ -53,13 +53,13 @@ def test_ten_deep_the_scale_is_kept(name):
 
 
 def starts(*blocks) -> list[str]:
-    """How the weights of the layers start, in the order in which they run."""
+    """Return the initializers of the layers' weights, in execution order."""
     return [
         one.initializer.name for one in infer(models.Sequential(*blocks).graph, {}).parameters if one.port == "weight"
     ]
 
 
-def test_a_layer_starts_for_what_reads_it():
+def test_layer_is_initialized_for_its_reader():
     Relu, Dropout, Softmax = models.Relu, models.Dropout, models.Softmax
     assert starts(Linear(8), Relu(), Linear(8)) == ["he_uniform", "lecun_uniform"]
     assert starts(Linear(8), Dropout(), models.BatchNorm(), Relu())[:1] == ["he_uniform"]
@@ -77,16 +77,16 @@ def test_one_of_several_readers_may_be_an_activation():
     assert [one.initializer.name for one in weights] == ["he_uniform", "lecun_uniform"]
 
 
-def test_what_a_person_says_holds():
+def test_user_initializer_takes_precedence():
     model = models.Sequential(Linear(8), Linear(8)).set_initializers({"linear_0.weight": "he_normal"})
     assert infer(model.graph, {}).parameters[0].initializer.name == "he_normal"
 
 
-def test_a_function_of_ones_own_may_be_an_activation(op_of_my_own):
+def test_custom_function_may_be_an_activation(op_of_my_own):
     assert starts(Linear(8), op_of_my_own(), Linear(8)) == ["he_uniform", "lecun_uniform"]
 
 
-def test_what_an_operator_of_ones_own_says_holds():
+def test_custom_operator_attribute_takes_precedence():
     class Dense(models.Operator):
         initializers = {"weight": models.op.Initializer("he_normal")}  # noqa: RUF012
 
@@ -100,7 +100,7 @@ def test_what_an_operator_of_ones_own_says_holds():
     assert starts(Dense(), Dense()) == ["he_normal", "he_normal"]
 
 
-def test_what_comes_round_again_counts():
+def test_loop_carried_values_count():
     Relu, Repeat, Sequential = models.Relu, models.Repeat, models.Sequential
     assert starts(Repeat(Sequential(Relu(), Linear(8)), 3)) == ["he_uniform"]
     assert starts(Repeat(Linear(8), 3), Relu()) == ["he_uniform"]
@@ -115,7 +115,7 @@ def test_what_comes_round_again_counts():
     assert starts(models.Scan(carry, {"sum": "before"})) == ["lecun_uniform"], "an Add reads it"
 
 
-def test_ten_repeated_are_ten_written_out():
+def test_repeat_equals_separate_layers():
     def std(model):
         pm = ml.compile(model, shapes={"input": [64, 64]})
         x = np.random.default_rng(0).standard_normal((64, 64), "float32")
@@ -126,7 +126,7 @@ def test_ten_repeated_are_ten_written_out():
     assert std(models.Repeat(block, 10)) == pytest.approx(std(written), rel=0.8)
 
 
-def test_arrays_in_a_row_start_by_themselves_whatever_by():
+def test_concatenated_arrays_initialize_separately():
     model = models.Sequential(models.LSTM(8)).set_initializers({"lstm_0.w_hh": "orthogonal"})
     weight = ml.compile(model, shapes={"input": [2, 3, 16]}).randomize_params(0)["lstm_0.w_hh"]
     for one in np.split(np.asarray(weight), 4, axis=-1):
@@ -152,7 +152,7 @@ def op_of_my_own():
     return Bent
 
 
-def test_gates_in_a_row_start_each_by_itself():
+def test_gates_initialize_separately():
     pm = ml.compile(models.LSTM(8), shapes={"input": [2, 3, 16]})
     params = pm.randomize_params(0)
     recurrent = np.split(np.asarray(params["w_hh"]), 4, axis=-1)

@@ -295,10 +295,10 @@ def test_connected_bounds_must_be_one_number():
         run(model.graph, JaxBackend().toolkit, {}, {"x": jnp.zeros(4), "low": jnp.zeros(3)})
     assert str(caught.value) == text(
         """
-        'min_val' takes one number, and got an array.
+        'min_val' expects a scalar but receives an array.
             min_val  (3,) float32
             needs    ()
-            Try: connect a single number to 'min_val'.
+            Try: connect a scalar to 'min_val'.
         """
     )
 

@@ -274,9 +274,9 @@ MESSAGES = [
             x=image(1, 1, 4, 4),
         ),
         """
-        ConnectionError: the stride of a window comes from an array: it is known only while the model runs.
+        ConnectionError: the stride of a window comes from an array, so it is unknown until the model runs.
             needs  2 whole numbers from 1 on
-            Try: stride=2  # or a connection that carries a value, as that of Size(dim=2)
+            Try: stride=2  # or a connection with a static value, such as the output of Size(dim=2)
         """,
     ),
 ]

@@ -45,7 +45,7 @@ def test_two_outputs_open_forward_and_names_of_sizes_are_typed(run_cells):
     settled(notebook, "jaxpr", "stablehlo")
     note = page.locator(".mnb-program-note")
     assert note.inner_text().startswith(
-        "Program forward: the model has 2 outputs, and the loss cross_entropy takes one"
+        "Program forward: the model has 2 outputs, but the loss cross_entropy takes one"
     )
     page.locator('[data-mnb-action="output"]').select_option("logits")
     note.wait_for(state="hidden")
@@ -68,5 +68,5 @@ def test_two_outputs_open_forward_and_names_of_sizes_are_typed(run_cells):
     field.fill("2*n, 29")
     field.press("Enter")
     page.locator('[data-mnb-shape][aria-invalid="true"]').wait_for()
-    assert "'2*n' is neither a whole number from 0 on nor a name" in field.get_attribute("title")
+    assert "'2*n' is neither a nonnegative integer nor a name" in field.get_attribute("title")
     assert notebook.problems == []

@@ -214,10 +214,12 @@ def test_launch_gives_advice_that_can_be_typed(tmp_path, capsys, option, name, v
     script.write_text("")
     code, _, err = said(capsys, "launch", option, value, str(script))
     assert code == 2
-    assert err.startswith(f"UnknownOptionError: {name} is not a ")
+    assert err.startswith(f"UnknownOptionError: {name} must be ")
     advice = err.partition("Try: ")[2].split()
     assert advice == [option, "60" if name.endswith("_s") else "2"]
-    assert said(capsys, "launch", *advice, str(tmp_path / "none.py"))[2].startswith("LaunchError: there is no script")
+    missing = said(capsys, "launch", *advice, str(tmp_path / "none.py"))[2]
+    assert missing.startswith("LaunchError: script ")
+    assert "does not exist" in missing
 
 
 def test_launch_shows_where_something_unforeseen_happened(capsys, monkeypatch):

@@ -52,7 +52,7 @@ def same(mine, theirs):
 
 
 def first(x):
-    """Channels before height and width."""
+    """Move the channels before height and width."""
     return jnp.moveaxis(x, -1, 1)
 
 
@@ -64,7 +64,7 @@ def rngs():
 
 
 def warm(module, shape):
-    """A module whose scales, shifts and statistics are no longer zeros and ones."""
+    """Return a module whose scales, shifts and statistics are not zeros and ones."""
     graph, params, rest = nnx.split(module, (nnx.Param, nnx.BatchStat), ...)
     module = nnx.merge(graph, randomized(params), rest)
     module.eval()
@@ -153,7 +153,7 @@ def test_linen(name):
 
 
 def randomized(tree):
-    """Weights that keep the scale, and beside them no zeros, no ones and nothing negative."""
+    """Return weights that keep the scale, and other arrays without zeros, ones and negative values."""
     random = np.random.default_rng(3)
 
     def draw(leaf):
@@ -213,7 +213,7 @@ def test_batch_norm_of_equinox(mode):
 
 
 @pytest.mark.parametrize("function", [one for one, _, _ in _functions()], ids=lambda f: getattr(f, "__name__", "f"))
-def test_every_function_that_is_known_is_the_same(function):
+def test_every_known_function_is_equal(function):
     x = 3 * x_of(50, 4)
     module = eqx.nn.Sequential([eqx.nn.Lambda(function), eqx.nn.Lambda(jax.nn.relu)])
     same(ours(ml.from_equinox(module), x), jax.nn.relu(function(x)))
@@ -276,7 +276,7 @@ def test_haiku_embedding_and_mlp():
     same(ours(ml.from_haiku(theirs, into=pm), x, pm), there.apply(theirs, x))
 
 
-def test_names_say_which_layer_belongs_where():
+def test_names_assign_layers_to_blocks():
     class Two(linen.Module):
         @linen.compact
         def __call__(self, x):
@@ -318,7 +318,7 @@ def coder(count=2):
     return ml.compile(model, shapes={"input": [5, 4]})
 
 
-def test_layers_of_other_names_go_in_the_order_in_which_they_were_made():
+def test_layers_are_matched_in_creation_order():
     x, pm = x_of(5, 4), coder()
     variables = Coder().init(KEY, x)
     same(ours(ml.from_flax(variables, into=pm), x, pm), Coder().apply(variables, x))
@@ -331,14 +331,14 @@ def test_layers_of_other_names_go_in_the_order_in_which_they_were_made():
     same(ours(ml.from_flax(module, into=pm), x, pm), module(x))
 
 
-def test_names_tell_what_jax_has_sorted_apart():
+def test_names_resolve_sorted_layers():
     x, pm = x_of(5, 4), coder()
     variables = randomized(Coder().init(KEY, x))
     imported = ml.from_flax(variables, into=pm, names={"encoder": "linear_0", "decoder": "linear_1"})
     same(ours(imported, x, pm), Coder().apply(variables, x))
 
 
-def test_what_came_over_is_trained_and_saved_like_any_other(tmp_path):
+def test_imported_params_train_and_save(tmp_path):
     model, params, _ = ml.from_equinox(eqx.nn.MLP(4, 2, 8, 1, key=KEY))
     ml.save(model, tmp_path / "model.json")
     ml.save_params(params, tmp_path / "params.safetensors")
@@ -349,6 +349,6 @@ def test_what_came_over_is_trained_and_saved_like_any_other(tmp_path):
     np.testing.assert_array_equal(out, ours(Imported(model, params, {}), x))
 
 
-def test_only_siblings_of_one_stem_go_by_their_numbers():
+def test_only_siblings_of_one_stem_are_numbered():
     given = ["head", "block_10/b", "block_10/a", "linear", "block_9/a", "linear_2", "linear_1"]
     assert in_order(given) == ["head", "block_9/a", "linear", "block_10/b", "block_10/a", "linear_1", "linear_2"]

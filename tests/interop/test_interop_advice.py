@@ -1,4 +1,4 @@
-"""What errors of bringing parameters over advise works."""
+"""The advice in errors of importing parameters works."""
 
 from __future__ import annotations
 
@@ -38,27 +38,27 @@ CASES = {
         theirs = {{"linear": {{"w": dense["kernel"], "b": dense["bias"]}}}}
         ml.from_haiku(theirs)
         """,
-    "interop/into.py:filled": f"""{DENSE}
+    "interop/into.py:fill_model": f"""{DENSE}
         ml.from_flax({{"params": {{"Dense_0": dense}}}}, into=Linear(8))
         """,
-    "interop/into.py:filled#2": f"""{DENSE}
+    "interop/into.py:fill_model#2": f"""{DENSE}
         ml.from_flax({{"params": {{"Dense_0": dense}}}}, into=ml.compile(Linear(9), shapes=shapes))
         # Try: ml.from_flax({{"params": {{"Dense_0": dense}}}}, into=ml.compile(Linear(8), shapes=shapes))
         """,
-    "interop/into.py:filled#3": f"""{DENSE}
+    "interop/into.py:fill_model#3": f"""{DENSE}
         ml.from_flax({{"params": {{"Dense_0": dense}}}}, into=ml.compile(Linear(8, use_bias=False), shapes=shapes))
         # Try: ml.from_flax({{"params": {{"Dense_0": dense}}}}, into=ml.compile(Linear(8), shapes=shapes))
         """,
-    "interop/into.py:_matched": f"""{DENSE}
+    "interop/into.py:_match_layers": f"""{DENSE}
         ml.from_flax({{"params": {{"Dense_0": dense}}}}, into=pm, names={{"Dense_1": "linear_0"}})
         """,
-    "interop/into.py:_matched#2": f"""{DENSE}
+    "interop/into.py:_match_layers#2": f"""{DENSE}
         model = Model() | Linear(8); model += LSTM(3); pm = ml.compile(model, shapes={{"input": [2, 5, 4]}})
         ml.from_flax({{"params": {{"Dense_0": dense}}}}, into=pm)
         # Try: {{}}; pm.evaluate(params, {{"input": jnp.ones((2, 5, 4))}})
         # ...: jnp.ones((8, 12))
         """,
-    "interop/into.py:_matched#3": f"""{DENSE}
+    "interop/into.py:_match_layers#3": f"""{DENSE}
         ml.from_flax({{"params": {{"Dense_0": dense}}}}, into=ml.compile(MLP(4, [8], 8), shapes=shapes))
         # Try: ml.from_flax({{"params": {{"Dense_0": dense}}}}, into=pm)
         """,
@@ -84,7 +84,7 @@ CASES = {
         fill(None, Flatten())
         # Try: fill({{"input": [1, 3, 4, 4]}}, Flatten())
         """,
-    "interop/layers.py:refused": f"""{DENSE}
+    "interop/layers.py:conversion_error": f"""{DENSE}
         ml.from_equinox(eqx.nn.GRUCell(4, 4, key=key), into=pm)
         # Try: ml.from_equinox(eqx.nn.Linear(4, 8, key=key), into=pm)
         """,

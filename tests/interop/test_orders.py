@@ -1,4 +1,4 @@
-"""Weights of a library with channels last, behind images: the same outputs, or an error, never other numbers."""
+"""Weights of a library with channels last, after images: equal outputs or an error, never other numbers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def x_of(*shape):
 
 
 def randomized(tree):
-    """No zeros, no ones, nothing that two places share."""
+    """Return values without zeros, ones and duplicates."""
     random = np.random.default_rng(3)
     return jax.tree.map(lambda leaf: jnp.asarray(0.2 + random.random(leaf.shape, "float32"), leaf.dtype), tree)
 
@@ -75,7 +75,7 @@ def chain(*blocks):
 
 
 def skip():
-    """A convolution, and one more around which a way goes."""
+    """Return a convolution followed by a convolution with a skip connection."""
     model = Model() | Conv2d(3, 3)(output="a")
     model |= Conv2d(3, 3)(input="a", output="b")
     model |= Add()(left="b", right="a")
@@ -83,7 +83,7 @@ def skip():
 
 
 def two(join, before=None):
-    """Two convolutions of one input, each behind it with a block of its own, joined."""
+    """Return two convolutions of one input, each followed by another block, concatenated."""
     model = Model() | Conv2d(3, 3)(input="input", output="a")
     model |= Conv2d(3, 3)(input="input", output="b")
     ends = ["a", "b"]
@@ -97,7 +97,7 @@ def two(join, before=None):
 
 
 def gated():
-    """Squeeze and excite: channels times a gate that is made of their means."""
+    """Return a squeeze-and-excite block: channels multiplied by a gate computed from their means."""
     model = Model() | Conv2d(3, 3)(output="a")
     model |= GlobalAvgPool2d()(input="a", output="means")
     model |= Linear(3)(input="means", output="gate")
@@ -108,7 +108,7 @@ def gated():
 
 
 def series():
-    """Windows over a series, and the series itself added: the input is an image too."""
+    """Return a convolution over a series plus the series itself, so that the input is an image too."""
     model = Model() | Conv1d(3, 3)(input="input", output="a")
     model |= Add()(left="a", right="input")
     return model
@@ -220,7 +220,7 @@ RIGHT = {
 
 
 class Net(linen.Module):
-    """What is before the last layer, and that."""
+    """The layers before the last one, and the last one."""
 
     body: Callable[[Any], Any]
 
@@ -231,7 +231,7 @@ class Net(linen.Module):
 
 
 def differ(module, model, x):
-    """How far both are from each other, for weights that came over."""
+    """Return the difference of both outputs, with imported weights."""
     variables = randomized(module.init(KEY, x))
     first = jnp.moveaxis(x, -1, 1)
     pm = ml.compile(model, shapes={"input": list(first.shape)})
@@ -242,12 +242,12 @@ def differ(module, model, x):
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_equal_outputs_behind_images(name):
+def test_equal_outputs_after_images(name):
     body, model = RIGHT[name]
     differ(Net(body), chain(model(), Linear(5)), x_of(*IMAGES))
 
 
-def test_equal_outputs_behind_a_series():
+def test_equal_outputs_after_a_series():
     body = lambda x: flat(linen.Conv(3, (3,))(x) + x)  # noqa: E731
     differ(Net(body), chain(series(), Flatten(), Linear(5)), x_of(2, 7, 3))
 
@@ -283,35 +283,35 @@ REFUSED = {
         lambda x: jnp.concatenate([flat(conv(x)), flat(conv(x))], -1),
         lambda: two(Concat(2, axis=1), Flatten),
         """
-        the order of the rows of 'Dense_0' is not known.
-            because  'model_0/concat_0' gives the items of an image in an order that is not known
-            Try: Transpose((0, 2, 3, 1))  # behind the image: from there on the order is the same""",
+        the order of the rows of 'Dense_0' is unknown.
+            because  'model_0/concat_0' changes the order of the elements of an image in an unknown way
+            Try: Transpose((0, 2, 3, 1))  # after the image, so that the order is the same as in the library""",
     ),
     "Reshape that joins the batch": (
         lambda x: conv(x).reshape(4, -1),
         lambda: chain(Conv2d(3, 3), Reshape((4, -1))),
-        "because  'model_0/reshape_0' gives the items of an image in an order that is not known",
+        "because  'model_0/reshape_0' changes the order of the elements of an image in an unknown way",
     ),
     "channels in the middle": (
         lambda x: flat(conv(x)),
         lambda: chain(Conv2d(3, 3), Transpose((0, 2, 1, 3)), Flatten()),
-        "because  'model_0/transpose_0' gives the items of an image in an order that is not known",
+        "because  'model_0/transpose_0' changes the order of the elements of an image in an unknown way",
     ),
     "groups of rows": (
         lambda x: norm(flat(conv(x)), linen.GroupNorm, num_groups=3),
         lambda: chain(Conv2d(3, 3), Flatten(), GroupNorm(3)),
-        "because  'model_0/group_norm_0' gives the items of an image in an order that is not known",
+        "because  'model_0/group_norm_0' changes the order of the elements of an image in an unknown way",
     ),
     "features of an image": (
         conv,
         lambda: chain(Conv2d(3, 3)),
-        "because  'linear_0' reads an image whose channels are on axis 1, and there on the last",
+        "because  'linear_0' reads an image with channels on axis 1, the library has them on the last axis",
     ),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refused_behind_images(name):
+def test_unknown_orders_are_rejected(name):
     body, model, text = REFUSED[name]
     with pytest.raises(ShapeError) as error:
         differ(Net(body), chain(model(), Linear(5)), x_of(*IMAGES))
@@ -321,7 +321,7 @@ def test_refused_behind_images(name):
         assert str(error.value) == textwrap.dedent(text).strip("\n")
 
 
-def test_groups_of_rows_are_refused_by_name():
+def test_groups_of_rows_are_rejected():
     class Ends(linen.Module):
         @linen.compact
         def __call__(self, x):
@@ -330,13 +330,13 @@ def test_groups_of_rows_are_refused_by_name():
     with pytest.raises(ShapeError) as error:
         differ(Ends(), chain(Conv2d(3, 3), Flatten(), GroupNorm(3)), x_of(*IMAGES))
     assert str(error.value) == (
-        "the order of the rows of 'GroupNorm_0' is not known.\n"
-        "    because  'group_norm_0' works on groups of what was an image\n"
-        "    Try: Transpose((0, 2, 3, 1))  # behind the image: from there on the order is the same"
+        "the order of the rows of 'GroupNorm_0' is unknown.\n"
+        "    because  'group_norm_0' works on groups of features from an image\n"
+        "    Try: Transpose((0, 2, 3, 1))  # after the image, so that the order is the same as in the library"
     )
 
 
-def test_what_the_message_advises_works():
+def test_advised_transpose_works():
     model = two(Concat(2, axis=1), lambda: chain(Transpose((0, 2, 3, 1)), Flatten()))
     body = lambda x: jnp.concatenate([flat(conv(x)), flat(conv(x))], -1)  # noqa: E731
     differ(Net(body), chain(model, Linear(5)), x_of(*IMAGES))
@@ -350,18 +350,18 @@ class Decoder(linen.Module):
         return jnp.moveaxis(conv(linen.relu(linen.Dense(48)(x).reshape(-1, 4, 4, 3))), -1, 1)
 
 
-def test_images_made_of_features_are_refused():
+def test_images_made_of_features_are_rejected():
     model = chain(Linear(48), Reshape((2, 3, 4, 4)), Relu(), Conv2d(3, 3))
     with pytest.raises(ShapeError) as error:
         differ(Decoder(), model, x_of(2, 5))
     assert str(error.value) == (
-        "the order of the channels that 'Conv_0' works on is not known.\n"
-        "    because  'conv2d_0' has them on axis 1 of what 'reshape_0' made, and there they are the last axis\n"
-        "    Try: channels as the last size in 'reshape_0', and a Transpose behind it that brings them to axis 1."
+        "the order of the channels of 'Conv_0' is unknown.\n"
+        "    because  'conv2d_0' expects them on axis 1 of the output of 'reshape_0', the library on the last axis\n"
+        "    Try: put the channels last in 'reshape_0', and add a Transpose after it that moves them to axis 1."
     )
 
 
-def test_images_made_of_features_as_the_message_advises():
+def test_advised_image_of_features_works():
     model = chain(Linear(48), Reshape((2, 4, 4, 3)), Transpose((0, 3, 1, 2)), Relu(), Conv2d(3, 3))
     differ(Decoder(), model, x_of(2, 5))
 

@@ -1,4 +1,4 @@
-"""What cannot be brought over is refused by name, with the reason."""
+"""Parts that cannot be imported are rejected by name, with the reason."""
 
 from __future__ import annotations
 
@@ -88,36 +88,36 @@ CASES = {
     "no module": (
         lambda: ml.from_equinox(3),
         """
-        UnknownOptionError: cannot bring 3 over from Equinox.
+        UnknownOptionError: cannot convert 3 from Equinox.
             needs  an Equinox module
             Try: ml.from_equinox(eqx.nn.MLP(784, 10, 64, 2, key=key))""",
     ),
     "a module with code of its own": (
         lambda: ml.from_equinox(Own(eqx.nn.Linear(4, 4, key=KEY))),
-        "because  Own says what it does in code",
+        "because  the code of Own cannot be converted",
     ),
     "a subclass of a layer": (
         lambda: ml.from_equinox(eqx.nn.Sequential([DoubledLinear(4, 4, key=KEY)])),
-        "because  DoubledLinear says what it does in code",
+        "because  the code of DoubledLinear cannot be converted",
     ),
     "a subclass of what holds layers": (
         lambda: ml.from_equinox(DoubledMlp(4, 4, 4, 1, key=KEY)),
-        "because  DoubledMlp says what it does in code",
+        "because  the code of DoubledMlp cannot be converted",
     ),
     "a subclass of a Sequential of nnx": (
         lambda: ml.from_flax(DoubledSequential(nnx.Linear(4, 2, rngs=nnx.Rngs(0)))),
-        "because  DoubledSequential says what it does in code",
+        "because  the code of DoubledSequential cannot be converted",
     ),
     "a subclass of a Sequential of linen": (
         lambda: ml.from_flax(DoubledLinen([linen.Dense(2)]), {"params": {"layers_0": DENSE}}),
-        "because  DoubledLinen says what it does in code",
+        "because  the code of DoubledLinen cannot be converted",
     ),
     "an order that JAX has lost": (
         lambda: ml.from_flax(
             {"params": jax.tree.map(jnp.asarray, {"encoder": SQUARE, "decoder": SQUARE})}, into=pm_of(MLP(4, [4], 4))
         ),
         """
-        UnknownOptionError: Flax does not tell which comes first: 'decoder' or 'encoder'.
+        UnknownOptionError: the order of 'decoder' and 'encoder' in Flax is unknown.
             because  both have the same shapes, and jax.tree.map and jit sort layers by their names
             blocks   'mlp_0/linear_0', 'mlp_0/linear_1'
             Try: names={'decoder': 'mlp_0/linear_0', 'encoder': 'mlp_0/linear_1'}  # or the other way round""",
@@ -127,57 +127,57 @@ CASES = {
             jax.tree.map(jnp.asarray, {"encoder/linear": PLAIN, "decoder/linear": PLAIN}), into=pm_of(MLP(4, [4], 4))
         ),
         """
-        UnknownOptionError: Haiku does not tell which comes first: 'decoder/linear' or 'encoder/linear'.
+        UnknownOptionError: the order of 'decoder/linear' and 'encoder/linear' in Haiku is unknown.
             because  both have the same shapes, and jax.tree.map and jit sort layers by their names
             blocks   'mlp_0/linear_0', 'mlp_0/linear_1'
             Try: names={'decoder/linear': 'mlp_0/linear_0', 'encoder/linear': 'mlp_0/linear_1'}  # or the other way round""",  # noqa: E501
     ),
     "a BatchNorm without its state": (
         lambda: ml.from_equinox(eqx.nn.make_with_state(eqx.nn.BatchNorm)(4, "batch", mode="batch")[0]),
-        "because  its running statistics are in the state: give that too",
+        "because  its running statistics are in the state: pass state= as well",
     ),
     "a function": (
         lambda: ml.from_flax(nnx.Sequential(nnx.Linear(4, 2, rngs=nnx.Rngs(0)), double)),
-        "because  what a function does cannot be read from it",
+        "because  the code of a function cannot be converted",
     ),
     "features after images": (
         lambda: ml.from_flax(
             nnx.Sequential(nnx.Conv(3, 4, (3, 3), rngs=nnx.Rngs(0)), nnx.Linear(4, 2, rngs=nnx.Rngs(0)))
         ),
-        "because  it works on the last axis: channels there, which are the second axis here",
+        "because  it works on the channels on the last axis, but blocks have them on axis 1",
     ),
     "circular padding": (
         lambda: ml.from_flax(nnx.Conv(3, 4, (3, 3), padding="CIRCULAR", rngs=nnx.Rngs(0))),
-        "because  padding other than same, valid or numbers, a mask, or input_dilation",
+        "because  only same, valid or numeric padding, without mask and input_dilation",
     ),
     "variables without a model": (
         lambda: ml.from_flax({"params": {"Dense_0": DENSE}}),
         """
-        UnknownOptionError: cannot bring a Flax model over without its structure.
+        UnknownOptionError: cannot convert a Flax model without its structure.
             given  variables
             Try: ml.from_flax(nnx_module)  # or ml.from_flax(linen_module, variables), or ml.from_flax(variables, into=pm)""",  # noqa: E501
     ),
     "haiku without a model": (
         lambda: ml.from_haiku({"linear": {"w": jnp.ones((4, 8)), "b": jnp.ones(8)}}),
         """
-        UnknownOptionError: cannot bring a Haiku function over without a model.
-            because  what a function does cannot be read from its parameters
+        UnknownOptionError: cannot convert a Haiku function without a model.
+            because  its parameters do not contain its code
             Try: into=ml.compile(model, shapes=shapes)  # with a model of the same layers""",
     ),
     "no parameters of Haiku": (
         lambda: ml.from_haiku({"w": 3}),
         """
-        UnknownOptionError: cannot bring {'w': 3} over from Haiku.
+        UnknownOptionError: cannot convert {'w': 3} from Haiku.
             needs  arrays by name, by name of the module
             Try: ml.from_haiku(transformed.init(key, x), into=pm)""",
     ),
     "an LSTM of Haiku": (
         lambda: ml.from_haiku({"lstm/linear": {"w_i": jnp.ones((4, 8))}}, into=pm_of(Linear(8))),
         """
-        UnknownOptionError: cannot bring 'lstm/linear' over from Haiku.
+        UnknownOptionError: cannot convert 'lstm/linear' from Haiku.
             is       arrays w_i
-            because  no block here has such parameters
-            Try: compose the model with blocks, and ml.from_haiku(..., into=pm) for its parameters.""",
+            because  no block has such parameters
+            Try: compose the model with blocks, and load its parameters with ml.from_haiku(..., into=pm).""",
     ),
     "another number of layers": (
         lambda: ml.from_flax({"params": {"Dense_0": DENSE}}, into=pm_of(MLP(4, [8], 8))),
@@ -190,17 +190,17 @@ CASES = {
     "other sizes": (
         lambda: ml.from_flax({"params": {"Dense_0": DENSE}}, into=pm_of(Linear(9))),
         """
-        ShapeError: 'Dense_0' of Flax does not fit 'linear_0.weight'.
+        ShapeError: 'Dense_0' of Flax does not match 'linear_0.weight'.
             Dense_0          (4, 8)
             linear_0.weight  (4, 9) float32
-            Try: a block of the same sizes, or names={...} if it belongs to another one.""",
+            Try: a block of the same sizes, or names={...} if it belongs to another block.""",
     ),
     "a bias too many": (
         lambda: ml.from_flax({"params": {"Dense_0": DENSE}}, into=pm_of(Linear(8, use_bias=False))),
         """
-        UnexpectedInputError: 'Dense_0' of Flax has more than 'linear_0' takes.
+        UnexpectedInputError: 'Dense_0' of Flax has more parameters than 'linear_0'.
             left over  bias
-            Try: a block that has these too, as Linear(..., use_bias=True).""",
+            Try: a block that has these too, such as Linear(..., use_bias=True).""",
     ),
     "no compiled model": (
         lambda: ml.from_flax({"params": {"Dense_0": DENSE}}, into=Linear(8)),
@@ -214,44 +214,44 @@ CASES = {
             Recurrent(eqx.nn.Linear(4, 2, key=KEY), eqx.nn.GRUCell(2, 2, key=KEY), jnp.full(2, 7.0)),
             into=pm_of(Linear(2)),
         ),
-        "because  its arrays scale belong to no block here",
+        "because  no block has parameters for its arrays scale",
     ),
     "a cell of Equinox": (
         lambda: ml.from_equinox(eqx.nn.GRUCell(2, 2, key=KEY), into=pm_of(Linear(2))),
         """
-        UnknownOptionError: cannot bring 'grucell' over from Equinox.
+        UnknownOptionError: cannot convert 'grucell' from Equinox.
             is       GRUCell
-            because  its arrays bias, bias_n, weight_hh, weight_ih belong to no block here
-            Try: compose the model with blocks, and ml.from_equinox(..., into=pm) for its parameters.""",
+            because  no block has parameters for its arrays bias, bias_n, weight_hh, weight_ih
+            Try: compose the model with blocks, and load its parameters with ml.from_equinox(..., into=pm).""",
     ),
     "an array beside the layers": (
         lambda: ml.from_equinox(Scaled(eqx.nn.Linear(4, 2, key=KEY), np.full(2, 7.0)), into=pm_of(Linear(2))),
-        "because  its arrays scale belong to no block here",
+        "because  no block has parameters for its arrays scale",
     ),
     "arrays in a list": (
         lambda: ml.from_equinox(Several(eqx.nn.Linear(4, 2, key=KEY), [jnp.ones(2)]), into=pm_of(Linear(2))),
         """
-        UnknownOptionError: cannot bring 'scales.0' over from Equinox.
+        UnknownOptionError: cannot convert 'scales.0' from Equinox.
             is       Array([1., 1.], dtype=float32)
-            because  it is an array that belongs to no block here
-            Try: compose the model with blocks, and ml.from_equinox(..., into=pm) for its parameters.""",
+            because  this array does not belong to a known layer
+            Try: compose the model with blocks, and load its parameters with ml.from_equinox(..., into=pm).""",
     ),
     "a subclass of a layer with one array more": (
         lambda: ml.from_equinox(Adapted(), into=pm_of(Linear(2))),
-        "because  its arrays scale belong to no block here",
+        "because  no block has parameters for its arrays scale",
     ),
     "a block laid out in another way": (
         lambda: ml.from_flax({"params": {"Dense_0": DENSE}}, into=ml.compile(LSTM(3), shapes={"input": [2, 5, 4]})),
         """
         UnknownOptionError: cannot fill 'lstm' from Flax.
             is       LSTM
-            because  its parameters are laid out in a way of its own
+            because  its parameters have a different layout
             Try: params = {**pm.randomize_params(), 'w_ih': ...}  # each array by its name""",
     ),
     "names of nothing": (
         lambda: ml.from_flax({"params": {"Dense_0": DENSE}}, into=pm_of(Linear(8)), names={"Dense_1": "linear_0"}),
         """
-        UnexpectedInputError: names={...} speaks of 'Dense_1', which has no parameters.
+        UnexpectedInputError: names={...} contains 'Dense_1', which has no parameters.
             known  'Dense_0'
             Try: names={'Dense_0': 'linear_0'}""",
     ),
@@ -270,7 +270,7 @@ def test_message(name):
         assert said == textwrap.dedent(text).strip("\n")
 
 
-def test_images_of_unknown_size_that_are_made_flat():
+def test_flattened_images_of_unknown_size():
     model = Model() | Conv2d(2, 3, in_channels=3)
     model += Flatten()
     model += Linear(5, input_size=32)
@@ -278,5 +278,5 @@ def test_images_of_unknown_size_that_are_made_flat():
     dense = {"kernel": np.ones((32, 5), "float32"), "bias": np.ones(5, "float32")}
     with pytest.raises(MithrilError) as error:
         ml.from_flax({"params": {"Conv_0": conv, "Dense_0": dense}}, into=ml.compile(model))
-    assert str(error.value).splitlines()[0] == "the order of the rows of 'Dense_0' is not known."
+    assert str(error.value).splitlines()[0] == "the order of the rows of 'Dense_0' is unknown."
     assert str(error.value).endswith("Try: ml.compile(model, shapes=...) with the sizes of the images.")

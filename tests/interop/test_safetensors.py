@@ -1,4 +1,4 @@
-"""Parameters in files: exact, whole or not at all, and what a file that is none says."""
+"""Parameters in files: exact, written atomically, and the messages for invalid files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _in_a_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def test_every_dtype_and_every_name_comes_back():
+def test_every_dtype_and_name_round_trips():
     names = ["linear_0.weight", "\ud800", "__metadata__", "parameter 0", "", "блок/a.b", 'it\'s "so"\n', "0"]
     dtypes = ["bfloat16", "float16", "float32", "int8", "int16", "int32", "uint8", "uint16", "uint32", "bool"]
     shapes = [(2, 3), (), (0, 4), (1,)]
@@ -54,7 +54,7 @@ def test_nan_and_infinities_keep_their_bits():
     np.testing.assert_array_equal(np.asarray(ml.load_params(HERE)["w"]).view("uint32"), bits)
 
 
-def test_others_read_it_and_a_write_that_fails_leaves_what_was_there():
+def test_failed_write_keeps_the_old_file():
     ml.save_params({"w": jnp.ones(3)}, HERE)
     assert load_file(HERE)["w"].tolist() == [1, 1, 1]
     with pytest.raises(MithrilError):
@@ -81,12 +81,12 @@ def lines(*text: str) -> str:
     return "\n    ".join(text)
 
 
-NO_FILE = "ModelFileError: 'here.safetensors' is no safetensors file, or a broken one."
+NO_FILE = "ModelFileError: 'here.safetensors' is not a safetensors file, or is broken."
 TRY = "Try: ml.load_params(path)  # of a file that ml.save_params(params, path) wrote"
 
 
 @pytest.mark.parametrize("cut", [0, 5, 30, -1])
-def test_a_file_cut_short_is_refused(cut):
+def test_truncated_file_is_rejected(cut):
     data = good()
     with pytest.raises(MithrilError) as error:
         ml.load_params(written(data[:cut]))
@@ -104,10 +104,10 @@ def test_a_file_cut_short_is_refused(cut):
         b"\x40" + bytes(7) + b"[" * 64,
     ],
 )
-def test_a_hostile_file_is_refused(data):
+def test_hostile_file_is_rejected(data):
     with pytest.raises(MithrilError) as error:
         ml.load_params(written(data))
-    assert str(error.value).startswith("'here.safetensors' is no safetensors file, or a broken one.\n    because  ")
+    assert str(error.value).startswith("'here.safetensors' is not a safetensors file, or is broken.\n    because  ")
 
 
 CASES = [
@@ -129,7 +129,7 @@ CASES = [
             "ModelFileError: 'here.safetensors' was not written by ml.save_params.",
             'needs  "format": "mithril_nb.params"',
             "found  {'format': 'pt'}",
-            "Try: safetensors.numpy.load_file(path)  # then give its arrays the names of the parameters",
+            "Try: safetensors.numpy.load_file(path)  # then rename its arrays to the names of the parameters",
         ),
     ),
     (
@@ -137,8 +137,8 @@ CASES = [
         lines(
             "ModelFileError: 'here.safetensors' was not written by ml.save_params.",
             'needs  "format": "mithril_nb.params"',
-            "found  nothing of the kind",
-            "Try: safetensors.numpy.load_file(path)  # then give its arrays the names of the parameters",
+            "found  no metadata",
+            "Try: safetensors.numpy.load_file(path)  # then rename its arrays to the names of the parameters",
         ),
     ),
     (
@@ -153,26 +153,30 @@ CASES = [
         lambda: ml.load_params(foreign({**OURS, "names": "[" * 100_000})),
         lines(
             "ModelFileError: 'here.safetensors' is broken.",
-            "because  its table of names is no JSON",
+            "because  its table of names is not valid JSON",
             TRY,
         ),
     ),
     (
         lambda: ml.load_params(foreign({**OURS, "names": '{"w": 3}'})),
-        lines("ModelFileError: 'here.safetensors' is broken.", "because  its table of names is none", TRY),
+        lines(
+            "ModelFileError: 'here.safetensors' is broken.",
+            "because  its table of names is not a table of strings",
+            TRY,
+        ),
     ),
     (
         lambda: ml.load_params(foreign(OURS, np.ones(3, "complex64"))),
         lines(
             "ModelFileError: 'here.safetensors' is broken.",
-            "because  'w' has the dtype C64, which no parameter has",
+            "because  'w' has the dtype C64, which parameters cannot have",
             TRY,
         ),
     ),
     (
         lambda: ml.load_params(foreign(OURS, np.ones(3))),
         lines(
-            "DataError: 'w' in 'here.safetensors' is float64, which JAX would make float32.",
+            "DataError: 'w' in 'here.safetensors' is float64, which JAX would convert to float32.",
             "because  its x64 mode is off",
             'Try: jax.config.update("jax_enable_x64", True)  # or ml.JaxBackend(dtype="float64") first',
         ),

@@ -1,4 +1,4 @@
-"""Launchers as a person starts them, each ended with all that it started, whatever becomes of the test."""
+"""Launchers started from the command line. Each is ended with all its processes, even if the test fails."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIMIT_S = 60.0
 
 
 class Launched:
-    """A launcher in a process of its own, whose output is collected while it runs."""
+    """A launcher in a separate process, whose output is collected while it runs."""
 
     def __init__(self, *arguments: str | Path):
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
@@ -105,7 +105,7 @@ def script(tmp_path: Path) -> Callable[[str], Path]:
 
 
 def members(groups: list[int]) -> list[str]:
-    """Return what runs in some process groups; what has ended and was not collected by its parent does not run."""
+    """Return the running processes of some process groups. Zombies do not count."""
     listed = subprocess.run(["ps", "-e", "-o", "pgid=,stat=,args="], capture_output=True, text=True, check=True)
     rows = [line.split(None, 2) for line in listed.stdout.splitlines()]
     return [" ".join(row) for row in rows if int(row[0]) in groups and not row[1].startswith("Z")]
@@ -113,7 +113,7 @@ def members(groups: list[int]) -> list[str]:
 
 @pytest.fixture
 def nothing_left() -> Callable[..., None]:
-    """Return a check that process groups are empty, within a time."""
+    """Return a check that process groups become empty within a time limit."""
 
     def check(groups: list[int], within_s: float = 0.0) -> None:
         until = time.monotonic() + within_s

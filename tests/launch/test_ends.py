@@ -1,4 +1,4 @@
-"""How a launch ends: with whom, how soon, what it says, and that nothing of it is left."""
+"""The end of a launch: its cause, its delay, its message, and that no process is left."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.timeout(60)
-def test_one_fails_while_the_other_waits_for_it_and_ignores_sigterm(script, nothing_left, monkeypatch, capfd):
+def test_failure_ends_a_process_that_ignores_sigterm(script, nothing_left, monkeypatch, capfd):
     monkeypatch.setattr(launcher, "GRACE_S", 0.5)
     path = script("""
         import os, pathlib, signal, subprocess, sys, time
@@ -61,7 +61,7 @@ def test_one_fails_while_the_other_waits_for_it_and_ignores_sigterm(script, noth
     process 1  pid {pids["1"]}
                no more ['--rate', '0.5']
     ended      process 0, by mithril-nb
-    Try: what the last lines say; --processes 1 shows whether the script fails on one process too."""
+    Try: fix the error in the last lines; --processes 1 shows whether the script fails on one process too."""
     )
     assert caught.value.status == 3
     assert signal.getsignal(signal.SIGINT) is before
@@ -78,8 +78,8 @@ def test_one_fails_while_the_other_waits_for_it_and_ignores_sigterm(script, noth
         ("import sys\nassert (__name__, sys.argv[1:]) == ('__main__', ['--a', 'b'])\n", 0, ""),
     ],
 )
-def test_a_script_ends_as_it_does_under_python(script, monkeypatch, capsys, code, status, said):
-    """In this process, as if it had met the others."""
+def test_script_exits_like_under_python(script, monkeypatch, capsys, code, status, said):
+    """Run the worker in this process, as if it had connected to the others."""
     path = str(script(code))
     monkeypatch.setattr(Place, "join", lambda place: None)
     monkeypatch.setattr(worker, "_end_with", lambda link: None)  # it would end the tests
@@ -108,8 +108,8 @@ def test_a_signal_ends_everything(script, launched, nothing_left, number, said):
 
 
 @pytest.mark.timeout(90)
-def test_two_machines_and_one_is_lost(script, launched, nothing_left):
-    """Two launchers that join at one address stand for two machines; one of them is gone all of a sudden."""
+def test_lost_machine_ends_the_other(script, launched, nothing_left):
+    """Two launchers with one address simulate two machines; one of them is killed."""
     address, path = free_address(), script(WAIT)
     options = ("--coordinator", address, "--processes", "2", "--peer-timeout", "3", "--process-id")
     left, right = (launched(*options, index, path) for index in ("0", "1"))
@@ -124,59 +124,59 @@ def test_two_machines_and_one_is_lost(script, launched, nothing_left):
     assert "LaunchError: process 0 of 2 was killed by SIGABRT.\n" in left.err
 
 
-def test_the_others_do_not_come(script, launched, nothing_left):
+def test_missing_processes_time_out(script, launched, nothing_left):
     address, path = free_address(), script("print('never')\n")
     options = ("--coordinator", address, "--processes", "2", "--start-timeout", "3")
     one = launched(*options, "--process-id", "1", path)
     assert one.wait(20) == 124
     assert (one.out, one.err[one.err.index("LaunchError") :]) == (
         "",
-        f"""LaunchError: the 2 processes did not meet within 3 s.
+        f"""LaunchError: the 2 processes did not connect within 3 s.
     coordinator  {address}
     waiting      process 1, ended by mithril-nb
-    Try: the same command on every machine, with each --process-id once, and {address} open to all.
+    Try: the same command on each machine with a different --process-id; open {address} to all of them.
 """,
     )
 
 
 REFUSED = {
-    "processes is not a whole number from 1 on.\n    got  0\n    Try: processes=2": {"processes": 0},
-    "devices is not a whole number from 1 on.\n    got  0\n    Try: devices=2": {"devices": 0},
-    "start_timeout_s is not a number of seconds.\n    got  -1\n    Try: start_timeout_s=60": {"start_timeout_s": -1},
-    "peer_timeout_s is not a number of seconds.\n    got  nan\n    Try: peer_timeout_s=60": {
+    "processes must be an integer of at least 1.\n    got  0\n    Try: processes=2": {"processes": 0},
+    "devices must be an integer of at least 1.\n    got  0\n    Try: devices=2": {"devices": 0},
+    "start_timeout_s must be a number of seconds.\n    got  -1\n    Try: start_timeout_s=60": {"start_timeout_s": -1},
+    "peer_timeout_s must be a number of seconds.\n    got  nan\n    Try: peer_timeout_s=60": {
         "peer_timeout_s": float("nan")
     },
-    """to join processes on other machines, a process needs the address of process 0, and its own number.
+    """to join processes on other machines, a process needs the address of process 0 and its own index.
     coordinator  '10.0.0.1'
     process id   1
     Try: mithril-nb launch --coordinator 10.0.0.1:4000 --process-id 1 --processes 2 train.py""": {
         "coordinator": "10.0.0.1",
         "process_id": 1,
     },
-    """to join processes on other machines, a process needs the address of process 0, and its own number.
+    """to join processes on other machines, a process needs the address of process 0 and its own index.
     coordinator  None
     process id   1
     Try: mithril-nb launch --coordinator 10.0.0.1:4000 --process-id 1 --processes 2 train.py""": {"process_id": 1},
-    """the process's number is not among those that there are.
+    """the process id is out of range.
     process id  2
-    needed      0 to 1, as there are 2 processes
+    needed      0 to 1, for 2 processes
     Try: --process-id 1""": {"coordinator": "10.0.0.1:4000", "process_id": 2},
 }
 
 
 @pytest.mark.parametrize("message", REFUSED, ids=lambda message: message.split("\n")[0][:30])
-def test_numbers_that_cannot_be_are_refused(script, message):
+def test_invalid_numbers_are_rejected(script, message):
     with pytest.raises(UnknownOptionError) as caught:
         launch(script(""), **REFUSED[message])
     assert str(caught.value) == message
 
 
-def test_a_script_that_is_not_there(tmp_path):
+def test_missing_script_is_rejected(tmp_path):
     with pytest.raises(LaunchError) as caught:
         launch(tmp_path / "train.py")
     assert (
         str(caught.value)
-        == f"""there is no script {str(tmp_path / "train.py")!r}.
+        == f"""script {str(tmp_path / "train.py")!r} does not exist.
     Try: mithril-nb launch --processes 2 train.py"""
     )
 

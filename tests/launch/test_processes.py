@@ -1,4 +1,4 @@
-"""What several processes must agree on; seen from one of them, which takes the others' part too."""
+"""Agreement of several processes, tested in one process that also plays the others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ X, Y = np.ones((12, 4), np.float32), np.zeros((12, 3), np.float32)
 
 @pytest.fixture
 def second_of_two(monkeypatch):
-    """Let this process take itself for the second of two; with a function that says what the first one sends."""
+    """Make this process act as the second of two, with a function that returns the data of the first."""
     monkeypatch.setattr(processes, "distributed", lambda: Processes(1, 2))
 
     def others(change):
@@ -34,7 +34,7 @@ def fit(**options):
     return ml.fit(Linear(3), (X, Y), loss="mean_squared_error", **{"batch_size": 4, "epochs": 2, **options})
 
 
-def test_one_process_shares_with_nobody():
+def test_single_process_keeps_everything():
     me = ml.distributed()
     assert (me.index, me.count, me.is_main, me.rows(5)) == (0, 1, True, slice(0, 5))
     assert me.assemble(X) is X
@@ -48,7 +48,7 @@ def test_the_rows_of_all_processes_are_the_batch():
     assert {len(share) for share in rows} == {3}
 
 
-def test_processes_that_differ_are_told_what_in(second_of_two):
+def test_differing_processes_are_reported(second_of_two):
     def change(sent):
         sent[0:24] = b"%024d" % 10  # samples
         sent[72:96] = b"%024d" % 5  # epochs: after samples, data, batch_size
@@ -58,20 +58,20 @@ def test_processes_that_differ_are_told_what_in(second_of_two):
         fit()
     assert (
         str(caught.value)
-        == """the processes are not about to train the same.
+        == """the processes have different data or options.
     samples  10, 12
     epochs   5, 2
-    Try: the same data and options in each process; ml.fit takes each one's share of every batch itself."""
+    Try: pass the same data and options in each process; ml.fit itself selects the share of each process."""
     )
 
 
-def test_a_batch_that_cannot_be_shared_out_is_refused(second_of_two, monkeypatch):
+def test_indivisible_batch_is_rejected(second_of_two, monkeypatch):
     monkeypatch.setattr(Processes, "mesh", property(lambda me: type("Mesh", (), {"devices": np.zeros(4)})))
     with pytest.raises(DataError) as caught:
         fit(batch_size=6)
     assert (
         str(caught.value)
-        == """batch_size cannot be shared out evenly.
+        == """batch_size is not divisible by the number of devices.
     batch_size  6
     devices     4, of 2 processes
     Try: batch_size=4"""

@@ -1,4 +1,4 @@
-"""Two real processes that train: as one does, and on from a checkpoint when one of them was killed."""
+"""Two real processes train like one process, and resume from a checkpoint after one of them was killed."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def training(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def together(training, launched):
-    """What two processes learn that nobody interrupts."""
+    """Return the result of two uninterrupted processes."""
     out = training.with_name("together.npz")
     launcher = launched("--processes", "2", training, out, "-", "0")
     assert launcher.wait() == 0, launcher.out + launcher.err
@@ -90,7 +90,7 @@ def together(training, launched):
     return dict(np.load(out))
 
 
-def test_two_processes_learn_what_one_learns(training, together):
+def test_two_processes_equal_one_process(training, together):
     out = training.with_name("alone.npz")
     subprocess.run(
         [sys.executable, "-W", "error", training, out, "-", "0"],
@@ -107,7 +107,7 @@ def test_two_processes_learn_what_one_learns(training, together):
     assert alone["loss"][-1] < alone["loss"][0]
 
 
-def test_one_is_killed_and_the_same_command_goes_on(training, together, launched, nothing_left, tmp_path):
+def test_killed_launch_resumes_with_the_same_command(training, together, launched, nothing_left, tmp_path):
     out, folder = tmp_path / "resumed.npz", tmp_path / "runs"
     launcher = launched("--processes", "2", training, out, folder, "1")
     pids = launcher.workers(2)
@@ -125,7 +125,7 @@ def test_one_is_killed_and_the_same_command_goes_on(training, together, launched
     assert f"               pid {pids[1]}" in launcher.err or f"    process 1  pid {pids[1]}" in launcher.err
     assert lines[-2:] == [
         "    ended      process 0, by mithril-nb",
-        "    Try: the same command again; a script with ml.fit(..., checkpoint=folder, resume=True) goes on where it"
+        "    Try: the same command again; a script with ml.fit(..., checkpoint=folder, resume=True) resumes where it"
         " was.",
     ]
 

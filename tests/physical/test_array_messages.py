@@ -1,4 +1,4 @@
-"""What `evaluate` says of what is no array: the whole text, jitted or not."""
+"""Full messages of `evaluate` for values that are not arrays, jitted or not."""
 
 import textwrap
 
@@ -21,45 +21,45 @@ CASES = [
         "nothing for an input",
         lambda: mlp.evaluate(params, {"input": None}),
         """
-        UnknownOptionError: input 'input' is no array of numbers.
+        UnknownOptionError: input 'input' is not an array of numbers.
             given  None
-            Try: np.asarray(values, dtype="float32")  # of rows of one length
+            Try: np.asarray(values, dtype="float32")  # with rows of one length
         """,
     ),
     (
         "nothing for an input, jitted",
         lambda: jitted.evaluate(params, {"input": None}),
         """
-        UnknownOptionError: input 'input' is no array of numbers.
+        UnknownOptionError: input 'input' is not an array of numbers.
             given  None
-            Try: np.asarray(values, dtype="float32")  # of rows of one length
+            Try: np.asarray(values, dtype="float32")  # with rows of one length
         """,
     ),
     (
         "rows of different lengths",
         lambda: mlp.evaluate(params, {"input": [[1.0, 2.0], [3.0]]}),
         """
-        UnknownOptionError: input 'input' is no array of numbers.
+        UnknownOptionError: input 'input' is not an array of numbers.
             given  a list of 2
-            Try: np.asarray(values, dtype="float32")  # of rows of one length
+            Try: np.asarray(values, dtype="float32")  # with rows of one length
         """,
     ),
     (
         "rows of different lengths, jitted",
         lambda: jitted.evaluate(params, {"input": [[1.0, 2.0], [3.0]]}),
         """
-        UnknownOptionError: input 'input' is no array of numbers.
+        UnknownOptionError: input 'input' is not an array of numbers.
             given  a list of 2
-            Try: np.asarray(values, dtype="float32")  # of rows of one length
+            Try: np.asarray(values, dtype="float32")  # with rows of one length
         """,
     ),
     (
         "words for an input",
         lambda: mlp.evaluate(params, {"input": np.array(["a"])}),
         """
-        UnknownOptionError: input 'input' is no array of numbers.
+        UnknownOptionError: input 'input' is not an array of numbers.
             given  an array of shape (1,) of <U1
-            Try: np.asarray(values, dtype="float32")  # of rows of one length
+            Try: np.asarray(values, dtype="float32")  # with rows of one length
         """,
     ),
     (
@@ -85,18 +85,18 @@ CASES = [
         "a parameter that is nothing",
         lambda: mlp.evaluate({**params, "linear_0.bias": None}, INPUTS),
         """
-        UnknownOptionError: parameter 'linear_0.bias' is no array of numbers.
+        UnknownOptionError: parameter 'linear_0.bias' is not an array of numbers.
             given  None
-            Try: np.asarray(values, dtype="float32")  # of rows of one length
+            Try: np.asarray(values, dtype="float32")  # with rows of one length
         """,
     ),
     (
         "a gradient of rows of different lengths",
         lambda: jitted.evaluate(params, INPUTS, {"output": [[1.0], [1.0, 2.0]]}),
         """
-        UnknownOptionError: the gradient of output 'output' is no array of numbers.
+        UnknownOptionError: the gradient of output 'output' is not an array of numbers.
             given  a list of 2
-            Try: np.asarray(values, dtype="float32")  # of rows of one length
+            Try: np.asarray(values, dtype="float32")  # with rows of one length
         """,
     ),
 ]

@@ -1,4 +1,4 @@
-"""Several devices: the same numbers as on one, and refusals beforehand. In processes with 8 forced CPU devices."""
+"""Several devices give the same numbers as one, and reject invalid options. Uses 8 forced CPU devices."""
 
 import textwrap
 
@@ -58,7 +58,7 @@ def test_train_steps_on_many_devices_agree_with_one_device():
     ]
 
 
-def test_evaluate_on_many_devices_and_what_is_left_whole():
+def test_evaluate_on_many_devices():
     out = ran("""
     ones = {"output": np.ones((16, 10), "float32")}
     plain = ml.compile(MLP(12, [16], 10), ml.JaxBackend())
@@ -149,7 +149,7 @@ REFUSALS = [
         ShapeError: no parameter can be split evenly over 4 devices.
             weight  (5, 3)
             bias    (3,)
-            Try: a size that 4 divides, or another count along the last axis of device_mesh.
+            Try: a size that is a multiple of 4, or another size of the last axis of device_mesh.
         """,
     ),
     (
@@ -183,13 +183,13 @@ REFUSALS = [
         """
         UnknownOptionError: tpu_options['replicate_inputs']=True and parallelism='data' contradict each other.
             because  parallelism='data' splits each input over the devices
-            Try: parallelism="model"  # or leave one of them out
+            Try: parallelism="model"  # or omit one of them
         """,
     ),
     (
         "ml.JaxBackend(device_mesh=(3, 3))",
         """
-        DeviceNotFoundError: device_mesh=(3, 3) needs 9 devices, there are 8.
+        DeviceNotFoundError: device_mesh=(3, 3) needs 9 devices, but only 8 are available.
             present  cpu:0, cpu:1, cpu:2, cpu:3, cpu:4, cpu:5, cpu:6, cpu:7
             Try: device_mesh=(1, 8)  # or XLA_FLAGS=--xla_force_host_platform_device_count=9, set before Python starts
         """,
@@ -205,16 +205,16 @@ REFUSALS = [
     (
         "ml.JaxBackend().ones(4, 4, device_mesh=(2,), tensor_split=(2,))",
         """
-        UnknownOptionError: tensor_split=(2,) does not fit an array of shape (4, 4) on a mesh (2,).
-            needs  for each axis of the mesh, an axis of the array, each once; or None
+        UnknownOptionError: tensor_split=(2,) does not match an array of shape (4, 4) on a mesh (2,).
+            needs  for each mesh axis, a different axis of the array, or None
             Try: tensor_split=(0,)
         """,
     ),
     (
         "ml.JaxBackend().ones(4, device_mesh=0)",
         """
-        UnknownOptionError: device_mesh=0 is no mesh.
-            needs  how many devices there are along each of its axes
+        UnknownOptionError: device_mesh=0 is not a mesh shape.
+            needs  the number of devices along each axis
             Try: device_mesh=(1,)  # or (2, 4): the number of devices along each axis
         """,
     ),
@@ -237,15 +237,15 @@ REFUSALS = [
     (
         "ml.JaxBackend().place_model(MLP(4, [3], 2), [0, 1])",
         """
-        UnknownOptionError: cannot place MLP by list.
-            needs  a model, and a device for each name
+        UnknownOptionError: cannot place MLP with list.
+            needs  a model, and a dict from block names to devices
             Try: backend.place_model(model, {'linear_0': 0})
         """,
     ),
     (
         "data_parallel(len, num_devices=9)",
         """
-        DeviceNotFoundError: num_devices=9 needs 9 devices, there are 8.
+        DeviceNotFoundError: num_devices=9 needs 9 devices, but only 8 are available.
             present  cpu:0, cpu:1, cpu:2, cpu:3, cpu:4, cpu:5, cpu:6, cpu:7
             Try: num_devices=8  # or XLA_FLAGS=--xla_force_host_platform_device_count=9, set before Python starts
         """,
@@ -253,8 +253,8 @@ REFUSALS = [
     (
         'data_parallel(len, num_devices="2")',
         """
-        UnknownOptionError: num_devices='2' is no number of devices.
-            needs  a whole number from 1
+        UnknownOptionError: num_devices='2' is not a number of devices.
+            needs  an integer of at least 1
             Try: num_devices=8
         """,
     ),
@@ -270,7 +270,7 @@ REFUSALS = [
         "data_parallel(lambda x: x, num_devices=4)(1.0)",
         """
         ShapeError: an array without axes cannot be split over devices.
-            Try: lambda x: fn(x, rate)  # a closure over it
+            Try: lambda x: fn(x, rate)  # close over the scalar instead
         """,
     ),
     (
@@ -293,5 +293,5 @@ def refusals() -> list[str]:
 
 
 @pytest.mark.parametrize("at", range(len(REFUSALS)), ids=[call for call, _ in REFUSALS])
-def test_refusal(refusals, at: int) -> None:
+def test_rejected_options(refusals, at: int) -> None:
     assert refusals[at] == textwrap.dedent(REFUSALS[at][1]).strip()

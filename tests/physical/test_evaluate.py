@@ -1,4 +1,4 @@
-"""`evaluate`: outputs and gradients by name, whatever way the names and arrays are given."""
+"""`evaluate`: outputs and gradients by name, for all forms of names and arrays."""
 
 import jax
 import jax.numpy as jnp
@@ -77,7 +77,7 @@ def test_jit_and_no_jit_agree(pm, params):
         np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_compile_follows_the_backend_unless_it_is_told():
+def test_jit_defaults_to_the_backend_setting():
     lazy = ml.JaxBackend(jit=False)
     assert not ml.compile(Relu(), lazy).jit
     assert ml.compile(Relu(), lazy, jit=True).jit
@@ -85,20 +85,20 @@ def test_compile_follows_the_backend_unless_it_is_told():
     assert not ml.JaxBackend(jit_compile=False).jit
 
 
-def test_a_batch_may_be_another_than_the_declared_one(params):
+def test_batch_may_differ_from_the_declared_one(params):
     fixed = ml.compile(MLP(3, [4], 2), BACKEND, shapes={"input": [5, 3]})
     with pytest.warns(MithrilWarning) as said:
         assert fixed.evaluate(params, {"input": X[:2]})["output"].shape == (2, 2)
     assert [str(one.message) for one in said] == [
-        "input 'input' of shape (2, 3) is compiled for anew: the model was compiled for (5, 3). "
-        "shapes={'input': ['batch', 3]} expects any batch; static_shapes=True refuses others."
+        "input 'input' of shape (2, 3) causes a recompilation: the model was compiled for (5, 3). "
+        "shapes={'input': ['batch', 3]} accepts any batch; static_shapes=True rejects other shapes."
     ]
     assert said[0].filename == __file__
     # Once is enough.
     assert fixed.evaluate(params, {"input": X[None]})["output"].shape == (1, 5, 2)
 
 
-def test_shapes_may_come_with_the_first_arrays():
+def test_shapes_may_be_inferred_from_the_first_arrays():
     model = Flatten() + Linear(2)
     pm = ml.compile(model, BACKEND)
     assert not pm.inference.is_concrete
@@ -140,7 +140,7 @@ def test_one_block_alone_has_bare_names():
     assert ml.compile(MLP(3, [4], 2), BACKEND).get_layer_names() == ("linear_0", "linear_1")
 
 
-def test_nested_blocks_have_dotted_names_in_which_any_character_can_stand():
+def test_nested_names_are_dotted_and_allow_any_character():
     inner = Model() | Linear(3, use_bias=False, name="a.b/c")
     outer = Model() | Model.of(inner.graph, "50%")
     outer += Linear(2, name="<b>")
@@ -152,7 +152,7 @@ def test_nested_blocks_have_dotted_names_in_which_any_character_can_stand():
     assert pm.get_layer_names() == ("50%25.a%2Eb%2Fc", "<b>")
 
 
-def test_one_weight_for_two_blocks_gets_the_sum_of_their_gradients():
+def test_shared_weight_receives_summed_gradients():
     model = Model()
     model |= Linear(3, use_bias=False)(input="x", weight="w", output="left")
     model |= Linear(3, use_bias=False)(input="x", weight="w", output="right")
@@ -178,7 +178,7 @@ def test_a_composite_twice_has_parameters_twice():
     assert not np.array_equal(params["mlp_0.linear_0.weight"], params["mlp_1.linear_0.weight"])
 
 
-def test_the_physical_model_keeps_the_model_as_it_was():
+def test_physical_model_ignores_later_changes():
     model = Model() + Linear(2)
     pm = ml.compile(model, BACKEND, shapes={"input": [5, 3]})
     model += Relu()
@@ -241,7 +241,7 @@ def test_forward_is_pure_and_can_be_transformed(pm, params):
     assert jax.hessian(lambda x: by_row(x).sum())(jnp.asarray(X[0])).shape == (3, 3)
 
 
-def test_whole_numbers_and_lists_are_taken_for_floating_ones(pm, params):
+def test_integers_and_lists_are_cast_to_floats(pm, params):
     expected = pm.evaluate(params, {"input": np.eye(3, dtype="float32")})["output"]
     for same in (np.eye(3, dtype=int), np.eye(3, dtype=bool), np.eye(3, dtype="float16"), np.eye(3).tolist()):
         np.testing.assert_allclose(pm.evaluate(params, {"input": same})["output"], expected, rtol=1e-6)
@@ -258,7 +258,7 @@ def test_dtypes_of_the_backend(dtype):
     assert {str(array.dtype) for array in gradients.values()} == {dtype}
 
 
-def test_float64_in_a_process_of_its_own():
+def test_float64_in_a_separate_process():
     out = run_fresh(
         "import mithril_nb as ml, numpy as np\n"
         "pm = ml.compile(ml.models.Linear(2), ml.JaxBackend(precision='float64'), shapes={'input': [5, 3]})\n"
@@ -287,7 +287,7 @@ def test_verbose_prints_the_shapes(capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_a_name_with_half_a_character_runs_and_is_read_back_from_each_stage():
+def test_name_with_a_surrogate_survives_every_stage():
     pm = ml.compile(Model() | Linear(3, name="half \ud800/\x1b"), BACKEND, shapes={"input": [2, 4]})
     outputs = pm.evaluate(pm.randomize_params(0), {"input": np.ones((2, 4), "float32")})
     assert outputs["output"].shape == (2, 3)
@@ -296,7 +296,7 @@ def test_a_name_with_half_a_character_runs_and_is_read_back_from_each_stage():
         assert blocks == {"half \ud800%2F\x1b"}
 
 
-def test_a_text_is_an_output_beside_arrays():
+def test_text_output_next_to_arrays():
     model = Model()
     model |= Dtype()(input="x", output="dtype")
     model |= Relu()(input="x", output="y")
@@ -307,38 +307,38 @@ def test_a_text_is_an_output_beside_arrays():
     assert (list(outputs), outputs["dtype"], gradients) == (["dtype", "y"], "float32", {})
 
 
-def test_parameters_of_its_own_outlive_a_call_that_is_traced():
+def test_own_parameters_outlive_a_traced_call():
     pm = ml.compile(Linear(2, input_size=3))
     x = np.ones((2, 3), "float32")
     traced = jax.jit(lambda x: pm(x))(x)
     np.testing.assert_allclose(pm(x), traced, 1e-6)
 
 
-def test_a_long_list_is_told_to_be_slow(params):
+def test_long_list_causes_a_warning(params):
     pm = ml.compile(MLP(3, [4], 2), BACKEND, shapes={"input": ["batch", 3]})
     rows = np.ones((30, 3)).tolist()
     with pytest.warns(MithrilWarning) as told:
         found = pm.evaluate(params, {"input": rows})["output"]
     assert str(told[0].message) == (
-        "input 'input' is a list of 90 numbers, and each is an argument of the jitted program, which is slow: "
+        "input 'input' is a list of 90 numbers. Each is a separate argument of the jitted program, which is slow. "
         "np.asarray(values) is one argument."
     )
     np.testing.assert_allclose(found, pm.evaluate(params, {"input": np.asarray(rows)})["output"], 1e-6)
 
 
-def test_parameters_of_whole_numbers_are_refused(pm, params):
+def test_integer_parameters_are_rejected(pm, params):
     whole = {**params, "linear_0.bias": np.zeros(4, int)}
     with pytest.raises(MithrilError) as caught:
         pm.evaluate(whole, {"input": X}, ONES)
     assert str(caught.value) == (
-        "parameter 'linear_0.bias' cannot be trained: it holds no real numbers.\n"
+        "parameter 'linear_0.bias' cannot be trained: its dtype is not floating point.\n"
         "    given  (4,) of int32\n"
         "    needs  float32\n"
         "    Try: params['linear_0.bias'].astype(\"float32\")"
     )
 
 
-def test_a_name_stands_for_one_size():
+def test_dim_name_has_one_size():
     pm = ml.compile(Add(), shapes={"left": ["rows", 4], "right": ["rows", 4]})
     with pytest.raises(MithrilError) as caught:
         pm.evaluate({}, {"left": np.ones((6, 4), "float32"), "right": np.ones((1, 4), "float32")})
@@ -346,7 +346,7 @@ def test_a_name_stands_for_one_size():
         "the size 'rows' is 6 in input 'left' and 1 in input 'right'.\n"
         "    left   (6, 4)\n"
         "    right  (1, 4)\n"
-        "    Try: inputs of one size, or another name than 'rows' for one of them in shapes."
+        "    Try: inputs of the same size, or two different names instead of 'rows' in shapes."
     )
     for rows in (6, 1):
         x = np.ones((rows, 4), "float32")

@@ -1,4 +1,4 @@
-"""Options of `compile` act, or say by name why not; the whole text of what they say."""
+"""Options of `compile` have an effect, or report by name why not, with full messages."""
 
 import re
 import textwrap
@@ -20,7 +20,7 @@ BACKEND = ml.JaxBackend()
 FIVE = {"input": [5, 3]}
 
 
-def test_params_are_donated_where_gradients_take_their_place():
+def test_params_are_donated_if_gradients_replace_them():
     pm = ml.compile(MLP(3, [4], 2), BACKEND, jit_options={"donate_argnums": (0,)})
     params = pm.randomize_params(0)
     pm.evaluate(params, {"input": X})
@@ -32,7 +32,7 @@ def test_params_are_donated_where_gradients_take_their_place():
         np.testing.assert_allclose(gradient, expected[name], rtol=1e-6)
 
 
-def test_the_xla_computation_is_kept_if_it_is_asked_for():
+def test_xla_computation_is_kept_on_request():
     kept = ml.compile(Linear(2), BACKEND, shapes=FIVE, jit_options={"xla_computation": True})
     assert "stablehlo.dot_general" in kept.xla_computation
     assert ml.compile(Linear(2), BACKEND, shapes=FIVE).xla_computation is None
@@ -51,7 +51,7 @@ def test_without_fusion_no_operations_are_fused():
     assert longest(optimizations={"fusion": False}) == 1
 
 
-def test_without_fusion_there_are_gradients_of_what_is_scattered():
+def test_scatter_gradients_work_without_fusion():
     pm = ml.compile(Embedding(5, 2), BACKEND, shapes={"input": [3]}, optimizations={"fusion": False})
     rows = np.array([1, 1, 4], "int32")
     _, gradients = pm.evaluate(pm.randomize_params(0), {"input": rows}, {"output": np.ones((3, 2), "float32")})
@@ -70,7 +70,7 @@ def test_flags_of_the_backend_reach_its_programs():
         broken._jitted()(broken.randomize_params(0), {"input": X})
 
 
-def test_constants_are_inputs_no_more():
+def test_constants_are_no_longer_inputs():
     pm = ml.compile(Model() | Add()(left="x", right="rate", output="y"), BACKEND, constants={"rate": [1.0, 2.0, 3.0]})
     assert list(pm.input_specs) == ["x"]
     np.testing.assert_allclose(pm.evaluate({}, {"x": X})["y"], X + np.array([1, 2, 3]))
@@ -90,7 +90,7 @@ def test_frozen_params_have_no_gradient():
     assert [one.name for one in both.parameters if not one.is_trainable] == ["linear_0.weight"]
 
 
-def test_static_shapes_hold_what_was_said_or_what_came_first():
+def test_static_shapes_reject_other_shapes():
     said = ml.compile(Linear(2), BACKEND, shapes=FIVE, static_shapes=True)
     params = said.randomize_params(0)
     first = ml.compile(Linear(2), BACKEND, static_shapes=True)
@@ -100,7 +100,7 @@ def test_static_shapes_hold_what_was_said_or_what_came_first():
         with pytest.raises(MithrilError) as error:
             pm.evaluate(params, {"input": X[:2]})
         assert str(error.value) == (
-            "input 'input' has another shape than the model was compiled for.\n"
+            "the shape of input 'input' differs from the compiled shape.\n"
             "    given         (2, 3)\n"
             "    compiled for  (5, 3)\n"
             "    Try: static_shapes=False  # compiles for each shape; or pad the batch"
@@ -108,7 +108,7 @@ def test_static_shapes_hold_what_was_said_or_what_came_first():
         assert pm.evaluate(params, {"input": X})["output"].shape == (5, 2)
 
 
-def test_a_call_has_params_of_its_own():
+def test_call_uses_own_params():
     pm = ml.compile(Model() | Linear(2)(input="image", output="logits"), ml.JaxBackend(seed=1))
     first = pm(X)
     assert first.shape == (5, 2)
@@ -121,7 +121,7 @@ def test_a_call_has_params_of_its_own():
     assert {name: one.shape for name, one in two.compile(BACKEND)(X).items()} == {"a": (5, 2), "b": (5, 3)}
 
 
-def test_debug_names_the_block_that_makes_nan():
+def test_debug_names_the_block_with_nan():
     model = Model() | Linear(3, name="before")
     model += Log()
     watched = ml.compile(model, ml.JaxBackend(debug=True), shapes=FIVE)
@@ -132,25 +132,25 @@ def test_debug_names_the_block_that_makes_nan():
     assert str(error.value) == (
         "'log_0.output' is NaN.\n"
         "    input  (5, 3) from -1 to 1\n"
-        "    Try: look at what comes in; JaxBackend(debug=False) runs on."
+        "    Try: check the inputs; JaxBackend(debug=False) does not stop at NaN."
     )
     assert np.isnan(ml.compile(model, BACKEND).evaluate(params, {"input": X})["output"]).any()
 
 
-def test_debug_holds_shapes_beside_what_was_inferred():
+def test_debug_compares_shapes_with_inferred_ones():
     backend = ml.JaxBackend(debug=True)
     backend.register_op("relu")(lambda x: x[:1])
     with pytest.raises(MithrilError) as error:
         ml.compile(Model() | Relu(), backend).evaluate({}, {"input": X})
     assert str(error.value) == (
-        "'relu_0.output' has another shape than was inferred.\n"
+        "the shape of 'relu_0.output' differs from the inferred shape.\n"
         "    inferred  (5, 3)\n"
-        "    made      (1, 3)\n"
-        "    Try: look into the function that computes it, or into the rule that infers its shape."
+        "    computed  (1, 3)\n"
+        "    Try: check the function that computes it, or the rule that infers its shape."
     )
 
 
-def test_a_plain_model_has_no_python_of_ours_in_a_call():
+def test_plain_model_call_skips_python():
     pm = ml.compile(MLP(3, [4], 2), BACKEND, static_shapes=True, jit_options={"xla_computation": True})
     assert pm.evaluate is pm._run
     assert type(pm.evaluate) is type(jax.jit(abs))
@@ -159,8 +159,8 @@ def test_a_plain_model_has_no_python_of_ours_in_a_call():
 WARNED = [
     (
         {"jit_options": {"static_argnums": (0, 1)}},
-        "jit_options['static_argnums'] has no effect on 'params' and 'inputs': a dict of arrays cannot be static. What "
-        "is static in a model are the attributes of its blocks, and those are already.",
+        "jit_options['static_argnums'] has no effect on 'params' and 'inputs': a dict of arrays cannot be static. "
+        "The attributes of blocks are always static.",
     ),
     (
         {"jit_options": {"donate_argnums": 0}, "jit": False},
@@ -190,14 +190,14 @@ WARNED = [
 
 
 @pytest.mark.parametrize(("options", "text"), WARNED)
-def test_what_has_no_effect_is_said_once_at_the_line_that_asked(options, text):
+def test_options_without_effect_warn_once(options, text):
     with pytest.warns(MithrilWarning) as said:
         ml.compile(Relu(), BACKEND, **options)
     assert [str(one.message) for one in said] == [text]
     assert said[0].filename == __file__
 
 
-def test_a_flag_for_another_platform_is_said():
+def test_flag_for_another_platform_warns():
     with pytest.warns(MithrilWarning) as said:
         backend = ml.JaxBackend(xla_flags=["--xla_gpu_autotune_level=4"])
     assert [str(one.message) for one in said] == [
@@ -206,7 +206,7 @@ def test_a_flag_for_another_platform_is_said():
     assert backend.compiler_options == {}
 
 
-def test_what_acts_warns_of_nothing():
+def test_effective_options_do_not_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         ml.compile(
@@ -231,7 +231,7 @@ CASES = [
     (
         lambda: ml.compile(Relu(), optimizations=["fusion"]),
         """
-        UnknownOptionError: optimizations=['fusion'] is no dict.
+        UnknownOptionError: optimizations=['fusion'] must be a dict.
             takes  fusion, buffer_reuse, layout_optimization
             Try: optimizations={"fusion": ...}
         """,
@@ -241,13 +241,13 @@ CASES = [
         """
         UnknownOptionError: tpu_options has no option 'zzz'.
             takes  replicate_inputs, allow_spmd
-            Try: use one of the options that it takes.
+            Try: use one of these options.
         """,
     ),
     (
         lambda: ml.compile(Relu(), jit_options={"donate_argnums": (3,)}),
         """
-        UnknownOptionError: jit_options['donate_argnums']=(3,) does not count the arguments of evaluate.
+        UnknownOptionError: jit_options['donate_argnums']=(3,) must contain positions of arguments of evaluate.
             arguments  0 params, 1 inputs, 2 output_gradients
             Try: jit_options={"donate_argnums": (0,)}
         """,
@@ -255,7 +255,7 @@ CASES = [
     (
         lambda: ml.compile(Relu(), optimizations={"fusion": "yes"}),
         """
-        UnknownOptionError: optimizations['fusion']='yes' neither switches on nor off.
+        UnknownOptionError: optimizations['fusion']='yes' must be a bool.
             needs  True or False
             Try: optimizations={"fusion": True}
         """,
@@ -263,7 +263,7 @@ CASES = [
     (
         lambda: ml.compile(Relu(), static_shapes="batch"),
         """
-        UnknownOptionError: static_shapes='batch' neither switches on nor off.
+        UnknownOptionError: static_shapes='batch' must be a bool.
             needs  True or False
             Try: ml.compile(model, backend, static_shapes=True)
         """,
@@ -279,7 +279,7 @@ CASES = [
     (
         lambda: ml.compile(Relu(), constants={"input": "one"}),
         """
-        UnknownOptionError: the constant for input 'input' is no array of numbers.
+        UnknownOptionError: the constant for input 'input' is not an array of numbers.
             given  'one'
             Try: constants={'input': 2.0}
         """,
@@ -287,29 +287,29 @@ CASES = [
     (
         lambda: ml.compile(MLP(3, [4], 2), frozen="linear_0"),
         """
-        UnknownOptionError: frozen='linear_0' is no list of names.
+        UnknownOptionError: frozen='linear_0' is not a list of names.
             Try: ml.compile(model, backend, frozen=["linear_0"])
         """,
     ),
     (
         lambda: ml.compile(MLP(3, [4], 2), frozen=["linear_0"], trainable=["linear_0"]),
         """
-        UnknownOptionError: 'linear_0' stands in frozen and in trainable.
-            Try: name it in one of them.
+        UnknownOptionError: 'linear_0' is in both frozen and trainable.
+            Try: put it in only one of them.
         """,
     ),
     (
         lambda: ml.JaxBackend(xla_flags="--xla_foo"),
         """
-        UnknownOptionError: xla_flags='--xla_foo' is no list of flags.
-            needs  a list of texts
+        UnknownOptionError: xla_flags='--xla_foo' is not a list of flags.
+            needs  a list of strings
             Try: xla_flags=["--xla_cpu_enable_fast_math=true"]
         """,
     ),
     (
         lambda: ml.JaxBackend(xla_flags=["--xla_foo=1"]),
         """
-        UnknownOptionError: XLA does not take the flag '--xla_foo=1'.
+        UnknownOptionError: XLA rejects the flag '--xla_foo=1'.
             because  No such compile option: 'xla_foo'
             Try: xla_flags=["--xla_cpu_enable_fast_math=true"]  # or no flags
         """,
@@ -317,14 +317,14 @@ CASES = [
     (
         lambda: ml.JaxBackend(xla_flags=["--xla_force_host_platform_device_count=8"]),
         """
-        UnknownOptionError: the XLA flag 'xla_force_host_platform_device_count' comes too late: it is read when JAX starts.
+        UnknownOptionError: the XLA flag 'xla_force_host_platform_device_count' comes too late: JAX reads it only at the start.
             Try: os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"  # before JAX is imported
         """,  # noqa: E501
     ),
     (
         lambda: ml.JaxBackend(device_mesh=2),
         """
-        DeviceNotFoundError: device_mesh=(2,) needs 2 devices, there is 1.
+        DeviceNotFoundError: device_mesh=(2,) needs 2 devices, but only 1 is available.
             present  cpu:0
             Try: device_mesh=1  # or XLA_FLAGS=--xla_force_host_platform_device_count=2, set before Python starts
         """,
@@ -332,7 +332,7 @@ CASES = [
     (
         lambda: ml.JaxBackend(debug="yes"),
         """
-        UnknownOptionError: debug='yes' neither switches on nor off.
+        UnknownOptionError: debug='yes' must be a bool.
             needs  True or False
             Try: JaxBackend(debug=False)
         """,
@@ -348,24 +348,24 @@ CASES = [
     (
         lambda: BACKEND.ones(2, dtype="float64"),
         """
-        UnknownOptionError: JAX makes no arrays of float64 unless it is told to.
-            because  it computes with 32 bits by default, and would cut these off
-            Try: backend.enable_x64()  # or JaxBackend(dtype="float64") from the start; else dtype="float32"
+        UnknownOptionError: JAX creates arrays of float64 only in its x64 mode, which is off.
+            because  JAX uses 32 bits by default, and would truncate these
+            Try: backend.enable_x64()  # or JaxBackend(dtype="float64") from the start; otherwise dtype="float32"
         """,
     ),
     (
         lambda: BACKEND.array(["a", "b"]),
         """
-        UnknownOptionError: cannot make an array of this.
+        UnknownOptionError: cannot convert the value to an array.
             given  ['a', 'b']
-            needs  numbers, or lists of numbers of one length at each depth
+            needs  numbers, or nested lists of numbers of equal lengths
             Try: backend.array([[1.0, 2.0], [3.0, 4.0]])
         """,
     ),
     (
         lambda: BACKEND.matmul(BACKEND.ones(3, 4), BACKEND.ones(3, 4)),
         """
-        ShapeError: matmul cannot be done with these arguments.
+        ShapeError: matmul does not accept these arguments.
             given    (3, 4) float32, (3, 4) float32
             because  dot_general requires contracting dimensions to have the same shape, got (4,) and (3,).
             Try: help(backend.matmul)
@@ -374,9 +374,9 @@ CASES = [
     (
         lambda: BACKEND.cross_entropy(BACKEND.ones(3, 4), BACKEND.ones(3)),
         """
-        ShapeError: cross_entropy cannot take targets of shape (3,) float32.
+        ShapeError: cross_entropy does not accept targets of shape (3,) float32.
             logits  (3, 4) float32
-            needs   (3,) whole numbers, or (3, 4) probabilities
+            needs   (3,) integers, or (3, 4) probabilities
             Try: backend.array(labels, dtype="int32")
         """,
     ),
@@ -390,7 +390,7 @@ def test_message(call, text):
     assert f"{type(error.value).__name__}: {error.value}" == textwrap.dedent(text).strip()
 
 
-def test_stages_show_what_the_options_make_of_the_program():
+def test_stages_use_the_options():
     def text(**options):
         return ml.compile(Model() + Tanh() + Relu(), BACKEND, shapes=FIVE, **options).hlo.text
 
@@ -398,15 +398,15 @@ def test_stages_show_what_the_options_make_of_the_program():
     assert "fused_computation" not in text(optimizations={"fusion": False})
 
 
-def test_an_input_that_is_trained_has_the_shape_that_was_said_of_it():
+def test_trained_input_has_its_declared_shape():
     pm = ml.compile(Add(), BACKEND, shapes={"left": [2, 3], "right": [2, 3]}, trainable=["right"])
     assert [str(one.spec) for one in pm.parameters] == ["(2, 3) float32"]
     assert pm.input_names == ("left",)
-    with pytest.raises(MithrilError, match="frozen=5 is no list of names"):
+    with pytest.raises(MithrilError, match="frozen=5 is not a list of names"):
         ml.compile(Add(), BACKEND, frozen=5)  # pyright: ignore
 
 
-def test_flags_of_the_backend_stay_beside_those_of_the_options():
+def test_backend_flags_are_merged_with_options():
     backend = ml.JaxBackend(xla_flags=["--xla_disable_hlo_passes=algsimp"])
     pm = ml.compile(Linear(2), backend, optimizations={"fusion": False})
     assert pm.options.compiler_options["xla_disable_hlo_passes"].startswith("algsimp,fusion")

@@ -1,4 +1,4 @@
-"""What errors of compiling and of running a physical model advise works."""
+"""The advice in errors of compiling and running a physical model works."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What compiling and evaluating say to what does not fit: the whole text, as a student reads it."""
+"""Full messages of compiling and evaluating for mismatched arguments."""
 
 import textwrap
 from dataclasses import replace
@@ -21,7 +21,7 @@ THREE = alone(Linear(3).block)
 
 
 class OnlyRelu(ml.JaxBackend):
-    """A backend that runs less than the others."""
+    """A backend with fewer kernels."""
 
     @property
     def toolkit(self) -> Toolkit:
@@ -143,7 +143,7 @@ CASES = [
         "params of unknown shape",
         lambda: unknown.randomize_params(),
         """
-        ShapeError: the shape of parameter 'linear_0.weight' is not known.
+        ShapeError: the shape of parameter 'linear_0.weight' is unknown.
             so far  ('input_size', 3) float32
             input   '<x>' ('...',) float32
             Try: ml.compile(model, backend, shapes={'<x>': [32, 784]})
@@ -154,7 +154,7 @@ CASES = [
         lambda: mlp.randomize_params("a"),
         """
         UnknownOptionError: cannot use 'a' as a seed.
-            needs  a whole number
+            needs  an integer
             Try: seed=42
         """,
     ),
@@ -163,7 +163,7 @@ CASES = [
         lambda: mlp.randomize_params(1.5),
         """
         UnknownOptionError: cannot use 1.5 as a seed.
-            needs  a whole number
+            needs  an integer
             Try: seed=42
         """,
     ),
@@ -171,7 +171,7 @@ CASES = [
         "a word for a switch",
         lambda: ml.compile(Relu(), jit="no"),
         """
-        UnknownOptionError: jit='no' neither switches on nor off.
+        UnknownOptionError: jit='no' must be a bool.
             needs  True or False
             Try: ml.compile(model, backend, jit=False)
         """,
@@ -180,7 +180,7 @@ CASES = [
         "stages of unknown shape",
         lambda: unknown.inspect(),
         """
-        ShapeError: the shape of input '<x>' is not known in numbers.
+        ShapeError: the shape of input '<x>' is not concrete.
             so far  ('...',) float32
             Try: ml.compile(model, backend, shapes={'<x>': [32, 784]})
         """,
@@ -247,11 +247,11 @@ CASES = [
         "params of a wider model",
         lambda: mlp.evaluate(of(Linear(3), Relu(), Linear(2), input=[5, 6]), INPUTS),
         """
-        ShapeError: parameter 'linear_0.weight' does not fit the model.
+        ShapeError: the shape of parameter 'linear_0.weight' does not match the model.
             given          (6, 3)
             needed         (4, 3)
             input 'input'  (5, 4) float32
-            Try: params = pm.randomize_params()  # or inputs of the shape that these were made for
+            Try: params = pm.randomize_params()  # or inputs of the shape that these params were created for
         """,
     ),
     (
@@ -359,7 +359,7 @@ CASES = [
         "an input of another width",
         lambda: mlp.evaluate(params, {"input": X[:, :3]}),
         """
-        ShapeError: input 'input' does not fit parameter 'linear_0.weight'.
+        ShapeError: the shape of input 'input' does not match parameter 'linear_0.weight'.
             given          (4, 3)
             needed         (3, 3)
             input 'input'  (5, 3) float32      compiled for (5, 4) float32
@@ -419,7 +419,7 @@ CASES = [
         "a gradient of another shape",
         lambda: mlp.evaluate(params, INPUTS, {"output": X}),
         """
-        ShapeError: the gradient of output 'output' has another shape than the output.
+        ShapeError: the gradient of output 'output' does not have the shape of the output.
             output    (5, 2)
             gradient  (5, 4)
             Try: backend.ones_like(outputs["output"])
@@ -439,7 +439,7 @@ CASES = [
         "no key",
         lambda: ml.compile(Dropout(0.5)).forward({}, INPUTS, training=True),
         """
-        MissingInputError: this model draws random numbers and got no key.
+        MissingInputError: this model draws random numbers but receives no key.
             blocks  dropout
             Try: pm.forward(params, inputs, key=backend.get_random_key(), training=True)
         """,

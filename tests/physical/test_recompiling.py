@@ -1,4 +1,4 @@
-"""A thousand recompiles: what a model that is compiled again leaves behind, beside what JAX itself keeps."""
+"""Memory of a thousand recompilations, except the memory that JAX itself keeps."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ print(json.dumps({
 
 
 def measured(what: str, warm_up: int, count: int) -> dict[str, float]:
-    """Return Python objects, and the slope of resident memory in MiB, for each recompile in a process of its own."""
+    """Return Python objects and the slope of resident memory in MiB per recompilation, in a separate process."""
     out = run_fresh(PROGRAM, what, str(warm_up), str(count), str(max(1, count // 50)), timeout=1400)
     return json.loads(out.splitlines()[-1])
 
 
 @pytest.mark.parametrize(("what", "long"), [("compile", 1000), ("inspect", 500)])
-def test_a_model_that_is_compiled_again_leaves_nothing(stress, what, long):
+def test_recompiling_leaks_nothing(stress, what, long):
     count = stress.size(short=8, long=long)
     found = measured(what, stress.size(short=WARM_UP, long=100), count)
     assert found["objects"] <= OBJECTS_PER_RECOMPILE

@@ -1,4 +1,4 @@
-"""Autosave: edits of the user survive a killed kernel, and are offered when the cell runs again."""
+"""Autosave: edits survive a killed kernel, and are offered when the cell runs again."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_restored_edits_and_new_ones_are_counted_together(open_session):
     assert offer(open_session())["edits"] == 4
 
 
-def test_declined_edits_stay_in_the_file_and_are_not_offered_again(open_session, file):
+def test_declined_edits_are_kept_but_not_offered_again(open_session, file):
     session = open_session()
     edit(session, "add_block", kind="Relu")
     session.end()
@@ -99,7 +99,7 @@ def test_declined_edits_stay_in_the_file_and_are_not_offered_again(open_session,
     assert [one["declined"] for one in json.loads(file.read_text())["versions"]] == [True]
 
 
-def test_an_edit_before_the_choice_does_not_overwrite_the_saved_edits(open_session):
+def test_early_edit_does_not_overwrite_saved_edits(open_session):
     first = open_session()
     edit(first, "add_block", kind="Relu")
     first.end()
@@ -117,7 +117,7 @@ def test_an_edit_before_the_choice_does_not_overwrite_the_saved_edits(open_sessi
     assert offer(open_session())["labels"] == ["add Relu"]
 
 
-def test_what_code_does_to_the_design_is_not_saved(open_session, file):
+def test_edits_by_code_are_not_saved(open_session, file):
     session = open_session()
     session.do("add_block", kind="Relu")
     session.end()
@@ -134,7 +134,7 @@ def test_edits_that_were_all_undone_are_not_offered(open_session, file):
     assert not file.exists()
 
 
-def test_the_folder_is_left_out_of_commits(open_session, file):
+def test_folder_is_ignored_by_git(open_session, file):
     session = open_session()
     edit(session, "add_block", kind="Relu")
     session.end()
@@ -153,7 +153,7 @@ def test_the_folder_is_left_out_of_commits(open_session, file):
         "[" * 100_000,
     ],
 )
-def test_a_broken_file_is_put_aside(open_session, file, text):
+def test_broken_file_is_moved_away(open_session, file, text):
     file.parent.mkdir()
     file.write_text(text)
     session = open_session()
@@ -179,7 +179,7 @@ def test_a_file_of_the_user_is_never_touched(tmp_path, monkeypatch):
     assert [one.name for one in tmp_path.iterdir()] == ["model.json"]
 
 
-def test_a_file_of_a_later_version_keeps_what_is_known(open_session, file):
+def test_file_of_a_later_version_keeps_known_fields(open_session, file):
     session = open_session()
     edit(session, "add_block", kind="Relu")
     session.end()
@@ -190,7 +190,7 @@ def test_a_file_of_a_later_version_keeps_what_is_known(open_session, file):
 
 
 @pytest.mark.parametrize("saved_at", [10**400, float("inf"), "now", None])
-def test_a_time_that_is_none_is_refused(open_session, file, saved_at):
+def test_invalid_time_is_rejected(open_session, file, saved_at):
     session = open_session()
     edit(session, "add_block", kind="Relu")
     session.end()
@@ -219,7 +219,7 @@ def test_a_restore_that_fails_loses_nothing(open_session, file, monkeypatch):
     assert offer(open_session())["edits"] == 1, "edits that were restored and taken back are offered again"
 
 
-def test_edits_are_counted_after_restoring_undoing_and_failing(open_session):
+def test_edit_count_after_restore_undo_and_failure(open_session):
     session = open_session()
     for kind in ("Relu", "Tanh", "Sigmoid"):
         edit(session, "add_block", kind=kind)
@@ -235,7 +235,7 @@ def test_edits_are_counted_after_restoring_undoing_and_failing(open_session):
     assert (later.edits, later.edit_labels) == (1, ("add Linear",))
 
 
-def test_a_file_that_cannot_be_written_is_reported_and_edits_stay_in_memory(tmp_path, monkeypatch):
+def test_unwritable_file_is_reported(tmp_path, monkeypatch):
     (tmp_path / "taken").write_text("")  # a file where the folder should be
     path, start = tmp_path / "taken" / "cell.json", design_of(MLP(4, [3], 2), None)
     session = Session(start, JaxBackend(), None, lambda design: Autosave(path, design))
@@ -247,7 +247,7 @@ def test_a_file_that_cannot_be_written_is_reported_and_edits_stay_in_memory(tmp_
     again.end()
 
 
-def test_an_error_while_saving_is_reported_and_the_next_edit_is_saved(open_session, monkeypatch):
+def test_save_error_is_reported_and_retried(open_session, monkeypatch):
     session = open_session()
 
     def fail(*args, **options):
@@ -267,10 +267,10 @@ def test_an_error_while_saving_is_reported_and_the_next_edit_is_saved(open_sessi
 def test_without_saved_edits_there_is_nothing_to_restore(open_session, file):
     with pytest.raises(UnknownOptionError) as error:
         open_session().do("restore_edits")
-    assert str(error.value) == "no edits of an earlier run of this cell are saved."
+    assert str(error.value) == "there are no saved edits of an earlier run of this cell."
 
 
-def test_a_saved_design_that_cannot_be_read_is_refused_and_the_offer_stays(open_session, file):
+def test_unreadable_design_keeps_the_offer(open_session, file):
     session = open_session()
     edit(session, "add_block", kind="Relu")
     session.end()

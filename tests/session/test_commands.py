@@ -1,4 +1,4 @@
-"""Whatever a page sends, a command says in words what was wrong with it, and changes nothing."""
+"""Invalid commands of a page give a clear error and change nothing."""
 
 from __future__ import annotations
 
@@ -42,47 +42,47 @@ def commands_of(session: Session) -> list[str]:
         (
             "select",
             {"paths": 3},
-            "command 'select' cannot be done: paths=3 is not a list of texts.\n"
+            "command 'select' failed: paths=3 is not a list of strings.\n"
             "    given  paths=3\n"
-            "    takes  paths: a list of texts\n"
+            "    takes  paths: a list of strings\n"
             '    Try: paths=["linear_0"]',
         ),
         (
             "select",
             {"paths": "linear_0"},
-            "command 'select' cannot be done: paths='linear_0' is not a list of texts.\n"
+            "command 'select' failed: paths='linear_0' is not a list of strings.\n"
             "    given  paths='linear_0'\n"
-            "    takes  paths: a list of texts\n"
+            "    takes  paths: a list of strings\n"
             '    Try: paths=["linear_0"]',
         ),
         (
             "add_block",
             {"kind": ["Relu"], "after": 3},
-            "command 'add_block' cannot be done: kind=['Relu'] is not a text; after=3 is not a text or None.\n"
+            "command 'add_block' failed: kind=['Relu'] is not a string; after=3 is not a string or None.\n"
             "    given  kind=['Relu'], after=3\n"
-            "    takes  kind: a text; after: a text or None\n"
+            "    takes  kind: a string; after: a string or None\n"
             '    Try: kind="Linear", after="linear_0"',
         ),
         (
             "connect",
             {"source": None, "target": "relu_0.input"},
-            "command 'connect' cannot be done: source=None is not a text.\n"
+            "command 'connect' failed: source=None is not a string.\n"
             "    given  source=None, target='relu_0.input'\n"
-            "    takes  source: a text; target: a text\n"
+            "    takes  source: a string; target: a string\n"
             '    Try: source="linear_0.output", target="relu_0.input"',
         ),
         (
             "request_diff",
             {"number": "x"},
-            "command 'request_diff' cannot be done: number='x' is not a whole number.\n"
+            "command 'request_diff' failed: number='x' is not an integer.\n"
             "    given  number='x'\n"
-            "    takes  number: a whole number\n"
+            "    takes  number: an integer\n"
             "    Try: number=0",
         ),
         (
             "apply_what_if",
             {"changes": None},
-            "command 'apply_what_if' cannot be done: changes=None is not a list of lists.\n"
+            "command 'apply_what_if' failed: changes=None is not a list of lists.\n"
             "    given  changes=None\n"
             "    takes  changes: a list of lists\n"
             '    Try: changes=[["linear_0", "dimension", 512], ["", "batch", 64]]',
@@ -90,23 +90,23 @@ def commands_of(session: Session) -> list[str]:
         (
             "what_if",
             {"key": "k", "changes": [], "compile": 1, "width": math.nan},
-            "command 'what_if' cannot be done: compile=1 is not True or False; width=nan is not a number.\n"
+            "command 'what_if' failed: compile=1 is not True or False; width=nan is not a number.\n"
             "    given  key='k', changes=[], compile=1, width=nan\n"
-            "    takes  key: a text; changes: a list of lists; figure: a text; compile: True or False; "
+            "    takes  key: a string; changes: a list of lists; figure: a string; compile: True or False; "
             "width: a number\n"
             '    Try: key="wider", changes=[["linear_0", "dimension", 512], ["", "batch", 64]]',
         ),
         (
             "expand",
             {"path": ["a" * 99]},
-            f"command 'expand' cannot be done: path=['{'a' * 58}… is not a text.\n"
+            f"command 'expand' failed: path=['{'a' * 58}… is not a string.\n"
             f"    given  path=['{'a' * 58}…\n"
-            "    takes  path: a text\n"
+            "    takes  path: a string\n"
             '    Try: path="mlp_0"',
         ),
     ],
 )
-def test_a_value_of_a_wrong_type_is_told_by_name(session, command, args, text):
+def test_wrong_types_are_reported_by_name(session, command, args, text):
     before = session.design
     with pytest.raises(UnknownOptionError) as caught:
         session.do(command, **args)
@@ -115,7 +115,7 @@ def test_a_value_of_a_wrong_type_is_told_by_name(session, command, args, text):
     assert str(session.run_command(command, args)) == text
 
 
-def test_every_command_refuses_nonsense_with_an_error_of_ours_and_stays_whole(session):
+def test_every_command_rejects_invalid_arguments(session):
     for command in commands_of(session):
         given = eval(f"dict({EXAMPLES.get(command, '')})")
         for name in given:
@@ -132,11 +132,11 @@ def test_every_command_refuses_nonsense_with_an_error_of_ours_and_stays_whole(se
     assert session.run_command("undo", {}) is None
 
 
-def test_every_command_that_takes_something_has_an_example_that_it_takes(session):
+def test_every_command_accepts_its_example(session):
     for command in commands_of(session):
         given: dict[str, Any] = eval(f"dict({EXAMPLES.get(command, '')})")
         said = str(session.run_command(command, given))
-        assert "cannot be done:" not in said, command  # but that there is no run, no such block, or no pass was read
+        assert "failed:" not in said, command  # but that there is no run, no such block, or no pass was read
     assert session.wait(PATIENCE_S)
 
 
@@ -146,15 +146,15 @@ def test_every_command_that_takes_something_has_an_example_that_it_takes(session
         (
             "open_node",
             {"key": ["a"]},
-            "command 'open_node' cannot be done: key=['a'] is not a text.\n"
+            "command 'open_node' failed: key=['a'] is not a string.\n"
             "    given  key=['a']\n"
-            "    takes  key: a text\n"
+            "    takes  key: a string\n"
             '    Try: key="mlp_0"',
         ),
         (
             "want_stage",
             {},
-            "command 'want_stage' cannot be done: missing a required argument: 'stage'.\n"
+            "command 'want_stage' failed: missing a required argument: 'stage'.\n"
             "    given  nothing\n"
             "    takes  stage\n"
             '    Try: stage="jaxpr"',
@@ -162,13 +162,13 @@ def test_every_command_that_takes_something_has_an_example_that_it_takes(session
         (
             "dismiss",
             {"x": 1},
-            "command 'dismiss' cannot be done: got an unexpected keyword argument 'x'.\n"
+            "command 'dismiss' failed: got an unexpected keyword argument 'x'.\n"
             "    given  x\n"
             "    takes  nothing\n"
-            "    Try: leave the arguments out.",
+            "    Try: omit the arguments.",
         ),
     ],
 )
-def test_an_explorer_says_the_same(command, args, text):
+def test_explorer_reports_the_same(command, args, text):
     exploration = Exploration(inspect(jnp.sin, jax.ShapeDtypeStruct((3,), "float32")))
     assert str(exploration.run_command(command, args)) == text

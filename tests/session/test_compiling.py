@@ -1,4 +1,4 @@
-"""XLA makes machine code only if somebody looks at it, and never twice; the times shown say which it was."""
+"""XLA generates machine code only on request, and never twice. The shown times match the compilation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WITHOUT_CODE, IN_FULL = "without machine code", "in full"
 
 @pytest.fixture
 def turns(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """How often XLA was asked to compile what somebody looks at, and whether in full."""
+    """Record the compilations of the inspected program, and whether they are full."""
     found: list[str] = []
     compile = jax.stages.Lowered.compile
 
@@ -65,12 +65,12 @@ def ask(looked: Session | Exploration, *stages: str) -> None:
 
 
 def times(looked: Session | Exploration) -> dict[str, bool]:
-    """Which of the times of XLA are told of."""
+    """Return the names of the reported XLA times."""
     status = looked.snapshot()["status"]
     return {name: status[f"{name}_s"] is not None for name in ("optimize", "compile")}
 
 
-def test_hlo_costs_and_memory_wait_for_no_machine_code(looked, turns):
+def test_hlo_costs_and_memory_need_no_machine_code(looked, turns):
     assert times(looked) == {"optimize": False, "compile": False}
     ask(looked, "hlo")
     looked.run_command("want_cost", {"source": "compiled"})
@@ -81,27 +81,27 @@ def test_hlo_costs_and_memory_wait_for_no_machine_code(looked, turns):
     assert times(looked) == {"optimize": True, "compile": False}
 
 
-def test_memory_is_written_down_in_the_same_turn_as_the_hlo(looked, turns):
+def test_memory_and_hlo_share_a_compilation(looked, turns):
     ask(looked, "hlo")
     looked.run_command("want_cost_picture", {"key": "m", "view": "memory", "sources": ["compiled"]})
     ask(looked)
     assert turns == [WITHOUT_CODE]
 
 
-def test_who_looks_at_machine_code_too_has_one_turn_from_the_start(session, turns):
+def test_machine_code_request_compiles_once(session, turns):
     ask(session, "hlo", "asm")
     assert turns == [IN_FULL]
     assert times(session) == {"optimize": False, "compile": True}
 
 
-def test_machine_code_alone_is_compiled_in_one_turn(exploration, turns):
+def test_machine_code_alone_compiles_once(exploration, turns):
     ask(exploration, "asm")
     ask(exploration, "hlo", "llvm")
     assert turns == [IN_FULL]
     assert times(exploration) == {"optimize": False, "compile": True}
 
 
-def test_machine_code_that_is_asked_for_later_is_made_once_and_both_times_are_told(looked, turns):
+def test_later_machine_code_compiles_once_more(looked, turns):
     ask(looked, "hlo")
     ask(looked, "asm")
     ask(looked, "llvm")
@@ -109,7 +109,7 @@ def test_machine_code_that_is_asked_for_later_is_made_once_and_both_times_are_to
     assert times(looked) == {"optimize": True, "compile": True}
 
 
-def test_what_was_compiled_to_be_measured_is_what_machine_code_is_read_from(looked, turns):
+def test_measurement_and_machine_code_share_a_compilation(looked, turns):
     ask(looked, "hlo")
     looked.run_command("measure", {})
     ask(looked)
@@ -119,7 +119,7 @@ def test_what_was_compiled_to_be_measured_is_what_machine_code_is_read_from(look
     assert turns == []
 
 
-def test_after_an_edit_costs_and_stages_share_the_turn_whoever_asks_first(session, turns):
+def test_costs_and_stages_share_a_compilation_after_an_edit(session, turns):
     ask(session, "hlo", "asm")
     for size in (8, 9, 10):
         turns.clear()
@@ -130,7 +130,7 @@ def test_after_an_edit_costs_and_stages_share_the_turn_whoever_asks_first(sessio
         assert turns == [IN_FULL]
 
 
-def test_a_stage_that_nobody_looks_at_any_more_is_made_for_no_further_design(session, turns):
+def test_hidden_stage_is_not_computed_for_new_designs(session, turns):
     ask(session, "hlo", "asm")
     turns.clear()
     session.do("leave_stage", stage="asm")
@@ -146,7 +146,7 @@ def test_a_stage_that_nobody_looks_at_any_more_is_made_for_no_further_design(ses
     assert session.snapshot()["stages"]["asm"]["version"] == session.snapshot()["version"]
 
 
-def test_a_stage_that_is_left_before_it_is_there_waits_no_longer(session, monkeypatch):
+def test_stage_left_early_is_not_loading(session, monkeypatch):
     assert session.wait(PATIENCE_S)
     monkeypatch.setattr("mithril_nb.session.making._REST_S", 60.0)  # it has not begun
     session.do("want_stage", stage="asm")
@@ -161,7 +161,7 @@ def test_a_stage_that_is_left_before_it_is_there_waits_no_longer(session, monkey
     )
 
 
-def test_an_explorer_keeps_what_is_made_of_its_one_program(exploration, turns):
+def test_explorer_keeps_computed_stages(exploration, turns):
     ask(exploration, "hlo")
     assert exploration.run_command("leave_stage", {"stage": "hlo"}) is None
     assert exploration.snapshot()["stages"]["hlo"]["state"] == "ready"

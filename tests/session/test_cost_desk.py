@@ -1,4 +1,4 @@
-"""Costs, pictures and profiles that a page asks for: made in threads, told when they are there, or why they are not."""
+"""Costs, pictures and profiles on request: computed in threads, then sent, or the reason if they fail."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def program() -> Inspection:
 
 
 @pytest.mark.parametrize("source", ["analytic", "lowered", "compiled"])
-def test_a_table_adds_up_and_stands_in_the_order_of_the_model(program, source) -> None:
+def test_table_adds_up_in_model_order(program, source) -> None:
     desk, told, failed = desk_of(program)
     desk.want_cost(source)
     assert desk.wait(PATIENCE_S)
@@ -70,7 +70,7 @@ def test_a_table_adds_up_and_stands_in_the_order_of_the_model(program, source) -
     assert failed == []
 
 
-def test_rows_of_a_block_are_the_dearest_first_and_the_rest_is_counted() -> None:
+def test_rows_are_sorted_by_cost_and_the_rest_counted() -> None:
     def long(x: Any) -> Any:
         with jax.named_scope("many"):
             for _ in range(MOST_ROWS + 3):
@@ -90,7 +90,7 @@ def test_rows_of_a_block_are_the_dearest_first_and_the_rest_is_counted() -> None
     assert rows[0]["formula"] == "n transcendentals"
 
 
-def test_a_fusion_of_several_blocks_gives_each_its_share(program) -> None:
+def test_fusion_is_shared_between_blocks(program) -> None:
     cost = program.cost("compiled")
     desk, told, _ = desk_of(program)
     for block in ("layer_0", "layer_1", ""):
@@ -102,7 +102,7 @@ def test_a_fusion_of_several_blocks_gives_each_its_share(program) -> None:
 
 
 @pytest.mark.parametrize("view", sorted(PICTURES))
-def test_every_picture_is_drawn_with_its_twin_and_in_the_hues_of_the_page(program, view) -> None:
+def test_every_picture_has_text_and_hues(program, view) -> None:
     desk, told, failed = desk_of(program)
     sources = ["lowered", "compiled"] if view == "beside" else ["compiled"]
     desk.want_cost_picture("the key", view, sources, "flops", 640, ["layer_1"])
@@ -115,7 +115,7 @@ def test_every_picture_is_drawn_with_its_twin_and_in_the_hues_of_the_page(progra
     assert failed == []
 
 
-def test_a_program_that_cannot_be_compiled_says_why_and_keeps_what_needs_no_compiler() -> None:
+def test_failed_compilation_keeps_uncompiled_costs() -> None:
     def f(x: Any) -> Any:
         return jax.pure_callback(lambda y: y, jax.ShapeDtypeStruct((3,), "float32"), x) + jnp.ones(4)
 
@@ -134,7 +134,7 @@ def test_a_program_that_cannot_be_compiled_says_why_and_keeps_what_needs_no_comp
     assert failed == [], "it is no fault of ours"
 
 
-def test_what_is_measured_fills_table_and_roofline_and_outlives_the_model() -> None:
+def test_measured_costs_fill_table_and_roofline() -> None:
     model = Model(name="net")
     model |= Linear(7)
     model += Relu()
@@ -159,7 +159,7 @@ def test_what_is_measured_fills_table_and_roofline_and_outlives_the_model() -> N
     assert session.errors == []
 
 
-def test_what_cannot_be_asked_is_said(program) -> None:
+def test_invalid_requests_are_rejected(program) -> None:
     desk, _, _ = desk_of(program)
     known = "flops, bytes_accessed, transcendentals, params, time_s"
     for command, args, text in (
@@ -173,7 +173,7 @@ def test_what_cannot_be_asked_is_said(program) -> None:
         ),
         (
             "want_cost_picture", ["k", "beside", ["analytic"]],
-            "a picture 'beside' is not of 1 ways of counting.\n    needs  2, before and after\n"
+            "the picture 'beside' received 1 sources.\n    needs  2, before and after\n"
             '    Try: sources=["lowered", "compiled"]',
         ),
     ):  # fmt: skip
@@ -182,7 +182,7 @@ def test_what_cannot_be_asked_is_said(program) -> None:
         assert str(caught.value) == text
 
 
-def test_an_error_that_nobody_expected_is_kept_and_shown(program, monkeypatch) -> None:
+def test_unexpected_error_is_stored_and_shown(program, monkeypatch) -> None:
     def broken(*_: Any) -> Any:
         raise ZeroDivisionError("one / zero")
 
@@ -199,25 +199,25 @@ def test_an_error_that_nobody_expected_is_kept_and_shown(program, monkeypatch) -
     assert "one / zero" in desk.view()["analytic"]["message"]
 
 
-def test_of_each_kind_only_the_latest_wish_is_done() -> None:
+def test_only_the_latest_job_of_each_kind_runs() -> None:
     hold, done, failed = threading.Event(), [], []
     wishes = Wishes("test", failed.append)
     began = threading.Event()
-    wishes.ask("slow", lambda wanted: (began.set(), hold.wait(PATIENCE_S), done.append(("slow", wanted()))))
+    wishes.submit("slow", lambda wanted: (began.set(), hold.wait(PATIENCE_S), done.append(("slow", wanted()))))
     assert began.wait(PATIENCE_S)
     for number in range(3):
-        wishes.ask("picture", lambda wanted, number=number: done.append((number, wanted())))
-    wishes.ask("broken", lambda _: [][0])
-    wishes.ask("slow", lambda wanted: done.append(("again", wanted())))
+        wishes.submit("picture", lambda wanted, number=number: done.append((number, wanted())))
+    wishes.submit("broken", lambda _: [][0])
+    wishes.submit("slow", lambda wanted: done.append(("again", wanted())))
     hold.set()
     assert wishes.wait(PATIENCE_S)
     assert done == [("slow", False), (2, True), ("again", True)]
     assert [type(one) for one in failed] == [IndexError]
-    wishes.ask("late", lambda _: done.append("late"))
+    wishes.submit("late", lambda _: done.append("late"))
     wishes.end()
 
 
-def test_a_table_names_what_is_not_known() -> None:
+def test_table_counts_unknown_values() -> None:
     def f(x: Any) -> Any:
         with jax.named_scope("search"):
             return jax.lax.while_loop(lambda v: v.sum() < 100, lambda v: v * 2 + 1, x)
@@ -233,7 +233,7 @@ def test_a_table_names_what_is_not_known() -> None:
     assert any("while" in note or "mul" in note for note in table.data["notes"])
 
 
-def test_a_table_has_formulas_where_sizes_have_only_names() -> None:
+def test_table_has_formulas_for_symbolic_sizes() -> None:
     batch, width = jax.export.symbolic_shape("batch, width")
 
     def net(x: Any, w: Any) -> Any:
@@ -250,7 +250,7 @@ def test_a_table_has_formulas_where_sizes_have_only_names() -> None:
     assert rows_of(cost, "head", "flops")["rows"][0]["formula"] == "2·B·M·N·K with B=1, M=batch, N=width, K=width"
 
 
-def test_a_table_has_what_each_line_of_python_costs() -> None:
+def test_table_has_costs_per_python_line() -> None:
     def net(x: Any, w: Any) -> Any:
         y = x @ w
         return jnp.tanh(y)
@@ -261,7 +261,7 @@ def test_a_table_has_what_each_line_of_python_costs() -> None:
     assert second[1] == {"bytes_accessed": 64, "transcendentals": 8}
 
 
-def test_a_table_has_communication_where_a_program_communicates() -> None:
+def test_table_has_communication_figures() -> None:
     def rows(communicate: Any, out: Any) -> dict[str, Any]:
         def step(x: Any) -> Any:
             with jax.named_scope("loss"):
@@ -280,7 +280,7 @@ def test_a_table_has_communication_where_a_program_communicates() -> None:
     assert rows(lambda x: x, P("d"))["total"] == {}
 
 
-def test_a_block_with_others_inside_has_a_self_and_a_total_cost() -> None:
+def test_composite_block_has_self_and_total_cost() -> None:
     def net(x: Any, w: Any) -> Any:
         with jax.named_scope("mlp"):
             y = x + 1

@@ -1,4 +1,4 @@
-"""What other settings would cost: answered on a copy, at once without a compiler, and with one if somebody asks."""
+"""What-if costs: computed on a copy, at once without the compiler, and with it on request."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def session() -> Session:
 
 
 def ask(looked: Session | Exploration, changes: list[list[Any]], **more: Any) -> tuple[WhatIfAnswer, Any]:
-    """Return the answer, and what went wrong with the command."""
+    """Return the answer, and the error of the command."""
     told: list[Any] = []
     leave = looked.listen(lambda kind, value: told.append(value) if kind == "what_if" else None)
     problem = looked.run_command("what_if", {"key": "k", "changes": changes, **more})
@@ -57,7 +57,7 @@ def figures(rows: Any) -> dict[str, tuple[Any, Any]]:
     return {row["figure"]: (row["before"], row["after"]) for row in rows}
 
 
-def test_a_design_with_other_sizes_costs_what_it_costs_when_it_is_so(session) -> None:
+def test_what_if_equals_the_edited_design(session) -> None:
     before = session.cost.total
     changes = [["", "batch", 9], ["linear_0", "dimension", 11]]
     answer, problem = ask(session, changes)
@@ -67,7 +67,7 @@ def test_a_design_with_other_sizes_costs_what_it_costs_when_it_is_so(session) ->
     found = figures(answer.data["rows"])
     assert found["flops"][0] == before.flops
     assert json.loads(json.dumps(answer.data))["changes"] == changes
-    assert answer.data["how"].startswith("Analytic, traced anew, in ")
+    assert answer.data["how"].startswith("Analytic, traced again, in ")
     assert 'data-block="linear_0"' in answer.picture.svg
     assert "then" in answer.picture.text
     # The same changes made in earnest, as one edit.
@@ -96,7 +96,7 @@ def test_an_input_without_dims_has_no_batch() -> None:
     assert figures(answer.data["rows"])["flops"][1] == session.cost.total.flops
 
 
-def test_settings_of_a_design_are_its_batch_and_dtype_as_they_are_now(session) -> None:
+def test_settings_of_a_design_have_current_values(session) -> None:
     assert session.snapshot()["costs"]["what_if"]["settings"] is None, "nobody has asked"
     for size in (4, 6):
         session.do("set_shape", name="input", shape=[size, 5])
@@ -110,7 +110,7 @@ def test_settings_of_a_design_are_its_batch_and_dtype_as_they_are_now(session) -
         assert view["version"] == session.snapshot()["version"]
 
 
-def test_another_dtype_is_that_of_another_backend(session) -> None:
+def test_changed_dtype_equals_another_backend(session) -> None:
     answer, _ = ask(session, [["", "dtype", "bfloat16"]])
     other = Session(session.design, JaxBackend(dtype="bfloat16")).cost.total
     before = session.cost.total
@@ -126,7 +126,7 @@ def test_another_dtype_is_that_of_another_backend(session) -> None:
     )
 
 
-def test_both_are_compiled_if_somebody_asks(session) -> None:
+def test_both_programs_compile_on_request(session) -> None:
     answer, _ = ask(session, [["", "batch", 8]])
     assert answer.data["compiled"] is None
     answer, _ = ask(session, [["", "batch", 8]], compile=True)
@@ -139,7 +139,7 @@ def test_both_are_compiled_if_somebody_asks(session) -> None:
     assert answer.data["compiled"] is not None, "what is compiled once is known"
 
 
-def test_what_cannot_be_is_said_where_the_answer_would_stand(session) -> None:
+def test_failed_what_if_is_reported_as_answer(session) -> None:
     for changes, said in (
         ([["linear_0", "dimension", -1]], "dimension"),
         ([["", "depth", 3]], "has no setting 'depth'"),
@@ -151,14 +151,14 @@ def test_what_cannot_be_is_said_where_the_answer_would_stand(session) -> None:
         assert said in answer.data["problem"]["summary"]
         assert answer.data["rows"] == []
     for args, text in (
-        ({"changes": [["a", 1]]}, "[['a', 1]] are no changes."),
+        ({"changes": [["a", 1]]}, "[['a', 1]] is not a list of changes."),
         ({"changes": [], "figure": "cents"}, "unknown figure 'cents'."),
     ):
         problem = session.run_command("what_if", {"key": "k", **args})
         assert str(problem).startswith(text)
 
 
-def test_a_program_takes_another_batch_dtype_and_precision() -> None:
+def test_program_accepts_other_batch_dtype_and_precision() -> None:
     exploration = Exploration(inspect(jax.grad(dense), spec(5, 3), spec(8, 5)))
     exploration.start()
     assert exploration.wait(PATIENCE_S)
@@ -176,13 +176,13 @@ def test_a_program_takes_another_batch_dtype_and_precision() -> None:
     assert exploration.errors == []
 
 
-def test_an_answer_comes_at_once_and_again_with_the_memory(session) -> None:
+def test_answer_arrives_at_once_and_again_with_memory(session) -> None:
     told: list[WhatIfAnswer] = []
     session.listen(lambda kind, value: told.append(value) if kind == "what_if" else None)
     session.run_command("what_if", {"key": "k", "changes": [["", "batch", 6]]})
     assert session.wait(PATIENCE_S)
     first, last = (row(one) for one in (told[0], told[-1]))
-    assert first == {"figure": "peak_bytes", "before": None, "after": None, "reason": "being worked out"}
+    assert first == {"figure": "peak_bytes", "before": None, "after": None, "reason": "computing"}
     assert last["after"] > last["before"] > 0
     assert [one.data["rows"][0] for one in told] == [told[0].data["rows"][0]] * len(told)
 
@@ -191,13 +191,13 @@ def row(answer: WhatIfAnswer) -> Any:
     return next(one for one in answer.data["rows"] if one["figure"] == "peak_bytes")
 
 
-def test_a_batch_that_nobody_can_tell_is_no_setting() -> None:
+def test_unknown_batch_is_not_a_setting() -> None:
     program = inspect(lambda x: x.sum(), spec())
     subject = Subject(1, lambda: what_if(program), {}, program)
     assert [field["name"] for field in settings_of(subject, subject.ask())] == ["dtype", "precision"]
 
 
-def test_a_size_without_a_number_is_no_setting() -> None:
+def test_symbolic_size_is_not_a_setting() -> None:
     (size,) = export.symbolic_shape("B")
     program = inspect(dense, spec(5, 3), jax.ShapeDtypeStruct((size, 5), "float32"))
     subject = Subject(1, lambda: what_if(program), {}, program)
@@ -205,7 +205,7 @@ def test_a_size_without_a_number_is_no_setting() -> None:
     assert [field["name"] for field in fields] == ["dtype", "precision"]
 
 
-def test_of_a_newer_design_it_is_asked_anew() -> None:
+def test_newer_design_creates_a_new_what_if() -> None:
     program, versions, asked = inspect(dense, spec(5, 3), spec(8, 5)), [1, 1, 2], []
 
     def begin() -> Any:
@@ -221,7 +221,7 @@ def test_of_a_newer_design_it_is_asked_anew() -> None:
     desk.end()
 
 
-def test_two_threads_that_need_it_ask_once_and_an_older_design_takes_nothing_away() -> None:
+def test_two_threads_share_one_what_if() -> None:
     program, asked = inspect(dense, spec(5, 3), spec(8, 5)), []
     version, has_begun, go_on = [1], threading.Event(), threading.Event()
 
@@ -251,7 +251,7 @@ def test_two_threads_that_need_it_ask_once_and_an_older_design_takes_nothing_awa
     desk.end()
 
 
-def test_what_can_be_another_is_found_after_a_design_that_could_not_be_traced() -> None:
+def test_settings_are_found_after_an_untraceable_design() -> None:
     broken = inspect(lambda x, y: x @ y, spec(5, 3), spec(8, 5))
     good = inspect(dense, spec(5, 3), spec(8, 5))
     looked = [Subject(1, lambda: what_if(broken), {}, broken)]
@@ -266,7 +266,7 @@ def test_what_can_be_another_is_found_after_a_design_that_could_not_be_traced() 
     desk.end()
 
 
-def test_what_nobody_expected_is_kept_and_shown() -> None:
+def test_unexpected_error_is_stored_and_shown() -> None:
     def broken() -> Any:
         raise ZeroDivisionError("one / zero")
 

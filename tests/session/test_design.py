@@ -43,7 +43,7 @@ def test_a_block_added_after_another_takes_over_its_readers(design):
     }
 
 
-def test_a_block_added_to_nothing_becomes_the_model():
+def test_block_added_to_an_empty_design():
     change = add_block(Design(LogicalGraph()), "Linear")
     assert edges(change.design) == {"input -> linear_0.input", "linear_0.output -> output"}
 
@@ -66,15 +66,15 @@ def test_edits_reach_inside_a_composite():
     assert (inner.kind, inner.attributes) == ("Model", ())
 
 
-def test_connecting_across_levels_is_refused_with_the_way_out():
+def test_connecting_across_levels_is_rejected_with_advice():
     design = design_of(Model() + Linear(8) + MLP(8, [4], 2), None)
     with pytest.raises(ConnectionError) as caught:
         connect(design, "linear_0.output", "mlp_0/linear_1.input")
     assert str(caught.value) == (
-        "cannot connect 'linear_0.output' to 'mlp_0/linear_1.input': they lie in different models.\n"
+        "cannot connect 'linear_0.output' to 'mlp_0/linear_1.input': they are in different models.\n"
         "    source in  the model\n"
         "    target in  mlp_0\n"
-        "    Try: connect to a port of the composite block around it."
+        "    Try: connect to a port of the enclosing composite block."
     )
 
 
@@ -101,7 +101,7 @@ def test_a_cycle_is_refused(design):
         ("disconnect", {"source": "input", "target": "relu_0.input"}, ConnectionError),
     ],
 )
-def test_what_cannot_be_done_is_refused(design, name, args, error):
+def test_invalid_edits_are_rejected(design, name, args, error):
     with pytest.raises(error):
         EDITS[name](design, **args)
 
@@ -137,7 +137,7 @@ def _step(design: Design, what: str, number: int) -> Design:
 
 @settings(deadline=None, max_examples=60)
 @given(_STEPS)
-def test_undo_gives_back_every_design_and_the_source_rebuilds_each(steps):
+def test_undo_restores_every_design(steps):
     history, seen = History(Design(LogicalGraph())), [Design(LogicalGraph())]
     for time, (what, number) in enumerate(steps):
         changed = _step(history.present, what, number)
@@ -156,7 +156,7 @@ def test_undo_gives_back_every_design_and_the_source_rebuilds_each(steps):
         assert history.present == after
 
 
-def test_moves_of_one_slider_are_one_step_of_undo():
+def test_slider_moves_are_one_undo_step():
     def slid(name: str) -> Change:
         return Change(Design(LogicalGraph(), name=name), "dimension of a", is_gesture=True)
 
@@ -171,7 +171,7 @@ def test_moves_of_one_slider_are_one_step_of_undo():
 @pytest.mark.parametrize(
     ("typed", "value"), [("same", "same"), ("1", 1), ("((2, 1), 2)", ((2, 1), 2)), ("[1, 2]", (1, 2)), (2, 2)]
 )
-def test_what_is_typed_into_a_field_for_any_data_is_read(typed, value):
+def test_typed_values_are_parsed(typed, value):
     design = design_of(Model() | Conv2d(4, 5), {})
     changed = set_attribute(design, "conv2d_0", "padding", typed).design
     assert changed.graph.nodes[0].block.options["padding"] == value
@@ -186,7 +186,7 @@ def test_an_edit_of_the_model_itself_names_its_blocks(design):
             "    blocks  'linear_0', 'relu_0', 'linear_1'",
             "    Try: path='linear_0'",
         ]
-    assert str(caught.value).startswith("cannot set 'dimension' of the model: a block is needed.")
+    assert str(caught.value).startswith("cannot set 'dimension' of the whole model: choose a block.")
 
 
 @pytest.mark.parametrize("after", [None, "mlp_0"])
@@ -225,7 +225,7 @@ def test_history_keeps_ten_thousand_steps():
     assert history.present.name == "10000"
 
 
-def test_the_first_input_without_a_shape_is_not_to_be_connected():
+def test_first_input_without_shape_gets_shape_advice():
     session = Session(design_of(MLP(8, [4], 2), None), JaxBackend())
     (problem,) = session.analysis.problems
     assert str(problem) == (
@@ -237,7 +237,7 @@ def test_the_first_input_without_a_shape_is_not_to_be_connected():
     assert session.analysis.problems == ()
 
 
-def test_the_shape_that_is_advised_fits_the_other_input_of_the_block():
+def test_advised_shape_matches_the_other_input():
     session = Session(design_of(Model() | Linear(10), {"input": [32, 64]}), JaxBackend())
     session.do("add_block", kind="Add")
     (problem,) = session.analysis.problems

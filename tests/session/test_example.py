@@ -37,7 +37,7 @@ def test_the_example_has_stages_costs_and_data_to_train_on():
         ((40, 4, 4, 3), np.ones((40, 2)), "mean_squared_error", ["Flatten", "Linear", "Relu", "Linear"], "(32, 2)"),
     ],
 )
-def test_the_example_takes_the_sizes_of_data_that_is_there(x, y, loss, kinds, output):
+def test_example_uses_the_sizes_of_given_data(x, y, loss, kinds, output):
     session = Session(design_of(None, None), JaxBackend(), {"data": (np.ones(x, "float32"), y), "loss": loss})
     session.do("load_example")
     assert [node.block.kind for node in session.design.graph.nodes] == kinds
@@ -47,14 +47,14 @@ def test_the_example_takes_the_sizes_of_data_that_is_there(x, y, loss, kinds, ou
     session.end()
 
 
-NO_DATA = "give the workbench data=(x, y) to train"
+NO_DATA = "pass data=(x, y) to ml.workbench to train"
 
 
 def message(session: Session) -> str:
     return session.snapshot()["run"]["message"]
 
 
-def test_the_snapshot_that_shows_the_example_has_its_data():
+def test_snapshot_of_the_example_has_its_data():
     session, messages = Session(design_of(None, None), JaxBackend()), list[str]()
     session.listen(lambda kind, value: messages.append(value["run"]["message"]) if kind == "snapshot" else None)
     session.do("load_example")
@@ -89,7 +89,7 @@ def test_redo_and_edits_of_the_example_keep_its_data():
 
 
 @pytest.mark.parametrize("data", [{}, {"data": (np.ones((40, 5), "float32"), np.arange(40) % 4)}])
-def test_a_restored_example_trains_on_its_data_unless_the_user_gave_some(tmp_path, data):
+def test_restored_example_uses_its_data_by_default(tmp_path, data):
     def opened(training) -> Session:
         return Session(design_of(None, None), JaxBackend(), training, lambda d: Autosave(tmp_path / "cell.json", d))
 

@@ -1,4 +1,4 @@
-"""A program that somebody looks at: what is made first, what only when it is asked for, and what goes wrong."""
+"""An explored program: its first view, results on request, and errors."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ LOWERED = jax.jit(layers).lower([spec(5, 5)] * 3, spec(2, 5))
     ],
     ids=["a jax.stages.Lowered", "StableHLO text", "an exported program", "a jax.stages.Compiled", "HLO bytes"],
 )
-def test_a_program_without_a_jaxpr_has_the_costs_there_are(given: Any, source: str, missing: list[str]) -> None:
+def test_program_without_jaxpr_has_available_costs(given: Any, source: str, missing: list[str]) -> None:
     exploration, _ = explored(given)
     now = exploration.snapshot()
     hues = {path: block["hue"] for path, block in now["blocks"].items()}
@@ -104,7 +104,7 @@ def test_a_program_without_a_jaxpr_has_the_costs_there_are(given: Any, source: s
     assert exploration.errors == []
 
 
-def test_the_graph_is_the_one_that_the_inspection_keeps(monkeypatch) -> None:
+def test_graph_is_cached_in_the_inspection(monkeypatch) -> None:
     inspection, asked = inspect(layers, [spec(5, 5)] * 3, spec(2, 5)), []
     graph = inspection.graph
     monkeypatch.setattr(inspection, "graph", lambda stage: asked.append(stage) or graph(stage))
@@ -115,7 +115,7 @@ def test_the_graph_is_the_one_that_the_inspection_keeps(monkeypatch) -> None:
     assert asked == ["jaxpr"]
 
 
-def test_the_graph_says_what_each_node_stands_for(program) -> None:
+def test_graph_nodes_have_blocks_or_equations(program) -> None:
     picture = program[0].picture()
     assert isinstance(picture, Picture)
     root = ElementTree.fromstring(picture.svg)
@@ -138,7 +138,7 @@ def test_nodes_open_and_close(program) -> None:
     assert exploration.picture() == first
 
 
-def test_a_click_on_a_graph_that_is_not_drawn_yet_takes_nothing_from_its_first_view() -> None:
+def test_early_click_keeps_the_first_view() -> None:
     view = GraphView(inspect(layers, [spec(5, 5)] * 3, spec(2, 5)))
     view.draw({})
     view.show("stablehlo")
@@ -151,7 +151,7 @@ def test_a_click_on_a_graph_that_is_not_drawn_yet_takes_nothing_from_its_first_v
     assert any(node.opened for node in clicked.nodes)
 
 
-def test_what_cannot_be_done_is_said(program) -> None:
+def test_failed_commands_are_reported(program) -> None:
     exploration, _ = program
     problem = exploration.run_command("explode", {})
     assert str(problem) == (
@@ -170,7 +170,7 @@ def test_what_cannot_be_done_is_said(program) -> None:
     exploration.errors.clear()
 
 
-def test_passes_diffs_and_fates_come_when_they_are_asked_for(program) -> None:
+def test_passes_diffs_and_histories_on_request(program) -> None:
     exploration, told = program
     told.clear()
     assert exploration.snapshot()["passes"]["state"] == "empty"
@@ -211,7 +211,7 @@ def test_passes_diffs_and_fates_come_when_they_are_asked_for(program) -> None:
     assert exploration.errors == []
 
 
-def test_a_diff_that_is_too_long_for_a_page_is_cut_and_says_so(monkeypatch) -> None:
+def test_long_diff_is_cut(monkeypatch) -> None:
     monkeypatch.setattr(passes, "MOST_DIFF_LINES", 3)
     exploration, told = explored(jnp.tanh, spec(5, 7))
     exploration.run_command("want_passes", {})
@@ -224,7 +224,7 @@ def test_a_diff_that_is_too_long_for_a_page_is_cut_and_says_so(monkeypatch) -> N
 
 
 class SlowPass:
-    """Stands for a pass of a large program: what is asked of it takes until the test lets go of it."""
+    """A pass of a large program: its results take until the test releases it."""
 
     name = pipeline = "slow"
 
@@ -252,7 +252,7 @@ def desk_of(make: Callable[[], Any]) -> tuple[PassDesk, list[Any]]:
     return PassDesk(lambda: (4, make), page), told
 
 
-def test_sizes_wait_for_who_asks_for_a_diff_and_all_diffs_are_made_ahead(monkeypatch) -> None:
+def test_diff_requests_take_precedence_over_counts(monkeypatch) -> None:
     monkeypatch.setattr(passes, "_REST_S", 0.2)
     log: list[str] = []
     made = [SlowPass(number, log) for number in range(3)]
@@ -279,14 +279,16 @@ def test_sizes_wait_for_who_asks_for_a_diff_and_all_diffs_are_made_ahead(monkeyp
     assert [value for kind, value in told if kind == "diff"] == [Diff(4, at, "+ %new\n") for at in range(3)]
 
 
-def test_passes_that_cannot_be_read_say_why_and_can_be_asked_for_again() -> None:
+def test_failed_passes_report_why_and_can_be_retried() -> None:
     def unavailable() -> Any:
         raise StageUnavailableError("no passes of 'f'.", (("because", "XLA wrote nothing down"),))
 
     desk, told = desk_of(unavailable)
     with pytest.raises(UnknownOptionError) as caught:
         desk.request_diff(0)
-    assert str(caught.value) == "no passes have been read.\n    passes  none\n    Try: the command 'want_passes' first."
+    assert str(caught.value) == (
+        "no passes have been read.\n    passes  none\n    Try: run the command 'want_passes' first."
+    )
     desk.want_passes()
     assert desk.wait(PATIENCE_S)
     assert desk.view(4) == {"state": "unavailable", "message": "XLA wrote nothing down", "version": 4}
@@ -305,7 +307,7 @@ def test_passes_that_cannot_be_read_say_why_and_can_be_asked_for_again() -> None
     assert told == [("changed", None), ("changed", None), error] * 2
 
 
-def test_the_numbers_of_transforms_are_compared_when_somebody_asks() -> None:
+def test_transforms_are_compared_on_request() -> None:
     ran: list[int] = []
 
     def squares(x: Any) -> Any:
@@ -326,7 +328,7 @@ def test_the_numbers_of_transforms_are_compared_when_somebody_asks() -> None:
     assert exploration.errors == []
 
 
-def test_numbers_that_cannot_be_compared_say_why_and_can_be_asked_for_again() -> None:
+def test_failed_comparison_can_be_retried() -> None:
     def check() -> Any:
         raise OSError("the disk is full")
 
@@ -340,7 +342,7 @@ def test_numbers_that_cannot_be_compared_say_why_and_can_be_asked_for_again() ->
     assert TransformDesk(None, lambda: None, told.append).commands == {}
 
 
-def test_of_a_program_that_cannot_be_traced_the_part_before_is_shown() -> None:
+def test_untraceable_program_shows_the_traced_part() -> None:
     def broken(x):
         return jnp.sin(x) + jnp.ones(7)
 

@@ -1,4 +1,4 @@
-"""The formula of a block: its terms add up to its FLOPs, what is not known is named, and the text says all of it."""
+"""The formula of a block: its terms add up to its FLOPs, unknown terms have a reason, and the text is complete."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def session_of(*blocks: Any, program: str = "forward", shape: tuple[int, ...] = 
     return session
 
 
-def test_a_linear_in_letters_and_in_numbers():
+def test_linear_with_letters_and_numbers():
     cost = session_of(Linear(64)).cost
     found = formula_of(cost, "linear_0")
     assert found.whole == found.short == cost.formula("linear_0") == "2·32·64·16 + 2048"
@@ -49,7 +49,7 @@ def test_a_linear_in_letters_and_in_numbers():
 
 
 @pytest.mark.parametrize("program", ["forward", "forward+backward", "train step"])
-def test_terms_and_what_is_left_add_up_to_the_flops_of_the_block_and_of_all(program):
+def test_terms_add_up_to_the_flops(program):
     cost = session_of(MLP(16, [64, 32], 10), Relu(), Linear(3), program=program).cost
     for path in ("", "mlp_0", "mlp_0/linear_0", "linear_0", "relu_0"):
         found = formula_of(cost, path)
@@ -68,7 +68,7 @@ def test_more_terms_than_are_shown_are_counted():
     assert str(found).splitlines()[0] == f"mlp_0: {found.whole}"
 
 
-def test_rounds_of_a_loop_count_as_often_as_they_run():
+def test_loop_iterations_are_counted():
     def loop(x):
         with jax.named_scope("net"):
             return jax.lax.scan(lambda c, _: (c @ c, None), x, None, length=5)[0]
@@ -78,7 +78,7 @@ def test_rounds_of_a_loop_count_as_often_as_they_run():
     assert str(term) == "5 × 2·B·M·N·K  B=1, M=4, N=4, K=4  640 FLOP  dot_general"
 
 
-def test_what_is_not_known_stands_first_and_says_why():
+def test_unknown_terms_come_first_with_a_reason():
     def loop(x):
         with jax.named_scope("net"):
             return jax.lax.while_loop(lambda c: c.sum() < 9, lambda c: jnp.sin(c @ c), x) * 2
@@ -89,15 +89,15 @@ def test_what_is_not_known_stands_first_and_says_why():
     assert {(term.times, term.why) for term in unknown} == {(None, "trip count unknown")}
     assert "what nobody knows" in found.whole
     line = next(line for line in str(found).splitlines() if line.endswith("dot_general"))
-    assert line.split() == ("? × 2·B·M·N·K B=1, M=4, N=4, K=4 not known: trip count unknown dot_general".split())
+    assert line.split() == ("? × 2·B·M·N·K B=1, M=4, N=4, K=4 unknown: trip count unknown dot_general".split())
 
 
-def test_a_letter_that_means_several_things_says_all_of_them():
+def test_letter_with_several_meanings_lists_all():
     found = formula_of(inspect(lambda x: jnp.sort(x) + 1, spec(8)).cost(), "")
     assert found.legend == (("n", "items given or items of the result"), ("N", "length of the axis"))
 
 
-def test_what_has_no_rule_has_no_letters():
+def test_ops_without_rule_have_no_letters():
     def called(x):
         with jax.named_scope("net"):
             return jax.pure_callback(lambda x: x, x, x)
@@ -105,19 +105,21 @@ def test_what_has_no_rule_has_no_letters():
     found = formula_of(inspect(called, spec(4)).cost(), "net")
     [term] = found.terms
     assert (term.formula, term.letters, term.flops) == ("", (), None)
-    assert str(term) == f"not known: {term.why}  pure_callback"
+    assert str(term) == f"unknown: {term.why}  pure_callback"
     assert term.why.startswith("no rule")
 
 
-def test_a_block_that_computes_nothing_and_one_that_is_not_in_the_program_say_so():
+def test_blocks_without_cost_give_a_reason():
     cost = session_of(Flatten(), Linear(2), shape=(4, 2, 3)).cost
-    assert str(formula_of(cost, "flatten_0")) == "flatten_0: 0; its equations only move data, or give it another name"
+    assert str(formula_of(cost, "flatten_0")) == "flatten_0: 0; its equations only move or rename data"
     gone = formula_of(cost, "gone")
-    assert str(gone) == "gone: no equation of the program came from it: there is nothing to count"
-    assert gone == BlockFormula("gone", why="no equation of the program came from it: there is nothing to count")
+    assert str(gone) == "gone: no equation of the program is attributed to it, so there is nothing to count"
+    assert gone == BlockFormula(
+        "gone", why="no equation of the program is attributed to it, so there is nothing to count"
+    )
 
 
-def test_sizes_that_have_only_names_stand_as_names():
+def test_symbolic_sizes_are_shown_as_names():
     batch, width = jax.export.symbolic_shape("batch, width")
     cost = inspect(jnp.matmul, spec(batch, width), spec(width, 10)).cost()
     found = formula_of(cost, "")
@@ -127,7 +129,7 @@ def test_sizes_that_have_only_names_stand_as_names():
     assert dict(term.letters)["K"] == "width"
 
 
-def test_a_page_is_told_of_the_design_that_it_shows_and_of_why_there_is_none():
+def test_formula_message_has_version_and_reason():
     session = session_of(Linear(64))
     told: list[tuple[str, Any]] = []
     session.listen(lambda kind, value: told.append((kind, value)) if kind == "formula" else None)

@@ -1,4 +1,4 @@
-"""How far the stages are: lines and seconds of a text that is there, and neither of one that is not."""
+"""States of stages: a text has lines and seconds; a missing text has neither."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mithril_nb.stages.records import Stage
 
 
 class OneStage:
-    """A design of which one stage is made already."""
+    """A design with one computed stage."""
 
     version = 3
 
@@ -32,12 +32,12 @@ class OneStage:
 def state_of(stage: Stage) -> StageState:
     maker = StageMaker(threading.RLock(), lambda: None, lambda error: None)
     maker._analysis = analysis = OneStage(stage)
-    assert maker._tell(analysis, stage.name)
+    assert maker._accept(analysis, stage.name)
     return maker.states[stage.name]
 
 
 @pytest.mark.parametrize(("text", "lines"), [("", 0), ("a", 1), ("a\n", 1), ("a\nb", 2), ("a\n\n", 2)])
-def test_a_newline_at_the_end_begins_no_line(text, lines):
+def test_trailing_newline_adds_no_line(text, lines):
     assert state_of(Stage("hlo", text, elapsed_s=0.5)) == StageState("ready", 3, 0.5, lines)
 
 

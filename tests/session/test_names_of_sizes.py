@@ -16,7 +16,7 @@ RNG = np.random.default_rng(0)
 DATA = RNG.normal(size=(64, 29)).astype("float32"), RNG.integers(0, 3, 64)
 
 
-def test_names_of_sizes_give_formulas_and_say_what_needs_numbers():
+def test_symbolic_sizes_give_formulas_and_reasons():
     session = Session(design_of(MLP(29, [37], 3), {"input": [8, 29]}), JaxBackend(), {"data": DATA, "epochs": 1})
     session.do("set_shape", name="input", shape=["batch", 29])
     for stage in ("stablehlo", "hlo"):
@@ -31,7 +31,7 @@ def test_names_of_sizes_give_formulas_and_say_what_needs_numbers():
     assert states == {"jaxpr": "ready", "stablehlo": "ready", "hlo": "unavailable"}
     assert found["stages"]["hlo"]["message"] == (
         "XLA needs a number for each size, and has none for batch. "
-        "Enter a number for each size of the inputs, as in 32, 64."
+        "Enter a number for each size of the inputs, such as 32, 64."
     )
     assert "batch" in found["cost"]["total"]["formulas"]["flops"][1]
     assert (found["costs"]["sources"]["compiled"]["state"], found["passes"]["state"]) == ("unavailable", "unavailable")
@@ -44,7 +44,7 @@ def test_names_of_sizes_give_formulas_and_say_what_needs_numbers():
     assert session.snapshot()["stages"]["hlo"]["state"] == "ready"
 
 
-def test_the_data_has_the_numbers_of_all_names():
+def test_data_determines_all_sizes():
     session = Session(design_of(Linear(3), {"input": ["batch", "features"]}), JaxBackend(), {"data": DATA})
     assert session.wait(PATIENCE_S)
     assert "features" in session.snapshot()["cost"]["total"]["formulas"]["flops"][1]
@@ -68,17 +68,17 @@ def test_one_name_has_one_size_in_the_data():
         "the size 'n' is 29 and 1 in the data.\n"
         "    input  'b' ('batch', 'n') float32\n"
         "    data   (64, 1), in batches of 32\n"
-        "    Try: another name for one of the two."
+        "    Try: use two different names."
     )
 
 
 @pytest.mark.parametrize("dim", ["2*n", "max", "a b", "...", "-1", -1, 2.5, True, None])
-def test_what_is_no_size_is_refused_with_the_reason(dim):
+def test_invalid_sizes_are_rejected(dim):
     with pytest.raises(UnknownOptionError) as caught:
         ml.workbench(Linear(3), shapes={"input": [dim, 29]})
     assert str(caught.value) == (
         f"[{dim!r}, 29] is not a shape for input 'input'.\n"
-        f"    because  {dim!r} is neither a whole number from 0 on nor a name\n"
-        "    needs    whole numbers, or names of sizes such as batch\n"
+        f"    because  {dim!r} is neither a nonnegative integer nor a name\n"
+        "    needs    integers, or names of sizes such as batch\n"
         '    Try: shapes={"input": [32, 784]}'
     )

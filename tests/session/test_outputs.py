@@ -15,7 +15,7 @@ from mithril_nb.session import Session, design_of
 from mithril_nb.session.autosave import design_source
 from mithril_nb.session.design import design_from_dict, design_to_dict
 
-WHY = "the model has 2 outputs, and the loss cross_entropy takes one: choose the output to train on"
+WHY = "the model has 2 outputs, but the loss cross_entropy takes one: choose the output to train on"
 
 
 def two_outputs() -> Model:
@@ -54,7 +54,7 @@ def test_choosing_an_output_and_a_loss_gives_all_programs(session):
     assert (found["program"], found["program_note"], found["undo_label"]) == (
         "train step",
         "",
-        "output that is trained on",
+        "output to train on",
     )
     assert "(loss)" in [row["block"] for row in found["cost"]["rows"]]
     session.do("train")
@@ -67,7 +67,7 @@ def test_choosing_an_output_and_a_loss_gives_all_programs(session):
     assert session.snapshot()["output"] == ""
 
 
-def test_what_is_no_output_or_loss_is_refused(session):
+def test_unknown_output_or_loss_is_rejected(session):
     with pytest.raises(UnknownOptionError) as caught:
         session.do("set_output", output="logit")
     assert str(caught.value) == (

@@ -1,4 +1,4 @@
-"""Random edits, valid and invalid: each works or is refused with a MithrilError, and undo gives back every design."""
+"""Random edits, valid and invalid: each works or raises a MithrilError, and undo restores every design."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def start() -> Design:
 
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch) -> Session:
-    """A session that makes no stages: edits are many."""
+    """A session that computes no stages, because there are many edits."""
     monkeypatch.setattr(StageMaker, "follow", lambda *_: None)
     return Session(start(), JaxBackend())
 
 
 def random_command(random: Random, design: Design) -> tuple[str, dict[str, Any]]:
-    """Return an edit, or another command; some lack an argument, or have one that is unknown."""
+    """Return an edit or another command, some with a missing or unknown argument."""
     name, args = random_edit(random, design)
     if random.random() < 0.4:
         name = random.choice(VIEWS)
@@ -57,7 +57,7 @@ def random_command(random: Random, design: Design) -> tuple[str, dict[str, Any]]
 
 @settings(max_examples=15, deadline=None)
 @given(st.randoms(use_true_random=False))
-def test_random_commands_work_or_are_refused(random):
+def test_random_commands_work_or_are_rejected(random):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(StageMaker, "follow", lambda *_: None)
         session = Session(start(), JaxBackend())
@@ -78,7 +78,7 @@ def test_random_commands_work_or_are_refused(random):
 
 @pytest.mark.parametrize("args", [None, 3, [], "x", [("name", 1)], {1: 2}, {"command": 1}, {"self": 1}, {"": 2}])
 @pytest.mark.parametrize("name", ["rename", "undo", "nothing", None, 3, [], {}])
-def test_names_and_arguments_of_any_type_are_refused(session, name, args):
+def test_names_and_arguments_of_wrong_types_are_rejected(session, name, args):
     if args == [] and name == "undo":
         args = None
     problem = session.run_command(name, args)
@@ -88,9 +88,9 @@ def test_names_and_arguments_of_any_type_are_refused(session, name, args):
     assert isinstance(session.errors[-1], MithrilError)
 
 
-def test_arguments_without_names_are_refused_in_words(session):
+def test_positional_arguments_are_rejected(session):
     assert str(session.run_command("rename", ["linear_0", "encoder"])) == (
-        "command 'rename' cannot be done: its arguments are not a dict of names and values.\n"
+        "command 'rename' failed: its arguments are not a dict of names and values.\n"
         "    given  ['linear_0', 'encoder']\n"
         '    Try: run_command(\'rename\', dict(path="linear_0", name="encoder"))'
     )
@@ -106,7 +106,7 @@ def test_random_edits_are_undone_and_redone(stress, seed):
         name, args = random_edit(random, history.present)
         try:
             # As `Session.do` does, without what follows from a design: a picture, a snapshot and stages.
-            check_arguments(name, EDITS[name], args, besides=("design",))
+            check_arguments(name, EDITS[name], args, ignored=("design",))
             changed = history.with_change(EDITS[name](history.present, **args), 10.0 * number)
             if number % 20 == 0:
                 check(changed.present.graph)

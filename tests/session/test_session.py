@@ -1,4 +1,4 @@
-"""The session: commands from any thread, snapshots that are always whole, and nothing lost on the way."""
+"""The session: commands from any thread, complete snapshots, and no lost updates."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def session() -> Session:
     return Session(design_of(mlp(), {"input": [32, 16]}), JaxBackend())
 
 
-def test_a_snapshot_is_json_and_has_everything(session):
+def test_snapshot_is_json_with_all_fields(session):
     assert session.wait(PATIENCE_S)
     snapshot = json.loads(json.dumps(session.snapshot()))
     assert [node["name"] for node in snapshot["graph"]["nodes"] if node["path"]] == ["linear_0", "relu_0", "linear_1"]
@@ -78,7 +78,7 @@ def test_a_change_answers_at_once_and_the_stages_follow(session):
     assert "f32[32,80]" in session.analysis.inspection.stage("hlo").text
 
 
-def test_times_are_those_that_jax_took_as_in_an_explorer(session):
+def test_times_equal_those_of_an_explorer(session):
     assert session.wait(PATIENCE_S)
     assert session.snapshot()["status"]["optimize_s"] is None
     for stage in ("stablehlo", "hlo"):
@@ -90,7 +90,7 @@ def test_times_are_those_that_jax_took_as_in_an_explorer(session):
     assert status["compile_s"] is None
 
 
-def test_undo_finds_its_stages_made(session):
+def test_undo_reuses_computed_stages(session):
     session.want_stage("hlo")
     assert session.wait(PATIENCE_S)
     before = session.analysis.inspection
@@ -102,7 +102,7 @@ def test_undo_finds_its_stages_made(session):
     assert session.snapshot()["stages"]["hlo"]["state"] == "ready"
 
 
-def test_passes_are_those_of_the_design_they_were_read_of(session):
+def test_passes_belong_to_their_design(session):
     told: list[tuple[str, object]] = []
     session.listen(lambda kind, value: told.append((kind, value)) if kind != "snapshot" else None)
 
@@ -132,7 +132,7 @@ def test_passes_are_those_of_the_design_they_were_read_of(session):
     assert session.errors == []
 
 
-def test_only_the_latest_of_many_wishes_is_made(session):
+def test_only_the_latest_request_is_computed(session):
     session.want_stage("hlo")
     for width in range(20, 60):
         session.do("set_attribute", path="linear_0", name="dimension", value=width)
@@ -145,7 +145,7 @@ def test_only_the_latest_of_many_wishes_is_made(session):
     assert len(made) <= 3, "what nobody waits for any more is not compiled"
 
 
-def test_a_command_that_fails_says_so_and_changes_nothing(session):
+def test_failed_command_changes_nothing(session):
     before, version = session.design, session.analysis.version
     problem = session.run_command("set_attribute", {"path": "linear_0", "name": "dimension", "value": "wide"})
     assert str(problem) == (
@@ -166,14 +166,14 @@ def test_a_command_that_fails_says_so_and_changes_nothing(session):
     ("name", "args"),
     [("nonsense", {}), ("set_attribute", {"path": "linear_0"}), ("move", {"path": "linear_0", "x": "a", "y": 0})],
 )
-def test_nonsense_from_a_front_end_is_shown_and_harmless(session, name, args):
+def test_invalid_commands_are_shown_and_harmless(session, name, args):
     before = session.design
     assert session.run_command(name, args) is not None
     assert session.design == before
     assert session.snapshot()["notice"] is not None
 
 
-def test_a_shape_that_does_not_fit_is_a_problem_on_its_edge_and_the_old_stages_stay(session):
+def test_shape_mismatch_marks_the_edge_and_keeps_stages(session):
     assert session.wait(PATIENCE_S)
     session.do("set_attribute", path="linear_1", name="input_size", value=7)
     snapshot = session.snapshot()
@@ -187,11 +187,11 @@ def test_a_shape_that_does_not_fit_is_a_problem_on_its_edge_and_the_old_stages_s
     assert session.snapshot()["problems"] == []
 
 
-def test_an_input_without_a_shape_is_a_problem_with_a_way_out(session):
+def test_input_without_shape_is_a_problem_with_advice(session):
     session.do("disconnect", source="relu_0.output", target="linear_1.input")
     (problem,) = session.analysis.problems
     assert str(problem) == (
-        "'linear_1.input' is connected to no block, and input 'linear_1_input' of the model has no shape.\n"
+        "'linear_1.input' is not connected, and input 'linear_1_input' of the model has no shape.\n"
         "    known  nothing\n"
         '    Try: wb.do("connect", source="relu_0.output", target="linear_1.input")'
         '  # or wb.do("set_shape", name="linear_1_input", shape=[32, 64])'
@@ -202,7 +202,7 @@ def test_an_input_without_a_shape_is_a_problem_with_a_way_out(session):
         session.do("undo")
 
 
-def test_a_shape_that_is_known_in_part_is_shown_in_part():
+def test_partially_known_shape_is_shown():
     session = Session(design_of(Model() + Linear(64) + Softmax(), None), JaxBackend(), None)
     try:
         blocks = session.snapshot()["blocks"]
@@ -213,7 +213,7 @@ def test_a_shape_that_is_known_in_part_is_shown_in_part():
     assert blocks["softmax_0"]["outputs"] == [{"port": "output", "shape": "(…, 64) float32"}]
 
 
-def test_an_empty_session_is_a_state_like_any_other():
+def test_empty_session():
     session = Session(design_of(None, None), JaxBackend())
     snapshot = session.snapshot()
     assert snapshot["cost"] is None
@@ -227,7 +227,7 @@ def test_an_empty_session_is_a_state_like_any_other():
     assert session.snapshot()["stages"]["jaxpr"]["state"] == "stale"
 
 
-def test_a_block_keeps_its_place_and_stays_open_when_it_is_renamed():
+def test_renamed_block_keeps_position_and_expansion():
     session = Session(design_of(Model() + MLP(8, [4], 2), {"input": [3, 8]}), JaxBackend())
     session.do("expand", path="mlp_0")
     session.do("move", path="mlp_0/linear_0", x=300, y=200)
@@ -238,7 +238,7 @@ def test_a_block_keeps_its_place_and_stays_open_when_it_is_renamed():
     assert session.selection == ("body",)
 
 
-def test_every_program_can_be_looked_at(session):
+def test_every_program_can_be_inspected(session):
     texts = set()
     for program in session.snapshot()["programs"]:
         session.do("set_program", program=program)
@@ -247,7 +247,7 @@ def test_every_program_can_be_looked_at(session):
     assert len(texts) == 3
 
 
-def test_commands_from_many_threads_leave_one_whole_design(session):
+def test_commands_from_many_threads_are_consistent(session):
     def hammer(seed: int) -> None:
         for step in range(10):
             session.run_command(
@@ -275,7 +275,7 @@ def training_session(**options) -> Session:
     return Session(design_of(model, {"input": [32, 8]}), JaxBackend(), {"data": data(), "epochs": 2, **options})
 
 
-def test_training_tells_of_its_curves_and_ends_done():
+def test_training_sends_curves_and_completes():
     session, rows, runs = training_session(validation=data(64)), [], []
     session.listen(
         lambda kind, value: (rows if kind == "curves" else runs).append(value) if kind != "snapshot" else None
@@ -292,7 +292,7 @@ def test_training_tells_of_its_curves_and_ends_done():
     assert runs[-1]["points"] == 16
 
 
-def test_a_run_survives_the_design_changing_under_it_and_nothing_trained_is_lost():
+def test_run_survives_design_changes():
     session = training_session(epochs=100_000)
     session.do("train")
     first = session.training.run
@@ -318,18 +318,18 @@ def test_a_run_survives_the_design_changing_under_it_and_nothing_trained_is_lost
     assert second.params["linear_0.weight"].shape == (8, 24)
 
 
-def test_training_without_data_says_what_to_give():
+def test_training_without_data_gives_advice():
     session = Session(design_of(mlp(), {"input": [32, 16]}), JaxBackend())
     with pytest.raises(DataError) as caught:
         session.do("train")
     assert str(caught.value) == (
         "this workbench has no data to train on.\n"
-        "    needs  arrays of samples, and of what is to be predicted\n"
+        "    needs  arrays of samples and targets\n"
         "    Try: data=(x, y)  # in ml.workbench(...)"
     )
 
 
-def test_training_a_broken_model_says_what_is_broken():
+def test_training_a_broken_model_reports_the_problem():
     session = training_session()
     session.do("set_attribute", path="linear_1", name="input_size", value=7)
     problem = session.run_command("train", {})
@@ -337,7 +337,7 @@ def test_training_a_broken_model_says_what_is_broken():
     assert problem.summary == "this model cannot be trained yet."
 
 
-def test_what_is_told_last_of_a_run_is_how_it_is():
+def test_last_message_of_a_run_is_its_state():
     session, told = training_session(epochs=100_000), []
 
     def hear(kind, value):
@@ -367,12 +367,12 @@ def test_what_is_told_last_of_a_run_is_how_it_is():
         (
             "add_block",
             {"kind": "Relu", "x": "a", "y": 2},
-            "there is no place ('a', 2).\n    needs  two numbers\n    Try: x=40, y=120",
+            "('a', 2) is not a position.\n    needs  two numbers\n    Try: x=40, y=120",
         ),
         (
             "rename",
             {"path": "linear_0"},
-            "command 'rename' cannot be done: missing a required argument: 'name'.\n"
+            "command 'rename' failed: missing a required argument: 'name'.\n"
             "    given  path\n"
             "    takes  path, name\n"
             '    Try: path="linear_0", name="encoder"',
@@ -381,13 +381,13 @@ def test_what_is_told_last_of_a_run_is_how_it_is():
             "set_shape",
             {"name": "input", "shape": None},
             "None is not a shape for input 'input'.\n"
-            "    because  it is no list\n"
-            "    needs    whole numbers, or names of sizes such as batch\n"
+            "    because  it is not a list\n"
+            "    needs    integers, or names of sizes such as batch\n"
             "    Try: shape=[32, 784]",
         ),
     ],
 )
-def test_an_edit_that_fails_leaves_nothing_behind(session, name, args, text):
+def test_failed_edit_leaves_no_trace(session, name, args, text):
     before = (session.design, session.snapshot()["graph"], session.selection)
     assert str(session.run_command(name, args)) == text
     assert (session.design, session.snapshot()["graph"], session.selection) == before
@@ -395,7 +395,7 @@ def test_an_edit_that_fails_leaves_nothing_behind(session, name, args, text):
     assert "relu_1" in session.model.graph.by_name
 
 
-def test_blocks_are_added_after_the_selection_in_the_order_of_the_commands(session):
+def test_blocks_are_added_in_command_order(session):
     session.do("select", paths=["linear_0"])
     for kind in ("Gelu", "Tanh", "Sigmoid"):
         session.do("add_block", kind=kind)
@@ -407,7 +407,7 @@ def test_blocks_are_added_after_the_selection_in_the_order_of_the_commands(sessi
     assert next(edge.target.node for edge in session.model.graph.edges if edge.source.node == "gelu_0") == "softplus_0"
 
 
-def test_paths_that_are_not_there_are_not_kept(session):
+def test_unknown_paths_are_dropped(session):
     session.do("move", path="ghost", x=1, y=2)
     session.do("expand", path="ghost")
     session.do("select", paths=["ghost", "relu_0"])
@@ -429,7 +429,7 @@ def test_renaming_keeps_the_shape_of_the_input_and_undo_the_view():
     assert (session._view.moved, session.selection) == ({"b": place}, ("b",))
 
 
-def test_an_edge_at_the_border_of_a_group_is_named_as_the_canvas_names_it():
+def test_edge_at_a_group_border_has_the_canvas_name():
     session = Session(design_of(Model() + MLP(8, [4], 2), {"input": [3, 8]}), JaxBackend())
     session.do("expand", path="mlp_0")
     edges = {(edge["source"], edge["target"]) for edge in session.snapshot()["graph"]["edges"]}
@@ -441,18 +441,18 @@ def test_an_edge_at_the_border_of_a_group_is_named_as_the_canvas_names_it():
     assert session.analysis.problems == ()
 
 
-def test_a_composed_model_has_no_attributes_and_says_so():
+def test_composed_model_has_no_attributes():
     session = Session(design_of(Model() + MLP(8, [4], 2), {"input": [3, 8]}), JaxBackend())
     session.do("rename", path="mlp_0/relu_0", name="act")
     problem = session.run_command("set_attribute", {"path": "mlp_0", "name": "output_size", "value": 3})
     assert str(problem) == (
-        "block 'mlp_0' is a model composed of blocks: it has no attribute 'output_size'.\n"
+        "block 'mlp_0' is a model composed of blocks and has no attribute 'output_size'.\n"
         "    inside  'linear_0', 'act', 'linear_1'\n"
         "    Try: select one of the blocks inside."
     )
 
 
-def test_only_one_run_trains_however_many_hands_press_the_button():
+def test_concurrent_train_commands_start_one_run():
     session = training_session(epochs=100_000)
     threads = [threading.Thread(target=session.run_command, args=("train", {})) for _ in range(4)]
     for thread in threads:
@@ -463,7 +463,7 @@ def test_only_one_run_trains_however_many_hands_press_the_button():
     session.do("stop")
 
 
-def test_stages_are_made_for_the_device_that_the_programs_run_on():
+def test_stages_are_computed_for_the_program_device():
     program = (
         "import jax\n"
         "import mithril_nb as ml\n"
@@ -482,7 +482,7 @@ def test_stages_are_made_for_the_device_that_the_programs_run_on():
     assert done.returncode == 0, done.stderr
 
 
-def test_the_palette_starts_with_what_most_models_are_made_of():
+def test_palette_starts_with_common_blocks():
     kinds = [(entry["category"], entry["kind"]) for entry in palette()]
     assert kinds[:2] == [("Common", "Linear"), ("Common", "Relu")]
     assert len({kind for _, kind in kinds}) == len(kinds), "each stands there once"

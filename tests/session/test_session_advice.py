@@ -1,4 +1,4 @@
-"""What errors of a session advise works."""
+"""The advice in errors of a session works."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CASES = {
     "session/design.py:_place": f"""{SESSION}
         session.do("set_attribute", path="", name="dimension", value=3)
         """,
-    "session/passes.py:PassDesk._ask": f"""{SESSION}
+    "session/passes.py:PassDesk._request": f"""{SESSION}
         session.do("request_fate", stage="hlo", index=0)
         # Try: session.do("want_passes")
         """,

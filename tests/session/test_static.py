@@ -1,4 +1,4 @@
-"""What a saved notebook keeps of a workbench."""
+"""The static output of a workbench in a saved notebook."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def bundle_of(model: Model, **keywords) -> dict[str, str]:
         wb.close()
 
 
-def test_graph_stages_costs_and_source_are_there_at_once():
+def test_static_output_has_graph_stages_costs_source():
     bundle = bundle_of(Model() + Linear(12) + Relu() + Linear(4))
     assert set(bundle) == {"text/plain", "image/svg+xml", "text/html"}
     assert bundle["text/plain"] == "Workbench of 'model': linear_0, relu_0, linear_1"
@@ -29,7 +29,7 @@ def test_graph_stages_costs_and_source_are_there_at_once():
     assert len(page) < 300_000
 
 
-def test_a_run_leaves_its_curves():
+def test_static_output_has_curves():
     data = np.random.default_rng(0)
     x, y = data.normal(size=(64, 16)).astype("float32"), data.integers(0, 4, 64)
     wb = ml.workbench(Model() + Linear(4), shapes={"input": [8, 16]}, data=(x, y), epochs=1)
@@ -44,7 +44,7 @@ def test_a_run_leaves_its_curves():
     assert "run: done, epoch 1 of 1" in page
 
 
-def test_problems_are_told_where_they_are():
+def test_problems_are_shown_at_their_place():
     bundle = bundle_of(Model() + Linear(12) + Linear(4, input_size=5))
     assert "Try: " in bundle["text/plain"]
     assert "ShapeError" in bundle["text/html"]
@@ -63,7 +63,7 @@ def test_an_empty_canvas():
     assert bundle_of(Model()) == {"text/plain": line, "text/html": f"<p>{line}</p>"}
 
 
-def test_the_picture_has_the_cost_whether_the_worker_has_come_to_it_or_not():
+def test_picture_always_has_cost_shares():
     wb = ml.workbench(Model() + Linear(8) + Relu(), shapes={"input": [4, 3]})
     try:
         at_once = render(wb.session)["image/svg+xml"]
@@ -74,7 +74,7 @@ def test_the_picture_has_the_cost_whether_the_worker_has_come_to_it_or_not():
         wb.close()
 
 
-def test_a_block_that_passes_on_what_it_is_given_has_no_share():
+def test_identity_block_has_no_share():
     model = Model() + Linear(8) + Buffer() + Relu()
     assert " of the cost" in bundle_of(model)["image/svg+xml"]
     physical = ml.compile(model, shapes={"input": [4, 3]})

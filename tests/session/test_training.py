@@ -1,4 +1,4 @@
-"""Runs of a session after Stop: gone on with, or started anew at the rate that was set; and of which model they are."""
+"""Runs of a session after Stop: resumed, or restarted at the set rate; and whether their model is current."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def stopped(session: Session) -> Run:
     return run
 
 
-def test_a_stopped_run_goes_on_where_it_was(session):
+def test_stopped_run_resumes(session):
     run = stopped(session)
     step = run.step
     session.do("go_on")
@@ -53,7 +53,7 @@ def test_a_stopped_run_goes_on_where_it_was(session):
     until(lambda: run.step > step)
 
 
-def test_a_stopped_run_starts_anew_at_the_rate_that_was_set_last(session):
+def test_new_run_uses_the_last_set_rate(session):
     first = stopped(session)
     session.do("set_learning_rate", value=0.25)
     session.do("train")
@@ -63,13 +63,13 @@ def test_a_stopped_run_starts_anew_at_the_rate_that_was_set_last(session):
     assert session.snapshot()["run"]["learning_rate"] == 0.25
 
 
-def test_a_run_started_anew_without_a_new_rate_has_the_one_of_before(session):
+def test_new_run_keeps_the_previous_rate(session):
     first = stopped(session)
     session.do("train")
     assert run_of(session).learning_rate == first.learning_rate
 
 
-def test_a_run_says_whether_it_is_of_the_model_now(session):
+def test_run_reports_whether_its_model_is_current(session):
     told = []
     session.listen(lambda kind, value: told.append(value) if kind == "run" else None)
 
@@ -101,19 +101,23 @@ def test_a_run_says_whether_it_is_of_the_model_now(session):
 @pytest.mark.parametrize(
     ("command", "args", "text"),
     [
-        ("pause", {}, "there is no run to pause.\n    runs  none\n    Try: start one first: the command 'train'."),
-        ("go_on", {}, "there is no run to go on.\n    runs  none\n    Try: start one first: the command 'train'."),
-        ("stop", {}, "there is no run to stop.\n    runs  none\n    Try: start one first: the command 'train'."),
+        ("pause", {}, "there is no run to pause.\n    runs  none\n    Try: start one first with the command 'train'."),
+        (
+            "go_on",
+            {},
+            "there is no run to continue.\n    runs  none\n    Try: start one first with the command 'train'.",
+        ),
+        ("stop", {}, "there is no run to stop.\n    runs  none\n    Try: start one first with the command 'train'."),
         (
             "set_learning_rate",
             {"value": 0.1},
             "there is no run to set the learning rate of.\n    runs  none\n"
-            "    Try: start one first: the command 'train'.",
+            "    Try: start one first with the command 'train'.",
         ),
         (
             "set_learning_rate",
             {},
-            "command 'set_learning_rate' cannot be done: missing a required argument: 'value'.\n"
+            "command 'set_learning_rate' failed: missing a required argument: 'value'.\n"
             "    given  nothing\n"
             "    takes  value\n"
             "    Try: value=0.001",
@@ -121,25 +125,25 @@ def test_a_run_says_whether_it_is_of_the_model_now(session):
         (
             "pause",
             {"bogus": 1},
-            "command 'pause' cannot be done: got an unexpected keyword argument 'bogus'.\n"
+            "command 'pause' failed: got an unexpected keyword argument 'bogus'.\n"
             "    given  bogus\n"
             "    takes  nothing\n"
-            "    Try: leave the arguments out.",
+            "    Try: omit the arguments.",
         ),
     ],
 )
-def test_a_command_that_cannot_be_done_says_why(session, command, args, text):
+def test_failed_commands_give_a_reason(session, command, args, text):
     with pytest.raises(UnknownOptionError) as caught:
         session.do(command, **args)
     assert str(caught.value) == text
 
 
-def test_a_rate_that_is_none_leaves_the_run_as_it_is(session):
+def test_invalid_rate_does_not_change_the_run(session):
     run = stopped(session)
     before = run.learning_rate
     with pytest.raises(UnknownOptionError) as caught:
         session.do("set_learning_rate", value="abc")
     assert str(caught.value) == (
-        "the learning rate is not a finite number from 0 on.\n    got  'abc'\n    Try: learning_rate=1e-3"
+        "the learning rate must be a finite number of at least 0.\n    got  'abc'\n    Try: learning_rate=1e-3"
     )
     assert run.learning_rate == before

@@ -1,4 +1,4 @@
-"""The thread that makes what takes long: one job at a time, the latest wish first, whatever a job does."""
+"""The worker thread: one job at a time, and the latest job replaces others, even if jobs fail."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from waiting import PATIENCE_S, until
 from mithril_nb.session.worker import Worker
 
 
-def test_a_worker_gives_up_what_is_not_wanted_any_more():
+def test_worker_cancels_replaced_jobs():
     worker, seen, first_runs = Worker("test"), [], threading.Event()
 
     def first(wanted):
@@ -28,7 +28,7 @@ def test_a_worker_gives_up_what_is_not_wanted_any_more():
 
 
 @pytest.mark.parametrize("is_early", [False, True], ids=["while the error is printed", "before it is raised"])
-def test_a_job_that_raises_takes_no_other_with_it(monkeypatch, is_early):
+def test_failing_job_does_not_affect_others(monkeypatch, is_early):
     worker, seen, goes_on, printed = Worker("test"), [], threading.Event(), threading.Event()
     threads = []
 

@@ -1,4 +1,4 @@
-"""Small models written by hand in plain JAX: what training gets from the rooms below, without those rooms."""
+"""Small models in plain JAX, so that tests of training do not need the other packages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mithril_nb.train.checkpoints import Checkpoints
 
 
 class PlainMLP:
-    """Linear blocks with relus between them; dropout after the first one if a rate is given."""
+    """Linear layers with relus between them, and dropout after the first one if a rate is given."""
 
     input_names = ("input",)
     output_names = ("output",)
@@ -64,13 +64,13 @@ def mlp() -> type[PlainMLP]:
 
 @pytest.fixture(scope="session")
 def small() -> PlainMLP:
-    """Return the model that most tests train: compiled once for all of them."""
+    """Return the model that most tests train, compiled once."""
     return PlainMLP(4, 8, 3)
 
 
 @pytest.fixture(scope="session")
 def digits() -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
-    """Return scikit-learn's handwritten digits, 1437 to learn from and 360 to test on."""
+    """Return scikit-learn's handwritten digits: 1437 to train on and 360 to test on."""
     x, y = load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(x))
     x, y = (x[order] / 16).astype(np.float32), y[order]
@@ -79,7 +79,7 @@ def digits() -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarra
 
 @pytest.fixture
 def blobs() -> tuple[np.ndarray, np.ndarray]:
-    """Return 60 points of 4 features in 3 classes, easy to tell apart."""
+    """Return 60 points with 4 features in 3 well separated classes."""
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 60)
     return (rng.normal(size=(60, 4)) + 3 * np.eye(3, 4)[y]).astype(np.float32), y

@@ -1,4 +1,4 @@
-"""A run with a checkpoint after each step, and a server that forks processes which train it: a fork starts quickly."""
+"""A run with a checkpoint after each step, and a server that forks training processes, because forks start quickly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How tests go on from the checkpoints of a run."""
+"""Resume a run from its checkpoints, for tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches: each sample once per epoch, in an order that the seed decides, and a mask that is right."""
+"""Batches: each sample once per epoch, in an order fixed by the seed, with a correct mask."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def test_dropped_and_short_tails(size: tuple[int, int], seed: int) -> None:
     assert sorted(short.tolist()) == list(range(count))
 
 
-def test_each_epoch_and_seed_has_an_order_of_its_own() -> None:
+def test_each_epoch_and_seed_has_a_different_order() -> None:
     orders = {tuple(epoch_order(50, epoch, seed)) for epoch in (1, 2, 3) for seed in (0, 1)}
     assert len(orders) == 6
     assert epoch_order(50, 2, 1).tolist() == epoch_order(50, 2, 1).tolist()
 
 
 @given(st.integers(2, 60), st.floats(0.05, 0.95), st.integers(0, 3))
-def test_a_split_loses_nothing(count: int, fraction: float, seed: int) -> None:
+def test_split_keeps_every_sample(count: int, fraction: float, seed: int) -> None:
     data = DataSet({"input": np.arange(count)[:, None]}, np.arange(count))
     left, held_out = data.split(fraction, seed)
     assert len(held_out) == round(fraction * count)
@@ -54,7 +54,7 @@ def test_a_split_loses_nothing(count: int, fraction: float, seed: int) -> None:
 
 
 @pytest.mark.parametrize("targets", [np.arange(6), {"a": np.arange(6), "b": np.arange(6)}])
-def test_a_batch_takes_the_same_samples_of_everything(targets: object) -> None:
+def test_batch_takes_matching_samples(targets: object) -> None:
     batch = DataSet({"x": np.arange(6), "y": np.arange(6) * 2}, targets).take(np.array([4, 1]))
     assert batch["inputs"]["x"].tolist() == [4, 1]
     assert batch["inputs"]["y"].tolist() == [8, 2]

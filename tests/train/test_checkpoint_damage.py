@@ -1,4 +1,4 @@
-"""A checkpoint of which one bit changed is never resumed from."""
+"""Runs never resume from a checkpoint with a flipped bit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.train.resuming import resumed
 
 
 def header_bytes(data: bytes) -> int:
-    """Return how many bytes come before the arrays: the length of the JSON, and the JSON."""
+    """Return the number of bytes before the arrays: the length field and the JSON."""
     return 8 + int.from_bytes(data[:8], "little")
 
 
@@ -21,8 +21,8 @@ def flipped(data: bytes, bit: int) -> bytes:
     return bytes(changed)
 
 
-def test_no_flipped_bit_of_a_header_is_accepted(small, blobs, two, stress):
-    """At full length every bit of the header, then as many of the arrays; each falls back with a warning."""
+def test_flipped_header_bits_are_rejected(small, blobs, two, stress):
+    """In a full run, flip every bit of the header and as many bits of the arrays; each falls back with a warning."""
     path = two / "step-0000000008.safetensors"
     data = path.read_bytes()
     bits = 8 * header_bytes(data)
@@ -37,13 +37,15 @@ def test_no_flipped_bit_of_a_header_is_accepted(small, blobs, two, stress):
             saved = latest(two)
         if saved is None or saved.facts["step"] != 4:
             accepted.append(bit)
-        elif [str(one.message).partition("\n")[0] for one in caught] != [f"{path.name!r} is no whole checkpoint."]:
+        elif [str(one.message).partition("\n")[0] for one in caught] != [
+            f"{path.name!r} is not a complete checkpoint."
+        ]:
             silent.append(bit)
     stress.report(header_bits=bits, flips=len(chosen), accepted=len(accepted), without_a_warning=len(silent))
     assert (accepted, silent) == ([], [])
 
 
-def test_a_flipped_learning_rate_falls_back_to_the_checkpoint_before(small, blobs, two):
+def test_flipped_rate_falls_back_to_previous_checkpoint(small, blobs, two):
     path = two / "step-0000000008.safetensors"
     data = path.read_bytes()
     place = data.index(b"0.001")
@@ -54,9 +56,9 @@ def test_a_flipped_learning_rate_falls_back_to_the_checkpoint_before(small, blob
         run = resumed(small, blobs, two)
     assert (run.step, run.learning_rate) == (4, 0.001)
     assert [str(one.message) for one in warned] == [
-        f"""'step-0000000008.safetensors' is no whole checkpoint.
+        f"""'step-0000000008.safetensors' is not a complete checkpoint.
     folder   {two}
-    because  it has changed since it was written, or is cut short (sha256)
-    Try: take the file away; resume=True then goes on from the latest that is left, or begins anew without any.
-    going on from 'step-0000000004.safetensors', the one before."""
+    because  it was changed or truncated after it was written (sha256)
+    Try: remove the file; resume=True then uses the latest remaining checkpoint, or starts from scratch.
+    resuming from 'step-0000000004.safetensors' instead."""
     ]

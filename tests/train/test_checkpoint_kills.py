@@ -1,4 +1,4 @@
-"""Runs that are killed while they write checkpoints: each resume is right to the last bit, and no file is left."""
+"""Runs killed while they write checkpoints: each resume is exact to the last bit, and no partial file is left."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COLUMNS = ("step", "loss", "accuracy", "epoch", "learning_rate")
 
 
 def digest(run: Run) -> str:
-    """Return what differs if any bit of the params, the optimizer's state or the history does."""
+    """Return a digest of the params, the optimizer's state and the history."""
     arrays = to_host({"params": run.params, "opt_state": run.opt_state})
     found = hashlib.sha256(run.history.rows(0, COLUMNS).tobytes())
     for name in sorted(arrays):
@@ -33,11 +33,11 @@ def digest(run: Run) -> str:
 
 
 def leftovers(folder: Path) -> set[str]:
-    """Return what is there beside whole checkpoints: a lock, or half a file."""
+    """Return the files that are not complete checkpoints: a lock, or a partial file."""
     return set(os.listdir(folder)) - {path.name for path in checkpoints_in(folder)}
 
 
-def test_killed_runs_resume_to_the_last_bit(tmp_path, stress):
+def test_killed_runs_resume_bit_for_bit(tmp_path, stress):
     kills, rng = stress.size(short=2, long=100), np.random.default_rng(0)  # a failure can be repeated
     whole = new_run(None)
     right = {0: digest(whole)}

@@ -1,4 +1,4 @@
-"""Checkpoints that are refused, options that mean nothing, and those that cannot be written: the whole text of each."""
+"""Full messages for rejected checkpoints, invalid options, and checkpoints that cannot be written."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from mithril_nb.train.checkpoints import Checkpoints
 from tests.train.resuming import resumed
 
 
-def test_a_folder_that_is_taken_needs_resume(small, blobs, two):
+def test_folder_with_checkpoints_needs_resume(small, blobs, two):
     with pytest.raises(CheckpointError) as caught:
         fit(small, blobs, checkpoint=two)
     assert (
         str(caught.value)
-        == f"""the folder holds checkpoints of a run already.
+        == f"""the folder already holds checkpoints of a run.
     folder  {two}
     latest  step-0000000008.safetensors
     Try: resume=True  # or another folder for this run"""
     )
 
 
-def test_a_checkpoint_of_another_run_is_refused(small, blobs, two):
+def test_checkpoint_of_another_run_is_rejected(small, blobs, two):
     x, y = blobs
     with pytest.raises(CheckpointError) as caught:
         resumed(small, (x[:50], y[:50]), two, seed=1)
     assert (
         str(caught.value)
-        == f"""checkpoint 'step-0000000008.safetensors' is of another run.
+        == f"""checkpoint 'step-0000000008.safetensors' belongs to another run.
     folder   {two}
     samples  60 in the checkpoint, 50 here
     seed     0 in the checkpoint, 1 here
@@ -46,32 +46,32 @@ def test_a_checkpoint_of_another_run_is_refused(small, blobs, two):
     )
 
 
-def test_other_data_of_the_same_length_and_other_params_are_refused(small, blobs, two):
+def test_other_data_or_params_are_rejected(small, blobs, two):
     x, y = blobs
     with pytest.raises(CheckpointError) as caught:
         resumed(small, (2 * x, y), two, params=jax.tree.map(np.zeros_like, small.randomize_params(0)))
     assert (
         str(caught.value)
-        == f"""checkpoint 'step-0000000008.safetensors' is of another run.
+        == f"""checkpoint 'step-0000000008.safetensors' belongs to another run.
     folder  {two}
-    data    the run began with other samples than are given here
-    params  the run began with others than are given here
+    data    the run began with other samples
+    params  the run began with other params
     Try: the same model, data and options as before; or checkpoint="another-folder"."""
     )
     run = resumed(small, blobs, two, params=small.randomize_params(0), epochs=3)
     assert run.step == 8
     run.wait()
     assert resumed(small, blobs, two, params=small.randomize_params(0), epochs=3).step == 12
-    with pytest.raises(CheckpointError, match="params  the run began with others"):
+    with pytest.raises(CheckpointError, match="params  the run began with other params"):
         resumed(small, blobs, two, params=small.randomize_params(1), epochs=3)
 
 
-def test_a_checkpoint_of_another_model_is_refused(mlp, blobs, two):
+def test_checkpoint_of_another_model_is_rejected(mlp, blobs, two):
     with pytest.raises(CheckpointError) as caught:
         resumed(mlp(4, 9, 3), blobs, two)
     assert (
         str(caught.value)
-        == f"""checkpoint 'step-0000000008.safetensors' is of another model or optimizer.
+        == f"""checkpoint 'step-0000000008.safetensors' belongs to another model or optimizer.
     folder  {two}
     has     opt_state[0].mu['linear_0.bias']: (8,) float32, the model needs (9,) float32
     has     opt_state[0].mu['linear_0.weight']: (4, 8) float32, the model needs (4, 9) float32
@@ -82,12 +82,12 @@ def test_a_checkpoint_of_another_model_is_refused(mlp, blobs, two):
     )
 
 
-def test_an_optimizer_of_another_kind_is_refused(small, blobs, two):
+def test_other_optimizer_is_rejected(small, blobs, two):
     with pytest.raises(CheckpointError) as caught:
         resumed(small, blobs, two, optimizer=lambda rate: optax.chain(optax.clip(1.0), optax.adam(rate)))
     assert (
         str(caught.value)
-        == f"""checkpoint 'step-0000000008.safetensors' is of another run.
+        == f"""checkpoint 'step-0000000008.safetensors' belongs to another run.
     folder     {two}
     optimizer  'adam' in the checkpoint, '<lambda>' here
     Try: the same model, data and options as before; or checkpoint="another-folder"."""
@@ -95,41 +95,41 @@ def test_an_optimizer_of_another_kind_is_refused(small, blobs, two):
 
 
 @pytest.mark.parametrize(("then", "now"), [(Relu(), Tanh()), (Dropout(0.3), Dropout(0.6))])
-def test_a_model_that_computes_something_else_is_refused(blobs, tmp_path, then, now):
+def test_model_with_other_computation_is_rejected(blobs, tmp_path, then, now):
     options = {"epochs": 1, "batch_size": 16, "checkpoint": tmp_path}
     fit(Model() + Linear(8) + then + Linear(3), blobs, **options).wait()
     with pytest.raises(CheckpointError) as caught:
         fit(Model() + Linear(8) + now + Linear(3), blobs, **options, resume=True)
     assert (
         str(caught.value)
-        == f"""checkpoint 'step-0000000004.safetensors' is of another run.
+        == f"""checkpoint 'step-0000000004.safetensors' belongs to another run.
     folder  {tmp_path}
-    model   the run trained another, with params of the same shapes
+    model   the run trained another model with params of the same shapes
     Try: the same model, data and options as before; or checkpoint="another-folder"."""
     )
     again = ml.compile(Model() + Linear(8) + then + Linear(3), shapes={"input": ["batch", 4]})
     assert fit(again, blobs, **options, resume=True).step == 4
 
 
-def test_fewer_epochs_than_were_trained_are_refused(small, blobs, two):
+def test_fewer_epochs_than_trained_are_rejected(small, blobs, two):
     with pytest.raises(CheckpointError) as caught:
         resumed(small, blobs, two, epochs=1)
     assert (
         str(caught.value)
-        == f"""checkpoint 'step-0000000008.safetensors' is farther on than this run goes.
-    folder  {two}
-    there   step 8
-    here    step 4, epochs=1
+        == f"""checkpoint 'step-0000000008.safetensors' is past the last step of this run.
+    folder      {two}
+    checkpoint  step 8
+    this run    4 steps, epochs=1
     Try: epochs=2 or more; or checkpoint="another-folder"."""
     )
 
 
 WRONG = {
-    "a checkpoint's folder is a path.\n    got  ''\n    Try: ml.fit(model, data, checkpoint=\"runs/digits\")": ("",),
-    'a checkpoint\'s folder is a path.\n    got  3\n    Try: ml.fit(model, data, checkpoint="runs/digits")': (3,),
-    "every_epoch is not a whole number from 1 on.\n    got  0\n    Try: Checkpoints('a', every_epoch=2)": ("a", 1, 0),
-    "keep is not a whole number from 1 on.\n    got  True\n    Try: Checkpoints('a', keep=2)": ("a", 1, 1, True),
-    "every_s is not a number of seconds above 0.\n    got  nan\n    Try: Checkpoints('a', every_s=60)": (
+    "folder must be a path.\n    got  ''\n    Try: ml.fit(model, data, checkpoint=\"runs/digits\")": ("",),
+    'folder must be a path.\n    got  3\n    Try: ml.fit(model, data, checkpoint="runs/digits")': (3,),
+    "every_epoch must be an integer of at least 1.\n    got  0\n    Try: Checkpoints('a', every_epoch=2)": ("a", 1, 0),
+    "keep must be an integer of at least 1.\n    got  True\n    Try: Checkpoints('a', keep=2)": ("a", 1, 1, True),
+    "every_s must be a positive number of seconds.\n    got  nan\n    Try: Checkpoints('a', every_s=60)": (
         "a",
         float("nan"),
     ),
@@ -137,29 +137,29 @@ WRONG = {
 
 
 @pytest.mark.parametrize("message", WRONG)
-def test_options_that_mean_nothing_are_refused(message):
+def test_invalid_options_are_rejected(message):
     with pytest.raises(UnknownOptionError) as caught:
         Checkpoints(*WRONG[message])
     assert str(caught.value) == message
 
 
-def test_resume_without_a_folder_is_refused(small, blobs):
+def test_resume_without_folder_is_rejected(small, blobs):
     with pytest.raises(UnknownOptionError) as caught:
         fit(small, blobs, resume=True)
     assert (
         str(caught.value)
-        == """resume=True does not say where from.
+        == """resume=True needs a checkpoint folder.
     Try: ml.fit(model, data, checkpoint="runs/digits", resume=True)"""
     )
 
 
-def test_a_folder_that_cannot_be_made_is_said(small, blobs, tmp_path):
+def test_folder_creation_failure_is_reported(small, blobs, tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(CheckpointError) as caught:
         fit(small, blobs, checkpoint=tmp_path / "file" / "runs")
     assert (
         str(caught.value)
-        == f"""the folder for checkpoints cannot be made.
+        == f"""the folder for checkpoints cannot be created.
     folder   {tmp_path / "file" / "runs"}
     because  Not a directory
     Try: ml.fit(model, data, checkpoint="runs/digits")"""
@@ -168,7 +168,7 @@ def test_a_folder_that_cannot_be_made_is_said(small, blobs, tmp_path):
 
 @contextmanager
 def disk_of(size: int) -> Iterator[None]:
-    """Let no file grow beyond some bytes, as on a disk that is full: the system itself refuses the rest."""
+    """Limit the size of files, like on a full disk: the operating system rejects further writes."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -181,13 +181,13 @@ def assert_lost(run, caught, folder: Path, because: str) -> None:
     message = f"""the checkpoint of step 4 could not be written; the training continues.
     folder   {folder}
     because  {because}
-    Try: make room, or take away what is in the way; the next checkpoint is tried all the same."""
+    Try: free disk space, or remove what blocks the path; the run still tries to write the next checkpoint."""
     assert [str(warning.message) for warning in caught] == [message]
     assert [str(problem) for problem in run.errors] == [message]
     assert run.state == "done"
 
 
-def test_a_disk_that_is_full_does_not_end_the_training(small, blobs, tmp_path):
+def test_full_disk_does_not_end_training(small, blobs, tmp_path):
     run = fit(small, blobs, epochs=1, batch_size=16, checkpoint=tmp_path)
     with pytest.warns(RuntimeWarning) as caught, disk_of(512):
         for _ in run:
@@ -196,7 +196,7 @@ def test_a_disk_that_is_full_does_not_end_the_training(small, blobs, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_is_gone_does_not_end_the_training(small, blobs, tmp_path):
+def test_missing_folder_does_not_end_training(small, blobs, tmp_path):
     run = fit(small, blobs, epochs=1, batch_size=16, checkpoint=tmp_path / "runs")
     (tmp_path / "runs").rmdir()
     with pytest.warns(RuntimeWarning) as caught:

@@ -1,4 +1,4 @@
-"""Checkpoints: a run that goes on from one is the run that was never interrupted, to the last bit."""
+"""Checkpoints: a resumed run equals an uninterrupted run to the last bit."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ COLUMNS = ("step", "loss", "accuracy", "validation_loss", "validation_accuracy",
 
 
 def same(left, right) -> bool:
-    """Whether two trees of arrays are equal to the last bit."""
+    """Return whether two trees of arrays are equal to the last bit."""
     left, right = to_host({"": left}), to_host({"": right})
     return left.keys() == right.keys() and all(left[name].tobytes() == right[name].tobytes() for name in left)
 
 
 def steps(run, count: int):
-    """Take some steps of a run, then leave it."""
+    """Take some steps of a run, then leave the loop."""
     for event in run:
         if event.step == count and event.kind == "step":
             break
@@ -51,7 +51,7 @@ def assert_same_run(run, whole) -> None:
 
 
 @pytest.mark.parametrize(("stop", "validation"), [(1, 0.2), (5, 0.2), (13, 0.2), (8, None), (32, None)])
-def test_a_resumed_run_is_the_run_that_was_never_interrupted(small, blobs, tmp_path, stop, validation):
+def test_resumed_run_equals_uninterrupted_run(small, blobs, tmp_path, stop, validation):
     options = {"epochs": 4, "batch_size": 8, "validation": validation, "seed": 3}
     whole = fit(small, blobs, **options).wait()
     folder = tmp_path / "runs"
@@ -64,21 +64,21 @@ def test_a_resumed_run_is_the_run_that_was_never_interrupted(small, blobs, tmp_p
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw", optax.adam(optax.cosine_decay_schedule(1e-2, 20)), optax.lion])
-def test_every_kind_of_optimizer_state_goes_on(small, blobs, tmp_path, optimizer):
+def test_every_optimizer_state_resumes(small, blobs, tmp_path, optimizer):
     options = {"epochs": 3, "batch_size": 16, "optimizer": optimizer}
     whole = fit(small, blobs, **options).wait()
     steps(fit(small, blobs, **options, checkpoint=tmp_path), 6)
     assert_same_run(fit(small, blobs, **options, checkpoint=tmp_path, resume=True).wait(), whole)
 
 
-def test_an_optimizer_that_draws_random_numbers_goes_on(small, blobs, tmp_path):
+def test_random_optimizer_resumes(small, blobs, tmp_path):
     options = {"epochs": 3, "batch_size": 16, "optimizer": optax.chain(optax.add_noise(0.1, 0.5, 0), optax.sgd(0.1))}
     whole = fit(small, blobs, **options).wait()
     steps(fit(small, blobs, **options, checkpoint=tmp_path), 6)
     assert_same_run(fit(small, blobs, **options, checkpoint=tmp_path, resume=True).wait(), whole)
 
 
-def test_dropout_draws_the_same(mlp, blobs, tmp_path):
+def test_dropout_draws_the_same_after_resume(mlp, blobs, tmp_path):
     options = {"epochs": 3, "batch_size": 16, "seed": 5}
     model = mlp(4, 8, 3, dropout=0.5)
     whole = fit(model, blobs, **options).wait()
@@ -86,7 +86,7 @@ def test_dropout_draws_the_same(mlp, blobs, tmp_path):
     assert_same_run(fit(model, blobs, **options, checkpoint=tmp_path, resume=True).wait(), whole)
 
 
-def test_bfloat16_params_go_on(small, blobs, tmp_path):
+def test_bfloat16_params_resume(small, blobs, tmp_path):
     params = {name: jnp.asarray(array, jnp.bfloat16) for name, array in small.randomize_params(0).items()}
     options = {"epochs": 3, "batch_size": 16, "params": params}
     whole = fit(small, blobs, **options).wait()
@@ -96,7 +96,7 @@ def test_bfloat16_params_go_on(small, blobs, tmp_path):
     assert_same_run(run.wait(), whole)
 
 
-def test_a_run_in_a_thread_takes_them_while_it_trains(small, blobs, tmp_path):
+def test_thread_takes_checkpoints_while_training(small, blobs, tmp_path):
     options = {"epochs": 6, "batch_size": 16}
     whole = fit(small, blobs, **options).wait()
     fit(small, blobs, **options, checkpoint=Checkpoints(tmp_path, every_epoch=2, keep=None)).wait()
@@ -107,7 +107,7 @@ def test_a_run_in_a_thread_takes_them_while_it_trains(small, blobs, tmp_path):
     assert_same_run(run.wait(), whole)
 
 
-def test_by_the_clock_and_only_the_latest_are_kept(small, blobs, tmp_path):
+def test_timed_checkpoints_keep_only_the_latest(small, blobs, tmp_path):
     taken = []
     run = fit(small, blobs, epochs=30, batch_size=4, checkpoint=Checkpoints(tmp_path, every_s=1e-9, keep=3))
     for _ in run:
@@ -117,7 +117,7 @@ def test_by_the_clock_and_only_the_latest_are_kept(small, blobs, tmp_path):
     assert (len(checkpoints_in(tmp_path)), checkpoints_in(tmp_path)[0].name) == (3, "step-0000000450.safetensors")
 
 
-def test_more_epochs_and_another_rate_when_going_on(small, blobs, tmp_path):
+def test_resume_with_more_epochs_and_another_rate(small, blobs, tmp_path):
     fit(small, blobs, epochs=2, batch_size=16, checkpoint=tmp_path).wait()
     run = fit(small, blobs, epochs=3, batch_size=16, checkpoint=tmp_path, resume=True)
     assert (run.step, run.steps) == (8, 12)
@@ -128,13 +128,13 @@ def test_more_epochs_and_another_rate_when_going_on(small, blobs, tmp_path):
     assert again.learning_rate == 0.5
 
 
-def test_a_run_that_is_done_stays_done(small, blobs, tmp_path):
+def test_completed_run_stays_completed(small, blobs, tmp_path):
     done = fit(small, blobs, epochs=1, batch_size=16, checkpoint=tmp_path).wait()
     again = fit(small, blobs, epochs=1, batch_size=16, checkpoint=tmp_path, resume=True).wait()
     assert (again.state, again.step, same(again.params, done.params)) == ("done", 4, True)
 
 
-def test_resume_begins_at_the_beginning_where_there_is_nothing(small, blobs, tmp_path):
+def test_resume_without_checkpoint_starts_from_scratch(small, blobs, tmp_path):
     run = fit(small, blobs, epochs=1, batch_size=16, checkpoint=tmp_path / "new" / "folder", resume=True)
     assert run.step == 0
     assert_same_run(run.wait(), fit(small, blobs, epochs=1, batch_size=16).wait())
@@ -150,7 +150,7 @@ def test_the_training_thread_does_not_wait_for_the_disk(small, blobs, tmp_path, 
     assert checkpoints_in(tmp_path)[0].name == "step-0000000008.safetensors"
 
 
-def test_a_run_that_went_back_takes_away_its_own_that_lay_ahead(small, blobs, tmp_path):
+def test_rolled_back_run_removes_its_later_checkpoints(small, blobs, tmp_path):
     options = {"epochs": 2, "batch_size": 16, "optimizer": "sgd", "learning_rate": 0.1}
     run = fit(small, blobs, **options, checkpoint=Checkpoints(tmp_path, every_s=1e-9, keep=None))
     with pytest.raises(TrainingError):  # noqa: PT012 - it comes from the loop
@@ -167,7 +167,7 @@ def test_a_run_that_went_back_takes_away_its_own_that_lay_ahead(small, blobs, tm
     assert [rooms._step_of(path) for path in checkpoints_in(tmp_path)] == [99, 5, 4, 3, 2, 1]
 
 
-def test_params_that_are_nan_are_not_written(small, blobs, tmp_path):
+def test_nan_params_are_not_written(small, blobs, tmp_path):
     def flat_with_a_corner(prediction, targets):
         return jnp.sqrt(jnp.sum((0 * prediction) ** 2))  # 0, and its gradient is NaN
 
@@ -189,24 +189,24 @@ def test_reading_runs_no_code_and_shows_plain_names(two):
     assert saved.arrays["history"].shape == (8, 8)
 
 
-def test_a_file_cut_short_is_refused_and_the_one_before_is_used(small, blobs, two):
+def test_truncated_file_falls_back_to_the_previous_one(small, blobs, two):
     path = two / "step-0000000008.safetensors"
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.warns(RuntimeWarning) as caught:
         run = resumed(small, blobs, two)
     assert run.step == 4
     assert [str(warning.message) for warning in caught] == [
-        f"""'step-0000000008.safetensors' is no whole checkpoint.
+        f"""'step-0000000008.safetensors' is not a complete checkpoint.
     folder   {two}
-    because  it has changed since it was written, or is cut short (sha256)
-    Try: take the file away; resume=True then goes on from the latest that is left, or begins anew without any.
-    going on from 'step-0000000004.safetensors', the one before."""
+    because  it was changed or truncated after it was written (sha256)
+    Try: remove the file; resume=True then uses the latest remaining checkpoint, or starts from scratch.
+    resuming from 'step-0000000004.safetensors' instead."""
     ]
     assert_same_run(run.wait(), fit(small, blobs, epochs=2, batch_size=16).wait())
 
 
 def changed(path: Path, header=None, **arrays) -> None:
-    """Write a file anew with other arrays, or another header."""
+    """Rewrite a file with other arrays, or another header."""
     with safe_open(path, framework="numpy") as file:
         own = json.loads(file.metadata()[KEY])
     text = json.dumps(header(own)) if header else json.dumps(own)
@@ -222,23 +222,23 @@ def edit(path: Path, old: bytes, new: bytes) -> None:
 
 
 BROKEN = {
-    "it has changed since it was written, or is cut short (sha256)": lambda path: path.write_bytes(
+    "it was changed or truncated after it was written (sha256)": lambda path: path.write_bytes(
         path.read_bytes()[:-1] + b"?"
     ),
     "its header lacks the checksum that mithril_nb writes (sha256)": lambda path: edit(path, b".sha256", b".sha266"),
-    "its header is not what mithril_nb writes": lambda path: changed(path, lambda h: [[[h]]]),
-    "it is a safetensors file that mithril_nb did not write": lambda path: save_file(load_file(path), path),
-    "it lacks, or has no right step, learning_rate": lambda path: changed(
+    "its header does not have the format of mithril_nb": lambda path: changed(path, lambda h: [[[h]]]),
+    "mithril_nb did not write this safetensors file": lambda path: save_file(load_file(path), path),
+    "missing or invalid: step, learning_rate": lambda path: changed(
         path, lambda h: {**h, "facts": {**h["facts"], "step": "8", "learning_rate": None}}
     ),
-    "it lacks, or has no right history": lambda path: write(
+    "missing or invalid: history": lambda path: write(
         path, {"params": np.zeros(3)}, json.loads(safe_open(path, framework="numpy").metadata()[KEY])["facts"]
     ),
 }
 
 
 @pytest.mark.parametrize("reason", BROKEN)
-def test_what_is_broken_or_foreign_is_refused(small, blobs, two, reason):
+def test_broken_or_foreign_files_are_rejected(small, blobs, two, reason):
     path = two / "step-0000000008.safetensors"
     BROKEN[reason](path)
     (two / "step-0000000004.safetensors").unlink()
@@ -246,20 +246,20 @@ def test_what_is_broken_or_foreign_is_refused(small, blobs, two, reason):
         resumed(small, blobs, two)
     assert (
         str(caught.value)
-        == f"""'step-0000000008.safetensors' is no whole checkpoint.
+        == f"""'step-0000000008.safetensors' is not a complete checkpoint.
     folder   {two}
     because  {reason}
-    Try: take the file away; resume=True then goes on from the latest that is left, or begins anew without any."""
+    Try: remove the file; resume=True then uses the latest remaining checkpoint, or starts from scratch."""
     )
 
 
 OLDER = """
-    because  no checksum covers the header of an older version: it may have changed
+    because  older versions have no checksum of the header, so changes go unnoticed
     Try: ml.fit(model, data, checkpoint="another-folder") to start again; the old file is left alone."""
 
 
 @pytest.mark.parametrize(("version", "rest"), [(3, "\n    Try: pip install --upgrade mithril-nb"), (1, OLDER)])
-def test_another_version_is_no_reason_to_go_on_from_an_older_one(small, blobs, two, version, rest):
+def test_other_version_is_not_skipped(small, blobs, two, version, rest):
     path = two / "step-0000000008.safetensors"
     changed(path, lambda h: {"version": version, "its own": "way"})
     if version == 1:  # as version 1 was written
@@ -270,40 +270,40 @@ def test_another_version_is_no_reason_to_go_on_from_an_older_one(small, blobs, t
         resumed(small, blobs, two)
     assert (
         str(caught.value)
-        == f"""checkpoint 'step-0000000008.safetensors' is of version {version}; this mithril_nb reads version 2.
+        == f"""checkpoint 'step-0000000008.safetensors' has version {version}; this mithril_nb reads version 2.
     folder{"   " if version == 1 else "  "}{two}{rest}"""
     )
     assert sorted(os.listdir(two)) == ["step-0000000004.safetensors", "step-0000000008.safetensors"]
 
 
-def test_what_a_run_did_not_write_itself_stays_where_it_is(small, blobs, two):
+def test_foreign_checkpoints_are_kept(small, blobs, two):
     path = two / "step-0000000008.safetensors"
     path.write_bytes(b"half a checkpoint")
-    with pytest.warns(RuntimeWarning, match="going on from 'step-0000000004.safetensors'"):
+    with pytest.warns(RuntimeWarning, match="resuming from 'step-0000000004.safetensors'"):
         run = resumed(small, blobs, two)
     steps(run, 6)
     assert sorted(os.listdir(two)) == [f"step-{step:010}.safetensors" for step in (4, 6, 8)]
     assert path.read_bytes() == b"half a checkpoint"
 
 
-def test_when_all_are_broken_each_is_named(small, blobs, two):
+def test_error_names_every_broken_checkpoint(small, blobs, two):
     for path in checkpoints_in(two):
         path.write_bytes(b"not a checkpoint at all")
     with pytest.raises(CheckpointError) as caught:
         resumed(small, blobs, two)
     assert [diagnostic.summary for diagnostic in caught.value.diagnostics] == [
-        "'step-0000000008.safetensors' is no whole checkpoint.",
-        "'step-0000000004.safetensors' is no whole checkpoint.",
+        "'step-0000000008.safetensors' is not a complete checkpoint.",
+        "'step-0000000004.safetensors' is not a complete checkpoint.",
     ]
 
 
-def test_a_write_that_was_cut_off_leaves_nothing_that_counts(small, blobs, two):
+def test_interrupted_write_is_ignored(small, blobs, two):
     (two / ".step-0000000012.safetensors.part").write_bytes(b"half")
     (two / "notes.txt").write_text("mine")
     assert resumed(small, blobs, two).step == 8
 
 
-def test_a_process_that_is_killed_while_it_writes_leaves_whole_files(tmp_path):
+def test_killed_process_leaves_complete_files(tmp_path):
     code = """
 import sys, numpy as np
 from mithril_nb.train.checkpoint_file import write
@@ -320,14 +320,14 @@ for step in range(10_000):
     assert [len(set(read(path).arrays["params"].tolist())) for path in checkpoints_in(tmp_path)] == [1, 1, 1]
 
 
-def test_a_checkpoint_from_before_data_was_known_again_goes_on(small, blobs, two):
+def test_checkpoint_without_data_fingerprint_resumes(small, blobs, two):
     new = ("data", "start", "model")
     for path in checkpoints_in(two):
         changed(path, lambda h: {**h, "facts": {k: v for k, v in h["facts"].items() if k not in new}})
     assert resumed(small, blobs, two).step == 8
 
 
-def test_a_step_that_is_reached_again_takes_the_place_of_its_checkpoint(mlp, blobs, tmp_path):
+def test_repeated_step_replaces_its_checkpoint(mlp, blobs, tmp_path):
     options = {"optimizer": "sgd", "learning_rate": 0.01, "epochs": 4, "batch_size": 15, "loss": "mean_squared_error"}
     data = (blobs[0], np.eye(3, dtype=np.float32)[blobs[1]])
     run = fit(mlp(4, 3), data, **options, checkpoint=Checkpoints(tmp_path, every_epoch=1))
@@ -345,11 +345,11 @@ def test_a_step_that_is_reached_again_takes_the_place_of_its_checkpoint(mlp, blo
     assert (again.step, same(again.params, run.params)) == (4, True)
 
 
-def test_latest_of_no_folder_is_nothing(tmp_path):
+def test_latest_of_missing_folder_is_none(tmp_path):
     assert latest(tmp_path / "nowhere") is None
 
 
-def test_arrays_of_every_dtype_come_back(tmp_path):
+def test_arrays_of_every_dtype_round_trip(tmp_path):
     arrays = {
         name: np.asarray(jnp.asarray([[0, 1, 2]], name)) for name in ("bfloat16", "float16", "int8", "uint32", "bool")
     }
@@ -366,7 +366,7 @@ def test_arrays_of_every_dtype_come_back(tmp_path):
     assert jax.tree.all(jax.tree.map(lambda a, b: a.tobytes() == np.asarray(b).tobytes(), found, arrays))
 
 
-def test_the_state_of_a_model_goes_on(blobs, tmp_path):
+def test_model_state_resumes(blobs, tmp_path):
     model = Model()
     model |= Linear(8)
     model += BatchNorm()

@@ -1,4 +1,4 @@
-"""Bad data and bad options: the whole text of each message, all that is wrong at once, before anything is compiled."""
+"""Full messages for bad data and options: all problems at once, before anything is compiled."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ DATA = {
     ),
     "text": (
         (np.array([["a"] * 4] * 6), Y),
-        "data: input 'input' holds no numbers.\n    dtype  <U1\n    first  np.str_('a')\n"
+        "data: input 'input' is not numeric.\n    dtype  <U1\n    first  np.str_('a')\n"
         "    Try: np.asarray(values, dtype=np.float32)  # convert them first",
     ),
     "ragged": (
         ([[1.0], [1.0, 2.0]], [0, 1]),
-        "data: input 'input' is no array: its rows have different lengths.\n"
+        "data: input 'input' is not an array: its rows have different lengths.\n"
         "    Try: pad the rows to one length, and mask them.",
     ),
     "scalar": ((X, 3), "data: targets is one number, not an array of samples.\n    got  3"),
@@ -66,13 +66,13 @@ DATA = {
     ),
     "width": (
         (X[:, :3], Y),
-        "data: input 'input' has another shape than the model takes.\n"
+        "data: input 'input' does not have the shape of the model's input.\n"
         "    data   (6, 3) float32\n    model  ('batch', 4) float32\n"
         "    Try: a model whose input has the shape of one sample.",
     ),
     "shape and NaN at once": (
         (X.reshape(6, 2, 2), np.array([0, 1, np.nan, 0, 1, 2])),
-        "data: input 'input' has another shape than the model takes.\n"
+        "data: input 'input' does not have the shape of the model's input.\n"
         "    data   (6, 2, 2) float32\n    model  ('batch', 4) float32\n"
         "    Try: x.reshape(len(x), 4)\n"
         "data: targets holds NaN or infinity.\n    count  1 of 6\n    first  [2] is nan\n"
@@ -92,19 +92,19 @@ DATA = {
     ),
     "labels as floats": (
         (X, Y.astype(float)),
-        "data: the labels are no integers; loss 'cross_entropy' takes class labels.\n"
+        "data: the labels are not integers; loss 'cross_entropy' expects class labels.\n"
         "    targets  (6,) float64\n    output   'output' (3, 3) float32\n    first    0.0\n"
         '    Try: y = y.astype("int32")  # for classes; loss="mean_squared_error" for numbers',
     ),
     "one-hot": (
         (X, np.eye(3)[Y]),
-        "data: the targets look one-hot; loss 'cross_entropy' takes class labels.\n"
+        "data: the targets look one-hot; loss 'cross_entropy' expects class labels.\n"
         "    targets  (6, 3) float64\n    output   'output' (3, 3) float32\n"
         "    Try: y = y.argmax(axis=-1)",
     ),
     "labels of another rank": (
         (X, Y[:, None, None]),
-        "data: the labels do not fit the output.\n"
+        "data: the shape of the labels does not match the output.\n"
         "    targets  (6, 1, 1) int64\n    output   'output' (3, 3) float32\n"
         "    needed   labels of shape ('samples',)\n    Try: y = y.ravel()",
     ),
@@ -126,12 +126,12 @@ def test_labels_of_another_shape_for_an_output_of_tokens() -> None:
         with pytest.raises(DataError) as caught:
             fit(tokens, (np.zeros((6, 2, 2), int), labels), batch_size=3)
         assert str(caught.value) == (
-            f"data: the labels do not fit the output.\n    targets  {labels.shape} int64\n"
+            f"data: the shape of the labels does not match the output.\n    targets  {labels.shape} int64\n"
             f"    output   'output' (3, 2, 2, 3) float32\n    needed   labels of shape ('samples', 2, 2){advice}"
         )
 
 
-def test_validation_without_targets_says_what_it_takes(small: Any) -> None:
+def test_validation_without_targets_reports_the_form(small: Any) -> None:
     with pytest.raises(DataError) as caught:
         fit(small, (X, Y), validation=X, batch_size=3)
     assert str(caught.value) == (
@@ -149,13 +149,13 @@ def test_validation_without_targets_says_what_it_takes(small: Any) -> None:
         ({"left": X}, "data does not have the model's inputs.\n    needed  'left', 'right'\n    given   'left'"),
     ],
 )
-def test_a_model_that_is_not_compiled_says_its_inputs(inputs: Any, text: str) -> None:
+def test_uncompiled_model_reports_its_inputs(inputs: Any, text: str) -> None:
     with pytest.raises(DataError) as caught:
         fit(Add(), (inputs, Y), batch_size=3)
     assert str(caught.value) == f"{text}\n    Try: ({{'left': ..., 'right': ...}}, y)"
 
 
-def test_bad_validation_data_says_so(small: Any) -> None:
+def test_bad_validation_data_is_reported(small: Any) -> None:
     with pytest.raises(DataError) as caught:
         fit(small, (X, Y), validation=(X, Y[:4]), batch_size=3)
     assert str(caught.value).startswith("validation data has inputs and targets of different lengths.\n")
@@ -165,21 +165,21 @@ def test_targets_of_regression_and_of_two_classes(mlp: Any) -> None:
     with pytest.raises(DataError) as caught:
         fit(mlp(4, 2), (X, Y), loss="mean_squared_error", batch_size=3)
     assert str(caught.value) == (
-        "data: the targets do not fit the output; loss 'mean_squared_error' compares them one by one.\n"
+        "data: the targets and the output differ in shape; loss 'mean_squared_error' compares them elementwise.\n"
         "    targets  (6,) int64\n    output   'output' (3, 2) float32\n"
         "    Try: a last block of width 1."
     )
     with pytest.raises(DataError) as caught:
         fit(mlp(4, 1), (X, Y), loss="binary_cross_entropy", batch_size=3)
     assert str(caught.value) == (
-        "data: the targets are not between 0 and 1; loss 'binary_cross_entropy' takes probabilities.\n"
+        "data: the targets are not between 0 and 1; loss 'binary_cross_entropy' expects probabilities.\n"
         "    targets  from 0 to 2\n"
         '    Try: y = (y > 0).astype("float32")  # or loss="cross_entropy" for more than two classes'
     )
 
 
 class Tokens:
-    """Takes whole numbers, and two inputs."""
+    """A model with two integer inputs."""
 
     input_names = ("tokens", "mask")
     output_names = ("output", "other")
@@ -205,28 +205,28 @@ def test_many_inputs() -> None:
     with pytest.raises(DataError) as caught:
         fit(Tokens(), ({"tokens": X + 0.5, "mask": X}, Y), batch_size=3)
     assert str(caught.value) == (
-        "data: input 'tokens' has fractions where the model takes whole numbers.\n"
+        "data: input 'tokens' has fractions, but the model expects integers.\n"
         "    data   (6, 4) float32\n    model  ('batch', 'time') int32\n"
-        '    Try: x.astype("int32")  # if rounding towards 0 is right'
+        '    Try: x.astype("int32")  # if you want to round towards 0'
     )
     with pytest.raises(DataError) as caught:
         fit(Tokens(), ({"tokens": X, "mask": X}, Y), batch_size=3)
     assert str(caught.value) == (
         "loss 'cross_entropy' takes one output and one array of targets.\n"
         "    outputs  'output', 'other'\n    targets  (6,) int64\n"
-        "    Try: choose an output with output=, or give a function as loss=: "
-        "it takes a dict of the outputs, and the targets."
+        "    Try: choose an output with output=, or pass a function as loss=, "
+        "which takes a dict of the outputs and the targets."
     )
     with pytest.raises(ShapeError) as shape:
         programs(Tokens())
     assert str(shape.value) == (
-        "input 'tokens' has dims that are not known.\n    spec  ('batch', 'time') int32\n"
-        "    Try: give numbers for the dims of 'tokens': ml.compile(model, backend, shapes=...)."
+        "input 'tokens' has unknown dims.\n    spec  ('batch', 'time') int32\n"
+        "    Try: pass numbers for the dims of 'tokens': ml.compile(model, backend, shapes=...)."
     )
 
 
 class TorchLike:
-    """Made of params, as torch's optimizers are."""
+    """Constructed from params, like torch's optimizers."""
 
     def __init__(self, params: Any, lr: float = 1e-3):
         self.params = list(params)
@@ -238,7 +238,7 @@ OPTIONS = {
         {"batch_size": 7},
         "batch_size is larger than the data: 7 > 6 samples.\n    Try: batch_size=6",
     ),
-    "no batch": ({"batch_size": 0}, "batch_size is not a whole number from 1 on.\n    got  0\n    Try: batch_size=10"),
+    "no batch": ({"batch_size": 0}, "batch_size must be an integer of at least 1.\n    got  0\n    Try: batch_size=10"),
     "an option that is nearly one": (
         {"epoch": 3},
         "fit takes no argument 'epoch'.\n"
@@ -246,9 +246,9 @@ OPTIONS = {
         "metrics, shuffle, backend, checkpoint, resume, model_state\n"
         "    Try: epochs=3",
     ),
-    "a word for a seed": ({"seed": "a"}, "cannot use 'a' as a seed.\n    needs  a whole number\n    Try: seed=42"),
-    "a fraction for a seed": ({"seed": 1.5}, "cannot use 1.5 as a seed.\n    needs  a whole number\n    Try: seed=42"),
-    "half an epoch": ({"epochs": 0.5}, "epochs is not a whole number from 1 on.\n    got  0.5\n    Try: epochs=10"),
+    "a word for a seed": ({"seed": "a"}, "cannot use 'a' as a seed.\n    needs  an integer\n    Try: seed=42"),
+    "a fraction for a seed": ({"seed": 1.5}, "cannot use 1.5 as a seed.\n    needs  an integer\n    Try: seed=42"),
+    "half an epoch": ({"epochs": 0.5}, "epochs must be an integer of at least 1.\n    got  0.5\n    Try: epochs=10"),
     "loss": (
         {"loss": "cros_entropy"},
         "unknown loss 'cros_entropy'.\n    known  cross_entropy, mean_squared_error, binary_cross_entropy\n"
@@ -256,7 +256,8 @@ OPTIONS = {
     ),
     "loss of no kind": (
         {"loss": 3},
-        "a loss is a name or a function, not 3.\n    known  cross_entropy, mean_squared_error, binary_cross_entropy\n"
+        "loss must be a name or a function, not 3.\n"
+        "    known  cross_entropy, mean_squared_error, binary_cross_entropy\n"
         "    Try: loss=lambda prediction, targets: abs(prediction - targets).mean()",
     ),
     "optimizer": (
@@ -265,24 +266,24 @@ OPTIONS = {
     ),
     "optimizer of no kind": (
         {"optimizer": 3},
-        "an optimizer is a name, an optax factory or an optax transformation, not 3.\n"
+        "optimizer must be a name, an optax factory or an optax transformation, not 3.\n"
         f"    known  {OPTIMIZERS}\n    Try: optimizer=optax.adam(1e-3)",
     ),
     "factory of nothing": (
         {"optimizer": lambda rate: rate},
-        "'<lambda>' made no optimizer from a learning rate.\n"
+        "'<lambda>' does not return an optimizer for a learning rate.\n"
         "    needed  a value with init(params) and update(grads, state, params)\n    got     float\n"
         "    Try: optimizer=lambda rate: optax.adam(rate)",
     ),
     "loss of three arguments": (
         {"loss": lambda prediction, targets, third: prediction.mean()},
-        "loss '<lambda>' is no function of a prediction and targets.\n    takes  (prediction, targets, third)\n"
+        "loss '<lambda>' must be a function of prediction and targets.\n    takes  (prediction, targets, third)\n"
         "    Try: loss=lambda prediction, targets: abs(prediction - targets).mean()",
     ),
     **{
         f"loss that gives {name}": (
             {"loss": lambda prediction, targets, given=given: given},
-            f"loss '<lambda>' gives nothing that training could make small.\n    got     {said}\n"
+            f"loss '<lambda>' does not return floats, so training cannot minimize it.\n    got     {said}\n"
             "    needed  one float, or an array of floats whose first axis is the batch\n"
             "    Try: loss=lambda prediction, targets: abs(prediction - targets).mean()",
         )
@@ -295,38 +296,38 @@ OPTIONS = {
     },
     "class of another library": (
         {"optimizer": TorchLike},
-        "'TorchLike' made no optimizer from a learning rate.\n"
+        "'TorchLike' does not return an optimizer for a learning rate.\n"
         "    needed   a value with init(params) and update(grads, state, params)\n"
         "    because  TypeError: 'float' object is not iterable\n"
         "    Try: optimizer=lambda rate: optax.adam(rate)",
     ),
     "class of Python": (
         {"optimizer": type},
-        "'type' made no optimizer from a learning rate.\n"
+        "'type' does not return an optimizer for a learning rate.\n"
         "    needed  a value with init(params) and update(grads, state, params)\n    got     type\n"
         "    Try: optimizer=lambda rate: optax.adam(rate)",
     ),
     "schedule of words": (
         {"learning_rate": lambda step: "a"},
-        "learning_rate= is a function, and no schedule.\n"
-        "    needed  a function of the step count that gives a finite number from 0 on\n"
+        "learning_rate= is a function but not a schedule.\n"
+        "    needed  a function of the step count that returns a finite number of at least 0\n"
         "    got     'a' at step 0\n"
         "    Try: learning_rate=optax.cosine_decay_schedule(1e-3, 1000)",
     ),
     "schedule without a step": (
         {"learning_rate": lambda: 0.1},
-        "learning_rate= is a function, and no schedule.\n"
-        "    needed  a function of the step count that gives a finite number from 0 on\n"
+        "learning_rate= is a function but not a schedule.\n"
+        "    needed  a function of the step count that returns a finite number of at least 0\n"
         "    takes   ()\n"
         "    Try: learning_rate=optax.cosine_decay_schedule(1e-3, 1000)",
     ),
     "rate": (
         {"learning_rate": -1},
-        "the learning rate is not a finite number from 0 on.\n    got  -1\n    Try: learning_rate=1e-3",
+        "the learning rate must be a finite number of at least 0.\n    got  -1\n    Try: learning_rate=1e-3",
     ),
     "rate beside an optimizer that has one": (
         {"optimizer": resolve_optimizer("sgd"), "learning_rate": 0.5},
-        "learning_rate= has no place to go: the optimizer is made already, with its rate inside.\n"
+        "learning_rate= has no effect: the optimizer is a transformation that contains its own rate.\n"
         "    optimizer      Optimizer\n    learning_rate  0.5\n    Try: optimizer=optax.adam, learning_rate=1e-3",
     ),
     "metric": (
@@ -335,36 +336,38 @@ OPTIONS = {
     ),
     "metrics of no kind": (
         {"metrics": 3},
-        'metrics are names.\n    got  3\n    Try: metrics=("accuracy",)  # or metrics=() for the loss alone',
+        "metrics must be a sequence of names.\n    got  3\n"
+        '    Try: metrics=("accuracy",)  # or metrics=() for the loss alone',
     ),
     "params of no kind": (
         {"params": 3},
-        "params is no dict of arrays by name.\n    got  3\n    Try: params=run.params  # of an earlier run",
+        "params must be a dict of arrays by name.\n    got  3\n    Try: params=run.params  # of an earlier run",
     ),
     "params that are no arrays": (
         {"params": {"linear_0.weight": np.array(["one"])}},
-        "params['linear_0.weight'] is no array of numbers.\n    got  array(['one'], dtype='<U3')\n"
+        "params['linear_0.weight'] is not an array of numbers.\n    got  array(['one'], dtype='<U3')\n"
         "    Try: params=run.params  # of an earlier run",
     ),
     "a word for a switch": (
         {"shuffle": "no"},
-        "shuffle='no' neither switches on nor off.\n    needs  True or False\n    Try: shuffle=False",
+        "shuffle='no' must be a bool.\n    needs  True or False\n    Try: shuffle=False",
     ),
     "another word for a switch": (
         {"resume": "yes", "checkpoint": "runs"},
-        "resume='yes' neither switches on nor off.\n    needs  True or False\n    Try: resume=True",
+        "resume='yes' must be a bool.\n    needs  True or False\n    Try: resume=True",
     ),
     "no name for a folder": (
         {"checkpoint": ""},
-        "a checkpoint's folder is a path.\n    got  ''\n    Try: ml.fit(model, data, checkpoint=\"runs/digits\")",
+        "folder must be a path.\n    got  ''\n    Try: ml.fit(model, data, checkpoint=\"runs/digits\")",
     ),
     "metric without a meaning": (
         {"metrics": "accuracy", "loss": lambda prediction, targets: prediction.mean()},
-        "unknown metric 'accuracy'.\n    known  none beside loss '<lambda>'\n    Try: metrics=()  # the loss alone",
+        "unknown metric 'accuracy'.\n    known  none for loss '<lambda>'\n    Try: metrics=()  # the loss alone",
     ),
     "fraction": (
         {"validation": 1.5},
-        "validation is no fraction that leaves samples on both sides.\n    got      1.5\n    samples  6\n"
+        "validation must be a fraction that leaves samples for both training and validation.\n"
+        "    got      1.5\n    samples  6\n"
         "    Try: validation=0.2  # or validation=(x_test, y_test)",
     ),
 }
@@ -378,57 +381,57 @@ def test_bad_options(small: Any, case: str) -> None:
     assert str(caught.value) == text
 
 
-def test_a_loss_may_be_a_number_of_python(small: Any) -> None:
+def test_loss_may_return_a_python_number(small: Any) -> None:
     assert (
         fit(small, (X, Y), loss=lambda prediction, targets: 0.5, batch_size=3, epochs=1).wait().history["loss"][0]
         == 0.5
     )
 
 
-def test_bad_rate_while_it_runs_is_refused(small: Any) -> None:
+def test_bad_rate_during_training_is_rejected(small: Any) -> None:
     run = fit(small, (X, Y), batch_size=3)
-    with pytest.raises(UnknownOptionError, match="the learning rate is not a finite number from 0 on"):
+    with pytest.raises(UnknownOptionError, match="the learning rate must be a finite number of at least 0"):
         run.learning_rate = float("nan")
     assert run.learning_rate == 1e-3
 
 
-def test_nothing_of_a_model_runs_for_bad_data(mlp: Any) -> None:
+def test_bad_data_runs_no_model_code(mlp: Any) -> None:
     model = mlp(4, 8, 3)
     with pytest.raises(DataError):
         fit(model, (NAN, Y), batch_size=3)
     assert model.traces == 0
 
 
-def test_numbers_that_an_embedding_has_no_row_for() -> None:
+def test_indices_out_of_range_for_an_embedding() -> None:
     model = Model() + (Model(name="in") + Embedding(5, 4)) + Flatten() + Linear(3)
     tokens = np.arange(12).reshape(6, 2)
     with pytest.raises(DataError) as caught:
         fit(model, (tokens, Y), batch_size=3)
     assert str(caught.value) == (
-        "data: input 'input' has numbers that the block which reads it has no row for.\n"
+        "data: input 'input' has indices out of range for the block that reads it.\n"
         "    data    from 0 to 11\n"
         "    needed  from 0 to 4\n"
         "    first   [2, 1] is 5, 7 in all\n"
         "    Try: num_embeddings=12"
     )
-    with pytest.raises(DataError, match=r"Try: numbers that start at 0\."):
+    with pytest.raises(DataError, match=r"Try: indices that start at 0\."):
         fit(model, (tokens % 5 - 1, Y), batch_size=3)
     assert fit(model, (tokens % 5, Y), batch_size=3).state == "idle"
 
 
-def test_whole_numbers_that_the_models_dtype_cannot_hold() -> None:
+def test_integers_out_of_range_for_the_input_dtype() -> None:
     tokens = np.array([[2], [2**32 + 2], [0], [1], [2], [2**31]])
     with pytest.raises(DataError) as caught:
         fit(Model() + (Model(name="in") + Embedding(5, 4)) + Flatten() + Linear(3), (tokens, Y), batch_size=3)
     assert str(caught.value) == (
-        "data: input 'input' has numbers that do not fit int32, which the model takes.\n"
+        "data: input 'input' has numbers outside the range of int32, the dtype of the model's input.\n"
         "    data   (6, 1) int64, from 0 to 4294967298\n"
         "    first  [1, 0] is 4294967298\n"
-        "    Try: x = np.unique(x, return_inverse=True)[1].reshape(x.shape)  # if they only name things"
+        "    Try: x = np.unique(x, return_inverse=True)[1].reshape(x.shape)  # if they are only identifiers"
     )
 
 
 @pytest.mark.parametrize(("said", "meant"), [("mse", "mean_squared_error"), ("BCE", "binary_cross_entropy")])
-def test_a_loss_may_be_known_by_its_initials(said, meant):
+def test_loss_initials_give_a_suggestion(said, meant):
     with pytest.raises(UnknownOptionError, match=f'Try: loss="{meant}"'):
         resolve_loss(said)

@@ -1,4 +1,4 @@
-"""What a run does when the loss is no number any more, or a step raises: says so, and keeps what was good."""
+"""A run whose loss is not finite, or whose step raises, reports it and keeps the last good params."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def finite(params: Any) -> bool:
     return all(bool(np.isfinite(leaf).all()) for leaf in jax.tree.leaves(params))
 
 
-def test_divergence_names_what_happened_and_keeps_the_params(small: Any, blobs: Any) -> None:
+def test_divergence_is_reported_and_keeps_params(small: Any, blobs: Any) -> None:
     run = fit(small, blobs, optimizer="sgd", learning_rate=0.1, epochs=5, batch_size=20)
     good = None
     events = []
@@ -59,7 +59,7 @@ def test_divergence_names_what_happened_and_keeps_the_params(small: Any, blobs: 
     assert run.history["step"].tolist() == list(range(1, 16))
 
 
-def test_a_thread_fails_without_a_word_and_wait_raises(small: Any, blobs: Any) -> None:
+def test_thread_fails_silently_and_wait_raises(small: Any, blobs: Any) -> None:
     run = fit(small, blobs, optimizer=optax.sgd(1e30), epochs=5, batch_size=20).start()
     with pytest.raises(TrainingError, match="learning rate     1 times the optimizer's own"):
         run.wait()
@@ -69,7 +69,7 @@ def test_a_thread_fails_without_a_word_and_wait_raises(small: Any, blobs: Any) -
     assert run.step == 0  # the params that the run began with
 
 
-def test_a_model_that_raises_while_it_is_traced(small: Any, blobs: Any) -> None:
+def test_model_that_raises_during_tracing(small: Any, blobs: Any) -> None:
     traces = []
 
     def picky(prediction: Any, targets: Any) -> Any:
@@ -89,7 +89,7 @@ def test_a_model_that_raises_while_it_is_traced(small: Any, blobs: Any) -> None:
 
 
 @pytest.mark.parametrize("raised", [SystemExit(3), KeyboardInterrupt()])
-def test_a_thread_whose_model_ends_the_program_is_not_waited_for_forever(mlp: Any, blobs: Any, raised: Any) -> None:
+def test_wait_returns_if_the_model_calls_sys_exit(mlp: Any, blobs: Any, raised: Any) -> None:
     class Leaving(mlp):
         jit = False
 
@@ -114,7 +114,7 @@ def test_a_thread_whose_model_ends_the_program_is_not_waited_for_forever(mlp: An
     assert run.go_on().wait(timeout=60).state == "done"
 
 
-def test_a_step_that_fails_on_the_way_keeps_the_last_params(small: Any, blobs: Any) -> None:
+def test_failing_step_keeps_the_last_params(small: Any, blobs: Any) -> None:
     def explode(step: Any) -> None:
         if step == 4:
             raise RuntimeError("the device is gone")
@@ -137,7 +137,7 @@ def test_a_step_that_fails_on_the_way_keeps_the_last_params(small: Any, blobs: A
     assert not any(leaf.is_deleted() for leaf in jax.tree.leaves((run.params, run.opt_state)))
 
 
-def test_a_run_that_cannot_go_back_has_failed_and_is_not_begun_again(mlp: Any, blobs: Any, monkeypatch: Any) -> None:
+def test_run_that_cannot_roll_back_fails_once(mlp: Any, blobs: Any, monkeypatch: Any) -> None:
     def nowhere(self: State, *, is_diverged: bool) -> None:
         raise ValueError("no way back")
 
@@ -153,7 +153,7 @@ def test_a_run_that_cannot_go_back_has_failed_and_is_not_begun_again(mlp: Any, b
     assert run.error.code == "TrainingError"
 
 
-def test_an_error_of_several_problems_is_told_whole() -> None:
+def test_error_with_several_problems_reports_all() -> None:
     first = Diagnostic("'a' does not fit.", (("given", "(3,)"),), "Linear(3)", "a", code="ShapeError")
     second = Diagnostic("'b' does not fit.", (("given", "(4,)"),), "Linear(4)", "b", code="ShapeError")
     problem = problem_of(ShapeError(first, more=(second,)), 3)

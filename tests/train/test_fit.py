@@ -1,4 +1,4 @@
-"""fit learns, is what one would write by hand, and does what its options say."""
+"""fit learns, equals a hand-written loop, and follows its options."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def same(left: dict[str, Any], right: dict[str, Any], tolerance: float = 1e-6) -
 
 
 def by_hand(model: Any, data: Any, optimizer: Any, epochs: int, batch_size: int, seed: int = 0) -> dict[str, Any]:
-    """Train as one writes it without this library, on the same batches; a short last batch as it is."""
+    """Train with a hand-written loop on the same batches, including a short last batch."""
     (x, y), params = data, model.randomize_params(seed)
     state = optimizer.init(params)
 
@@ -42,7 +42,7 @@ def by_hand(model: Any, data: Any, optimizer: Any, epochs: int, batch_size: int,
     return params
 
 
-def test_digits_are_learnt_in_seconds(mlp: Any, digits: Any) -> None:
+def test_digits_train_in_seconds(mlp: Any, digits: Any) -> None:
     train, test = digits
     run = fit(mlp(64, 128, 10), train, validation=test, learning_rate=3e-3, epochs=12).wait()
     assert run.state == "done"
@@ -64,7 +64,7 @@ def test_digits_are_learnt_in_seconds(mlp: Any, digits: Any) -> None:
     ],
     ids=["name", "factory", "transformation", "partial", "lambda", "schedule"],
 )  # fmt: skip
-def test_same_params_as_a_loop_by_hand(
+def test_same_params_as_a_hand_written_loop(
     small: Any, blobs: Any, optimizer: Any, rate: Any, theirs: Any, batch_size: int
 ) -> None:
     model = small
@@ -87,7 +87,7 @@ def test_seed_decides_everything(small: Any, blobs: Any) -> None:
     assert not np.array_equal(losses[0], losses[2])
 
 
-def test_dropout_has_another_key_in_each_step(mlp: Any, blobs: Any) -> None:
+def test_dropout_uses_a_new_key_in_each_step(mlp: Any, blobs: Any) -> None:
     x, y = blobs
     data = (np.tile(x[:1], (8, 1)), np.tile(y[:1], 8))
     run = fit(mlp(4, 64, 3, dropout=0.5), data, optimizer="sgd", learning_rate=0.0, batch_size=8, epochs=5).wait()
@@ -110,7 +110,7 @@ def test_events_of_a_driven_run_come_in_order(small: Any, blobs: Any) -> None:
     assert all(isinstance(event, TrainingEvent) and event.learning_rate == 1e-3 for event in events)
 
 
-def test_each_event_of_a_driven_run_is_the_state_of_now(small: Any, blobs: Any) -> None:
+def test_each_event_of_a_driven_run_matches_the_state(small: Any, blobs: Any) -> None:
     run = fit(small, blobs, epochs=2, batch_size=20)
     for event in run:
         if event.kind == "step" and event.step == 3:
@@ -149,7 +149,7 @@ def test_relative_learning_rate_is_exact_for_adam(small: Any, blobs: Any) -> Non
     same(relative.wait().params, absolute.wait().params)
 
 
-def test_a_factory_that_looks_at_its_rate_becomes_relative(small: Any, blobs: Any) -> None:
+def test_factory_that_branches_on_its_rate_is_relative(small: Any, blobs: Any) -> None:
     def careful(rate: float) -> Any:
         return optax.sgd(rate) if rate > 0 else optax.set_to_zero()
 
@@ -158,12 +158,12 @@ def test_a_factory_that_looks_at_its_rate_becomes_relative(small: Any, blobs: An
     same(run.wait().params, by_hand(small, blobs, optax.sgd(0.1), 1, 32))
 
 
-def test_line_search_gets_what_it_needs(small: Any, blobs: Any) -> None:
+def test_line_search_receives_its_arguments(small: Any, blobs: Any) -> None:
     run = fit(small, blobs, optimizer=optax.lbfgs(), epochs=12, batch_size=60).wait()
     assert run.history["loss"][-1] < 0.2 * run.history["loss"][0]
 
 
-def test_params_that_were_given_are_where_it_starts_and_stay_alive(small: Any, blobs: Any) -> None:
+def test_given_params_are_the_start_and_stay_valid(small: Any, blobs: Any) -> None:
     model = small
     params = jax.tree.map(jnp.asarray, model.randomize_params(7))
     copy = jax.tree.map(np.array, params)
@@ -172,7 +172,7 @@ def test_params_that_were_given_are_where_it_starts_and_stay_alive(small: Any, b
     same(run.params, copy, 0)
 
 
-def test_params_stay_as_they_are_when_the_run_goes_on(small: Any, blobs: Any) -> None:
+def test_read_params_do_not_change_later(small: Any, blobs: Any) -> None:
     run = fit(small, blobs, epochs=2, batch_size=20)
     held = [run.params]
     for event in run:
@@ -212,7 +212,7 @@ def per_sample(prediction: Any, targets: Any) -> Any:
 
 
 @pytest.mark.parametrize(("loss", "steps"), [(scalar_mean, 1), (per_sample, 2)])
-def test_a_loss_of_ones_own(mlp: Any, blobs: Any, loss: Any, steps: int) -> None:
+def test_custom_loss(mlp: Any, blobs: Any, loss: Any, steps: int) -> None:
     x, _ = blobs
     run = fit(mlp(4, 8, 4), (x, x), loss=loss, epochs=60, batch_size=32, learning_rate=1e-2).wait()
     # 60 samples: a scalar leaves the short batch out, a value per sample keeps it.
@@ -238,7 +238,7 @@ def test_binary_classes(mlp: Any, blobs: Any) -> None:
 
 
 class TwoInputs:
-    """Adds two inputs, each with a weight; gives the sum and the difference."""
+    """Return the weighted sum and difference of two inputs."""
 
     input_names = ("left", "right")
     output_names = ("sum", "difference")
@@ -276,7 +276,7 @@ def test_many_inputs_and_outputs_by_name() -> None:
     same(run.params, {"left": np.float32(2), "right": np.float32(3)}, 1e-3)
 
 
-def test_snapshot_is_what_the_session_publishes(small: Any, blobs: Any) -> None:
+def test_snapshot_has_the_published_fields(small: Any, blobs: Any) -> None:
     run = fit(small, blobs, epochs=2, batch_size=20, validation=blobs)
     idle = run.snapshot()
     assert (idle["state"], idle["step"], idle["steps"], idle["epoch"], idle["epochs"]) == ("idle", 0, 6, 0, 2)
@@ -293,7 +293,7 @@ def test_snapshot_is_what_the_session_publishes(small: Any, blobs: Any) -> None:
     assert repr(run) == "Run(done, step 6 of 6, 2 epochs)"
 
 
-def test_going_on_with_further_epochs_equals_one_long_run(small: Any, blobs: Any) -> None:
+def test_additional_epochs_equal_one_long_run(small: Any, blobs: Any) -> None:
     short = fit(small, blobs, epochs=1).wait()
     assert short.go_on().state == "done"  # nothing is left to do
     short.go_on(epochs=2).wait()

@@ -1,4 +1,4 @@
-"""fit on models of the house, compiled or not."""
+"""fit on models of this package, compiled or not."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_programs_of_a_physical_model() -> None:
     assert found["train step"].specs[0]["linear_0.weight"].shape == (64, 32)
 
 
-def test_what_cannot_be_trained() -> None:
+def test_untrainable_values_are_rejected() -> None:
     with pytest.raises(UnknownOptionError) as caught:
         fit("mlp", (np.zeros((4, 2)), np.zeros(4, int)))
     assert str(caught.value) == (
@@ -71,7 +71,7 @@ def test_what_cannot_be_trained() -> None:
     )
 
 
-def test_a_step_is_compiled_as_its_model_is(digits: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_step_uses_the_options_of_its_model(digits: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     real = jax.jit
     monkeypatch.setattr(
@@ -91,7 +91,7 @@ def test_a_step_is_compiled_as_its_model_is(digits: Any, monkeypatch: pytest.Mon
     assert sum(one == flags for one in asked) >= 2  # step and evaluation
 
 
-def test_a_model_that_is_not_jitted_trains_operation_by_operation(blobs: Any) -> None:
+def test_unjitted_model_trains_op_by_op(blobs: Any) -> None:
     seen: list[bool] = []
 
     def loss(prediction: Any, targets: Any) -> Any:
@@ -109,21 +109,21 @@ def test_a_model_that_is_not_jitted_trains_operation_by_operation(blobs: Any) ->
     assert plain.state == "done"
 
 
-def test_another_backend_than_the_models_own_is_refused(blobs: Any) -> None:
+def test_other_backend_is_rejected(blobs: Any) -> None:
     pm = ml.compile(Linear(3), ml.JaxBackend(), shapes={"input": ["batch", 4]})
     assert fit(pm, blobs, backend=pm.backend, epochs=1).wait().state == "done"
     with pytest.raises(UnknownOptionError) as caught:
         fit(pm, blobs, backend=ml.JaxBackend(dtype="float16"))
     assert str(caught.value) == (
-        "backend= has no effect on a model that is compiled already.\n"
+        "backend= has no effect on a model that is already compiled.\n"
         f"    backend  {ml.JaxBackend(dtype='float16')!r}\n"
         f"    model    PhysicalModel for {pm.backend!r}\n"
-        "    Try: ml.fit(model, data, backend=backend)  # with the model before ml.compile; or leave backend= out"
+        "    Try: ml.fit(model, data, backend=backend)  # with the model before ml.compile; or omit backend="
     )
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_floats_of_16_bits_train_as_those_of_32_do(blobs: Any, dtype: str) -> None:
+def test_16_bit_floats_train_like_float32(blobs: Any, dtype: str) -> None:
     def losses(dtype: str) -> Any:
         run = fit(Linear(3), blobs, backend=ml.JaxBackend(dtype=dtype), learning_rate=0.05, epochs=4, batch_size=20)
         assert {str(leaf.dtype) for leaf in jax.tree.leaves(run.opt_state)} == {"float32", "int32"}
@@ -135,13 +135,13 @@ def test_floats_of_16_bits_train_as_those_of_32_do(blobs: Any, dtype: str) -> No
     np.testing.assert_allclose(found, losses("float32"), rtol=0.05, atol=0.02)
 
 
-def test_images_that_are_not_flat(digits: Any) -> None:
+def test_image_data(digits: Any) -> None:
     (x, y), _ = digits
     pm = ml.compile(classifier(), shapes={"input": [32, 64]})
     with pytest.raises(DataError) as caught:
         fit(pm, (x.reshape(-1, 8, 8), y))
     assert str(caught.value) == (
-        "data: input 'input' has another shape than the model takes.\n"
+        "data: input 'input' does not have the shape of the model's input.\n"
         "    data   (1437, 8, 8) float32\n"
         "    model  (32, 64) float32\n"
         "    Try: x.reshape(len(x), 64)"

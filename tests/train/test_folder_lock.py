@@ -1,4 +1,4 @@
-"""One run at a time on a folder of checkpoints, and no lock that outlives its process."""
+"""One run at a time uses a checkpoint folder, and no lock outlives its process."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ lock.release()
 
 
 def refused(folder, process: str, advice: str) -> str:
-    """The whole text of the error, as `text` gives it."""
+    """Return the full text of the error, in the form of `text`."""
     return f"""another run is using the folder for checkpoints.
     folder {folder}
     process {process}
@@ -45,7 +45,7 @@ def refused(folder, process: str, advice: str) -> str:
 
 
 def text(caught) -> str:
-    """The text of an error without the padding of its facts, and without the time of the lock."""
+    """Return the text of an error without the padding of its facts and the time of the lock."""
     lines = [line for line in str(caught.value).splitlines() if not line.startswith("    since")]
     return "\n".join("    " + " ".join(line.split()) if line.startswith("    ") else line for line in lines)
 
@@ -58,7 +58,7 @@ def holder(folder) -> subprocess.Popen:
     return child
 
 
-def test_a_second_run_in_a_thread_is_refused_until_the_first_ends(small, blobs, two):
+def test_second_run_is_rejected_until_the_first_ends(small, blobs, two):
     first = resumed(small, blobs, two, epochs=100_000)
     first.start()
     until(lambda: first.step > 8)
@@ -76,7 +76,7 @@ def test_a_second_run_in_a_thread_is_refused_until_the_first_ends(small, blobs, 
     assert not (two / NAME).exists()
 
 
-def test_a_run_in_a_loop_holds_the_folder_until_the_loop_is_left(small, blobs, two):
+def test_loop_holds_the_folder_until_it_ends(small, blobs, two):
     events = iter(resumed(small, blobs, two, epochs=4))
     assert next(events).kind == "resumed"
     with pytest.raises(CheckpointError, match="another run is using"):
@@ -123,7 +123,7 @@ def test_a_step_that_raises_unlocks(mlp, blobs, tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-def test_a_folder_that_cannot_be_locked_is_refused(small, blobs, tmp_path):
+def test_folder_that_cannot_be_locked_is_rejected(small, blobs, tmp_path):
     (tmp_path / NAME).mkdir()
     with pytest.raises(CheckpointError) as caught:
         fit(small, blobs, checkpoint=tmp_path)
@@ -136,7 +136,7 @@ def test_a_folder_that_cannot_be_locked_is_refused(small, blobs, tmp_path):
     )
 
 
-def test_a_run_that_only_exists_keeps_no_other_out_and_is_refused_later(small, blobs, tmp_path):
+def test_idle_run_does_not_lock_the_folder(small, blobs, tmp_path):
     options = {"epochs": 2, "batch_size": 16, "checkpoint": tmp_path, "resume": True}
     idle, other = fit(small, blobs, **options), fit(small, blobs, **options)
     other.wait()
@@ -164,7 +164,7 @@ def test_a_run_continues_on_its_own_checkpoints(small, blobs, tmp_path):
     assert (run.state, run.errors, checkpoints_in(tmp_path)[0].name) == ("done", [], "step-0000000008.safetensors")
 
 
-def test_a_checkpoint_that_is_copied_or_touched_is_still_its_own(small, blobs, tmp_path):
+def test_copied_checkpoint_still_belongs_to_the_run(small, blobs, tmp_path):
     run = fit(small, blobs, epochs=1, batch_size=16, checkpoint=Checkpoints(tmp_path, keep=1)).wait()
     path = tmp_path / "step-0000000004.safetensors"
     os.utime(path, (0, 0))
@@ -176,7 +176,7 @@ def test_a_checkpoint_that_is_copied_or_touched_is_still_its_own(small, blobs, t
     assert (run.state, run.errors, os.listdir(tmp_path)) == ("done", [], ["step-0000000012.safetensors"])
 
 
-def test_stop_unlocks_the_folder_of_a_loop_that_stands_still(small, blobs, two):
+def test_stop_unlocks_the_folder_of_an_idle_loop(small, blobs, two):
     run = resumed(small, blobs, two, epochs=4)
     events = iter(run)
     assert [next(events).kind for _ in range(2)] == ["resumed", "step"]
@@ -220,7 +220,7 @@ def test_the_lock_of_another_process_ends_with_it(small, blobs, two, signal_numb
     assert sorted(os.listdir(two)) == ["step-0000000004.safetensors", "step-0000000008.safetensors"]
 
 
-def test_a_child_that_outlives_a_killed_run_does_not_keep_the_lock(tmp_path):
+def test_child_of_a_killed_run_does_not_keep_the_lock(tmp_path):
     code = """
 import os, sys, time
 from pathlib import Path
@@ -250,14 +250,14 @@ sys.stdin.read()
 
 
 def elsewhere(age_s: float, folder) -> None:
-    """Leave the lock of a run on another host in a folder, whose last heartbeat is some time ago."""
+    """Create the lock of a run on another host in a folder, with an old heartbeat."""
     about = {"pid": 7, "host": "node-7", "machine": "other", "since": "2026-01-02 03:04:05", "run": "r"}
     (folder / NAME).write_text(json.dumps(about))
     then = time.time() - age_s
     os.utime(folder / NAME, (then, then))
 
 
-def test_a_run_on_another_host_is_known_by_its_heartbeat(small, blobs, two):
+def test_run_on_another_host_has_a_heartbeat(small, blobs, two):
     elsewhere(20.0, two)
     with pytest.raises(CheckpointError) as caught:
         resumed(small, blobs, two)
@@ -270,7 +270,7 @@ def test_a_run_on_another_host_is_known_by_its_heartbeat(small, blobs, two):
     folder     {two}
     process    7 on host 'node-7'
     since      2026-01-02 03:04:05
-    heartbeat  {ago} s ago; without one for 60 s, the lock is void
+    heartbeat  {ago} s ago; the lock expires after 60 s without one
     Try: stop that run; if it was killed, wait {left} s, or remove {str(two / NAME)!r}; or ml.fit(model, data, \
 checkpoint="another-folder")."""
     )
@@ -278,7 +278,7 @@ checkpoint="another-folder")."""
     assert resumed(small, blobs, two).step == 8
 
 
-def test_where_files_cannot_be_locked_the_heartbeat_counts(small, blobs, two, monkeypatch):
+def test_heartbeat_counts_without_file_locks(small, blobs, two, monkeypatch):
     def flock(file, flags):
         raise OSError(errno.ENOTSUP, "not here")
 
@@ -294,7 +294,7 @@ def test_where_files_cannot_be_locked_the_heartbeat_counts(small, blobs, two, mo
     assert resumed(small, blobs, two).step == 8
 
 
-def test_a_lock_that_was_taken_over_is_noticed_before_the_next_write(small, blobs, tmp_path):
+def test_lost_lock_is_noticed_before_the_next_write(small, blobs, tmp_path):
     run = fit(small, blobs, epochs=1, batch_size=16, checkpoint=tmp_path)
     with pytest.warns(RuntimeWarning) as caught:  # noqa: PT031 - it comes from the loop
         for event in run:
@@ -322,7 +322,7 @@ def test_a_lock_that_was_removed_is_taken_again(small, blobs, tmp_path, monkeypa
     assert (run.errors, os.listdir(tmp_path)) == ([], ["step-0000000004.safetensors"])
 
 
-def test_a_lock_that_nobody_refers_to_is_released(tmp_path):
+def test_unreferenced_lock_is_released(tmp_path):
     lock = FolderLock(tmp_path)
     lock.acquire()
     del lock
@@ -331,7 +331,7 @@ def test_a_lock_that_nobody_refers_to_is_released(tmp_path):
 
 
 def test_many_threads_and_one_lock(tmp_path):
-    """Whoever removes the file at the end may meet one who has just opened it."""
+    """A thread that removes the file may race with one that has just opened it."""
     inside, most, won = [], [], []
 
     def work() -> None:
@@ -355,7 +355,7 @@ def test_many_threads_and_one_lock(tmp_path):
     assert (max(most), os.listdir(tmp_path)) == (1, [])
 
 
-def test_what_killed_writes_left_is_removed_by_the_next_run(small, blobs, two):
+def test_next_run_removes_leftovers_of_killed_writes(small, blobs, two):
     (two / ".step-0000000012.safetensors.part").write_bytes(b"half")
     (two / ".tmpa1B2c3").write_bytes(b"half")
     (two / ".mithril_nb-abc.part").mkdir()

@@ -1,4 +1,4 @@
-"""The table of a run's numbers: grows, is read while it grows, and keeps its rows."""
+"""The history of a run: it grows, can be read meanwhile, and keeps its rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mithril_nb.train import COLUMNS, CURVES, History
 
 
 @given(st.lists(st.one_of(st.none(), st.floats(allow_nan=False)), max_size=700), st.integers(-5, 710))
-def test_rows_are_what_was_appended(losses: list[float | None], start: int) -> None:
+def test_rows_contain_the_appended_values(losses: list[float | None], start: int) -> None:
     history = History()
     for number, loss in enumerate(losses, 1):
         history.append(step=number, loss=loss)
@@ -25,7 +25,7 @@ def test_rows_are_what_was_appended(losses: list[float | None], start: int) -> N
     assert list(history.to_dict()) == list(COLUMNS)
 
 
-def test_what_was_read_does_not_change() -> None:
+def test_read_rows_do_not_change() -> None:
     history = History()
     history.append(step=1, loss=1.0)
     rows = history.rows()
@@ -33,7 +33,7 @@ def test_what_was_read_does_not_change() -> None:
     assert history["loss"].tolist() == [1.0]
 
 
-def test_going_back_drops_rows_and_says_so() -> None:
+def test_truncation_increases_the_version() -> None:
     history = History()
     for number in range(1, 6):
         history.append(step=number)

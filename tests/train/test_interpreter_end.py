@@ -1,4 +1,4 @@
-"""A program may end while something trains: quietly, and with its own exit code."""
+"""A program that exits during training ends cleanly, with its own exit code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ sys.exit(7)
 
 
 @pytest.mark.parametrize("steps", [0, 20], ids=["while it compiles", "while it trains"])
-def test_the_interpreter_ends_quietly_while_a_run_goes_on(steps, tmp_path):
+def test_interpreter_exits_cleanly_during_a_run(steps, tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(steps=steps), str(tmp_path)],
         capture_output=True,

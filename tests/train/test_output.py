@@ -21,7 +21,7 @@ RNG = np.random.default_rng(0)
 DATA = RNG.normal(size=(64, 5)).astype("float32"), RNG.integers(0, 3, 64)
 
 
-def test_a_loss_takes_the_output_that_is_named():
+def test_loss_takes_the_named_output():
     run = ml.fit(two_outputs(), DATA, output="logits", epochs=2, batch_size=16)
     start = {name: np.asarray(value) for name, value in run.params.items()}
     run.wait()
@@ -31,7 +31,7 @@ def test_a_loss_takes_the_output_that_is_named():
 
 
 @pytest.mark.parametrize("output", ["logit", 3, ["logits"], ""])
-def test_an_output_that_the_model_does_not_have_is_refused(output):
+def test_unknown_output_is_rejected(output):
     with pytest.raises(UnknownOptionError) as caught:
         ml.fit(two_outputs(), DATA, output=output, batch_size=16)
     assert str(caught.value) == (
@@ -39,7 +39,7 @@ def test_an_output_that_the_model_does_not_have_is_refused(output):
     )
 
 
-def test_a_checkpoint_is_the_same_whether_or_not_the_only_output_is_named(tmp_path):
+def test_naming_the_only_output_keeps_checkpoints_valid(tmp_path):
     model = Model() | Linear(3, name="head")(input="x", output=IOKey("logits"))
     options = {"batch_size": 16, "checkpoint": tmp_path, "resume": True}
     ml.fit(model, DATA, epochs=1, **options).wait()

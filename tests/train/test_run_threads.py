@@ -1,4 +1,4 @@
-"""A run in a thread: pause, one step, go on, stop; listeners; Ctrl-C. Bounds in time are only against hanging."""
+"""A run in a thread: pause, single step, resume, stop; listeners; Ctrl-C. Time limits only guard against hanging."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def run(small: Any, blobs: Any) -> Iterator[Run]:
 
 @pytest.fixture(autouse=True)
 def ctrl_c_interrupts() -> Iterator[None]:
-    """Have SIGINT do what Python has it do: what a shell starts in the background begins with SIGINT ignored."""
+    """Restore Python's SIGINT handler: background processes of a shell start with SIGINT ignored."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
-def test_pause_one_step_go_on_stop(run: Run) -> None:
+def test_pause_step_resume_stop(run: Run) -> None:
     run.start()
     until(lambda: len(run.history) > 20)
     assert run.state == "running"
@@ -91,7 +91,7 @@ def test_step_once_from_idle(run: Run) -> None:
     until(lambda: run.state == "stopped")
 
 
-def test_stop_is_seen_while_paused_and_go_on_right_after_it_is_not_lost(run: Run) -> None:
+def test_stop_while_paused_and_immediate_resume(run: Run) -> None:
     run.start()
     for _ in range(20):
         run.stop()
@@ -128,7 +128,7 @@ def test_starting_twice_is_one_training(run: Run) -> None:
     assert len([t for t in threading.enumerate() if t.name == "mithril_nb training"]) == 1
 
 
-def test_wait_with_a_timeout_lets_it_train_on(run: Run) -> None:
+def test_wait_timeout_does_not_stop_training(run: Run) -> None:
     assert run.start().wait(timeout=0.05) is run
     until(lambda: run.step > 2)
     assert run.state == "running"
@@ -169,7 +169,7 @@ def test_leaving_the_loop_stops_and_a_thread_continues(small: Any, blobs: Any) -
     assert run.history["step"].tolist() == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_thread_takes_over_from_a_loop_that_stands_still(small: Any, blobs: Any) -> None:
+def test_thread_takes_over_from_an_idle_loop(small: Any, blobs: Any) -> None:
     run = fit(small, blobs, epochs=2, batch_size=20)
     loop = iter(run)
     assert [next(loop).kind for _ in range(3)] == ["started", "step", "step"]
@@ -192,7 +192,7 @@ def test_a_loop_in_another_thread_can_be_paused(run: Run) -> None:
     assert run.state == "stopped"
 
 
-def test_listeners_hear_the_turns_and_the_latest_step(small: Any, blobs: Any) -> None:
+def test_listeners_receive_changes_and_the_latest_step(small: Any, blobs: Any) -> None:
     run = fit(small, blobs, epochs=3, batch_size=20)
     heard: list[TrainingEvent] = []
     run.observe(heard.append)
@@ -202,7 +202,7 @@ def test_listeners_hear_the_turns_and_the_latest_step(small: Any, blobs: Any) ->
     assert [event.step for event in heard] == sorted(event.step for event in heard)
 
 
-def test_a_listener_can_be_taken_away(run: Run) -> None:
+def test_listener_can_be_removed(run: Run) -> None:
     heard: list[TrainingEvent] = []
     stop = run.observe(heard.append, every_s=0.0)
     run.start()
@@ -213,7 +213,7 @@ def test_a_listener_can_be_taken_away(run: Run) -> None:
     assert "paused" not in [event.kind for event in heard]
 
 
-def test_what_listeners_raise_is_collected_and_harms_nobody(small: Any, blobs: Any) -> None:
+def test_listener_errors_are_collected(small: Any, blobs: Any) -> None:
     run = fit(small, blobs, epochs=2, batch_size=20)
     heard: list[TrainingEvent] = []
 
@@ -226,15 +226,15 @@ def test_what_listeners_raise_is_collected_and_harms_nobody(small: Any, blobs: A
     run.wait()
     assert run.state == "done"
     assert heard[-1].kind == "done"
-    name = "test_what_listeners_raise_is_collected_and_harms_nobody.<locals>.broken"
+    name = "test_listener_errors_are_collected.<locals>.broken"
     assert [str(problem) for problem in run.errors] == [
         f"a listener of the run failed: {name!r} on event 'epoch'.\n"
         "    raised  ValueError: no such pane\n"
-        "    Try: the training goes on; mend the listener, or take it away with what run.observe() returned."
+        "    Try: fix the listener, or remove it with the function returned by run.observe(); the training continues."
     ]
 
 
-def test_a_slow_listener_does_not_hold_the_training_up(run: Run) -> None:
+def test_slow_listener_does_not_delay_training(run: Run) -> None:
     release = threading.Event()
     run.observe(lambda event: release.wait(SOON_S))
     run.start()

@@ -1,4 +1,4 @@
-"""Models with a state, as BatchNorm's running statistics; and parameters that training leaves as they are."""
+"""Models with a state, such as BatchNorm's running statistics, and frozen parameters."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def points() -> tuple[np.ndarray, np.ndarray]:
 
 
 class FlaxCNN(linen.Module):
-    """The same in Flax; its BatchNorm takes no unbiased variance, so that is put in by hand below."""
+    """The same model in Flax. Its BatchNorm uses the biased variance, so the test corrects it below."""
 
     @linen.compact
     def __call__(self, x: Any, is_training: bool) -> Any:
@@ -58,8 +58,8 @@ class FlaxCNN(linen.Module):
         return linen.Dense(3, name="dense")(linen.relu(x).transpose(0, 3, 1, 2).reshape(x.shape[0], -1))
 
 
-def test_steps_are_those_of_flax(images: Any) -> None:
-    """Params and statistics after each step, the last batch of an epoch being short."""
+def test_steps_equal_flax(images: Any) -> None:
+    """Compare params and statistics after each step, including a short last batch."""
     x, y = images
     pm = ml.compile(cnn(), shapes={"input": ["batch", 2, 4, 5]})
     params = pm.randomize_params(3)
@@ -116,7 +116,7 @@ def test_steps_are_those_of_flax(images: Any) -> None:
     np.testing.assert_allclose(run.evaluate((x, y))["loss"], expected, 1e-4)
 
 
-def test_a_thread_gives_the_same_as_a_loop(points: Any) -> None:
+def test_thread_and_loop_give_equal_results(points: Any) -> None:
     how = {"epochs": 3, "batch_size": 16, "validation": points, "learning_rate": 0.05}
     loop, thread = (ml.fit(mlp(Dropout(0.2)), points, **how) for _ in range(2))
     for _ in loop:
@@ -127,7 +127,7 @@ def test_a_thread_gives_the_same_as_a_loop(points: Any) -> None:
     assert loop.history.rows(0, ("validation_loss",))[0][-1] == thread.history.rows(0, ("validation_loss",))[0][-1]
 
 
-def test_a_run_in_parts_gives_the_same_as_a_whole_one(points: Any) -> None:
+def test_interrupted_run_equals_uninterrupted_run(points: Any) -> None:
     how = {"batch_size": 16, "learning_rate": 0.05}
     pm = ml.compile(mlp(), shapes={"input": ["batch", 4]})
     whole = ml.fit(pm, points, epochs=4, **how)
@@ -153,7 +153,7 @@ def test_a_run_in_parts_gives_the_same_as_a_whole_one(points: Any) -> None:
     )
 
 
-def test_validation_uses_the_statistics_of_the_moment(points: Any) -> None:
+def test_validation_uses_current_statistics(points: Any) -> None:
     pm = ml.compile(mlp(), shapes={"input": ["batch", 4]})
     run = ml.fit(pm, points, epochs=2, batch_size=40, validation=points, shuffle=False, learning_rate=0.1)
     for event in run:
@@ -163,7 +163,7 @@ def test_validation_uses_the_statistics_of_the_moment(points: Any) -> None:
             np.testing.assert_allclose(event.validation_loss, expected, 1e-5)
 
 
-def test_a_diverged_run_goes_back_to_a_sound_state(points: Any) -> None:
+def test_diverged_run_restores_a_finite_state(points: Any) -> None:
     run = ml.fit(mlp(), points, epochs=30, batch_size=16, optimizer="sgd", learning_rate=0.1)
     for event in run:
         if event.kind == "epoch" and event.epoch == 2:
@@ -178,7 +178,7 @@ def test_a_diverged_run_goes_back_to_a_sound_state(points: Any) -> None:
     assert run.go_on().wait().state == "done"
 
 
-def test_checkpoints_hold_the_state(points: Any, tmp_path: Any) -> None:
+def test_checkpoints_contain_the_state(points: Any, tmp_path: Any) -> None:
     how = {"batch_size": 16, "learning_rate": 0.05, "checkpoint": tmp_path}
     first = ml.fit(mlp(), points, epochs=2, **how).wait()
     again = ml.fit(mlp(), points, epochs=2, resume=True, **how)
@@ -210,7 +210,7 @@ def test_a_model_without_a_state_has_none(small: Any, blobs: Any) -> None:
     assert ml.fit(mlp(), blobs, epochs=1).opt_state[0].mu.keys() == ml.fit(mlp(), blobs, epochs=1).params.keys()
 
 
-def test_the_step_of_a_model_without_a_state_is_what_one_would_write_by_hand(small: Any) -> None:
+def test_stateless_step_equals_a_hand_written_step(small: Any) -> None:
     program = programs(small)["train step"]
     compute, adam = loss_function(small.forward), resolve_optimizer("adam")
 
@@ -222,7 +222,7 @@ def test_the_step_of_a_model_without_a_state_is_what_one_would_write_by_hand(sma
     assert str(jax.make_jaxpr(program.function)(*program.specs)) == str(jax.make_jaxpr(by_hand)(*program.specs))
 
 
-def test_a_state_that_does_not_fit_is_refused(blobs: Any) -> None:
+def test_mismatched_state_is_rejected(blobs: Any) -> None:
     pm = ml.compile(mlp(), shapes={"input": ["batch", 4]})
     with pytest.raises(MissingInputError) as missing:
         pm.evaluate(pm.randomize_params(0), {"input": blobs[0]})
@@ -250,7 +250,7 @@ OPTIMIZERS = ["adam", "adamw", "sgd", "lion", "lamb", "adagrad", pytest.param(li
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_frozen_parameters_stay_as_they_are(points: Any, optimizer: Any) -> None:
+def test_frozen_parameters_do_not_change(points: Any, optimizer: Any) -> None:
     model = mlp().set_differentiability({"linear_0": False, "batch_norm_0.bias": False})
     params = ml.compile(model, shapes={"input": ["batch", 4]}).randomize_params(1)
     weight_decay = optax.adamw(0.1, weight_decay=0.5) if optimizer == "adamw" else optimizer
@@ -272,7 +272,7 @@ def test_nested_params_may_be_frozen_too(points: Any) -> None:
     assert not np.array_equal(run.params["linear_1.weight"], params["linear_1.weight"])
 
 
-def test_a_model_that_is_wholly_frozen_keeps_only_its_state_moving(points: Any) -> None:
+def test_fully_frozen_model_updates_only_its_state(points: Any) -> None:
     model = mlp().set_differentiability({"linear_0": False, "batch_norm_0": False, "linear_1": False})
     params = ml.compile(model, shapes={"input": ["batch", 4]}).randomize_params(1)
     run = ml.fit(model, points, params=params, epochs=1, batch_size=16).wait()

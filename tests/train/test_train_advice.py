@@ -1,4 +1,4 @@
-"""What errors of training advise works."""
+"""The advice in errors of training works."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ CHECKPOINTS = {
     "train/checkpoints.py:prepare#2": f"""{FOLDER}
         ml.fit(model, data, checkpoint=folder, seed=1, **options).wait()
         """,
-    "train/checkpoints.py:_go_on": f"""{FOLDER}
+    "train/checkpoints.py:_restore": f"""{FOLDER}
         ml.fit(model, data, checkpoint=folder, resume=True, seed=1, batch_size=3, epochs=3).wait()
         ml.fit(model, data, checkpoint=folder, resume=True, seed=1, **options).wait()
         # Try: ml.fit(model, data, checkpoint=folder, resume=True, seed=1, batch_size=3, epochs=3).wait()
         """,
-    "train/checkpoints.py:_of_another_run": f"""{FOLDER}
+    "train/checkpoints.py:_another_run_error": f"""{FOLDER}
         ml.fit(model, data, checkpoint=folder, resume=True, seed=2, **options).wait()
         # Try: ml.fit(model, data, checkpoint=folder, resume=True, seed=1, **options).wait()
         """,
@@ -221,10 +221,10 @@ OPTIONS = {
     "train/optimizers.py:_factory#2": f"""{DATA}
         ml.fit(model, data, optimizer=3, **options)
         """,
-    "train/optimizers.py:_made": f"""{DATA}
+    "train/optimizers.py:_transformation": f"""{DATA}
         ml.fit(model, data, optimizer=lambda rate: rate["a"], **options)
         """,
-    "train/optimizers.py:_made#2": f"""{DATA}
+    "train/optimizers.py:_transformation#2": f"""{DATA}
         ml.fit(model, data, optimizer=lambda rate: None, **options)
         """,
     "train/prepare.py:check_count": f"""{DATA}

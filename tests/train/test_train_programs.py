@@ -1,4 +1,4 @@
-"""The pure programs of training: what they compute, and the scopes that tell provenance what is what."""
+"""The pure programs of training: their results, and the scopes used by provenance."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def scopes(jaxpr: Any) -> Iterator[tuple[str, str]]:
         yield equation.primitive.name, str(equation.source_info.name_stack)
 
 
-def test_specs_fit_the_functions_and_nothing_runs(mlp: Any) -> None:
+def test_specs_match_the_functions_without_running(mlp: Any) -> None:
     found = programs(mlp(4, 8, 3, dropout=0.5), batch_size=16)
     assert [program.name for program in found.values()] == ["forward", "forward+backward", "train step"]
     outputs = {name: jax.eval_shape(program.function, *program.specs) for name, program in found.items()}
@@ -63,7 +63,7 @@ def test_leaves_have_the_names_that_provenance_reads(mlp: Any) -> None:
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_weights_leave_rows_out(name: str) -> None:
+def test_zero_weights_exclude_rows(name: str) -> None:
     rng = np.random.default_rng(0)
     logits = jnp.asarray(rng.normal(size=(6, 3)), jnp.float32)
     targets = jnp.asarray(
@@ -98,7 +98,7 @@ def test_accuracy_is_that_of_argmax_with_ties() -> None:
     np.testing.assert_array_equal(right(logits, labels), logits.argmax(axis=-1) == labels)
 
 
-def test_params_in_bfloat16_stay_so() -> None:
+def test_bfloat16_params_keep_their_dtype() -> None:
     params = {"weight": jnp.ones((4, 3), jnp.bfloat16)}
     step = jax.jit(
         train_step(

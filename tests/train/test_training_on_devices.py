@@ -1,4 +1,4 @@
-"""Training over several devices, and with one size of batch: in processes with 8 forced CPU devices."""
+"""Training on several devices and with a fixed batch size, in processes with 8 forced CPU devices."""
 
 import textwrap
 
@@ -27,7 +27,7 @@ def ran(code: str) -> str:
     return run_fresh(START + textwrap.dedent(code), **EIGHT_DEVICES)
 
 
-def test_models_that_take_some_batches_only_train_and_are_evaluated_as_any_other():
+def test_models_with_restricted_batch_sizes_train():
     out = ran("""
     def scores(batch, backend=None, **options):
         pm = ml.compile(MLP(16, [8], 4), backend or ml.JaxBackend(), shapes={"input": [batch, 16]}, **options)
@@ -46,7 +46,7 @@ def test_models_that_take_some_batches_only_train_and_are_evaluated_as_any_other
     assert out == "12\n"
 
 
-def test_a_last_batch_that_cannot_be_filled_up_is_refused_beforehand():
+def test_unsupported_last_batch_is_rejected_early():
     out = ran("""
     def mean(prediction, targets):
         return jnp.mean(prediction)
@@ -66,25 +66,25 @@ def test_a_last_batch_that_cannot_be_filled_up_is_refused_beforehand():
     assert (
         out
         == """\
-DataError: data ends in a batch of 2, which the model does not take.
+DataError: data ends in a batch of 2 samples, which the model does not accept.
     samples  10, in batches of 4
     because  the batch of input 'input' cannot be split evenly over 4 devices.
-    Try: 8 samples, as in x[:8], y[:8], fill their batches.
-DataError: validation data ends in a batch of 3, which the model does not take.
+    Try: x[:8], y[:8], so that every batch is full.
+DataError: validation data ends in a batch of 3 samples, which the model does not accept.
     samples  7, in batches of 4
-    because  input 'input' has another shape than the model was compiled for.
-    Try: 4 samples, as in x[:4], y[:4], fill their batches.
-2 DataError: data ends in a batch of 3, which the model does not take.
+    because  the shape of input 'input' differs from the compiled shape.
+    Try: x[:4], y[:4], so that every batch is full.
+2 DataError: data ends in a batch of 3 samples, which the model does not accept.
     samples  3, in batches of 4
-    because  input 'input' has another shape than the model was compiled for.
-    Try: a loss that gives one value per sample: a short batch is then filled up with rows that do not count.
+    because  the shape of input 'input' differs from the compiled shape.
+    Try: a loss that returns one value per sample: a short batch is then padded with rows of weight 0.
 ['loss']
 Run(done, step 2 of 2, 1 epochs)
 """
     )
 
 
-def test_a_model_placed_on_several_devices_is_refused_and_one_on_another_device_trains():
+def test_model_placed_on_several_devices_is_rejected():
     out = ran("""
     backend = ml.JaxBackend()
     placed = backend.place_model(MLP(16, [8], 4), {"linear_0": 1, "linear_1": 2})
@@ -102,7 +102,7 @@ def test_a_model_placed_on_several_devices_is_refused_and_one_on_another_device_
 UnknownOptionError: cannot train a model whose parts were placed on several devices.
     placed   'linear_0' on cpu:1, 'linear_1' on cpu:2
     devices  cpu:1, cpu:2
-    instead  the model as it was before place_model, with its parameters split over the devices
+    instead  use the model before place_model, with its parameters split over the devices
     Try: ml.compile(model, ml.JaxBackend(device_mesh=(1, 2)), parallelism="model", shapes={'input': ['batch', 16]})
 Run(done, step 2 of 2, 1 epochs)
 Run(done, step 2 of 2, 1 epochs)

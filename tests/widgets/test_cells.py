@@ -19,7 +19,7 @@ from mithril_nb.widgets import Workbench, cells
 
 @pytest.fixture
 def run_cell(tmp_path, monkeypatch):
-    """Return a function that begins a run of a cell of a notebook in a folder."""
+    """Return a function that starts a run of a notebook cell in a folder."""
     runs, parent = iter(range(100)), dict[str, object]()
     shell = SimpleNamespace(get_parent=lambda: parent, user_ns={})
     monkeypatch.setattr(cells, "get_ipython", lambda: shell)
@@ -92,7 +92,7 @@ def saved_picture(wb: Workbench) -> dict[str, Any]:
     return {"output_type": "display_data", "data": {"text/html": html, **design_data(wb.session)}}
 
 
-def test_edits_in_the_saved_output_are_offered_where_the_file_is_missing(run_cell, tmp_path):
+def test_edits_in_saved_output_are_offered_without_file(run_cell, tmp_path):
     run_cell()
     wb = edited(edit=True)
     write_notebook(tmp_path / "mailed.ipynb", outputs=[{"output_type": "stream", "text": "hi"}, saved_picture(wb)])
@@ -109,7 +109,7 @@ def test_edits_in_the_saved_output_are_offered_where_the_file_is_missing(run_cel
 
 
 @pytest.mark.parametrize("change", ["no edit", "two pictures", "not an output", "other fields", "no notebook"])
-def test_a_saved_output_that_does_not_belong_to_one_edited_workbench_is_not_offered(run_cell, tmp_path, change):
+def test_ambiguous_saved_output_is_not_offered(run_cell, tmp_path, change):
     run_cell()
     wb = edited(edit=change != "no edit")
     picture = saved_picture(wb)
@@ -125,7 +125,7 @@ def test_a_saved_output_that_does_not_belong_to_one_edited_workbench_is_not_offe
     assert offer_of(edited()) is None
 
 
-def test_other_widgets_before_it_leave_the_file_of_a_workbench(run_cell):
+def test_other_widgets_do_not_change_the_file(run_cell):
     run_cell()
     edited(edit=True)
     run_cell()

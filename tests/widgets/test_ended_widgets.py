@@ -28,7 +28,7 @@ def resident_mib() -> float:
 
 @pytest.fixture
 def open_one(monkeypatch) -> Iterator[Callable[[], Workbench]]:
-    """Return a function that runs the cell of a workbench once more."""
+    """Return a function that runs the cell of a workbench again."""
     runs = iter(range(10**6))
     now = [cells.Cell(None, "3f2a", "first")]
     for place in (cells, sys.modules["mithril_nb.widgets.workbench"]):
@@ -50,7 +50,7 @@ def open_one(monkeypatch) -> Iterator[Callable[[], Workbench]]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize(("way", "most_mib"), [("closed", 0.3), ("replaced", 0.3), ("replaced and kept", 1.0)])
-def test_a_workbench_that_ended_holds_little(open_one, stress, way, most_mib):
+def test_ended_workbench_uses_little_memory(open_one, stress, way, most_mib):
     runs, kept = stress.size(short=2, long=100), []
     threads, widgets, memory = [], [], []
     for _ in range(stress.size(short=1, long=20) + runs):
@@ -74,7 +74,7 @@ def test_a_workbench_that_ended_holds_little(open_one, stress, way, most_mib):
         assert slope <= most_mib
 
 
-def test_a_run_that_trains_continues_in_the_workbench_of_the_next_run(open_one):
+def test_training_run_continues_in_the_next_workbench(open_one):
     wb = open_one()
     wb.session.training.options.update(data=(np.zeros((32, 29), "float32"), np.zeros(32, "int32")), epochs=10**6)
     wb.do("train")

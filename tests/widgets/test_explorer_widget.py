@@ -1,4 +1,4 @@
-"""The explorer without a browser: what it sends, what it keeps, what is shown where there is no widget."""
+"""The explorer without a browser: its messages, its saved state, and its static output."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def scaled(weight: Any, x: Any) -> Any:
 
 
 class Page:
-    """Stands for the page of an explorer: sends commands, keeps what comes."""
+    """The page of an explorer: sends commands and stores messages."""
 
     def __init__(self, explorer: Explorer):
         self.explorer = explorer
@@ -66,7 +66,7 @@ def test_nothing_is_traced_before_it_is_shown() -> None:
         explore(3)
 
 
-def test_a_stage_travels_as_columns_that_say_all_of_its_instructions(page: Page) -> None:
+def test_stage_message_has_all_instructions(page: Page) -> None:
     for name in ("jaxpr", "stablehlo"):
         assert page.ask("request_stage", stage=name)["ok"]
         content, data = page.latest("stage")
@@ -87,7 +87,7 @@ def test_a_stage_travels_as_columns_that_say_all_of_its_instructions(page: Page)
     page.explorer.errors.clear()
 
 
-def test_a_page_that_is_loaded_anew_is_told_what_it_cannot_know(page: Page) -> None:
+def test_reloaded_page_receives_initial_data(page: Page) -> None:
     assert page.ask("hello")["ok"]
     content, data = page.latest("graph")
     assert content["stage"] == "jaxpr"
@@ -104,7 +104,7 @@ def test_a_page_that_is_loaded_anew_is_told_what_it_cannot_know(page: Page) -> N
     assert [row[1] for row in rows] == [one.name for one in page.explorer.inspection.passes]
 
 
-def test_hlo_in_short_has_the_same_instructions(page: Page) -> None:
+def test_short_hlo_has_the_same_instructions(page: Page) -> None:
     page.ask("request_stage", stage="hlo")
     assert page.explorer.session.wait(PATIENCE_S)
     page.ask("request_stage", stage="hlo")
@@ -160,7 +160,7 @@ def test_other_messages_are_answered_while_a_text_is_packed(monkeypatch: pytest.
     assert [str(error) for error in page.explorer.errors] == ["no text in short"]
 
 
-def test_transforms_travel_with_a_mark_on_each_equation() -> None:
+def test_transforms_have_a_mark_on_each_equation() -> None:
     def loss(w: Any, x: Any) -> Any:
         return jnp.sum(jnp.sin(w @ x))
 
@@ -216,7 +216,7 @@ def test_transforms_of_a_call_have_its_arrays_by_name() -> None:
     assert [one.after.text for one in steps] == [one.after.text for one in wanted]
 
 
-def test_transforms_are_compared_on_the_arrays_that_were_given() -> None:
+def test_transforms_are_compared_on_given_arrays() -> None:
     seen: list[list[float]] = []
 
     def watched(x: Any) -> Any:
@@ -228,7 +228,7 @@ def test_transforms_are_compared_on_the_arrays_that_were_given() -> None:
     assert {tuple(one) for one in seen} == {(3.0, 5.0)}
 
 
-def test_a_transform_that_jax_refuses_comes_with_what_it_left_out() -> None:
+def test_rejected_transform_lists_skipped_ones() -> None:
     page = Page(explore(jnp.sin, spec(3), through=("grad", "jit")))
     page.ask("hello")
     content, steps = page.latest("transforms")
@@ -237,26 +237,26 @@ def test_a_transform_that_jax_refuses_comes_with_what_it_left_out() -> None:
     assert steps[1]["problem"]["summary"] == "step 1 of 'sin', 'grad', cannot be done."
 
 
-def test_what_cannot_be_stepped_through_is_refused() -> None:
+def test_unsteppable_targets_are_rejected() -> None:
     with pytest.raises(UnknownOptionError) as caught:
         explore(inspect(scaled, spec(5, 6), spec(2, 5)), through=("grad",))
     assert str(caught.value) == (
-        "transforms of Inspection('scaled', made: nothing yet) cannot be stepped through.\n"
-        "    needs  a function and what it is called with\n"
+        "cannot step through transforms of Inspection('scaled', made: nothing yet).\n"
+        "    needs  a function and its arguments\n"
         '    Try: ml.explore(fn, *args, through=("grad",))'
     )
     with pytest.raises(UnknownOptionError, match="step_through knows no transform 'gradient'"):
         explore(scaled, spec(5, 6), spec(2, 5), through=("gradient",))
 
 
-def test_what_the_notebook_keeps_is_small_and_holds_no_text(page: Page) -> None:
+def test_saved_state_is_small_without_texts(page: Page) -> None:
     kept = json.dumps(page.explorer.snapshot)
     assert len(kept) < 20_000
     assert "lambda" not in kept
     assert "stablehlo." not in kept
 
 
-def test_a_picture_stands_for_it_where_there_is_no_widget(page: Page) -> None:
+def test_static_picture_without_a_widget(page: Page) -> None:
     data, _ = page.explorer._repr_mimebundle_()
     assert "application/vnd.jupyter.widget-view+json" in data
     assert "scale" in data["text/html"]

@@ -1,4 +1,4 @@
-"""An interrupt of the kernel does not stop a run that trains in a thread, and the run says so."""
+"""A kernel interrupt does not stop a run in a thread, and the run reports this."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def end_cell(events: EventManager) -> None:
     events.trigger("post_run_cell", SimpleNamespace(error_in_exec=None))
 
 
-def test_the_check_between_cells_ends_where_the_handler_is_another(events, monkeypatch):
+def test_check_between_cells_keeps_other_handlers(events, monkeypatch):
     looks: list[int] = []
 
     async def cell() -> None:

@@ -1,4 +1,4 @@
-"""The output of a watched function follows it, and the magic shows what a cell traced."""
+"""The output of a watched function is updated, and the magic shows the traces of a cell."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_output_follows_a_block(outputs):
     assert outputs[0][0]["text/plain"] == "nothing was traced or compiled"
 
 
-def test_only_the_last_outputs_follow(outputs):
+def test_only_the_latest_outputs_follow(outputs):
     step = ml.watch(jax.jit(lambda x: x + 73))
     for _ in range(6):
         step._ipython_display_()

@@ -1,4 +1,4 @@
-"""Where the front end's code is: in Jupyter in one widget for all, elsewhere in each."""
+"""Location of the front end's code: in Jupyter in one shared widget, elsewhere in each widget."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mithril_nb.models import Linear
 from mithril_nb.widgets import assets
 
 
-def test_outside_of_jupyter_a_widget_carries_all_its_code_and_refers_to_no_other():
+def test_widget_contains_all_code_outside_of_jupyter():
     wb = ml.workbench(Linear(3), shapes={"input": [8, 5]})
     assert wb.get_state(["assets"]) == {"assets": None}
     assert len(wb._esm) > 200_000

@@ -1,4 +1,4 @@
-"""The static twin: shown beside the widget, made anew when things have been still, never an error that disturbs."""
+"""The static fallback: shown after the widget, rendered again after a pause, and never a visible error."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def wait_for(condition) -> None:
         time.sleep(0.01)
 
 
-def test_the_widget_comes_first_then_a_picture_that_a_page_can_hide(outputs):
+def test_widget_is_followed_by_a_hideable_picture(outputs):
     shown = Twin(lambda: {"image/svg+xml": "<svg/>", "text/plain": "a graph"}, [])
     shown.show(VIEW, {})
     (live, _), (static, name) = outputs
@@ -45,7 +45,7 @@ def test_the_widget_comes_first_then_a_picture_that_a_page_can_hide(outputs):
     assert name is not None
 
 
-def test_it_is_made_anew_once_when_changes_have_ended(outputs, monkeypatch):
+def test_fallback_is_rendered_once_after_changes(outputs, monkeypatch):
     monkeypatch.setattr(twin, "_STILL_S", 1.0)  # a busy machine may sleep ten times as long as it is asked to
     made: list[str] = []
 
@@ -69,22 +69,22 @@ def test_it_is_made_anew_once_when_changes_have_ended(outputs, monkeypatch):
     assert len(outputs) == 3
 
 
-def test_it_waits_for_who_is_at_work(outputs, monkeypatch):
+def test_fallback_waits_for_an_active_user(outputs, monkeypatch):
     monkeypatch.setattr(twin, "_STILL_S", 0.6)
     shown = Twin(lambda: {"text/plain": f"picture {len(outputs)}"}, [])
     shown.show(VIEW, {})
     shown.refresh()
     for _ in range(6):
         time.sleep(0.2)
-        shown.put_off()
+        shown.postpone()
     assert len(outputs) == 2
     wait_for(lambda: len(outputs) == 3)
-    shown.put_off()
+    shown.postpone()
     time.sleep(0.8)
     assert len(outputs) == 3, "nothing has changed since"
 
 
-def test_the_collector_rests_while_a_picture_for_later_is_made(outputs):
+def test_collector_is_paused_during_rendering(outputs):
     was_on: list[bool] = []
     shown = Twin(lambda: {"text/plain": str(was_on.append(gc.isenabled()))}, [])
     shown.show(VIEW, {})
@@ -95,7 +95,7 @@ def test_the_collector_rests_while_a_picture_for_later_is_made(outputs):
     shown.end()
 
 
-def test_what_looks_the_same_is_not_sent_again(outputs):
+def test_unchanged_picture_is_not_sent_again(outputs):
     calls: list[int] = []
     shown = Twin(lambda: {"text/plain": "same"} if not calls.append(1) else {}, [])
     shown.show(VIEW, {})
@@ -105,7 +105,7 @@ def test_what_looks_the_same_is_not_sent_again(outputs):
     assert len(outputs) == 2
 
 
-def test_a_picture_that_cannot_be_made_is_kept_as_an_error_and_the_old_one_stays(outputs):
+def test_failed_picture_is_reported_and_the_old_one_kept(outputs):
     errors: list[BaseException] = []
     pictures = iter([{"text/plain": "first"}])
     shown = Twin(lambda: next(pictures), errors)
@@ -117,7 +117,7 @@ def test_a_picture_that_cannot_be_made_is_kept_as_an_error_and_the_old_one_stays
 
 
 @pytest.mark.parametrize(("can_ask", "comes"), [(True, "later"), (False, "at once")])
-def test_what_takes_long_comes_later_if_somebody_watches(outputs, monkeypatch, can_ask, comes):
+def test_slow_picture_is_shown_later_in_a_page(outputs, monkeypatch, can_ask, comes):
     parent = {"content": {"allow_stdin": can_ask}}
     monkeypatch.setattr(twin, "get_ipython", lambda: SimpleNamespace(get_parent=lambda: parent))
     shown = Twin(lambda: {"text/plain": "dear"}, [], {"text/plain": "a name"})
@@ -132,7 +132,7 @@ def test_what_takes_long_comes_later_if_somebody_watches(outputs, monkeypatch, c
 
 @pytest.fixture
 def pending(outputs, monkeypatch) -> Iterator[tuple[Twin, threading.Event]]:
-    """Return a static fallback whose second picture is under way, and the event that completes it."""
+    """Return a static fallback whose second picture is in progress, and the event that completes it."""
     monkeypatch.setattr(twin, "_STILL_S", 0.0)
     begun, proceed, pictures = threading.Event(), threading.Event(), iter(["first", "second"])
 

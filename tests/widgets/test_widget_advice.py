@@ -1,4 +1,4 @@
-"""What errors of widgets advise works."""
+"""The advice in errors of widgets works."""
 
 from __future__ import annotations
 

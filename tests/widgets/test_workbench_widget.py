@@ -1,4 +1,4 @@
-"""The widgets without a browser: traits, messages, and what happens when a handler goes wrong."""
+"""The widgets without a browser: traits, messages, and errors of handlers."""
 
 from __future__ import annotations
 
@@ -87,11 +87,11 @@ def test_the_widget_follows_values_that_are_set(wb):
     assert [node.block.kind for node in wb.model.graph.nodes] == ["Linear", "Relu", "Linear"]
 
 
-def test_what_a_person_sets_is_not_undone_by_what_a_worker_tells_of_the_design_before(wb):
+def test_worker_does_not_undo_assignments(wb):
     with wb.hold_trait_notifications():  # the traits are set, the session has not heard of it yet
         wb.model = Linear(4) + Gelu()
         wb.selection = ("gelu_0",)
-        worker = threading.Thread(target=wb._hear, args=("snapshot", wb.session.snapshot()))
+        worker = threading.Thread(target=wb._on_change, args=("snapshot", wb.session.snapshot()))
         worker.start()
         worker.join(PATIENCE_S)
     assert [node.block.kind for node in wb.model.graph.nodes] == ["Linear", "Gelu"]
@@ -113,7 +113,7 @@ def test_commands_get_a_reply_and_errors_are_in_it(wb):
     assert len(wb.errors) == 1
 
 
-def test_what_a_handler_raises_is_shown_and_kept(wb, monkeypatch):
+def test_handler_errors_are_shown_and_stored(wb, monkeypatch):
     def breaks(*_):
         raise ZeroDivisionError("of the handler's own")
 
@@ -123,7 +123,7 @@ def test_what_a_handler_raises_is_shown_and_kept(wb, monkeypatch):
     assert isinstance(wb.errors[-1], ZeroDivisionError)
 
 
-def test_a_stage_travels_as_gzip_when_it_is_asked_for(wb):
+def test_stage_is_sent_as_gzip_on_request(wb):
     assert ask(wb, "request_stage", stage="jaxpr")["ok"]
     assert wb.session.wait(PATIENCE_S)
     ask(wb, "request_stage", stage="jaxpr")
@@ -138,17 +138,17 @@ def test_a_stage_travels_as_gzip_when_it_is_asked_for(wb):
     assert not ask(wb, "request_stage", stage="fortran")["ok"]
 
 
-def test_stages_are_a_mapping_that_makes_each_when_it_is_asked_for(wb):
+def test_stages_are_a_lazy_mapping(wb):
     wb.session.wait(PATIENCE_S)
     assert (next(iter(wb.stages)), len(wb.stages), "asm" in wb.stages) == ("python", 8, True)
     assert wb.stages["stablehlo"].text
     assert not wb.session.analysis.inspection.is_compiled
-    assert "made: jaxpr, stablehlo" in repr(wb.stages)
+    assert "computed: jaxpr, stablehlo" in repr(wb.stages)
     with pytest.raises(KeyError, match="fortran"):
         wb.stages["fortran"]
 
 
-def test_passes_and_what_they_did_travel_when_they_are_asked_for(wb):
+def test_passes_and_diffs_are_sent_on_request(wb):
     assert ask(wb, "want_passes")["ok"]
     assert wb.session.wait(PATIENCE_S)
     assert wb.snapshot["passes"] == {"state": "ready", "message": "", "version": 1}
@@ -165,7 +165,7 @@ def test_passes_and_what_they_did_travel_when_they_are_asked_for(wb):
     assert ask(wb, "request_diff", number="a")["ok"] is False
 
 
-def test_the_formula_of_a_block_travels_with_its_terms_and_its_text(wb):
+def test_formula_message_has_terms_and_text(wb):
     assert ask(wb, "want_formula", block="linear_1")["ok"]
     assert wb.session.wait(PATIENCE_S)
     head, [buffer] = next((content, buffers) for content, buffers in sent if content["type"] == "formula")
@@ -176,7 +176,7 @@ def test_the_formula_of_a_block_travels_with_its_terms_and_its_text(wb):
     assert found["text"].splitlines()[0] == f"linear_1: {found['whole']}"
 
 
-def test_curves_travel_as_float64_and_the_run_on_its_own(wb):
+def test_curves_are_sent_as_float64_separately(wb):
     ask(wb, "train")
     assert wb.run is not None
     wb.run.wait(PATIENCE_S)
@@ -233,13 +233,13 @@ def test_names_are_data_everywhere(model):
         ({"shapes": {"image": [1]}}, UnexpectedInputError, "the model has no input 'image'."),
     ],
 )
-def test_wrong_options_are_refused_by_name(model, options, error, text):
+def test_wrong_options_are_rejected_by_name(model, options, error, text):
     with pytest.raises(error) as caught:
         ml.workbench(model, **options)
     assert str(caught.value).splitlines()[0] == text
 
 
-def test_an_option_of_training_that_is_misspelt_is_found(model):
+def test_misspelt_training_option_gives_a_suggestion(model):
     with pytest.raises(UnknownOptionError) as caught:
         ml.workbench(model, epoch=3)
     assert str(caught.value) == (
@@ -250,7 +250,7 @@ def test_an_option_of_training_that_is_misspelt_is_found(model):
     )
 
 
-def test_a_missing_front_end_says_how_to_build_it(monkeypatch, tmp_path):
+def test_missing_front_end_gives_build_advice(monkeypatch, tmp_path):
     monkeypatch.setattr(assets, "STATIC", tmp_path)
     with pytest.raises(ml.errors.StageUnavailableError, match=r"the front end of the widgets is not built: assets\.js"):
         built("assets.js")
@@ -262,7 +262,7 @@ def test_an_empty_workbench_opens():
     assert wb._repr_mimebundle_()[0]["text/plain"] == "Workbench: no block yet"
 
 
-def test_a_run_can_be_watched_and_steered(monkeypatch):
+def test_run_can_be_watched_and_controlled(monkeypatch):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(64, 4)).astype("float32")
     run = ml.fit(MLP(4, [8], 2), (x, (x[:, 0] > 0).astype("int32")), epochs=100_000)

@@ -1,4 +1,4 @@
-"""Arrays as a backend of JAX makes them: creation, random numbers, and the operations of the table."""
+"""Arrays of the JAX backend: creation, random numbers, and the operations of `operations.py`."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from mithril_nb.backends.backend import Backend, check_seed
 from mithril_nb.backends.jax.devices import Device, make_mesh, mesh_shape, split_over
-from mithril_nb.backends.jax.operations import OPERATIONS, SPELLINGS, refused
+from mithril_nb.backends.jax.operations import OPERATIONS, SPELLINGS, operation_error
 from mithril_nb.backends.notices import notice
 from mithril_nb.errors import MithrilError, UnknownOptionError, short_repr
 from mithril_nb.graph.spec import ITEM_BYTES, as_dtype
 
 
 class ArrayMaker(Backend):
-    """The part of `JaxBackend` that makes arrays and computes with them.
+    """The part of `JaxBackend` that creates arrays and computes with them.
 
     Attributes:
-        default_dtype: Dtype of floating numbers.
-        device: Where arrays lie; `None` for wherever JAX puts them.
-        mesh: The mesh of devices that programs run on, if there is one.
-        precision: Of matrix products.
-        debug: Whether NaN raises.
+        default_dtype: Dtype of floating-point arrays.
+        device: Device of new arrays; `None` for JAX's default device.
+        mesh: Mesh of devices that programs run on; `None` without one.
+        precision: Precision of matrix products.
+        debug: True if NaN raises.
     """
 
     default_dtype: str
@@ -41,10 +41,10 @@ class ArrayMaker(Backend):
     debug: bool
 
     def tensor(self, data: Any, dtype: Any = None) -> jax.Array:
-        """Return an array of the data; floating numbers get the backend's dtype unless one is given.
+        """Convert data to an array. Floating-point data gets the backend's dtype, unless `dtype` is passed.
 
         Raises:
-            UnknownOptionError: No numbers, or whole numbers that JAX would cut off: it computes with 32 bits.
+            UnknownOptionError: The data is not numeric, or contains integers that do not fit JAX's 32 bits.
 
         Examples:
             >>> from mithril_nb import JaxBackend
@@ -61,48 +61,48 @@ class ArrayMaker(Backend):
     array = from_numpy = tensor
 
     def zeros(self, *shape: Any, dtype: Any = None, device_mesh: Any = None, tensor_split: Any = (0,)) -> jax.Array:
-        """Return zeros of a shape, given as `zeros(3, 4)` or `zeros((3, 4))`; see `ones` for the other arguments."""
-        made = self._made("zeros", jnp.zeros, shape=_shape(shape), dtype=self._dtype(dtype))
-        return self._spread(made, device_mesh, tensor_split)
+        """Return zeros of a shape, `zeros(3, 4)` or `zeros((3, 4))`. See `ones` for the other arguments."""
+        array = self._create("zeros", jnp.zeros, shape=_shape(shape), dtype=self._dtype(dtype))
+        return self._spread(array, device_mesh, tensor_split)
 
     def ones(self, *shape: Any, dtype: Any = None, device_mesh: Any = None, tensor_split: Any = (0,)) -> jax.Array:
-        """Return ones of a shape, given as `ones(3, 4)` or `ones((3, 4))`.
+        """Return ones of a shape, `ones(3, 4)` or `ones((3, 4))`.
 
         Args:
             shape: The shape.
-            dtype: By default the backend's.
-            device_mesh: How many devices along each axis of a mesh to spread it over; by default it is not spread.
-            tensor_split: For each axis of the mesh, the axis of the array that it splits, or `None`.
+            dtype: Dtype; default: the backend's.
+            device_mesh: Number of devices along each axis of a mesh to shard the array over; default: no sharding.
+            tensor_split: For each mesh axis, the array axis to split over it, or `None`.
 
         Raises:
-            ShapeError: An axis that cannot be split evenly.
-            DeviceNotFoundError: More devices than the machine has.
+            ShapeError: An axis cannot be split evenly.
+            DeviceNotFoundError: The machine has fewer devices.
         """
-        made = self._made("ones", jnp.ones, shape=_shape(shape), dtype=self._dtype(dtype))
-        return self._spread(made, device_mesh, tensor_split)
+        array = self._create("ones", jnp.ones, shape=_shape(shape), dtype=self._dtype(dtype))
+        return self._spread(array, device_mesh, tensor_split)
 
     def full(
         self, shape: Any, value: Any, *, dtype: Any = None, device_mesh: Any = None, tensor_split: Any = (0,)
     ) -> jax.Array:
-        """Return one number, all over a shape; see `ones` for the other arguments."""
+        """Return an array filled with one number. See `ones` for the other arguments."""
         name = self._dtype(dtype)
-        made = self._made("full", _full, self.tensor(value, name), shape=_shape((shape,)), dtype=name)
-        return self._spread(made, device_mesh, tensor_split)
+        array = self._create("full", _full, self.tensor(value, name), shape=_shape((shape,)), dtype=name)
+        return self._spread(array, device_mesh, tensor_split)
 
     def eye(self, rows: int, columns: int | None = None, *, dtype: Any = None) -> jax.Array:
-        """Return ones on the diagonal, and zeros."""
-        return self._placed(self._made("eye", jnp.eye, rows, columns, dtype=self._dtype(dtype)))
+        """Return a matrix with ones on the diagonal and zeros elsewhere."""
+        return self._placed(self._create("eye", jnp.eye, rows, columns, dtype=self._dtype(dtype)))
 
     def ones_like(self, array: Any, dtype: Any = None) -> jax.Array:
-        """Return ones of an array's shape and dtype, lying where it lies."""
+        """Return ones with the shape, dtype and device of an array."""
         return self._like("ones_like", jnp.ones_like, array, dtype)
 
     def zeros_like(self, array: Any, dtype: Any = None) -> jax.Array:
-        """Return zeros of an array's shape and dtype, lying where it lies."""
+        """Return zeros with the shape, dtype and device of an array."""
         return self._like("zeros_like", jnp.zeros_like, array, dtype)
 
     def full_like(self, array: Any, value: Any, dtype: Any = None) -> jax.Array:
-        """Return one number, all over an array's shape, in its dtype, lying where it lies."""
+        """Return an array filled with one number, with the shape, dtype and device of an array."""
         filling = self.tensor(value, jnp.result_type(array) if dtype is None else dtype)
         return self._like("full_like", jnp.full_like, array, dtype, filling)
 
@@ -111,14 +111,14 @@ class ArrayMaker(Backend):
         name = None if dtype is None else self._dtype(dtype)
         for bound in bounds:
             check_width(_numpy(bound))
-        return self._placed(self._made("arange", jnp.arange, *bounds, dtype=name))
+        return self._placed(self._create("arange", jnp.arange, *bounds, dtype=name))
 
     def linspace(self, start: float, stop: float, count: int = 50, *, dtype: Any = None) -> jax.Array:
-        """Return evenly spaced numbers, the first and the last given."""
-        return self._placed(self._made("linspace", jnp.linspace, start, stop, count, dtype=self._dtype(dtype)))
+        """Return evenly spaced numbers from `start` to `stop`, both included."""
+        return self._placed(self._create("linspace", jnp.linspace, start, stop, count, dtype=self._dtype(dtype)))
 
     def to_numpy(self, array: Any) -> np.ndarray:
-        """Return a NumPy array of the same items."""
+        """Convert an array to NumPy."""
         return np.asarray(array)
 
     def shape(self, array: Any) -> tuple[int, ...]:
@@ -132,56 +132,56 @@ class ArrayMaker(Backend):
     # Random numbers
 
     def set_seed(self, seed: int) -> None:
-        """Start the stream of random numbers anew."""
+        """Restart the random stream from a seed."""
         seed = check_seed(seed)
         self._start, self._key = seed, None
-        # A seed sequence takes no negative numbers; JAX takes any.
+        # np.random.SeedSequence rejects negative numbers; JAX accepts them.
         self._seed, self._drawn = seed % 2**64, 0
 
     def get_random_key(self) -> jax.Array:
-        """Return a fresh key, and move the backend's stream on.
+        """Return a new key, and advance the backend's random stream.
 
-        While JAX traces a program, the key is a constant of it: each run then draws the same numbers.
+        During tracing, the key becomes a constant of the program, so each run draws the same numbers.
         """
-        # The stream outlives a trace: a key that were a part of the program could not be split after it.
+        # The stream outlives a trace, so its key must not be a tracer.
         with jax.ensure_compile_time_eval():
-            # Not made before it is asked for: JAX compiles a program for it, which takes longer than composing a GPT.
+            # Create the key on first use: JAX compiles a program for it, which takes longer than composing a GPT.
             before = jax.random.key(self._start) if self._key is None else self._key
             self._key, key = jax.random.split(before)
         return key
 
     def split_key(self, key: jax.Array, num: int = 2) -> tuple[jax.Array, ...]:
-        """Return new keys made from one: two, or `num`."""
+        """Split a key into two, or `num`, new keys."""
         if isinstance(num, bool) or not isinstance(num, SupportsIndex) or index(num) < 1:
             raise UnknownOptionError(
-                f"cannot split a key into {num!r}.", (("needs", "a whole number from 1"),), "split_key(key, num=2)"
+                f"cannot split a key into {num!r}.", (("needs", "an integer of at least 1"),), "split_key(key, num=2)"
             )
-        return tuple(self._made("split_key", jax.random.split, _checked_key(key), index(num)))
+        return tuple(self._create("split_key", jax.random.split, _checked_key(key), index(num)))
 
     def randn(self, *shape: Any, dtype: Any = None, device_mesh: Any = None, tensor_split: Any = (0,)) -> jax.Array:
-        """Return normally distributed numbers; see `ones` for the other arguments."""
+        """Return numbers from the standard normal distribution. See `ones` for the other arguments."""
         drawn = self._random("randn", jax.random.normal, None, shape=_shape(shape), dtype=self._dtype(dtype))
         return self._spread(drawn, device_mesh, tensor_split)
 
     def rand(self, *shape: Any, dtype: Any = None, device_mesh: Any = None, tensor_split: Any = (0,)) -> jax.Array:
-        """Return numbers distributed evenly from 0 to 1; see `ones` for the other arguments."""
+        """Return uniformly distributed numbers in [0, 1). See `ones` for the other arguments."""
         drawn = self._random("rand", jax.random.uniform, None, shape=_shape(shape), dtype=self._dtype(dtype))
         return self._spread(drawn, device_mesh, tensor_split)
 
     def randint(
         self, low: int, high: int, *shape: Any, dtype: Any = "int32", key: jax.Array | None = None
     ) -> jax.Array:
-        """Return whole numbers from `low` to one less than `high`: `randint(0, 10, 3, 4)`.
+        """Return random integers from `low` to `high - 1`: `randint(0, 10, 3, 4)`.
 
         Raises:
-            UnknownOptionError: Bounds without a number between, or that the dtype does not hold.
+            UnknownOptionError: `low` is not below `high`, or a bound does not fit the dtype.
         """
         name = self._dtype(dtype)
         if isinstance(low, int) and isinstance(high, int) and "int" in name:
             least, most = int(np.iinfo(name).min), int(np.iinfo(name).max)
             if not least <= low < high <= most:
                 raise UnknownOptionError(
-                    f"randint cannot draw from {low} to one less than {high}.",
+                    f"randint cannot draw integers x with {low} <= x < {high}.",
                     (("needs", f"low < high, both from {least} to {most}"), ("dtype", name)),
                     "randint(0, 10, 3, 4)",
                 )
@@ -196,54 +196,54 @@ class ArrayMaker(Backend):
         stddev: float = 1.0,
         dtype: Any = None,
     ) -> jax.Array:
-        """Return normally distributed numbers of a mean and standard deviation, from a key or the backend's stream."""
+        """Return normally distributed numbers. Uses `key`, or the backend's random stream without one."""
         options = {"shape": _shape((shape,)), "dtype": self._dtype(dtype)}
         return self._placed(self._random("random_normal", _normal, key, mean, stddev, **options))
 
     def random_uniform(
         self, key: jax.Array | None = None, *, shape: Any = (), low: float = 0.0, high: float = 1.0, dtype: Any = None
     ) -> jax.Array:
-        """Return numbers distributed evenly from `low` to `high`, from a key or the backend's stream."""
+        """Return uniformly distributed numbers in [low, high). Uses `key`, or the backend's random stream."""
         options = {"shape": _shape((shape,)), "dtype": self._dtype(dtype)}
         return self._placed(self._random("random_uniform", _uniform, key, low, high, **options))
 
     def random_bernoulli(self, key: jax.Array | None = None, *, shape: Any = (), p: float = 0.5) -> jax.Array:
-        """Return truth values, each true with probability `p`, from a key or the backend's stream.
+        """Return booleans that are true with probability `p`. Uses `key`, or the backend's random stream.
 
         Raises:
-            UnknownOptionError: No probability.
+            UnknownOptionError: `p` is not a probability.
         """
         chance = _numpy(p)
         if not isinstance(chance, Tracer) and not bool(((chance >= 0) & (chance <= 1)).all()):
             raise UnknownOptionError(
-                f"p={short_repr(p)} is no probability.", (("needs", "a number from 0 to 1"),), "p=0.5"
+                f"p={short_repr(p)} is not a probability.", (("needs", "a number from 0 to 1"),), "p=0.5"
             )
         chance = jnp.asarray(chance, str(self.default_dtype))
         return self._placed(self._random("random_bernoulli", jax.random.bernoulli, key, chance, shape=_shape((shape,))))
 
     def permutation(self, items: Any, key: jax.Array | None = None) -> jax.Array:
-        """Return the rows of an array, or the numbers below a number, in random order."""
+        """Return the rows of an array, or the integers below a number, in random order."""
         return self._placed(self._random("permutation", jax.random.permutation, key, items))
 
     def _random(self, name: str, function: Callable[..., Any], key: Any, *numbers: Any, **options: Any) -> jax.Array:
-        """Draw from a key, else from the backend's stream."""
+        """Draw with a key, or with a key of the backend's stream."""
         for one in numbers:
-            _numpy(one)  # JAX's own words for what is no number are about itself
+            _numpy(one)  # JAX's message for other values describes its internals
         fresh = self.get_random_key() if key is None else _checked_key(key)
         drawn = self._run(name, partial(function, fresh), numbers, options)
         if key is None and isinstance(drawn, Tracer):
             notice(
-                f"{name} draws from the backend's stream while a program is traced: each run of that program draws the "
-                "same numbers. Give the program a key, and draw by backend.random_normal(key, shape=...)."
+                f"{name} uses the backend's random stream during tracing, so each run of that program draws the same "
+                "numbers. Pass a key to the program, and draw with backend.random_normal(key, shape=...)."
             )
         return drawn
 
-    def _made(self, name: str, function: Callable[..., Any], *given: Any, **options: Any) -> jax.Array:
+    def _create(self, name: str, function: Callable[..., Any], *given: Any, **options: Any) -> jax.Array:
         return self._run(name, function, given, options)
 
     def _like(self, name: str, function: Callable[..., Any], array: Any, dtype: Any, *value: Any) -> jax.Array:
         wanted = None if dtype is None else self._dtype(dtype)
-        return self._placed(self._made(name, function, array, *value, dtype=wanted), array)
+        return self._placed(self._create(name, function, array, *value, dtype=wanted), array)
 
     def _dtype(self, dtype: Any) -> str:
         name = str(self.default_dtype if dtype is None else as_dtype(dtype))
@@ -252,12 +252,12 @@ class ArrayMaker(Backend):
         return name
 
     def _placed(self, array: jax.Array, like: Any = None) -> jax.Array:
-        # Without a device of its own the array stays uncommitted, so that JAX may move it to where it is used.
+        # If the backend has no device, leave the array uncommitted, so that JAX may move it to where it is used.
         if self.device is None or isinstance(array, Tracer):
             return array
         if like is not None and getattr(like, "committed", False):
             return jax.device_put(array, like.sharding)
-        # One device alone of a mesh would hold what all of them are to use.
+        # With a mesh, replicate the array: otherwise only one of its devices would hold it.
         where = self.device if self.mesh is None else NamedSharding(self.mesh, PartitionSpec())
         return jax.device_put(array, where)
 
@@ -282,7 +282,7 @@ class ArrayMaker(Backend):
             except (TypeError, ValueError, OverflowError, ZeroDivisionError) as error:
                 if isinstance(error, MithrilError):
                     raise
-                raise refused(name, arrays, options, error) from None
+                raise operation_error(name, arrays, options, error) from None
 
 
 def _operation(name: str, function: Callable[..., Any], summary: str) -> Callable[..., Any]:
@@ -300,13 +300,13 @@ for _second, _first in SPELLINGS.items():
 
 
 def check_width(data: Any) -> None:
-    """Raise if JAX would cut off whole numbers of 64 bits: it takes them for 32 unless it is told otherwise.
+    """Check that JAX, which truncates 64-bit integers to 32 bits by default, does not change the data.
 
     Args:
-        data: Anything; only an array of NumPy can be so wide.
+        data: Any value; only a NumPy array can have 64 bits.
 
     Raises:
-        UnknownOptionError: It would; numbers that fit pass.
+        UnknownOptionError: An integer does not fit 32 bits.
 
     Examples:
         >>> check_width(np.array([2**31 - 1]))
@@ -321,9 +321,9 @@ def check_width(data: Any) -> None:
 
 def _too_wide(name: str, other: str, facts: tuple[tuple[str, str], ...] = ()) -> UnknownOptionError:
     return UnknownOptionError(
-        f"JAX makes no arrays of {name} unless it is told to.",
-        (*facts, ("because", "it computes with 32 bits by default, and would cut these off")),
-        f'backend.enable_x64()  # or JaxBackend(dtype="float64") from the start; else dtype="{other}"',
+        f"JAX creates arrays of {name} only in its x64 mode, which is off.",
+        (*facts, ("because", "JAX uses 32 bits by default, and would truncate these")),
+        f'backend.enable_x64()  # or JaxBackend(dtype="float64") from the start; otherwise dtype="{other}"',
     )
 
 
@@ -344,11 +344,11 @@ def _integers(key: jax.Array, low: Any, high: Any, *, shape: tuple[int, ...], dt
 
 
 def _checked_key(key: Any) -> jax.Array:
-    """Raise if it is no random key, of either of JAX's two kinds."""
+    """Return the key, or raise if it is neither a new-style nor a raw uint32 key of JAX."""
     dtype = getattr(key, "dtype", None)
     if dtype is None or not (jnp.issubdtype(dtype, jax.dtypes.prng_key) or dtype == "uint32"):
         raise UnknownOptionError(
-            f"{short_repr(key)} is no random key.",
+            f"{short_repr(key)} is not a random key.",
             (("needs", "one of backend.get_random_key(), split_key(key) or jax.random.key(seed)"),),
             "backend.get_random_key()",
         )
@@ -356,7 +356,7 @@ def _checked_key(key: Any) -> jax.Array:
 
 
 def _numpy(data: Any) -> Any:
-    """Data that JAX takes for an array."""
+    """Return data as an array that JAX accepts."""
     if isinstance(data, jax.Array):
         return data
     try:
@@ -365,15 +365,15 @@ def _numpy(data: Any) -> Any:
             raise ValueError
     except ValueError:
         raise UnknownOptionError(
-            "cannot make an array of this.",
-            (("given", short_repr(data)), ("needs", "numbers, or lists of numbers of one length at each depth")),
+            "cannot convert the value to an array.",
+            (("given", short_repr(data)), ("needs", "numbers, or nested lists of numbers of equal lengths")),
             "backend.array([[1.0, 2.0], [3.0, 4.0]])",
         ) from None
     return array
 
 
 def _shape(given: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A shape from `(3, 4)` given as two numbers or as one sequence; sizes may be names while shapes are inferred."""
+    """Return the shape from `(3, 4)` or `((3, 4),)`. Sizes may be symbolic while shapes are inferred."""
     try:
         dims = given[0] if len(given) == 1 and not isinstance(given[0], SupportsIndex) else given
         sizes = tuple(dim if export.is_symbolic_dim(dim) else index(dim) for dim in dims)
@@ -382,5 +382,5 @@ def _shape(given: tuple[Any, ...]) -> tuple[Any, ...]:
         return sizes
     except TypeError:
         raise UnknownOptionError(
-            f"{given[0] if len(given) == 1 else given!r} is no shape.", (("needs", "sizes"),), "zeros(3, 4)"
+            f"{given[0] if len(given) == 1 else given!r} is not a shape.", (("needs", "sizes"),), "zeros(3, 4)"
         ) from None

@@ -1,4 +1,4 @@
-"""`JaxBackend`: arrays, random numbers, devices and gradients, as the user's documents name them."""
+"""`JaxBackend`: arrays, random numbers, devices and gradients, with the names of the Mithril documentation."""
 
 from __future__ import annotations
 
@@ -39,25 +39,25 @@ class JaxBackend(ArrayMaker):
     """Runs models with JAX.
 
     Args:
-        dtype: Dtype of parameters and of arrays made here. `"float64"` switches JAX's x64 mode on for the whole
-            process: arrays made elsewhere by JAX are then 64 bits wide too.
-        jit: Whether programs are jitted where `compile` does not say.
-        jit_compile: The same under its other name.
-        device: `"cpu"`, `"gpu"`, `"gpu:0"`, `"tpu"`, or one of `jax.devices()`; by default JAX's own default device.
-        platform: The same for those who name only the kind.
-        precision: Of matrix products: a `jax.lax.Precision`, or `"default"`, `"high"`, `"highest"`; a dtype's name
-            (`"bfloat16"`) sets the dtype instead.
-        seed: Seed of the random numbers that it draws.
-        debug: Whether to raise where a number is NaN, and to hold what each block makes beside what was inferred of
-            it. Programs are then slower. Only what this backend runs is checked.
-        device_mesh: How many devices there are along each axis of a mesh, as `(2, 4)`, or one number; `compile` splits
-            batches over the first axis and parameters over the last. It may be fewer than the machine has.
-        xla_flags: Texts as in the variable XLA_FLAGS, for the programs that run on this backend alone.
+        dtype: Dtype of parameters and of arrays created here. `"float64"` enables JAX's x64 mode for the whole
+            process, so other JAX code then also creates 64-bit arrays.
+        jit: True to jit programs; `compile` can override it.
+        jit_compile: Alias of `jit`.
+        device: `"cpu"`, `"gpu"`, `"gpu:0"`, `"tpu"`, or one of `jax.devices()`; default: JAX's default device.
+        platform: Alias of `device` for a platform name.
+        precision: Precision of matrix products: a `jax.lax.Precision`, or `"default"`, `"high"`, `"highest"`. A dtype
+            name (`"bfloat16"`) sets the dtype instead.
+        seed: Seed of the random stream.
+        debug: True to raise on NaN, and to compare the output shapes of each block with the inferred shapes. Programs
+            run more slowly. Only programs of this backend are checked.
+        device_mesh: Number of devices along each mesh axis, such as `(2, 4)`, or one number. `compile` splits batches
+            over the first axis and parameters over the last. The mesh may use fewer devices than the machine has.
+        xla_flags: List of flags as in the variable XLA_FLAGS, for the programs of this backend only.
 
     Raises:
-        UnknownDtypeError: A dtype that does not exist.
-        UnknownOptionError: Options that contradict each other, or that make no sense.
-        DeviceNotFoundError: A device that the machine does not have.
+        UnknownDtypeError: The dtype does not exist.
+        UnknownOptionError: Options contradict each other or are invalid.
+        DeviceNotFoundError: The machine does not have the device.
 
     Examples:
         >>> backend = JaxBackend(dtype="float32")
@@ -112,7 +112,7 @@ class JaxBackend(ArrayMaker):
         for option, value in (("device", device), ("platform", platform)):
             if value is not None and not isinstance(value, jax.Device) and not (isinstance(value, str) and value):
                 raise UnknownOptionError(
-                    f"{option}={value!r} is no device.",
+                    f"{option}={value!r} is not a device.",
                     (("needs", "a name such as 'cpu' or 'gpu:1', or one of jax.devices()"),),
                     'JaxBackend(device="cpu")',
                 )
@@ -135,23 +135,23 @@ class JaxBackend(ArrayMaker):
 
     @property
     def device_name(self) -> str:
-        """The device that programs run on, as `"cpu:0"`."""
+        """Name of the device that programs run on, such as `"cpu:0"`."""
         return device_name(self.device or jax.devices()[0])
 
     @property
     def toolkit(self) -> Toolkit:
-        """Kernels and scopes with which it runs a graph."""
-        brought = custom.kernels(self)
-        known = {**kernels.KERNELS, **brought} if brought else kernels.KERNELS
+        """Kernels and scopes that run a graph."""
+        own = custom.kernels(self)
+        known = {**kernels.KERNELS, **own} if own else kernels.KERNELS
         return Toolkit(self.name, known, jax.named_scope, jax.random.fold_in, kernels.draws, str(self.default_dtype))
 
     # Devices
 
     def set_platform(self, platform: str) -> None:
-        """Run what comes from now on another kind of device: `"cpu"`, `"gpu"` or `"tpu"`.
+        """Use another platform from now on: `"cpu"`, `"gpu"` or `"tpu"`.
 
         Raises:
-            DeviceNotFoundError: The machine has none.
+            DeviceNotFoundError: The machine has no such device.
         """
         device = find_device(platform, 'backend.set_platform("{}")')
         if self.mesh is not None:
@@ -159,32 +159,32 @@ class JaxBackend(ArrayMaker):
         self.device = device
 
     def enable_x64(self, enabled: bool = True) -> None:
-        """Let arrays be 64 bits wide, for the whole process, as JAX has it; the backend's own dtype stays.
+        """Enable or disable JAX's x64 mode for the whole process. The backend's dtype does not change.
 
         Raises:
-            UnknownOptionError: It shall be switched off, and the backend's own dtype needs it.
+            UnknownOptionError: `enabled` is False, but the backend's dtype needs the x64 mode.
         """
         check_switch("enabled", enabled, "backend.enable_x64()")
         if enabled is False and self.default_dtype == "float64":
             raise UnknownOptionError(
-                "cannot switch 64 bits off for a backend of dtype 'float64'.",
-                (("because", "JAX would make arrays of float32 where float64 is asked for"),),
+                "cannot disable the x64 mode for a backend of dtype 'float64'.",
+                (("because", "JAX would create float32 arrays instead of float64"),),
                 'ml.JaxBackend(dtype="float32").enable_x64(False)',
             )
         jax.config.update("jax_enable_x64", enabled)
 
     def place_model(self, model: Model, placement: Mapping[str, int | str | Device]) -> Model:
-        """Return the model with devices for some of its parts: parameters lie there, and the part runs there.
+        """Return the model with some of its parts placed on devices. Their parameters are stored and run there.
 
         A model on several devices is not jitted as a whole.
 
         Args:
-            model: The model; it stays as it is. What is placed in it already stays placed.
-            placement: By name of a block in it (`"encoder"`, `"encoder/linear_0"`), a number of a device or its name.
+            model: The model, which does not change. Earlier placements are kept.
+            placement: Device number or name, by name of a block in it (`"encoder"`, `"encoder/linear_0"`).
 
         Raises:
-            UnknownBlockError: A name that is no block of it.
-            DeviceNotFoundError: A device that the machine does not have.
+            UnknownBlockError: A name is not a block of the model.
+            DeviceNotFoundError: The machine does not have the device.
 
         Examples:
             >>> from mithril_nb.models import MLP
@@ -194,20 +194,20 @@ class JaxBackend(ArrayMaker):
         """
         return place(model, placement, self.device.platform if self.device else jax.default_backend())
 
-    # Ops of your own
+    # Custom ops
 
     def register_op(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Register a JAX function as an op of this backend: `ml.op(name)` is a block, `backend.<name>` the function.
 
-        The inputs of the block have the names of the function's arguments; one alone is called `"input"`. A name of an
-        op of ours replaces what runs it, on this backend alone.
+        The block's inputs have the names of the function's arguments; a single input is named `"input"`. The name of a
+        built-in op replaces its kernel, on this backend only.
 
         Returns:
-            A decorator, that leaves the function as it is.
+            A decorator that returns the function unchanged.
 
         Raises:
-            UnknownOptionError: A name that is none, or a function whose arguments are no inputs.
-            NameTakenError: The name of something else that a backend has, as `"grad"`.
+            UnknownOptionError: The name is invalid, or the function's arguments cannot be inputs.
+            NameTakenError: The name is another attribute of the backend, such as `"grad"`.
 
         Examples:
             >>> import mithril_nb as ml
@@ -223,7 +223,7 @@ class JaxBackend(ArrayMaker):
         is_ours = name in kernels.KERNELS or name in OPERATIONS or name in SPELLINGS
         if not is_ours and name not in self._own and name in dir(self):
             raise NameTakenError(
-                f"cannot register the op {name!r}: a backend has something else of this name.",
+                f"cannot register the op {name!r}: the backend already has an attribute of this name.",
                 (("is", f"backend.{name}"),),
                 f'@backend.register_op("my_{name}")',
             )
@@ -236,13 +236,13 @@ class JaxBackend(ArrayMaker):
             else:
                 _check_ports(name, ports)
             self._own[name] = custom.plain(name, function)
-            setattr(self, name, function)  # before what all backends have of that name
+            setattr(self, name, function)  # the instance attribute hides a built-in operation of that name
             return function
 
         return register
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        """Return a primitive that was registered, as a function of arrays."""
+        """Return a registered primitive as a function of arrays."""
         if not name.startswith("_"):
             if name in PRIMITIVES:
                 return custom.primitive(self, name)
@@ -256,11 +256,11 @@ class JaxBackend(ArrayMaker):
     # Gradients
 
     def grad(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the gradient of a function that gives one number, by its first argument.
+        """Return the gradient function of a scalar function, with respect to its first argument.
 
         Raises:
-            UnknownOptionError: No function; or, when it is called, an argument of whole numbers.
-            ShapeError: When it is called: it gives something else than one number.
+            UnknownOptionError: `function` is not callable; or, in the call, the argument has integers.
+            ShapeError: In the call, the function does not return a scalar.
 
         Examples:
             >>> backend = JaxBackend()
@@ -270,11 +270,11 @@ class JaxBackend(ArrayMaker):
         if not callable(function):
             raise UnknownOptionError(
                 f"cannot differentiate {short_repr(function)}.",
-                (("needs", "a function of arrays that gives one number"),),
+                (("needs", "a function of arrays that returns a scalar"),),
                 "backend.grad(lambda x: backend.sum(x * x))(x)",
             )
-        # Checked around the function, so that its own errors stay its own.
-        differentiated = jax.grad(lambda *given, **named: _one_number(function(*given, **named)))
+        # Check the result in a wrapper, so that errors of the function itself pass through.
+        differentiated = jax.grad(lambda *given, **named: _checked_scalar(function(*given, **named)))
 
         def gradient(*given: Any, **named: Any) -> Any:
             for leaf in jax.tree.leaves(given[:1]):
@@ -284,10 +284,10 @@ class JaxBackend(ArrayMaker):
         return gradient
 
     def initial_params(self, parameters: tuple[Parameter, ...], seed: int | None = None) -> dict[str, jax.Array]:
-        """Return starting values for parameters of known shapes, the same for the same seed.
+        """Return initial values for parameters of known shapes. The same seed gives the same values.
 
         Raises:
-            UnknownOptionError: The seed is no whole number.
+            UnknownOptionError: The seed is not an integer.
         """
         if seed is None:
             start, self._drawn = (self._seed, self._drawn + 1), self._drawn + 1
@@ -303,13 +303,13 @@ class JaxBackend(ArrayMaker):
         }
 
 
-def _one_number(found: Any) -> Any:
-    """What a function gave that is differentiated."""
+def _checked_scalar(found: Any) -> Any:
+    """Return the result of a differentiated function, or raise if it is not a floating-point scalar."""
     shape = getattr(found, "shape", None if not isinstance(found, int | float) else ())
     if shape != () or not jnp.issubdtype(jnp.result_type(found), jnp.floating):
         raise ShapeError(
-            "cannot differentiate a function that does not give one floating number.",
-            (("gives", type(found).__name__ if shape is None else f"{shape} {as_dtype(jnp.result_type(found))!s}"),),
+            "cannot differentiate a function that does not return a floating-point scalar.",
+            (("returns", type(found).__name__ if shape is None else f"{shape} {as_dtype(jnp.result_type(found))!s}"),),
             "backend.grad(lambda x: backend.sum(f(x)))",
         )
     return found
@@ -319,14 +319,14 @@ def _check_floating(leaf: Any) -> None:
     dtype = getattr(leaf, "dtype", None) or (jnp.result_type(leaf) if isinstance(leaf, int | float | complex) else None)
     if dtype is None or not jnp.issubdtype(dtype, jnp.inexact):
         raise UnknownOptionError(
-            "cannot differentiate by what is no floating number.",
+            "cannot differentiate with respect to a value that is not floating point.",
             (("given", short_repr(leaf) if dtype is None else f"{jnp.shape(leaf)} {as_dtype(dtype)!s}"),),
             'backend.array(x, dtype="float32")',
         )
 
 
 def _check_ports(name: str, ports: tuple[str, ...]) -> None:
-    """Raise if a function cannot stand in for the kernel of an op of ours: arrays come in the order of its ports."""
+    """Raise if a function cannot replace the kernel of a built-in op. It receives the arrays in the order of ports."""
     data = OPS[name].input_ports if name in OPS else ports
     if len(data) > len(ports):
         raise UnknownOptionError(

@@ -1,4 +1,4 @@
-"""Ops that people bring, as kernels: functions of arrays, primitives with a gradient, blocks that compute."""
+"""Kernels of custom ops: functions of arrays, primitives with a gradient, and blocks with a `compute` method."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ from mithril_nb.program import Arrays, Call, Kernel
 if TYPE_CHECKING:
     from mithril_nb.backends.jax.backend import JaxBackend
 
-_OTHERS = tuple(f"{Path(module.__file__ or '').parent}{os.sep}" for module in (jax, numpy, mithril_nb))
-"""Folders of the functions that no person wrote who brings an op."""
-_OF_TRACING = {
+_LIBRARIES = tuple(f"{Path(module.__file__ or '').parent}{os.sep}" for module in (jax, numpy, mithril_nb))
+"""Folders of library code, as opposed to the user's own functions."""
+_TRACING_ADVICE = {
     jax.errors.TracerArrayConversionError: "import jax.numpy as jnp; jnp.tanh(x)  # instead of numpy",
     jax.errors.TracerBoolConversionError: "jnp.where(x > 0, x, -x)  # instead of an if on the values of an array",
     jax.errors.ConcretizationTypeError: "jax.numpy alone, no float() or int(): a size comes from x.shape, not from x.",
 }
-"""What to do where a function asks for the numbers of an array, of which only the shape is known while it is traced."""
+"""Advice for a function that needs the values of an array, which are unknown during tracing."""
 REGISTERED: dict[str, WeakSet[JaxBackend]] = {}
-"""The backends on which each op was registered, as long as somebody holds them."""
+"""The living backends on which each op was registered."""
 _inferring: ContextVar[JaxBackend | None] = ContextVar("_inferring", default=None)
 
 
 @contextmanager
 def inferring_for(backend: JaxBackend) -> Iterator[None]:
-    """Find the shapes of ops with the functions of one backend: others may have other functions under the same name.
+    """Infer the shapes of custom ops with the functions of one backend. Other backends may use the same names.
 
     Examples:
         >>> import mithril_nb as ml
@@ -59,7 +59,7 @@ def inferring_for(backend: JaxBackend) -> Iterator[None]:
 
 
 def kernels(backend: JaxBackend) -> dict[str, Kernel]:
-    """Return a kernel for each op that somebody brought and that this backend can run."""
+    """Return the kernels of the custom ops that this backend can run."""
     found = {name: plain(name, primitive(backend, name)) for name in custom.PRIMITIVES}
     found |= {name: computing(cls) for name, cls in OPS.items() if hasattr(cls, "compute")}
     return found | backend._own
@@ -71,15 +71,15 @@ def plain(name: str, function: Callable[..., Any]) -> Kernel:
 
 
 def primitive(backend: JaxBackend, name: str) -> Callable[..., Any]:
-    """Return a primitive as a function of arrays, with the gradient that was registered for it.
+    """Return a primitive as a function of arrays, with its registered gradient.
 
-    It is made once for a backend: JAX compiles anew for each function.
+    Each backend caches it, because JAX recompiles for each new function object.
     """
-    brought = custom.PRIMITIVES[name], custom.GRADIENTS.get(name)
-    made = backend._primitives.get(name)
-    if made is None or made[0] != brought:
-        backend._primitives[name] = made = brought, _differentiable(backend, name, *brought)
-    return made[1]
+    registered = custom.PRIMITIVES[name], custom.GRADIENTS.get(name)
+    cached = backend._primitives.get(name)
+    if cached is None or cached[0] != registered:
+        backend._primitives[name] = cached = registered, _differentiable(backend, name, *registered)
+    return cached[1]
 
 
 def _differentiable(
@@ -101,7 +101,7 @@ def _differentiable(
 
 
 def computing(cls: type[Operator]) -> Kernel:
-    """Return the kernel of a block that computes: it is made anew with the attributes of the block that is run."""
+    """Return the kernel of a block with a `compute` method. Each call constructs the block from its options."""
 
     def run(call: Call, arrays: Arrays) -> Arrays:
         block = cls(**call.options)
@@ -111,7 +111,7 @@ def computing(cls: type[Operator]) -> Kernel:
 
 
 def _named(name: str, ports: tuple[str, ...], given: Any) -> dict[str, Any]:
-    """What a function returned, by port: a dict, or the array alone where there is one output."""
+    """Return the result of a function by port. It may be a dict, or an array if there is one output."""
     by_port = dict(given) if isinstance(given, Mapping) else {"output": given}
     if by_port.keys() != set(ports):
         raise UnknownOptionError(
@@ -122,18 +122,18 @@ def _named(name: str, ports: tuple[str, ...], given: Any) -> dict[str, Any]:
     for port, array in by_port.items():
         if not isinstance(array, jax.Array) and not hasattr(array, "dtype") and not isinstance(array, int | float):
             raise UnknownOptionError(
-                f"{name} returned no array for {port!r}.", (("given", type(array).__name__),), "return an array."
+                f"{name} did not return an array for {port!r}.", (("given", type(array).__name__),), "return an array."
             )
     return {port: jnp.asarray(array) for port, array in by_port.items()}
 
 
 def _gradients(name: str, arrays: tuple[Any, ...], found: Any) -> tuple[Any, ...]:
-    """The gradients that a person's function gave, one for each array, each of its shape."""
-    gave, needed = [jnp.shape(one) for one in found], [jnp.shape(array) for array in arrays]
-    if gave != needed:
+    """Return the gradients of a user's function, or raise unless each has the shape of its input."""
+    returned, needed = [jnp.shape(one) for one in found], [jnp.shape(array) for array in arrays]
+    if returned != needed:
         raise ShapeError(
-            f"{name}_grad does not give a gradient of the shape of each input.",
-            (("gave", ", ".join(map(str, gave))), ("inputs", ", ".join(map(str, needed)))),
+            f"{name}_grad does not return a gradient of the shape of each input.",
+            (("returned", ", ".join(map(str, returned))), ("inputs", ", ".join(map(str, needed)))),
             f'@ml.register_primitive("{name}_grad") on a function that returns one array for each input.',
         )
     return tuple(
@@ -146,12 +146,12 @@ def _gradients(name: str, arrays: tuple[Any, ...], found: Any) -> tuple[Any, ...
 
 
 def shapes(cls: type[Operator], options: Options, inputs: Specs) -> dict[str, TensorSpec] | None:
-    """Return the specs of the outputs of an op that somebody brought, by tracing its function; `None` if unknown.
+    """Infer the output specs of a custom op by tracing its function; `None` if unknown.
 
-    Where nobody says for which backend, and functions of one name on several backends differ, they are unknown.
+    They are unknown if no backend is specified and several backends have different functions of this name.
 
     Raises:
-        MismatchError: The function cannot take such arrays.
+        MismatchError: The function does not accept these arrays.
     """
     texts = [spec.shape for spec in inputs.values()]
     if any(LEADING in shape or not all(_is_plain(dim) for dim in shape) for shape in texts):
@@ -169,7 +169,7 @@ def shapes(cls: type[Operator], options: Options, inputs: Specs) -> dict[str, Te
 
 
 def _kernels_of(op: str) -> list[Kernel]:
-    """What may run an op: of the backend that is inferred for, else of all that have it."""
+    """Return the kernels of an op: of the backend in `inferring_for`, or of all backends that registered it."""
     backend = _inferring.get()
     if backend is None:
         registered = [one._own[op] for one in REGISTERED.get(op, ())]
@@ -191,28 +191,28 @@ def _specs(op: str, kernel: Kernel, options: Options, inputs: Specs) -> dict[str
             for port, spec in inputs.items()
         }
         call = Call(options, False, None)
-        # JAX sorts the keys of a dict; the function takes its arrays in the order of the ports.
+        # JAX sorts the keys of a dict, but the function takes its arrays in the order of the ports.
         found = jax.eval_shape(lambda arrays: dict(kernel(call, {port: arrays[port] for port in inputs})), structs)
     except (UnknownOptionError, ShapeError):
         raise
     except Exception as error:
-        if is_symbolic:  # not every function can be traced with names for sizes: the numbers will tell
+        if is_symbolic:  # some functions cannot be traced with symbolic sizes; try again when sizes are known
             return None
         first = (str(error).strip().splitlines() or [""])[0]
-        told = f"{type(error).__name__}: {first}".removesuffix(": ")
-        if not isinstance(error, tuple(_OF_TRACING)) and isinstance(error, TypeError | ValueError):
+        because = f"{type(error).__name__}: {first}".removesuffix(": ")
+        if not isinstance(error, tuple(_TRACING_ADVICE)) and isinstance(error, TypeError | ValueError):
             raise MismatchError(
-                next(iter(inputs), ""), f"what {op!r} can take", "other sizes, or look into the function.", told
+                next(iter(inputs), ""), f"what {op!r} can take", "other sizes, or check the function.", because
             ) from error
         raise UnknownOptionError(
             f"the function of the op {op!r} fails.",
             (
-                ("because", told),
+                ("because", because),
                 ("where", _place(error)),
                 ("given", ", ".join(f"{port!r} {spec}" for port, spec in inputs.items())),
             ),
             next(
-                (advice for kind, advice in _OF_TRACING.items() if isinstance(error, kind)), "look into the function."
+                (advice for kind, advice in _TRACING_ADVICE.items() if isinstance(error, kind)), "check the function."
             ),
         ) from error
     specs = {port: (tuple(map(_dim, one.shape)), str(as_dtype(one.dtype))) for port, one in found.items()}
@@ -222,10 +222,10 @@ def _specs(op: str, kernel: Kernel, options: Options, inputs: Specs) -> dict[str
 
 
 def _place(error: BaseException) -> str:
-    """Where an error comes from: the last line of the function that a person wrote, and not of what it calls."""
+    """Return the file and line of an error: the last line of the user's own code."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [one for one in frames if not one.filename.startswith(_OTHERS)]
-    return f"{own[-1].filename}:{own[-1].lineno}" if own else "a function that was not written in a file"
+    own = [one for one in frames if not one.filename.startswith(_LIBRARIES)]
+    return f"{own[-1].filename}:{own[-1].lineno}" if own else "a function that is not in a file"
 
 
 def _is_plain(dim: Any) -> bool:
@@ -233,7 +233,7 @@ def _is_plain(dim: Any) -> bool:
 
 
 def _dim(dim: Any) -> int | str | None:
-    """A size as JAX found it; `None` for what cannot be said as a sum of products."""
+    """Return a size from JAX as a number or text; `None` if it is not a sum of products."""
     if isinstance(dim, int):
         return dim
     text = str(dim).replace(" ", "")

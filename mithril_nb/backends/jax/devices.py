@@ -1,4 +1,4 @@
-"""Devices by name, meshes of them, and how an array lies on a mesh."""
+"""Devices by name, meshes of devices, and the sharding of an array over a mesh."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from mithril_nb.errors import DeviceNotFoundError, ShapeError, UnknownOptionError
 
 Device = Any
-"""A `jax.Device`, which type checkers do not know as a type."""
+"""A `jax.Device`, which type checkers do not accept as a type."""
 
 
 def find_device(text: str | Device, advice: str = 'device="{}"') -> Device:
-    """Return the device of a name such as `"cpu"`, `"gpu:1"`; a device is returned as it is.
+    """Return the device of a name such as `"cpu"`, `"gpu:1"`. A device is returned unchanged.
 
     Args:
         text: The name.
-        advice: How to ask for a device that there is, for a message.
+        advice: Code that selects an available device, for a message.
 
     Raises:
-        DeviceNotFoundError: The machine has no such device; the message names those it has.
+        DeviceNotFoundError: The machine has no such device. The message lists the available ones.
     """
     if isinstance(text, jax.Device):
         return text
@@ -42,26 +42,26 @@ def find_device(text: str | Device, advice: str = 'device="{}"') -> Device:
 
 
 def present_devices() -> list[str]:
-    """Return the names of all devices, those of JAX's default platform first."""
+    """Return the names of all devices, with JAX's default platform first."""
     devices = list(jax.devices())
     for platform in ("gpu", "tpu", "cpu"):
         try:
             devices += [device for device in jax.devices(platform) if device not in devices]
         except RuntimeError:
-            continue  # JAX's way to say that the platform is not here
+            continue  # the platform is not available
     return [device_name(device) for device in devices]
 
 
 def device_name(device: Device) -> str:
-    """Return what a device is called here: `"cpu:0"`."""
+    """Return the name of a device, such as `"cpu:0"`."""
     return f"{device.platform}:{device.id}"
 
 
 def mesh_shape(given: Any) -> tuple[int, ...]:
-    """Return the sizes of a mesh that was given as a number or as several.
+    """Return the shape of a mesh, given as a number or a sequence of numbers.
 
     Raises:
-        UnknownOptionError: It is neither.
+        UnknownOptionError: It has another type, or a size below 1.
 
     Examples:
         >>> mesh_shape(8), mesh_shape((2, 2))
@@ -74,15 +74,15 @@ def mesh_shape(given: Any) -> tuple[int, ...]:
             raise TypeError
     except TypeError:
         raise UnknownOptionError(
-            f"device_mesh={given!r} is no mesh.",
-            (("needs", "how many devices there are along each of its axes"),),
+            f"device_mesh={given!r} is not a mesh shape.",
+            (("needs", "the number of devices along each axis"),),
             "device_mesh=(1,)  # or (2, 4): the number of devices along each axis",
         ) from None
     return sizes
 
 
 def axis_names(shape: Sequence[int]) -> tuple[str, ...]:
-    """Return the names of a mesh's axes: batches are split over the first, parameters over the last.
+    """Return the names of a mesh's axes. Batches are split over the first, parameters over the last.
 
     Examples:
         >>> axis_names((8,)), axis_names((2, 4)), axis_names((2, 2, 2))
@@ -96,12 +96,12 @@ def make_mesh(shape: Sequence[int], platform: str | None = None, option: str = "
     """Return a mesh of the first devices.
 
     Args:
-        shape: How many devices there are along each axis.
-        platform: Platform of the devices; by default that of JAX.
-        option: Name of the argument that gave the shape, for a message.
+        shape: Number of devices along each axis.
+        platform: Platform of the devices; default: JAX's default platform.
+        option: Name of the argument with the shape, for a message.
 
     Raises:
-        DeviceNotFoundError: There are fewer.
+        DeviceNotFoundError: The machine has fewer devices.
     """
     devices = jax.devices(platform) if platform else jax.devices()
     needed = prod(shape)
@@ -111,27 +111,27 @@ def make_mesh(shape: Sequence[int], platform: str | None = None, option: str = "
         given = tuple(shape) if option == "device_mesh" else needed
         fitting = str((*(1,) * (len(shape) - 1), len(devices))) if len(shape) > 1 else len(devices)
         raise DeviceNotFoundError(
-            f"{option}={given} needs {needed} devices, there {_are(len(devices))}.",
+            f"{option}={given} needs {needed} devices, but only {len(devices)} {_are(len(devices))} available.",
             (("present", names),),
             f"{option}={fitting}{forced if devices[0].platform == 'cpu' else ''}",
         )
-    # Auto: the compiler finds out how what is between lies. Explicit axes, JAX's default, would ask for each.
+    # Auto axes: the compiler derives the sharding of intermediate values. JAX's default, Explicit axes, requires it.
     grid = np.array(devices[:needed]).reshape(shape)
     return Mesh(grid, axis_names(shape), axis_types=(AxisType.Auto,) * len(shape))
 
 
 def split_over(mesh: Mesh, shape: tuple[int, ...], tensor_split: Any = (0,), what: str = "an array") -> NamedSharding:
-    """Return how an array lies on a mesh.
+    """Return the sharding of an array over a mesh.
 
     Args:
         mesh: The mesh.
         shape: Shape of the array.
-        tensor_split: For each axis of the mesh, the axis of the array that it splits; `None` for none.
-        what: What it is, for a message.
+        tensor_split: For each mesh axis, the array axis to split over it; `None` for none.
+        what: Name of the array in messages.
 
     Raises:
-        UnknownOptionError: An axis that the array or the mesh does not have.
-        ShapeError: An axis that cannot be split evenly.
+        UnknownOptionError: The array or the mesh does not have an axis.
+        ShapeError: An axis cannot be split evenly.
     """
     axes = tuple(tensor_split) if isinstance(tensor_split, tuple | list) else (tensor_split,)
     rank = len(shape)
@@ -139,8 +139,8 @@ def split_over(mesh: Mesh, shape: tuple[int, ...], tensor_split: Any = (0,), wha
     places = [axis % rank for axis in axes if axis is not None] if fits else []
     if not fits or len(axes) > len(mesh.axis_names) or len(set(places)) < len(places):
         raise UnknownOptionError(
-            f"tensor_split={tensor_split!r} does not fit {what} of shape {shape} on a mesh {_sizes(mesh)}.",
-            (("needs", "for each axis of the mesh, an axis of the array, each once; or None"),),
+            f"tensor_split={tensor_split!r} does not match {what} of shape {shape} on a mesh {_sizes(mesh)}.",
+            (("needs", "for each mesh axis, a different axis of the array, or None"),),
             "tensor_split=(0,)",
         )
     spec: list[str | None] = [None] * rank
@@ -152,10 +152,10 @@ def split_over(mesh: Mesh, shape: tuple[int, ...], tensor_split: Any = (0,), wha
 
 
 def check_even(what: str, shape: tuple[int | str, ...], axis: int, parts: int, port: str = "") -> None:
-    """Raise if an axis cannot be split into even parts.
+    """Check that an axis splits into equal parts.
 
     Raises:
-        ShapeError: It cannot.
+        ShapeError: The size is not divisible by `parts`.
     """
     size = shape[axis]
     assert isinstance(size, int)
@@ -170,7 +170,7 @@ def check_even(what: str, shape: tuple[int | str, ...], axis: int, parts: int, p
 
 
 def _are(count: int) -> str:
-    return "is 1" if count == 1 else f"are {count}"
+    return "is" if count == 1 else "are"
 
 
 def _sizes(mesh: Mesh) -> tuple[int, ...]:

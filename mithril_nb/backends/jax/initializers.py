@@ -1,9 +1,9 @@
-"""How parameters start: the usual formulas, drawn by NumPy.
+"""Initial values of parameters: the standard formulas, drawn with NumPy.
 
-The same numbers come from `jax.nn.initializers`, in distribution (the tests hold them together). But there each
-new shape is compiled first, which took seconds before a first step; and streams of `jax.random` differ by version.
-Each parameter has a stream of its own, named by it: adding a block leaves the draws of all others as they were. Long
-ones are drawn in pieces, each with a stream of its own again, so that threads share the work and change no number.
+The distributions equal those of `jax.nn.initializers`, which the tests check. But JAX compiles a program for each new
+shape, which took seconds before a first step, and the numbers of `jax.random` differ between versions. Each parameter
+has its own stream, derived from its name, so adding a block does not change the values of the others. Long parameters
+are drawn in pieces with separate streams, so that threads can share the work without changing the numbers.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from mithril_nb.errors import ShapeError
 from mithril_nb.models.op import Initializer
 
 Stream = Callable[[int], np.random.Generator]
-"""The random numbers of each piece of a parameter, by the number of the piece."""
+"""Return the random generator of a piece of a parameter, by the number of the piece."""
 PIECE = 2**20
-"""Items that are drawn from one stream."""
+"""Number of elements drawn from one stream."""
 FEW = 2**18
-"""Items that are drawn before a second thread could have started."""
+"""Number of elements up to which one thread is faster than several."""
 
 _CUT_STDDEV = 0.87962566103423978
-"""Standard deviation of a standard normal distribution that is cut off at -2 and 2."""
+"""Standard deviation of a standard normal distribution truncated to [-2, 2]."""
 
 _VARIANCES = {
     "glorot_uniform": (1.0, "mean"),
@@ -40,15 +40,15 @@ _VARIANCES = {
     "lecun_uniform": (1.0, "in"),
     "lecun_normal": (1.0, "in"),
 }
-"""Gain, and the fan to divide by: Glorot and Bengio 2010, He et al. 2015, LeCun et al. 1998."""
+"""Gain, and the fan to divide by. Sources: Glorot and Bengio 2010, He et al. 2015, LeCun et al. 1998."""
 
 
 def stream(seed: Sequence[int], name: str) -> Stream:
-    """Return the random numbers of a parameter, the same for the same seed and name on every machine."""
+    """Return the random stream of a parameter. The same seed and name give the same numbers on every machine."""
     entropy = [*seed, zlib.crc32(name.encode(errors="surrogatepass"))]
 
     def piece(number: int) -> np.random.Generator:
-        # The first piece is the whole of most parameters: it has no number.
+        # Most parameters have one piece, whose key needs no number.
         key = (number,) if number else ()
         return np.random.Generator(np.random.Philox(np.random.SeedSequence(entropy, spawn_key=key)))
 
@@ -56,30 +56,30 @@ def stream(seed: Sequence[int], name: str) -> Stream:
 
 
 def initial(initializer: Initializer, random: Stream, shape: tuple[int, ...], name: str = "") -> np.ndarray:
-    """Return the starting value of a parameter, as float32 (float64 is made of it without a new draw).
+    """Return the initial value of a parameter as float32. A float64 parameter is cast from it.
 
     Args:
-        initializer: How it starts; the formulas stand in `mithril_nb.models.initializers`.
-        random: Its random numbers.
+        initializer: Its initializer; `mithril_nb.models.initializers` has the formulas.
+        random: Its random stream.
         shape: Its shape.
         name: Its name, for a message.
 
     Raises:
         ShapeError: The formula needs two axes.
-        ValueError: There is no initializer of that name.
+        ValueError: The initializer does not exist.
     """
     return next(drawn([Wanted(initializer, random, shape, name)]))
 
 
 class Wanted(NamedTuple):
-    """What a parameter needs to start.
+    """Description of a parameter to initialize.
 
     Attributes:
-        initializer: How it starts.
-        random: Its random numbers.
+        initializer: Its initializer.
+        random: Its random stream.
         shape: Its shape.
         name: Its name, for a message.
-        stacked: Along how many axes, its first ones, it is many arrays, each of which starts by itself.
+        stacked: Number of leading axes that stack separate arrays. Each of these arrays is initialized by itself.
     """
 
     initializer: Initializer
@@ -90,16 +90,16 @@ class Wanted(NamedTuple):
 
     @property
     def one(self) -> tuple[int, ...]:
-        """The shape of one of its arrays."""
+        """Shape of one of the stacked arrays."""
         return self.shape[self.stacked :]
 
 
 def drawn(wanted: Sequence[Wanted]) -> Iterator[np.ndarray]:
-    """Yield the starting values of many parameters; threads draw them, as NumPy draws without the interpreter's lock.
+    """Yield the initial values of parameters. Threads draw them, because NumPy releases the GIL.
 
     Raises:
         ShapeError: A formula needs two axes.
-        ValueError: There is no initializer of that name.
+        ValueError: An initializer does not exist.
     """
     fills = [_fill(one) for one in wanted]
     arrays = [np.empty(one.shape, "float32") for one in wanted]
@@ -115,11 +115,11 @@ def drawn(wanted: Sequence[Wanted]) -> Iterator[np.ndarray]:
             for n in numbers:
                 drawing[at][n].result() if pool else draw(at, n)
             array, initializer = arrays[at], wanted[at].initializer
-            arrays[at] = _NONE  # so that it goes when the caller has no more use for it
+            arrays[at] = _NONE  # drop the reference, so that the caller can free the array
             if initializer.name == "orthogonal" and array.size:
                 several = array.reshape(-1, *wanted[at].one)
                 array = np.stack([_orthogonal(one, initializer) for one in several]).reshape(array.shape)
-            yield _weighed(array, wanted[at])
+            yield _scaled_by_part(array, wanted[at])
 
 
 _NONE = np.empty(0, "float32")
@@ -127,7 +127,7 @@ Fill = Callable[[np.random.Generator, np.ndarray], None]
 
 
 def _fill(wanted: Wanted) -> Fill:
-    """What fills a piece of a parameter."""
+    """Return the function that fills a piece of a parameter."""
     name, scale, shift = wanted.initializer.name, wanted.initializer.scale, wanted.initializer.shift
     if name == "zeros":
         return lambda random, piece: piece.fill(0)
@@ -174,7 +174,7 @@ def _normal(random: np.random.Generator, piece: np.ndarray, scale: float, shift:
 
 
 def _cut_normal(random: np.random.Generator, piece: np.ndarray, scale: float, shift: float) -> None:
-    """Draws of a normal distribution, those beyond 2 standard deviations drawn again."""
+    """Fill with a normal distribution truncated at 2 standard deviations, by redrawing larger values."""
     random.standard_normal(dtype="float32", out=piece)
     far = np.flatnonzero(np.abs(piece) > 2)
     while far.size:
@@ -184,20 +184,23 @@ def _cut_normal(random: np.random.Generator, piece: np.ndarray, scale: float, sh
     piece += shift
 
 
-def _weighed(array: np.ndarray, wanted: Wanted) -> np.ndarray:
-    """Each of the arrays in a row with its factor."""
+def _scaled_by_part(array: np.ndarray, wanted: Wanted) -> np.ndarray:
+    """Return the array with each of its concatenated parts multiplied by its factor."""
     initializer = wanted.initializer
     if set(initializer.parts) <= {1.0}:
         return array
     axis = initializer.out_axis
-    axis = axis if axis < 0 else axis - len(wanted.one)  # counted from the end, where stacked axes do not matter
+    axis = axis if axis < 0 else axis - len(wanted.one)  # count from the end, to skip the stacked axes
     factors = np.repeat(np.asarray(initializer.parts, "float32"), array.shape[axis] // len(initializer.parts))
     array *= np.expand_dims(factors, tuple(range(1, -axis)))
     return array
 
 
 def _orthogonal(normal: np.ndarray, initializer: Initializer) -> np.ndarray:
-    """The Q of normally distributed numbers, each unit of the output a column; signs made even over all such Q."""
+    """Return the Q of a QR decomposition of normal numbers, one column per output unit.
+
+    The signs are corrected by the diagonal of R, so that Q is uniformly distributed.
+    """
     axis = initializer.out_axis
     if len(initializer.parts) > 1:
         one, split = replace(initializer, parts=()), np.split(normal, len(initializer.parts), axis)
@@ -212,7 +215,7 @@ def _orthogonal(normal: np.ndarray, initializer: Initializer) -> np.ndarray:
 
 
 def _fans(wanted: Wanted) -> tuple[float, float]:
-    """How many inputs a unit of the output sums over, and the other way round; windows count with their size."""
+    """Return fan-in and fan-out, multiplied by the size of the window."""
     shape = wanted.one
     fan_in, fan_out = shape[wanted.initializer.in_axis], shape[wanted.initializer.out_axis]
     window = prod(shape) / (fan_in * fan_out) if prod(shape) else 1.0
@@ -224,7 +227,7 @@ def _check_axes(wanted: Wanted) -> None:
     axes = (initializer.in_axis, initializer.out_axis)
     if not all(-rank <= axis < rank for axis in axes):
         raise ShapeError(
-            f"{wanted.name or 'an array'!r} of shape {wanted.shape} cannot start as {initializer.name!r}.",
-            (("needs", f"an axis of inputs and one of outputs: axes {axes[0]} and {axes[1]}"),),
+            f"cannot initialize {wanted.name or 'an array'!r} of shape {wanted.shape} with {initializer.name!r}.",
+            (("needs", f"an input axis and an output axis: axes {axes[0]} and {axes[1]}"),),
             f'model.set_initializers({{{wanted.name!r}: "normal(0.02)"}})',
         )

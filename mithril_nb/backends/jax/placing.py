@@ -1,4 +1,4 @@
-"""Which part of a model lies and runs on which device."""
+"""Placement of a model's parts on devices."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mithril_nb.models.model import Model
 
 
 class PlacedModel(Model):
-    """A model together with the devices of its parts, as `place_model` returns it.
+    """A model with the devices of its parts, returned by `place_model`.
 
     Attributes:
         placement: Device by path of a block.
@@ -23,16 +23,16 @@ class PlacedModel(Model):
     placement: Mapping[str, Device]
 
     def _seal(self) -> None:
-        """It stays the model that it was made of, whatever its class."""
+        """Do nothing: the placed model keeps the block of the original model."""
 
 
 def place(model: Model, placement: Mapping[str, int | str | Device], platform: str) -> Model:
-    """Return a model that carries a placement; see `JaxBackend.place_model`."""
+    """Return a model with a placement; see `JaxBackend.place_model`."""
     if not isinstance(model, Model) or not isinstance(placement, Mapping):
         name = next(iter(model.graph.by_name), "linear_0") if isinstance(model, Model) else "linear_0"
         raise UnknownOptionError(
-            f"cannot place {type(model).__name__} by {type(placement).__name__}.",
-            (("needs", "a model, and a device for each name"),),
+            f"cannot place {type(model).__name__} with {type(placement).__name__}.",
+            (("needs", "a model, and a dict from block names to devices"),),
             f"backend.place_model(model, {{{name!r}: 0}})",
         )
     paths = [path for path, _ in model.graph.walk()]
@@ -55,15 +55,15 @@ def place(model: Model, placement: Mapping[str, int | str | Device], platform: s
 
 
 def placement_names(placement: Mapping[str, Device]) -> dict[str, str]:
-    """Return the placement with the names of the devices."""
+    """Return the placement with device names."""
     return {path: device_name(device) for path, device in placement.items()}
 
 
 def devices_of(model: object) -> Mapping[str, Device]:
-    """Return the placement that a model carries, if any."""
+    """Return the placement of a model; empty if it has none."""
     return model.placement if isinstance(model, PlacedModel) else {}
 
 
 def put(array: jax.Array, device: Device | None) -> jax.Array:
-    """Return the array on a device, if there is one to go to."""
+    """Return the array on a device; unchanged if `device` is `None`."""
     return array if device is None else jax.device_put(array, device)

@@ -1,4 +1,4 @@
-"""Kernels that know which block they run: what looks at each block's arrays, or moves them, hangs in here."""
+"""Kernels wrapped with the path of their block, to check or move the arrays of each block."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.program import Arrays, Call, Kernel, Toolkit
 
 Around = Callable[[str, Arrays, Callable[[Arrays], Arrays]], Arrays]
-"""Gets the path of a block, its arrays, and what runs it."""
+"""Receives the path of a block, its arrays, and the function that runs it."""
 
 
 class NotANumberError(MithrilError, FloatingPointError):
-    """A block made NaN."""
+    """The output of a block contains NaN."""
 
 
 def around_blocks(toolkit: Toolkit, around: Around) -> Toolkit:
-    """Return a toolkit that runs each block through a function that is told its path."""
+    """Return a toolkit that runs each block through a function that receives its path."""
     path: list[str] = []
-    inside: list[None] = []  # a block that runs others is one: what is inside it has no arrays yet
+    inside: list[None] = []  # do not wrap the inner blocks of a block that runs others: they only see tracers
 
     @contextmanager
     def scope(name: str) -> Iterator[None]:
@@ -55,16 +55,16 @@ def around_blocks(toolkit: Toolkit, around: Around) -> Toolkit:
 
 
 def checking_shapes(toolkit: Toolkit, blocks: Mapping[str, BlockSpecs]) -> Toolkit:
-    """Return a toolkit that holds what each block makes beside what was inferred of it."""
+    """Return a toolkit that compares the output shapes of each block with the inferred ones."""
 
     def around(path: str, arrays: Arrays, run: Callable[[Arrays], Arrays]) -> Arrays:
         found = run(arrays)
         for port, spec in blocks[path].outputs.items() if path in blocks else ():
             if isinstance(spec, TensorSpec) and spec.is_concrete and jnp.shape(found[port]) != spec.shape:
                 raise ShapeError(
-                    f"'{path}.{port}' has another shape than was inferred.",
-                    (("inferred", str(spec.shape)), ("made", str(jnp.shape(found[port])))),
-                    "look into the function that computes it, or into the rule that infers its shape.",
+                    f"the shape of '{path}.{port}' differs from the inferred shape.",
+                    (("inferred", str(spec.shape)), ("computed", str(jnp.shape(found[port])))),
+                    "check the function that computes it, or the rule that infers its shape.",
                     block=path,
                     port=port,
                 )
@@ -74,10 +74,10 @@ def checking_shapes(toolkit: Toolkit, blocks: Mapping[str, BlockSpecs]) -> Toolk
 
 
 def looking_for_nan(toolkit: Toolkit) -> Toolkit:
-    """Return a toolkit that raises at the first block which makes NaN. Only for programs that are not jitted.
+    """Return a toolkit that raises at the first block that outputs NaN. Only for programs that are not jitted.
 
     Raises:
-        NotANumberError: From a block, that it names.
+        NotANumberError: A block outputs NaN. The message names it.
     """
 
     def around(path: str, arrays: Arrays, run: Callable[[Arrays], Arrays]) -> Arrays:
@@ -88,7 +88,7 @@ def looking_for_nan(toolkit: Toolkit) -> Toolkit:
                     raise NotANumberError(
                         f"'{path}.{port}' is NaN.",
                         tuple((name, _range(one)) for name, one in arrays.items()),
-                        "look at what comes in; JaxBackend(debug=False) runs on.",
+                        "check the inputs; JaxBackend(debug=False) does not stop at NaN.",
                         block=path,
                         port=port,
                     )
@@ -98,11 +98,11 @@ def looking_for_nan(toolkit: Toolkit) -> Toolkit:
 
 
 def on_devices(toolkit: Toolkit, devices: Mapping[str, Any]) -> Toolkit:
-    """Return a toolkit that runs each block on the device of the model it is in. Only for programs that are not jitted.
+    """Return a toolkit that runs each block on its device. Only for programs that are not jitted.
 
     Args:
-        toolkit: What runs the blocks.
-        devices: Device by path of a block or of a model that holds it.
+        toolkit: The toolkit to wrap.
+        devices: Device by path of a block or of a model around it.
     """
 
     def around(path: str, arrays: Arrays, run: Callable[[Arrays], Arrays]) -> Arrays:
@@ -113,7 +113,7 @@ def on_devices(toolkit: Toolkit, devices: Mapping[str, Any]) -> Toolkit:
 
 
 def device_of(path: str, devices: Mapping[str, Any]) -> Any:
-    """Return the device of a block: its own, or that of the innermost model around it which has one.
+    """Return the device of a block: its own, or the one of the innermost model around it that has one.
 
     Examples:
         >>> device_of("encoder/linear_0", {"encoder": 1}), device_of("decoder", {"encoder": 1})
@@ -137,4 +137,4 @@ def _range(array: Any) -> str:
     if not isinstance(array, jax.Array) or not array.size or array.dtype == bool:
         return str(getattr(array, "shape", array))
     found = f"{array.shape} from {jnp.nanmin(array):.4g} to {jnp.nanmax(array):.4g}"
-    return f"{found}, NaN among them" if _has_nan(array) else found
+    return f"{found}, and NaN" if _has_nan(array) else found

@@ -1,1 +1,1 @@
-"""Import paths of the user's documents; the classes live in `mithril_nb.backends`."""
+"""Import paths of the Mithril documentation. The classes are defined in `mithril_nb.backends`."""

@@ -1,4 +1,4 @@
-"""Import path of the user's documents."""
+"""Import path of the Mithril documentation."""
 
 from mithril_nb.backends.absent import GGMLBackend
 

@@ -1,4 +1,4 @@
-"""What runs each op on JAX: pure functions of arrays, traced once, a module for each family."""
+"""JAX kernels of the ops: pure functions of arrays, with one module per family."""
 
 from mithril_nb.backends.jax.kernels import (  # noqa: F401 - each registers its kernels
     activations,

@@ -38,9 +38,9 @@ def _dropout(call: Call, arrays: Arrays) -> Arrays:
 
 
 def dropout_draws(options: Mapping[str, Value], training: bool) -> bool:
-    """Return whether a Dropout block drops: its own say, or else the program's."""
-    says = options["training"]
-    return (training if says is None else bool(says)) and options["p"] != 0.0
+    """Return whether a Dropout block drops: by its own `training` option, otherwise by the program's."""
+    own = options["training"]
+    return (training if own is None else bool(own)) and options["p"] != 0.0
 
 
 DRAWS["dropout"] = dropout_draws
@@ -73,7 +73,7 @@ def _gelu(call: Call, arrays: Arrays) -> Arrays:
 def _leaky_relu(call: Call, arrays: Arrays) -> Arrays:
     x = arrays["input"]
     slope = scalar(call, "slope", x)
-    # Unlike in jax.nn.leaky_relu, an infinite positive item adds 0 to the gradient of the slope, and not NaN.
+    # Unlike in jax.nn.leaky_relu, an infinite positive element adds 0 to the gradient of the slope, not NaN.
     return {"output": jnp.where(x >= 0, x, slope * jnp.where(x >= 0, 0, x))}
 
 

@@ -18,7 +18,7 @@ Function = Callable[..., jax.Array]
 
 
 def elementwise(op: str, function: Function, *ports: str) -> None:
-    """Register a function of the arrays at some ports, in this order, as what runs an op."""
+    """Register a function of the arrays at `ports`, in this order, as the kernel of an op."""
 
     @kernel(op, widens=False)
     def _run(call: Call, arrays: Arrays) -> Arrays:
@@ -27,24 +27,24 @@ def elementwise(op: str, function: Function, *ports: str) -> None:
 
 
 def scalar(call: Call, port: str, like: jax.Array) -> jax.Array:
-    """Return the number of an attribute, in the dtype of the array it meets; it may have come over a connection.
+    """Return the number of an attribute in the dtype of `like`. The number may come from a connection.
 
     Raises:
-        ShapeError: What came over the connection is not one number.
+        ShapeError: The value of the connection is not a scalar.
     """
     value = call.options[port]
     if getattr(value, "shape", ()) != ():
         raise ShapeError(
-            f"{port!r} takes one number, and got an array.",
+            f"{port!r} expects a scalar but receives an array.",
             ((port, f"{tuple(value.shape)} {value.dtype}"), ("needs", "()")),
-            f"connect a single number to {port!r}.",
+            f"connect a scalar to {port!r}.",
             port=port,
         )
     return jnp.asarray(value).astype(like.dtype)
 
 
 def absolute(x: jax.Array) -> jax.Array:
-    """Return the absolute values; the gradient at 0 is 0, where that of `jnp.abs` is 1."""
+    """Return the absolute values. The gradient at 0 is 0; in `jnp.abs` it is 1."""
     return _absolute(x) if jnp.issubdtype(x.dtype, jnp.inexact) else jnp.abs(x)
 
 
@@ -102,20 +102,20 @@ def _power(call: Call, arrays: Arrays) -> Arrays:
     if not call.options["robust"] or not jnp.issubdtype(dtype, jnp.floating):
         plain = base
         if jnp.issubdtype(base.dtype, jnp.floating) and jnp.issubdtype(exponent.dtype, jnp.floating):
-            # The derivative of 0**0 by the base would be 0 * 0**-1: NaN. JAX checks for integer exponents only.
+            # The derivative of 0**0 by the base would be 0 * 0**-1, NaN. JAX avoids it for integer exponents only.
             plain = jnp.where((base == 0) & (exponent == 0), 1, base)
         return {"output": narrowed(jnp.power(plain, exponent), base, exponent)}
     return {"output": _robust_power(base.astype(dtype), exponent.astype(dtype), call.options["threshold"])}
 
 
 def _least(threshold: Any, dtype: Any) -> jax.Array:
-    """Return the threshold of a robust form: by default, and at least, the dtype's least normal number."""
+    """Return the threshold of a robust form. Its default and minimum is the dtype's smallest normal number."""
     tiny = jnp.asarray(jnp.finfo(dtype).tiny, dtype)
     return tiny if threshold is None else jnp.maximum(jnp.asarray(threshold, dtype), tiny)
 
 
 def _robust_power(base: jax.Array, exponent: jax.Array, threshold: Any) -> jax.Array:
-    """Compute the formula of `Power`. A branch that overflows where it is not chosen would make gradients NaN."""
+    """Compute the formula of `Power`. An overflow in the branch not selected would make gradients NaN."""
     tiny = jnp.finfo(base.dtype).tiny
     grows = exponent > 0
     if threshold is None:
@@ -159,7 +159,7 @@ def _stable_reciprocal(call: Call, arrays: Arrays) -> Arrays:
     x = in_floating(arrays["input"])
     limits = jnp.finfo(x.dtype)
     t = limits.eps if call.options["threshold"] is None else lax.stop_gradient(scalar(call, "threshold", x))
-    t = jnp.maximum(t, 2 / jnp.sqrt(limits.max)).astype(x.dtype)  # with less, the derivative overflows
+    t = jnp.maximum(t, 2 / jnp.sqrt(limits.max)).astype(x.dtype)  # below this, the derivative overflows
     sign = jnp.where(x < 0, -1, 1).astype(x.dtype)
     return {"output": sign / jnp.where(jnp.abs(x) < t, t, jnp.abs(x))}
 
@@ -179,7 +179,7 @@ def _bound(call: Call, port: str, whole: Function, x: jax.Array) -> jax.Array:
         return scalar(call, port, x)
     limits = jnp.iinfo(x.dtype)
     bound = whole(in_floating(scalar(call, port, jnp.float32(0))))
-    # Not by the conversion alone: float32(2**31 - 1) is 2**31, which does not fit.
+    # A plain cast would not do: float32(2**31 - 1) is 2**31, which does not fit int32.
     outside = jnp.where(bound < limits.min, limits.min, limits.max).astype(x.dtype)
     fits = (bound >= limits.min) & (bound < float(limits.max))
     return jnp.where(fits, jnp.where(fits, bound, 0).astype(x.dtype), outside)

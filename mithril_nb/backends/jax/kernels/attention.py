@@ -19,7 +19,7 @@ from mithril_nb.program import Array, Arrays, Call
 @kernel("scaled_dot_product")
 def _scaled_dot_product(call: Call, arrays: Arrays) -> Arrays:
     query, key, value = promoted_all(*(arrays[port] for port in ("query", "key", "value")))
-    # Half precision: products are exact in float32, and sums of many do not overflow.
+    # In half precision, compute in float32: products are exact there, and long sums do not overflow.
     dtype, wide = query.dtype, jnp.promote_types(query.dtype, jnp.float32)
     scale = call.options["scale"]
     scores = _by_head(query, key, 1, wide) * (1 / math.sqrt(query.shape[-1] or 1) if scale is None else scale)
@@ -43,9 +43,9 @@ DRAWS["scaled_dot_product"] = lambda options, training: training and _drops(opti
 
 
 def _by_head(left: Array, right: Array, axis: int, dtype: Any) -> Array:
-    """Products over the last axis of `left` and the axis -`axis` of `right`, whose heads may serve several."""
+    """Contract the last axis of `left` with axis -`axis` of `right`. A head of `right` may serve several of `left`."""
     lead, other = left.shape[:-2], right.shape[:-2]
-    # Sizes that have only names are compared last: that they are the same is known.
+    # Compare symbolic sizes last: `<` is only decidable if they differ.
     grouped = bool(lead and other) and other[-1] not in (1, lead[-1]) and 1 < other[-1] < lead[-1]
     if grouped:
         left = left.reshape(*lead[:-1], other[-1], -1, *left.shape[-2:])
@@ -62,7 +62,10 @@ def _by_head(left: Array, right: Array, axis: int, dtype: Any) -> Array:
 
 
 def _masked(call: Call, arrays: Arrays, scores: Array) -> tuple[Array, Array | None]:
-    """The scores with what is not seen put far down, and which queries see anything, if some may see nothing."""
+    """Return the scores with hidden keys set to the dtype's minimum, and a mask of queries that see any key.
+
+    The mask is `None` if every query sees at least one key.
+    """
     is_causal, mask, lengths = call.options["is_causal"], arrays.get("attn_mask"), arrays.get("lengths")
     shown: list[Array] = []
     if is_causal is not False:
@@ -75,7 +78,7 @@ def _masked(call: Call, arrays: Arrays, scores: Array) -> tuple[Array, Array | N
     if mask is not None and mask.dtype == bool:
         shown.append(mask)
     elif mask is not None:
-        # What is to be added may be -inf: a row of nothing else has no softmax.
+        # An additive mask may contain -inf. The softmax of a row of only -inf is NaN, so hide these keys instead.
         shown.append(mask > -jnp.inf)
         scores = scores + jnp.where(shown[-1], mask, 0).astype(scores.dtype)
     if not shown:
@@ -84,7 +87,7 @@ def _masked(call: Call, arrays: Arrays, scores: Array) -> tuple[Array, Array | N
     for more in shown[1:]:
         seen = seen & more
     scores = jnp.where(seen, scores, jnp.finfo(scores.dtype).min)
-    # By time alone, each query sees the first key at least.
+    # With only a causal mask, each query sees at least the first key.
     return scores, seen.any(-1, keepdims=True) if len(shown) > 1 or is_causal is False else None
 
 
@@ -139,12 +142,12 @@ def _learned_positions(call: Call, arrays: Arrays) -> Arrays:
 
 
 def _angles(times: Array, count: int, width: int, base: float, dtype: Any) -> Array:
-    """The angle `t base^(-2i/width)` of each time and each of `count` pairs, but for whole turns."""
+    """Return the angles `t base^(-2i/width)` of each time t and pair i < `count`, modulo whole turns."""
     rates = base ** (-2 * np.arange(count) / max(width, 1))
     if dtype == jnp.float64:
         return times[:, None] * jnp.asarray(rates)
-    # A large angle in float32 knows little of its place within a turn. Times a rate in 13 bits are exact up to time
-    # 12,865: their whole turns can be taken away, and what the 13 bits lack is small.
+    # A large angle in float32 has few bits for its position within a turn. Split the rate: a time multiplied by its
+    # first 13 bits is exact up to time 12,865, so whole turns can be subtracted. The product with the rest is small.
     turns = rates / (2 * np.pi)
     coarse = np.floor(turns * 8192) / 8192
     t = times[:, None].astype(jnp.float32)

@@ -14,7 +14,7 @@ from mithril_nb.backends.jax.kernels.registry import kernel
 from mithril_nb.program import Array, Arrays, Call
 
 _STEPS = 64
-"""Of a bisection between neighbouring powers of two: enough for float64."""
+"""Steps of a bisection between neighbouring powers of two: enough for float64."""
 
 
 @kernel("norm_modifier")
@@ -26,7 +26,7 @@ def _norm_modifier(call: Call, arrays: Arrays) -> Arrays:
 def _distance_matrix(call: Call, arrays: Arrays) -> Arrays:
     left, right = arrays["left"], arrays["right"]
     difference = left[:, None, :] - right[None, :, :]
-    # Where two points coincide, no gradient reaches the power: its derivative there may be infinite.
+    # If two points coincide, pass no gradient to the power, whose derivative may be infinite.
     distances = jnp.where(difference == 0, 0, jnp.abs(difference))
     return {"output": jnp.power(distances, arrays["norm"].astype(distances.dtype)).sum(-1)}
 
@@ -51,7 +51,7 @@ def _tsne_p_joint(call: Call, arrays: Arrays) -> Arrays:
     least = jnp.finfo(squares.dtype).eps if least is None else least
     count = len(wide)
     others = ~jnp.eye(count, dtype=bool)
-    # Distances beyond the nearest point: its weight is then 1, however narrow the distribution is.
+    # Subtract the distance to the nearest point. Its weight is then 1, even for a narrow distribution.
     beyond = jnp.where(others, wide - jnp.min(wide, 1, where=others, initial=jnp.inf, keepdims=True), 0)
     wanted = jnp.log(lax.stop_gradient(arrays["target_perplexity"]).astype(wide.dtype))
 
@@ -68,7 +68,7 @@ def _tsne_p_joint(call: Call, arrays: Arrays) -> Arrays:
         wide_enough = entropy > wanted
         return jnp.where(wide_enough, exponent, low), jnp.where(wide_enough, high, exponent)
 
-    # Of the exponent of β: the scale of the data, and of float32, lies well between. NaN goes on as NaN.
+    # Bounds of the exponent of β, wide enough for the scale of the data and for float32. NaN stays NaN.
     mean = beyond.sum(1) / max(count - 1, 1)
     scale = -jnp.log2(jnp.where(mean > 0, mean, 1))
     low, high = lax.fori_loop(0, _STEPS, narrow, (scale - 40, scale + 40))
@@ -89,7 +89,7 @@ def _root(matrix: Array) -> Array:
 
 @_root.defjvp
 def _root_slope(given: tuple[Array], changes: tuple[Array]) -> tuple[Array, Array]:
-    """JAX's own rule, but zero where there is no root: NaN would spoil the slope of blocks that do without it."""
+    """Apply JAX's rule, but return a zero derivative if there is no root, because NaN would spoil other gradients."""
     root, (change,) = _root(*given), changes
     holds = jnp.isfinite(root).all((-2, -1), keepdims=True)
     factor = jnp.where(holds, root, jnp.eye(root.shape[-1], dtype=root.dtype))
@@ -139,13 +139,13 @@ def _gpr_v_outer(call: Call, arrays: Arrays) -> Arrays:
 
 
 def _by_either(factor: Array, with_it: Any, without: Any, *arrays: Array) -> Array:
-    """The result by way of a Cholesky factor; or without it, where there is none and it is NaN."""
+    """Compute a result with a Cholesky factor; or without it, if the factorization failed and it is NaN."""
     wide = [widened(array) for array in arrays]
     return lax.cond(jnp.isfinite(factor).all(), with_it, without, *wide).astype(jnp.result_type(*arrays))
 
 
 def _regular(matrix: Array) -> Array:
-    """The matrix with as much on its diagonal as rounding may have taken from it."""
+    """Return the matrix with a multiple of the identity, as large as its rounding error, added."""
     identity = jnp.eye(matrix.shape[-1], dtype=matrix.dtype)
     return matrix + jnp.finfo(matrix.dtype).eps * jnp.trace(matrix) * identity
 

@@ -49,7 +49,7 @@ def _conv_transpose(call: Call, arrays: Arrays) -> Arrays:
     (x, weight), groups = promoted_all(arrays["input"], arrays["weight"]), _groups(call)
     found = _windows(call, x.ndim - 2, weight.shape[2:])
     rows, columns, *size = weight.shape
-    # The weight of the convolution that this is the gradient of: mirrored, in and out exchanged in each group.
+    # This op is the gradient of a convolution. Its weight is mirrored, with inputs and outputs swapped in each group.
     parts = weight.reshape(groups, rows // groups, columns, *size).swapaxes(1, 2)
     mirrored = jnp.flip(parts.reshape(groups * columns, rows // groups, *size), tuple(range(2, x.ndim)))
     extra = call.options["output_padding"]
@@ -72,7 +72,7 @@ def _max_pool(axes: int, call: Call, arrays: Arrays) -> Arrays:
     found, lead = _windows(call, axes), x.ndim - axes
     pads = found.pads(x.shape[lead:])
     if any(step > 1 for step in found.dilation):
-        # reduce_window has no gradient for windows with gaps: axis by axis, the items are picked and reduced.
+        # reduce_window has no gradient for dilated windows: gather and reduce the elements, axis by axis.
         for axis, (size, step, gap, pad) in enumerate(
             zip(found.size, found.stride, found.dilation, pads, strict=True), start=lead
         ):
@@ -80,7 +80,7 @@ def _max_pool(axes: int, call: Call, arrays: Arrays) -> Arrays:
             places = np.arange(count)[:, None] * step + np.arange(size) * gap - pad[0]
             x = _over(x, axis, places, (places >= 0) & (places < x.shape[axis]), -jnp.inf, jnp.max)
         return {"output": x}
-    # -inf as a Python number takes the array's dtype, and reduce_window knows its gradient.
+    # -inf must be a Python number: it then has the array's dtype, and reduce_window has a gradient.
     ones, none = (1,) * lead, ((0, 0),) * lead
     size, stride = (*ones, *found.size), (*ones, *found.stride)
     return {"output": lax.reduce_window(x, -jnp.inf, lax.max, size, stride, (*none, *pads))}
@@ -91,7 +91,7 @@ def _avg_pool(axes: int, call: Call, arrays: Arrays) -> Arrays:
     found, lead = _windows(call, axes), x.ndim - axes
     ones, none = (1,) * lead, ((0, 0),) * lead
     pads = found.pads(x.shape[lead:])
-    # In 16 bits, a sum over a large window would lose what makes the mean.
+    # In 16 bits, a sum over a large window would lose too much precision.
     wide = widened(x)
     sums = lax.reduce_window(
         wide,
@@ -113,7 +113,7 @@ def _avg_pool(axes: int, call: Call, arrays: Arrays) -> Arrays:
     return {"output": (sums / counts.astype(wide.dtype)).astype(x.dtype)}
 
 
-# The rank of the input does not determine the axes that a pool slides over: the batch axis is optional.
+# The rank of the input does not determine the spatial axes of a pool, because the batch axis is optional.
 for _op in ("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d"):
     for _form in (_op, f"table_{_op}", f"primitive_{_op}"):
         if _form in OPS:
@@ -151,11 +151,11 @@ def _windows(call: Call, axes: int, size: tuple[int, ...] | None = None) -> Wind
     try:
         found = windows(call.options, axes, size)
     except MismatchError as mismatch:
-        # Inference knows every value that does not come from an array, and has refused what does not fit.
+        # Inference has already checked every value that does not come from an array.
         raise ConnectionError(
-            f"the {mismatch.port} of a window comes from an array: it is known only while the model runs.",
+            f"the {mismatch.port} of a window comes from an array, so it is unknown until the model runs.",
             (("needs", mismatch.need),),
-            f"{mismatch.advice}  # or a connection that carries a value, as that of Size(dim=2)",
+            f"{mismatch.advice}  # or a connection with a static value, such as the output of Size(dim=2)",
             port=mismatch.port,
         ) from None
     assert found is not None, "a program is traced with the value of each attribute"
@@ -176,7 +176,7 @@ def _shifted(out: jax.Array, arrays: Arrays) -> jax.Array:
 
 
 def _shares(length: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """The places of `count` windows that share an axis evenly, as PyTorch lays them, and which of them count."""
+    """Return the indices of `count` windows that divide an axis evenly, as in PyTorch, and a mask of valid ones."""
     starts = np.arange(count) * length // count
     ends = -(-(np.arange(count) + 1) * length // count)
     places = starts[:, None] + np.arange((ends - starts).max())
@@ -186,7 +186,7 @@ def _shares(length: int, count: int) -> tuple[np.ndarray, np.ndarray]:
 def _over(
     x: jax.Array, axis: int, places: np.ndarray, inside: np.ndarray, fill: float, reduce: Callable[..., jax.Array]
 ) -> jax.Array:
-    """Reduce the items at places `(windows, items)` of an axis; those that are not inside count as `fill`."""
+    """Reduce the elements at indices `places` (windows, elements) of an axis. Elements not `inside` count as `fill`."""
     taken = jnp.take(x, np.clip(places, 0, x.shape[axis] - 1), axis=axis)
     if not inside.all():
         mask = inside.reshape([*(1,) * axis, *inside.shape, *(1,) * (x.ndim - axis - 1)])

@@ -1,4 +1,4 @@
-"""Arrays of one value, of a row of numbers, of random ones."""
+"""Arrays of a constant, of a range, and of random numbers."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ DRAWS.update(dict.fromkeys(("randn", "primitive_randn", "rand_int", "primitive_r
 
 
 def _key(call: Call) -> jax.Array:
-    """The key that is given, whatever it is: a number, a typed key, or two numbers; else the block's own."""
+    """Return the block's key option as a key: a number, a typed key, or raw key data. Default: the call's key."""
     given = call.options["key"]
     if given is None:
         assert call.key is not None

@@ -16,5 +16,5 @@ def _linear(call: Call, arrays: Arrays) -> Arrays:
 
 @kernel("embedding")
 def _embedding(call: Call, arrays: Arrays) -> Arrays:
-    # A number that is out of range gives a row of NaN, as jnp.take does by default: it is seen, not clamped.
+    # An index out of range gives a row of NaN, the default of jnp.take, so that the user notices it.
     return {"output": jnp.take(arrays["weight"], arrays["input"], axis=0)}

@@ -1,4 +1,4 @@
-"""Comparisons, truth values, choices, and bits."""
+"""Comparisons, logic, `where`, and bit shifts."""
 
 from __future__ import annotations
 

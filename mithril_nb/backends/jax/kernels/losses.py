@@ -36,7 +36,7 @@ def _huber_loss(call: Call, arrays: Arrays) -> Arrays:
 def _log_cosh(call: Call, arrays: Arrays) -> Arrays:
     distance = jnp.abs(arrays["input"] - arrays["target"])
     near = distance < 1
-    # log cosh e = log(1 + 2 sinh² ½e), exact near zero; the other form does not overflow.
+    # log cosh e = log(1 + 2 sinh² ½e) is exact near zero; the other form does not overflow.
     exact = jnp.log1p(2 * jnp.square(jnp.sinh(jnp.where(near, distance, 0) / 2)))
     return {"output": jnp.where(near, exact, distance + jnp.log1p(jnp.exp(-2 * distance)) - math.log(2))}
 
@@ -58,10 +58,10 @@ def _quad_hinge_loss(call: Call, arrays: Arrays) -> Arrays:
 
 
 def _shortfall(arrays: Arrays) -> Array:
-    """Return how far each score is below the margin; 0, with a gradient of 0, at the margin and above."""
+    """Return max(1 - t x, 0), with a gradient of 0 at the margin."""
     x, t = arrays["input"], arrays["target"]
     is_above = t * x >= 1
-    # The factors are replaced too: an infinite one times a gradient of 0 would be NaN.
+    # Replace the factors too: an infinite one times a gradient of 0 would be NaN.
     return jnp.where(is_above, 0, 1 - jnp.where(is_above, 0, t) * jnp.where(is_above, 0, x))
 
 
@@ -98,7 +98,7 @@ def _focal_loss(call: Call, arrays: Arrays) -> Arrays:
     yes, no = -jax.nn.softplus(-x), -jax.nn.softplus(x)
     alpha, gamma = call.options["alpha"], call.options["gamma"]
     missed = jnp.exp(no) * t + jnp.exp(yes) * (1 - t)
-    # A power below 1 has an infinite slope at zero.
+    # A power below 1 has an infinite derivative at zero.
     loss = -(_times(t, yes) + _times(1 - t, no)) * jnp.maximum(missed, jnp.finfo(x.dtype).tiny) ** gamma
     loss = loss if alpha is None else loss * (alpha * t + (1 - alpha) * (1 - t))
     return {"output": loss.astype(jnp.result_type(found, target))}
@@ -108,7 +108,7 @@ def _focal_loss(call: Call, arrays: Arrays) -> Arrays:
 def _cross_entropy(call: Call, arrays: Arrays) -> Arrays:
     found, target, axis = _classes_last(call, arrays["input"]), arrays["target"], -1
     count = found.shape[-1]
-    # A class that does not exist gives NaN: it is seen, not clamped.
+    # A class that does not exist gives NaN, so that the user notices it.
     exists = (target >= 0) & (target < count)
     number = jnp.where(exists, target, 0)
     weights = _class_weights(call, found.dtype, lambda: jnp.zeros(count, found.dtype).at[number].add(exists))
@@ -119,7 +119,7 @@ def _cross_entropy(call: Call, arrays: Arrays) -> Arrays:
             found = jax.nn.log_softmax(found)
         picked = jnp.take_along_axis(found, number[..., None], axis)[..., 0]
         weight = jnp.ones((), found.dtype) if weights is None else weights[number]
-        # The logarithm comes after the picking: those of the other classes may have no slope.
+        # Take the logarithm after the selection: the derivatives for the other classes may be infinite.
         if call.options["input_type"] == "probs":
             logarithm = _log(call, picked, arrays["input"].dtype, weight)
         else:
@@ -153,16 +153,16 @@ def _info_nce(call: Call, arrays: Arrays) -> Arrays:
 
 
 def _threshold(call: Call, dtype: Any) -> Any:
-    """Return the threshold: by default, and at least, the least normal number of the input's dtype."""
+    """Return the threshold. Its default and minimum is the smallest normal number of the input's dtype."""
     given, tiny = call.options["threshold"], float(jnp.finfo(dtype).tiny)
     return tiny if given is None else jnp.maximum(given, tiny)
 
 
 def _robust_log(x: Array, threshold: Any) -> Array:
-    """The logarithm, that below the threshold goes on turned by 180° around its point there."""
+    """Return log x, continued below the threshold t by point reflection: 2 log t - log(2 t - x)."""
     t = jnp.asarray(threshold, x.dtype)
     near = x < t
-    # Each branch gets what it can take, so that the one not taken has a finite gradient.
+    # Each branch receives valid inputs only, so that the branch not selected has a finite gradient.
     below = 2 * jnp.log(t) - jnp.log(2 * t - jnp.where(near, x, t))
     return jnp.where(near, below, jnp.log(jnp.where(near, t, x)))
 
@@ -170,7 +170,7 @@ def _robust_log(x: Array, threshold: Any) -> Array:
 def _log(call: Call, x: Array, dtype: Any, weight: Array) -> Array:
     """Return the logarithm, in the robust form if the block has that option.
 
-    Where `x` and the weight of the result are both 0, it is 0: the logarithm of 0 would make the gradient NaN.
+    If `x` and the weight of the result are both 0, return 0: log 0 would make the gradient NaN.
     """
     robust = call.options["robust"]
     if robust is not True:
@@ -181,7 +181,7 @@ def _log(call: Call, x: Array, dtype: Any, weight: Array) -> Array:
 
 
 def _kept_finite(call: Call, logarithm: Array, dtype: Any) -> Array:
-    """A logarithm of a probability; of zero it is that of the threshold, if the block says so."""
+    """Replace a logarithm of -inf by the logarithm of the threshold, if the block is robust."""
     robust = call.options["robust"]
     if robust is False:
         return logarithm
@@ -190,13 +190,13 @@ def _kept_finite(call: Call, logarithm: Array, dtype: Any) -> Array:
 
 
 def _times(weight: Array, logarithm: Array) -> Array:
-    """The product, in which nothing times -∞ is nothing; so is its gradient."""
+    """Return the product, with 0 times -inf as 0, also in the gradient."""
     kept = jnp.where((weight == 0) & jnp.isneginf(logarithm), 0, logarithm)
     return weight * kept
 
 
 def _ratio(above: Array, below: Array) -> Array:
-    """The quotient, 0 where nothing is below."""
+    """Return the quotient; 0 if the denominator is 0."""
     return jnp.where(below > 0, above / jnp.where(below > 0, below, 1), 0)
 
 
@@ -205,7 +205,7 @@ def _classes_last(call: Call, x: Array) -> Array:
 
 
 def _class_weights(call: Call, dtype: Any, counts: Any) -> Array | None:
-    """What each class counts; `None` if all count the same."""
+    """Return the weight of each class; `None` if they are equal."""
     weights = call.options["weights"]
     if isinstance(weights, str):
         if not weights:
@@ -216,7 +216,7 @@ def _class_weights(call: Call, dtype: Any, counts: Any) -> Array | None:
 
 
 def _soft_loss(call: Call, found: Array, target: Array, weights: Array | None, dtype: Any) -> Array:
-    """Cross entropy with probabilities for targets, classes on the last axis."""
+    """Return the cross-entropy with class probabilities as targets, classes on the last axis."""
     smoothing = call.options["label_smoothing"]
     if smoothing:
         target = (1 - smoothing) * target + smoothing / target.shape[-1]
@@ -230,6 +230,6 @@ def _soft_loss(call: Call, found: Array, target: Array, weights: Array | None, d
 
 
 def _unit(x: Array, axis: int, eps: float) -> Array:
-    """Vectors of length 1; those shorter than `eps` are divided by `eps`, which leaves zero a gradient."""
+    """Normalize vectors to length 1. Divide shorter ones than `eps` by `eps`, so that zero has a gradient."""
     squares = jnp.square(x).sum(axis, keepdims=True)
     return x / jnp.sqrt(jnp.maximum(squares, jnp.asarray(eps, x.dtype) ** 2))

@@ -45,7 +45,7 @@ def _top_k_hits(call: Call, arrays: Arrays) -> Arrays:
     count = scores.shape[-1]
     exists = (label >= 0) & (label < count)
     classes = jnp.arange(count)
-    # Not jnp.take_along_axis: it has no answer where there are no classes.
+    # Not jnp.take_along_axis, which fails without classes.
     own = jnp.where(classes == label, scores, 0).sum(-1, keepdims=True)
     before = ~(scores <= own) | ((scores == own) & (classes < label))
     return {"output": (exists & (before.sum(-1, keepdims=True) < call.options["k"]))[..., 0]}
@@ -61,9 +61,9 @@ def _auc_core(call: Call, arrays: Arrays) -> Arrays:
 
 
 def _curve(scores: Array, label: Array) -> Array:
-    """The curve of one row of samples."""
+    """Return the ROC curve of one row of samples."""
     order = jnp.argsort(-scores)
-    # Each sample stands where the last one of its score does.
+    # Samples of equal score share the position of the last one.
     ends = jnp.searchsorted(-scores[order], -scores[order], side="right")
     rates = []
     for one in (~label, label):
@@ -73,7 +73,7 @@ def _curve(scores: Array, label: Array) -> Array:
 
 
 def _counted(numbers: Array, counts: Array, length: int) -> Array:
-    """How often each whole number below `length` occurs, of those that count."""
-    # A negative one would count from the end.
+    """Return how often each integer below `length` occurs, among those selected by `counts`."""
+    # Drop negative indices, which would count from the end.
     place = jnp.where(counts & (numbers >= 0), numbers, length)
     return jnp.zeros(length, jnp.int32).at[place.reshape(-1)].add(1, mode="drop")

@@ -1,4 +1,4 @@
-"""Norms. In 16 bits, means and variances are computed in 32."""
+"""Norms. For 16-bit inputs, means and variances are computed in float32."""
 
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ def _instance_norm(call: Call, arrays: Arrays) -> Arrays:
 @kernel("batch_norm2d")
 @kernel("table_batch_norm2d")
 def _batch_norm(call: Call, arrays: Arrays) -> Arrays:
-    x, says = arrays["input"], call.options["inference"]
+    x, is_inference = arrays["input"], call.options["inference"]
     wide, axes = widened(x), (0, *range(2, x.ndim))
     count = x.size // x.shape[1] if x.shape[1] else 0
-    if (not call.training if says is None else says) or not count:
+    if (not call.training if is_inference is None else is_inference) or not count:
         mean, variance = (_per_channel(widened(arrays[port]), x.ndim) for port in ("running_mean", "running_var"))
         return {"output": _batch_normal(call, arrays, wide, mean, variance)}
     mean = wide.mean(axes, keepdims=True)
     centered = wide - mean
     variance = (centered * centered).mean(axes, keepdims=True)
-    # One value has no variance: a batch of one leaves that of the state as it is.
+    # A single value has no variance, so keep the running variance.
     spread = variance.ravel() * (count / (count - 1)) if count not in (0, 1) else arrays["running_var"]
     return {
         "output": _batch_normal(call, arrays, wide, mean, variance),

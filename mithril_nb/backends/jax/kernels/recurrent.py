@@ -43,7 +43,7 @@ def _lstm_cell_body(call: Call, arrays: Arrays) -> Arrays:
 
 
 def _given(call: Call, found: Arrays, rest: Array, arrays: Arrays, weight: str, bias: str) -> Arrays:
-    """The outputs of a cell: its states, and those of the others that are used."""
+    """Return the outputs of a cell: its states, and the optional outputs that are enabled."""
     if call.options["use_complement"]:
         found = {**found, "hidden_compl": rest.astype(found["hidden"].dtype)}
     if call.options["use_output"]:
@@ -52,7 +52,7 @@ def _given(call: Call, found: Arrays, rest: Array, arrays: Arrays, weight: str, 
 
 
 def _gated(arrays: Arrays, hidden: Array, cell: Array) -> tuple[Array, Array]:
-    """Memory and hidden state after a step, each gate by its own weights."""
+    """Return cell state and hidden state after a step. Each gate has separate weights."""
     both = jnp.concatenate((arrays["input"], hidden), -1)
     forget, enter, new, leave = (both @ arrays[f"w_{gate}"] + arrays[f"bias_{gate}"] for gate in "fico")
     cell = jax.nn.sigmoid(forget) * cell + jax.nn.sigmoid(enter) * jnp.tanh(new)
@@ -60,14 +60,14 @@ def _gated(arrays: Arrays, hidden: Array, cell: Array) -> tuple[Array, Array]:
 
 
 Step = Callable[[tuple[Array, ...], Array], tuple[Array, ...]]
-"""From the states, the hidden one first, and what the input adds to the gates, to the states after."""
+"""Maps (states, gate terms of the input) to the next states. The hidden state comes first."""
 
 
 def _over_time(call: Call, arrays: Arrays, states: tuple[str, ...], step: Step) -> Arrays:
-    # What the inputs add to the gates is one product for all steps: only what hangs on the state is left to the loop.
+    # Compute the gate terms of the inputs with one product for all steps, outside the loop.
     x = jnp.moveaxis(arrays["input"] @ arrays["w_ih"], -2, 0)
     x = x + arrays["bias"] if "bias" in arrays else x
-    # A scan wants the dtype of its state to stay.
+    # A scan requires a constant dtype of its state.
     given = [arrays[f"initial_{state}"] for state in states if call.options["use_initial_state"]]
     dtype = jnp.result_type(x, arrays["w_hh"], *given)
     zeros = jnp.zeros((*x.shape[1:-1], arrays["w_hh"].shape[0]), dtype)

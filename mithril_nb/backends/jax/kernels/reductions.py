@@ -27,7 +27,7 @@ def _where(call: Call) -> dict[str, Any]:
 
 
 def _summed(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
-    """A sum or product in the dtype that the shape rule says, also where x64 is on and JAX would take 64 bits."""
+    """Return a sum or product in the dtype of the shape rule. In x64 mode, JAX would use 64 bits."""
     return lambda x, **where: function(x.astype(summed(str(x.dtype))), **where, promote_integers=False)
 
 
@@ -49,7 +49,7 @@ elementwise("trapezoid", jnp.trapezoid, "y", "x")
 @kernel("variance")
 def _variance(call: Call, arrays: Arrays) -> Arrays:
     x = in_floating(arrays["input"])
-    correction: Any = scalar(call, "correction", x)  # jnp.var's signature says float, but it takes arrays
+    correction: Any = scalar(call, "correction", x)  # jnp.var is annotated with float, but accepts arrays
     return {"output": jnp.var(x, **_where(call), correction=correction)}
 
 
@@ -57,7 +57,7 @@ def _variance(call: Call, arrays: Arrays) -> Arrays:
 def _norm(call: Call, arrays: Arrays) -> Arrays:
     x, p = absolute(in_floating(arrays["input"])), call.options["p"]
     axis, keepdim = call.options["axis"], bool(call.options["keepdim"])
-    # In parts of the greatest item, so that no power overflows; the result does not depend on it, nor its gradient.
+    # Divide by the largest element, so that no power overflows. Neither the result nor its gradient depends on it.
     unit = lax.stop_gradient(jnp.max(x, axis, keepdims=True, initial=0.0))
     if p == float("inf"):
         return {"output": jnp.max(x, axis, keepdims=keepdim, initial=0.0)}
@@ -72,7 +72,7 @@ def _norm(call: Call, arrays: Arrays) -> Arrays:
 @kernel("cumsum")
 def _cumsum(call: Call, arrays: Arrays) -> Arrays:
     x = arrays["input"]
-    # In float32 where the items have 16 bits: each step rounds, and there are many.
+    # Accumulate 16-bit elements in float32, because each of the many steps rounds.
     wide = "float32" if x.dtype in ("float16", "bfloat16") else summed(str(x.dtype))
     return {"output": jnp.cumsum(x.astype(wide), call.options["axis"]).astype(summed(str(x.dtype)))}
 

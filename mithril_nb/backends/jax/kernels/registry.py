@@ -1,4 +1,4 @@
-"""The table of kernels: what runs each op on JAX. Each family of ops has a module beside this one."""
+"""The table of JAX kernels. Each family of ops has its own module in this folder."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from mithril_nb.program import Arrays, Call, Kernel
 KERNELS: dict[str, Kernel] = {}
 """Kernel of each op."""
 DRAWS: dict[str, Callable[[Mapping[str, Any], bool], bool]] = {}
-"""Whether an op draws random numbers, given its attributes and whether the program trains; others are not here."""
+"""Functions of (attributes, training) that return whether an op draws random numbers. Other ops never draw."""
 
 
 def kernel(op: str, widens: bool = True) -> Callable[[Kernel], Kernel]:
-    """Register a function as what runs an op; a pure function of arrays, traced once.
+    """Register a pure function of arrays as the kernel of an op.
 
-    A value that is no array, as a size, reaches those that take such. For others it is made an array; but arithmetic
-    on nothing else stays plain, so that its result can be a size again.
+    Ops with `takes_values` receive plain Python values, such as sizes, unchanged. For other ops they are converted to
+    arrays. But arithmetic on plain values only is computed in Python, so that its result can be a size again.
 
     Args:
         op: Name of the op.
-        widens: Whether inputs that must be whole numbers come in 32 bits at least: they count or name places, of which
-            there may be more than 8 bits can say. Not where their dtype is that of the result.
+        widens: True to cast integer inputs to at least 32 bits. They are counts or indices, which may not fit 8 bits.
+            False if the result has the dtype of the inputs.
     """
 
     def register(function: Kernel) -> Kernel:
@@ -39,8 +39,8 @@ def kernel(op: str, widens: bool = True) -> Callable[[Kernel], Kernel]:
             if op in FOLDS and values and len(values) == len(arrays) and not any(isinstance(v, tuple) for v in values):
                 return {"output": _folded(op, values)}
             whole = {port for port in arrays if widens and op in OPS and OPS[op].wanted_dtype(port, "") == "int32"}
-            made = {port: as_array(call, one) for port, one in arrays.items()}
-            return function(call, {port: widened_whole(one) if port in whole else one for port, one in made.items()})
+            found = {port: as_array(call, one) for port, one in arrays.items()}
+            return function(call, {port: widened_whole(one) if port in whole else one for port, one in found.items()})
 
         KERNELS[op] = run
         return function

@@ -1,4 +1,4 @@
-"""Shapes, axes, and what an index picks."""
+"""Shapes, axes, and indexing."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from mithril_nb.program import Array, Arrays, Call
 @kernel("reshape")
 def _reshape(call: Call, arrays: Arrays) -> Arrays:
     x, shape = as_array(call, arrays["input"]), known(call, "shape")
-    with _refused():
+    with _inference_errors():
         return {"output": x.reshape(_sizes_of(x, reshaped(_dims(x), as_sizes("shape", shape))))}
 
 
 def _dims(x: Array) -> tuple[Dim, ...]:
-    """The shape of an array, sizes that have only names as text."""
+    """Return the shape of an array, with symbolic sizes as text."""
     return tuple(size if isinstance(size, int) else str(size) for size in x.shape)
 
 
 def _sizes_of(x: Array, dims: tuple[Dim, ...]) -> tuple[Any, ...]:
-    """A shape that a rule made of that of an array; JAX tells what is neither a number nor a size of the array."""
+    """Return a shape from a rule as sizes for JAX. A name that is not a size of the array becomes -1."""
     known = {str(size): size for size in x.shape}
     return tuple(dim if isinstance(dim, int) else known.get(dim, -1) for dim in dims)
 
@@ -46,14 +46,14 @@ def _flatten(call: Call, arrays: Arrays) -> Arrays:
     span = flat_span(x.shape, known(call, "start_dim"), known(call, "end_dim"))
     assert span is not None
     first, last = span
-    # -1 in place of the product would not do for an empty batch.
+    # -1 instead of the product would fail for an empty batch.
     return {"output": x.reshape(*x.shape[:first], math.prod(x.shape[first:last]), *x.shape[last:])}
 
 
 @kernel("squeeze")
 def _squeeze(call: Call, arrays: Arrays) -> Arrays:
     x, axis = arrays["input"], known(call, "axis")
-    # A size that has only a name is not taken for 1.
+    # A symbolic size does not count as 1.
     return {
         "output": jnp.squeeze(x, tuple(at for at, size in enumerate(x.shape) if size == 1) if axis is None else axis)
     }
@@ -72,7 +72,7 @@ def _at_least_1d(call: Call, arrays: Arrays) -> Arrays:
 @kernel("broadcast_to")
 def _broadcast_to(call: Call, arrays: Arrays) -> Arrays:
     x, shape = as_array(call, arrays["input"]), known(call, "shape")
-    with _refused():
+    with _inference_errors():
         return {"output": jnp.broadcast_to(x, _sizes_of(x, stretched(_dims(x), as_sizes("shape", shape))))}
 
 
@@ -172,7 +172,7 @@ def _take(call: Call, arrays: Arrays) -> Arrays:
 def _taken(x: Array, indices: Array, axis: int | None) -> Array:
     if axis is None:
         x, axis = x.ravel(), 0
-    if not indices.size:  # jnp.take gives an axis without items back as it is, whatever the shape of the indices
+    if not indices.size:  # jnp.take ignores the shape of empty indices on an empty axis
         place = axis % x.ndim
         return jnp.zeros((*x.shape[:place], *indices.shape, *x.shape[place + 1 :]), x.dtype)
     return jnp.take(x, indices, axis)
@@ -206,10 +206,10 @@ def _transposed_diagonal(call: Call, arrays: Arrays) -> Arrays:
 
 
 def known(call: Call, option: str) -> Any:
-    """Return an attribute as plain data; one that came over a connection may be an array whose numbers are known.
+    """Return an attribute as plain data. From a connection, it may be an array with known values.
 
     Raises:
-        ShapeError: It depends on data: XLA compiles for shapes that are known before.
+        ShapeError: The attribute depends on data. XLA needs concrete shapes at compile time.
     """
     value = call.options[option]
     if is_value(value):
@@ -219,20 +219,20 @@ def known(call: Call, option: str) -> Any:
     except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError):
         raise ShapeError(
             f"{option!r} must be known before the program runs.",
-            (("given", "an array that the program computes, or is given"),),
+            (("given", "an array that the program computes or receives"),),
             f"{option}=2  # or {option}=x.shape()[0]; or compile with jit=False",
             port=option,
         ) from None
 
 
 @contextmanager
-def _refused() -> Iterator[None]:
-    """What shape inference could not see, as it does not see data, is refused here."""
+def _inference_errors() -> Iterator[None]:
+    """Turn mismatches into a `ShapeError`. Shape inference could not find them, because they depend on data."""
     try:
         yield
     except MismatchError as error:
         facts = ((error.port, error.need + (f"      {error.detail}" if error.detail else "")),)
-        raise ShapeError(f"{error.port!r} does not fit.", facts, error.advice, port=error.port) from None
+        raise ShapeError(f"{error.port!r} does not match.", facts, error.advice, port=error.port) from None
 
 
 def _plain(value: Any) -> Any:

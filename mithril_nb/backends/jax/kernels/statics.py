@@ -1,4 +1,4 @@
-"""Shapes, lengths, dtypes and tuples: plain Python values, which are known while the program is traced."""
+"""Shapes, lengths, dtypes and tuples: plain Python values, which are known during tracing."""
 
 from __future__ import annotations
 

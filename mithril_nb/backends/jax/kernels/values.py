@@ -1,4 +1,4 @@
-"""Values that are always the same."""
+"""Constants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions over several devices: import path of the user's documents."""
+"""Data parallelism over several devices, at the import path of the Mithril documentation."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from mithril_nb.errors import ShapeError, UnknownOptionError
 def data_parallel(
     fn: Callable[..., Any], backend: JaxBackend | None = None, num_devices: int | None = None
 ) -> Callable[..., Any]:
-    """Return a function that gives the same as another, computed on several devices at once.
+    """Return a function that computes the same result on several devices.
 
-    The first axis of each array that it is given is split over the devices; the compiler makes the rest follow, and
-    puts in the sums between devices where the function asks for any. The results lie where they were made.
+    The first axis of each argument is split over the devices. The compiler derives the sharding of all other values,
+    and inserts the communication between devices. The results stay on the devices that compute them.
 
     Args:
         fn: A function of arrays, or of trees of arrays, all with the batch as their first axis.
-        backend: Whose devices to use; those of its mesh, if it has one and `num_devices` is left out.
-        num_devices: How many of them; by default all.
+        backend: Backend whose devices to use. Without `num_devices`, these are the devices of its mesh, if it has one.
+        num_devices: Number of devices; default: all.
 
     Returns:
-        The function, jitted.
+        The jitted function.
 
     Raises:
-        UnknownOptionError: What is no function, or no number.
-        DeviceNotFoundError: More devices than there are.
-        ShapeError: From the function, for an array whose first axis cannot be split evenly.
+        UnknownOptionError: `fn` is not a function, or `num_devices` is not a positive integer.
+        DeviceNotFoundError: The machine has fewer devices.
+        ShapeError: In the call, the first axis of an array cannot be split evenly.
 
     Examples:
         >>> backend = JaxBackend()
@@ -53,8 +53,8 @@ def data_parallel(
     count = devices if num_devices is None else num_devices
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise UnknownOptionError(
-            f"num_devices={num_devices!r} is no number of devices.",
-            (("needs", "a whole number from 1"),),
+            f"num_devices={num_devices!r} is not a number of devices.",
+            (("needs", "an integer of at least 1"),),
             f"num_devices={devices}",
         )
     mesh = make_mesh((count,), platform, "num_devices")
@@ -66,7 +66,7 @@ def data_parallel(
         if not array.ndim:
             raise ShapeError(
                 "an array without axes cannot be split over devices.",
-                advice="lambda x: fn(x, rate)  # a closure over it",
+                advice="lambda x: fn(x, rate)  # close over the scalar instead",
             )
         check_even("an array", array.shape, 0, count)
         return jax.device_put(array, sharding)
