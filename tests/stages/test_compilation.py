@@ -19,6 +19,7 @@ from mithril_nb.measure import profile
 from mithril_nb.stages import Inspection, inspect
 from mithril_nb.stages.xla.ahead import fingerprint
 from mithril_nb.stages.xla.options import LEAST_EFFORT, NO_MACHINE_CODE
+from tests.stress import is_long
 
 
 def program(x, w):
@@ -187,7 +188,9 @@ def test_machine_code_of_another_program_is_not_taken_for_this_one(monkeypatch: 
         profile(inspection)
 
 
-@pytest.mark.parametrize("name", [name for name in corpus() if not name.startswith("sharded")])
+@pytest.mark.parametrize(
+    "name", [name for name in corpus() if not name.startswith("sharded")][:: 1 if is_long() else 3]
+)
 def test_with_the_least_effort_xla_makes_the_same_module_and_the_same_plan_of_memory(name: str) -> None:
     fn, args = corpus()[name]()
     lowered = jax.jit(fn).lower(*args)
