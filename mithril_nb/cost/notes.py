@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 NOT_RUN = "time_s: nothing here is run, so no time is known"
 ONE_OF = "one of "
 """What the note begins with of costs that are those of one of several devices."""
-ON_EACH_DEVICE = "shard_map: what runs on each device is counted for one of them"
+ON_EACH_DEVICE = "shard_map: equations inside are counted for one device, others for all devices together"
 
 
 def notes_of_equations(rows: tuple[CostRow, ...], program: SymbolicProgram) -> tuple[str, ...]:

@@ -339,7 +339,7 @@ def shown() -> None:
         "reduce              8                0     64             32          56       0  100 %",
         "(unattributed)      0                0      0              0           0       0    0 %",
         "total               8                0     64             32          56       0  100 %",
-        "shard_map: what runs on each device is counted for one of them",
+        "shard_map: equations inside are counted for one device, others for all devices together",
         "",
         "source    FLOPs  transcendentals  bytes",
         "analytic      8                0     64",

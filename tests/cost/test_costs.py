@@ -475,7 +475,7 @@ def test_of_several_devices_it_is_said_what_is_counted_for_one() -> None:
     )
     assert on_one == ["() ()", "() ()", "()"]
     count, _, told = mapped.partition(" ")
-    assert told == "shard_map: what runs on each device is counted for one of them"
+    assert told == "shard_map: equations inside are counted for one device, others for all devices together"
     assert count == "16"
 
 
