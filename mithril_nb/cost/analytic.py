@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def equation_rows(equations: Iterable[Equation]) -> tuple[CostRow, ...]:
     """Return what each equation costs that is not just a call of others.
 
-    Of the branches of a condition only the dearest counts, as in XLA.
+    Only the most expensive branch of a condition counts, as in XLA.
 
     Args:
         equations: The equations of a program, those of nested jaxprs after the one that holds them.
@@ -32,24 +32,24 @@ def equation_rows(equations: Iterable[Equation]) -> tuple[CostRow, ...]:
     """
     everything = tuple(equations)
     found = tuple(equation_row(one, counted(one), one.repeats) for one in everything if has_cost(one))
-    return dearest_branches((one.id for one in everything if one.primitive == "cond" and one.is_call), found)
+    return most_expensive_branches((one.id for one in everything if one.primitive == "cond" and one.is_call), found)
 
 
-def dearest_branches(conditions: Iterable[str], found: tuple[CostRow, ...]) -> tuple[CostRow, ...]:
-    """Return the same costs with those of all branches but the dearest at nothing.
+def most_expensive_branches(conditions: Iterable[str], found: tuple[CostRow, ...]) -> tuple[CostRow, ...]:
+    """Return the costs with only the most expensive branch of each condition counted; the others cost 0.
 
-    The dearest is that with most FLOPs and transcendentals, its loops as often as they go round. Of another that is not
-    known in full, nobody can tell that it costs less: nor is it known then how often it runs. If another is known and
-    may communicate more than the dearest, payload and wire bytes of its collectives are unknown.
+    The most expensive branch has the most FLOPs and transcendentals, with loops counted as often as they run. A branch
+    with an unknown cost may be more expensive, so its costs and repeats are unknown. If a cheaper branch may
+    communicate more than the most expensive one, payload and wire bytes of its collectives are unknown.
 
     Args:
-        conditions: Ids of the conditions, those that hold others first.
+        conditions: Ids of the conditions, outer ones first.
         found: The costs of all equations.
     """
     every = tuple(conditions)
     rows, places = list(found), _places_in_branches(every, found)
     for condition in reversed(every):
-        _count_dearest(places[condition], rows)
+        _count_most_expensive(places[condition], rows)
     return tuple(rows)
 
 
@@ -117,17 +117,22 @@ def _places_in_branches(conditions: Iterable[str], found: Iterable[CostRow]) -> 
     return places
 
 
-def _count_dearest(places: Mapping[str, Sequence[int]], rows: list[CostRow]) -> None:
-    """Set the rows of all branches of a condition but the dearest to nothing, by the places of each branch."""
+def _count_most_expensive(places: Mapping[str, Sequence[int]], rows: list[CostRow]) -> None:
+    """Set the rows of all cheaper branches of a condition to 0, or to unknown.
+
+    Args:
+        places: Indices of the rows of each branch.
+        rows: The rows of the program, which are changed in place.
+    """
     if len(places) < 2:
         return
     branches = {branch: [rows[place] for place in each] for branch, each in places.items()}
-    dearest = max(branches, key=lambda branch: sum(map(_weight, branches[branch])))
+    most_expensive = max(branches, key=lambda branch: sum(map(_weight, branches[branch])))
     is_known = {branch: not any(map(is_unknown, rows)) for branch, rows in branches.items()}
     sums = {branch: _sent(rows) for branch, rows in branches.items()}
-    is_quiet = {branch: sends_no_more(each, sums[dearest]) for branch, each in sums.items()}
+    is_quiet = {branch: sends_no_more(each, sums[most_expensive]) for branch, each in sums.items()}
     for branch, each in places.items():
-        if branch != dearest:
+        if branch != most_expensive:
             for place in each:
                 rows[place] = _idle(rows[place], is_quiet[branch]) if is_known[branch] else _maybe(rows[place])
 
@@ -144,7 +149,7 @@ def _weight(row: CostRow) -> int:
 
 
 def _idle(row: CostRow, is_quiet: bool) -> CostRow:
-    """What a row costs of a branch that is not the dearest; `is_quiet` if it sends no more than that one."""
+    """Return the row of a cheaper branch; `is_quiet` if the branch sends no more than the most expensive one."""
     payload, wire = (0 if is_quiet or value == 0 else None for value in (row.payload_bytes, row.wire_bytes))
     return replace(
         row, flops=0, transcendentals=0, bytes_accessed=0, repeats=0, once=Figures(), payload_bytes=payload,
@@ -153,7 +158,7 @@ def _idle(row: CostRow, is_quiet: bool) -> CostRow:
 
 
 def _maybe(row: CostRow) -> CostRow:
-    """What a row costs of a branch that may be the dearest or not."""
+    """Return the row of a branch that may be the most expensive one."""
     flops, transcendentals, moved, payload, wire = (
         0 if value == 0 else None
         for value in (row.flops, row.transcendentals, row.bytes_accessed, row.payload_bytes, row.wire_bytes)

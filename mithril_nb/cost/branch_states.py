@@ -9,8 +9,8 @@ from mithril_nb.cost.formulas.symbols import Expression, Polynomial, UndecidedEr
 from mithril_nb.stages.records import Equation
 
 COUNTS, IDLE, UNDECIDED, SENDS = "counts", "idle", "undecided", "sends"
-"""The most expensive branch; one with fewer FLOPs, which costs nothing; sizes, or what is unknown, decide it; a
-collective in an idle branch that may communicate more than the most expensive one."""
+"""States of an equation in a branch: in the most expensive branch; in a cheaper one, which costs 0; undecided, as it
+depends on sizes or unknown costs; a collective in a cheaper branch that may communicate more."""
 
 
 def branch_states(
@@ -22,7 +22,7 @@ def branch_states(
     """Return by id the state of each equation in a branch.
 
     Args:
-        conditions: Ids of the conditions, those that hold others first.
+        conditions: Ids of the conditions, outer ones first.
         members: The equations with the places of their kinds.
         weight: Returns what an equation of a kind costs in all its runs; `None` if unknown.
         sent: Returns its payload and wire bytes in all its runs.
@@ -42,13 +42,13 @@ def branch_states(
         }
         is_open = any(found.get(id) == UNDECIDED for body in branches.values() for id, _ in body)
         sums = {name: total(0 if each is None else each for each in some) for name, some in weights.items()}
-        dearest = None if is_open else _dearest(sums)
+        most_expensive = None if is_open else _most_expensive(sums)
         for name, body in branches.items():
-            if name == dearest:
+            if name == most_expensive:
                 continue
             state, own = UNDECIDED, IDLE
-            if dearest is not None and None not in weights[name]:
-                sums_sent = [_sum_sent(branches[branch], found, sent) for branch in (name, dearest)]
+            if most_expensive is not None and None not in weights[name]:
+                sums_sent = [_sum_sent(branches[branch], found, sent) for branch in (name, most_expensive)]
                 state, own = IDLE, IDLE if sends_no_more(*sums_sent) else SENDS
             for id, place in body:
                 if found.get(id) not in (IDLE, SENDS):
@@ -64,8 +64,8 @@ def _sum_sent(body: Iterable[tuple[str, int]], found: Mapping[str, str], sent: C
     return total(payloads) if len(payloads) == len(each) else None, total(wires) if len(wires) == len(each) else None
 
 
-def _dearest(branches: Mapping[str, Polynomial]) -> str | None:
-    """Return the first branch that costs most, whatever the sizes are; `None` if there is none."""
+def _most_expensive(branches: Mapping[str, Polynomial]) -> str | None:
+    """Return the branch that costs most for all sizes, the first if several do; `None` if it depends on the sizes."""
     best = next(iter(branches))
     try:
         for name, cost in branches.items():

@@ -329,7 +329,9 @@ def unknown_of(rows: Iterable[CostRow]) -> tuple[Unknown, ...]:
     )
 
 
-_DEAREST = "the most expensive branch is counted each time, as XLA counts; where another one runs, it costs less"
+_MOST_EXPENSIVE_BRANCH = (
+    "the most expensive branch is counted each time, as XLA counts; where another one runs, it costs less"
+)
 
 
 def notes_of(rows: Iterable[CostRow]) -> tuple[str, ...]:
@@ -356,7 +358,7 @@ def notes_of_branches(opcodes: Iterable[str]) -> tuple[str, ...]:
         '2 × cond: the most expensive branch is counted '
     """
     counts = Counter(opcode for opcode in opcodes if opcode in ("cond", "conditional"))
-    return tuple(f"{count} × {opcode}: {_DEAREST}" for opcode, count in counts.items())
+    return tuple(f"{count} × {opcode}: {_MOST_EXPENSIVE_BRANCH}" for opcode, count in counts.items())
 
 
 def unknown_params(inputs: Iterable[Input]) -> tuple[str, str] | None:

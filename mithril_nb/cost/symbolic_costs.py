@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from mithril_nb.cost.analytic import dearest_branches, equation_row, moved_rows
+from mithril_nb.cost.analytic import equation_row, most_expensive_branches, moved_rows
 from mithril_nb.cost.blocks import nearest_path, with_outer
 from mithril_nb.cost.branch_states import COUNTS, IDLE, SENDS, UNDECIDED, branch_states
 from mithril_nb.cost.formulas.communication import SENDS_MORE, Sent
@@ -127,10 +127,10 @@ class SymbolicProgram:
         return self.known_kinds or _kinds(self.equations)
 
     def costs(self) -> tuple[CostRow, ...]:
-        """Return what each equation costs that is not just a call of others; equal ones are looked at once.
+        """Return the cost of each equation except calls; equal equations are counted once.
 
-        Of the branches of a condition only the dearest counts, as in XLA. Rows of arguments that XLA's partitioner
-        moves come last.
+        Only the most expensive branch of a condition counts, as in XLA. Rows of arguments that XLA's partitioner moves
+        come last.
         """
         put = _Numbers(self.sizes)
         with paused_collector():
@@ -147,7 +147,7 @@ class SymbolicProgram:
                     for like in [found[place]]
                 ]
             )  # fmt: skip
-        return (*dearest_branches(self.kinds.conditions, costs), *moved_rows(self.inputs))
+        return (*most_expensive_branches(self.kinds.conditions, costs), *moved_rows(self.inputs))
 
     @cached_property
     def counted(self) -> tuple[Counted, ...]:

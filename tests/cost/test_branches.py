@@ -1,4 +1,4 @@
-"""Of the branches of a condition the dearest counts; of one that is not known, nobody says that it costs nothing."""
+"""Only the most expensive branch of a condition counts; the cost of a branch with unknown parts is unknown."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jax import lax
 from jax_programs import on_host, spec
 
 from mithril_nb.cost import SOURCES, Cost
-from mithril_nb.cost.analytic import dearest_branches, equation_row
+from mithril_nb.cost.analytic import equation_row, most_expensive_branches
 from mithril_nb.cost.formulas.rules import counted
 from mithril_nb.stages import inspect
 
@@ -50,7 +50,7 @@ def test_the_time_for_conditions_in_a_row_is_linear() -> None:
         steps = [0]
         sys.setprofile(lambda frame, event, _: steps.__setitem__(0, steps[0] + 1))
         try:
-            found = dearest_branches(conditions, rows)
+            found = most_expensive_branches(conditions, rows)
         finally:
             sys.setprofile(None)
         assert sum(row.flops or 0 for row in found if ".b" in row.id) == count * 2 * 64

@@ -124,10 +124,10 @@ CASES = {
     "fft of odd lengths": (lambda x: jnp.fft.fft2(x), (spec(3, 7, 30, dtype="complex64"),)),
     "sums of nothing": (lambda x: (x.sum(), x.sum(0), x.any(0)), (spec(0, 8),)),
     "product over nothing": (jnp.matmul, (spec(8, 0), spec(0, 9))),
-    "dearest branch by transcendentals": (
+    "most expensive branch by transcendentals": (
         lambda x: lax.cond(x.sum() > 0, lambda x: jnp.sin(jnp.tanh(x)), lambda x: x, x), (spec(8, 8),),
     ),
-    "dearest branch": (
+    "most expensive branch": (
         lambda x: lax.cond(x.sum() > 0, lambda x: x + 1, lambda x: (x * x) @ x * x, x), (spec(8, 8),),
     ),
 }  # fmt: skip

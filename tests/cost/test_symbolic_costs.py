@@ -44,7 +44,7 @@ PROGRAMS = {
     "branch that may cost nothing": lambda b, t: (
         lambda x: lax.cond(x.sum() > 0, lambda x: x.sum(1), lambda x: -x.sum(1), x), spec(b, t)
     ),
-    "dearest branch": lambda b, t: (
+    "most expensive branch": lambda b, t: (
         lambda x: lax.cond(x.sum() > 0, lambda x: (x @ x.T) @ x, lambda x: x @ (x.T @ x), x), spec(b, t)
     ),
 }  # fmt: skip
@@ -71,7 +71,7 @@ def test_numbers_in_the_place_of_names_cost_what_tracing_with_them_costs(name: s
         for path in ("", *(path for path in traced.by_block if path)):
             for field in ("flops", "transcendentals", "bytes_accessed", "params"):
                 polynomial, unknown = named.symbolic.polynomial(path, field)
-                assert (not unknown) is (name != "dearest branch" or field in ("transcendentals", "params"))
+                assert (not unknown) is (name != "most expensive branch" or field in ("transcendentals", "params"))
                 if not unknown:
                     assert round(polynomial.value(sizes)) == getattr(traced.subtree(path), field)
         for role in ("forward", "backward", "update"):
@@ -137,7 +137,7 @@ def test_what_has_no_formula_is_named() -> None:
     assert found.formula() == "2·batch + what nobody knows (1 × pure_callback: no rule: Python on the host)"
     assert found.notes[1] == "flops of 1 × pure_callback: no rule: Python on the host"
     assert found.formula(field="params").endswith("what nobody knows (the argument x is not called 'params')")
-    branches = costs("dearest branch", *symbolic_shape("b, t"))
+    branches = costs("most expensive branch", *symbolic_shape("b, t"))
     assert branches.formula().endswith("dot_general: which branch costs more depends on sizes)")
 
 

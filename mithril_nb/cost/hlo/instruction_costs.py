@@ -35,18 +35,17 @@ class InstructionCost:
 
     Attributes:
         instruction: The instruction.
-        flops: Arithmetic operations of one run; `None` if nobody knows.
+        flops: Arithmetic operations of one run; `None` if unknown.
         transcendentals: The same for transcendental functions.
         bytes: Bytes that one run reads and writes, of memory: 0 inside of a fusion.
-        repeats: How often it runs in a run of the program; `None` if a loop does not say how often it goes round,
-            or nobody can tell whether the branch that it is in is the dearest.
-        once: How often if loops are counted once, as XLA counts them; 0 in a branch that is not the dearest.
-        sends: How often its communication counts; as `repeats`, but `None` in a branch that is not the dearest and
-            may send more than it.
-        formula: How the FLOPs were computed, or why not.
-        alone: Bytes that one run would read and write by itself, outside of the fusion that holds it.
-        fusion: Id of the fusion that holds it; `""` if none does.
-        payload: Bytes of the buffers that one device hands over to a collective, in one run; `None` if unknown.
+        repeats: How often it runs in a run of the program; `None` if the trip count of a loop around it is unknown, or
+            whether its branch is the most expensive one.
+        once: How often it runs if loops are counted once, as XLA counts them; 0 in a cheaper branch.
+        sends: How often its communication counts: as `repeats`, but `None` in a cheaper branch that may send more.
+        formula: How the FLOPs were computed, or why they are unknown.
+        alone: Bytes that one run would read and write outside its fusion.
+        fusion: Id of its fusion; `""` if it is in none.
+        payload: Bytes of the buffers that one device passes to a collective, in one run; `None` if unknown.
         wire: Bytes that one device sends for it.
         pieces: The collectives that XLA combined to it, as in `CostRow`.
     """
@@ -133,21 +132,21 @@ class _Costs:
             ]
         if one.opcode == "conditional":
             branches = module.branches(one)
-            dearest = max(branches, key=lambda branch: self._weight(branch.name), default=None)
+            most_expensive = max(branches, key=lambda branch: self._weight(branch.name), default=None)
             return [
-                (branch, 1, 1, 1) if branch is dearest else self._idle(branch, dearest)
+                (branch, 1, 1, 1) if branch is most_expensive else self._idle(branch, most_expensive)
                 for branch in branches
-                if dearest is not None
+                if most_expensive is not None
             ]
         if one.opcode in ("fusion", "call", "async-start"):
             return [(callee, 1, 1, 1) for callee in module.called(one, "calls", "to_apply", "called_computations")]
         return []
 
-    def _idle(self, branch: Computation, dearest: Computation) -> _Run:
-        """Return how often a branch runs that is not the dearest, as far as that is known."""
+    def _idle(self, branch: Computation, most_expensive: Computation) -> _Run:
+        """Return how often a cheaper branch counts: 0, or unknown."""
         if not self._is_known(branch.name):
             return branch, None, 0, None
-        return branch, 0, 0, 0 if sends_no_more(self._sent(branch.name), self._sent(dearest.name)) else None
+        return branch, 0, 0, 0 if sends_no_more(self._sent(branch.name), self._sent(most_expensive.name)) else None
 
     def _rounds(self, loop: Instruction, home: Computation) -> int | None:
         """How often a loop goes round: as XLA says, or the jaxpr, or the loop itself."""

@@ -30,7 +30,7 @@ _CHEAP = frozenset(
 """Computed anew wherever they are taken."""
 _TURNED = frozenset({"transpose", "rev", "sort"})
 """Not written over the operand: items change their places."""
-_DEAR = frozenset(
+_EXPENSIVE = frozenset(
     "div rem exp exp2 log log1p expm1 tanh logistic sin cos tan asin acos atan atan2 sinh cosh sqrt rsqrt cbrt pow erf "
     "erf_inv erfc lgamma digamma nextafter".split()
 )
@@ -42,7 +42,7 @@ _ROWS = frozenset(
 """Take what they need as it is computed; their own result is kept."""
 _HANDS_ON = CALL_NAMES - {"remat2", "checkpoint"}
 """Calls that only pass a value on: its users are inside them."""
-_TAKES = _CHEAP | _DEAR | _ROWS | _VIEWS
+_TAKES = _CHEAP | _EXPENSIVE | _ROWS | _VIEWS
 
 
 def jaxpr_lives(values: Sequence[Value], equations: Sequence[Equation], is_cpu: bool = False) -> tuple[list[Life], int]:
@@ -167,9 +167,9 @@ class _Estimate:
         if maker.is_call:
             return False
         is_number = bool(maker.constants) and None not in maker.constants
-        if maker.primitive not in _CHEAP and maker.primitive not in _DEAR and not is_number:
+        if maker.primitive not in _CHEAP and maker.primitive not in _EXPENSIVE and not is_number:
             return False
-        if not is_number and maker.primitive in _DEAR and len(set(value.uses)) != 1:
+        if not is_number and maker.primitive in _EXPENSIVE and len(set(value.uses)) != 1:
             return False
         takers = _TAKES | _HANDS_ON if maker.primitive in _CHEAP else _TAKES
         return all(self._equations[use].primitive in takers for use in value.uses)
