@@ -52,7 +52,7 @@ def watching(model: PhysicalModel, x: np.ndarray, labels: np.ndarray, is_watched
 
 def epochs_of(run: Run) -> Callable[[int], object]:
     """Return a function that runs `count` epochs in the run's own thread."""
-    return lambda count: run.go_on(epochs=count).wait()
+    return lambda count: run.resume(epochs=count).wait()
 
 
 def plain_loop(x: np.ndarray, labels: np.ndarray) -> Callable[[int], object]:

@@ -19,9 +19,9 @@ from mithril_nb.stages import Inspection
 from mithril_nb.stages.given import first_source
 from mithril_nb.stages.records import UNATTRIBUTED
 from mithril_nb.targets import inspect
-from mithril_nb.targets.doors import called_as
+from mithril_nb.targets.entry_point import called_as
+from mithril_nb.targets.option_checks import OPTIONS, check_handed_on
 from mithril_nb.targets.options import has_argument, refuse_misspelt
-from mithril_nb.targets.slips import OPTIONS, check_handed_on
 
 Bound = float | tuple[float | None, float | None] | None
 """The upper bound of a figure, or a pair of lower and upper bound; `None` for no bound."""

@@ -39,7 +39,14 @@ ONE_DEVICE = _of_quick_code()
 """The environment of a fresh process that computes quickly compiled programs."""
 EIGHT_DEVICES = _of_quick_code(xla_force_host_platform_device_count=8)
 """The same, on eight devices."""
-CODE = {"test_dump.py", "test_fates.py", "test_kernels.py", "test_llvm.py", "test_machine_code.py", "test_options.py"}
+CODE = {
+    "test_dump.py",
+    "test_instruction_history.py",
+    "test_kernels.py",
+    "test_llvm.py",
+    "test_machine_code.py",
+    "test_options.py",
+}
 """Files that look at what XLA makes of a program at full strength: fusions, LLVM IR, machine code."""
 
 

@@ -211,8 +211,8 @@ def _made(value: Callable[[], Any]) -> tuple[Any, Any]:
 
 def _is_value(value: Any) -> bool:
     """Whether it is a model or a module, rather than a function."""
+    from mithril_nb.targets.mithril_models import is_own
     from mithril_nb.targets.modules import is_foreign
-    from mithril_nb.targets.own import is_own
     from mithril_nb.targets.scopes import is_module
 
     return not isinstance(value, type) and (is_own(value) or is_foreign(value) or is_module(value))
@@ -220,7 +220,7 @@ def _is_value(value: Any) -> bool:
 
 def _graph_of(value: Any) -> LogicalGraph | None:
     from mithril_nb.physical import PhysicalModel, graph_of
-    from mithril_nb.targets.own import is_own
+    from mithril_nb.targets.mithril_models import is_own
 
     if isinstance(value, type) or not is_own(value):
         return None

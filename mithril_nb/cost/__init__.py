@@ -6,7 +6,7 @@ from mithril_nb.cost.costs import Cost
 from mithril_nb.cost.counting import SOURCES, cost_of, costs_of, costs_so_far
 from mithril_nb.cost.difference import Difference, DifferenceRow
 from mithril_nb.cost.hlo.xla import Memory, xla_figures, xla_memory
-from mithril_nb.cost.memory.lives import Life
+from mithril_nb.cost.memory.liveness import LiveRange
 from mithril_nb.cost.memory.use import MemoryUse, Moment, memory_of
 from mithril_nb.cost.multiply_adds import MultiplyAdds, multiply_adds
 from mithril_nb.cost.records import CostRow, Figures, Fusion, Source, Unknown
@@ -14,6 +14,6 @@ from mithril_nb.cost.side_by_side import Costs
 
 __all__ = [
     "SOURCES", "Change", "Comparison", "Cost", "CostRow", "Costs", "Difference", "DifferenceRow", "Figures", "Fusion",
-    "Life", "Memory", "MemoryUse", "Moment", "MultiplyAdds", "Source", "Unknown", "cost_of", "costs_of",
+    "LiveRange", "Memory", "MemoryUse", "Moment", "MultiplyAdds", "Source", "Unknown", "cost_of", "costs_of",
     "costs_so_far", "memory_of", "multiply_adds", "xla_figures", "xla_memory",
 ]  # fmt: skip

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from mithril_nb.errors import ConnectionError, NameTakenError, listed, short_repr, similar
-from mithril_nb.graph.closing import closed, is_array, made_edges
+from mithril_nb.graph.boundary import infer_boundary, is_array, made_edges
 from mithril_nb.graph.edit import checked_name
 from mithril_nb.graph.paths import component, parameter_name
 from mithril_nb.graph.records import BOUNDARY, Edge, Endpoint, LogicalGraph, Note
@@ -61,7 +61,7 @@ def annotate(graph: LogicalGraph, end: Endpoint, **changes: Any) -> LogicalGraph
         named = (end.port,)
         labels[end.port] = end
     notes = {**graph.note_at, end: replace(graph.note_at.get(end, Note()), **changes)}
-    return closed(graph.nodes, made_edges(graph, named), labels, notes)
+    return infer_boundary(graph.nodes, made_edges(graph, named), labels, notes)
 
 
 def annotate_array(graph: LogicalGraph, name: str, is_trainable: bool) -> LogicalGraph:
@@ -70,7 +70,7 @@ def annotate_array(graph: LogicalGraph, name: str, is_trainable: bool) -> Logica
     # An array inside is trainable by default; an input becomes a trainable array only by this note.
     trainable = None if is_trainable and is_array(end) else is_trainable
     note = replace(graph.note_at.get(end, Note()), is_trainable=trainable)
-    return closed(graph.nodes, made_edges(graph), dict(graph.labels), {**graph.note_at, end: note})
+    return infer_boundary(graph.nodes, made_edges(graph), dict(graph.labels), {**graph.note_at, end: note})
 
 
 def label(graph: LogicalGraph, end: Endpoint, name: str) -> LogicalGraph:
@@ -100,15 +100,15 @@ def label(graph: LogicalGraph, end: Endpoint, name: str) -> LogicalGraph:
         labels = {known: place for known, place in labels.items() if place != end}
         labels[name] = new
         notes = {new if place == end else place: note for place, note in graph.notes}
-        return closed(graph.nodes, edges, labels, notes)
+        return infer_boundary(graph.nodes, edges, labels, notes)
     if not _is_output(graph, end):
         # The note of the parameter moves with it.
         new, old = Endpoint(BOUNDARY, name), Endpoint(BOUNDARY, parameter_name(component(end.node), end.port))
         notes = {new if place in (old, end) else place: note for place, note in graph.notes}
-        return closed(graph.nodes, [*made_edges(graph), Edge(new, end)], {**labels, name: new}, notes)
+        return infer_boundary(graph.nodes, [*made_edges(graph), Edge(new, end)], {**labels, name: new}, notes)
     labels = {known: place for known, place in labels.items() if place != end}
     labels[name] = end
-    return closed(graph.nodes, made_edges(graph), labels, graph.note_at)
+    return infer_boundary(graph.nodes, made_edges(graph), labels, graph.note_at)
 
 
 def expose(graph: LogicalGraph, end: Endpoint) -> LogicalGraph:
@@ -145,7 +145,7 @@ def merge(graph: LogicalGraph, first: Endpoint, second: Endpoint) -> LogicalGrap
     if _is_open(graph, second) and first != second:
         labels = {**dict(graph.labels), **({} if first.node else {first.port: first})}
         named = () if first.node else (first.port,)
-        return closed(graph.nodes, [*made_edges(graph, named), Edge(first, second)], labels, graph.note_at)
+        return infer_boundary(graph.nodes, [*made_edges(graph, named), Edge(first, second)], labels, graph.note_at)
     if first.node == BOUNDARY and second.node != BOUNDARY:
         first, second = second, first
     if second.node != BOUNDARY or first == second:
@@ -160,7 +160,7 @@ def merge(graph: LogicalGraph, first: Endpoint, second: Endpoint) -> LogicalGrap
     if first.node == BOUNDARY:
         labels[first.port] = first
     notes = {end: note for end, note in graph.notes if end != second}
-    return closed(graph.nodes, edges, labels, notes)
+    return infer_boundary(graph.nodes, edges, labels, notes)
 
 
 def _outputs(graph: LogicalGraph) -> list[Endpoint]:

@@ -9,7 +9,7 @@ from copy import copy
 from typing import Any
 
 from mithril_nb.graph.annotate import annotate, label
-from mithril_nb.graph.closing import INPUT, OUTPUT, automatic_name, closed, made_edges
+from mithril_nb.graph.boundary import INPUT, OUTPUT, automatic_name, infer_boundary, made_edges
 from mithril_nb.graph.edit import add, check_new, default_name
 from mithril_nb.graph.records import BOUNDARY, Block, Edge, Endpoint, LogicalGraph, Node, Note
 
@@ -59,7 +59,7 @@ class Draft:
     def graph(self) -> LogicalGraph:
         """Return the current graph, closed."""
         if self._closed is None:
-            self._closed = closed(tuple(self._nodes.values()), self._edges, self._labels, self._notes)
+            self._closed = infer_boundary(tuple(self._nodes.values()), self._edges, self._labels, self._notes)
         return self._closed
 
     def last_output(self) -> Endpoint | None:

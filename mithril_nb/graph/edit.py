@@ -1,7 +1,7 @@
 """Edits of a logical graph: pure functions that take a graph and return a new one.
 
 `Model`'s operators and the workbench's commands are built from these. Every edit closes the graph, see
-`mithril_nb.graph.closing`.
+`mithril_nb.graph.boundary`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mithril_nb.errors import (
     short_repr,
     similar,
 )
-from mithril_nb.graph.closing import closed, is_array, made_edges
+from mithril_nb.graph.boundary import infer_boundary, is_array, made_edges
 from mithril_nb.graph.order import path_between
 from mithril_nb.graph.paths import component
 from mithril_nb.graph.records import BOUNDARY, Block, Edge, Endpoint, LogicalGraph, Node, Value
@@ -103,7 +103,7 @@ def add(
                 _check_no_cycle(replace(graph, nodes=nodes, edges=tuple(edges)), source, edge.target)
         edges = [Edge(source, edge.target) if edge.source == replaced else edge for edge in edges]
         labels[label] = source
-    return closed(nodes, edges, labels, graph.note_at), name
+    return infer_boundary(nodes, edges, labels, graph.note_at), name
 
 
 def check_new(
@@ -171,7 +171,7 @@ def remove(graph: LogicalGraph, names: Collection[str], *, bridge: bool = False)
             given = Endpoint(name, block.outputs[0].name)
             edges = [Edge(feeding, edge.target) if edge.source == given else edge for edge in edges]
     edges = [edge for edge in edges if edge.source.node not in names and edge.target.node not in names]
-    return closed(tuple(node for node in graph.nodes if node.name not in names), edges, labels, graph.note_at)
+    return infer_boundary(tuple(node for node in graph.nodes if node.name not in names), edges, labels, graph.note_at)
 
 
 def connect(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> LogicalGraph:
@@ -203,7 +203,7 @@ def connect(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> LogicalG
     labels = dict(graph.labels)
     if source.node == BOUNDARY:
         labels[source.port] = source
-    return closed(graph.nodes, edges, labels, graph.note_at)
+    return infer_boundary(graph.nodes, edges, labels, graph.note_at)
 
 
 def disconnect(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> LogicalGraph:
@@ -221,7 +221,9 @@ def disconnect(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> Logic
             block=component(target.node),
             port=target.port,
         )
-    return closed(graph.nodes, [kept for kept in made_edges(graph) if kept != edge], dict(graph.labels), graph.note_at)
+    return infer_boundary(
+        graph.nodes, [kept for kept in made_edges(graph) if kept != edge], dict(graph.labels), graph.note_at
+    )
 
 
 def rename(graph: LogicalGraph, old: str, new: str) -> LogicalGraph:
@@ -271,7 +273,7 @@ def with_names(
             return Endpoint(BOUNDARY, array[1] + end.port.removeprefix(array[0]))
         return target(end) if source(end) == end else source(end)
 
-    return closed(
+    return infer_boundary(
         nodes,
         [Edge(source(edge.source), target(edge.target)) for edge in made_edges(graph)],
         {label: source(end) for label, end in graph.labels},
@@ -295,7 +297,7 @@ def swap(graph: LogicalGraph, name: str, block: Block) -> LogicalGraph:
     ]
     labels = {label: end for label, end in graph.labels if end.node != name or end.port in outputs}
     nodes = tuple(Node(name, block) if node.name == name else node for node in graph.nodes)
-    return closed(nodes, edges, labels, graph.note_at)
+    return infer_boundary(nodes, edges, labels, graph.note_at)
 
 
 def composite(graph: LogicalGraph, kind: str = "Model", attributes: tuple[tuple[str, Value], ...] = ()) -> Block:

@@ -14,9 +14,9 @@ from pathlib import Path
 from types import FrameType
 
 from mithril_nb.errors import LaunchError, UnknownOptionError
-from mithril_nb.launch.crew import Crew
-from mithril_nb.launch.place import Place, free_address, own_environment
-from mithril_nb.launch.verdict import failure, late
+from mithril_nb.launch.exit_report import failure, late
+from mithril_nb.launch.process_group import ProcessGroup
+from mithril_nb.launch.rank import Rank, free_address, own_environment
 
 POLL_S = 0.05
 """Seconds between two checks for processes that have ended."""
@@ -64,7 +64,7 @@ def launch(
     Examples:
         >>> launch("train.py", ["--epochs", "3"], processes=4)  # doctest: +SKIP
     """
-    places = _places(processes, coordinator, process_id, devices, start_timeout_s, peer_timeout_s)
+    ranks = _ranks(processes, coordinator, process_id, devices, start_timeout_s, peer_timeout_s)
     if os.name != "posix":
         raise LaunchError(
             "launching needs process groups, which this system does not support.",
@@ -73,38 +73,38 @@ def launch(
         )
     if not Path(script).is_file():
         raise LaunchError(f"script {str(script)!r} does not exist.", (), "mithril-nb launch --processes 2 train.py")
-    with _signals() as received, Crew() as crew:
-        for place in places:
-            crew.start(place, str(script), arguments, own_environment())
-        _watch(crew, places[0], received)
+    with _signals() as received, ProcessGroup() as group:
+        for rank in ranks:
+            group.start(rank, str(script), arguments, own_environment())
+        _watch(group, ranks[0], received)
 
 
-def _watch(crew: Crew, place: Place, received: list[int]) -> None:
+def _watch(group: ProcessGroup, rank: Rank, received: list[int]) -> None:
     """Forward output until all processes have ended, or one has failed."""
-    until = time.monotonic() + place.start_timeout_s
-    while crew.running:
-        crew.pump(POLL_S)
+    until = time.monotonic() + rank.start_timeout_s
+    while group.running:
+        group.pump(POLL_S)
         if received:
-            _end_after_signal(crew, received)
-        if any(worker.has_failed for worker in crew.workers):
-            crew.pump_for(SETTLE_S)
-            crew.end(GRACE_S)
-            raise failure(crew.workers, place.count)
-        if time.monotonic() > until and not all(worker.is_ready for worker in crew.workers):
-            crew.end(GRACE_S)
-            raise late(crew.workers, place)
-    if any(worker.has_failed for worker in crew.workers):
-        raise failure(crew.workers, place.count)
+            _end_after_signal(group, received)
+        if any(worker.has_failed for worker in group.workers):
+            group.pump_for(SETTLE_S)
+            group.end(GRACE_S)
+            raise failure(group.workers, rank.count)
+        if time.monotonic() > until and not all(worker.is_ready for worker in group.workers):
+            group.end(GRACE_S)
+            raise late(group.workers, rank)
+    if any(worker.has_failed for worker in group.workers):
+        raise failure(group.workers, rank.count)
 
 
-def _end_after_signal(crew: Crew, received: list[int]) -> None:
+def _end_after_signal(group: ProcessGroup, received: list[int]) -> None:
     """Forward a signal to the processes, wait for their end, and exit. A second signal ends them at once."""
     first = received[0]
-    crew.send(first)
+    group.send(first)
     until = time.monotonic() + (INTERRUPT_S if first == signal.SIGINT else GRACE_S)
-    while crew.running and len(received) == 1 and time.monotonic() < until:
-        crew.pump(POLL_S)
-    crew.end(0 if len(received) > 1 else GRACE_S)
+    while group.running and len(received) == 1 and time.monotonic() < until:
+        group.pump(POLL_S)
+    group.end(0 if len(received) > 1 else GRACE_S)
     if first == signal.SIGINT:
         raise KeyboardInterrupt
     raise SystemExit(128 + first)
@@ -129,14 +129,14 @@ def _signals() -> Iterator[list[int]]:
             signal.signal(number, handler)  # pyright: ignore[reportArgumentType]
 
 
-def _places(
+def _ranks(
     processes: int,
     coordinator: str | None,
     process_id: int | None,
     devices: int,
     start_timeout_s: float,
     peer_timeout_s: float,
-) -> list[Place]:
+) -> list[Rank]:
     for name, value in (("processes", processes), ("devices", devices)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise UnknownOptionError(f"{name} must be an integer of at least 1.", (("got", repr(value)),), f"{name}=2")
@@ -146,7 +146,7 @@ def _places(
     timeouts = (float(start_timeout_s), float(peer_timeout_s))
     if coordinator is None and process_id is None:
         address = free_address()
-        return [Place(address, index, processes, devices, True, *timeouts) for index in range(processes)]
+        return [Rank(address, index, processes, devices, True, *timeouts) for index in range(processes)]
     host, _, port = (coordinator or "").rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536 or process_id is None:
         raise UnknownOptionError(
@@ -160,4 +160,4 @@ def _places(
             (("process id", repr(process_id)), ("needed", f"0 to {processes - 1}, for {processes} processes")),
             f"--process-id {processes - 1}",
         )
-    return [Place(str(coordinator), process_id, processes, devices, False, *timeouts)]
+    return [Rank(str(coordinator), process_id, processes, devices, False, *timeouts)]

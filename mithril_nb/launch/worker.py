@@ -11,7 +11,7 @@ import threading
 import traceback
 from types import TracebackType
 
-from mithril_nb.launch.place import Place
+from mithril_nb.launch.rank import Rank
 
 READY = b"ready"
 
@@ -29,7 +29,7 @@ def main(link: socket.socket, script: str, arguments: list[str]) -> int:
         The exit status.
     """
     threading.Thread(target=_end_with, args=(link,), daemon=True, name="mithril_nb launcher").start()
-    Place.read(os.environ).join()
+    Rank.read(os.environ).join()
     link.send(READY)
     sys.argv = [script, *arguments]
     sys.path[0] = os.path.dirname(os.path.abspath(script))

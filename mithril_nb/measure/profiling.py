@@ -25,9 +25,9 @@ from mithril_nb.stages.failure import failure_of
 from mithril_nb.stages.records import Stage
 from mithril_nb.stages.xla.compilation import OtherProgramError
 from mithril_nb.targets.constants import static_arguments, without_partial
-from mithril_nb.targets.doors import called_as
+from mithril_nb.targets.entry_point import called_as
+from mithril_nb.targets.option_checks import check_handed_on
 from mithril_nb.targets.options import refuse_misspelt, takes_params
-from mithril_nb.targets.slips import check_handed_on
 
 _NS_PER_S = 1e9
 _MODULE = re.compile(r"HloModule ([^\s,]+)")

@@ -12,7 +12,7 @@ from typing import Any
 
 from mithril_nb.atomic_write import write_text
 from mithril_nb.errors import ModelFileError, UnknownOptionError, nearest, short_repr
-from mithril_nb.graph.closing import made_edges
+from mithril_nb.graph.boundary import made_edges
 from mithril_nb.graph.records import Endpoint, LogicalGraph, Node, Note
 from mithril_nb.models.limits import LoadLimits
 from mithril_nb.models.model import Model
@@ -188,7 +188,7 @@ def _check_path(path: Any, what: str, advice: str) -> None:
 
 
 def _graph_data(graph: LogicalGraph) -> dict[str, Any]:
-    """Return the parts created by the user. Inputs and outputs are inferred, see `mithril_nb.graph.closing`."""
+    """Return the parts created by the user. Inputs and outputs are inferred, see `mithril_nb.graph.boundary`."""
     return {
         "nodes": [_node_data(node) for node in graph.nodes],
         "edges": [[e.source.node, e.source.port, e.target.node, e.target.port] for e in made_edges(graph)],

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from weakref import WeakKeyDictionary
 
-from mithril_nb.graph.closing import is_array
+from mithril_nb.graph.boundary import is_array
 from mithril_nb.graph.order import run_order
 from mithril_nb.graph.paths import component, join_path, parameter_name
 from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph, Note, PortRole

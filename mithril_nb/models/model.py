@@ -21,12 +21,12 @@ from mithril_nb.graph.edit import alone, composite
 from mithril_nb.graph.records import Block, LogicalGraph, Port
 from mithril_nb.graph.spec import Value
 from mithril_nb.models.adding import Adding
+from mithril_nb.models.annotations import AnnotationMethods
 from mithril_nb.models.calling import refuse_call
 from mithril_nb.models.connection import Connection, IOKey, Tensorlike
 from mithril_nb.models.fields import checked, fields_of, plain
 from mithril_nb.models.portable import Portable
 from mithril_nb.models.registry import KINDS, kind_named
-from mithril_nb.models.said import Said
 
 _EMPTY = composite(LogicalGraph())
 
@@ -56,7 +56,7 @@ def _signature(constructor: Any) -> inspect.Signature:
     return bound.replace(parameters=list(bound.parameters.values())[1:])
 
 
-class Model(Shown, Portable, Said, metaclass=_Kind):
+class Model(Shown, Portable, AnnotationMethods, metaclass=_Kind):
     """A model, or a part of one, to which blocks are added.
 
     Args:

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from mithril_nb.errors import MithrilError, ModelFileError, listed, short_repr
+from mithril_nb.graph.boundary import infer_boundary
 from mithril_nb.graph.check import check_parts
-from mithril_nb.graph.closing import closed
 from mithril_nb.graph.edit import composite
 from mithril_nb.graph.paths import component, join_path
 from mithril_nb.graph.records import BOUNDARY, Block, Edge, Endpoint, LogicalGraph, Node, Note
@@ -140,7 +140,7 @@ class _Reader:
         inputs = {edge.source.port: edge.source for edge in edges if edge.source.node == BOUNDARY}
         try:
             check_parts(nodes, edges, labels, path)
-            graph = closed(nodes, edges, inputs | dict(labels), notes)
+            graph = infer_boundary(nodes, edges, inputs | dict(labels), notes)
         except MithrilError as error:
             raise unfit(str(error), path) from error
         _check_names(inputs, labels, path)

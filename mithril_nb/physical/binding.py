@@ -25,7 +25,7 @@ def infer_for(backend: JaxBackend, graph: LogicalGraph, inputs: Mapping[str, Ten
         return infer(graph, inputs, backend.default_dtype)
 
 
-def said_sizes(graph: LogicalGraph, inputs: Mapping[str, TensorSpec]) -> frozenset[str]:
+def declared_sizes(graph: LogicalGraph, inputs: Mapping[str, TensorSpec]) -> frozenset[str]:
     """Return the dim names that the user declared, in `shapes` or on the model's connections."""
     shapes = [spec.shape for spec in inputs.values()] + [note.shape for _, note in graph.notes if note.shape]
     return frozenset(dim for shape in shapes for dim in shape if isinstance(dim, str) and dim != LEADING)

@@ -18,7 +18,7 @@ from mithril_nb.models.calling import example_call
 from mithril_nb.models.infer import Inference
 from mithril_nb.models.model import Model
 from mithril_nb.models.naming import input_specs
-from mithril_nb.physical.binding import infer_for, said_sizes, with_constants, with_training
+from mithril_nb.physical.binding import declared_sizes, infer_for, with_constants, with_training
 from mithril_nb.physical.model import PhysicalModel
 from mithril_nb.physical.options import read_options
 
@@ -106,7 +106,7 @@ def compile(
         notice("jit=True has no effect: a model that is placed on several devices runs op by op.")
     jitted = (backend.jit if jit is None else jit) and not placement
     options = read_options(backend, jitted, parallelism, jit_options, tpu_options, static_shapes, optimizations)
-    compiled = PhysicalModel(graph, backend, inference, jitted, options, placement, said_sizes(graph, specs))
+    compiled = PhysicalModel(graph, backend, inference, jitted, options, placement, declared_sizes(graph, specs))
     if verbose:
         print(shape_log(inference))
     return compiled

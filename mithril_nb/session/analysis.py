@@ -20,7 +20,7 @@ from mithril_nb.models.naming import input_specs
 from mithril_nb.physical import PhysicalModel
 from mithril_nb.session.design import Design
 from mithril_nb.stages.pipeline import NEED_NUMBERS
-from mithril_nb.targets.own import inspect_own
+from mithril_nb.targets.mithril_models import inspect_own
 from mithril_nb.targets.symbolic import has_names, inspect_with_names
 from mithril_nb.train.data import read_data
 from mithril_nb.train.losses import Loss, resolve_loss

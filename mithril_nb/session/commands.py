@@ -35,7 +35,7 @@ EXAMPLES: Mapping[str, str] = {
     "apply_what_if": 'changes=[["linear_0", "dimension", 512], ["", "batch", 64]]',
     "what_if": 'key="wider", changes=[["linear_0", "dimension", 512], ["", "batch", 64]]',
     "request_diff": "number=0",
-    "request_fate": 'stage="hlo", index=0',
+    "request_instruction_history": 'stage="hlo", index=0',
     "want_cost": 'source="compiled"',
     "want_cost_rows": 'source="analytic", block="linear_0", figure="flops"',
     "want_cost_picture": 'key="map", view="treemap", sources=["analytic"]',

@@ -10,12 +10,12 @@ from typing import Any
 
 from mithril_nb.errors import Diagnostic, MithrilError, UnknownOptionError, short_repr
 from mithril_nb.session.analysis import problem_of
-from mithril_nb.session.cost_desk import CostPicture
 from mithril_nb.session.cost_pictures import Look, draw_beside
+from mithril_nb.session.cost_requests import CostPicture
 from mithril_nb.session.costs import FIGURES
-from mithril_nb.session.desk import Desk, Page
+from mithril_nb.session.latest_jobs import rests
+from mithril_nb.session.request_handler import Client, RequestHandler
 from mithril_nb.session.subjects import Changes, Subject, settings_of
-from mithril_nb.session.wishes import rests
 from mithril_nb.stages.collector import paused_collector
 from mithril_nb.whatif import Change, Peak, WhatIf
 
@@ -59,17 +59,17 @@ class _Request:
     width: int
 
 
-class WhatIfDesk(Desk):
+class WhatIfRequests(RequestHandler):
     """Computes costs with other settings.
 
     Args:
         subject: Returns the inspected program.
-        page: Receives `("what_if", WhatIfAnswer)`: at once, again with the peak memory, and again with exact figures
+        client: Receives `("what_if", WhatIfAnswer)`: at once, again with the peak memory, and again with exact figures
             instead of an estimate. On request, it also receives the compiled figures.
     """
 
-    def __init__(self, subject: Callable[[], Subject], page: Page):
-        super().__init__(page, "what-if", "what-if-compiled")
+    def __init__(self, subject: Callable[[], Subject], client: Client):
+        super().__init__(client, "what-if", "what-if-compiled")
         self._subject = subject
         self._view: dict[str, Any] = {"state": "empty", "message": "", "problem": None}
         self._settings: tuple[int, list[dict[str, Any]]] | None = None
@@ -157,13 +157,13 @@ class WhatIfDesk(Desk):
             state, problem = "unavailable", problem_of(error).to_dict()
         self._settings = subject.version, found
         if self._view["state"] == "loading":  # the other thread is busy, and sets the state when it is done
-            self._page.changed()
+            self._client.changed()
         else:
             self._turn(state, problem=problem)
 
     def _turn(self, state: str, message: str = "", problem: dict[str, object] | None = None) -> None:
         self._view = {"state": state, "message": message, "problem": problem}
-        self._page.changed()
+        self._client.changed()
 
     def _answer(self, request: _Request, wanted: Callable[[], bool]) -> None:
         def send(change: Change, start: float) -> None:
@@ -224,18 +224,18 @@ class WhatIfDesk(Desk):
         look = Look(request.figure, request.width, request.subject.hues)
         drawing = draw_beside(change.before, change.after, look, ("now", "then"))
         picture = CostPicture(request.key, drawing.svg, drawing.text)
-        self._page.send("what_if", WhatIfAnswer(request.key, data, picture))
+        self._client.send("what_if", WhatIfAnswer(request.key, data, picture))
 
     def _report(self, request: _Request, wanted: Callable[[], bool], error: Exception) -> None:
         if not isinstance(error, MithrilError):
-            self._page.failed(error)
+            self._client.failed(error)
         problem: Diagnostic = problem_of(error)
         data = {
             "changes": [list(one) for one in request.changes], "how": "", "rows": [], "compiled": None,
             "problem": problem.to_dict(),
         }  # fmt: skip
         if wanted():
-            self._page.send("what_if", WhatIfAnswer(request.key, data, CostPicture(request.key)))
+            self._client.send("what_if", WhatIfAnswer(request.key, data, CostPicture(request.key)))
 
 
 def checked_changes(changes: Sequence[Sequence[Any]]) -> tuple[tuple[str, str, Any], ...]:

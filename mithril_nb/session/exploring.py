@@ -16,15 +16,15 @@ from mithril_nb.cost import Cost, cost_of
 from mithril_nb.errors import Diagnostic, UnknownOptionError
 from mithril_nb.session.analysis import problem_of
 from mithril_nb.session.commands import check_arguments, check_command
-from mithril_nb.session.cost_desk import CostDesk, Looked
-from mithril_nb.session.cost_whatif import WhatIfDesk
+from mithril_nb.session.cost_requests import CostRequests, ProgramView
+from mithril_nb.session.cost_whatif import WhatIfRequests
 from mithril_nb.session.costs import cost_table
-from mithril_nb.session.desk import Page
 from mithril_nb.session.making import StageState, state_of, with_wanted_stages
-from mithril_nb.session.passes import PassDesk
+from mithril_nb.session.passes import PassRequests
 from mithril_nb.session.picture import GraphView, Picture
+from mithril_nb.session.request_handler import Client
 from mithril_nb.session.subjects import Subject
-from mithril_nb.session.transforms import TransformDesk
+from mithril_nb.session.transforms import TransformRequests
 from mithril_nb.session.worker import Worker
 from mithril_nb.stages import Inspection, Stage
 from mithril_nb.stages.collector import paused_collector
@@ -76,11 +76,11 @@ class Exploration:
         self._notice: Diagnostic | None = None
         self._graph = GraphView(inspection)
         self._quick, self._slow = Worker("mithril_nb-stages"), Worker("mithril_nb-compile")
-        page = Page(self._send, self._publish, self._fail)
-        self.passes = PassDesk(lambda: (1, lambda: inspection), page)
-        self.transforms = TransformDesk(steps, self._publish, self._fail)
-        self.costs = CostDesk(self._looked, page, inspection.given)
-        self.what_if = WhatIfDesk(self._subject, page)
+        client = Client(self._send, self._publish, self._fail)
+        self.passes = PassRequests(lambda: (1, lambda: inspection), client)
+        self.transforms = TransformRequests(steps, self._publish, self._fail)
+        self.costs = CostRequests(self._looked, client, inspection.given)
+        self.what_if = WhatIfRequests(self._subject, client)
         for name in inspection.stages:
             if name in self._wanted:
                 self.states[name] = StageState("loading")
@@ -322,8 +322,8 @@ class Exploration:
     def _hues(self) -> dict[str, int]:
         return {path: block["hue"] for path, block in self._blocks.items()}
 
-    def _looked(self) -> Looked:
-        return Looked(1, lambda: self.inspection, tuple(self._blocks), self._hues())
+    def _looked(self) -> ProgramView:
+        return ProgramView(1, lambda: self.inspection, tuple(self._blocks), self._hues())
 
     def _subject(self) -> Subject:
         return Subject(1, lambda: what_if(self.inspection), self._hues(), self.inspection)

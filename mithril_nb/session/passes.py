@@ -11,10 +11,10 @@ from typing import Any
 
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.session.analysis import problem_of
-from mithril_nb.session.desk import Desk, Page
+from mithril_nb.session.request_handler import Client, RequestHandler
 from mithril_nb.stages import Inspection
 from mithril_nb.stages.collector import paused_collector
-from mithril_nb.stages.fates import FATED
+from mithril_nb.stages.instruction_history import STAGES_WITH_HISTORY
 from mithril_nb.stages.xla.passes import Pass
 
 MOST_DIFF_LINES = 10_000
@@ -63,7 +63,7 @@ class Diff:
 
 
 @dataclass(frozen=True)
-class FateOf:
+class InstructionHistoryOf:
     """History of an instruction, for a front end.
 
     Attributes:
@@ -90,20 +90,20 @@ class _Reading:
     diffs: dict[int, Diff] = field(default_factory=dict)
 
 
-class PassDesk(Desk):
+class PassRequests(RequestHandler):
     """Reads the passes of a program on request, and answers requests about them.
 
     Args:
         program: Returns the version of the inspected program, and a function that returns the program.
-        page: Receives `("passes", PassList)`, `("diff", Diff)` and `("fate", FateOf)`.
+        client: Receives `("passes", PassList)`, `("diff", Diff)` and `("instruction_history", InstructionHistoryOf)`.
 
     Attributes:
         latest: The latest list of passes.
     """
 
-    def __init__(self, program: Callable[[], tuple[int, Callable[[], Inspection]]], page: Page):
+    def __init__(self, program: Callable[[], tuple[int, Callable[[], Inspection]]], client: Client):
         # Requests of the user must not wait for the change counts of all passes, which take seconds.
-        super().__init__(page, "passes", "pass-sizes")
+        super().__init__(client, "passes", "pass-sizes")
         self._program = program
         self._lock = threading.Lock()
         self._view: dict[str, Any] = {"state": "empty", "message": "", "version": 0}
@@ -114,7 +114,7 @@ class PassDesk(Desk):
         self.commands = {
             "want_passes": self.want_passes,
             "request_diff": self.request_diff,
-            "request_fate": self.request_fate,
+            "request_instruction_history": self.request_instruction_history,
         }
 
     def view(self, version: int) -> dict[str, Any]:
@@ -129,7 +129,7 @@ class PassDesk(Desk):
             if self._view["version"] == version and self._view["state"] in ("loading", "ready"):
                 return
             self._view = {"state": "loading", "message": "", "version": version}
-        self._page.changed()
+        self._client.changed()
         self._slow.submit("passes", lambda wanted: self._read(version, make, wanted))
 
     def request_diff(self, number: int) -> None:
@@ -141,15 +141,17 @@ class PassDesk(Desk):
         self._number = int(number)
         self._request("diff", lambda reading, number=self._number: self._diff(reading, number))
 
-    def request_fate(self, stage: str, index: int) -> None:
+    def request_instruction_history(self, stage: str, index: int) -> None:
         """Send the passes in which an instruction appeared or vanished.
 
         Raises:
             UnknownOptionError: No passes have been read, or the stage has no instruction history.
         """
-        if stage not in FATED:
-            raise UnknownOptionError(f"unknown stage {stage!r}.", (("known", ", ".join(FATED)),), 'stage="hlo"')
-        self._request("fate", lambda reading: self._fate(reading, stage, int(index)))
+        if stage not in STAGES_WITH_HISTORY:
+            raise UnknownOptionError(
+                f"unknown stage {stage!r}.", (("known", ", ".join(STAGES_WITH_HISTORY)),), 'stage="hlo"'
+            )
+        self._request("instruction_history", lambda reading: self._history(reading, stage, int(index)))
 
     def _request(self, kind: str, answer: Callable[[_Reading], None]) -> None:
         reading = self._reading
@@ -170,14 +172,14 @@ class PassDesk(Desk):
             self._turn(version, "unavailable", "; ".join(value for _, value in facts) or str(error))
         except Exception as error:  # the thread has no caller
             self._turn(version, "failed", str(problem_of(error)))
-            self._page.failed(error)
+            self._client.failed(error)
 
     def _turn(self, version: int, state: str, message: str = "") -> None:
         with self._lock:
             if self._view["version"] != version:
                 return
             self._view = {"state": state, "message": message, "version": version}
-        self._page.changed()
+        self._client.changed()
 
     def _read_through(self, version: int, make: Callable[[], Inspection], wanted: Callable[[], bool]) -> None:
         inspection = make()
@@ -191,7 +193,7 @@ class PassDesk(Desk):
         self._show(version, rows)
         # Send the diff unrequested: a request would wait for the HLO, which the front end requests at the same time.
         if first is not None:
-            self._page.send("diff", first)
+            self._client.send("diff", first)
         self._turn(version, "ready")
         for at, one in enumerate(passes):
             if not self._rests(wanted):
@@ -207,7 +209,7 @@ class PassDesk(Desk):
 
     def _show(self, version: int, rows: list[PassRow]) -> None:
         self.latest = PassList(version, tuple(rows), self._number)
-        self._page.send("passes", self.latest)
+        self._client.send("passes", self.latest)
 
     def _rests(self, wanted: Callable[[], bool]) -> bool:
         """Wait for a moment without requests; return whether the work is still wanted."""
@@ -219,7 +221,7 @@ class PassDesk(Desk):
     def _diff(self, reading: _Reading, number: int) -> None:
         passes = reading.inspection.passes
         if 0 <= number < len(passes):
-            self._page.send("diff", self._diff_of(reading, passes[number]))
+            self._client.send("diff", self._diff_of(reading, passes[number]))
 
     def _diff_of(self, reading: _Reading, one: Pass) -> Diff:
         if one.number not in reading.diffs:
@@ -229,21 +231,26 @@ class PassDesk(Desk):
             reading.diffs[one.number] = Diff(reading.version, one.number, text, len(lines) > MOST_DIFF_LINES)
         return reading.diffs[one.number]
 
-    def _fate(self, reading: _Reading, stage: str, index: int) -> None:
+    def _history(self, reading: _Reading, stage: str, index: int) -> None:
         inspection = reading.inspection
         instructions = inspection.stage(stage).instructions
         if not 0 <= index < len(instructions):
             return
-        fate = inspection.who_changed(stage, instructions[index].id)
-        events = [_event("appeared in", fate.appeared), _event("vanished in", fate.vanished)]
+        history = inspection.who_changed(stage, instructions[index].id)
+        events = [_event("appeared in", history.appeared), _event("vanished in", history.vanished)]
         became = ""
         if stage in ("jaxpr", "stablehlo"):
-            shown = fate.outcomes[:_MOST_OUTCOMES]
+            shown = history.outcomes[:_MOST_OUTCOMES]
             events = [_event(f"{one.without_pass} by", one.by) for one in shown]
             became = ", ".join(dict.fromkeys(one.without_pass for one in shown if one.by is None))
-        places = {one.id: at for at, one in enumerate(inspection.stage("hlo").instructions)} if fate.fused_into else {}
-        fused = tuple(places[id] for id in fate.fused_into if id in places)
-        self._page.send("fate", FateOf(stage, index, tuple(one for one in events if one), fused, became))
+        places = (
+            {one.id: at for at, one in enumerate(inspection.stage("hlo").instructions)} if history.fused_into else {}
+        )
+        fused = tuple(places[id] for id in history.fused_into if id in places)
+        self._client.send(
+            "instruction_history",
+            InstructionHistoryOf(stage, index, tuple(one for one in events if one), fused, became),
+        )
 
 
 def _event(what: str, found: Pass | None) -> tuple[str, str, int] | None:

@@ -21,15 +21,15 @@ from mithril_nb.models.model import Model
 from mithril_nb.session.analysis import Analysis, LazyProgram, problem_of
 from mithril_nb.session.autosave import Autosave
 from mithril_nb.session.commands import check_arguments, check_command
-from mithril_nb.session.cost_desk import CostDesk, Looked
-from mithril_nb.session.cost_whatif import WhatIfDesk, checked_changes
+from mithril_nb.session.cost_requests import CostRequests, ProgramView
+from mithril_nb.session.cost_whatif import WhatIfRequests, checked_changes
 from mithril_nb.session.costs import cost_table
 from mithril_nb.session.design import EDITS, Change, Design
-from mithril_nb.session.desk import Page
 from mithril_nb.session.example import example_data, example_design
 from mithril_nb.session.history import History
 from mithril_nb.session.making import StageMaker
-from mithril_nb.session.passes import PassDesk
+from mithril_nb.session.passes import PassRequests
+from mithril_nb.session.request_handler import Client
 from mithril_nb.session.snapshot import (
     ViewState,
     diagram_of,
@@ -96,10 +96,10 @@ class Session:
         self._analysis = self._analysed(self._history.present, self._version)
         self._diagram: Diagram = diagram_of(self._analysis, self._view, self._shares)
         self._maker = StageMaker(self._lock, self._stages_changed, self._stages_failed)
-        page = Page(self._send, self._publish_all, self._stages_failed)
-        self.passes = PassDesk(self._program, page)
-        self.costs = CostDesk(self._looked, page)
-        self.what_if = WhatIfDesk(self._changeable, page)
+        client = Client(self._send, self._publish_all, self._stages_failed)
+        self.passes = PassRequests(self._program, client)
+        self.costs = CostRequests(self._looked, client)
+        self.what_if = WhatIfRequests(self._changeable, client)
 
     # State in the kernel
 
@@ -463,10 +463,10 @@ class Session:
     def _paths(self) -> list[str]:
         return [path for path, _ in self._analysis.design.graph.walk()]
 
-    def _looked(self) -> Looked:
+    def _looked(self) -> ProgramView:
         analysis = self._analysis
         hues = hues_of(analysis.design.graph)
-        return Looked(analysis.version, lambda: self._maker.inspection_of(analysis), self._paths(), hues)
+        return ProgramView(analysis.version, lambda: self._maker.inspection_of(analysis), self._paths(), hues)
 
     def _changeable(self) -> Subject:
         analysis, training = self._analysis, self.training.options

@@ -72,7 +72,7 @@ class Training:
         self._send, self._analysis_now = tell, analysis_now
         self._graph: LogicalGraph | None = None  # of the latest run
         self._unfollow: Callable[[], None] = lambda: None
-        steering = (self.train, self.go_on, self.pause, self.stop, self.step_once, self.set_learning_rate)
+        steering = (self.train, self.resume, self.pause, self.stop, self.step_once, self.set_learning_rate)
         self.commands: dict[str, Callable[..., None]] = {
             command.__name__: command for command in (*steering, self.request_curves)
         }
@@ -107,7 +107,7 @@ class Training:
         if self.run is None or self.run.state in ("done", "failed", "stopped"):
             self._start().start()
         else:
-            self.run.go_on()
+            self.run.resume()
 
     def step_once(self) -> None:
         """Take one step. Without a run, start a new one first.
@@ -117,13 +117,13 @@ class Training:
         """
         (self._start() if self.run is None else self.run).step_once()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Continue the run from its current step, even if it was stopped.
 
         Raises:
             UnknownOptionError: There is no run.
         """
-        self._run_to("continue").go_on()
+        self._run_to("continue").resume()
 
     def pause(self) -> None:
         """Pause the run after the current step.

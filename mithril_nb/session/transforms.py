@@ -11,7 +11,7 @@ from mithril_nb.session.worker import Worker
 from mithril_nb.stages.transforms.stepping import Comparison, TransformSteps
 
 
-class TransformDesk:
+class TransformRequests:
     """The transform steps, and the comparison of their numbers.
 
     Args:

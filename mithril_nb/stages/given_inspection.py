@@ -9,7 +9,7 @@ from typing import Any
 from mithril_nb.stages.given import Given
 from mithril_nb.stages.inspection import Inspection
 from mithril_nb.stages.param_names import DEFAULT
-from mithril_nb.stages.pipeline import Told
+from mithril_nb.stages.pipeline import InspectOptions
 
 
 def inspect_given(
@@ -44,7 +44,7 @@ def inspect_given(
     if holders != (DEFAULT,):
         given.check_params(holders)
     given = replace(given, name=name or given.name)
-    return Inspection(_not_a_function, (), Told(given.name, holders, device, compiler_options, given=given))
+    return Inspection(_not_a_function, (), InspectOptions(given.name, holders, device, compiler_options, given=given))
 
 
 def _not_a_function(*_: Any) -> None:

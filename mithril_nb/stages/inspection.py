@@ -15,15 +15,15 @@ import jax
 from mithril_nb.display import Shown
 from mithril_nb.stages.as_data import inspection_data
 from mithril_nb.stages.failure import made, none_named, not_compiled, not_traced
-from mithril_nb.stages.fates import fate_of, find_fated, read_outcomes
 from mithril_nb.stages.given import first_stage
 from mithril_nb.stages.graph.stage_graph import StageGraph
 from mithril_nb.stages.graph.tree import stage_graph
+from mithril_nb.stages.instruction_history import find_instruction, history_of, read_outcomes
 from mithril_nb.stages.links import linked
 from mithril_nb.stages.machine.kernels import Kernel
 from mithril_nb.stages.once import Once
 from mithril_nb.stages.param_names import DEFAULT
-from mithril_nb.stages.pipeline import STAGES, Pipeline, Told
+from mithril_nb.stages.pipeline import STAGES, InspectOptions, Pipeline
 from mithril_nb.stages.records import Equation, Stage
 from mithril_nb.stages.trace.dataflow import Value as ArrayValue
 from mithril_nb.stages.trace.traced import Input, Program
@@ -31,7 +31,7 @@ from mithril_nb.stages.trace.tracing import Leaf, checked_params, shape_of
 from mithril_nb.stages.trace.user_lines import Span
 from mithril_nb.stages.xla.buffers import Buffer
 from mithril_nb.stages.xla.live_ranges import LiveRanges
-from mithril_nb.stages.xla.passes import Fate, Pass
+from mithril_nb.stages.xla.passes import InstructionHistory, Pass
 
 Value = TypeVar("Value")
 
@@ -50,12 +50,12 @@ class Inspection(Shown):
         given: What it was given as, if it begins at a later stage than Python; else `None`.
     """
 
-    def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], told: Told):
-        self.name, self.stages = told.name or getattr(fn, "__name__", type(fn).__name__), STAGES
+    def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], options: InspectOptions):
+        self.name, self.stages = options.name or getattr(fn, "__name__", type(fn).__name__), STAGES
         self.arguments: tuple[Any, ...] = jax.tree.map(shape_of, args)
-        self._fn, self._told, self.device = fn, told, told.device
-        self.check_sizes, self.given = told.check_sizes, told.given
-        self._pipeline = pipeline = Pipeline(fn, self.arguments, told)
+        self._fn, self._options, self.device = fn, options, options.device
+        self.check_sizes, self.given = options.check_sizes, options.given
+        self._pipeline = pipeline = Pipeline(fn, self.arguments, options)
         self._outcomes = Once(lambda: read_outcomes(pipeline))
         self._figures = {
             "lowered": Once(lambda: pipeline.lowered.get().cost_analysis()),
@@ -85,7 +85,7 @@ class Inspection(Shown):
         """
         if self.given is not None:
             raise self.given.error()
-        return Inspection(self._fn, arguments(self.arguments), replace(self._told, check_sizes=None))
+        return Inspection(self._fn, arguments(self.arguments), replace(self._options, check_sizes=None))
 
     @property
     def equations(self) -> tuple[Equation, ...]:
@@ -222,23 +222,20 @@ class Inspection(Shown):
         return self._figures[of].get()
 
     def want(self, *, machine_code: bool = True, passes: bool = False) -> None:
-        """Tell that what XLA writes down will be asked for: a program not compiled yet then compiles once, not twice.
+        """Request files that XLA writes, so that a program not compiled yet compiles once, not twice.
 
         Args:
-            machine_code: Whether its kernels will be, or what they do when they run, and not only its memory.
-            passes: Whether its passes will be, too.
+            machine_code: Also request the kernels, not only the memory.
+            passes: Also request the passes.
         """
         self._pipeline.compilation.want(machine_code=machine_code, passes=passes)
 
     def begin_compiling(self) -> None:
-        """Have XLA make `optimized` on a thread of its own; returns when it starts. Errors are told later."""
+        """Start compiling `optimized` in a thread. Errors are raised when it is read."""
         self._pipeline.begin_compiling()
 
     def hlo_ahead(self) -> Stage | None:
-        """Return `"hlo"` as soon as XLA's passes are done; the final stage has the same `instructions`, or it changed.
-
-        `None` if it is not known before the end, or XLA writes nothing down: `begin_compiling` has it do so.
-        """
+        """Return `"hlo"` as soon as XLA's passes are done; `None` if it is not available before the end."""
         return self._pipeline.hlo_ahead()
 
     @property
@@ -374,7 +371,7 @@ class Inspection(Shown):
         counting = importlib.import_module("mithril_nb.cost")
         return counting.costs_of(self, sources or counting.SOURCES)
 
-    def who_changed(self, stage: str, id: str) -> Fate:
+    def who_changed(self, stage: str, id: str) -> InstructionHistory:
         """Return what became of an equation, an op or an instruction: kept, fused, merged or simplified, by which pass.
 
         Args:
@@ -390,8 +387,8 @@ class Inspection(Shown):
             >>> print(program.who_changed("jaxpr", "1"))
             tanh.3: merged with tanh.2 by pass 0 cse (equation 0)
         """
-        found = find_fated(self, stage, id)
-        return fate_of(self._pipeline, self._compiled_part("passes", self._outcomes), stage, found)
+        found = find_instruction(self, stage, id)
+        return history_of(self._pipeline, self._compiled_part("passes", self._outcomes), stage, found)
 
     def to_dict(self, *stages: str, passes: bool = True) -> dict[str, Any]:
         """Return everything as plain data; see `to_json`."""
@@ -497,4 +494,5 @@ def inspect(
         <BLANKLINE>
     """
     holders = checked_params(fn, args, params, name)
-    return Inspection(fn, args, Told(name, holders, device, compiler_options, source, kinds, check_sizes, requested_at))
+    options = InspectOptions(name, holders, device, compiler_options, source, kinds, check_sizes, requested_at)
+    return Inspection(fn, args, options)

@@ -58,7 +58,7 @@ _ONLY_LIBRARY = "this program has no kernel of its own: all of its work is done 
 
 
 @dataclass(frozen=True)
-class Told:
+class InspectOptions:
     """What is known of a program besides the program.
 
     Attributes:
@@ -103,8 +103,8 @@ class Pipeline:
         stages: The stages by name.
     """
 
-    def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], told: Told):
-        self._fn, self._args, self._told, self._given = fn, args, told, told.given
+    def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], options: InspectOptions):
+        self._fn, self._args, self._options, self._given = fn, args, options, options.given
         self._context = jax_jit.context_now()
         self.traced = Once(self._trace)
         self.program = Once(self._analyse)
@@ -113,7 +113,7 @@ class Pipeline:
         self.lowered = Once(self._lower)
         self.compilation = Compilation(
             Once(self._in_numbers),
-            told.compiler_options or {},
+            options.compiler_options or {},
             lambda: self._platform == "cpu",
             self._writes_passes,
             self._read_hlo,
@@ -150,14 +150,14 @@ class Pipeline:
         if self._given is not None:
             raise self._given.error()
         with self._on_device(), paused_collector():
-            return trace(self._fn, self._args, self._told.name)
+            return trace(self._fn, self._args, self._options.name)
 
     def _analyse(self) -> Program:
         with paused_collector():
-            return Program(self.traced.get(), self._told.params, self._told.source, self._told.requested_at)
+            return Program(self.traced.get(), self._options.params, self._options.source, self._options.requested_at)
 
     def _find_names(self) -> Program | Names:
-        return self.program.get() if self._given is None else self._given.names(self._told.params)
+        return self.program.get() if self._given is None else self._given.names(self._options.params)
 
     def _given_compiled(self) -> Any:
         assert self._given is not None
@@ -168,7 +168,7 @@ class Pipeline:
     @contextmanager
     def _on_device(self) -> Iterator[None]:
         """As it was when the program was inspected, on the device that it is for."""
-        device = self._told.device
+        device = self._options.device
         with self._context(), nullcontext() if device is None else jax.default_device(device):
             yield
 
@@ -192,7 +192,7 @@ class Pipeline:
             raise StageUnavailableError(
                 f"program {name!r} does not compile: XLA needs a number for each size.",
                 (("no number", ", ".join(sizes)),),
-                with_numbers(sizes, self._told.check_sizes),
+                with_numbers(sizes, self._options.check_sizes),
             )
         return self.lowered.get()
 
@@ -215,7 +215,7 @@ class Pipeline:
 
     @property
     def _platform(self) -> str:
-        return jax.default_backend() if self._told.device is None else self._told.device.platform
+        return jax.default_backend() if self._options.device is None else self._options.device.platform
 
     def _read_kernels(self) -> tuple[Kernel, ...]:
         order = [one.id for one in self.stages["hlo"].get().instructions]
@@ -267,10 +267,10 @@ class Pipeline:
             self.traced.get()
         except Exception as first:
             with self._on_device():
-                partial_trace, error = trace_up_to_failure(self._fn, self._args, self._told.name, first)
+                partial_trace, error = trace_up_to_failure(self._fn, self._args, self._options.name, first)
         else:
             raise AssertionError("it is asked only of a program that cannot be traced")
-        known = None if partial_trace is None else Program(partial_trace, self._told.params, self._told.source)
+        known = None if partial_trace is None else Program(partial_trace, self._options.params, self._options.source)
         return known, failure_of(error, in_trace=True)
 
     def _partial(self, name: str) -> Stage:
@@ -305,8 +305,8 @@ class Pipeline:
         return _timed("python", lambda: as_inferred(source_of_instructions(stage.instructions, files, equations)))
 
     def _sourced(self, program: Program, failure: Failure | None = None) -> Read:
-        if self._told.source is not None:
-            return source_of_model(*self._told.source, program.equations, program.places)
+        if self._options.source is not None:
+            return source_of_model(*self._options.source, program.equations, program.places)
         return source_of_functions(program.places, program.equations, failure)
 
     def _make_graph(self) -> Stage:
@@ -315,7 +315,7 @@ class Pipeline:
 
     def _outlined(self, program: Program, printed: tuple[Instruction, ...]) -> Read:
         calls = [equation.id for equation in program.equations if equation.is_call]
-        return outline(printed, calls, self._told.kinds or {})
+        return outline(printed, calls, self._options.kinds or {})
 
     def _make_jaxpr(self) -> Stage:
         program = self.program.get()

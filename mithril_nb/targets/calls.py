@@ -12,11 +12,11 @@ import jax
 from mithril_nb.errors import UnexpectedInputError, short_repr
 from mithril_nb.models.naming import input_names
 from mithril_nb.targets.arguments import argument_names, signature_of
-from mithril_nb.targets.doors import door
+from mithril_nb.targets.entry_point import door
+from mithril_nb.targets.mithril_models import graph_in, is_own
 from mithril_nb.targets.modules import callable_of, is_haiku
-from mithril_nb.targets.own import graph_in, is_own
+from mithril_nb.targets.option_checks import meant
 from mithril_nb.targets.scopes import is_module
-from mithril_nb.targets.slips import meant
 
 _LIBRARIES = ("jax.numpy", "jax.nn", "jax.lax", "jax.scipy.special", "jax", "numpy")
 """Where people take functions from that are no variables of their own."""

@@ -13,9 +13,9 @@ import jax
 from mithril_nb.errors import MithrilError, StageUnavailableError, UnknownOptionError, short_repr
 from mithril_nb.targets.arguments import Arguments, argument_names, is_jitted, signature_of, static_of_jit, title_of
 from mithril_nb.targets.calls import shown, variable_of
-from mithril_nb.targets.doors import Door, door
+from mithril_nb.targets.entry_point import EntryPoint, door
+from mithril_nb.targets.mithril_models import is_own
 from mithril_nb.targets.modules import is_foreign
-from mithril_nb.targets.own import is_own
 from mithril_nb.targets.results import NUMBERS, results_of
 from mithril_nb.targets.scopes import is_module
 from mithril_nb.targets.texts import no_array_but_text
@@ -118,7 +118,9 @@ def _is_hashable(value: Any) -> bool:
     return True
 
 
-def _as_constant(entry: Door, fn: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str, value: str) -> str:
+def _as_constant(
+    entry: EntryPoint, fn: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str, value: str
+) -> str:
     """Return a call in which an argument is a constant of the program, given how its value is written."""
     names = argument_names(fn, args)
     inside = [value if one == name else one for one in names]
@@ -140,7 +142,7 @@ class NumbersNeeded:
         entry: The function that the user called.
     """
 
-    def __init__(self, call: Callable[..., Any], arguments: Arguments, specs: tuple[Any, ...], entry: Door):
+    def __init__(self, call: Callable[..., Any], arguments: Arguments, specs: tuple[Any, ...], entry: EntryPoint):
         self._call, self._arguments, self._specs, self._entry = call, arguments, specs, entry
         self._names = (*[""] * (len(specs) - len(arguments.names)), *arguments.names)
 

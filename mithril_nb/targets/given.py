@@ -23,7 +23,7 @@ from mithril_nb.stages.given import (
 )
 from mithril_nb.stages.given_inspection import inspect_given
 from mithril_nb.stages.records import PROGRAM_SUFFIXES
-from mithril_nb.targets.doors import door
+from mithril_nb.targets.entry_point import door
 
 LARGEST_BYTES = 256_000_000
 _FIRST_CHARS = 100_000

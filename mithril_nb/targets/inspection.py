@@ -18,20 +18,20 @@ from mithril_nb.stages.trace.user_lines import calling_line
 from mithril_nb.targets.arguments import Arguments, title_of, without_compiler_options
 from mithril_nb.targets.calls import check_call
 from mithril_nb.targets.constants import static_arguments, without_partial
-from mithril_nb.targets.doors import door
+from mithril_nb.targets.entry_point import door
 from mithril_nb.targets.functions import function_program, plain_program
 from mithril_nb.targets.given import inspect_late
+from mithril_nb.targets.mithril_models import compiled_for, given_specs, inspect_own, is_own
 from mithril_nb.targets.modules import callable_of, foreign, is_foreign, is_haiku, is_linen, is_nnx, within
+from mithril_nb.targets.option_checks import OF_FUNCTIONS, OF_MODULES, OPTIONS, check_options
 from mithril_nb.targets.options import takes_params
-from mithril_nb.targets.own import compiled_for, given_specs, inspect_own, is_own
 from mithril_nb.targets.programs import module_program
-from mithril_nb.targets.refusals import check_target, refuse, refuse_several, refuse_training
 from mithril_nb.targets.scopes import is_module
 from mithril_nb.targets.sizes import no_array
-from mithril_nb.targets.slips import OF_FUNCTIONS, OF_MODULES, OPTIONS, check_options
 from mithril_nb.targets.symbolic import has_names, inspect_with_names, scope_of
 from mithril_nb.targets.texts import no_array_but_text
 from mithril_nb.targets.traced import without_trace
+from mithril_nb.targets.unsupported import check_target, refuse, refuse_several, refuse_training
 
 PROGRAMS = ("forward", "forward+backward", "train step")
 """Programs that a model has."""

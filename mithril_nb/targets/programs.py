@@ -12,7 +12,7 @@ from mithril_nb.targets.modules import Arrays, Foreign
 from mithril_nb.targets.results import checked_result
 from mithril_nb.train import Program, loss_function, resolve_optimizer, train_step
 from mithril_nb.train.losses import resolve_loss
-from mithril_nb.train.step import Carried, target_specs
+from mithril_nb.train.step import OptimizerAndModelState, target_specs
 
 
 def module_program(module: Foreign, given: Arguments, name: str, loss: Any, optimizer: Any) -> Program:
@@ -75,7 +75,7 @@ def _training(module: Foreign, given: Arguments, name: str, loss: Any, optimizer
     step = train_step(forward, chosen, update, has_state=has_state)
     held = jax.eval_shape(update.init, module.params)
     rate = jax.eval_shape(lambda rate: rate, update.learning_rate)
-    specs = (module.params, Carried(held, module.state) if has_state else held, rate, batch)
+    specs = (module.params, OptimizerAndModelState(held, module.state) if has_state else held, rate, batch)
     return Program(name, step, specs, donated=(0, 1))
 
 

@@ -23,7 +23,7 @@ from mithril_nb.physical import PhysicalModel
 from mithril_nb.physical.binding import infer_for
 from mithril_nb.program import Arrays, draws_random_numbers, run_with_state
 from mithril_nb.stages.trace.user_lines import calling_line
-from mithril_nb.targets.own import graph_in
+from mithril_nb.targets.mithril_models import graph_in
 from mithril_nb.train import programs
 
 

@@ -9,14 +9,16 @@ import jax
 from mithril_nb.errors import StageUnavailableError, short_repr
 from mithril_nb.targets.arguments import Arguments, argument_names, title_of
 from mithril_nb.targets.calls import shown, variable_of
-from mithril_nb.targets.doors import Door
+from mithril_nb.targets.entry_point import EntryPoint
 from mithril_nb.targets.results import NUMBERS
 from mithril_nb.targets.sizes import written_spec
 
 _USUAL = 'jax.ShapeDtypeStruct((4, 64), "float32")  # instead of the text'
 
 
-def no_array_but_text(given: Arguments, because: str, entry: Door, target: Any = None) -> StageUnavailableError | None:
+def no_array_but_text(
+    given: Arguments, because: str, entry: EntryPoint, target: Any = None
+) -> StageUnavailableError | None:
     """Return the error for text where an array is meant; `None` if no argument holds text that is not static.
 
     Args:
@@ -43,7 +45,7 @@ def no_array_but_text(given: Arguments, because: str, entry: Door, target: Any =
     )
 
 
-def _advice(given: Arguments, entry: Door, target: Any, texts: list[str]) -> str:
+def _advice(given: Arguments, entry: EntryPoint, target: Any, texts: list[str]) -> str:
     """Return the call with arrays for the texts that print their types; else how to write an array."""
     args, kwargs = given.call(given.values)
     if not any(map(written_spec, given.values)):  # inside a container, whose other parts have no names

@@ -14,7 +14,7 @@ from jax.extend import core
 
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.stages import jax_jit, jax_versions
-from mithril_nb.targets.doors import door
+from mithril_nb.targets.entry_point import door
 
 _FIRST_NAME = re.compile(r"\w+")
 

@@ -22,12 +22,12 @@ from mithril_nb.atomic_write import remove_leftovers
 from mithril_nb.errors import CheckpointError, Diagnostic, UnknownOptionError
 from mithril_nb.train.checkpoint_file import OtherVersionError, Saved, broken, like, read, to_host, write
 from mithril_nb.train.checksum import content_id
-from mithril_nb.train.course import Course
 from mithril_nb.train.folder_lock import FolderLock
 from mithril_nb.train.history import COLUMNS, History
 from mithril_nb.train.logical import model_fingerprint
 from mithril_nb.train.processes import data_fingerprint, distributed, fingerprint, local
 from mithril_nb.train.state import State, copied
+from mithril_nb.train.training_plan import TrainingPlan
 
 NAME = re.compile(r"step-(\d{10,})\.safetensors")
 LEFTOVER = re.compile(r"\.step-\d{10,}\.safetensors\.part|\.tmp[A-Za-z0-9]{6}")
@@ -92,11 +92,11 @@ class Saver:
         problem: The error of the latest write; `None` if it succeeded.
     """
 
-    def __init__(self, options: Checkpoints, course: Course, starting_rate: float, start: int):
+    def __init__(self, options: Checkpoints, plan: TrainingPlan, starting_rate: float, start: int):
         self.start = start
         self.options, self.folder = options, Path(options.folder).absolute()  # the user may call os.chdir later
         self.problem: Diagnostic | None = None
-        self._course, self._starting_rate = course, starting_rate
+        self._plan, self._starting_rate = plan, starting_rate
         self._is_writer = distributed().is_main
         self._taken_at, self._taken, self._farthest = time.monotonic(), -1, -1
         self._thread: threading.Thread | None = None
@@ -177,7 +177,7 @@ class Saver:
         """Return whether to take a checkpoint after this step. Call it after the epoch's end if the step ends one."""
         if not self._is_writer:
             return False
-        every, per_epoch = self.options.every_epoch, self._course.steps_per_epoch
+        every, per_epoch = self.options.every_epoch, self._plan.steps_per_epoch
         if every is not None and step % (every * per_epoch) == 0:
             return True
         is_time = self.options.every_s is not None and time.monotonic() - self._taken_at >= self.options.every_s
@@ -218,7 +218,7 @@ class Saver:
             warnings.warn(str(self.problem), RuntimeWarning, stacklevel=2)
 
     def _facts(self, state: State) -> dict[str, Any]:
-        return course_facts(self._course) | {
+        return plan_facts(self._plan) | {
             "step": state.step,
             "epochs": state.epochs,
             "learning_rate": state.learning_rate,
@@ -273,18 +273,18 @@ def trees_of(state: State) -> dict[str, Any]:
     return {"params": state.params, "opt_state": state.opt_state}
 
 
-def course_facts(course: Course) -> dict[str, Any]:
-    """Return the facts that a checkpoint stores about its course."""
+def plan_facts(plan: TrainingPlan) -> dict[str, Any]:
+    """Return the facts that a checkpoint stores about its plan."""
     return {
-        "samples": len(course.data),
-        "data": data_fingerprint(course.data),
-        "batch_size": course.batch_size,
-        "tail": course.tail,
-        "seed": course.seed,
-        "shuffle": bool(course.shuffle),
-        "loss": course.loss.name if course.loss.output is None else f"{course.loss.name} of {course.loss.output}",
-        "optimizer": course.optimizer.name,
-        "model": model_fingerprint(course.model),
+        "samples": len(plan.data),
+        "data": data_fingerprint(plan.data),
+        "batch_size": plan.batch_size,
+        "tail": plan.tail,
+        "seed": plan.seed,
+        "shuffle": bool(plan.shuffle),
+        "loss": plan.loss.name if plan.loss.output is None else f"{plan.loss.name} of {plan.loss.output}",
+        "optimizer": plan.optimizer.name,
+        "model": model_fingerprint(plan.model),
     }
 
 
@@ -324,14 +324,14 @@ def latest(folder: str | PathLike[str]) -> Saved | None:
 
 
 def prepare(
-    checkpoint: Any, resume: bool, course: Course, state: State, history: History, *, is_start_given: bool = False
+    checkpoint: Any, resume: bool, plan: TrainingPlan, state: State, history: History, *, is_start_given: bool = False
 ) -> None:
     """Set up the checkpoints of a new run, and restore the latest one if the run resumes.
 
     Args:
         checkpoint: A folder, a `Checkpoints`, or `None`.
         resume: True to resume from the latest checkpoint in the folder. Without one, the run starts from scratch.
-        course: The fixed parts of the run.
+        plan: The fixed parts of the run.
         state: The run's state, changed in place.
         history: The run's history, changed in place.
         is_start_given: True if the user passed the initial params or model state.
@@ -351,7 +351,7 @@ def prepare(
             )
         return
     options = checkpoint if isinstance(checkpoint, Checkpoints) else Checkpoints(checkpoint)
-    saver = Saver(options, course, state.learning_rate, fingerprint((state.params, state.model_state)))
+    saver = Saver(options, plan, state.learning_rate, fingerprint((state.params, state.model_state)))
     with saver.reading():
         existing = checkpoints_in(saver.folder)
         if existing and not resume:
@@ -361,12 +361,14 @@ def prepare(
                 "resume=True  # or another folder for this run",
             )
         if (saved := latest(saver.folder)) is not None:
-            _restore(saved, course, state, history, saver, is_start_given)
+            _restore(saved, plan, state, history, saver, is_start_given)
     state.saver = saver
 
 
-def _restore(saved: Saved, course: Course, state: State, history: History, saver: Saver, is_start_given: bool) -> None:
-    here = course_facts(course)
+def _restore(
+    saved: Saved, plan: TrainingPlan, state: State, history: History, saver: Saver, is_start_given: bool
+) -> None:
+    here = plan_facts(plan)
     # Older checkpoints lack these facts.
     facts = {"data": here["data"], "start": saver.start, "model": here["model"]} | saved.facts
     pairs = [(name, facts[name], here[name]) for name in COURSE]
@@ -380,15 +382,15 @@ def _restore(saved: Saved, course: Course, state: State, history: History, saver
     trees = like(trees_of(state), saved, ("history",))  # first, because its error names the arrays that do not match
     if facts["model"] != here["model"]:
         raise _another_run_error(saved, [("model", "the run trained another model with params of the same shapes")])
-    if facts["step"] > state.epochs * course.steps_per_epoch:
+    if facts["step"] > state.epochs * plan.steps_per_epoch:
         raise CheckpointError(
             f"checkpoint {saved.path.name!r} is past the last step of this run.",
             (
                 ("folder", str(saved.path.parent)),
                 ("checkpoint", f"step {facts['step']}"),
-                ("this run", f"{state.epochs * course.steps_per_epoch} steps, epochs={state.epochs}"),
+                ("this run", f"{state.epochs * plan.steps_per_epoch} steps, epochs={state.epochs}"),
             ),
-            f'epochs={-(-facts["step"] // course.steps_per_epoch)} or more; or checkpoint="another-folder".',
+            f'epochs={-(-facts["step"] // plan.steps_per_epoch)} or more; or checkpoint="another-folder".',
         )
     saver.start = facts["start"]
     state.params, state.opt_state = trees["params"], trees["opt_state"]

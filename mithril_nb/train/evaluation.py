@@ -7,29 +7,29 @@ from typing import Any
 
 import jax
 
-from mithril_nb.train.course import Course
 from mithril_nb.train.data import DataSet
+from mithril_nb.train.training_plan import TrainingPlan
 
 AT_ONCE = 8
 """Batches dispatched before the first result is fetched: enough to keep the device busy, few enough to stop soon."""
 
 
-def evaluated(course: Course, params: Any, data: DataSet, state: Mapping[str, Any]) -> dict[str, float]:
+def evaluated(plan: TrainingPlan, params: Any, data: DataSet, state: Mapping[str, Any]) -> dict[str, float]:
     """Return the mean of each metric over a data set. Each sample counts once.
 
     Args:
-        course: Defines the metrics and the batch size.
+        plan: Defines the metrics and the batch size.
         params: Parameters of the model.
         data: Data to evaluate on.
         state: The model's state; empty if it has none.
     """
     scores: dict[str, float] = {}
-    for found in evaluating(course, params, data, state):
+    for found in evaluating(plan, params, data, state):
         scores = found
     return scores
 
 
-def evaluating(course: Course, params: Any, data: DataSet, state: Mapping[str, Any]) -> Iterator[dict[str, float]]:
+def evaluating(plan: TrainingPlan, params: Any, data: DataSet, state: Mapping[str, Any]) -> Iterator[dict[str, float]]:
     """Yield an empty dict after each batch, so that the caller can stop or pause; then the means over all samples."""
     sums: dict[str, float] = {}
     under_way: list[tuple[int, dict[str, Any]]] = []
@@ -42,8 +42,8 @@ def evaluating(course: Course, params: Any, data: DataSet, state: Mapping[str, A
                 sums[name] = sums.get(name, 0.0) + count * float(value)
         under_way.clear()
 
-    for count, batch in course.evaluation(data):
-        under_way.append((count, course.evaluate(params, batch, *states)))
+    for count, batch in plan.evaluation(data):
+        under_way.append((count, plan.evaluate(params, batch, *states)))
         if len(under_way) == AT_ONCE:
             settle()
         yield {}

@@ -34,7 +34,7 @@ def divergence(
             ("learning rate", rate),
             ("last finite loss", f"{last[1]:.4g} at step {last[0]}" if last else "none"),
         ),
-        f"run.learning_rate = {learning_rate / 10:g}; run.go_on()",
+        f"run.learning_rate = {learning_rate / 10:g}; run.resume()",
         code="TrainingError",
     )
 

@@ -13,7 +13,6 @@ from mithril_nb.errors import DataError, UnknownOptionError, refuse_unknown, sho
 from mithril_nb.models.naming import flat_params
 from mithril_nb.train.batches import Tail, evaluation_tail
 from mithril_nb.train.checkpoints import prepare
-from mithril_nb.train.course import Course, Recipe, compiled_programs
 from mithril_nb.train.data import read_data
 from mithril_nb.train.logical import names_of_inputs
 from mithril_nb.train.losses import Loss, is_per_sample, resolve_loss
@@ -31,6 +30,7 @@ from mithril_nb.train.run import Run
 from mithril_nb.train.state import State
 from mithril_nb.train.step import first_opt_state
 from mithril_nb.train.trainable import as_trainable, frozen_names, initial_state
+from mithril_nb.train.training_plan import CompileKey, TrainingPlan, compiled_programs
 
 
 def fit(
@@ -155,8 +155,8 @@ def fit(
     check_last_batch(trainable, start, train, batch_size, tail)
     if held_out is not None:
         check_last_batch(trainable, start, held_out, batch_size, evaluation_tail(tail), "validation data")
-    step, evaluate = compiled_programs(Recipe(trainable, chosen_loss, chosen_optimizer, accuracy, bool(state)))
-    course = Course(
+    step, evaluate = compiled_programs(CompileKey(trainable, chosen_loss, chosen_optimizer, accuracy, bool(state)))
+    plan = TrainingPlan(
         trainable,
         chosen_loss,
         chosen_optimizer,
@@ -171,10 +171,10 @@ def fit(
         jax.random.key(seed) if trainable.needs_key else None,
     )
     held = first_opt_state(chosen_optimizer, start, frozen, state)
-    run = Run(course, State(start, held, epochs, chosen_optimizer.learning_rate))
+    run = Run(plan, State(start, held, epochs, chosen_optimizer.learning_rate))
     is_start_given = params is not None or model_state is not None
-    prepare(checkpoint, resume, course, run._state, run.history, is_start_given=is_start_given)
-    spread(course, run._state)
+    prepare(checkpoint, resume, plan, run._state, run.history, is_start_given=is_start_given)
+    spread(plan, run._state)
     return run
 
 

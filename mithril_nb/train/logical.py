@@ -12,7 +12,7 @@ from mithril_nb.models.files import to_dict
 from mithril_nb.models.model import Model
 from mithril_nb.models.naming import input_names, input_specs
 from mithril_nb.physical import PhysicalModel, compile, graph_of
-from mithril_nb.physical.binding import infer_for, said_sizes
+from mithril_nb.physical.binding import declared_sizes, infer_for
 from mithril_nb.train.trainable import as_trainable
 
 
@@ -36,7 +36,7 @@ def _(model: PhysicalModel, *, shapes: Mapping[str, tuple[int, ...]], backend: A
     specs = input_specs(graph, _of_any_batch(shapes), own.default_dtype)
     inference = infer_for(own, graph, specs)
     inference.raise_problems()
-    return PhysicalModel(graph, own, inference, model.jit, model.options, sizes=said_sizes(graph, specs))
+    return PhysicalModel(graph, own, inference, model.jit, model.options, sizes=declared_sizes(graph, specs))
 
 
 def _of_any_batch(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int | str, ...]]:

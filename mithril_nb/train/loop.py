@@ -12,7 +12,6 @@ import numpy as np
 
 from mithril_nb.errors import TrainingError
 from mithril_nb.train.control import Control
-from mithril_nb.train.course import Course
 from mithril_nb.train.data import DataSet
 from mithril_nb.train.evaluation import evaluating
 from mithril_nb.train.events import EventKind, TrainingEvent
@@ -20,17 +19,18 @@ from mithril_nb.train.failure import divergence, problem_of
 from mithril_nb.train.history import History
 from mithril_nb.train.meter import Meter
 from mithril_nb.train.state import State
+from mithril_nb.train.training_plan import TrainingPlan
 
 AHEAD_S = 0.05
 """Seconds of steps that the loop may dispatch ahead: enough to keep the device busy, few enough to stop at once."""
 MOST_AHEAD = 64
 
 
-class Stretch:
+class TrainingLoop:
     """One training loop, from its start until it stops, completes or fails.
 
     Args:
-        course: The fixed parts of the run.
+        plan: The fixed parts of the run.
         state: The state to continue from; changed in place.
         control: Requests of other threads.
         history: Receives the metrics of each step.
@@ -41,8 +41,8 @@ class Stretch:
         last: The last event, if `leave` ended the loop.
     """
 
-    def __init__(self, course: Course, state: State, control: Control, history: History, *, is_exact: bool):
-        self.course, self.state, self.control, self.history = course, state, control, history
+    def __init__(self, plan: TrainingPlan, state: State, control: Control, history: History, *, is_exact: bool):
+        self.plan, self.state, self.control, self.history = plan, state, control, history
         self.is_exact = is_exact
         self.meter = Meter(state.elapsed_s)
         self._under_way: deque[tuple[int, float, Any]] = deque()
@@ -51,7 +51,7 @@ class Stretch:
         self._validation_s = 0.0
         self._has_begun = False
         self.last: TrainingEvent | None = None
-        self._steps_per_epoch = course.steps_per_epoch
+        self._steps_per_epoch = plan.steps_per_epoch
 
     def events(self) -> Iterator[TrainingEvent]:
         """Train, and yield the events.
@@ -117,20 +117,20 @@ class Stretch:
 
     def take_step(self) -> None:
         """Dispatch one step. `settle` fetches its metrics later."""
-        state, course = self.state, self.course
+        state, plan = self.state, self.plan
         epoch, place = divmod(state.step, self._steps_per_epoch)
         if self._order[0] != epoch + 1:
-            self._order = (epoch + 1, course.order(epoch + 1))
+            self._order = (epoch + 1, plan.order(epoch + 1))
         state.keep(is_epoch_start=place == 0)
         rate = state.learning_rate
         if self._rate[0] != rate:
             # Weakly typed, like a Python number, so that a product keeps the dtype of the other operand.
             self._rate = (rate, jnp.asarray(rate))
-        batch = course.batch(self._order[1], place)
-        keys = () if course.key is None else (course.key, np.uint32(state.step))
+        batch = plan.batch(self._order[1], place)
+        keys = () if plan.key is None else (plan.key, np.uint32(state.step))
         with self.control.stepping():
             state.own()
-            state.params, state.opt_state, numbers = course.step(
+            state.params, state.opt_state, numbers = plan.step(
                 state.params, state.opt_state, self._rate[1], batch, *keys
             )
             state.step += 1
@@ -161,8 +161,8 @@ class Stretch:
         last = state.unrecorded
         assert last is not None
         checked: dict[str, Any] = {}
-        if self.course.validation is not None:
-            scores = yield from self.validate(self.course.validation)
+        if self.plan.validation is not None:
+            scores = yield from self.validate(self.plan.validation)
             checked = {f"validation_{name}": score for name, score in scores.items()}
             state.validation_loss, state.validation_accuracy = scores.get("loss"), scores.get("accuracy")
         # Add the row of an epoch's last step after the validation, because rows must not change once added.
@@ -177,7 +177,7 @@ class Stretch:
     def validate(self, data: DataSet) -> Generator[TrainingEvent, None, dict[str, float]]:
         """Return the metrics on the validation data; an empty dict if a stop is requested meanwhile."""
         began_s = self.meter.elapsed_s
-        work = evaluating(self.course, self.state.params, data, self.state.model_state)
+        work = evaluating(self.plan, self.state.params, data, self.state.model_state)
         scores: dict[str, float] = {}
         for found in work:
             scores = found
@@ -225,7 +225,7 @@ class Stretch:
             finally:
                 self.state.saver.release()
         kept = f"run.params holds the params of step {self.state.step}"
-        kept += "; run.go_on() continues from there." if self._has_begun else "."
+        kept += "; run.resume() continues from there." if self._has_begun else "."
         return self.event(kind, message="" if kind == "done" else f"{why}; {kept}")
 
     def leave(self, why: str) -> TrainingEvent:
@@ -247,7 +247,7 @@ class Stretch:
         steps, losses = self.history.rows(max(0, len(self.history) - 1), ("step", "loss"))
         last = (int(steps[-1]), float(losses[-1])) if len(steps) else None
         epoch = -(-step // self._steps_per_epoch)
-        return divergence(step, epoch, self.state.epochs, loss, rate, self.course.optimizer.is_relative, last)
+        return divergence(step, epoch, self.state.epochs, loss, rate, self.plan.optimizer.is_relative, last)
 
     def event(self, kind: EventKind, step: int | None = None, **values: Any) -> TrainingEvent:
         """Return an event at a step (default: the current one), and store it as the latest."""

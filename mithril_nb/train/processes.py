@@ -20,9 +20,9 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from mithril_nb.errors import DataError
 
 if TYPE_CHECKING:
-    from mithril_nb.train.course import Course
     from mithril_nb.train.data import DataSet
     from mithril_nb.train.state import State
+    from mithril_nb.train.training_plan import TrainingPlan
 
 MOST_READ = 256
 """Maximum number of samples in the fingerprint of a data set."""
@@ -126,7 +126,7 @@ def local(tree: Any) -> Any:
     return jax.tree.map(own, tree)
 
 
-def spread(course: Course, state: State) -> None:
+def spread(plan: TrainingPlan, state: State) -> None:
     """Put the arrays of a new run on the devices of all processes. With one process, do nothing.
 
     Raises:
@@ -137,21 +137,21 @@ def spread(course: Course, state: State) -> None:
     if me.count == 1:
         return
     devices = len(me.mesh.devices)
-    if course.batch_size % devices:
-        good = course.batch_size - course.batch_size % devices or devices
+    if plan.batch_size % devices:
+        good = plan.batch_size - plan.batch_size % devices or devices
         raise DataError(
             "batch_size is not divisible by the number of devices.",
-            (("batch_size", str(course.batch_size)), ("devices", f"{devices}, of {me.count} processes")),
+            (("batch_size", str(plan.batch_size)), ("devices", f"{devices}, of {me.count} processes")),
             f"batch_size={good}",
         )
     arrays = (state.params, state.opt_state)
     _check_agreement(
         {
-            "samples": len(course.data),
-            "data": data_fingerprint(course.data),
-            "batch_size": course.batch_size,
+            "samples": len(plan.data),
+            "data": data_fingerprint(plan.data),
+            "batch_size": plan.batch_size,
             "epochs": state.epochs,
-            "seed": course.seed,
+            "seed": plan.seed,
             "step": state.step,
             "params": fingerprint(arrays),
         }

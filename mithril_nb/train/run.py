@@ -6,6 +6,7 @@ import atexit
 import math
 import threading
 import time
+import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
@@ -18,17 +19,17 @@ from mithril_nb.display import Shown
 from mithril_nb.errors import Diagnostic
 from mithril_nb.train.batches import evaluation_tail
 from mithril_nb.train.control import Control, interrupts_to
-from mithril_nb.train.course import Course
 from mithril_nb.train.evaluation import evaluated
 from mithril_nb.train.events import TrainingEvent
 from mithril_nb.train.history import History
-from mithril_nb.train.loop import Stretch
+from mithril_nb.train.loop import TrainingLoop
 from mithril_nb.train.observers import Callback, Observers
 from mithril_nb.train.optimizers import check_rate
 from mithril_nb.train.prepare import check_count, check_last_batch, checked_data
 from mithril_nb.train.processes import local
 from mithril_nb.train.state import RunState, State
-from mithril_nb.train.step import Carried
+from mithril_nb.train.step import OptimizerAndModelState
+from mithril_nb.train.training_plan import TrainingPlan
 
 POLL_S = 0.1
 """Polling interval of `wait`, so that it notices Ctrl-C and a stop of the kernel."""
@@ -68,22 +69,22 @@ class Run(Shown):
 
     `for event in run` trains in the caller's thread and yields each step's event before the next step starts.
     `run.start()` trains in a separate thread at full speed; `run.wait()` waits for its end. The params are kept after
-    a `break`, Ctrl-C, `stop` or a failure; `go_on()`, `start()` or another loop continue from there.
+    a `break`, Ctrl-C, `stop` or a failure; `resume()`, `start()` or another loop continue from there.
 
     Attributes:
         history: Metrics of every step: `run.history["loss"]`. The validation metrics are in the row of each epoch's
             last step, and NaN in the others.
     """
 
-    def __init__(self, course: Course, state: State):
+    def __init__(self, plan: TrainingPlan, state: State):
         self.history = History()
-        self._course, self._state = course, state
+        self._plan, self._state = plan, state
         self._control, self._observers = Control(), Observers()
         self._lock = threading.RLock()
         self._thread: threading.Thread | None = None
         # Not Thread.join: if Ctrl-C interrupts it, Python 3.11 treats the running thread as ended.
         self._has_ended = threading.Event()
-        self._driver: Stretch | None = None
+        self._driver: TrainingLoop | None = None
         # For a loop in the caller's thread: the thread, whether it is inside a step, whether a pause ends it.
         self._ident: int | None = None
         self._is_inside = False
@@ -100,11 +101,11 @@ class Run(Shown):
         elif self._driver is not None and not self._is_at_work:
             self._leave(self._driver)
 
-    def _leave(self, stretch: Stretch, why: str = "the loop over the run was left") -> None:
+    def _leave(self, loop: TrainingLoop, why: str = "the loop over the run was left") -> None:
         """End a training loop that has no consumer, and unlock the checkpoint folder."""
         try:
             if self.state == "running":
-                self._observers.notify(stretch.leave(why))
+                self._observers.notify(loop.leave(why))
         finally:
             self._driver = None
             if (saver := self._state.saver) is not None:
@@ -169,7 +170,7 @@ class Run(Shown):
         self._ends_on_pause = self._thread is None and self._ident == threading.get_ident()
         self._control.request("pause")
 
-    def go_on(self, epochs: int | None = None) -> Run:
+    def resume(self, epochs: int | None = None) -> Run:
         """Continue after a pause, a stop or a failure. Start a thread if no thread or loop drives the run.
 
         Args:
@@ -182,6 +183,11 @@ class Run(Shown):
             if not self._is_driven and self._state.step < self.steps:
                 self._begin_thread()
         return self
+
+    def go_on(self, epochs: int | None = None) -> Run:
+        """Resume: the name of `resume` in earlier versions."""
+        warnings.warn("run.go_on() is now run.resume().", DeprecationWarning, stacklevel=2)
+        return self.resume(epochs)
 
     def step_once(self) -> Run:
         """Take one step and pause. If the run is training, pause after the current step."""
@@ -216,13 +222,13 @@ class Run(Shown):
     def opt_state(self) -> Any:
         """The optimizer's state that belongs to the current params."""
         held = self._lent()[1]
-        return held.opt_state if isinstance(held, Carried) else held
+        return held.opt_state if isinstance(held, OptimizerAndModelState) else held
 
     @property
     def model_state(self) -> dict[str, Any]:
         """The model's state that belongs to the current params, such as running statistics; empty if it has none."""
         held = self._lent()[1]
-        return held.model_state if isinstance(held, Carried) else {}
+        return held.model_state if isinstance(held, OptimizerAndModelState) else {}
 
     @property
     def step(self) -> int:
@@ -232,7 +238,7 @@ class Run(Shown):
     @property
     def steps(self) -> int:
         """Total steps of the run."""
-        return self._state.epochs * self._course.steps_per_epoch
+        return self._state.epochs * self._plan.steps_per_epoch
 
     @property
     def learning_rate(self) -> float:
@@ -251,7 +257,7 @@ class Run(Shown):
     @property
     def learning_rate_is_relative(self) -> bool:
         """True if the rate is a factor on the optimizer's own rate."""
-        return self._course.optimizer.is_relative
+        return self._plan.optimizer.is_relative
 
     @property
     def error(self) -> Diagnostic | None:
@@ -281,11 +287,11 @@ class Run(Shown):
         Raises:
             DataError: The data is invalid.
         """
-        course, (params, held) = self._course, self._lent()
-        state = held.model_state if isinstance(held, Carried) else {}
-        checked = checked_data(data, course.model, course.loss, params, course.batch_size)
-        check_last_batch(course.model, params, checked, course.batch_size, evaluation_tail(course.tail))
-        return evaluated(course, params, checked, state)
+        plan, (params, held) = self._plan, self._lent()
+        state = held.model_state if isinstance(held, OptimizerAndModelState) else {}
+        checked = checked_data(data, plan.model, plan.loss, params, plan.batch_size)
+        check_last_batch(plan.model, params, checked, plan.batch_size, evaluation_tail(plan.tail))
+        return evaluated(plan, params, checked, state)
 
     def observe(self, callback: Callback, every_s: float = 0.1) -> Callable[[], None]:
         """Call a function on each event, from a separate thread, so that it never delays training.
@@ -395,16 +401,16 @@ class Run(Shown):
                         self._has_ended.set()
 
     def _drive(self, *, is_exact: bool) -> Generator[TrainingEvent]:
-        stretch = Stretch(self._course, self._state, self._control, self.history, is_exact=is_exact)
+        loop = TrainingLoop(self._plan, self._state, self._control, self.history, is_exact=is_exact)
         with self._lock:
-            self._driver, self._exception = stretch, None
+            self._driver, self._exception = loop, None
         try:
-            for event in stretch.events():
+            for event in loop.events():
                 self._observers.notify(event)
                 yield event
-                if self._driver is not stretch:  # the consumer stopped the run, or another thread took over
-                    if stretch.last is not None:
-                        yield stretch.last
+                if self._driver is not loop:  # the consumer stopped the run, or another thread took over
+                    if loop.last is not None:
+                        yield loop.last
                     return
                 if event.kind == "paused" and self._ends_on_pause:
                     return
@@ -415,8 +421,8 @@ class Run(Shown):
             raise
         finally:
             with self._lock:
-                if self._driver is stretch:
-                    self._leave(stretch)
+                if self._driver is loop:
+                    self._leave(loop)
 
     def _driven_here(self) -> Iterator[TrainingEvent]:
         with closing(self._drive(is_exact=True)) as events:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from mithril_nb.errors import Diagnostic
 from mithril_nb.train.events import TrainingEvent
-from mithril_nb.train.step import Carried
+from mithril_nb.train.step import OptimizerAndModelState
 
 RunState = Literal["idle", "running", "paused", "stopped", "done", "failed"]
 
@@ -41,7 +41,7 @@ class State:
 
     Attributes:
         params: The params after `step` steps.
-        opt_state: The optimizer's state; a `Carried` if the model has a state too.
+        opt_state: The optimizer's state; a `OptimizerAndModelState` if the model has a state too.
         epochs: Total epochs of the run.
         learning_rate: Learning rate of the next step.
         step: Steps taken.
@@ -80,7 +80,7 @@ class State:
     @property
     def model_state(self) -> dict[str, Any]:
         """The model's state; empty if it has none."""
-        return self.opt_state.model_state if isinstance(self.opt_state, Carried) else {}
+        return self.opt_state.model_state if isinstance(self.opt_state, OptimizerAndModelState) else {}
 
     def keep(self, *, is_epoch_start: bool) -> None:
         """Copy the params at the start of an epoch, or every `KEEP_EVERY_S`."""

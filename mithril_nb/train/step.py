@@ -23,7 +23,7 @@ Batch = Mapping[str, Any]
 """`{"inputs": {name: array}, "targets": array}`, plus `"weights"` of shape (batch,) if the batch is padded."""
 
 
-class Carried(NamedTuple):
+class OptimizerAndModelState(NamedTuple):
     """Optimizer state and model state of a model that has one. A step takes and returns it instead of `opt_state`.
 
     Attributes:
@@ -107,7 +107,7 @@ def train_step(
         loss: The loss, as in `loss_function`.
         optimizer: A name, an optax factory, or an optax transformation; see `resolve_optimizer`.
         accuracy: True to add the accuracy on the batch to the metrics.
-        has_state: True if the model has a state, as in `loss_function`. `opt_state` is then a `Carried`.
+        has_state: True if the model has a state, as in `loss_function`. `opt_state` is then a `OptimizerAndModelState`.
         frozen: Names of parameters that do not change. The optimizer never receives them.
 
     Returns:
@@ -149,7 +149,7 @@ def train_step(
                 value_fn=lambda candidate: loss_of(candidate)[0],
             )
             moved: Any = optax.apply_updates(trained, updates)
-        return {**moved, **rest} if rest else moved, Carried(held, after) if has_state else held, metrics
+        return {**moved, **rest} if rest else moved, OptimizerAndModelState(held, after) if has_state else held, metrics
 
     return step
 
@@ -164,7 +164,7 @@ def parted(params: Any, frozen: frozenset[str]) -> tuple[Any, dict[str, Any]]:
 def first_opt_state(optimizer: Optimizer, params: Any, frozen: frozenset[str], state: dict[str, Any]) -> Any:
     """Return the `opt_state` of the first step."""
     held = optimizer.init(parted(params, frozen)[0])
-    return Carried(held, state) if state else held
+    return OptimizerAndModelState(held, state) if state else held
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mithril_nb.whatif.behind import Later
+from mithril_nb.whatif.background_queue import Future
 from mithril_nb.whatif.change import Change, Peak
 from mithril_nb.whatif.sweeps import Point, Sweep, sweep
 from mithril_nb.whatif.what_if import WhatIf, what_if
 
-__all__ = ["Change", "Later", "Peak", "Point", "Sweep", "WhatIf", "sweep", "what_if"]
+__all__ = ["Change", "Future", "Peak", "Point", "Sweep", "WhatIf", "sweep", "what_if"]

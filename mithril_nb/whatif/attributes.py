@@ -16,7 +16,7 @@ from mithril_nb.models.fields import fields_of
 from mithril_nb.models.infer import infer
 from mithril_nb.models.model import Model, with_attributes
 from mithril_nb.models.naming import input_specs
-from mithril_nb.targets.slips import options_written
+from mithril_nb.targets.option_checks import options_written
 from mithril_nb.whatif.settings import format_literal, format_setting, is_size
 
 _MOST_TRIED = 8

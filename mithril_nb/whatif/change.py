@@ -12,7 +12,7 @@ from mithril_nb.cost.comparison import Change as Pair
 from mithril_nb.cost.comparison import Comparison
 from mithril_nb.cost.roles import ByRole
 from mithril_nb.display import Shown
-from mithril_nb.whatif.behind import Later
+from mithril_nb.whatif.background_queue import Future
 from mithril_nb.whatif.settings import format_value, plain
 
 NOT_ASKED = "peak_bytes: not computed yet; read change.peak_bytes to compute it"
@@ -54,9 +54,9 @@ class Change(Shown):
     after: Cost
     way: str
     notes: tuple[str, ...] = ()
-    _peaks: Later[tuple[Peak, Peak]] | None = field(default=None, repr=False, compare=False)
-    _compiled: Later[Change] | None = field(default=None, repr=False, compare=False)
-    _exact: Callable[[], Later[Change]] | None = field(default=None, repr=False, compare=False)
+    _peaks: Future[tuple[Peak, Peak]] | None = field(default=None, repr=False, compare=False)
+    _compiled: Future[Change] | None = field(default=None, repr=False, compare=False)
+    _exact: Callable[[], Future[Change]] | None = field(default=None, repr=False, compare=False)
 
     @cached_property
     def comparison(self) -> Comparison:
@@ -92,9 +92,9 @@ class Change(Shown):
         return self.memory.result()
 
     @cached_property
-    def memory(self) -> Later[tuple[Peak, Peak]]:
+    def memory(self) -> Future[tuple[Peak, Peak]]:
         """The peaks, computed in the background after `change.memory.start()`."""
-        return self._peaks or Later.of((Peak(None, _NO_PEAK), Peak(None, _NO_PEAK)))
+        return self._peaks or Future.of((Peak(None, _NO_PEAK), Peak(None, _NO_PEAK)))
 
     @property
     def peak_bytes(self) -> tuple[int | None, int | None]:
@@ -103,7 +103,7 @@ class Change(Shown):
         return before.bytes, after.bytes
 
     @property
-    def compiled(self) -> Later[Change]:
+    def compiled(self) -> Future[Change]:
         """The change of the compiled programs; the first access starts the compiler in the background.
 
         `change.compiled.is_done` is true when it is ready; `change.compiled.result(timeout=60)` waits for it. The
@@ -113,10 +113,10 @@ class Change(Shown):
         return self._compiled.start()
 
     @cached_property
-    def exact(self) -> Later[Change]:
+    def exact(self) -> Future[Change]:
         """The change with exact figures; if this one is an estimate, they are computed in the background."""
         if self._exact is None:
-            return Later.of(self)
+            return Future.of(self)
         return self._exact()
 
     def to_dict(self) -> dict[str, Any]:

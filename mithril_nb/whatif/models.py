@@ -15,8 +15,8 @@ from mithril_nb.models.model import Model
 from mithril_nb.physical import PhysicalModel, compile, graph_of
 from mithril_nb.stages import Inspection
 from mithril_nb.targets import inspect
-from mithril_nb.targets.own import compiled_for, given_specs
-from mithril_nb.targets.slips import OPTIONS
+from mithril_nb.targets.mithril_models import compiled_for, given_specs
+from mithril_nb.targets.option_checks import OPTIONS
 from mithril_nb.whatif.arguments import common_dtype
 from mithril_nb.whatif.attributes import (
     attributes_of,

@@ -13,7 +13,7 @@ from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.stages import Inspection
 from mithril_nb.targets import inspect
 from mithril_nb.targets.arguments import title_of
-from mithril_nb.targets.own import is_own
+from mithril_nb.targets.mithril_models import is_own
 from mithril_nb.whatif.arguments import Batch, batch_of, cast, common_dtype, resized
 from mithril_nb.whatif.settings import NOT_SWEPT, PRECISIONS, Settings, checked, format_setting, format_value
 

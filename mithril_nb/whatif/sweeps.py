@@ -16,10 +16,10 @@ from mithril_nb.errors import UnavailableBackendError, UnknownOptionError, neare
 from mithril_nb.graph.spec import Dim
 from mithril_nb.measure import profile
 from mithril_nb.stages import Inspection
-from mithril_nb.targets.doors import called_as
-from mithril_nb.whatif.answers import Answers
-from mithril_nb.whatif.behind import Behind
+from mithril_nb.targets.entry_point import called_as
+from mithril_nb.whatif.background_queue import BackgroundQueue
 from mithril_nb.whatif.change import Peak
+from mithril_nb.whatif.cost_oracle import CostOracle
 from mithril_nb.whatif.settings import Settings, by_name, plain, values_of
 from mithril_nb.whatif.what_if import peak as peak_of
 from mithril_nb.whatif.what_if import peak_compiled, reason_of, subject_of
@@ -158,15 +158,15 @@ def sweep(
     starts = {name: values_of(name, given)[0] for name, given in swept.items()}
     with called_as("ml.sweep", **swept):
         subject = subject_of(target, args, shapes, others, starts)
-    answers = Answers(subject, Behind())
-    return swept_over(answers, swept, source, peak)
+    oracle = CostOracle(subject, BackgroundQueue())
+    return swept_over(oracle, swept, source, peak)
 
 
-def swept_over(answers: Answers, swept: Mapping[str, Any], source: str, peak: bool) -> Sweep:
+def swept_over(oracle: CostOracle, swept: Mapping[str, Any], source: str, peak: bool) -> Sweep:
     """Compute the cost of a program at all combinations of values.
 
     Args:
-        answers: The program.
+        oracle: Costs of the program.
         swept: The values of one or two settings.
         source: One of `SOURCES`.
         peak: Whether to compute the peak memory.
@@ -174,7 +174,7 @@ def swept_over(answers: Answers, swept: Mapping[str, Any], source: str, peak: bo
     Raises:
         UnknownOptionError: As in `sweep`.
     """
-    subject = answers.subject
+    subject = oracle.subject
     if source not in SOURCES:
         raise UnknownOptionError(
             f"unknown source {source!r} for a sweep of {subject.name!r}.",
@@ -191,7 +191,7 @@ def swept_over(answers: Answers, swept: Mapping[str, Any], source: str, peak: bo
     every = [dict(zip(values, combination, strict=True)) for combination in product(*values.values())]
     settled = [subject.settled(point, swept) for point in every]
     points = tuple(
-        _point(answers, point, settings, source, peak) for point, settings in zip(every, settled, strict=True)
+        _point(oracle, point, settings, source, peak) for point, settings in zip(every, settled, strict=True)
     )
     is_estimate = source == "analytic" and any(point.peak_bytes is not None for point in points)
     return Sweep(subject.name, source, values, points, (*((ESTIMATE,) if is_estimate else ()), *_notes(points)))
@@ -202,12 +202,12 @@ def _parted(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]
     return swept, {name: value for name, value in settings.items() if name not in swept}
 
 
-def _point(answers: Answers, point: Settings, settings: Settings, source: str, peak: bool) -> Point:
+def _point(oracle: CostOracle, point: Settings, settings: Settings, source: str, peak: bool) -> Point:
     try:
         if source == "analytic":
-            return _analytic(answers, point, settings, peak)
-        inspection = answers.traced(settings)[0]
-        with answers.context():
+            return _analytic(oracle, point, settings, peak)
+        inspection = oracle.traced(settings)[0]
+        with oracle.context():
             if source == "compiled":
                 return _compiled(inspection, point, peak)
             return _measured(inspection, point, peak)
@@ -215,9 +215,9 @@ def _point(answers: Answers, point: Settings, settings: Settings, source: str, p
         return Point(point, reasons=dict.fromkeys(FIELDS, reason_of(error)))
 
 
-def _analytic(answers: Answers, point: Settings, settings: Settings, with_peak: bool) -> Point:
-    answer = answers.at(settings)
-    held = peak_of(answers, settings) if with_peak else _NOT_ASKED
+def _analytic(oracle: CostOracle, point: Settings, settings: Settings, with_peak: bool) -> Point:
+    answer = oracle.at(settings)
+    held = peak_of(oracle, settings) if with_peak else _NOT_ASKED
     return _of(answer.cost, point, held, answer.way, None, _NOT_RUN)
 
 

@@ -17,13 +17,13 @@ from mithril_nb.stages.failure import failure_of
 from mithril_nb.targets import inspect
 from mithril_nb.targets.arguments import title_of
 from mithril_nb.targets.calls import arguments_written, variable_of
-from mithril_nb.targets.doors import called_as, door
+from mithril_nb.targets.entry_point import called_as, door
+from mithril_nb.targets.mithril_models import is_own
+from mithril_nb.targets.option_checks import check_handed_on, options_written
 from mithril_nb.targets.options import has_argument
-from mithril_nb.targets.own import is_own
-from mithril_nb.targets.slips import check_handed_on, options_written
-from mithril_nb.whatif.answers import MOST_KEPT, TRACED, Answers
-from mithril_nb.whatif.behind import Behind, Later
+from mithril_nb.whatif.background_queue import BackgroundQueue, Future
 from mithril_nb.whatif.change import Change, Peak
+from mithril_nb.whatif.cost_oracle import MOST_KEPT, TRACED, CostOracle
 from mithril_nb.whatif.models import OwnModel
 from mithril_nb.whatif.settings import NOT_SWEPT, Settings, by_name, format_setting, key_of
 from mithril_nb.whatif.subjects import OF_ANY, Fixed, Made, Subject
@@ -47,21 +47,21 @@ class WhatIf:
     """
 
     def __init__(self, subject: Subject, learns: bool | None = None):
-        self._behind, self._requests = Behind(), Behind()
-        weakref.finalize(self, self._behind.close)
-        self._answers = Answers(subject, self._behind, learns)
-        self._answers.start()
-        self._made: dict[Any, Later[Change]] = {}
+        self._queue, self._requests = BackgroundQueue(), BackgroundQueue()
+        weakref.finalize(self, self._queue.close)
+        self._oracle = CostOracle(subject, self._queue, learns)
+        self._oracle.start()
+        self._made: dict[Any, Future[Change]] = {}
 
     @property
     def settings(self) -> Mapping[str, Any]:
         """The settings before a change."""
-        return dict(self._answers.subject.base)
+        return dict(self._oracle.subject.base)
 
     @property
     def cost(self) -> Cost:
         """The analytic cost at these settings."""
-        return self._answers.at(self._answers.subject.base).cost
+        return self._oracle.at(self._oracle.subject.base).cost
 
     @property
     def ways(self) -> Mapping[str, str]:
@@ -71,7 +71,7 @@ class WhatIf:
         from a few values, verified at others. `"traced"`: traced again for each value. All of them give the same
         figures, unless the program changes at a size between the verified ones; `learns=False` always traces.
         """
-        return self._answers.known_ways()
+        return self._oracle.known_ways()
 
     def __call__(self, changes: Settings | None = None, /, **settings: Any) -> Change:
         """Return the change of costs with other settings.
@@ -85,10 +85,10 @@ class WhatIf:
             StageUnavailableError: The program cannot be traced with these settings.
             Exception: The function that makes the program raised it.
         """
-        subject = self._answers.subject
+        subject = self._oracle.subject
         after = subject.settled({**by_name(changes), **settings})
         before = {**subject.base}
-        answer, changed, was = self._answers.at(after), _changed(before, after), self._answers.at(before).cost
+        answer, changed, was = self._oracle.at(after), _changed(before, after), self._oracle.at(before).cost
         return Change(
             subject.name,
             changed,
@@ -96,13 +96,13 @@ class WhatIf:
             answer.cost,
             answer.way,
             (*answer.notes, *self._casts(changed, was, answer.cost)),
-            Later(partial(_peaks, self._answers, before, after), self._requests),
+            Future(partial(_peaks, self._oracle, before, after), self._requests),
             self._compiled(before, after),
             None if answer.is_exact else partial(self._exact, before, after),
         )
 
     def _casts(self, changed: Settings, before: Cost, after: Cost) -> tuple[str, ...]:
-        subject = self._answers.subject
+        subject = self._oracle.subject
         is_own = subject.makes and "dtype" in subject.base  # then the user's function does the casts
         is_more = "dtype" in changed and not is_own and _casts(after) > _casts(before)
         return (f"dtype: the program casts more than before: {subject.casts}",) if is_more else ()
@@ -113,27 +113,27 @@ class WhatIf:
         Args:
             timeout: Seconds to wait; by default without limit.
         """
-        return self._behind.wait_until_idle(timeout)
+        return self._queue.wait_until_idle(timeout)
 
     def close(self) -> None:
         """Cancel the preparation. Calls still work."""
-        self._behind.close()
+        self._queue.close()
 
-    def _compiled(self, before: Settings, after: Settings) -> Later[Change]:
+    def _compiled(self, before: Settings, after: Settings) -> Future[Change]:
         key = key_of(after)
         if key not in self._made:
-            self._made[key] = Later(partial(_compiled, self._answers, before, after), self._requests)
+            self._made[key] = Future(partial(_compiled, self._oracle, before, after), self._requests)
             if len(self._made) > MOST_KEPT:  # a `Change` keeps its own reference
                 del self._made[next(iter(self._made))]
         return self._made[key]
 
-    def _exact(self, before: Settings, after: Settings) -> Later[Change]:
+    def _exact(self, before: Settings, after: Settings) -> Future[Change]:
         compiled = self._compiled(before, after)
-        return Later(partial(_exactly, self._answers, before, after, compiled), self._requests).start()
+        return Future(partial(_exactly, self._oracle, before, after, compiled), self._requests).start()
 
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value!r}" for name, value in self.settings.items())
-        return f"WhatIf({self._answers.subject.name!r}: {settings})"
+        return f"WhatIf({self._oracle.subject.name!r}: {settings})"
 
 
 def what_if(
@@ -252,23 +252,23 @@ def _casts(cost: Cost) -> int:
     return sum(row.opcode == "convert_element_type" for row in cost.rows)
 
 
-def _peaks(answers: Answers, before: Settings, after: Settings) -> tuple[Peak, Peak]:
+def _peaks(oracle: CostOracle, before: Settings, after: Settings) -> tuple[Peak, Peak]:
     """Return both peaks from the same source, so that they are comparable: XLA's plan, or estimates."""
     with suppress(Exception):  # for a program that cannot be traced, the estimate has the reason
-        programs = [answers.traced(settings)[0] for settings in (before, after)]
+        programs = [oracle.traced(settings)[0] for settings in (before, after)]
         if all(len(one.equations) <= MOST_PLANNED for one in programs):  # even if one of them is compiled already
-            with answers.context():
+            with oracle.context():
                 first, second = map(peak_compiled, programs)
             if first.bytes is not None and second.bytes is not None:
                 return first, second
-    return peak(answers, before), peak(answers, after)
+    return peak(oracle, before), peak(oracle, after)
 
 
-def peak(answers: Answers, settings: Settings) -> Peak:
+def peak(oracle: CostOracle, settings: Settings) -> Peak:
     """Estimate the peak memory of a program from its equations."""
 
     def estimate() -> Any:
-        inspection = answers.traced(settings)[0]
+        inspection = oracle.traced(settings)[0]
         if inspection.is_divided:
             raise StageUnavailableError(SHARDED)
         return memory_of(inspection, "analytic")
@@ -299,21 +299,21 @@ def reason_of(error: Exception) -> str:
     return f"{failure.kind}: {failure.message}".splitlines()[0]
 
 
-def _compiled(answers: Answers, before: Settings, after: Settings) -> Change:
-    inspections = [answers.traced(settings)[0] for settings in (before, after)]
+def _compiled(oracle: CostOracle, before: Settings, after: Settings) -> Change:
+    inspections = [oracle.traced(settings)[0] for settings in (before, after)]
     for inspection in inspections:
         inspection.want(machine_code=False)  # so that XLA writes its memory plan
-    with answers.context():
+    with oracle.context():
         costs = [inspection.cost("compiled") for inspection in inspections]
     first, second = map(peak_compiled, inspections)
-    peaks = Later.of((first, second))
-    return Change(answers.subject.name, _changed(before, after), costs[0], costs[1], COMPILED, (), peaks)
+    peaks = Future.of((first, second))
+    return Change(oracle.subject.name, _changed(before, after), costs[0], costs[1], COMPILED, (), peaks)
 
 
-def _exactly(answers: Answers, before: Settings, after: Settings, compiled: Later[Change]) -> Change:
-    found = [answers.traced(settings)[1] for settings in (before, after)]
-    peaks = Later(partial(_peaks, answers, before, after), Behind())
-    return Change(answers.subject.name, _changed(before, after), found[0], found[1], TRACED, (), peaks, compiled)
+def _exactly(oracle: CostOracle, before: Settings, after: Settings, compiled: Future[Change]) -> Change:
+    found = [oracle.traced(settings)[1] for settings in (before, after)]
+    peaks = Future(partial(_peaks, oracle, before, after), BackgroundQueue())
+    return Change(oracle.subject.name, _changed(before, after), found[0], found[1], TRACED, (), peaks, compiled)
 
 
 def _changed(before: Settings, after: Settings) -> dict[str, tuple[Any, Any]]:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from IPython import get_ipython
 
 from mithril_nb.session.autosave import FOLDER
-from mithril_nb.widgets.twin import STILL
+from mithril_nb.widgets.static_fallback import STILL
 
 
 @dataclass(frozen=True)

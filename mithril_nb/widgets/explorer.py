@@ -13,7 +13,7 @@ from mithril_nb.session.picture import Picture
 from mithril_nb.stages import Inspection
 from mithril_nb.stages.transforms.stepping import TransformSteps, step_through
 from mithril_nb.targets import inspect
-from mithril_nb.targets.doors import called_as
+from mithril_nb.targets.entry_point import called_as
 from mithril_nb.targets.inspection import as_plain_call
 from mithril_nb.viz.bundles import Bundle, bundle
 from mithril_nb.viz.costs.table import cost_html, cost_text

@@ -19,9 +19,9 @@ from mithril_nb.widgets.assets import FrontEndWidget
 from mithril_nb.widgets.cells import forget, remember
 from mithril_nb.widgets.interrupts import report_interrupts
 from mithril_nb.widgets.protocol import curves_message
-from mithril_nb.widgets.twin import Twin, live_bundle
+from mithril_nb.widgets.static_fallback import StaticFallback, live_bundle
 
-_COMMANDS = ("pause", "go_on", "stop", "step_once")
+_COMMANDS = ("pause", "resume", "stop", "step_once")
 
 
 class LiveRun(FrontEndWidget):
@@ -37,7 +37,7 @@ class LiveRun(FrontEndWidget):
     def __init__(self, run: Run):
         self.source = run
         self.errors: list[BaseException] = []
-        self._twin = Twin(lambda: render(run), self.errors)
+        self._twin = StaticFallback(lambda: render(run), self.errors)
         self._is_attended = False
         super().__init__("curves.js", run=run_view(run))
         self.on_msg(self._receive)

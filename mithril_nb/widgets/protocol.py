@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mithril_nb.session.cost_desk import BlockRows, CostPicture, CostTable
+from mithril_nb.session.cost_requests import BlockRows, CostPicture, CostTable
 from mithril_nb.session.cost_whatif import WhatIfAnswer
 from mithril_nb.session.formulas import BlockFormula
 from mithril_nb.session.passes import PassList

@@ -19,7 +19,7 @@ from mithril_nb.widgets.assets import FrontEndWidget
 from mithril_nb.widgets.cells import forget, remember
 from mithril_nb.widgets.guard import shown_in_widget
 from mithril_nb.widgets.protocol import cost_message, passes_message, stage_message, text_message
-from mithril_nb.widgets.twin import Twin, live_bundle
+from mithril_nb.widgets.static_fallback import StaticFallback, live_bundle
 
 
 class SessionWidget(FrontEndWidget):
@@ -42,7 +42,7 @@ class SessionWidget(FrontEndWidget):
         self.session: Any = session
         self._is_attended = False  # whether a page has sent a command
         self._bundle = bundle
-        self._twin = Twin(bundle, session.errors, first, quick)
+        self._twin = StaticFallback(bundle, session.errors, first, quick)
         # Packing a large text takes long, so do not block the thread that handles messages.
         self._packer, self._lock = Worker("mithril_nb-texts"), threading.Lock()
         self._requests: dict[str, tuple[Any, bool]] = {}
@@ -151,8 +151,8 @@ class SessionWidget(FrontEndWidget):
             self.send(*text_message(head, value.text))
         elif kind in ("cost", "cost_rows", "formula", "cost_picture", "what_if"):
             self.send(*cost_message(value))
-        elif kind == "fate":
-            self.send({"type": "fate", **asdict(value)})
+        elif kind == "instruction_history":
+            self.send({"type": "instruction_history", **asdict(value)})
 
     # In a notebook
 

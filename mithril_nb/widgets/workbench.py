@@ -90,7 +90,7 @@ class Workbench(SessionWidget):
         Args:
             command: `"add_block"`, `"remove"`, `"connect"`, `"disconnect"`, `"rename"`, `"set_attribute"`,
                 `"set_shape"`, `"set_program"`, `"undo"`, `"redo"`, `"select"`, `"expand"`, `"collapse"`, `"train"`,
-                `"pause"`, `"go_on"`, `"stop"`, `"step_once"`, `"set_learning_rate"`, ...
+                `"pause"`, `"resume"`, `"stop"`, `"step_once"`, `"set_learning_rate"`, ...
             args: Its arguments, such as `path="linear_0", name="dimension", value=128`.
 
         Raises:

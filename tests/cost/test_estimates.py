@@ -11,7 +11,7 @@ import pytest
 from stress import Stress
 
 from benchmarks.corpus import corpus
-from mithril_nb.cost.memory.lives import Life, set_aside_for
+from mithril_nb.cost.memory.liveness import LiveRange, set_aside_for
 from mithril_nb.cost.memory.use import memory_of
 from mithril_nb.errors import ShapeError
 from mithril_nb.stages import inspect
@@ -66,17 +66,17 @@ def test_estimates_are_within_ten_percent_of_the_plan_of_xla(stress: Stress) -> 
 
 
 def test_what_is_set_aside_lies_in_outputs_as_far_as_it_fits() -> None:
-    x, y = Life("x", "arguments", "", 1000, 0, 3), Life("y", "outputs", "", 640, 3, 3)
-    first, second = Life("a", "temporaries", "", 640, 0, 1), Life("b", "temporaries", "", 320, 1, 2)
+    x, y = LiveRange("x", "arguments", "", 1000, 0, 3), LiveRange("y", "outputs", "", 640, 3, 3)
+    first, second = LiveRange("a", "temporaries", "", 640, 0, 1), LiveRange("b", "temporaries", "", 320, 1, 2)
     assert set_aside_for([x, y, first], 4) == 1640
     assert set_aside_for([x, y, first, second], 4) == 1640 + 320
-    assert set_aside_for([x, y, Life("c", "temporaries", "", 641, 0, 1)], 4) == 1640 + 11 * 64
+    assert set_aside_for([x, y, LiveRange("c", "temporaries", "", 641, 0, 1)], 4) == 1640 + 11 * 64
 
 
 def test_lives_are_not_compared_with_each_other_to_set_memory_aside() -> None:
     read: list[str] = []
 
-    class Told(Life):
+    class Told(LiveRange):
         def __getattribute__(self, name: str) -> Any:
             if name == "last":
                 read.append(name)

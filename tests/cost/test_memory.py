@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import mithril_nb as ml
 from benchmarks.corpus import corpus
-from mithril_nb.cost.memory.lives import held
+from mithril_nb.cost.memory.liveness import held
 from mithril_nb.cost.memory.use import MemoryUse, memory_of
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.stages import inspect

@@ -49,17 +49,17 @@ def _tried(step: Callable[..., Any], part: Model, settings: dict[str, Any]) -> A
 
 
 def test_adding_does_not_close_the_graph(monkeypatch):
-    closings = []
-    monkeypatch.setattr("mithril_nb.graph.draft.closed", lambda *parts: closings.append(parts))
+    boundaries = []
+    monkeypatch.setattr("mithril_nb.graph.draft.infer_boundary", lambda *parts: boundaries.append(parts))
     model = Model()
     for number in range(20):
         model |= Linear(8)(input=f"h{number}", output=f"h{number + 1}")
-    assert closings == []
+    assert boundaries == []
 
 
 def test_connections_and_expressions_do_not_close_the_graph(monkeypatch):
-    closings = []
-    monkeypatch.setattr("mithril_nb.graph.draft.closed", lambda *parts: closings.append(parts))
+    boundaries = []
+    monkeypatch.setattr("mithril_nb.graph.draft.infer_boundary", lambda *parts: boundaries.append(parts))
     model, last = Model(), Linear(8)
     model |= last(input="x")
     for _ in range(20):
@@ -67,7 +67,7 @@ def test_connections_and_expressions_do_not_close_the_graph(monkeypatch):
         model |= following(input=last.output)
         last = Linear(8)
         model |= last(input=following.output * 2.0)
-    assert closings == []
+    assert boundaries == []
 
 
 def test_a_draft_state_is_restored():

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from strategies import WIDTH, leaf_blocks, models, modest, names
 
 from mithril_nb.errors import ConnectionError, CycleError, NameTakenError
+from mithril_nb.graph.boundary import infer_boundary, made_edges
 from mithril_nb.graph.check import check
-from mithril_nb.graph.closing import closed, made_edges
 from mithril_nb.graph.edit import add, alone, composite, connect, disconnect, remove, rename, swap
 from mithril_nb.graph.nesting import inside, rename_inside
 from mithril_nb.graph.order import run_order
@@ -65,7 +65,7 @@ def test_composing_keeps_every_invariant(model):
 @given(models())
 def test_a_closed_graph_closes_to_itself(model):
     graph = model.graph
-    assert closed(graph.nodes, made_edges(graph), dict(graph.labels)) == graph
+    assert infer_boundary(graph.nodes, made_edges(graph), dict(graph.labels)) == graph
 
 
 @modest

@@ -13,7 +13,7 @@ import pytest
 
 from mithril_nb.errors import LaunchError, UnknownOptionError
 from mithril_nb.launch import launch, launcher, worker
-from mithril_nb.launch.place import Place, free_address
+from mithril_nb.launch.rank import Rank, free_address
 
 WAIT = """
 import os, subprocess, sys, time
@@ -81,11 +81,11 @@ def test_failure_ends_a_process_that_ignores_sigterm(script, nothing_left, monke
 def test_script_exits_like_under_python(script, monkeypatch, capsys, code, status, said):
     """Run the worker in this process, as if it had connected to the others."""
     path = str(script(code))
-    monkeypatch.setattr(Place, "join", lambda place: None)
+    monkeypatch.setattr(Rank, "join", lambda rank: None)
     monkeypatch.setattr(worker, "_end_with", lambda link: None)  # it would end the tests
     monkeypatch.setattr(sys, "argv", [])
     monkeypatch.setattr(sys, "path", list(sys.path))
-    for name, value in Place("127.0.0.1:4000", 0, 1).environment({}).items():
+    for name, value in Rank("127.0.0.1:4000", 0, 1).environment({}).items():
         monkeypatch.setenv(name, value)
     ours, theirs = socket.socketpair()
     with theirs, ours:
@@ -182,11 +182,11 @@ def test_missing_script_is_rejected(tmp_path):
 
 
 def test_the_environment_of_a_process():
-    place = Place("127.0.0.1:4000", 1, 2, devices=3)
+    rank = Rank("127.0.0.1:4000", 1, 2, devices=3)
     given = {"XLA_FLAGS": "--xla_a=1 --xla_force_host_platform_device_count=8 --xla_b", "NPROC": "64", "A": "b"}
-    found = place.environment(given)
-    assert Place.read(found) == place
+    found = rank.environment(given)
+    assert Rank.read(found) == rank
     assert found["XLA_FLAGS"].split() == ["--xla_a=1", "--xla_b"]
-    assert (found["NPROC"], place.environment({})["NPROC"]) == ("64", "12")
+    assert (found["NPROC"], rank.environment({})["NPROC"]) == ("64", "12")
     assert (found["JAX_NUM_CPU_DEVICES"], found["A"], found["no_grpc_proxy"]) == ("3", "b", "127.0.0.1")
     assert os.environ.get("MITHRIL_NB_LAUNCH") is None

@@ -64,11 +64,11 @@ COMPOSING = {
         type("Relu", (Operator,), {"op": "relu_3"})
         # Try: {}: op = "relu_3"
         """,
-    "models/said.py:_trained": """
+    "models/annotations.py:_trained": """
         model = Model() | Linear(3)
         ml.compile(model, frozen=["linear_9"], shapes={"input": [2, 3]})
         """,
-    "models/said.py:_trained | no blocks": """
+    "models/annotations.py:_trained | no blocks": """
         Model().set_differentiability(x=False)
         # Try: (Model() | Relu()(input="x")).set_differentiability(x=False)
         """,

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from mithril_nb.errors import LONGEST, MithrilError
-from mithril_nb.graph.closing import made_edges
+from mithril_nb.graph.boundary import made_edges
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.models import (
     GPT,

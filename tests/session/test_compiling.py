@@ -53,38 +53,38 @@ def exploration() -> Exploration:
 
 
 @pytest.fixture(params=["session", "exploration"])
-def looked(request: pytest.FixtureRequest) -> Session | Exploration:
+def current(request: pytest.FixtureRequest) -> Session | Exploration:
     return request.getfixturevalue(request.param)
 
 
-def ask(looked: Session | Exploration, *stages: str) -> None:
+def ask(current: Session | Exploration, *stages: str) -> None:
     for stage in stages:
-        looked.want_stage(stage)
-    assert looked.wait(PATIENCE_S)
-    assert looked.errors == []
+        current.want_stage(stage)
+    assert current.wait(PATIENCE_S)
+    assert current.errors == []
 
 
-def times(looked: Session | Exploration) -> dict[str, bool]:
+def times(current: Session | Exploration) -> dict[str, bool]:
     """Return the names of the reported XLA times."""
-    status = looked.snapshot()["status"]
+    status = current.snapshot()["status"]
     return {name: status[f"{name}_s"] is not None for name in ("optimize", "compile")}
 
 
-def test_hlo_costs_and_memory_need_no_machine_code(looked, turns):
-    assert times(looked) == {"optimize": False, "compile": False}
-    ask(looked, "hlo")
-    looked.run_command("want_cost", {"source": "compiled"})
-    looked.run_command("want_cost_picture", {"key": "m", "view": "memory", "sources": ["compiled"]})
-    looked.run_command("want_passes", {})
-    ask(looked)
+def test_hlo_costs_and_memory_need_no_machine_code(current, turns):
+    assert times(current) == {"optimize": False, "compile": False}
+    ask(current, "hlo")
+    current.run_command("want_cost", {"source": "compiled"})
+    current.run_command("want_cost_picture", {"key": "m", "view": "memory", "sources": ["compiled"]})
+    current.run_command("want_passes", {})
+    ask(current)
     assert turns == [WITHOUT_CODE]  # one that is for the passes alone ends where machine code would begin
-    assert times(looked) == {"optimize": True, "compile": False}
+    assert times(current) == {"optimize": True, "compile": False}
 
 
-def test_memory_and_hlo_share_a_compilation(looked, turns):
-    ask(looked, "hlo")
-    looked.run_command("want_cost_picture", {"key": "m", "view": "memory", "sources": ["compiled"]})
-    ask(looked)
+def test_memory_and_hlo_share_a_compilation(current, turns):
+    ask(current, "hlo")
+    current.run_command("want_cost_picture", {"key": "m", "view": "memory", "sources": ["compiled"]})
+    ask(current)
     assert turns == [WITHOUT_CODE]
 
 
@@ -101,21 +101,21 @@ def test_machine_code_alone_compiles_once(exploration, turns):
     assert times(exploration) == {"optimize": False, "compile": True}
 
 
-def test_later_machine_code_compiles_once_more(looked, turns):
-    ask(looked, "hlo")
-    ask(looked, "asm")
-    ask(looked, "llvm")
+def test_later_machine_code_compiles_once_more(current, turns):
+    ask(current, "hlo")
+    ask(current, "asm")
+    ask(current, "llvm")
     assert turns == [WITHOUT_CODE, IN_FULL]
-    assert times(looked) == {"optimize": True, "compile": True}
+    assert times(current) == {"optimize": True, "compile": True}
 
 
-def test_measurement_and_machine_code_share_a_compilation(looked, turns):
-    ask(looked, "hlo")
-    looked.run_command("measure", {})
-    ask(looked)
+def test_measurement_and_machine_code_share_a_compilation(current, turns):
+    ask(current, "hlo")
+    current.run_command("measure", {})
+    ask(current)
     assert turns[:2] == [WITHOUT_CODE, IN_FULL]
     turns.clear()  # what the machine can do is measured with programs of their own
-    ask(looked, "asm")
+    ask(current, "asm")
     assert turns == []
 
 

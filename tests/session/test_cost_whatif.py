@@ -15,14 +15,14 @@ from waiting import PATIENCE_S
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.models import Linear, Model, Multiply, Relu
 from mithril_nb.session import Session, design_of
-from mithril_nb.session.cost_whatif import WhatIfAnswer, WhatIfDesk
-from mithril_nb.session.desk import Page
+from mithril_nb.session.cost_whatif import WhatIfAnswer, WhatIfRequests
 from mithril_nb.session.exploring import Exploration
+from mithril_nb.session.request_handler import Client
 from mithril_nb.session.subjects import Subject, settings_of
 from mithril_nb.targets import inspect
 from mithril_nb.whatif import what_if
 
-DEAF = Page(lambda *_: None, lambda: None, pytest.fail)
+DEAF = Client(lambda *_: None, lambda: None, pytest.fail)
 
 
 def spec(*shape: int) -> jax.ShapeDtypeStruct:
@@ -43,12 +43,12 @@ def session() -> Session:
     return Session(design_of(model, {"input": [4, 5]}), JaxBackend())
 
 
-def ask(looked: Session | Exploration, changes: list[list[Any]], **more: Any) -> tuple[WhatIfAnswer, Any]:
+def ask(current: Session | Exploration, changes: list[list[Any]], **more: Any) -> tuple[WhatIfAnswer, Any]:
     """Return the answer, and the error of the command."""
     told: list[Any] = []
-    leave = looked.listen(lambda kind, value: told.append(value) if kind == "what_if" else None)
-    problem = looked.run_command("what_if", {"key": "k", "changes": changes, **more})
-    assert looked.wait(PATIENCE_S)
+    leave = current.listen(lambda kind, value: told.append(value) if kind == "what_if" else None)
+    problem = current.run_command("what_if", {"key": "k", "changes": changes, **more})
+    assert current.wait(PATIENCE_S)
     leave()
     return (told[-1] if told else None), problem
 
@@ -212,7 +212,7 @@ def test_newer_design_creates_a_new_what_if() -> None:
         asked.append(len(asked))
         return what_if(program)
 
-    desk = WhatIfDesk(lambda: Subject(versions[0], begin, {}, program), DEAF)
+    desk = WhatIfRequests(lambda: Subject(versions[0], begin, {}, program), DEAF)
     while versions:
         desk.what_if("k", [["", "batch", 16]])
         assert desk.wait(PATIENCE_S)
@@ -223,7 +223,7 @@ def test_newer_design_creates_a_new_what_if() -> None:
 
 def test_two_threads_share_one_what_if() -> None:
     program, asked = inspect(dense, spec(5, 3), spec(8, 5)), []
-    version, has_begun, go_on = [1], threading.Event(), threading.Event()
+    version, has_begun, resume = [1], threading.Event(), threading.Event()
 
     def subject() -> Subject:
         number = version[0]
@@ -231,20 +231,20 @@ def test_two_threads_share_one_what_if() -> None:
         def begin() -> Any:
             asked.append(number)
             has_begun.set()
-            assert go_on.wait(PATIENCE_S)
+            assert resume.wait(PATIENCE_S)
             return what_if(program)
 
         return Subject(number, begin, {}, program)
 
     told: list[Any] = []
-    desk = WhatIfDesk(subject, Page(lambda _, answer: told.append(answer), lambda: None, pytest.fail))
+    desk = WhatIfRequests(subject, Client(lambda _, answer: told.append(answer), lambda: None, pytest.fail))
     desk.what_if("quick", [["", "batch", 16]])
     assert has_begun.wait(PATIENCE_S)
     desk.what_if("slow", [["", "batch", 16]], compile=True)
     desk.what_if("old", [["", "batch", 24]], compile=True)  # the design is another before this one's turn
     version[0] = 2
     desk.what_if("new", [["", "batch", 16]])
-    go_on.set()
+    resume.set()
     assert desk.wait(PATIENCE_S)
     assert asked == [1, 2]
     assert told[-1].data["problem"] is None
@@ -254,11 +254,11 @@ def test_two_threads_share_one_what_if() -> None:
 def test_settings_are_found_after_an_untraceable_design() -> None:
     broken = inspect(lambda x, y: x @ y, spec(5, 3), spec(8, 5))
     good = inspect(dense, spec(5, 3), spec(8, 5))
-    looked = [Subject(1, lambda: what_if(broken), {}, broken)]
-    desk = WhatIfDesk(lambda: looked[0], DEAF)
+    current = [Subject(1, lambda: what_if(broken), {}, broken)]
+    desk = WhatIfRequests(lambda: current[0], DEAF)
     states = []
-    for subject in (looked[0], Subject(2, lambda: what_if(good), {}, good)):
-        looked[0] = subject
+    for subject in (current[0], Subject(2, lambda: what_if(good), {}, good)):
+        current[0] = subject
         desk.want_settings()
         assert desk.wait(PATIENCE_S)
         states.append((desk.view()["state"], bool(desk.view()["settings"]), (desk.view()["problem"] or {}).get("code")))
@@ -272,8 +272,8 @@ def test_unexpected_error_is_stored_and_shown() -> None:
 
     told: list[Any] = []
     failed: list[BaseException] = []
-    desk = WhatIfDesk(
-        lambda: Subject(1, broken, {}), Page(lambda *what: told.append(what), lambda: None, failed.append)
+    desk = WhatIfRequests(
+        lambda: Subject(1, broken, {}), Client(lambda *what: told.append(what), lambda: None, failed.append)
     )
     desk.what_if("k", [["", "batch", 16]])
     assert desk.wait(PATIENCE_S)

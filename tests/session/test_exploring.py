@@ -19,11 +19,11 @@ from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.session import passes
 from mithril_nb.session.analysis import problem_of
 from mithril_nb.session.costs import cost_table
-from mithril_nb.session.desk import Page
 from mithril_nb.session.exploring import Exploration
-from mithril_nb.session.passes import Diff, FateOf, PassDesk
+from mithril_nb.session.passes import Diff, InstructionHistoryOf, PassRequests
 from mithril_nb.session.picture import GraphView, Picture
-from mithril_nb.session.transforms import TransformDesk
+from mithril_nb.session.request_handler import Client
+from mithril_nb.session.transforms import TransformRequests
 from mithril_nb.stages.transforms.stepping import step_through
 from mithril_nb.stages.xla.passes import Changes
 from mithril_nb.targets import inspect
@@ -157,8 +157,8 @@ def test_failed_commands_are_reported(program) -> None:
     assert str(problem) == (
         "unknown command 'explode'.\n"
         "    known  want_stage, leave_stage, show_graph, open_node, close_node, select, dismiss, want_passes,"
-        " request_diff, request_fate, want_cost, want_cost_rows, want_cost_picture, want_formula, measure,"
-        " want_settings, what_if\n"
+        " request_diff, request_instruction_history, want_cost, want_cost_rows, want_cost_picture, want_formula,"
+        " measure, want_settings, what_if\n"
         "    Try: 'want_stage'"
     )
     assert str(exploration.run_command("show_graph", {"stage": "asm"})) == (
@@ -187,24 +187,24 @@ def test_passes_diffs_and_histories_on_request(program) -> None:
     gone = next(
         at for at, one in enumerate(exploration.inspection.stage("hlo_before").instructions) if one.opcode == "tanh"
     )
-    exploration.run_command("request_fate", {"stage": "hlo_before", "index": gone})
+    exploration.run_command("request_instruction_history", {"stage": "hlo_before", "index": gone})
     assert exploration.wait(PATIENCE_S)
     diff = next(value for kind, value in reversed(told) if kind == "diff")
     assert isinstance(diff, Diff)
     assert diff.number == number
     assert any(line.startswith(("+", "-")) for line in diff.text.splitlines())
-    fate = next(value for kind, value in told if kind == "fate")
-    assert isinstance(fate, FateOf)
-    assert (fate.stage, fate.index) == ("hlo_before", gone)
-    assert {what for what, _, _ in fate.said} <= {"appeared in", "vanished in"}
+    history = next(value for kind, value in told if kind == "instruction_history")
+    assert isinstance(history, InstructionHistoryOf)
+    assert (history.stage, history.index) == ("hlo_before", gone)
+    assert {what for what, _, _ in history.said} <= {"appeared in", "vanished in"}
     told.clear()
     at = next(at for at, one in enumerate(exploration.inspection.stage("jaxpr").instructions) if one.opcode == "tanh")
-    exploration.run_command("request_fate", {"stage": "jaxpr", "index": at})
+    exploration.run_command("request_instruction_history", {"stage": "jaxpr", "index": at})
     assert exploration.wait(PATIENCE_S)
-    fate = next(value for kind, value in told if kind == "fate")
-    assert isinstance(fate, FateOf)
-    assert (fate.stage, fate.index) == ("jaxpr", at)
-    assert fate.became.startswith("kept as ") or any("by" in what for what, _, _ in fate.said)
+    history = next(value for kind, value in told if kind == "instruction_history")
+    assert isinstance(history, InstructionHistoryOf)
+    assert (history.stage, history.index) == ("jaxpr", at)
+    assert history.became.startswith("kept as ") or any("by" in what for what, _, _ in history.said)
     # With the program compiled, its graph is drawn.
     assert exploration.snapshot()["status"]["optimize_s"] > 0
     assert exploration.picture().stage == "hlo"
@@ -230,11 +230,11 @@ class SlowPass:
 
     def __init__(self, number: int, log: list[str]):
         self.number, self._log = number, log
-        self.go_on = {"size": threading.Event(), "diff": threading.Event()}
+        self.resume = {"size": threading.Event(), "diff": threading.Event()}
 
     def _take_long(self, what: str) -> None:
         self._log.append(f"{what} {self.number}")
-        assert self.go_on[what].wait(PATIENCE_S)
+        assert self.resume[what].wait(PATIENCE_S)
 
     @property
     def changes(self) -> Changes:
@@ -246,10 +246,10 @@ class SlowPass:
         yield "+ %new"
 
 
-def desk_of(make: Callable[[], Any]) -> tuple[PassDesk, list[Any]]:
+def desk_of(make: Callable[[], Any]) -> tuple[PassRequests, list[Any]]:
     told: list[Any] = []
-    page = Page(lambda *news: told.append(news), lambda: told.append(("changed", None)), told.append)
-    return PassDesk(lambda: (4, make), page), told
+    page = Client(lambda *news: told.append(news), lambda: told.append(("changed", None)), told.append)
+    return PassRequests(lambda: (4, make), page), told
 
 
 def test_diff_requests_take_precedence_over_counts(monkeypatch) -> None:
@@ -260,15 +260,15 @@ def test_diff_requests_take_precedence_over_counts(monkeypatch) -> None:
     desk.want_passes()
     until(lambda: log == ["diff 0"])
     assert [kind for kind, _ in told] == ["changed"], "the list comes with the first diff"
-    made[0].go_on["diff"].set()
+    made[0].resume["diff"].set()
     until(lambda: log == ["diff 0", "size 0"])
     desk.request_diff(1)
     until(lambda: log == ["diff 0", "size 0", "diff 1"])
-    made[0].go_on["size"].set()
+    made[0].resume["size"].set()
     time.sleep(0.5)
     assert log == ["diff 0", "size 0", "diff 1"], "nothing else takes time meanwhile"
     for one in made:
-        for event in one.go_on.values():
+        for event in one.resume.values():
             event.set()
     assert desk.wait(PATIENCE_S)
     assert log == ["diff 0", "size 0", "diff 1", "size 1", "size 2", "diff 2"]
@@ -333,13 +333,13 @@ def test_failed_comparison_can_be_retried() -> None:
         raise OSError("the disk is full")
 
     told: list[Any] = []
-    desk = TransformDesk(SimpleNamespace(check=check), lambda: told.append("changed"), told.append)  # type: ignore[arg-type]
+    desk = TransformRequests(SimpleNamespace(check=check), lambda: told.append("changed"), told.append)  # type: ignore[arg-type]
     for _ in range(2):
         desk.compare_transforms()
         assert desk.wait(PATIENCE_S)
     assert desk.view() == {"state": "failed", "message": str(problem_of(told[1])), "compared": []}
     assert [type(one) for one in told] == [str, OSError] * 2
-    assert TransformDesk(None, lambda: None, told.append).commands == {}
+    assert TransformRequests(None, lambda: None, told.append).commands == {}
 
 
 def test_untraceable_program_shows_the_traced_part() -> None:

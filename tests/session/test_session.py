@@ -119,13 +119,13 @@ def test_passes_belong_to_their_design(session):
     assert (first.version, len(first.rows)) == (1, len(session.analysis.inspection.passes))
     session.do("set_attribute", path="linear_0", name="dimension", value=80)
     assert state() == "stale"
-    session.do("request_diff", number=2)  # what is on screen can still be looked at
+    session.do("request_diff", number=2)  # what is on screen can still be current at
     assert session.wait(PATIENCE_S)
     assert [(one.version, one.number) for kind, one in told if kind == "diff"] == [(1, 0), (1, 2)]
     session.do("want_passes")
     assert session.wait(PATIENCE_S)
     assert (state(), session.passes.latest.version) == ("ready", 2)
-    assert session.passes.latest.number == 2, "the one that was looked at"
+    assert session.passes.latest.number == 2, "the one that was current at"
     assert [(one.version, one.number) for kind, one in told if kind == "diff"][2:] == [(2, 2)]
     session.do("disconnect", source="linear_0.output", target="relu_0.input")
     assert session.snapshot()["passes"] == {"state": "unavailable", "message": "the model has problems", "version": 0}
@@ -311,7 +311,7 @@ def test_run_survives_design_changes():
     session.do("pause")
     until(lambda: second.state == "paused")
     session.do("set_learning_rate", value=0.5)
-    session.do("go_on")
+    session.do("resume")
     until(lambda: second.state == "running")
     session.do("stop")
     until(lambda: second.state == "stopped")
@@ -355,7 +355,7 @@ def test_last_message_of_a_run_is_its_state():
         step = run.step
         session.do("step_once")
         until(lambda step=step: run.step == step + 1 and run.state == "paused" and told[-1] == "paused")
-        session.do("go_on")
+        session.do("resume")
         until(lambda: run.state == "running" and told[-1] == "running")
     session.do("stop")
     until(lambda: run.state == "stopped" and told[-1] == "stopped")

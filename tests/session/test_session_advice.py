@@ -16,7 +16,7 @@ CASES = {
     "session/commands.py:check_arguments": f"""{SESSION}
         session.do("select", paths=3)
         """,
-    "session/cost_desk.py:CostDesk.want_cost_picture": f"""{SESSION}
+    "session/cost_requests.py:CostRequests.want_cost_picture": f"""{SESSION}
         session.do("want_cost_picture", key="map", view="beside", sources=["analytic"])
         """,
     "session/cost_whatif.py:checked_changes": f"""{SESSION}
@@ -25,8 +25,8 @@ CASES = {
     "session/design.py:_place": f"""{SESSION}
         session.do("set_attribute", path="", name="dimension", value=3)
         """,
-    "session/passes.py:PassDesk._request": f"""{SESSION}
-        session.do("request_fate", stage="hlo", index=0)
+    "session/passes.py:PassRequests._request": f"""{SESSION}
+        session.do("request_instruction_history", stage="hlo", index=0)
         # Try: session.do("want_passes")
         """,
     "session/commands.py:check_command": f"""{SESSION}
@@ -55,9 +55,9 @@ CASES = {
     "session/making.py:_check": f"""{SESSION}
         session.do("want_stage", stage="asmm")
         """,
-    "session/passes.py:PassDesk.request_fate": f"""{SESSION}
+    "session/passes.py:PassRequests.request_instruction_history": f"""{SESSION}
         session.wait(60); session.do("want_passes"); session.wait(60)
-        session.do("request_fate", stage="asmm", index=0)
+        session.do("request_instruction_history", stage="asmm", index=0)
         """,
     "session/snapshot.py:place_of": f"""{SESSION}
         session.do("move", path="linear_0", x="a", y=1)
@@ -111,10 +111,10 @@ CASES = {
                 raise MithrilError(problem)
         run_command("rename", ["linear_0", "encoder"])
         """,
-    "session/cost_desk.py:_check": f"""{SESSION}
+    "session/cost_requests.py:_check": f"""{SESSION}
         session.do("want_cost", source="compild")
         """,
-    "session/cost_whatif.py:WhatIfDesk.what_if": f"""{SESSION}
+    "session/cost_whatif.py:WhatIfRequests.what_if": f"""{SESSION}
         session.do("what_if", key="wider", changes=[["linear_0", "dimension", 16]], figure="cents")
         """,
     "session/design.py:set_output": f"""{SESSION}

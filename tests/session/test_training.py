@@ -48,7 +48,7 @@ def stopped(session: Session) -> Run:
 def test_stopped_run_resumes(session):
     run = stopped(session)
     step = run.step
-    session.do("go_on")
+    session.do("resume")
     assert run_of(session) is run
     until(lambda: run.step > step)
 
@@ -86,7 +86,7 @@ def test_run_reports_whether_its_model_is_current(session):
     session.do("set_attribute", path="linear_0", name="dimension", value=24)
     assert not is_current()
     told.clear()
-    session.do("go_on")
+    session.do("resume")
     until(lambda: told and told[-1]["state"] == "running")
     assert told[-1]["is_current_model"] is False
     session.do("undo")
@@ -103,7 +103,7 @@ def test_run_reports_whether_its_model_is_current(session):
     [
         ("pause", {}, "there is no run to pause.\n    runs  none\n    Try: start one first with the command 'train'."),
         (
-            "go_on",
+            "resume",
             {},
             "there is no run to continue.\n    runs  none\n    Try: start one first with the command 'train'.",
         ),

@@ -20,7 +20,7 @@ from benchmarks.corpus.program import adam_step
 from mithril_nb.stages import Inspection, inspect
 from mithril_nb.stages.trace.traced import Program
 from mithril_nb.stages.trace.tracing import trace
-from mithril_nb.stages.xla.ahead import fingerprint
+from mithril_nb.stages.xla.early_read import fingerprint
 
 CORPUS = {name: make for name, make in corpus().items() if not name.startswith("sharded")}
 PRODUCTS = ("dot_general", "conv_general_dilated")

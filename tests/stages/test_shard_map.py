@@ -89,7 +89,7 @@ def programs():
 
 def measure() -> None:
     """Print for each program how many equations of the bodies have links, and to which instructions; check fates."""
-    from test_fates import check
+    from test_instruction_history import check
 
     from mithril_nb.stages import inspect
 

@@ -32,7 +32,7 @@ CASES = {
         inspection = ml.inspect(jnp.sin, jnp.ones(3))
         inspection.analysis("x")
         """,
-    "stages/fates.py:find_fated": """
+    "stages/instruction_history.py:find_instruction": """
         inspection = ml.inspect(lambda x: jnp.sin(x) + 1, jnp.ones(3))
         inspection.who_changed("hlo", "none")
         """,

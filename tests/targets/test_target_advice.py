@@ -55,66 +55,66 @@ CASES = {
         ml.assert_cost(Linear(3), jnp.ones((2, 3)), flop=1_000_000)
         # Try: ml.assert_cost(Linear(3), jnp.ones((2, 3)), {})
         """,
-    "targets/own.py:given_specs": """
+    "targets/mithril_models.py:given_specs": """
         model, left, right = Add(), jnp.ones(3), jnp.ones(3)
         ml.inspect(model, left, right, right)
         """,
-    "targets/own.py:given_specs#2": """
+    "targets/mithril_models.py:given_specs#2": """
         model, left, right = Add(), jnp.ones(3), jnp.ones(3)
         ml.inspect(model, left, left=left, right=right)
         """,
-    "targets/own.py:given_specs#3": """
+    "targets/mithril_models.py:given_specs#3": """
         model = Linear(3)
         ml.inspect(model, (4, 64))
         """,
-    "targets/own.py:_refuse_name": """
+    "targets/mithril_models.py:_refuse_name": """
         model = Linear(3)
         ml.inspect(model, shapes={"input": [4, 64]}, optimiser="adam")
         """,
-    "targets/own.py:inspect_own": """
+    "targets/mithril_models.py:inspect_own": """
         model = Model() | Linear(3)(input="x", output="a") | Linear(2)(input="x", output="b")
         ml.inspect(model, shapes={"x": [2, 3]}, optimizer="adam")
         # Try: ml.inspect(model, shapes={"x": [2, 3]}, optimizer="adam", loss=lambda outputs, targets: outputs["a"].sum()).cost()
         """,
-    "targets/own.py:_concrete": "ml.inspect(Linear(3))",
-    "targets/refusals.py:check_target": """
+    "targets/mithril_models.py:_concrete": "ml.inspect(Linear(3))",
+    "targets/unsupported.py:check_target": """
         ml.inspect(Linear, shapes={"input": [4, 64]}, optimizer="adam")
         """,
-    "targets/refusals.py:check_target#2": """
+    "targets/unsupported.py:check_target#2": """
         inspection = ml.inspect(Linear(3), shapes={"input": [4, 64]})
         ml.inspect(inspection, jnp.ones(3))
         """,
-    "targets/refusals.py:check_target#3": """
+    "targets/unsupported.py:check_target#3": """
         model, x = Linear(3), jnp.ones((4, 64))
         inspection = ml.inspect(model, x)
         ml.inspect(inspection.cost())
         """,
-    "targets/refusals.py:check_target#3 | a bound": """
+    "targets/unsupported.py:check_target#3 | a bound": """
         inspection = ml.inspect(Linear(3), jnp.ones((4, 5)))
         ml.assert_cost(inspection.cost(), flops=132)
         """,
-    "targets/refusals.py:check_target#4": "ml.inspect(3, jnp.ones(3))",
-    "targets/refusals.py:refuse": f"""{MODULE}
+    "targets/unsupported.py:check_target#4": "ml.inspect(3, jnp.ones(3))",
+    "targets/unsupported.py:refuse": f"""{MODULE}
         module = eqx.nn.MLP(5, 3, 4, 1, key=jax.random.key(0))
         ml.inspect(module, shapes={{"x": [5]}})
         """,
-    "targets/refusals.py:refuse_training": f"""{MODULE}
+    "targets/unsupported.py:refuse_training": f"""{MODULE}
         ml.inspect(jax.vmap(module), x, optimiser="adam")
         # Try: ml.inspect(jax.vmap(module), x, {{}}).cost()
         """,
-    "targets/refusals.py:refuse_training#2": """
+    "targets/unsupported.py:refuse_training#2": """
         scaled, x, loss = lambda x, loss: x * loss, jnp.ones(3), jnp.ones(3)
         ml.inspect(scaled, x, loss=loss)
         """,
-    "targets/refusals.py:refuse_training#3": """
+    "targets/unsupported.py:refuse_training#3": """
         predict, x = lambda x: jnp.tanh(x), jnp.ones(3); f = predict
         ml.inspect(predict, x, optimizer="adam")
         """,
-    "targets/refusals.py:_refuse_around_module": f"""{MODULE}
+    "targets/unsupported.py:_refuse_around_module": f"""{MODULE}
         module = eqx.nn.Linear(5, 3, key=jax.random.key(0)); x = jnp.ones((4, 5))
         ml.inspect(lambda x: jax.vmap(module)(x), x, optimizer="adam")
         """,
-    "targets/refusals.py:refuse_several": """
+    "targets/unsupported.py:refuse_several": """
         import equinox as eqx, functools
         first, second = (eqx.nn.Linear(4, 4, key=jax.random.key(seed)) for seed in (0, 1)); x = jnp.ones((8, 4))
         @functools.wraps(first)
@@ -193,14 +193,14 @@ CASES = {
         module = eqx.nn.Linear(5, 3, key=jax.random.key(0))
         ml.inspect(module, "f32[5]").cost()
         """,
-    "targets/own.py:given_specs#3 | text": """
+    "targets/mithril_models.py:given_specs#3 | text": """
         model = Linear(3)
         ml.inspect(model, "f32[4,5]")
         """,
-    "targets/slips.py:_refuse": "ml.inspect(jnp.sum, jnp.ones(3), kwargs=[0])",
-    "targets/slips.py:_refuse | a name": "ml.inspect(jnp.sum, jnp.ones(3), name=3)",
-    "targets/slips.py:_refuse | a device": 'ml.inspect(jnp.sum, jnp.ones(3), device="cpu")',
-    "targets/slips.py:_refuse | options of XLA": "ml.inspect(jnp.sum, jnp.ones(3), compiler_options=[0])",
+    "targets/option_checks.py:_refuse": "ml.inspect(jnp.sum, jnp.ones(3), kwargs=[0])",
+    "targets/option_checks.py:_refuse | a name": "ml.inspect(jnp.sum, jnp.ones(3), name=3)",
+    "targets/option_checks.py:_refuse | a device": 'ml.inspect(jnp.sum, jnp.ones(3), device="cpu")',
+    "targets/option_checks.py:_refuse | options of XLA": "ml.inspect(jnp.sum, jnp.ones(3), compiler_options=[0])",
     "targets/symbolic.py:_saying_why_not": """
         ml.inspect(Glu(), shapes={"input": [2, "s"]}).cost()
         # Try: ml.inspect(Glu(), shapes={"input": [2, 4]}).cost()
@@ -218,7 +218,7 @@ CASES = {
         ml.inspect(jax.jit(f, in_shardings=sharding).trace(x))
         # ...: sharding
         """,
-    "targets/own.py:_concrete | several inputs": """
+    "targets/mithril_models.py:_concrete | several inputs": """
         model = Model() | Linear(8) | Linear(3)
         ml.inspect(model, shapes={"input": [4, 8]})
         """,

@@ -17,7 +17,7 @@ from flax import nnx
 import mithril_nb as ml
 from mithril_nb.errors import ShapeError, StageUnavailableError, UnexpectedInputError, UnknownOptionError
 from mithril_nb.models import GPT, Add, Conv2d, IOKey, Linear, Model, Reshape
-from mithril_nb.targets.slips import OPTIONS
+from mithril_nb.targets.option_checks import OPTIONS
 
 X = jax.ShapeDtypeStruct((4, 5), "float32")
 

@@ -37,12 +37,12 @@ def test_divergence_is_reported_and_keeps_params(small: Any, blobs: Any) -> None
         f"the loss is {kind} at step {step}, epoch 3 of 5.\n"
         "    learning rate     1e+30\n"
         f"    last finite loss  {loss:.4g} at step {step - 1}\n"
-        "    Try: run.learning_rate = 1e+29; run.go_on()"
+        "    Try: run.learning_rate = 1e+29; run.resume()"
     )
     assert events[-1].kind == "failed"
     assert events[-1].message == (
         f"the loss is {kind} at step {step}, epoch 3 of 5; "
-        "run.params holds the params of step 6; run.go_on() continues from there."
+        "run.params holds the params of step 6; run.resume() continues from there."
     )
     assert run.state == "failed"
     assert run.error is not None
@@ -53,7 +53,7 @@ def test_divergence_is_reported_and_keeps_params(small: Any, blobs: Any) -> None
     for name, array in good.items():
         np.testing.assert_array_equal(run.params[name], array)
     run.learning_rate = 0.1
-    run.go_on().wait()
+    run.resume().wait()
     assert run.state == "done"
     assert run.error is None
     assert run.history["step"].tolist() == list(range(1, 16))
@@ -111,7 +111,7 @@ def test_wait_returns_if_the_model_calls_sys_exit(mlp: Any, blobs: Any, raised: 
     else:
         assert run.wait(timeout=60).state == "stopped"
     assert finite(run.params)
-    assert run.go_on().wait(timeout=60).state == "done"
+    assert run.resume().wait(timeout=60).state == "done"
 
 
 def test_failing_step_keeps_the_last_params(small: Any, blobs: Any) -> None:

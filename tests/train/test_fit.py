@@ -295,8 +295,8 @@ def test_snapshot_has_the_published_fields(small: Any, blobs: Any) -> None:
 
 def test_additional_epochs_equal_one_long_run(small: Any, blobs: Any) -> None:
     short = fit(small, blobs, epochs=1).wait()
-    assert short.go_on().state == "done"  # nothing is left to do
-    short.go_on(epochs=2).wait()
+    assert short.resume().state == "done"  # nothing is left to do
+    short.resume(epochs=2).wait()
     long = fit(small, blobs, epochs=3).wait()
     same(short.params, long.params, 0)
     assert short.history["epoch"].tolist() == long.history["epoch"].tolist()

@@ -44,7 +44,7 @@ def test_a_physical_model_trains_at_any_batch_size(digits: Any, rows: Any) -> No
 def test_a_physical_model_learns_its_shapes_from_the_data(digits: Any) -> None:
     backend = ml.JaxBackend()
     run = fit(ml.compile(classifier(), backend, jit=False), digits[0], epochs=1, batch_size=50)
-    model: Any = run._course.model
+    model: Any = run._plan.model
     assert (model.backend, model.jit, repr(model.input_specs["input"])) == (backend, False, "('batch', 64) float32")
     whole = fit(classifier(), digits[0], epochs=1, batch_size=50)
     assert run.params.keys() == whole.params.keys()
@@ -81,9 +81,9 @@ def test_step_uses_the_options_of_its_model(digits: Any, monkeypatch: pytest.Mon
     def fusions(**options: Any) -> int:
         pm = ml.compile(classifier(), ml.JaxBackend(), shapes={"input": ["batch", 64]}, **options)
         run = fit(pm, (digits[0][0], np.eye(10)[digits[0][1]]), loss="mean_squared_error", batch_size=50)
-        course, state = run._course, run._state
-        batch = course.batch(course.order(1), 0)
-        text = course.step.lower(state.params, state.opt_state, 0.1, batch, course.key, 0).compile().as_text()
+        plan, state = run._plan, run._state
+        batch = plan.batch(plan.order(1), 0)
+        text = plan.step.lower(state.params, state.opt_state, 0.1, batch, plan.key, 0).compile().as_text()
         return len(re.findall(r"fusion\(.* calls=%(?!wrapped_)", text))  # one operation in a wrapper is no fusion
 
     assert fusions(optimizations={"fusion": False}) < fusions()

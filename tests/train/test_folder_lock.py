@@ -160,7 +160,7 @@ def test_idle_run_does_not_lock_the_folder(small, blobs, tmp_path):
 
 def test_a_run_continues_on_its_own_checkpoints(small, blobs, tmp_path):
     run = fit(small, blobs, epochs=1, batch_size=16, checkpoint=Checkpoints(tmp_path, every_s=1e-9)).wait()
-    run.go_on(epochs=1).wait()
+    run.resume(epochs=1).wait()
     assert (run.state, run.errors, checkpoints_in(tmp_path)[0].name) == ("done", [], "step-0000000008.safetensors")
 
 
@@ -170,9 +170,9 @@ def test_copied_checkpoint_still_belongs_to_the_run(small, blobs, tmp_path):
     os.utime(path, (0, 0))
     shutil.copy(path, tmp_path / "step-0000000003.safetensors")
     shutil.copy(path, tmp_path.parent / "kept")
-    run.go_on(epochs=1).wait()
+    run.resume(epochs=1).wait()
     shutil.copy(tmp_path.parent / "kept", path)  # from a backup
-    run.go_on(epochs=1).wait()
+    run.resume(epochs=1).wait()
     assert (run.state, run.errors, os.listdir(tmp_path)) == ("done", [], ["step-0000000012.safetensors"])
 
 
@@ -185,11 +185,11 @@ def test_stop_unlocks_the_folder_of_an_idle_loop(small, blobs, two):
     run.stop()
     assert (run.state, run.message) == (
         "stopped",
-        "stopped; run.params holds the params of step 9; run.go_on() continues from there.",
+        "stopped; run.params holds the params of step 9; run.resume() continues from there.",
     )
     assert resumed(small, blobs, two, epochs=4).step == 9
     assert [event.kind for event in events] == ["stopped"]
-    assert run.go_on().wait().state == "done"
+    assert run.resume().wait().state == "done"
 
 
 def test_stop_in_a_loop_that_is_paused_unlocks_the_folder(small, blobs, two):

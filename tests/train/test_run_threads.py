@@ -56,15 +56,15 @@ def test_pause_step_resume_stop(run: Run) -> None:
     for number in (1, 2, 3, 4):
         run.step_once()
         until(lambda: run.step == at + number and run.state == "paused")  # noqa: B023
-    run.go_on()
+    run.resume()
     until(lambda: run.step > at + 20)
     run.stop()
     until(lambda: run.state == "stopped")
     assert run.message == (
-        f"stopped; run.params holds the params of step {run.step}; run.go_on() continues from there."
+        f"stopped; run.params holds the params of step {run.step}; run.resume() continues from there."
     )
     at = run.step
-    run.go_on()
+    run.resume()
     until(lambda: run.step > at)
 
 
@@ -75,7 +75,7 @@ def test_pause_and_stop_act_in_the_middle_of_a_validation(small: Any, blobs: Any
     until(lambda: run.step == 3)
     run.pause()
     until(lambda: run.state == "paused")
-    run.go_on()
+    run.resume()
     until(lambda: run.state == "running")
     run.stop()
     until(lambda: run.state == "stopped")
@@ -95,7 +95,7 @@ def test_stop_while_paused_and_immediate_resume(run: Run) -> None:
     run.start()
     for _ in range(20):
         run.stop()
-        run.go_on()
+        run.resume()
         at = run.step
         until(lambda: run.step > at)  # noqa: B023
 
@@ -138,7 +138,7 @@ def test_iterating_over_a_run_in_a_thread_follows_it(small: Any, blobs: Any) -> 
     run = fit(small, blobs, epochs=30, batch_size=20)
     run.step_once()
     until(lambda: run.state == "paused")
-    threading.Timer(0.1, run.go_on).start()
+    threading.Timer(0.1, run.resume).start()
     events = list(run)
     assert events[-1].kind == "done"
     assert [event.epoch for event in events if event.kind == "epoch"] == list(range(1, 31))
@@ -165,7 +165,7 @@ def test_leaving_the_loop_stops_and_a_thread_continues(small: Any, blobs: Any) -
             break
     assert run.state == "stopped"
     assert run.message.startswith("the loop over the run was left; run.params holds the params of step 2;")
-    assert run.go_on().wait().state == "done"
+    assert run.resume().wait().state == "done"
     assert run.history["step"].tolist() == [1, 2, 3, 4, 5, 6]
 
 
@@ -185,7 +185,7 @@ def test_a_loop_in_another_thread_can_be_paused(run: Run) -> None:
     run.pause()
     until(lambda: run.state == "paused")
     at = run.step
-    run.go_on()
+    run.resume()
     until(lambda: run.step > at)
     run.stop()
     thread.join(SOON_S)
@@ -257,7 +257,7 @@ def test_ctrl_c_in_a_driven_loop_keeps_the_last_step(small: Any, blobs: Any) -> 
     assert not any(leaf.is_deleted() for leaf in jax.tree.leaves((run.params, run.opt_state)))
     if kinds[-1] == "stopped":  # it came inside a step, not inside the loop's body
         assert str(caught.value) == (
-            f"interrupted; run.params holds the params of step {run.step}; run.go_on() continues from there."
+            f"interrupted; run.params holds the params of step {run.step}; run.resume() continues from there."
         )
     at = run.step
     assert len(run.history) == at

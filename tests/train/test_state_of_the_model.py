@@ -140,7 +140,7 @@ def test_interrupted_run_equals_uninterrupted_run(points: Any) -> None:
         if event.step == 4:
             parts.stop()
     parts.step_once().wait(0.1)
-    parts.go_on(epochs=2).wait()
+    parts.resume(epochs=2).wait()
     assert parts.step == whole.step == 12
     assert not any(array.is_deleted() for state in held for array in state.values())
     for name, array in whole.model_state.items():
@@ -170,12 +170,12 @@ def test_diverged_run_restores_a_finite_state(points: Any) -> None:
             break
     run.learning_rate = 1e38
     with pytest.raises(TrainingError):
-        run.go_on().wait()
+        run.resume().wait()
     assert all(bool(jnp.isfinite(array).all()) for array in run.model_state.values())
     assert all(bool(jnp.isfinite(array).all()) for array in run.params.values())
     assert not jnp.array_equal(run.model_state["batch_norm_0.running_mean"], jnp.zeros(5))
     run.learning_rate = 0.01
-    assert run.go_on().wait().state == "done"
+    assert run.resume().wait().state == "done"
 
 
 def test_checkpoints_contain_the_state(points: Any, tmp_path: Any) -> None:

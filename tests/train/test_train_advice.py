@@ -83,7 +83,7 @@ CHECKPOINTS = {
         run = ml.fit(model, data, checkpoint=folder, **options)
         os.rmdir(folder)
         check(waited(run))
-        # Try: waited(run); os.mkdir(folder); check(waited(run.go_on(epochs=1))); assert os.listdir(folder)
+        # Try: waited(run); os.mkdir(folder); check(waited(run.resume(epochs=1))); assert os.listdir(folder)
         """,
 }
 

@@ -22,7 +22,7 @@ from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import FIELDS
 from mithril_nb.viz.costs.overlay import overlay, overlay_of
 from mithril_nb.viz.costs.roofline import roofline, spots_of
-from mithril_nb.viz.costs.sheet import HEAT, TINTS, colour
+from mithril_nb.viz.costs.svg_canvas import HEAT, TINTS, colour
 from mithril_nb.viz.costs.sweep import sweep
 from mithril_nb.viz.costs.table import cost_html, cost_text
 from mithril_nb.viz.costs.treemap import treemap

@@ -13,7 +13,7 @@ from whatif.programs import perceptron, spec
 from mithril_nb.errors import MithrilError, ShapeError, StageUnavailableError, UnknownOptionError
 from mithril_nb.models import Linear
 from mithril_nb.targets import inspect
-from mithril_nb.targets.slips import OPTIONS
+from mithril_nb.targets.option_checks import OPTIONS
 from mithril_nb.whatif import sweep, what_if
 
 
@@ -343,7 +343,7 @@ def test_a_program_that_xla_rejects_has_analytic_figures() -> None:
     with pytest.raises(Exception, match="xla_no_such_flag"):
         later.result(60)
     assert later.is_done
-    assert repr(later) == "Later(failed; .result() raises the error)"
+    assert repr(later) == "Future(failed; .result() raises the error)"
     (point,) = sweep(make, batch=[8], source="compiled").points
     assert point.flops is None
     assert "xla_no_such_flag" in point.reasons["flops"]

@@ -14,7 +14,7 @@ from whatif.programs import capped, convolutional, padded, perceptron, recurrent
 from mithril_nb.cost import Cost
 from mithril_nb.targets import inspect
 from mithril_nb.whatif import WhatIf, what_if
-from mithril_nb.whatif.answers import FORMULA, LEARNED, TRACED
+from mithril_nb.whatif.cost_oracle import FORMULA, LEARNED, TRACED
 from mithril_nb.whatif.repeated import Repeated, whole
 
 

@@ -17,7 +17,7 @@ from mithril_nb.models import Linear, Model, Relu
 from mithril_nb.targets import inspect
 from mithril_nb.viz.escape import escaped
 from mithril_nb.whatif import Change, what_if
-from mithril_nb.whatif.answers import ESTIMATE, TRACED
+from mithril_nb.whatif.cost_oracle import ESTIMATE, TRACED
 
 
 def mlp() -> Model:

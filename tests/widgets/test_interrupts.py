@@ -63,7 +63,7 @@ def test_a_run_reports_an_interrupt_between_cells_and_in_a_cell(kernel):
     looks = "for _ in range(100):\n    time.sleep(0.05)\n    if run.message: break\nprint(run.state, run.message)"
     assert kernel.run(looks) == f"running {NOTE}\n"
 
-    kernel.run("run.stop()\nwhile run.state == 'running': time.sleep(0.05)\n_ = run.go_on()")
+    kernel.run("run.stop()\nwhile run.state == 'running': time.sleep(0.05)\n_ = run.resume()")
     assert kernel.run("print(repr(run.message))") == "''\n"
     printed = kernel.run("os.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)")
     assert printed == "Training continues in its own thread. Press Stop in its widget, or call run.stop().\n"

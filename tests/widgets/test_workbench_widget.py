@@ -154,14 +154,14 @@ def test_passes_and_diffs_are_sent_on_request(wb):
     assert wb.snapshot["passes"] == {"state": "ready", "message": "", "version": 1}
     assert ask(wb, "request_diff", number=0)["ok"]
     at = next(at for at, one in enumerate(wb.stages["hlo_before"].instructions) if one.opcode == "dot")
-    assert ask(wb, "request_fate", stage="hlo_before", index=at)["ok"]
+    assert ask(wb, "request_instruction_history", stage="hlo_before", index=at)["ok"]
     assert wb.session.wait(PATIENCE_S)
     content, (raw,) = next(item for item in reversed(sent) if item[0]["type"] == "diff")
     assert content == {"type": "diff", "version": 1, "number": 0, "cut": False}
     assert json.loads(gzip.decompress(raw)) == wb.session.analysis.inspection.passes[0].diff
-    fate = next(content for content, _ in reversed(sent) if content["type"] == "fate")
-    assert (fate["stage"], fate["index"]) == ("hlo_before", at)
-    assert ask(wb, "request_fate", stage="asm", index=0)["error"]["summary"] == "unknown stage 'asm'."
+    history = next(content for content, _ in reversed(sent) if content["type"] == "instruction_history")
+    assert (history["stage"], history["index"]) == ("hlo_before", at)
+    assert ask(wb, "request_instruction_history", stage="asm", index=0)["error"]["summary"] == "unknown stage 'asm'."
     assert ask(wb, "request_diff", number="a")["ok"] is False
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mithril_nb.cost.formulas.rules import nbytes
-from mithril_nb.cost.memory.lives import TEMPORARIES, Life
+from mithril_nb.cost.memory.liveness import TEMPORARIES, LiveRange
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.jax_versions import MULTIPLIES_NARROW
 from mithril_nb.stages.records import Equation
@@ -48,12 +48,12 @@ class CpuCopies:
         self._made: dict[int, list[int]] = {}
         for place, value in enumerate(values):
             self._made.setdefault(value.made, []).append(place)
-        self.lives: list[Life] = []
+        self.lives: list[LiveRange] = []
         self.turned: set[int] = set()
         self.absorbed: set[int] = set()
         self.first: dict[int, int] = {}
         self.last: dict[int, int] = {}
-        self._widened: dict[str, Life] = {}
+        self._widened: dict[str, LiveRange] = {}
         self._windows: dict[TensorSpec, int] = {}
         """The last reduction over windows of arrays of some shape."""
         self._loop_ends = _ends_of_loops(equations)
@@ -81,8 +81,8 @@ class CpuCopies:
             if any(equations[use].primitive != "dot_general" for use in value.uses):
                 self.absorbed.discard(place)
 
-    def _copy(self, id: str, block: str, size: int | None, first: int, last: int) -> Life:
-        life = Life(id, TEMPORARIES, block, size or 0, first, max(first, last))
+    def _copy(self, id: str, block: str, size: int | None, first: int, last: int) -> LiveRange:
+        life = LiveRange(id, TEMPORARIES, block, size or 0, first, max(first, last))
         self.lives.append(life)
         return life
 
@@ -178,7 +178,7 @@ class CpuCopies:
                 size = (nbytes(spec) or 0) * (1 if is_given else 1.5)
             if value.is_argument or is_slice is not None:
                 id = f"{value.id}.float32"
-                self._widened[id] = Life(id, TEMPORARIES, value.block, int(2 * size), 0, self._loop_ends[place])
+                self._widened[id] = LiveRange(id, TEMPORARIES, value.block, int(2 * size), 0, self._loop_ends[place])
             else:
                 is_shared = len(set(value.uses)) > 1
                 first = place if is_shared else max(value.made, 0)  # else it is only ever made in float32

@@ -11,20 +11,20 @@ from weakref import WeakKeyDictionary
 import jax
 
 from mithril_nb.cost.hlo.xla import Memory, xla_memory
-from mithril_nb.cost.memory.compiled_lives import compiled_lives, set_aside
-from mithril_nb.cost.memory.jaxpr_lives import jaxpr_lives
-from mithril_nb.cost.memory.lives import (
+from mithril_nb.cost.memory.compiled_liveness import compiled_lives, set_aside
+from mithril_nb.cost.memory.jaxpr_liveness import jaxpr_lives
+from mithril_nb.cost.memory.liveness import (
     ARGUMENTS,
     CONSTANTS,
     KINDS,
     OUTPUTS,
     TEMPORARIES,
     UNFILLED,
-    Life,
+    LiveRange,
     held,
     set_aside_for,
 )
-from mithril_nb.cost.memory.makers import Makers
+from mithril_nb.cost.memory.producers import Makers
 from mithril_nb.cost.symbolic_costs import SymbolicProgram
 from mithril_nb.display import Shown
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
@@ -92,7 +92,7 @@ class MemoryUse(Shown):
     timeline: tuple[Moment, ...]
     at_peak: Mapping[str, int]
     kinds: Mapping[str, int]
-    lives: tuple[Life, ...]
+    lives: tuple[LiveRange, ...]
     blocks: tuple[str, ...]
     xla: Memory | None
     notes: tuple[str, ...]
@@ -211,7 +211,7 @@ def _state(inspection: Inspection) -> dict[str, str]:
     return found
 
 
-def _with_state(lives: Sequence[Life], blocks: Mapping[str, str]) -> list[Life]:
+def _with_state(lives: Sequence[LiveRange], blocks: Mapping[str, str]) -> list[LiveRange]:
     """Give arguments that belong to no block the one of their ids."""
     return [
         replace(life, block=blocks.get(life.id, UNATTRIBUTED)) if life.kind == ARGUMENTS and not life.block else life
@@ -257,7 +257,7 @@ def _sizes_without_numbers(inspection: Inspection) -> tuple[str, ...]:
 def _use(
     inspection: Inspection,
     source: str,
-    lives: Sequence[Life],
+    lives: Sequence[LiveRange],
     sequence: Sequence[str],
     aside: int,
     xla: Memory | None,
@@ -267,7 +267,7 @@ def _use(
     filled = held(lives, len(sequence))
     most = max(filled, default=0)
     if aside > most:
-        lives = [*lives, Life("", UNFILLED, UNATTRIBUTED, aside - most, 0, len(sequence) - 1)]
+        lives = [*lives, LiveRange("", UNFILLED, UNATTRIBUTED, aside - most, 0, len(sequence) - 1)]
     peak_at = filled.index(most) if filled else None
     above = max(aside - most, 0)
     at_peak: dict[str, int] = {}

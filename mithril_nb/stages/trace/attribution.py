@@ -21,7 +21,7 @@ from mithril_nb.stages.trace.roles import roles_of
 from mithril_nb.stages.trace.scopes import Scopes, scopes_of
 from mithril_nb.stages.trace.tracing import Leaf, Trace
 
-Verdict = tuple[str, Role | None, Origin | None]
+EquationAttribution = tuple[str, Role | None, Origin | None]
 Flow = frozenset[str]
 """The blocks whose parameters and gradients are in a value."""
 
@@ -90,7 +90,7 @@ class Attribution:
             if block == UNATTRIBUTED and id in self._functions:
                 self._verdicts[id] = self._functions[id], role, "tagged"
 
-    def _read(self, id: str, scopes: Scopes, role: Role | None) -> Verdict:
+    def _read(self, id: str, scopes: Scopes, role: Role | None) -> EquationAttribution:
         if scopes.block:
             return scopes.block, role, "tagged"
         if scopes.is_loss:
@@ -101,7 +101,7 @@ class Attribution:
             return UNATTRIBUTED, role, None
         return self._functions[id], role, "tagged"
 
-    def __getitem__(self, id: str) -> Verdict:
+    def __getitem__(self, id: str) -> EquationAttribution:
         return self._verdicts[id]
 
     def owner(self, leaf: Leaf) -> str:

@@ -23,9 +23,8 @@ from mithril_nb.stages import jax_jit
 from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.once import Once
 from mithril_nb.stages.records import Read
-from mithril_nb.stages.xla.ahead import Ahead, fingerprint
-from mithril_nb.stages.xla.births import nameless, names_at_birth
 from mithril_nb.stages.xla.dump import Dump
+from mithril_nb.stages.xla.early_read import Ahead, fingerprint
 from mithril_nb.stages.xla.options import (
     FILES,
     KERNELS,
@@ -35,6 +34,7 @@ from mithril_nb.stages.xla.options import (
     compile_with,
 )
 from mithril_nb.stages.xla.passes import Histories, Pass, files_of_passes, read_passes
+from mithril_nb.stages.xla.recover_op_names import nameless, names_at_birth
 
 _OTHER_PROGRAM = (
     "XLA made another program when it compiled this one again; ask for this of a new inspection before anything else"

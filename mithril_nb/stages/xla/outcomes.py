@@ -14,8 +14,8 @@ from typing import NamedTuple, TypeVar
 
 from mithril_nb.stages.hlo.text import HloLine
 from mithril_nb.stages.records import Instruction
-from mithril_nb.stages.xla.births import ModuleText
 from mithril_nb.stages.xla.passes import Became, Histories, Outcome, Pass
+from mithril_nb.stages.xla.recover_op_names import ModuleText
 
 HELPERS = frozenset({"constant", "broadcast", "parameter", "tuple", "get-tuple-element"})
 """Opcodes of what helps another instruction of the same operation to do its work."""

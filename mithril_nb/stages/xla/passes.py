@@ -174,7 +174,7 @@ def _by(one: Pass | None) -> str:
 
 
 @dataclass(frozen=True)
-class Fate(Shown):
+class InstructionHistory(Shown):
     """What became of an instruction, an op or an equation on its way through XLA, or where it came from.
 
     Attributes:

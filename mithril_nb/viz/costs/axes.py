@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from mithril_nb.viz.costs.sheet import Sheet, number
+from mithril_nb.viz.costs.svg_canvas import SvgCanvas, number
 
 _TWO_DECADES = 100
 
@@ -126,7 +126,7 @@ MARKS = (
 """Shapes of points, so that points differ by more than colour."""
 
 
-def mark(sheet: Sheet, shape: int, x: float, y: float, tone: str, *, hollow: bool = False, r: float = 4.5) -> None:
+def mark(sheet: SvgCanvas, shape: int, x: float, y: float, tone: str, *, hollow: bool = False, r: float = 4.5) -> None:
     """Draw the mark of a point; a hollow mark means not measured."""
     d = MARKS[shape % len(MARKS)](x, y, r)
     sheet.path(d, fill="ground" if hollow else tone, stroke=tone if hollow else "ground", width=1.8 if hollow else 1)

@@ -14,8 +14,8 @@ from mithril_nb.viz.costs.fields import Field, at_least, field_of, is_bound
 from mithril_nb.viz.costs.numbers import Numbers
 from mithril_nb.viz.costs.options import validate_width
 from mithril_nb.viz.costs.page import FOOT, HEAD_H, MARGIN, Page, hidden_notes
-from mithril_nb.viz.costs.sheet import NO_HUE, NORMAL, Sheet
 from mithril_nb.viz.costs.squares import Rect
+from mithril_nb.viz.costs.svg_canvas import NO_HUE, NORMAL, SvgCanvas
 from mithril_nb.viz.escape import one_line
 from mithril_nb.viz.palette import hues_of_blocks
 from mithril_nb.viz.textwidth import text_width
@@ -224,7 +224,7 @@ def _legend(page: Page, first: str, second: str) -> None:
     page.y += 22
 
 
-def _bar(sheet: Sheet, rect: Rect, hue: int, *, solid: bool) -> None:
+def _bar(sheet: SvgCanvas, rect: Rect, hue: int, *, solid: bool) -> None:
     """Draw a bar: pale with an edge for before, filled for after."""
     if solid:
         sheet.rect(rect.x, rect.y, rect.w, rect.h, f"hue{hue}")
@@ -268,7 +268,7 @@ class _Numbers:
     def _texts(self, row: Row) -> tuple[str, str, str]:
         return *row.format_sides(self._kind.short), row.change
 
-    def draw(self, sheet: Sheet, right: float, y: float, row: Row, *, bold: bool = False) -> None:
+    def draw(self, sheet: SvgCanvas, right: float, y: float, row: Row, *, bold: bool = False) -> None:
         """Write the numbers of a row, right-aligned."""
         before, after, change = self._texts(row)
         last, middle = self._widths[2], self._widths[1]

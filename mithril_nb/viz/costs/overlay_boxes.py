@@ -9,8 +9,8 @@ from itertools import pairwise
 from mithril_nb.viz import sizes
 from mithril_nb.viz.costs.blocks import times
 from mithril_nb.viz.costs.fields import Field, at_least
-from mithril_nb.viz.costs.sheet import NORMAL, SMALL, Sheet, number
 from mithril_nb.viz.costs.squares import Rect
+from mithril_nb.viz.costs.svg_canvas import NORMAL, SMALL, SvgCanvas, number
 from mithril_nb.viz.escape import one_line
 from mithril_nb.viz.records import Point
 from mithril_nb.viz.svg import arrow
@@ -104,7 +104,7 @@ class Wire:
                 yield min(ends), max(ends)
 
 
-def draw(sheet: Sheet, boxes: Sequence[Box], wires: Sequence[Wire], kind: Field, total: float | None) -> None:
+def draw(sheet: SvgCanvas, boxes: Sequence[Box], wires: Sequence[Wire], kind: Field, total: float | None) -> None:
     """Draw boxes and wires: frames at the bottom, titles on top.
 
     Args:
@@ -150,7 +150,7 @@ def _tooltip(box: Box, kind: Field, total: float | None) -> str:
     return "\n".join(parts)
 
 
-def _node(sheet: Sheet, box: Box, kind: Field, total: float | None) -> None:
+def _node(sheet: SvgCanvas, box: Box, kind: Field, total: float | None) -> None:
     rect = box.rect
     sheet.open(_tooltip(box, kind, total), "node", box.path or None)
     value = box.value(kind, total)
@@ -193,7 +193,7 @@ def _node(sheet: Sheet, box: Box, kind: Field, total: float | None) -> None:
 
 
 def _row(
-    sheet: Sheet, left: float, right: float, y: float, one: str, other: str, ink: str, size: float, bold: bool
+    sheet: SvgCanvas, left: float, right: float, y: float, one: str, other: str, ink: str, size: float, bold: bool
 ) -> None:
     """Write two texts into one row; the second only if the first keeps most of the room."""
     room = right - left
@@ -206,13 +206,13 @@ def _row(
         sheet.text(right, y, other, ink, size=SMALL, anchor="end")
 
 
-def _frame(sheet: Sheet, box: Box, kind: Field, total: float | None) -> None:
+def _frame(sheet: SvgCanvas, box: Box, kind: Field, total: float | None) -> None:
     sheet.open(_tooltip(box, kind, total), "frame", box.path or None)
     sheet.rect(box.rect.x, box.rect.y, box.rect.w, box.rect.h, "ground", stroke=f"hue{box.hue}", rx=6)
     sheet.close()
 
 
-def _title(sheet: Sheet, box: Box, kind: Field, total: float | None, wires: Sequence[Wire]) -> None:
+def _title(sheet: SvgCanvas, box: Box, kind: Field, total: float | None, wires: Sequence[Wire]) -> None:
     """Write name and figure of a frame between wires, or over the wires if they do not fit."""
     shown = box.shown(kind, total) if box.is_block else ""
     both = shown if box.value(kind, total) is None else f"{shown} · {percent(box.share)}"
@@ -262,7 +262,7 @@ def _free(rect: Rect, wires: Sequence[Wire]) -> list[tuple[float, float]]:
     return [(begin, end) for begin, end in (*found, (left, right)) if end > begin]
 
 
-def _wire(sheet: Sheet, wire: Wire) -> None:
+def _wire(sheet: SvgCanvas, wire: Wire) -> None:
     sheet.open(wire.tooltip, "edge")
     sheet.path(wire.d, stroke="wire", width=1.5)
     if wire.end is not None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from mithril_nb.viz.costs.fields import Data, Field, whole_text
-from mithril_nb.viz.costs.sheet import LARGE, NORMAL, Sheet, wrap_text
 from mithril_nb.viz.costs.squares import Rect
+from mithril_nb.viz.costs.svg_canvas import LARGE, NORMAL, SvgCanvas, wrap_text
 from mithril_nb.viz.escape import one_line
 from mithril_nb.viz.textwidth import elide, text_width
 
@@ -35,7 +35,7 @@ class Page:
     """
 
     def __init__(self, data: Data, kind: Field | None, title: str, width: int):
-        self.sheet = Sheet()
+        self.sheet = SvgCanvas()
         self.width = width
         self.y: float = HEAD_H
         self._notes = 0
@@ -67,7 +67,7 @@ class Page:
 
         Args:
             entries: A tone and a text each; an empty tone is hatched.
-            patterns: Patterns of entries with the same tone, by text, as in `Sheet.striped`.
+            patterns: Patterns of entries with the same tone, by text, as in `SvgCanvas.striped`.
         """
         x, row = float(MARGIN), 0
         for place, (tone, text) in enumerate(entries):

@@ -9,8 +9,8 @@ from functools import cached_property
 from itertools import pairwise
 
 from mithril_nb.viz.costs.blocks import times
-from mithril_nb.viz.costs.sheet import NORMAL, Sheet
 from mithril_nb.viz.costs.squares import Rect
+from mithril_nb.viz.costs.svg_canvas import NORMAL, SvgCanvas
 from mithril_nb.viz.records import Point
 from mithril_nb.viz.textwidth import text_width
 
@@ -40,7 +40,7 @@ class PointNames:
         lines: Lines that no name may cover and no line to a name may cross.
     """
 
-    sheet: Sheet
+    sheet: SvgCanvas
     area: Rect
     points: Sequence[Point]
     taken: list[Rect]

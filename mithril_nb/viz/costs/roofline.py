@@ -22,8 +22,8 @@ from mithril_nb.viz.costs.options import validate_width
 from mithril_nb.viz.costs.page import FOOT, HEAD_H, MARGIN, Page
 from mithril_nb.viz.costs.peaks import Peaks, validate_peaks
 from mithril_nb.viz.costs.point_names import PointNames
-from mithril_nb.viz.costs.sheet import NORMAL, SMALL
 from mithril_nb.viz.costs.squares import Rect
+from mithril_nb.viz.costs.svg_canvas import NORMAL, SMALL
 from mithril_nb.viz.escape import one_line
 from mithril_nb.viz.text import columns
 from mithril_nb.viz.textwidth import text_width

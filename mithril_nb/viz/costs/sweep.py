@@ -12,8 +12,8 @@ from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import Field, at_least, field_of
 from mithril_nb.viz.costs.numbers import Numbers
 from mithril_nb.viz.costs.page import HEAD_H, MARGIN, Page, hidden_notes
-from mithril_nb.viz.costs.sheet import NORMAL, SMALL, line_path
 from mithril_nb.viz.costs.squares import Rect
+from mithril_nb.viz.costs.svg_canvas import NORMAL, SMALL, line_path
 from mithril_nb.viz.escape import one_line
 from mithril_nb.viz.palette import HUES
 from mithril_nb.viz.textwidth import elide, text_width

@@ -26,8 +26,8 @@ from mithril_nb.viz.costs.fields import (
 from mithril_nb.viz.costs.naming import Names
 from mithril_nb.viz.costs.options import validate_width
 from mithril_nb.viz.costs.page import FOOT, HEAD_H, MARGIN, Page
-from mithril_nb.viz.costs.sheet import LARGE, NO_HUE, NORMAL, Sheet
 from mithril_nb.viz.costs.squares import Rect, squarify
+from mithril_nb.viz.costs.svg_canvas import LARGE, NO_HUE, NORMAL, SvgCanvas
 from mithril_nb.viz.escape import one_line
 from mithril_nb.viz.text import columns
 from mithril_nb.viz.textwidth import text_width
@@ -258,7 +258,7 @@ def _svg(data: Data, kind: Field, width: int) -> str:
     return page.svg(f"{kind.title} of {len(cells)} parts; the largest blocks are {first}.")
 
 
-def _draw(sheet: Sheet, cell: Cell, kind: Field, total: float, pattern: int) -> None:
+def _draw(sheet: SvgCanvas, cell: Cell, kind: Field, total: float, pattern: int) -> None:
     rect = cell.rect
     tone = cell.tone
     exact = at_least(kind.exact(cell.value), cell.is_least)

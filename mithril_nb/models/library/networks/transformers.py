@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
-from mithril_nb.graph.closing import closed, made_edges
+from mithril_nb.graph.boundary import infer_boundary, made_edges
 from mithril_nb.graph.records import BOUNDARY, Endpoint, LogicalGraph, Note
 from mithril_nb.graph.spec import LEADING, Dim
 from mithril_nb.models.composite import Composite
@@ -365,4 +365,4 @@ class GPT(Composite):
 def _starting(graph: LogicalGraph, starts: Mapping[str, str]) -> LogicalGraph:
     """Return the graph with these initializers of params, applied together."""
     notes = {Endpoint(BOUNDARY, name): Note(initializer=text) for name, text in starts.items()}
-    return closed(graph.nodes, made_edges(graph), dict(graph.labels), {**graph.note_at, **notes})
+    return infer_boundary(graph.nodes, made_edges(graph), dict(graph.labels), {**graph.note_at, **notes})

@@ -13,8 +13,8 @@ from mithril_nb.viz.costs.fields import FIELDS
 from mithril_nb.viz.costs.memory.layers import Data, Layer, layers_of
 from mithril_nb.viz.costs.memory.text import KINDS, memory_text, peak_text
 from mithril_nb.viz.costs.page import FOOT, HEAD_H, MARGIN, Page
-from mithril_nb.viz.costs.sheet import NO_HUE, NORMAL, SMALL, number
 from mithril_nb.viz.costs.squares import Rect
+from mithril_nb.viz.costs.svg_canvas import NO_HUE, NORMAL, SMALL, number
 from mithril_nb.viz.escape import one_line
 from mithril_nb.viz.textwidth import text_width
 from mithril_nb.viz.units import exact, nbytes, percent

@@ -126,13 +126,13 @@ export class FakeSession extends FakeModel {
     if (name === "dismiss") this.change({ notice: null });
     if (name === "set_program") this.change({ program: args["program"] });
     if (name === "pause") this.change({ run: { ...this.snapshot.run, state: "paused" } });
-    if (name === "go_on" || name === "train") this.change({ run: { ...this.snapshot.run, state: "running" } });
+    if (name === "resume" || name === "train") this.change({ run: { ...this.snapshot.run, state: "running" } });
     if (name === "stop") this.change({ run: { ...this.snapshot.run, state: "stopped" } });
     if (name === "set_attribute") this.setAttribute(args["path"], args["name"], args["value"]);
     if (name === "move") this.move(args["path"], args["x"], args["y"]);
     if (name === "want_passes") void this.sendPasses();
     if (name === "request_diff") void this.sendDiff(args["number"]);
-    if (name === "request_fate") this.message({ type: "fate", stage: args["stage"], index: args["index"], said: [["appeared in", "fusion", 1]], fused: [], became: "" });
+    if (name === "request_instruction_history") this.message({ type: "instruction_history", stage: args["stage"], index: args["index"], said: [["appeared in", "fusion", 1]], fused: [], became: "" });
     super.answer(command);
   }
 

@@ -10,7 +10,7 @@ import { seenLines } from "./seen-lines";
 import { StepList } from "./step-list";
 import type { Store } from "./store";
 import { readOnly } from "./styles";
-import type { DiffHead, Fate, PassRow, PassesInfo } from "./types";
+import type { DiffHead, InstructionHistory, PassRow, PassesInfo } from "./types";
 
 const LOOKS: Record<string, Decoration> = {
   "+": Decoration.line({ class: "mnb-diff-added" }),
@@ -46,7 +46,7 @@ export class PassesTab {
   private readonly list = new StepList("Passes that changed something, in the order of time", (number) => this.request(number));
   private readonly hint = h("p", { class: "mnb-hint" });
   private readonly ask: HTMLButtonElement;
-  private readonly fate = h("p", { class: "mnb-pass-fate", role: "status" });
+  private readonly history = h("p", { class: "mnb-pass-history", role: "status" });
   private readonly title = h("b", {});
   private readonly figures = h("span", { class: "mnb-pane-figures" });
   private readonly problem = h("p", { class: "mnb-hint", role: "status", hidden: true });
@@ -72,16 +72,16 @@ export class PassesTab {
     this.ask = h("button", { type: "button", class: "mnb-button mnb-primary", "data-mnb-action": "passes.ask", onclick: () => store.command("want_passes") }, "Compile and read the passes");
     this.diff = h("div", { class: "mnb-pass-diff" }, h("div", { class: "mnb-pane-head" }, this.title, this.figures), this.problem, h("div", { class: "mnb-pass-text" }, this.view.dom));
     this.body = h("div", { class: "mnb-pass-body" }, this.list.root, this.diff);
-    this.root = h("div", { class: "mnb-passes", "data-mnb-part": "passes" }, this.hint, this.ask, this.fate, this.body);
+    this.root = h("div", { class: "mnb-passes", "data-mnb-part": "passes" }, this.hint, this.ask, this.history, this.body);
     this.clock = new Clock((elapsed) => elapsed && text(this.hint, `${this.info.state === "ready" ? "Fetching the passes" : "Compiling and reading the passes"}: ${elapsed}`));
     this.leave = [
       store.on("snapshot", () => this.update()),
       store.on("tab", () => this.update()),
-      store.on("links", () => this.askFate()),
+      store.on("links", () => this.requestHistory()),
       store.kernel.watch(() => this.update()),
       store.kernel.on("passes", (message, buffers) => (this.listed = tried(() => this.receive(message, buffers[0]), (why) => this.refuse(why)))),
       store.kernel.on("diff", (message: DiffHead, buffers) => void tried(() => this.receiveDiff(message, buffers[0]), (why) => this.refuseDiff(message, why))),
-      store.kernel.on("fate", (message: Fate) => this.receiveFate(message)),
+      store.kernel.on("instruction_history", (message: InstructionHistory) => this.receiveHistory(message)),
     ];
     this.update();
   }
@@ -112,7 +112,7 @@ export class PassesTab {
     const said = this.sentence(isFetched, isLost);
     if (said !== null) text(this.hint, said);
     attr(this.root, "data-mnb-state", this.refused === null ? state : "failed");
-    if (this.store.tab === "passes") this.askFate();
+    if (this.store.tab === "passes") this.requestHistory();
   }
 
   /** What is said where there is no list, or an old one; null while the clock speaks. */
@@ -193,21 +193,21 @@ export class PassesTab {
   }
 
   /** Ask what became of the pinned instruction, once, if the passes are there. */
-  private askFate(): void {
+  private requestHistory(): void {
     const pin = this.store.pins.find((one) => one.kind === "instruction" && TRACED.has(one.stage));
     if (pin?.kind !== "instruction" || this.body.hidden || pin.version !== this.version) {
       this.asked = "";
-      this.fate.hidden = this.body.hidden;
-      text(this.fate, "Pin a line of jaxpr, StableHLO or HLO to see which pass changed it.");
+      this.history.hidden = this.body.hidden;
+      text(this.history, "Pin a line of jaxpr, StableHLO or HLO to see which pass changed it.");
       return;
     }
     const key = `${pin.stage} ${pin.index} ${this.version}`;
     if (key === this.asked) return;
     this.asked = key;
-    this.store.kernel.latest("fate", "request_fate", { stage: pin.stage, index: pin.index });
+    this.store.kernel.latest("instruction_history", "request_instruction_history", { stage: pin.stage, index: pin.index });
   }
 
-  private receiveFate({ stage, index, said, fused, became }: Fate): void {
+  private receiveHistory({ stage, index, said, fused, became }: InstructionHistory): void {
     if (`${stage} ${index} ${this.version}` !== this.asked) return;
     const hlo = this.store.texts.get("hlo");
     const parts: (Node | string)[] = [h("b", {}, `${this.store.texts.get(stage)?.instructions[index]?.opcode ?? "It"} of ${titleOf(stage)}`), said.length ? " " : ` ${became || "is there from the start to the end"}.`];
@@ -218,8 +218,8 @@ export class PassesTab {
       const fusions = stage.startsWith("hlo") ? `, fused into ${fused.length === 1 ? "a fusion" : `${fused.length} fusions`}` : "";
       parts.push(`${fusions}${places.length ? ` (HLO line ${places.slice(0, 3).join(", ")})` : ""}`);
     }
-    this.fate.hidden = false;
-    this.fate.replaceChildren(...parts);
+    this.history.hidden = false;
+    this.history.replaceChildren(...parts);
   }
 }
 

@@ -11,7 +11,7 @@ import type { Diagnostic, Run } from "./types";
 const RATE_MIN = 1e-6;
 const RATE_MAX = 1;
 
-const COMMANDS = ["train", "pause", "go_on", "stop", "step_once", "set_learning_rate", "set_loss"];
+const COMMANDS = ["train", "pause", "resume", "stop", "step_once", "set_learning_rate", "set_loss"];
 
 const STATE_WORDS: Record<string, string> = { none: "not started", idle: "ready", running: "running", paused: "paused", stopped: "stopped", done: "done", failed: "failed", lost: "ended with the kernel" };
 
@@ -151,10 +151,10 @@ export class Train {
 
   /** Run, pause or go on: whatever the large button says. */
   toggle(): void {
-    if (!this.#run.hasAttribute("aria-disabled")) this.#send(({ Pause: "pause", "Go on": "go_on" } as const)[this.#run.dataset["word"]!] ?? "train");
+    if (!this.#run.hasAttribute("aria-disabled")) this.#send(({ Pause: "pause", "Go on": "resume" } as const)[this.#run.dataset["word"]!] ?? "train");
   }
 
-  #send(command: "pause" | "go_on" | "train"): void {
+  #send(command: "pause" | "resume" | "train"): void {
     // Starting may compile: until the kernel answers, a clock says that the press was heard.
     this.#starting.run(true);
     void this.options.kernel.send(command, {}).then(() => this.#starting.run(false));

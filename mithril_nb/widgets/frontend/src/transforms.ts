@@ -107,8 +107,8 @@ export class TransformsTab {
   readonly root: HTMLElement;
   private readonly list = new StepList("Transforms, the innermost first", (number) => this.show(number));
   private readonly hint = h("p", { class: "mnb-hint" });
-  private readonly said = h("p", { class: "mnb-pass-fate", role: "status" });
-  private readonly numbers = h("p", { class: "mnb-pass-fate mnb-compared", role: "status" });
+  private readonly said = h("p", { class: "mnb-pass-history", role: "status" });
+  private readonly numbers = h("p", { class: "mnb-pass-history mnb-compared", role: "status" });
   private readonly problem = h("div", { class: "mnb-notice mnb-step-problem" });
   private readonly compare: HTMLButtonElement;
   private readonly body: HTMLElement;

@@ -349,7 +349,7 @@ export interface TransformStep {
   after: TransformSide | null;
 }
 
-export interface Fate {
+export interface InstructionHistory {
   stage: StageName;
   index: number;
   said: [what: string, name: string, number: number][];

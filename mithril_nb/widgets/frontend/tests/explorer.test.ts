@@ -123,7 +123,7 @@ describe("the explorer", () => {
     await vi.waitFor(() => expect(find('[data-mnb-pane="hlo"]').dataset["mnbVersion"]).toBe("1"), { timeout: 5000 });
     key(find('[data-mnb-pane="hlo"] .cm-content'), "End", { ctrlKey: true });
     key(find('[data-mnb-pane="hlo"] .cm-content'), "Enter");
-    await vi.waitFor(() => expect(find(".mnb-pass-fate").textContent).toMatch(/of HLO appeared in 2\. fusion$/));
+    await vi.waitFor(() => expect(find(".mnb-pass-history").textContent).toMatch(/of HLO appeared in 2\. fusion$/));
   });
 
   test("asks for HLO in short, and takes no answer to an older wish", async () => {
@@ -180,7 +180,7 @@ test("transforms are stepped through by keys, with signs, words, and what came o
   expect(find('[data-mnb-side="before"] .mnb-hint').textContent).toBe("Python: this is the first step.");
   press("End");
   expect(find(".mnb-step-problem").textContent).toContain("step 2, 'vmap', cannot be done.");
-  expect(find(".mnb-pass-fate").textContent).toBe("vmap  Not reached: jit.");
+  expect(find(".mnb-pass-history").textContent).toBe("vmap  Not reached: jit.");
   expect(find('[data-mnb-side="after"] .mnb-hint').textContent).toContain("JAX refuses this step");
   // The numbers, when they are asked for.
   find('[data-mnb-action="transforms.compare"]').click();

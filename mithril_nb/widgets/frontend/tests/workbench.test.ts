@@ -254,7 +254,7 @@ describe("the workbench", () => {
     expect(find('[data-mnb-panel="train"]').hidden).toBe(false);
     expect(find('[data-mnb-action="train.run"]').textContent).toBe("Go on");
     click('[data-mnb-action="train.run"]');
-    expect(sent("go_on")).toHaveLength(1);
+    expect(sent("resume")).toHaveLength(1);
     await told({ ...session.snapshot.run, state: "running", step: 200, loss: 0.25 });
     expect(find('[data-mnb-figure="loss"]').textContent).toBe("0.2500");
     expect(find('[data-mnb-action="train.run"]').textContent).toBe("Pause");
@@ -270,9 +270,9 @@ describe("the workbench", () => {
     expect(find('[data-mnb-action="train.run"]').textContent).toBe("Go on");
     expect([anew.hidden, anew.textContent]).toEqual([false, "Train anew"]);
     click('[data-mnb-action="train.run"]');
-    expect([sent("go_on").length, sent("train").length]).toEqual([1, 0]);
+    expect([sent("resume").length, sent("train").length]).toEqual([1, 0]);
     click('[data-mnb-action="train.anew"]');
-    expect([sent("go_on").length, sent("train").length]).toEqual([1, 1]);
+    expect([sent("resume").length, sent("train").length]).toEqual([1, 1]);
     await told({ ...session.snapshot.run, state: "done", is_current_model: true });
     expect(find(".mnb-run-state").textContent).not.toContain("earlier");
     expect([find('[data-mnb-action="train.run"]').textContent, anew.hidden]).toEqual(["Train again", true]);
@@ -477,7 +477,7 @@ describe("the live run", () => {
     await frame();
     el.querySelector<HTMLElement>('[data-mnb-action="train.run"]')!.click();
     expect(el.querySelector<HTMLElement>('[data-mnb-action="train.anew"]')!.hidden).toBe(true);
-    expect(model.names()).toEqual(["request_curves", "pause", "go_on"]);
+    expect(model.names()).toEqual(["request_curves", "pause", "resume"]);
     cleanup();
     expect(el.childElementCount + model.listening).toBe(0);
   });

@@ -12,7 +12,7 @@ from mithril_nb.errors import short_repr
 
 
 @dataclass(frozen=True)
-class Door:
+class EntryPoint:
     """A function that takes what `ml.inspect` takes.
 
     Attributes:
@@ -20,7 +20,7 @@ class Door:
         own: Arguments that it takes besides and was given, as they are written.
 
     Examples:
-        >>> Door("ml.sweep", ("batch=[8, 16]",)).call("model", "x")
+        >>> EntryPoint("ml.sweep", ("batch=[8, 16]",)).call("model", "x")
         'ml.sweep(model, x, batch=[8, 16])'
     """
 
@@ -32,11 +32,11 @@ class Door:
         return f"{self.name}({', '.join((*args, *self.own))})"
 
 
-_INSPECT = Door("ml.inspect")
-_DOOR: ContextVar[Door | None] = ContextVar("door", default=None)
+_INSPECT = EntryPoint("ml.inspect")
+_DOOR: ContextVar[EntryPoint | None] = ContextVar("door", default=None)
 
 
-def door() -> Door:
+def door() -> EntryPoint:
     """Return what the person called."""
     return _DOOR.get() or _INSPECT
 
@@ -54,7 +54,7 @@ def called_as(name: str, **own: Any) -> Iterator[None]:
         ...     door().call("model", "x")
         'ml.assert_cost(model, x, flops=500)'
     """
-    token = _DOOR.set(Door(name, tuple(f"{key}={short_repr(value, 60)}" for key, value in own.items())))
+    token = _DOOR.set(EntryPoint(name, tuple(f"{key}={short_repr(value, 60)}" for key, value in own.items())))
     try:
         yield
     finally:

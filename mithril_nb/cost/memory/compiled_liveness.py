@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mithril_nb.cost.memory.lives import ARGUMENTS, CONSTANTS, OUTPUTS, TEMPORARIES, Life
-from mithril_nb.cost.memory.makers import Makers
+from mithril_nb.cost.memory.liveness import ARGUMENTS, CONSTANTS, OUTPUTS, TEMPORARIES, LiveRange
+from mithril_nb.cost.memory.producers import Makers
 from mithril_nb.stages.xla.buffers import Buffer, Held
 from mithril_nb.stages.xla.live_ranges import LiveRanges
 
@@ -18,7 +18,7 @@ def set_aside(buffers: Iterable[Buffer]) -> int:
     return sum(buffer.size_bytes for buffer in buffers if buffer.kind in _COUNTED)
 
 
-def compiled_lives(buffers: Iterable[Buffer], ranges: LiveRanges, makers: Makers) -> tuple[list[Life], int]:
+def compiled_lives(buffers: Iterable[Buffer], ranges: LiveRanges, makers: Makers) -> tuple[list[LiveRange], int]:
     """Return the values that hold memory, and how many are left out as XLA does not say when they are needed.
 
     Values that lie at the same place of a buffer take turns: a value's life ends where the next one's begins, so that
@@ -30,7 +30,7 @@ def compiled_lives(buffers: Iterable[Buffer], ranges: LiveRanges, makers: Makers
         makers: Who makes them.
     """
     end = len(ranges.sequence) - 1
-    lives: list[Life] = []
+    lives: list[LiveRange] = []
     unknown = 0
     for buffer in buffers:
         if buffer.kind not in _COUNTED:
@@ -39,7 +39,7 @@ def compiled_lives(buffers: Iterable[Buffer], ranges: LiveRanges, makers: Makers
             first = buffer.values[0] if buffer.values else None
             block = "" if first is None else makers.block_of(first.instruction, first.index)
             name = "" if first is None else first.instruction + first.index
-            lives.append(Life(name, CONSTANTS, block, buffer.size_bytes, 0, end))
+            lives.append(LiveRange(name, CONSTANTS, block, buffer.size_bytes, 0, end))
             continue
         places: dict[int, list[tuple[int, int, Held]]] = {}
         for value in buffer.values:
@@ -53,7 +53,7 @@ def compiled_lives(buffers: Iterable[Buffer], ranges: LiveRanges, makers: Makers
     return lives, unknown
 
 
-def _in_turn(buffer: Buffer, values: list[tuple[int, int, Held]], end: int, makers: Makers) -> Iterable[Life]:
+def _in_turn(buffer: Buffer, values: list[tuple[int, int, Held]], end: int, makers: Makers) -> Iterable[LiveRange]:
     values.sort(key=lambda one: one[:2])
     reached = -1
     for place, (first, last, value) in enumerate(values):
@@ -68,4 +68,4 @@ def _in_turn(buffer: Buffer, values: list[tuple[int, int, Held]], end: int, make
             # As XLA counts: all that lies where an output will lie, for that memory is the output's from the start.
             kind = OUTPUTS if buffer.is_given_back else TEMPORARIES
         block = makers.block_of(value.instruction, value.index)
-        yield Life(value.instruction + value.index, kind, block, value.size_bytes, first, until)
+        yield LiveRange(value.instruction + value.index, kind, block, value.size_bytes, first, until)

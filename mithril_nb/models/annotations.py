@@ -16,7 +16,7 @@ from mithril_nb.models.flat import flat
 from mithril_nb.models.portable import by_name
 
 
-class Said:
+class AnnotationMethods:
     """Set shapes, dtypes, names, trainability and exposure. Each call applies all of its changes, or none."""
 
     graph: LogicalGraph

@@ -9,13 +9,13 @@ from mithril_nb.errors import StageUnavailableError
 from mithril_nb.stages.hlo.text import HloLine
 from mithril_nb.stages.records import Instruction
 from mithril_nb.stages.xla.outcomes import HELPERS, Outcomes, at_work
-from mithril_nb.stages.xla.passes import Fate, Outcome
+from mithril_nb.stages.xla.passes import InstructionHistory, Outcome
 
 if TYPE_CHECKING:
     from mithril_nb.stages.inspection import Inspection
     from mithril_nb.stages.pipeline import Pipeline
 
-FATED = ("jaxpr", "stablehlo", "hlo_before", "hlo")
+STAGES_WITH_HISTORY = ("jaxpr", "stablehlo", "hlo_before", "hlo")
 """Stages whose instructions have a fate."""
 
 _HLO_OPCODES = {
@@ -35,30 +35,30 @@ _DEPTH = 16
 _WRITTEN_OUT = "its body is written out in its place"
 
 
-def find_fated(inspection: Inspection, stage: str, id: str) -> Instruction:
-    """Return an instruction of one of the stages in `FATED`.
+def find_instruction(inspection: Inspection, stage: str, id: str) -> Instruction:
+    """Return an instruction of one of the stages in `STAGES_WITH_HISTORY`.
 
     Raises:
         StageUnavailableError: There is no such instruction.
     """
     given = inspection.given
-    if given is not None and stage in FATED and stage not in given.stages:
+    if given is not None and stage in STAGES_WITH_HISTORY and stage not in given.stages:
         raise given.error(stage)
     if given is not None and not given.is_compiled_here:
         raise given.error("compile")
-    instructions = inspection.stage(stage).instructions if stage in FATED else ()
+    instructions = inspection.stage(stage).instructions if stage in STAGES_WITH_HISTORY else ()
     found = next((one for one in instructions if one.id == id), None)
     if found is None:
         at = stage if instructions else "hlo"
         of, what = f"stage {stage!r} of program {inspection.name!r}", f'inspection.stage("{at}").instructions[0].id'
         problem = f"{of} has no instruction {id!r} that passes change."
-        if stage not in FATED:
+        if stage not in STAGES_WITH_HISTORY:
             problem = f"{of} is none whose instructions have a fate."
         elif any(one.id == str(id) for one in instructions):
             problem, what = f"{of} has no instruction {id!r}: ids are text.", f'"{id}"'
         raise StageUnavailableError(
             problem,
-            (("stages", ", ".join(one for one in FATED if given is None or one in given.stages)),),
+            (("stages", ", ".join(one for one in STAGES_WITH_HISTORY if given is None or one in given.stages)),),
             f'inspection.who_changed("{at}", {what})',
         )
     return found
@@ -77,12 +77,12 @@ def read_outcomes(pipeline: Pipeline) -> Outcomes:
     )
 
 
-def fate_of(pipeline: Pipeline, outcomes: Outcomes, stage: str, one: Instruction) -> Fate:
-    """Return what became of an instruction of one of the stages in `FATED`."""
+def history_of(pipeline: Pipeline, outcomes: Outcomes, stage: str, one: Instruction) -> InstructionHistory:
+    """Return what became of an instruction of one of the stages in `STAGES_WITH_HISTORY`."""
     histories = pipeline.compilation.histories.get()
     appeared, vanished = histories.appeared.get(one.id), histories.vanished.get(one.id)
     if stage == "hlo":
-        return Fate(appeared, vanished)
+        return InstructionHistory(appeared, vanished)
     if stage == "hlo_before":
         found = _outcomes_of_instruction(pipeline, outcomes, one)
     elif not pipeline.names.get().tags.are_unique:
@@ -92,7 +92,7 @@ def fate_of(pipeline: Pipeline, outcomes: Outcomes, stage: str, one: Instruction
     if {each.became for each in found} == {"kept"}:
         vanished = None  # it has another name
     fused = sorted({each.into for each in found if each.became == "fused"})
-    return Fate(appeared, vanished, tuple(fused), found)
+    return InstructionHistory(appeared, vanished, tuple(fused), found)
 
 
 def _outcomes_of_instruction(pipeline: Pipeline, outcomes: Outcomes, one: Instruction) -> tuple[Outcome, ...]:

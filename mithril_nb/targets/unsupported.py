@@ -16,13 +16,13 @@ from mithril_nb.models.model import Model
 from mithril_nb.models.naming import input_names
 from mithril_nb.targets.arguments import Arguments, argument_names, is_own_argument, signature_of, title_of
 from mithril_nb.targets.calls import required, shown, variable_of
-from mithril_nb.targets.doors import door
+from mithril_nb.targets.entry_point import door
 from mithril_nb.targets.functions import modules_of, names_in_code, other_modules
+from mithril_nb.targets.mithril_models import example_shapes, graph_in, is_own
 from mithril_nb.targets.modules import callable_of, is_equinox, is_foreign
-from mithril_nb.targets.own import example_shapes, graph_in, is_own
+from mithril_nb.targets.option_checks import OF_FUNCTIONS, meant, options_written
 from mithril_nb.targets.results import article
 from mithril_nb.targets.scopes import is_module_class
-from mithril_nb.targets.slips import OF_FUNCTIONS, meant, options_written
 
 _TAKERS = {
     "params": "functions: a model knows its own",

@@ -17,9 +17,9 @@ from mithril_nb.models.model import Model
 from mithril_nb.models.naming import input_names, input_specs, written_shape
 from mithril_nb.physical import PhysicalModel, compile, graph_of
 from mithril_nb.physical.inspecting import inspect_program
-from mithril_nb.targets.doors import door
+from mithril_nb.targets.entry_point import door
+from mithril_nb.targets.option_checks import OPTIONS, meant, options_written
 from mithril_nb.targets.sizes import written_spec
-from mithril_nb.targets.slips import OPTIONS, meant, options_written
 from mithril_nb.train import programs
 from mithril_nb.train.losses import resolve_loss
 

@@ -14,7 +14,7 @@ from jax_programs import spec
 from mithril_nb.cost.hlo.instruction_costs import hlo_costs
 from mithril_nb.stages import Inspection, inspect
 from mithril_nb.stages.records import Stage
-from mithril_nb.stages.xla.ahead import Ahead, fingerprint
+from mithril_nb.stages.xla.early_read import Ahead, fingerprint
 from mithril_nb.stages.xla.passes import files_of_passes
 
 

@@ -17,7 +17,7 @@ import mithril_nb as ml
 from benchmarks.corpus import corpus
 from mithril_nb.errors import StageUnavailableError
 from mithril_nb.stages import Inspection, inspect
-from mithril_nb.stages.xla.passes import Fate, Pass
+from mithril_nb.stages.xla.passes import InstructionHistory, Pass
 from tests.stress import is_long
 
 X = spec(32, 64)
@@ -40,34 +40,34 @@ def inspection() -> Inspection:
     return inspect(program, X, W)
 
 
-def fate(inspection: Inspection, primitive: str, at: int = 0) -> Fate:
+def history(inspection: Inspection, primitive: str, at: int = 0) -> InstructionHistory:
     found = [one for one in inspection.equations if one.primitive == primitive]
     return inspection.who_changed("jaxpr", found[at].id)
 
 
 def test_what_became_of_equations(inspection: Inspection) -> None:
     hlo = {one.id: one for one in inspection.stage("hlo").instructions}
-    kept = fate(inspection, "sort")
+    kept = history(inspection, "sort")
     assert kept.became == "kept"
     assert {hlo[one.into].opcode for one in kept.outcomes} == {"sort"}
-    fused = fate(inspection, "exp")
+    fused = history(inspection, "exp")
     assert fused.became == "fused"
     assert all(hlo[name].opcode == "fusion" for name in fused.fused_into)
-    merged = fate(inspection, "tanh", 1)
+    merged = history(inspection, "tanh", 1)
     (outcome,) = merged.outcomes
     assert (merged.became, outcome.by and outcome.by.name) == ("merged", "cse")
     first = next(one.id for one in inspection.equations if one.primitive == "tanh")
     assert outcome.equations == (first,)
     for at in (0, 1):
-        negated = fate(inspection, "neg", at)
+        negated = history(inspection, "neg", at)
         assert [(one.became, one.by and one.by.name) for one in negated.outcomes] == [("simplified", "algsimp")]
-    assert str(fate(inspection, "cos")) == "dropped: nothing uses it"
+    assert str(history(inspection, "cos")) == "dropped: nothing uses it"
 
 
 def test_ops_of_stablehlo_have_the_fate_of_their_equations(inspection: Inspection) -> None:
     for primitive, opcode in (("sort", "sort"), ("exp", "exponential"), ("sin", "sine"), ("neg", "negate")):
         op = next(one for one in inspection.stage("stablehlo").instructions if one.opcode == f"stablehlo.{opcode}")
-        assert inspection.who_changed("stablehlo", op.id) == fate(inspection, primitive), opcode
+        assert inspection.who_changed("stablehlo", op.id) == history(inspection, primitive), opcode
     add = [one for one in inspection.stage("stablehlo").instructions if one.opcode == "stablehlo.add"][1]
     told = "dropped: no instruction is left of it when StableHLO becomes HLO"
     assert str(inspection.who_changed("stablehlo", add.id)) == told  # + 0.0
@@ -75,8 +75,8 @@ def test_ops_of_stablehlo_have_the_fate_of_their_equations(inspection: Inspectio
     assert inspection.who_changed("stablehlo", call.id).became == "inlined"
 
 
-def test_fates_as_text_and_as_data(inspection: Inspection) -> None:
-    merged = fate(inspection, "tanh", 1)
+def test_histories_as_text_and_as_data(inspection: Inspection) -> None:
+    merged = history(inspection, "tanh", 1)
     (outcome,) = merged.outcomes
     assert outcome.by is not None
     number = outcome.by.number
@@ -124,8 +124,8 @@ def test_there_is_no_fate_of_what_is_not_there(inspection: Inspection) -> None:
     for stage, id, told, at, advised in (
         ("jaxpr", "99", "has no instruction '99' that passes change.", "jaxpr", first.format("jaxpr")),
         ("jaxpr", 0, "has no instruction 0: ids are text.", "jaxpr", '"0"'),
-        ("asm", "x", "is none whose instructions have a fate.", "hlo", first.format("hlo")),
-        ("jaxp", "0", "is none whose instructions have a fate.", "hlo", first.format("hlo")),
+        ("asm", "x", "is none whose instructions have a history.", "hlo", first.format("hlo")),
+        ("jaxp", "0", "is none whose instructions have a history.", "hlo", first.format("hlo")),
     ):
         with pytest.raises(StageUnavailableError) as raised:
             inspection.who_changed(stage, id)
@@ -136,7 +136,7 @@ def test_there_is_no_fate_of_what_is_not_there(inspection: Inspection) -> None:
         )
 
 
-def test_a_given_program_has_the_fates_that_names_prove() -> None:
+def test_a_given_program_has_the_histories_that_names_prove() -> None:
     wanted = inspect(program, X, W)
     given = ml.inspect(jax.jit(program).lower(X, W))
     ops = [one for one in given.stage("stablehlo").instructions if one.opcode != "func.func"]
@@ -158,7 +158,7 @@ def test_a_given_program_has_the_fates_that_names_prove() -> None:
             assert (outcome.by is None) == (outcome.became == "kept")
 
 
-def test_a_given_program_has_no_fates_where_it_has_no_stage() -> None:
+def test_a_given_program_has_no_histories_where_it_has_no_stage() -> None:
     lowered = jax.jit(jnp.sin).lower(jnp.ones(3))
     cases = (
         (lowered, "jaxpr", "a jax.stages.Lowered", "jaxpr", "stablehlo"),
@@ -265,13 +265,13 @@ def test_what_becomes_part_of_another_operation_is_not_kept_as_that() -> None:
     x = jnp.ones((64, 64))
     found = inspect(jax.grad(lambda w: jnp.sum(jnp.tanh(x @ w))), spec(64, 64))
     check(found)
-    turned = fate(found, "transpose")
+    turned = history(found, "transpose")
     (outcome,) = turned.outcomes
     assert outcome.by is not None
     assert str(turned) == f"transpose.1: rewritten into dot by pass {outcome.by.number} algsimp"
     assert turned.became == "rewritten"
     assert {one.id: one.opcode for one in found.stage("hlo").instructions}[outcome.into] == "dot"
-    assert str(fate(found, "dot_general", 1)) == "kept as dot"
+    assert str(history(found, "dot_general", 1)) == "kept as dot"
 
 
 LEVELS = (
@@ -307,7 +307,7 @@ def test_equations_and_their_instructions_agree(name: str) -> None:
     assert agreed > len(of_equations) / 3
 
 
-def test_fates_agree_with_the_optimized_program(stress) -> None:
+def test_histories_agree_with_the_optimized_program(stress) -> None:
     big = ("sharded", "ResNet", *(() if is_long() else ("GPT-2",)))
     names = [name for name in corpus() if not name.startswith(big)]
     count: Counter[str] = Counter()
@@ -374,21 +374,21 @@ def opcode_in(one: Pass, name: str) -> str:
 def test_what_lost_its_name_is_found_by_what_takes_its_result() -> None:
     x = spec(6)
     ones = inspect(lambda x: jnp.arange(6.0) * x + jnp.ones(6), x)
-    (outcome,) = fate(ones, "broadcast_in_dim").outcomes
+    (outcome,) = history(ones, "broadcast_in_dim").outcomes
     assert (outcome.became, outcome.instruction) == ("fused", "broadcast.1")
     for fn in (lambda x: (jnp.sin(x), jnp.ones(6)), lambda x: jnp.ones(6)):
-        assert fate(inspect(fn, x), "broadcast_in_dim").became in ("kept", "fused")
+        assert history(inspect(fn, x), "broadcast_in_dim").became in ("kept", "fused")
     zeros = inspect(lambda x: lax.scan(lambda c, _: (jnp.tanh(c + x), None), jnp.zeros(6), None, length=5)[0], x)
-    assert fate(zeros, "broadcast_in_dim").became in ("kept", "fused")
+    assert history(zeros, "broadcast_in_dim").became in ("kept", "fused")
     folded = inspect(lambda x: x + jnp.float32(2) * jnp.float32(3), x)
     told = "constant.1: folded into a constant when StableHLO becomes HLO"
-    assert str(fate(folded, "mul")) == told
+    assert str(history(folded, "mul")) == told
     ops = [one for one in folded.stage("stablehlo").instructions if "0" in one.equations]
     assert {str(folded.who_changed("stablehlo", one.id)) for one in ops} == {told}
     assert len(ops) == 3
     same = inspect(lambda x: jnp.sin(x * 1.0 + 0.0), x)
     for primitive in ("mul", "add"):
-        assert str(fate(same, primitive)) == "dropped: no instruction is left of it when StableHLO becomes HLO"
+        assert str(history(same, primitive)) == "dropped: no instruction is left of it when StableHLO becomes HLO"
 
 
 def test_what_is_not_known_is_not_called_dropped() -> None:
@@ -396,16 +396,16 @@ def test_what_is_not_known_is_not_called_dropped() -> None:
         lambda x: lax.while_loop(lambda c: c[0][0] < 9.0, lambda c: (c[0] + c[2], c[2], c[1]),
         (x, jnp.zeros(6), jnp.ones(6))), spec(6),
     )  # fmt: skip
-    assert str(fate(both, "broadcast_in_dim")) == "unknown: no instruction has its name"
-    assert str(fate(both, "broadcast_in_dim", 1)) == "unknown: no instruction has its name"
+    assert str(history(both, "broadcast_in_dim")) == "unknown: no instruction has its name"
+    assert str(history(both, "broadcast_in_dim", 1)) == "unknown: no instruction has its name"
 
 
 def test_what_a_pass_rewrote_before_another_fused_it() -> None:
     found = inspect(lambda x: jnp.exp(x) / 2.0 + jnp.ones(64), spec(64))
     told = "div.3: rewritten into multiply by pass 0 algsimp, then fused into broadcast_add_fusion by pass 1 fusion"
-    assert str(fate(found, "div")) == told
+    assert str(history(found, "div")) == told
     assert str(found.who_changed("hlo_before", "div.3")) == told
-    assert fate(found, "div").as_data()["outcomes"][0]["rewritten"] == {"into": "multiply", "pass": 0}
+    assert history(found, "div").as_data()["outcomes"][0]["rewritten"] == {"into": "multiply", "pass": 0}
     exp = found.who_changed("hlo_before", "exp.1")
     assert str(exp) == "exp.1: fused into broadcast_add_fusion by pass 1 fusion"
     assert exp.as_data()["outcomes"][0]["rewritten"] is None

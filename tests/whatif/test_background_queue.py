@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from whatif.programs import perceptron, transformer
 
-from mithril_nb.whatif import Later, what_if
-from mithril_nb.whatif.behind import Behind, Turns
+from mithril_nb.whatif import Future, what_if
+from mithril_nb.whatif.background_queue import BackgroundQueue, PriorityLock
 
 
 def test_a_later_is_computed_once() -> None:
@@ -22,19 +22,19 @@ def test_a_later_is_computed_once() -> None:
         made.append(1)
         return 42
 
-    later = Later(make, Behind())
-    assert (later.is_done, repr(later), made) == (False, "Later(not done yet; .result() waits for it)", [])
+    later = Future(make, BackgroundQueue())
+    assert (later.is_done, repr(later), made) == (False, "Future(not done yet; .result() waits for it)", [])
     assert later.start().result(30) == later.result() == 42
-    assert (later.is_done, repr(later), made) == (True, "Later(done; .result() returns it)", [1])
+    assert (later.is_done, repr(later), made) == (True, "Future(done; .result() returns it)", [1])
 
 
 def test_an_error_in_the_background_is_stored_and_not_printed(capfd: pytest.CaptureFixture[str]) -> None:
     def make() -> int:
         raise ValueError("no")
 
-    behind = Behind()
-    later = Later(make, behind).start()
-    assert behind.wait_until_idle(30)
+    queue = BackgroundQueue()
+    later = Future(make, queue).start()
+    assert queue.wait_until_idle(30)
     for _ in range(2):
         with pytest.raises(ValueError, match="no"):
             later.result(0)
@@ -43,7 +43,7 @@ def test_an_error_in_the_background_is_stored_and_not_printed(capfd: pytest.Capt
 
 def test_a_timeout_ends_waiting_but_not_the_work() -> None:
     wait = threading.Event()
-    later = Later(lambda: wait.wait(30), Behind()).start()
+    later = Future(lambda: wait.wait(30), BackgroundQueue()).start()
     with pytest.raises(TimeoutError, match=r"not ready after 0.01 s; the computation continues in the background\."):
         later.result(0.01)
     wait.set()
@@ -52,49 +52,49 @@ def test_a_timeout_ends_waiting_but_not_the_work() -> None:
 
 def test_a_job_cannot_end_the_thread() -> None:
     """`sys.exit()` in a user's function must not end the thread: callers would wait forever."""
-    behind = Behind()
-    later = Later(lambda: sys.exit(3), behind).start()
-    after = Later(lambda: 42, behind).start()
+    queue = BackgroundQueue()
+    later = Future(lambda: sys.exit(3), queue).start()
+    after = Future(lambda: 42, queue).start()
     assert after.result(30) == 42
-    assert behind.wait_until_idle(30)
+    assert queue.wait_until_idle(30)
     with pytest.raises(SystemExit):
         later.result()
 
 
 def test_a_cancelled_job_is_computed_on_request() -> None:
-    behind, wait = Behind(), threading.Event()
-    behind.submit(lambda: wait.wait(30))
-    later = Later(lambda: 42, behind).start()
-    behind.close()
+    queue, wait = BackgroundQueue(), threading.Event()
+    queue.submit(lambda: wait.wait(30))
+    later = Future(lambda: 42, queue).start()
+    queue.close()
     wait.set()
-    assert behind.wait_until_idle(30)
+    assert queue.wait_until_idle(30)
     assert not later.is_done
     assert later.result(30) == 42
 
 
 def test_the_thread_ends_when_the_queue_is_empty() -> None:
-    behind = Behind()
+    queue = BackgroundQueue()
     done: list[int] = []
     for number in range(3):
-        behind.submit(lambda number=number: done.append(number))
-    assert behind.wait_until_idle(30)
+        queue.submit(lambda number=number: done.append(number))
+    assert queue.wait_until_idle(30)
     assert done == [0, 1, 2]
-    behind.submit(lambda: done.append(3))
-    assert behind.wait_until_idle(30)
+    queue.submit(lambda: done.append(3))
+    assert queue.wait_until_idle(30)
     assert done == [0, 1, 2, 3]
 
 
 def test_a_failing_job_does_not_affect_others(capfd: pytest.CaptureFixture[str]) -> None:
-    behind, done = Behind(), list[int]()
-    behind.submit(lambda: 1 // 0)
-    behind.submit(lambda: done.append(1))
-    assert behind.wait_until_idle(30)
+    queue, done = BackgroundQueue(), list[int]()
+    queue.submit(lambda: 1 // 0)
+    queue.submit(lambda: done.append(1))
+    assert queue.wait_until_idle(30)
     assert done == [1]
     assert capfd.readouterr().err == ""
 
 
 def test_foreground_work_goes_before_background_work() -> None:
-    turns, order = Turns(), list[str]()
+    turns, order = PriorityLock(), list[str]()
 
     def take(name: str, background: bool) -> threading.Thread:
         def run() -> None:
@@ -120,7 +120,7 @@ def test_foreground_work_goes_before_background_work() -> None:
 def test_an_unreferenced_what_if_is_released() -> None:
     found = what_if(perceptron, learns=True)
     assert found.ready(60)
-    gone = weakref.ref(found._answers)
+    gone = weakref.ref(found._oracle)
     del found
     gc.collect()
     assert gone() is None

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from mithril_nb.widgets import twin
-from mithril_nb.widgets.twin import Twin
+from mithril_nb.widgets import static_fallback as fallback
+from mithril_nb.widgets.static_fallback import StaticFallback
 
 PATIENCE_S = 20.0
 VIEW = {"application/vnd.jupyter.widget-view+json": {"model_id": "1"}, "text/plain": "Workbench()"}
@@ -20,10 +20,10 @@ VIEW = {"application/vnd.jupyter.widget-view+json": {"model_id": "1"}, "text/pla
 @pytest.fixture
 def outputs(monkeypatch) -> list:
     seen: list = []
-    monkeypatch.setattr(twin, "_STILL_S", 0.2)
-    monkeypatch.setattr(twin, "_LOOK_S", 0.01)
-    monkeypatch.setattr(twin, "display", lambda data, **options: seen.append((data, options.get("display_id"))))
-    monkeypatch.setattr(twin, "update_display", lambda data, **options: seen.append((data, options["display_id"])))
+    monkeypatch.setattr(fallback, "_STILL_S", 0.2)
+    monkeypatch.setattr(fallback, "_LOOK_S", 0.01)
+    monkeypatch.setattr(fallback, "display", lambda data, **options: seen.append((data, options.get("display_id"))))
+    monkeypatch.setattr(fallback, "update_display", lambda data, **options: seen.append((data, options["display_id"])))
     return seen
 
 
@@ -35,7 +35,7 @@ def wait_for(condition) -> None:
 
 
 def test_widget_is_followed_by_a_hideable_picture(outputs):
-    shown = Twin(lambda: {"image/svg+xml": "<svg/>", "text/plain": "a graph"}, [])
+    shown = StaticFallback(lambda: {"image/svg+xml": "<svg/>", "text/plain": "a graph"}, [])
     shown.show(VIEW, {})
     (live, _), (static, name) = outputs
     assert live == VIEW
@@ -46,14 +46,14 @@ def test_widget_is_followed_by_a_hideable_picture(outputs):
 
 
 def test_fallback_is_rendered_once_after_changes(outputs, monkeypatch):
-    monkeypatch.setattr(twin, "_STILL_S", 1.0)  # a busy machine may sleep ten times as long as it is asked to
+    monkeypatch.setattr(fallback, "_STILL_S", 1.0)  # a busy machine may sleep ten times as long as it is asked to
     made: list[str] = []
 
     def bundle() -> dict[str, str]:
         made.append(f"picture {len(made)}")
         return {"text/plain": made[-1]}
 
-    shown = Twin(bundle, [])
+    shown = StaticFallback(bundle, [])
     shown.refresh()
     assert made == [], "what nobody has seen needs no picture"
     shown.show(VIEW, {})
@@ -70,8 +70,8 @@ def test_fallback_is_rendered_once_after_changes(outputs, monkeypatch):
 
 
 def test_fallback_waits_for_an_active_user(outputs, monkeypatch):
-    monkeypatch.setattr(twin, "_STILL_S", 0.6)
-    shown = Twin(lambda: {"text/plain": f"picture {len(outputs)}"}, [])
+    monkeypatch.setattr(fallback, "_STILL_S", 0.6)
+    shown = StaticFallback(lambda: {"text/plain": f"picture {len(outputs)}"}, [])
     shown.show(VIEW, {})
     shown.refresh()
     for _ in range(6):
@@ -86,7 +86,7 @@ def test_fallback_waits_for_an_active_user(outputs, monkeypatch):
 
 def test_collector_is_paused_during_rendering(outputs):
     was_on: list[bool] = []
-    shown = Twin(lambda: {"text/plain": str(was_on.append(gc.isenabled()))}, [])
+    shown = StaticFallback(lambda: {"text/plain": str(was_on.append(gc.isenabled()))}, [])
     shown.show(VIEW, {})
     shown.refresh()
     wait_for(lambda: len(was_on) == 2)
@@ -97,7 +97,7 @@ def test_collector_is_paused_during_rendering(outputs):
 
 def test_unchanged_picture_is_not_sent_again(outputs):
     calls: list[int] = []
-    shown = Twin(lambda: {"text/plain": "same"} if not calls.append(1) else {}, [])
+    shown = StaticFallback(lambda: {"text/plain": "same"} if not calls.append(1) else {}, [])
     shown.show(VIEW, {})
     shown.refresh()
     wait_for(lambda: len(calls) == 2)
@@ -108,7 +108,7 @@ def test_unchanged_picture_is_not_sent_again(outputs):
 def test_failed_picture_is_reported_and_the_old_one_kept(outputs):
     errors: list[BaseException] = []
     pictures = iter([{"text/plain": "first"}])
-    shown = Twin(lambda: next(pictures), errors)
+    shown = StaticFallback(lambda: next(pictures), errors)
     shown.show(VIEW, {})
     shown.refresh()
     wait_for(lambda: errors)
@@ -119,8 +119,8 @@ def test_failed_picture_is_reported_and_the_old_one_kept(outputs):
 @pytest.mark.parametrize(("can_ask", "comes"), [(True, "later"), (False, "at once")])
 def test_slow_picture_is_shown_later_in_a_page(outputs, monkeypatch, can_ask, comes):
     parent = {"content": {"allow_stdin": can_ask}}
-    monkeypatch.setattr(twin, "get_ipython", lambda: SimpleNamespace(get_parent=lambda: parent))
-    shown = Twin(lambda: {"text/plain": "dear"}, [], {"text/plain": "a name"})
+    monkeypatch.setattr(fallback, "get_ipython", lambda: SimpleNamespace(get_parent=lambda: parent))
+    shown = StaticFallback(lambda: {"text/plain": "dear"}, [], {"text/plain": "a name"})
     shown.show(VIEW, {})
     texts = [data["text/plain"] for data, _ in outputs[1:]]
     assert texts == (["a name"] if comes == "later" else ["dear"])
@@ -131,9 +131,9 @@ def test_slow_picture_is_shown_later_in_a_page(outputs, monkeypatch, can_ask, co
 
 
 @pytest.fixture
-def pending(outputs, monkeypatch) -> Iterator[tuple[Twin, threading.Event]]:
+def pending(outputs, monkeypatch) -> Iterator[tuple[StaticFallback, threading.Event]]:
     """Return a static fallback whose second picture is in progress, and the event that completes it."""
-    monkeypatch.setattr(twin, "_STILL_S", 0.0)
+    monkeypatch.setattr(fallback, "_STILL_S", 0.0)
     begun, proceed, pictures = threading.Event(), threading.Event(), iter(["first", "second"])
 
     def bundle() -> dict[str, str]:
@@ -142,7 +142,7 @@ def pending(outputs, monkeypatch) -> Iterator[tuple[Twin, threading.Event]]:
             assert proceed.wait(PATIENCE_S)
         return {"text/html": picture}
 
-    shown = Twin(bundle, [])
+    shown = StaticFallback(bundle, [])
     shown.show(VIEW, {})
     shown.refresh()
     assert begun.wait(PATIENCE_S)

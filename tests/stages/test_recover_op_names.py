@@ -8,7 +8,7 @@ import pytest
 from jax_programs import block, spec
 
 from mithril_nb.stages import inspect
-from mithril_nb.stages.xla.births import nameless
+from mithril_nb.stages.xla.recover_op_names import nameless
 
 
 def one_by_one(weights, x):

@@ -16,9 +16,9 @@ from mithril_nb.measure import profile
 from mithril_nb.session.analysis import problem_of
 from mithril_nb.session.cost_pictures import PICTURES, Look
 from mithril_nb.session.costs import FIGURES, cost_table, rows_of
-from mithril_nb.session.desk import Desk, Page
 from mithril_nb.session.formulas import BlockFormula, formula_of
-from mithril_nb.session.wishes import Wishes, rests
+from mithril_nb.session.latest_jobs import LatestJobs, rests
+from mithril_nb.session.request_handler import Client, RequestHandler
 from mithril_nb.stages import Inspection
 from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.given import Given
@@ -33,7 +33,7 @@ _REST_S = 0.15
 
 
 @dataclass(frozen=True)
-class Looked:
+class ProgramView:
     """The inspected program.
 
     Attributes:
@@ -113,18 +113,18 @@ class SourceState:
     version: int = 0
 
 
-class CostDesk(Desk):
+class CostRequests(RequestHandler):
     """Computes costs on request.
 
     Args:
         program: Returns the inspected program.
-        page: Receives `("cost", CostTable)`, `("cost_rows", BlockRows)`, `("cost_picture", CostPicture)` and
+        client: Receives `("cost", CostTable)`, `("cost_rows", BlockRows)`, `("cost_picture", CostPicture)` and
             `("formula", BlockFormula)`.
         given: The given form of the program if it starts at a later stage than Python. Some costs are then missing.
     """
 
-    def __init__(self, program: Callable[[], Looked], page: Page, given: Given | None = None):
-        super().__init__(page, "costs", "measure")
+    def __init__(self, program: Callable[[], ProgramView], client: Client, given: Given | None = None):
+        super().__init__(client, "costs", "measure")
         self._program = program
         self._lock = threading.Lock()
         reasons = {} if given is None else {source: given.reason(stage) for source, stage in _NEEDS.items()}
@@ -152,10 +152,10 @@ class CostDesk(Desk):
             UnknownOptionError: The source is unknown.
         """
         _check("source", source, SOURCES)
-        looked = self._program()
+        current = self._program()
         if source != "measured":
             self._turn(source, SourceState("loading", version=self._states[source].version))
-        self._worker(source).submit(f"cost {source}", lambda wanted: self._make(looked, source, wanted))
+        self._worker(source).submit(f"cost {source}", lambda wanted: self._make(current, source, wanted))
 
     def want_cost_rows(self, source: str, block: str, figure: str = "flops") -> None:
         """Send the equations or instructions behind a row of the table.
@@ -165,15 +165,15 @@ class CostDesk(Desk):
         """
         _check("source", source, SOURCES)
         _check("figure", figure, FIGURES)
-        looked = self._program()
+        current = self._program()
         self._worker(source).submit(
-            f"rows {block}", lambda _: self._send_rows(looked, source, block, figure)
+            f"rows {block}", lambda _: self._send_rows(current, source, block, figure)
         )  # one kind per block, because several rows may be open
 
     def want_formula(self, block: str) -> None:
         """Send the formula for the FLOPs of a block."""
-        looked = self._program()
-        self._quick.submit("formula", lambda wanted: self._send_formula(looked, str(block), wanted))
+        current = self._program()
+        self._quick.submit("formula", lambda wanted: self._send_formula(current, str(block), wanted))
 
     def want_cost_picture(
         self,
@@ -207,104 +207,104 @@ class CostDesk(Desk):
                 (("needs", "2, before and after" if view == "beside" else "1"),),
                 'sources=["lowered", "compiled"]' if view == "beside" else 'sources=["analytic"]',
             )
-        looked = self._program()
+        current = self._program()
         slowest = max(sources, key=SOURCES.index)
-        empty, look = CostPicture(str(key)), Look(figure, max(1, int(width)), looked.hues, tuple(map(str, opened)))
-        self._worker(slowest).submit("picture", lambda wanted: self._draw(looked, empty, view, sources, look, wanted))
+        empty, look = CostPicture(str(key)), Look(figure, max(1, int(width)), current.hues, tuple(map(str, opened)))
+        self._worker(slowest).submit("picture", lambda wanted: self._draw(current, empty, view, sources, look, wanted))
 
     def measure(self) -> None:
         """Run the program and measure the time of each instruction."""
-        looked = self._program()
+        current = self._program()
         if self._states["measured"].state == "loading":
             return
         self._turn("measured", SourceState("loading", version=self._states["measured"].version))
-        self._slow.submit("measure", lambda _: self._measure(looked))
+        self._slow.submit("measure", lambda _: self._measure(current))
 
     # In the threads
 
-    def _worker(self, source: str) -> Wishes:
+    def _worker(self, source: str) -> LatestJobs:
         return self._slow if source in ("compiled", "measured") else self._quick
 
     def _turn(self, source: str, state: SourceState) -> None:
         with self._lock:
             self._states[source] = state
-        self._page.changed()
+        self._client.changed()
 
-    def _make(self, looked: Looked, source: str, wanted: Callable[[], bool]) -> None:
+    def _make(self, current: ProgramView, source: str, wanted: Callable[[], bool]) -> None:
         try:
-            cost, version = self._cost(looked, source, wanted)
+            cost, version = self._cost(current, source, wanted)
             if cost is None:
                 return
             with paused_collector():  # a collection takes as long as this with a large traced program in memory
-                table = cost_table(cost, looked.paths, looked.hues)
+                table = cost_table(cost, current.paths, current.hues)
         except Exception as error:  # the front end shows it instead of the costs
             self._report(source, error)
             return
-        self._page.send("cost", CostTable(source, version, table))
+        self._client.send("cost", CostTable(source, version, table))
         self._turn(source, SourceState("ready", version=version))
 
     def _report(self, source: str, error: Exception) -> None:
         self._turn(source, _why_not(error))
         if not isinstance(error, MithrilError):
-            self._page.failed(error)
+            self._client.failed(error)
 
-    def _cost(self, looked: Looked, source: str, wanted: Callable[[], bool]) -> tuple[Cost | None, int]:
+    def _cost(self, current: ProgramView, source: str, wanted: Callable[[], bool]) -> tuple[Cost | None, int]:
         """Return the costs, and the version of their design; `None` if the request was replaced."""
         if source == "measured":
             return (None, 0) if self._measured is None else (self._measured[1], self._measured[0])
-        inspection = looked.inspection()
+        inspection = current.inspection()
         if source == "compiled" and not inspection.is_optimized and not rests(wanted, _REST_S):
             return None, 0
         with paused_collector():
-            return inspection.cost(source), looked.version
+            return inspection.cost(source), current.version
 
-    def _send_rows(self, looked: Looked, source: str, block: str, figure: str) -> None:
-        cost, _ = self._cost(looked, source, lambda: True)
+    def _send_rows(self, current: ProgramView, source: str, block: str, figure: str) -> None:
+        cost, _ = self._cost(current, source, lambda: True)
         if cost is not None:
-            self._page.send("cost_rows", BlockRows(source, block, figure, rows_of(cost, block, figure)))
+            self._client.send("cost_rows", BlockRows(source, block, figure, rows_of(cost, block, figure)))
 
-    def _send_formula(self, looked: Looked, block: str, wanted: Callable[[], bool]) -> None:
+    def _send_formula(self, current: ProgramView, block: str, wanted: Callable[[], bool]) -> None:
         try:
-            cost, version = self._cost(looked, "analytic", wanted)
+            cost, version = self._cost(current, "analytic", wanted)
             if cost is None:
                 return
             found = formula_of(cost, block, version)
         except Exception as error:  # the front end shows it instead of the formula
             if not isinstance(error, MithrilError):
-                self._page.failed(error)
-            found = BlockFormula(block, looked.version, why=_why_not(error).message)
-        self._page.send("formula", found)
+                self._client.failed(error)
+            found = BlockFormula(block, current.version, why=_why_not(error).message)
+        self._client.send("formula", found)
 
-    def _measure(self, looked: Looked) -> None:
+    def _measure(self, current: ProgramView) -> None:
         try:
-            inspection = looked.inspection()
+            inspection = current.inspection()
             inspection.want()  # compile in full, so that machine code shown later is from the same compilation
             measured = profile(inspection, runs=RUNS)
         except Exception as error:  # the front end shows it instead of the costs
             self._report("measured", error)
             return
-        self._measured = looked.version, measured
-        self._make(looked, "measured", lambda: True)
+        self._measured = current.version, measured
+        self._make(current, "measured", lambda: True)
 
     def _draw(
-        self, looked: Looked, empty: CostPicture, view: str, sources: Sequence[str], look: Look,
+        self, current: ProgramView, empty: CostPicture, view: str, sources: Sequence[str], look: Look,
         wanted: Callable[[], bool],
     ) -> None:  # fmt: skip
         try:
             costs: list[Cost] = []
             for source in sources:
-                cost, _ = self._cost(looked, source, wanted)
+                cost, _ = self._cost(current, source, wanted)
                 if cost is None:
                     return
                 costs.append(cost)
             with paused_collector():
-                drawn = PICTURES[view](looked.inspection(), costs, look)
+                drawn = PICTURES[view](current.inspection(), costs, look)
             picture = replace(empty, svg=drawn.svg, text=drawn.text)
         except Exception as error:  # the front end shows it instead of the picture
             if not isinstance(error, MithrilError):
-                self._page.failed(error)
+                self._client.failed(error)
             picture = replace(empty, reason=_why_not(error).message)
-        self._page.send("cost_picture", picture)
+        self._client.send("cost_picture", picture)
 
 
 def _why_not(error: Exception) -> SourceState:

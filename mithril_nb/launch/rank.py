@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 VARIABLE = "MITHRIL_NB_LAUNCH"
-"""Environment variable that holds the `Place` of a worker."""
+"""Environment variable that holds the `Rank` of a worker."""
 LATER_S = 30.0
 """Extra seconds that a worker waits for the others, so that the launcher reports the timeout, with a better message."""
 
 
 @dataclass(frozen=True)
-class Place:
+class Rank:
     """The position of one process among the processes of a launch.
 
     Attributes:
@@ -44,7 +44,7 @@ class Place:
             given: The launcher's own.
 
         Examples:
-            >>> found = Place("127.0.0.1:4000", 1, 2).environment({"NPROC": "2", "HOME": "here"})
+            >>> found = Rank("127.0.0.1:4000", 1, 2).environment({"NPROC": "2", "HOME": "here"})
             >>> found["NPROC"], found["JAX_NUM_CPU_DEVICES"], found["HOME"]
             ('8', '1', 'here')
         """
@@ -68,8 +68,8 @@ class Place:
         }
 
     @classmethod
-    def read(cls, environment: Mapping[str, str]) -> Place:
-        """Return the place that `environment` encodes."""
+    def read(cls, environment: Mapping[str, str]) -> Rank:
+        """Return the rank that `environment` encodes."""
         return cls(**json.loads(environment[VARIABLE]))
 
     def join(self) -> None:
@@ -81,7 +81,7 @@ class Place:
         import jax
 
         jax.config.update("jax_check_proxy_envs", False)  # JAX would warn about `no_grpc_proxy`
-        mine = [self.index * self.devices + place for place in range(self.devices)]
+        mine = [self.index * self.devices + local for local in range(self.devices)]
         jax.distributed.initialize(
             self.coordinator,
             self.count,
@@ -104,5 +104,5 @@ def free_address() -> str:
 
 
 def own_environment() -> dict[str, str]:
-    """Return this process's environment without its own `Place`."""
+    """Return this process's environment without its own `Rank`."""
     return {name: value for name, value in os.environ.items() if name != VARIABLE}

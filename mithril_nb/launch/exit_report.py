@@ -6,8 +6,8 @@ import signal
 from collections.abc import Sequence
 
 from mithril_nb.errors import LaunchError
-from mithril_nb.launch.crew import Worker
-from mithril_nb.launch.place import Place
+from mithril_nb.launch.process_group import Worker
+from mithril_nb.launch.rank import Rank
 
 MOST_SHOWN = 3
 """Maximum number of processes whose last lines are shown."""
@@ -47,18 +47,18 @@ def failure(workers: Sequence[Worker], count: int) -> LaunchError:
     return error
 
 
-def late(workers: Sequence[Worker], place: Place) -> LaunchError:
+def late(workers: Sequence[Worker], rank: Rank) -> LaunchError:
     """Return the error for processes that did not connect in time."""
     missing = [worker for worker in workers if not worker.is_ready]
     advice = (
         "--start-timeout 600, if the machine is busy."
-        if place.is_local
-        else f"the same command on each machine with a different --process-id; open {place.coordinator} to all of them."
+        if rank.is_local
+        else f"the same command on each machine with a different --process-id; open {rank.coordinator} to all of them."
     )
     error = LaunchError(
-        f"the {place.count} processes did not connect within {place.start_timeout_s:g} s.",
+        f"the {rank.count} processes did not connect within {rank.start_timeout_s:g} s.",
         (
-            ("coordinator", place.coordinator),
+            ("coordinator", rank.coordinator),
             ("waiting", f"process {', '.join(str(worker.index) for worker in missing)}, ended by mithril-nb"),
             *(_last_lines(worker, False) for worker in missing[:MOST_SHOWN] if worker.last_lines),
         ),

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from mithril_nb.session.worker import Worker
 
 
-class Wishes:
+class LatestJobs:
     """Runs jobs in one thread. A new job replaces a waiting job of its kind.
 
     Args:

@@ -17,7 +17,7 @@ KINDS: tuple[str, ...] = (ARGUMENTS, OUTPUTS, TEMPORARIES, CONSTANTS, UNFILLED)
 
 @quick_to_make
 @dataclass(frozen=True)
-class Life:
+class LiveRange:
     """What holds memory, from one place of the schedule to another.
 
     Attributes:
@@ -38,11 +38,11 @@ class Life:
     last: int
 
 
-def held(lives: Iterable[Life], places: int) -> list[int]:
+def held(lives: Iterable[LiveRange], places: int) -> list[int]:
     """Return the bytes that are held at each place.
 
     Examples:
-        >>> held([Life("x", "arguments", "", 4, 0, 2), Life("y", "temporaries", "", 8, 1, 1)], 3)
+        >>> held([LiveRange("x", "arguments", "", 4, 0, 2), LiveRange("y", "temporaries", "", 8, 1, 1)], 3)
         [4, 12, 4]
     """
     changes = [0] * (places + 1)
@@ -52,7 +52,7 @@ def held(lives: Iterable[Life], places: int) -> list[int]:
     return list(accumulate(changes[:places]))
 
 
-def set_aside_for(lives: Iterable[Life], places: int) -> int:
+def set_aside_for(lives: Iterable[LiveRange], places: int) -> int:
     """Return the bytes that XLA would set aside before a program runs, for values with these lifetimes.
 
     Arguments, outputs and constants have memory of their own throughout, but for an output of the size of a donated
@@ -61,15 +61,15 @@ def set_aside_for(lives: Iterable[Life], places: int) -> int:
     returned as a table of pointers.
 
     Examples:
-        >>> made = Life("y", "temporaries", "", 8, 1, 1)
-        >>> set_aside_for([Life("x", "arguments", "", 4, 0, 2), made, Life("z", "outputs", "", 8, 2, 2)], 3)
+        >>> made = LiveRange("y", "temporaries", "", 8, 1, 1)
+        >>> set_aside_for([LiveRange("x", "arguments", "", 4, 0, 2), made, LiveRange("z", "outputs", "", 8, 2, 2)], 3)
         12
-        >>> set_aside_for([Life("x", "arguments", "", 4, 0, 2), made, Life("z", "outputs", "", 4, 2, 2)], 3)
+        >>> set_aside_for([LiveRange("x", "arguments", "", 4, 0, 2), made, LiveRange("z", "outputs", "", 4, 2, 2)], 3)
         72
 
         One that ends before the program does is donated:
 
-        >>> set_aside_for([Life("x", "arguments", "", 8, 0, 1), made, Life("z", "outputs", "", 8, 2, 2)], 3)
+        >>> set_aside_for([LiveRange("x", "arguments", "", 8, 0, 1), made, LiveRange("z", "outputs", "", 8, 2, 2)], 3)
         72
     """
     lives = list(lives)
@@ -77,7 +77,7 @@ def set_aside_for(lives: Iterable[Life], places: int) -> int:
     whole = -sum(life.size_bytes for life in before.values())
     taken = _Taken(places)
     shared = 0
-    others: list[Life] = []
+    others: list[LiveRange] = []
     # An output first of those that are as large.
     for life in sorted(lives, key=lambda one: (-one.size_bytes, one.kind != OUTPUTS)):
         if life.kind != TEMPORARIES:
@@ -112,7 +112,7 @@ class _Taken:
             yield node
             node //= 2
 
-    def _covering(self, life: Life) -> Iterator[int]:
+    def _covering(self, life: LiveRange) -> Iterator[int]:
         """Yield the nodes that together are the places of a life."""
         left, right = life.first + self._leaves, life.last + 1 + self._leaves
         while left < right:
@@ -124,7 +124,7 @@ class _Taken:
                 yield right
             left, right = left // 2, right // 2
 
-    def add(self, piece: int, life: Life) -> None:
+    def add(self, piece: int, life: LiveRange) -> None:
         for node in self._covering(life):
             self._throughout[node] |= 1 << piece
             self._somewhere[node] |= 1 << piece
@@ -132,7 +132,7 @@ class _Taken:
             for node in self._above(place):
                 self._somewhere[node] |= 1 << piece
 
-    def during(self, life: Life) -> int:
+    def during(self, life: LiveRange) -> int:
         """Return the pieces that are taken at some place of a life."""
         found = 0
         for node in self._covering(life):
@@ -143,13 +143,13 @@ class _Taken:
         return found
 
 
-def _taken_over(lives: Iterable[Life], places: int) -> dict[int, Life]:
+def _taken_over(lives: Iterable[LiveRange], places: int) -> dict[int, LiveRange]:
     """Return by `id` of each output that is written where a donated argument was the life of that argument."""
-    ended: dict[int, list[Life]] = {}
+    ended: dict[int, list[LiveRange]] = {}
     for life in sorted(lives, key=lambda one: -one.last):
         if life.kind == ARGUMENTS and life.last < places - 1:
             ended.setdefault(life.size_bytes, []).append(life)
-    found: dict[int, Life] = {}
+    found: dict[int, LiveRange] = {}
     for life in sorted(lives, key=lambda one: one.first):
         free = ended.get(life.size_bytes)
         if life.kind == OUTPUTS and free and free[-1].last < life.first:

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from mithril_nb.errors import UnknownOptionError, alike, short_repr
-from mithril_nb.targets.doors import door
+from mithril_nb.targets.entry_point import door
 
 OPTIONS = (
     "kwargs", "shapes", "variables", "params", "static_argnums", "static_argnames", "program", "loss", "optimizer",

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from mithril_nb.session.wishes import Wishes
+from mithril_nb.session.latest_jobs import LatestJobs
 
 
 @dataclass(frozen=True)
-class Page:
+class Client:
     """The client of a desk. Its functions may be called in any thread.
 
     Attributes:
@@ -24,11 +24,11 @@ class Page:
     failed: Callable[[BaseException], None]
 
 
-class Desk:
-    """Answers requests: those without the compiler in one thread, those with it in another.
+class RequestHandler:
+    """CostOracle requests: those without the compiler in one thread, those with it in another.
 
     Args:
-        page: The client.
+        client: Receives the replies.
         name: Name of the first thread, after `mithril_nb-`.
         slow: Name of the second thread, after `mithril_nb-`.
 
@@ -38,9 +38,9 @@ class Desk:
 
     commands: dict[str, Callable[..., None]]
 
-    def __init__(self, page: Page, name: str, slow: str):
-        self._page = page
-        self._quick, self._slow = (Wishes(f"mithril_nb-{one}", page.failed) for one in (name, slow))
+    def __init__(self, client: Client, name: str, slow: str):
+        self._client = client
+        self._quick, self._slow = (LatestJobs(f"mithril_nb-{one}", client.failed) for one in (name, slow))
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait for the answers; return False on timeout."""

@@ -54,7 +54,7 @@ def live_bundle(found: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     return found if isinstance(found, tuple) else (found or {}, {})
 
 
-class Twin:
+class StaticFallback:
     """Shows a widget with its static fallback for the saved notebook, and updates the fallback.
 
     Args:

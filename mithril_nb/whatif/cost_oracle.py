@@ -11,7 +11,7 @@ import jax
 from mithril_nb.cost import Cost
 from mithril_nb.stages import Inspection
 from mithril_nb.stages.jax_jit import context_now
-from mithril_nb.whatif.behind import Behind, Turns
+from mithril_nb.whatif.background_queue import BackgroundQueue, PriorityLock
 from mithril_nb.whatif.dtypes import in_other_dtype
 from mithril_nb.whatif.inferred import agree
 from mithril_nb.whatif.learning import Learned, first_line, first_mismatch, learn
@@ -46,12 +46,12 @@ class Answer:
         return self.way != ESTIMATE
 
 
-class Answers:
+class CostOracle:
     """The costs of a program by its settings.
 
     Args:
         subject: The program.
-        behind: The background thread.
+        queue: The background thread.
         learns: Whether to prepare in the background; by default if the program takes long to trace.
 
     Attributes:
@@ -59,10 +59,10 @@ class Answers:
         ways: Origin of the costs for each setting: `FORMULA`, `LEARNED`, or the reason why it is traced.
     """
 
-    def __init__(self, subject: Subject, behind: Behind, learns: bool | None = None):
+    def __init__(self, subject: Subject, queue: BackgroundQueue, learns: bool | None = None):
         self.subject = subject
         self.ways: dict[str, str] = {}
-        self._behind, self._turns = behind, Turns()
+        self._queue, self._lock = queue, PriorityLock()
         self._context = context_now()
         self._traced: dict[Key, tuple[Inspection, Cost]] = {}
         self._failed: dict[Key, Exception] = {}
@@ -102,7 +102,7 @@ class Answers:
             StageUnavailableError: The program cannot be traced.
         """
         key = key_of(settings)
-        with self._turns.taken(background):
+        with self._lock.taken(background):
             if key not in self._traced:
                 if key in self._failed:
                     raise self._failed[key].with_traceback(None)
@@ -144,7 +144,7 @@ class Answers:
 
     def _exists(self, settings: Settings, way: str) -> bool:
         """Return whether the program exists at some settings, as far as its argument shapes show without tracing."""
-        with self._turns.taken(), self.context():
+        with self._lock.taken(), self.context():
             inspection = self.subject.inspection(settings)
         known = self._learned.input_shapes(settings) if way == LEARNED and self._learned is not None else None
         shapes = [tuple(leaf.shape) for leaf in jax.tree.leaves(inspection.arguments) if hasattr(leaf, "shape")]
@@ -184,11 +184,11 @@ class Answers:
         """Prepare answers for some settings in the background, if the program takes long to trace."""
         base = self.subject.base
         new = [name for name in names if name in base and name not in self._prepared]
-        if not self._learns or not new or self._base is None or self._behind.is_closed:
+        if not self._learns or not new or self._base is None or self._queue.is_closed:
             return
         self._prepared.update(new)
         prepared, cost = tuple(name for name in base if name in self._prepared), self._base
-        self._behind.submit(lambda: self._prepare(prepared, cost))
+        self._queue.submit(lambda: self._prepare(prepared, cost))
 
     def known_ways(self) -> dict[str, str]:
         """Return the origin of the costs for each setting."""
@@ -232,15 +232,15 @@ class Answers:
         self._learned = learned
 
     def _trace_ahead(self, settings: Settings) -> None:
-        if self._behind.is_closed:
+        if self._queue.is_closed:
             raise _Cancelled
         with suppress(Exception):  # cached, and raised again on request
             self.traced(settings, background=True)
 
     def _costed(self, settings: Settings) -> Cost:
-        if self._behind.is_closed:
+        if self._queue.is_closed:
             raise _Cancelled
-        with self._turns.taken(background=True), self.context():
+        with self._lock.taken(background=True), self.context():
             return self.subject.inspection(settings).cost("analytic")
 
     def _by_formula(self, settings: Settings) -> Cost | None:

@@ -14,7 +14,7 @@ INPUT, OUTPUT = "input", "output"
 """Default names of the boundary ports of a chain."""
 
 
-def closed(
+def infer_boundary(
     nodes: tuple[Node, ...],
     edges: Iterable[Edge],
     labels: Mapping[str, Endpoint],

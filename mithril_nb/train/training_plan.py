@@ -21,7 +21,7 @@ from mithril_nb.train.trainable import Trainable, compiler_options, frozen_names
 
 
 @dataclass(frozen=True)
-class Course:
+class TrainingPlan:
     """The parts of a run that do not change while it trains.
 
     Attributes:
@@ -83,7 +83,7 @@ class Course:
 
 
 @dataclass(frozen=True, eq=False)
-class Recipe:
+class CompileKey:
     """Cache key of a run's compiled programs. Two keys are equal if their parts are the same objects.
 
     Attributes:
@@ -108,23 +108,23 @@ class Recipe:
         return hash(self._parts())
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Recipe) and self._parts() == other._parts()
+        return isinstance(other, CompileKey) and self._parts() == other._parts()
 
 
-def compiled_programs(recipe: Recipe) -> tuple[Any, Any]:
+def compiled_programs(key: CompileKey) -> tuple[Any, Any]:
     """Return the step and the evaluation, jitted unless the model has `jit=False`. They compile on their first call.
 
     The programs of the last few models with `is_immutable` are cached: training such a model again, from other params
     or with another rate, compiles nothing.
     """
-    return _cached_programs(recipe) if getattr(recipe.model, "is_immutable", False) else _programs(recipe)
+    return _cached_programs(key) if getattr(key.model, "is_immutable", False) else _programs(key)
 
 
-def _programs(recipe: Recipe) -> tuple[Any, Any]:
-    model, loss, has_state = recipe.model, recipe.loss, recipe.has_state
+def _programs(key: CompileKey) -> tuple[Any, Any]:
+    model, loss, has_state = key.model, key.loss, key.has_state
     forward = runner(model, True) if has_state else model.forward
-    options = {"accuracy": recipe.accuracy, "has_state": has_state}
-    step = train_step(forward, loss, recipe.optimizer, frozen=frozen_names(model), **options)
+    options = {"accuracy": key.accuracy, "has_state": has_state}
+    step = train_step(forward, loss, key.optimizer, frozen=frozen_names(model), **options)
     metrics = loss_function(forward, loss, **options)
 
     def packed(params: Any, opt_state: Any, rate: Any, batch: Any, key: Any = None, number: Any = None) -> Any:

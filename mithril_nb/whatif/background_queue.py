@@ -15,25 +15,25 @@ from mithril_nb.stages.once import Once
 Value = TypeVar("Value")
 
 
-class Later(Generic[Value]):
+class Future(Generic[Value]):
     """A value that is computed in the background.
 
     An error is stored and raised by `result`; nothing is printed.
 
     Examples:
-        >>> Later(lambda: 6 * 7, Behind()).result()
+        >>> Future(lambda: 6 * 7, BackgroundQueue()).result()
         42
     """
 
-    def __init__(self, make: Callable[[], Value], behind: Behind):
+    def __init__(self, make: Callable[[], Value], queue: BackgroundQueue):
         self._once = Once(make)
-        self._behind = behind
+        self._queue = queue
         self._has_ended = threading.Event()
 
     @classmethod
-    def of(cls, value: Value) -> Later[Value]:
-        """Return a finished `Later` with a value."""
-        done = cls(lambda: value, Behind())
+    def of(cls, value: Value) -> Future[Value]:
+        """Return a finished `Future` with a value."""
+        done = cls(lambda: value, BackgroundQueue())
         done._make()
         return done
 
@@ -42,10 +42,10 @@ class Later(Generic[Value]):
         """True if `result` returns or raises immediately."""
         return self._once.is_made
 
-    def start(self) -> Later[Value]:
+    def start(self) -> Future[Value]:
         """Start the computation in the background, unless it is done; return `self`."""
         if not self.is_done:
-            self._behind.submit(self._make)
+            self._queue.submit(self._make)
         return self
 
     def result(self, timeout: float | None = None) -> Value:
@@ -75,11 +75,11 @@ class Later(Generic[Value]):
 
     def __repr__(self) -> str:
         if self._once.has_failed:
-            return "Later(failed; .result() raises the error)"
-        return "Later(done; .result() returns it)" if self.is_done else "Later(not done yet; .result() waits for it)"
+            return "Future(failed; .result() raises the error)"
+        return "Future(done; .result() returns it)" if self.is_done else "Future(not done yet; .result() waits for it)"
 
 
-class Turns:
+class PriorityLock:
     """A lock with two priorities: foreground work goes before background work."""
 
     def __init__(self) -> None:
@@ -109,10 +109,10 @@ class Turns:
                 self._wake.notify_all()
 
 
-class Behind:
+class BackgroundQueue:
     """A queue of jobs and a thread that runs them in order. The thread ends when the queue is empty.
 
-    Jobs print nothing and raise nothing: they are `Later`s, or store their errors.
+    Jobs print nothing and raise nothing: they are `Future`s, or store their errors.
 
     Attributes:
         is_closed: True if the results are no longer needed.
@@ -159,7 +159,7 @@ class Behind:
             del job  # release its data while waiting
 
 
-_ALL: weakref.WeakSet[Behind] = weakref.WeakSet()
+_ALL: weakref.WeakSet[BackgroundQueue] = weakref.WeakSet()
 
 
 @atexit.register

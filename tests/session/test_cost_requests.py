@@ -15,12 +15,12 @@ from waiting import PATIENCE_S
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.models import Linear, Model, Relu
-from mithril_nb.session import Session, cost_desk, design_of
-from mithril_nb.session.cost_desk import BlockRows, CostDesk, CostPicture, CostTable, Looked
+from mithril_nb.session import Session, cost_requests, design_of
 from mithril_nb.session.cost_pictures import PICTURES
+from mithril_nb.session.cost_requests import BlockRows, CostPicture, CostRequests, CostTable, ProgramView
 from mithril_nb.session.costs import FIGURES, MOST_ROWS, cost_table, rows_of
-from mithril_nb.session.desk import Page
-from mithril_nb.session.wishes import Wishes
+from mithril_nb.session.latest_jobs import LatestJobs
+from mithril_nb.session.request_handler import Client
 from mithril_nb.stages import Inspection
 from mithril_nb.targets import inspect
 
@@ -38,11 +38,15 @@ def spec(*shape: int) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, "float32")
 
 
-def desk_of(inspection: Inspection, version: int = 1) -> tuple[CostDesk, Told, list[BaseException]]:
+def desk_of(inspection: Inspection, version: int = 1) -> tuple[CostRequests, Told, list[BaseException]]:
     told: Told = []
     failed: list[BaseException] = []
-    looked = Looked(version, lambda: inspection, ("layer_1", "layer_0"), {"layer_0": 5, "layer_1": 3})
-    return CostDesk(lambda: looked, Page(lambda *what: told.append(what), lambda: None, failed.append)), told, failed
+    current = ProgramView(version, lambda: inspection, ("layer_1", "layer_0"), {"layer_0": 5, "layer_1": 3})
+    return (
+        CostRequests(lambda: current, Client(lambda *what: told.append(what), lambda: None, failed.append)),
+        told,
+        failed,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -186,9 +190,9 @@ def test_unexpected_error_is_stored_and_shown(program, monkeypatch) -> None:
     def broken(*_: Any) -> Any:
         raise ZeroDivisionError("one / zero")
 
-    monkeypatch.setattr(cost_desk, "cost_table", broken)
+    monkeypatch.setattr(cost_requests, "cost_table", broken)
     desk, _, failed = desk_of(program)
-    monkeypatch.setattr(cost_desk, "PICTURES", {"treemap": broken})
+    monkeypatch.setattr(cost_requests, "PICTURES", {"treemap": broken})
     desk.want_cost_picture("k", "treemap", ["analytic"])
     assert desk.wait(PATIENCE_S)
     assert [type(one) for one in failed] == [ZeroDivisionError]
@@ -201,7 +205,7 @@ def test_unexpected_error_is_stored_and_shown(program, monkeypatch) -> None:
 
 def test_only_the_latest_job_of_each_kind_runs() -> None:
     hold, done, failed = threading.Event(), [], []
-    wishes = Wishes("test", failed.append)
+    wishes = LatestJobs("test", failed.append)
     began = threading.Event()
     wishes.submit("slow", lambda wanted: (began.set(), hold.wait(PATIENCE_S), done.append(("slow", wanted()))))
     assert began.wait(PATIENCE_S)

@@ -62,7 +62,7 @@ def number(value: float) -> str:
     return text.removesuffix(".0") if text != "-0.0" else "0"
 
 
-class Sheet:
+class SvgCanvas:
     """The parts drawn so far; later parts cover earlier ones."""
 
     def __init__(self) -> None:

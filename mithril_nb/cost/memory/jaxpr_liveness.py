@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from mithril_nb.cost.formulas.rules import nbytes
 from mithril_nb.cost.memory.cpu_copies import CpuCopies
-from mithril_nb.cost.memory.lives import ARGUMENTS, CONSTANTS, OUTPUTS, TEMPORARIES, Life
+from mithril_nb.cost.memory.liveness import ARGUMENTS, CONSTANTS, OUTPUTS, TEMPORARIES, LiveRange
 from mithril_nb.stages.jax_versions import CALL_NAMES
 from mithril_nb.stages.records import Equation
 from mithril_nb.stages.trace.dataflow import BEFORE, Value
@@ -45,7 +45,9 @@ _HANDS_ON = CALL_NAMES - {"remat2", "checkpoint"}
 _TAKES = _CHEAP | _EXPENSIVE | _ROWS | _VIEWS
 
 
-def jaxpr_lives(values: Sequence[Value], equations: Sequence[Equation], is_cpu: bool = False) -> tuple[list[Life], int]:
+def jaxpr_lives(
+    values: Sequence[Value], equations: Sequence[Equation], is_cpu: bool = False
+) -> tuple[list[LiveRange], int]:
     """Return the arrays that hold memory, and how many are left out as their size is not known.
 
     Args:
@@ -103,9 +105,9 @@ class _Estimate:
             return self._end
         return max(value.uses, default=max(value.made, 0))
 
-    def lives(self) -> tuple[list[Life], int]:
+    def lives(self) -> tuple[list[LiveRange], int]:
         kept = self._kept()
-        lives: list[Life] = []
+        lives: list[LiveRange] = []
         unknown = 0
         for place, value in enumerate(self._values):
             size = self._sizes[place]
@@ -124,11 +126,11 @@ class _Estimate:
                 kind = ARGUMENTS if value.is_argument else OUTPUTS if value.is_output else TEMPORARIES
             if last < first:  # it is written over where it is made
                 continue
-            lives.append(Life(value.id, kind, value.block, size, first, last))
+            lives.append(LiveRange(value.id, kind, value.block, size, first, last))
             # An argument has memory of its own, and so has each result.
             copies = value.given - (not value.is_argument or place in self._given_up)
             lives += [
-                Life(f"{value.id}.copy{number}", OUTPUTS, value.block, size, self._end, self._end)
+                LiveRange(f"{value.id}.copy{number}", OUTPUTS, value.block, size, self._end, self._end)
                 for number in range(copies)
             ]
         return [*lives, *(self._copies.lives if self._copies is not None else ())], unknown

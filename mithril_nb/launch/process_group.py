@@ -15,7 +15,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import IO, Any, TextIO
 
-from mithril_nb.launch.place import Place
+from mithril_nb.launch.rank import Rank
 
 LAST_LINES = 12
 """Number of last lines to keep of each process, for the message about its end."""
@@ -60,7 +60,7 @@ class Worker:
             os.killpg(self.process.pid, number)
 
 
-class Crew:
+class ProcessGroup:
     """All processes that one launcher has started. As a context manager, it ends all of them on exit.
 
     Attributes:
@@ -72,7 +72,7 @@ class Crew:
         self._selector = selectors.DefaultSelector()
         self._unfinished: dict[int, bytes] = {}
 
-    def __enter__(self) -> Crew:
+    def __enter__(self) -> ProcessGroup:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
@@ -90,21 +90,21 @@ class Crew:
         """The processes that are still running."""
         return [worker for worker in self.workers if worker.status is None]
 
-    def start(self, place: Place, script: str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+    def start(self, rank: Rank, script: str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
         """Start one process."""
         ours, theirs = socket.socketpair()
         with theirs:
             command = [sys.executable, "-m", "mithril_nb.launch.worker", str(theirs.fileno()), script, *arguments]
             process = subprocess.Popen(
                 command,
-                env=place.environment(environment),
+                env=rank.environment(environment),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 pass_fds=(theirs.fileno(),),
                 process_group=0,
             )
-        worker = Worker(process, ours, place.index)
+        worker = Worker(process, ours, rank.index)
         self.workers.append(worker)
         for stream, shown in ((process.stdout, sys.stdout), (process.stderr, sys.stderr)):
             assert stream is not None
