@@ -53,7 +53,7 @@ def find_instruction(inspection: Inspection, stage: str, id: str) -> Instruction
         of, what = f"stage {stage!r} of program {inspection.name!r}", f'inspection.stage("{at}").instructions[0].id'
         problem = f"{of} has no instruction {id!r} that passes change."
         if stage not in STAGES_WITH_HISTORY:
-            problem = f"{of} is none whose instructions have a fate."
+            problem = f"{of} has no instruction history."
         elif any(one.id == str(id) for one in instructions):
             problem, what = f"{of} has no instruction {id!r}: ids are text.", f'"{id}"'
         raise StageUnavailableError(

@@ -124,8 +124,8 @@ def test_there_is_no_fate_of_what_is_not_there(inspection: Inspection) -> None:
     for stage, id, told, at, advised in (
         ("jaxpr", "99", "has no instruction '99' that passes change.", "jaxpr", first.format("jaxpr")),
         ("jaxpr", 0, "has no instruction 0: ids are text.", "jaxpr", '"0"'),
-        ("asm", "x", "is none whose instructions have a history.", "hlo", first.format("hlo")),
-        ("jaxp", "0", "is none whose instructions have a history.", "hlo", first.format("hlo")),
+        ("asm", "x", "has no instruction history.", "hlo", first.format("hlo")),
+        ("jaxp", "0", "has no instruction history.", "hlo", first.format("hlo")),
     ):
         with pytest.raises(StageUnavailableError) as raised:
             inspection.who_changed(stage, id)
