@@ -232,4 +232,4 @@ def test_the_python_that_builds_a_model_has_its_blocks(tmp_path: Path) -> None:
 
 
 def test_a_program_without_python_of_the_persons_says_so() -> None:
-    assert shown(jnp.sin) == "# no equation of this program was made by Python of yours\n"
+    assert shown(jnp.sin) == "# no line of your code created an equation of this program\n"

@@ -176,7 +176,7 @@ def test_without_a_line_of_the_user_the_lines_of_the_library_are_known() -> None
     found = inspect(jax.nn.softmax, X)
     assert sources(found) == {""}
     assert {one.library_source.partition(":")[0] for one in found.equations} == {"jax/_src/nn/functions.py"}
-    assert found.stage("python").text == "# no equation of this program was made by Python of yours\n"
+    assert found.stage("python").text == "# no line of your code created an equation of this program\n"
 
 
 def by_adam(grads: Any) -> Any:
