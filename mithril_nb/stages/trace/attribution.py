@@ -308,14 +308,14 @@ class Attribution:
                 continue
             needed = [own] * len(site.equation.invars)
             for inner_jaxpr, inner in site.bodies:
-                wanted = self._flow_out(
+                operands = self._flow_out(
                     inner_jaxpr,
                     inner,
                     _matched(leaving, len(inner_jaxpr.outvars), own),
                     seen,
                 )
-                if len(site.bodies) == 1 and len(wanted) == len(needed) and site.primitive in jax_versions.CALL_NAMES:
-                    needed = wanted
+                if len(site.bodies) == 1 and len(operands) == len(needed) and site.primitive in jax_versions.CALL_NAMES:
+                    needed = operands
             for atom, flow in zip(site.equation.invars, needed, strict=True):
                 if not jax_versions.is_literal(atom):
                     arrive(atom, flow)

@@ -260,9 +260,9 @@ _FOLDS = frozenset(
 )
 
 
-def _mark_used(jaxpr: Any, body: list[Site], wanted: list[bool]) -> list[bool]:
+def _mark_used(jaxpr: Any, body: list[Site], used: list[bool]) -> list[bool]:
     """Mark unused equations, given which results are used; return which inputs are used."""
-    live = {atom for atom, is_wanted in zip(jaxpr.outvars, wanted, strict=True) if is_wanted and not is_literal(atom)}
+    live = {atom for atom, is_used in zip(jaxpr.outvars, used, strict=True) if is_used and not is_literal(atom)}
     for site in reversed(body):
         equation = site.equation
         site.is_used = jax_versions.has_effects(equation) or not live.isdisjoint(equation.outvars)
@@ -287,20 +287,20 @@ def _mark_unused(body: list[Site]) -> None:
             _mark_unused(inner)
 
 
-def _mark_used_inside(site: Site, wanted: list[bool]) -> list[bool]:
+def _mark_used_inside(site: Site, used: list[bool]) -> list[bool]:
     """Mark unused equations in the bodies of an equation, given which results are used; return which operands are."""
     if site.primitive in ("scan", "while"):
-        return _mark_loop(site, wanted)
+        return _mark_loop(site, used)
     needed = [True] * len(site.equation.invars)
     for jaxpr, body in site.bodies:
         count = len(jaxpr.outvars)
-        inputs = _mark_used(jaxpr, body, wanted if len(wanted) == count else [True] * count)
+        inputs = _mark_used(jaxpr, body, used if len(used) == count else [True] * count)
         if site.primitive in jax_versions.CALL_NAMES and len(inputs) == len(needed):
             needed = inputs
     return needed
 
 
-def _mark_loop(site: Site, wanted: list[bool]) -> list[bool]:
+def _mark_loop(site: Site, used: list[bool]) -> list[bool]:
     """Mark unused equations in the body of a loop; return which operands are used.
 
     A carry is used if the final result is used, or if a used value depends on it. A carry that only feeds itself is
@@ -313,18 +313,18 @@ def _mark_loop(site: Site, wanted: list[bool]) -> list[bool]:
         carried, first = jax_versions.carried(site.equation), constants_of_scan(site.equation, jaxpr)
     else:
         by_jaxpr = {id(jaxpr): body for jaxpr, body in site.bodies}
-        carried, first = len(wanted), loop.body_constants
+        carried, first = len(used), loop.body_constants
         inputs = _mark_used(loop.condition, by_jaxpr[id(loop.condition)], [True])
-        test_constants, wanted = inputs[: loop.condition_constants], _either(wanted, inputs[loop.condition_constants :])
+        test_constants, used = inputs[: loop.condition_constants], _either(used, inputs[loop.condition_constants :])
         jaxpr, body = loop.body, by_jaxpr[id(loop.body)]
     while True:
-        needed = _mark_used(jaxpr, body, wanted)
-        more = _either(wanted[:carried], needed[first : first + carried]) + wanted[carried:]
-        if more == wanted:
+        needed = _mark_used(jaxpr, body, used)
+        more = _either(used[:carried], needed[first : first + carried]) + used[carried:]
+        if more == used:
             break
-        wanted = more
-    site.dropped = frozenset(place for place, is_wanted in enumerate(wanted) if not is_wanted)
-    return [*test_constants, *needed[:first], *wanted[:carried], *needed[first + carried :]]
+        used = more
+    site.dropped = frozenset(place for place, is_used in enumerate(used) if not is_used)
+    return [*test_constants, *needed[:first], *used[:carried], *needed[first + carried :]]
 
 
 def constants_of_scan(equation: Any, body: Any) -> int:

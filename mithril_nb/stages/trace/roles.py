@@ -130,10 +130,10 @@ class _UpdateFinder:
             found |= any(inside) or self._roles[site.id] == "backward"
         return found
 
-    def _leads(self, site: Site, wanted: int) -> int:
+    def _leads(self, site: Site, outgoing: int) -> int:
         if site.id in self._fixed or site.id in self._with_derivatives:
             return _TO_LOSS
-        return _TO_UPDATE if self._is_update(site) else wanted
+        return _TO_UPDATE if self._is_update(site) else outgoing
 
     def _is_update(self, site: Site) -> bool:
         """Return whether an equation is part of the update, or is a call that contains part of it."""
@@ -156,15 +156,15 @@ class _UpdateFinder:
         self._found[site.id] = is_update
         return _OF_STATE if taken & _OF_STATE else taken
 
-    def _is_kept(self, site: Site, wanted: int) -> int:
+    def _is_kept(self, site: Site, outgoing: int) -> int:
         if site.id in self._fixed or site.id in self._with_derivatives:
             return 1
         if self._is_update(site):
             return 0
         if jax_versions.has_effects(site.equation):
             return 1
-        self._found[site.id] = site.is_used and not wanted
-        return wanted
+        self._found[site.id] = site.is_used and not outgoing
+        return outgoing
 
     def _settle(self) -> None:
         self._roles.update(dict.fromkeys((id for id, is_update in self._found.items() if is_update), "update"))

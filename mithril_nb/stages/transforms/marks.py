@@ -1,6 +1,6 @@
-"""Effect of a transform on each equation: kept, changed or new, with the equation before that it came from.
+"""Effect of a transform on each equation: kept, changed or new, with its source before the transform.
 
-The equations before are tagged with their ids, and JAX copies these tags to the equations after.
+Equations are tagged with their ids before the transform, and JAX copies the tags to the equations after it.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class MarkedEquation:
 
     Attributes:
         id: Its id in its jaxpr.
-        mark: After: `"kept"` if it equals an equation before, `"changed"` if it replaces one, else `"new"`.
+        mark: After a transform: `"kept"` if it equals its source, `"changed"` if it replaces its source, else `"new"`.
             Before: `"kept"` or `"changed"` if an equation after equals or replaces it, else `"gone"`.
-        source: After: id of the equation before that it came from, or `None`. Before: `None`.
+        source: After a transform: id of the equation before that it came from, or `None`. Before: `None`.
         via: The parts of the transform that created it, from the outside in: `("transpose", "jvp")`, `("vmap",)`, ...;
             with `"remat"` if a checkpoint recomputes it.
         note: Short description of the difference, or of a new equation.

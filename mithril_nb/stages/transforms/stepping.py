@@ -333,7 +333,7 @@ class _Point:
 
 
 def _follow(previous: Trace, closed: Any, args: tuple[Any, ...], names: tuple[str, ...], out: Any) -> Trace:
-    """Return the result of a transform as a trace. An outer jit stays in it, because it is what the step shows."""
+    """Return the result of a transform as a trace. It keeps an outer jit, which the step must show."""
     found = jax.tree_util.tree_flatten_with_path(args)[0]
     inputs = tuple(
         Leaf(names[path[0].idx] + jax.tree_util.keystr(path[1:]), names[path[0].idx], jax_versions.spec_of(var.aval))
