@@ -111,12 +111,15 @@ def _registered() -> Any:
 
 @pytest.mark.parametrize("define", [_registered, lambda: collections.namedtuple("State", "x")])
 def test_redefined_class(define: Any) -> None:
-    seen = ml.watch(jax.jit(lambda tree: jax.tree.map(jnp.sin, tree)))
-    earlier, later = define(), define()
-    seen(earlier(X))
-    seen(later(X))
-    seen([earlier(X)])
-    seen([later(X)])
+    for _ in range(9):
+        seen = ml.watch(jax.jit(lambda tree: jax.tree.map(jnp.sin, tree)))
+        earlier, later = define(), define()
+        for tree in (earlier(X), later(X), [earlier(X)], [later(X)]):
+            seen(tree)
+        # JAX considers the structures of a redefined dataclass equal, but hashes them differently. So it reuses the
+        # earlier trace in 3 % of the cases.
+        if seen.report().traces == 4:
+            break
     reasons = [retrace.reason for retrace in seen.retraces]
     assert reasons[0] == "argument 1 `tree` is of a class State that was defined again"
     assert reasons[2] == "argument 1 `tree[0]` is of a class State that was defined again"

@@ -1,7 +1,7 @@
-"""Roles in train steps with hand-written optimizers and optax's: what neither loss nor gradients need is the update.
+"""Roles in train steps with hand-written and optax optimizers.
 
-The oracle is the same step without its optimizer: its equations are the forward and the backward pass, whichever
-optimizer follows, and all other equations are the update.
+The oracle is the same step without its optimizer: its equations are the forward and the backward pass for any
+optimizer, and all other equations are the update.
 """
 
 from __future__ import annotations

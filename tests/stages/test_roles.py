@@ -1,7 +1,7 @@
 """Roles of matrix products and convolutions in other programs, checked against their shapes.
 
-The oracle knows no scopes: batch, inputs and outputs of a product are prime numbers of their own, so its result tells
-whether it makes activations `(batch, out)`, gradients of activations `(batch, in)`, or of weights `(in, out)`.
+The oracle uses no scopes. Batch, inputs and outputs of a product have different prime sizes. So the shape of its result
+shows whether it computes activations `(batch, out)`, gradients of activations `(batch, in)`, or of weights `(in, out)`.
 """
 
 from __future__ import annotations
