@@ -1,4 +1,4 @@
-"""Whether an inspection and `jax.jit` make the same program of a call: its jaxpr, its StableHLO, its optimized HLO."""
+"""Comparison of inspections with `jax.jit`: jaxpr, StableHLO and optimized HLO of the same call."""
 
 from __future__ import annotations
 

@@ -59,10 +59,10 @@ def resnet50_forward() -> int:
     return total
 
 
-@pytest.mark.parametrize("name", ["GPT-2 small", "GPT-2 small by scan", "GPT of ours"])
+@pytest.mark.parametrize("name", ["GPT-2 small", "GPT-2 small by scan", "mithril_nb GPT"])
 def test_gpt_2_small(name: str) -> None:
     assert products(of_corpus(f"{name}, forward")) == gpt2_forward() == 64_456_359_936
-    if name != "GPT of ours":
+    if name != "mithril_nb GPT":
         # Backward each product is made twice more: once for each of the two that were multiplied.
         step = of_corpus(f"{name}, train step")
         assert products(step) == 3 * gpt2_forward() == 193_369_079_808

@@ -20,9 +20,9 @@ from mithril_nb.whatif.arguments import batch_of, cast, common_dtype, resized
 
 QUICK = ("MLP, forward", "ensemble by vmap, forward", "mixture of experts, forward", "LeNet, forward")
 LONG = (
-    *QUICK, "MLP, train step", "MLP, gradient descent by hand", "LSTM by scan, forward", "LSTM by scan, train step",
-    "mixture of experts, train step", "ensemble by vmap, train step", "LeNet, train step", "MLP of ours, forward",
-    "MLP of ours, train step", "GPT of ours, forward", "GPT-2 small by scan, forward",
+    *QUICK, "MLP, train step", "MLP, hand-written SGD", "LSTM by scan, forward", "LSTM by scan, train step",
+    "mixture of experts, train step", "ensemble by vmap, train step", "LeNet, train step", "mithril_nb MLP, forward",
+    "mithril_nb MLP, train step", "mithril_nb GPT, forward", "GPT-2 small by scan, forward",
     "GPT-2 small by scan, train step",
 )  # fmt: skip
 

@@ -78,7 +78,7 @@ OVER_ITEMS: dict[str, tuple[Callable[..., Any], Any, Any]] = {
     "their gradient": (gradient, SQUARE, SQUARE),
     "their gradient with remat": (remat, SQUARE, SQUARE),
     "a condition in a loop": (conditional, SQUARE, SQUARE),
-    "vmap over what is carried": (
+    "vmap over the carry": (
         lambda loop, x, w: jax.vmap(lambda x: layers(loop, x, w))(x), spec(3, 64, 64), SQUARE,
     ),
     "a transformer": (
@@ -170,7 +170,7 @@ TIMES: dict[str, Callable[..., Any]] = {
     "while in a branch": in_a_branch,
     "scan, two steps at a time": lambda x, w: lax.scan(lambda x, _: (layer(x, w), None), x, None, 6, unroll=2)[0],
     "scan, four steps at a time": lambda x, w: lax.scan(lambda x, _: (layer(x, w), None), x, None, 6, unroll=4)[0],
-    "scan, carrying what nothing needs": carrying_for_nothing,
+    "scan with an unused carry": carrying_for_nothing,
     "backwards": lambda x, w: lax.scan(lambda x, _: (layer(x, w), None), x, None, 6, reverse=True)[0],
 }
 

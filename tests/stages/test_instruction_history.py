@@ -276,7 +276,7 @@ def test_what_becomes_part_of_another_operation_is_not_kept_as_that() -> None:
 
 LEVELS = (
     "MLP, train step", "mixture of experts, train step", "LeNet, train step", "Equinox, train step",
-    "GPT of ours, forward", "LSTM by scan, train step",
+    "mithril_nb GPT, forward", "LSTM by scan, train step",
 )  # fmt: skip
 
 

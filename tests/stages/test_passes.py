@@ -249,7 +249,7 @@ def test_files_are_read_in_the_order_of_their_numbers_and_named_after_what_ran()
             "9999.late.after_pipeline-start.before_algsimp": texts[3],
             "0001.first.after_cse.v2.before_dce": texts[1],
             "0002.copy-insertion.after_adding_copies": texts[2],
-            "10001.said-in-another-way": texts[5],
+            "10001.written-differently": texts[5],
             "0003.no_text_of_a_module.after_a.before_b": "what a newer XLA may write\n",
             "cpu_after_optimizations": texts[5],
         }
@@ -259,7 +259,7 @@ def test_files_are_read_in_the_order_of_their_numbers_and_named_after_what_ran()
         ("a", "no_text_of_a_module"),
         ("late", "late"),
         ("algsimp", "late"),
-        ("said-in-another-way", ""),
+        ("written-differently", ""),
     ]
     for one, following in pairwise(passes):
         assert one.after == following.before

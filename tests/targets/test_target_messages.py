@@ -336,7 +336,7 @@ SAID = {
     needs  whole numbers, or names that jax.export.symbolic_shape makes, all at once
     Try: (B, D) = jax.export.symbolic_shape("B, D"); jax.ShapeDtypeStruct((B, 4, D), "bfloat16")""",
     ),
-    "a size that is no whole number": (
+    "a fractional size": (
         lambda: ml.inspect(Twice(), jax.ShapeDtypeStruct((2.5,), "float32")),  # pyright: ignore[reportArgumentType]
         ShapeError,
         """the argument 'x' of 'Twice' has a size that is no whole number: 2.5.
@@ -351,7 +351,7 @@ SAID = {
     needs  a dict of arguments by name
     Try: kwargs={"axis": 0}""",
     ),
-    "the same, of what is asked otherwise": (
+    "the same, of what_if": (
         lambda: ml.what_if(Linear(3), X, kwargs=[0]),
         UnknownOptionError,
         """ml.what_if cannot take kwargs=[0].
@@ -365,21 +365,21 @@ SAID = {
     needs  a text
     Try: name="my step\"""",
     ),
-    "the same, of what is run": (
+    "the same, of profile": (
         lambda: ml.profile(jnp.tanh, X, kwargs=[0]),
         UnknownOptionError,
         """ml.profile cannot take kwargs=[0].
     needs  a dict of arguments by name
     Try: kwargs={"axis": 0}""",
     ),
-    "the same, of what has bounds": (
+    "the same, of assert_cost": (
         lambda: ml.assert_cost(jnp.tanh, X, flops=1, name=3),
         UnknownOptionError,
         """ml.assert_cost cannot take name=3.
     needs  a text
     Try: name="my step\"""",
     ),
-    "a name that is no text": (
+    "a name that is not a string": (
         lambda: ml.inspect(jnp.tanh, X, name=jnp.ones(3)),
         UnknownOptionError,
         """ml.inspect cannot take name=Array([1., 1., 1.], dtype=float32).
@@ -414,7 +414,7 @@ SAID = {
         """the input 'left' is given twice.
     Try: ml.inspect(model, left=left, right=right)""",
     ),
-    "an input that is no array": (
+    "an input that is not an array": (
         lambda: ml.inspect(Linear(3), [[1.0]]),
         UnknownOptionError,
         """input 'input' must be an array, or a jax.ShapeDtypeStruct, not [[1.0]].

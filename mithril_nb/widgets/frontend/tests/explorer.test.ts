@@ -148,7 +148,7 @@ const STEPS: TransformStep[] = [
     before: { text: "{ lambda\n  b = sin a\n}\n", marks: [mark(2, "0", "changed", ["0", "1"])] },
     after: { text: "{ lambda\n  b = sin a\n  c = cos a\n}\n", marks: [mark(2, "0", "changed", ["0"], "a batch axis of 2"), mark(3, "1", "new", ["0"], "", true)] },
   },
-  { name: "vmap", explanation: "", problem: { code: "StageUnavailableError", summary: "step 2, 'vmap', cannot be done.", facts: [], advice: "through=()" }, before: { text: "b = sin a", marks: [] }, after: null },
+  { name: "vmap", explanation: "", problem: { code: "StageUnavailableError", summary: "step 2, 'vmap', cannot be applied.", facts: [], advice: "through=()" }, before: { text: "b = sin a", marks: [] }, after: null },
 ];
 
 class FakeStepping extends FakeExplorer {
@@ -179,7 +179,7 @@ test("transforms are stepped through by keys, with signs, words, and what came o
   press("ArrowUp");
   expect(find('[data-mnb-side="before"] .mnb-hint').textContent).toBe("Python: this is the first step.");
   press("End");
-  expect(find(".mnb-step-problem").textContent).toContain("step 2, 'vmap', cannot be done.");
+  expect(find(".mnb-step-problem").textContent).toContain("step 2, 'vmap', cannot be applied.");
   expect(find(".mnb-pass-history").textContent).toBe("vmap  Not reached: jit.");
   expect(find('[data-mnb-side="after"] .mnb-hint').textContent).toContain("JAX refuses this step");
   // The numbers, when they are asked for.
