@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from mithril_nb.display import Shown
+from mithril_nb.display import Shown, draw
 
 if TYPE_CHECKING:
     from mithril_nb.cost.records import Figures
-
-
-def picture(name: str) -> Any:
-    """Import and return a module of `viz.costs`, a layer above, when something is drawn."""
-    return importlib.import_module(f"mithril_nb.viz.costs.{name}")
 
 
 class Drawn(Shown):
@@ -45,7 +39,7 @@ class Drawn(Shown):
         Raises:
             UnknownOptionError: There is no such field, or the width is not valid.
         """
-        return picture("treemap").treemap(self.to_dict(rows=False), self._drawn if field is None else field, width)
+        return draw(self, "treemap", field=self._drawn if field is None else field, width=width)
 
     def roofline(self, peaks: Any = None, width: int = 720) -> Any:
         """Return the machine's roofline with a point for each block: a `Drawing`.
@@ -59,10 +53,7 @@ class Drawn(Shown):
         Raises:
             UnknownOptionError: `peaks` or `width` is not valid.
         """
-        data = self.to_dict(rows=False)
-        if peaks is None and not data.get("machine"):
-            peaks = importlib.import_module("mithril_nb.measure.machines").known_machine(self.device)
-        return picture("roofline").roofline(data, peaks, width)
+        return draw(self, "roofline", peaks=peaks, width=width)
 
     def overlay(self, graph: Any, field: str | None = None, expanded: Collection[str] = ()) -> Any:
         """Return the graph of the program with the cost of each block on it: a `Drawing`.
@@ -76,8 +67,8 @@ class Drawn(Shown):
             UnknownOptionError: There is no such field, `graph` is not a graph, or the costs belong to another graph.
             UnknownBlockError: The graph has no such group.
         """
-        data, name = self.to_dict(rows=False), self._drawn if field is None else field
-        return picture("overlay").overlay_of(data, graph, name, expanded)
+        name = self._drawn if field is None else field
+        return draw(self, "overlay", graph=graph, field=name, expanded=expanded)
 
     @property
     def _drawn(self) -> str:
