@@ -233,7 +233,7 @@ class Cost(Drawn):
 
         Args:
             path: The block.
-            default: The figures to return for a block that no row comes from, such as one that only passes its input
+            default: The figures to return for a block that no row comes from, such as a block that only passes its input
                 on.
 
         Raises:

@@ -104,7 +104,7 @@ def _programs() -> list[tuple[ProgramStages, dict[str, Cost]]]:
 
 
 def costs_of(inspection: ProgramStages, sources: Sequence[str] = SOURCES) -> Costs:
-    """Return the costs of a program by several ways of counting, and the reason for each one that is not available.
+    """Return the costs of a program by several ways of counting, and the reason if one is not available.
 
     Args:
         inspection: The program.
