@@ -233,8 +233,8 @@ class Cost(Drawn):
 
         Args:
             path: The block.
-            default: The figures to return for a block that no row comes from, such as a block that only passes its input
-                on.
+            default: The figures to return for a block that no row comes from, such as a block that only passes its
+                input on.
 
         Raises:
             UnknownBlockError: No row comes from such a block, and there is no default.
