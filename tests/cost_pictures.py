@@ -174,7 +174,7 @@ def gpt(layers: int = 12, spread: int = 0) -> dict[str, Any]:
         "head": of(59_288_332_288, 620_000_000),
         "(loss)": of(64_334_342, 7e8),
     }
-    return costs(blocks, dict.fromkeys(FIGURES, 0), ("time_s: nothing here is run, so no time is known",))
+    return costs(blocks, dict.fromkeys(FIGURES, 0), ("time_s: not measured, because nothing ran",))
 
 
 HOSTILE = (

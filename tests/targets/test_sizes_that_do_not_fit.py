@@ -53,7 +53,7 @@ def test_sizes_that_a_model_can_have_are_not_refused(
 
 def test_numbers_that_are_advised_are_such_as_the_model_can_have() -> None:
     cost = ml.inspect(gpt(context=8), shapes={"input": ["B", "T"]}).cost()
-    assert cost.notes[0] == "what depends on B, T has no number: see cost.at(B=8, T=8), cost.formula()"
+    assert cost.notes[0] == "costs that depend on B, T have no number: see cost.at(B=8, T=8), cost.formula()"
     assert eval(cost.notes[0].partition("see ")[2].partition(", cost.formula")[0], {"cost": cost}).total.flops
 
 

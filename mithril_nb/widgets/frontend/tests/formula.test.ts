@@ -97,7 +97,7 @@ describe("the formula of the selected block", () => {
 
   test("says what is not known, what is left out, and why there is none", async () => {
     session.answers = {
-      linear_0: { short: "8 + …", whole: "8 + 7 + what nobody knows (1 × while: trip count unknown)", terms: [term("2·n", [["n", "batch"]], null, { times: null, role: "backward", opcodes: ["mul", "add"], why: "trip count unknown" }), term("", [], null, { opcodes: ["pure_callback"], why: "no rule: pure_callback" }), term("n", [["n", 4]], 8, { times: 2 })], left: 3, left_flops: null },
+      linear_0: { short: "8 + …", whole: "8 + 7 + unknown (1 × while: trip count unknown)", terms: [term("2·n", [["n", "batch"]], null, { times: null, role: "backward", opcodes: ["mul", "add"], why: "trip count unknown" }), term("", [], null, { opcodes: ["pure_callback"], why: "no rule: pure_callback" }), term("n", [["n", 4]], 8, { times: 2 })], left: 3, left_flops: null },
       gelu_0: { why: "its equations only move data, or give it another name", short: "0", whole: "0" },
     };
     select("linear_0");
@@ -105,7 +105,7 @@ describe("the formula of the selected block", () => {
     expect(seen(".mnb-terms > li")).toEqual(["? × 2·nn = batchnot known: trip count unknown · mul, add, backward", "not known: no rule: pure_callback · pure_callback", "2 × nn = 48 FLOP · dot_general", "and 3 more · –"]);
     expect(el.querySelectorAll(".mnb-term-unknown")).toHaveLength(2);
     expect(find(".mnb-count-legend").hidden).toBe(true);
-    expect(seen(".mnb-count-whole")).toEqual(["8 + 7 + what nobody knows (1 × while: trip count unknown)"]);
+    expect(seen(".mnb-count-whole")).toEqual(["8 + 7 + unknown (1 × while: trip count unknown)"]);
     select("gelu_0");
     await soon(() => expect(seen(".mnb-count-said")).toEqual(["its equations only move data, or give it another name"]));
     expect([find<HTMLElement>(".mnb-block-formula details").hidden, seen(":scope > .mnb-count")]).toEqual([true, ["0"]]);
