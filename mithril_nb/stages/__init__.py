@@ -1,6 +1,6 @@
-"""Every representation of a program on its way to the machine, and where each line of it came from.
+"""Every representation of a program between Python and machine code, and the origin of each line.
 
-The records are plain data; what makes them needs JAX, which is imported when it is first asked for.
+The records are plain data; the code that computes them needs JAX, which is imported on first use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A program at every stage as plain data, for files and other programs. `schema.json` says what it holds."""
+"""A program at every stage as plain data, for files and other programs; the schema is `schema.json`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mithril_nb.stages.inspection import Inspection
 
 VERSION = 1
-"""Goes up when what is there changes its meaning; what is added does not change it."""
+"""Increased when an existing field changes its meaning; new fields do not change it."""
 
 
 def inspection_data(inspection: Inspection, stages: Sequence[str], passes: bool) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def inspection_data(inspection: Inspection, stages: Sequence[str], passes: bool)
     try:
         found["equations"] = [equation_data(one) for one in known_equations(inspection)]
     except StageUnavailableError:
-        return found  # the stages say why
+        return found  # the stages state the reason
     found["inputs"] = [
         {"name": one.name, "spec": spec_data(one.spec), "block": one.block, "is_param": one.is_param}
         for one in inspection.inputs
@@ -58,7 +58,7 @@ def inspection_data(inspection: Inspection, stages: Sequence[str], passes: bool)
 
 
 def _passes_data(inspection: Inspection) -> dict[str, Any]:
-    """Return the passes, or why there are none."""
+    """Return the passes, or the reason why there are none."""
     try:
         return {
             "passes": [
@@ -124,7 +124,7 @@ def equation_data(one: Equation) -> dict[str, Any]:
 
 
 def _plain(value: Param) -> Any:
-    """Return a value as JSON has words for it: NaN and the infinities are texts."""
+    """Return a value as JSON can store it: NaN and infinities become strings."""
     if isinstance(value, tuple | list):
         return [_plain(part) for part in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value

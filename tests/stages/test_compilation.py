@@ -93,7 +93,7 @@ def held_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     may_go_on.set()
 
 
-def test_who_has_it_compiled_beside_goes_on_while_xla_is_at_work(held_up: threading.Event) -> None:
+def test_who_has_it_compiled_beside_goes_on_while_xla_is_compiling(held_up: threading.Event) -> None:
     inspection = look()
     inspection.begin_compiling()
     inspection.begin_compiling()
@@ -183,8 +183,8 @@ def test_machine_code_of_another_program_is_not_taken_for_this_one(monkeypatch: 
     assert inspection.stage("hlo").text
     numbers = iter(range(9))
     monkeypatch.setattr("mithril_nb.stages.xla.compilation.fingerprint", lambda text: bytes([next(numbers)]))
-    assert "XLA made another program when it compiled this one again" in (inspection.stage("asm").unavailable or "")
-    with pytest.raises(StageUnavailableError, match="XLA made another program when it compiled this one again"):
+    assert "XLA compiled a different program the second time" in (inspection.stage("asm").unavailable or "")
+    with pytest.raises(StageUnavailableError, match="XLA compiled a different program the second time"):
         profile(inspection)
 
 
@@ -235,8 +235,8 @@ def test_another_program_the_second_time_has_no_passes_of_the_first(monkeypatch:
         _ = inspection.passes
     assert str(caught.value) == (
         "program 'program' has no passes.\n"
-        "    OtherProgramError  XLA made another program when it compiled this one again; "
-        "ask for this of a new inspection before anything else\n"
+        "    OtherProgramError  XLA compiled a different program the second time; "
+        "request this first in a new inspection\n"
         '    Try: inspection.stage("hlo")  # shows whether it compiles'
     )
 
@@ -247,7 +247,7 @@ def test_who_has_xla_write_elsewhere_is_told_so(tmp_path: Path, part: str, first
     inspection = inspect(program, spec(8, 8), spec(8, 8), compiler_options={"xla_dump_to": str(tmp_path)})
     if not first:
         assert inspection.cost("compiled").total.flops
-    with pytest.raises(StageUnavailableError, match="leave 'xla_dump_to' out of the compiler options"):
+    with pytest.raises(StageUnavailableError, match="remove 'xla_dump_to' from the compiler options"):
         getattr(inspection, part)
     assert turns == ["files"], "once, in full, and with no wish of ours"
     assert not list(tmp_path.glob("*.before_pipeline-start.txt"))
@@ -262,7 +262,7 @@ def test_where_there_is_no_place_for_the_files_that_is_said(
     inspection = look()
     if not first:
         assert inspection.cost("compiled").total.flops
-    with pytest.raises(StageUnavailableError, match="start Python with TMPDIR set to a folder that can be written"):
+    with pytest.raises(StageUnavailableError, match="set TMPDIR to a writable folder before you start Python"):
         getattr(inspection, part)
 
 
@@ -271,14 +271,14 @@ def test_who_asks_for_the_module_while_machine_code_is_made_waits_for_that(turns
     _ = inspection.lowered
     compilation = inspection._pipeline.compilation
     has_begun, may_go_on = threading.Event(), threading.Event()
-    turn = compilation._turn
+    turn = compilation._run
 
     def slowly(*args, **options):
         has_begun.set()
         assert may_go_on.wait(30)
         return turn(*args, **options)
 
-    compilation._turn = slowly
+    compilation._run = slowly
     threads = [
         threading.Thread(target=lambda: inspection.compiled),
         threading.Thread(target=lambda: inspection.stage("hlo")),
@@ -300,7 +300,7 @@ def test_two_turns_at_once_are_compared(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("mithril_nb.stages.xla.compilation.fingerprint", lambda text: bytes([next(numbers)]))
     compilation = inspection._pipeline.compilation
     has_begun, may_go_on = threading.Event(), threading.Event()
-    turn = compilation._turn
+    turn = compilation._run
 
     def least_slowly(effort, *args, **options):
         if effort:
@@ -308,12 +308,12 @@ def test_two_turns_at_once_are_compared(monkeypatch: pytest.MonkeyPatch) -> None
             assert may_go_on.wait(30)
         return turn(effort, *args, **options)
 
-    compilation._turn = least_slowly
+    compilation._run = least_slowly
     thread = threading.Thread(target=lambda: inspection.stage("hlo"))
     thread.start()
     assert has_begun.wait(30)
     threading.Timer(0.5, may_go_on.set).start()
-    with pytest.raises(LookupError, match="XLA made another program"):
+    with pytest.raises(LookupError, match="XLA compiled a different program"):
         _ = inspection.compiled
     thread.join(60)
 

@@ -201,8 +201,7 @@ def test_who_says_where_xla_writes_has_the_files_there(tmp_path: Path) -> None:
     with pytest.raises(LookupError) as error:
         _ = dump.prefix
     assert str(error.value) == (
-        f"XLA was told to write to {str(wanted)!r}; "
-        "leave 'xla_dump_to' out of the compiler options to have here what it writes"
+        f"XLA writes its files to {str(wanted)!r}; remove 'xla_dump_to' from the compiler options to read them here"
     )
 
 
@@ -219,15 +218,15 @@ def test_a_program_compiles_without_a_place_for_the_files(
         dump.names("txt")
     why = {"no-such-folder": "No such file or directory", "file": "Not a directory"}[place]
     assert str(error.value) == (
-        f"there is no place for what XLA writes down ({why}); "
-        "start Python with TMPDIR set to a folder that can be written"
+        f"no folder can be created for the files of XLA ({why}); "
+        "set TMPDIR to a writable folder before you start Python"
     )
 
 
 def test_a_compiler_that_writes_nothing_is_said_to() -> None:
     dump = Dump()
     dump.compile(lambda options: None, {})
-    with pytest.raises(LookupError, match=re.escape("XLA wrote nothing down when it compiled this program")):
+    with pytest.raises(LookupError, match=re.escape("XLA wrote no files when it compiled this program")):
         dump.names("txt")
 
 

@@ -14,7 +14,7 @@ from jax_programs import spec
 from mithril_nb.cost.hlo.instruction_costs import hlo_costs
 from mithril_nb.stages import Inspection, inspect
 from mithril_nb.stages.records import Stage
-from mithril_nb.stages.xla.early_read import Ahead, fingerprint
+from mithril_nb.stages.xla.early_read import EarlyRead, fingerprint
 from mithril_nb.stages.xla.passes import files_of_passes
 
 
@@ -30,7 +30,9 @@ def look() -> Inspection:
 @pytest.fixture
 def reading_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reads ahead even of a program that XLA compiles in no time: it waits for the reader before it goes on."""
-    monkeypatch.setattr(Ahead, "__exit__", lambda self, *_: self._over.set() if self._thread.join(60) is None else None)
+    monkeypatch.setattr(
+        EarlyRead, "__exit__", lambda self, *_: self._over.set() if self._thread.join(60) is None else None
+    )
 
 
 def everything(inspection: Inspection) -> list[object]:
@@ -46,10 +48,10 @@ def everything(inspection: Inspection) -> list[object]:
 @pytest.fixture
 def afterwards(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     with monkeypatch.context() as patch:
-        patch.setattr(Ahead, "_run", lambda self: None)
+        patch.setattr(EarlyRead, "_run", lambda self: None)
         inspection = look()
         found = everything(inspection)
-        assert inspection._pipeline.compilation._decided() is None
+        assert inspection._pipeline.compilation._early_module() is None
     return found
 
 
@@ -57,7 +59,7 @@ def afterwards(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 def test_what_is_read_ahead_is_what_is_read_afterwards(afterwards: list[object]) -> None:
     inspection = look()
     assert everything(inspection) == afterwards
-    decided = inspection._pipeline.compilation._decided()
+    decided = inspection._pipeline.compilation._early_module()
     assert decided is not None
     assert inspection.stage("hlo").instructions is decided.hlo[1]
     assert inspection.passes is decided.passes
@@ -69,7 +71,7 @@ def test_if_xla_changes_the_module_later_its_own_text_counts(afterwards, monkeyp
     monkeypatch.setattr("mithril_nb.stages.xla.compilation.fingerprint", lambda text: bytes([next(numbers)]))
     inspection = look()
     assert everything(inspection) == afterwards
-    decided = inspection._pipeline.compilation._decided()
+    decided = inspection._pipeline.compilation._early_module()
     assert decided is not None
     assert inspection.stage("hlo").instructions is not decided.hlo[1]
 
@@ -97,9 +99,9 @@ def test_another_module_that_was_compiled_on_the_way_is_not_taken_for_the_progra
     inspection = look()
     compilation = inspection._pipeline.compilation
     dump = compilation.dump.get()
-    assert compilation._decided() is not None
+    assert compilation._early_module() is not None
     dump._prefix = "module_0009.other"
-    assert compilation._decided() is None
+    assert compilation._early_module() is None
 
 
 @pytest.mark.usefixtures("reading_at_once")
@@ -114,10 +116,10 @@ def test_what_goes_wrong_while_reading_ahead_is_told_when_it_is_asked_for(monkey
 
 
 def test_a_program_that_does_not_compile_leaves_no_thread_behind() -> None:
-    with pytest.raises(RuntimeError, match="out of memory"), Ahead(lambda: None) as ahead:
+    with pytest.raises(RuntimeError, match="out of memory"), EarlyRead(lambda: None) as ahead:
         raise RuntimeError("out of memory")
     deadline = time.monotonic() + 10
-    while any("reads ahead" in thread.name for thread in threading.enumerate()):
+    while any("early read" in thread.name for thread in threading.enumerate()):
         assert time.monotonic() < deadline
         time.sleep(0.01)
     assert ahead.get() is None
@@ -130,7 +132,7 @@ def test_who_reads_ahead_lets_go_of_the_program() -> None:
 
     kept = Kept()
     gone = weakref.ref(kept)
-    with Ahead(kept.make) as ahead:
+    with EarlyRead(kept.make) as ahead:
         assert ahead.get() == 1
     del kept
     assert gone() is None
@@ -165,5 +167,5 @@ def test_a_pass_that_was_written_down_later_counts() -> None:
     dump.path(f"{len(names) + 50:04d}.later.after_late-pass.before_end", "txt").write_text(
         last.replace(" tanh(", " negate(")
     )
-    assert compilation._decided() is None
+    assert compilation._early_module() is None
     assert inspection.passes[-1].name == "late-pass"

@@ -19,7 +19,7 @@ from mithril_nb.stages import STAGES, Inspection, inspect
 EVERYTHING = train_step(everything, EVERYTHING_PARAMS, [spec(3, 7)], spec(3, 9))
 NEARLY_FREE = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "copy"}
 NO_KERNELS = {
-    (name, "this program has no kernel of its own: all of its work is done in libraries") for name in ("llvm", "asm")
+    (name, "this program has no separate kernel: all of its work is done in libraries") for name in ("llvm", "asm")
 }
 
 

@@ -165,8 +165,11 @@ def test_a_gpu_writes_one_file_for_all_kernels_and_symbols_without_dots(dump: Du
 def test_code_that_a_platform_does_not_write_is_said_to_be_missing(dump: Dump) -> None:
     kernel = read_kernels(dump, [])[0]
     for what, reason in (
-        ("llvm_before", "XLA wrote no LLVM IR of this kernel as it was before LLVM's optimizer"),
-        ("object_code", "XLA writes no machine code for this platform; the stage llvm shows what it was made from"),
+        ("llvm_before", "XLA wrote no unoptimized LLVM IR for this kernel"),
+        (
+            "object_code",
+            "XLA writes no machine code for this platform; the stage llvm shows the LLVM IR it is made from",
+        ),
     ):
         with pytest.raises(LookupError) as error:
             getattr(kernel, what)

@@ -63,14 +63,14 @@ def test_opcodes_and_operands() -> None:
 @pytest.mark.parametrize(
     ("code", "symbol", "reason"),
     [
-        (b"", "f", "the object file of 'f' is no ELF file; the stage llvm has its code"),
-        (b"\xcf\xfa\xed\xfe", "f", "the object file of 'f' is no ELF file; the stage llvm has its code"),
+        (b"", "f", "the object file of 'f' is not an ELF file; the stage llvm has its code"),
+        (b"\xcf\xfa\xed\xfe", "f", "the object file of 'f' is not an ELF file; the stage llvm has its code"),
         (elf(FAR), "thrice", "the object file has no function 'thrice'; the stage llvm has its code"),
         (elf(FAR), "sinf", "the object file has no function 'sinf'; the stage llvm has its code"),
         (
             elf(FAR)[:18] + struct.pack("<H", 21) + elf(FAR)[20:],
             "twice",
-            "machine code for 64-bit PowerPC is not read here, only for x64, AArch64, RISC-V; "
+            "machine code for 64-bit PowerPC is not supported, only for x64, AArch64, RISC-V; "
             "the stage llvm has the code",
         ),
     ],

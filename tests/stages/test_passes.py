@@ -211,14 +211,14 @@ def test_a_pass_that_only_puts_them_in_another_order_says_so() -> None:
         module(computation("%f", A, B, "%d = f32[4] abs(%a)", C)),
         module(computation("%f", A, "%d = f32[4] abs(%a)", B, C)),
     )
-    assert one.changes.summary == "another order, and nothing else"
+    assert one.changes.summary == "only reordered"
     assert len(one.changes.moved) == 1
     assert one.changes.added == one.changes.removed == one.changes.rewritten == ()
     assert one.diff.count("\n+") == one.diff.count("\n-") == 1
     turned = step(
         module(computation("%f", A), computation("%g", B)), module(computation("%g", B), computation("%f", A))
     )
-    assert turned.changes.summary == "another order, and nothing else"
+    assert turned.changes.summary == "only reordered"
     assert turned.diff.startswith("@@ -1,2 +1,2 @@ computations\n")
 
 
@@ -290,7 +290,7 @@ def test_a_pass_that_runs_a_pipeline_inside_of_itself_did_what_that_begins_with(
 def test_a_platform_that_does_not_tell_of_its_passes() -> None:
     with pytest.raises(LookupError) as error:
         written(before_optimizations=module())
-    assert str(error.value) == "XLA wrote down what it compiled, but not its passes"
+    assert str(error.value) == "XLA wrote its files, but no passes"
 
 
 def test_a_program_without_passes_says_why(tmp_path: Path) -> None:
@@ -299,8 +299,8 @@ def test_a_program_without_passes_says_why(tmp_path: Path) -> None:
         _ = inspection.passes
     assert str(error.value) == (
         "program 'f' has no passes.\n"
-        f"    LookupError  XLA was told to write to {str(tmp_path)!r}; "
-        "leave 'xla_dump_to' out of the compiler options to have here what it writes\n"
+        f"    LookupError  XLA writes its files to {str(tmp_path)!r}; "
+        "remove 'xla_dump_to' from the compiler options to read them here\n"
         '    Try: inspection.stage("hlo")  # shows whether it compiles'
     )
 
