@@ -90,9 +90,9 @@ def _fold_equal(draft: Draft, hidden: dict[str, str], like: StageGraph | None) -
     by_key = {child.key: child for child in draft.children.values()}
     for part, child in draft.children.items():
         if like is not None and child.key in like.nodes:
-            stands = by_key.get(like.hidden.get(child.key, child.key))
-            if stands is not None and stands is not child:
-                _join(stands, [child], hidden)
+            shown = by_key.get(like.hidden.get(child.key, child.key))
+            if shown is not None and shown is not child:
+                _join(shown, [child], hidden)
                 continue
         elif (
             last is not None

@@ -105,7 +105,7 @@ class StageGraph(Shown):
         """Return the nodes directly inside a node."""
         return tuple(self.nodes[child] for child in self.nodes[key].children)
 
-    def stands_for(self, key: str) -> tuple[str, ...]:
+    def represented_by(self, key: str) -> tuple[str, ...]:
         """Return the keys of all nodes folded into a node, its own first; inside a fold, those of all rounds."""
         node = self.nodes[key]
         return node.members or (key, *self._twins.get(key, ()))
@@ -113,11 +113,11 @@ class StageGraph(Shown):
     @cached_property
     def _twins(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
-        for key, stands in self.hidden.items():
-            while stands in self.hidden:  # a fold inside another
-                stands = self.hidden[stands]
-            if key in self.nodes and self.nodes[key].name == self.nodes[stands].name:
-                found.setdefault(stands, []).append(key)
+        for key, visible_key in self.hidden.items():
+            while visible_key in self.hidden:  # a fold inside another
+                visible_key = self.hidden[visible_key]
+            if key in self.nodes and self.nodes[key].name == self.nodes[visible_key].name:
+                found.setdefault(visible_key, []).append(key)
         return found
 
     def share(self, key: str, shares: Mapping[str, float]) -> float | None:
@@ -127,7 +127,7 @@ class StageGraph(Shown):
         """
         if self.nodes[key].kind != "block" or self._parts[self.nodes[key].block] > 1:
             return None
-        paths = dict.fromkeys(self.nodes[one].block for one in self.stands_for(key))
+        paths = dict.fromkeys(self.nodes[one].block for one in self.represented_by(key))
         known = [shares[path] for path in paths if path in shares]
         return sum(known) if known else None
 
@@ -211,9 +211,9 @@ class StageGraph(Shown):
     def _shown(self, key: str, visible: set[str], seen: dict[str, str]) -> str:
         """Return the visible node that contains a node, or `""`."""
         if key not in seen:
-            stands = self.hidden.get(key, key)
-            if stands != key:
-                seen[key] = self._shown(stands, visible, seen)
+            visible_key = self.hidden.get(key, key)
+            if visible_key != key:
+                seen[key] = self._shown(visible_key, visible, seen)
             else:
                 outer = self._shown(self.nodes[key].parent, visible, seen) if key else ""
                 shown_parent = not key or not self.nodes[key].parent or outer == self.nodes[key].parent
