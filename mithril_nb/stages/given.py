@@ -76,7 +76,7 @@ class Given:
 
     @property
     def is_compiled_here(self) -> bool:
-        """Whether JAX compiles it, because it was given at a stage before HLO."""
+        """Return whether JAX compiles it, because it was given at a stage before HLO."""
         return "stablehlo" in self.stages
 
     @property

@@ -107,7 +107,7 @@ class Inspection(Shown):
 
     @property
     def is_divided(self) -> bool:
-        """Whether the program shards any array: an argument, a result, or an operand or result of an equation."""
+        """Return whether any array is sharded: arguments, results, or operands and results of equations."""
         return self._traced().is_divided
 
     @property
@@ -240,7 +240,7 @@ class Inspection(Shown):
 
     @property
     def is_compiled(self) -> bool:
-        """Whether `compiled` returns at once."""
+        """Return whether `compiled` returns at once."""
         return self._pipeline.compiled.is_ready
 
     @property
@@ -256,12 +256,12 @@ class Inspection(Shown):
 
     @property
     def is_optimized(self) -> bool:
-        """Whether `optimized` returns at once."""
+        """Return whether `optimized` returns at once."""
         return self._pipeline.optimized.is_ready or self.is_compiled
 
     @property
     def is_lowered(self) -> bool:
-        """Whether `lowered` returns at once."""
+        """Return whether `lowered` returns at once."""
         return self._pipeline.lowered.is_ready
 
     @property
@@ -395,7 +395,7 @@ class Inspection(Shown):
         return inspection_data(self, stages or self.stages, passes)
 
     def to_json(self, *stages: str, passes: bool = True) -> str:
-        """Return all stages as JSON; computes those that are missing.
+        """Return all stages as JSON; computes the missing stages.
 
         The schema is `stages/schema.json` in this package: `stages` with texts and instructions, `equations`,
         `inputs`, `outputs`, `passes` with their input and output, `buffers` if `"hlo"` is among the stages,

@@ -359,7 +359,7 @@ POINTER_BYTES = 8 if jax.__version_info__ < (0, 12) else 4
 """Bytes XLA counts for each array of a tuple that is read or written: the pointer to it."""
 
 MULTIPLIES_NARROW = jax.__version_info__ >= (0, 12)
-"""Whether a CPU multiplies two `bfloat16` matrices directly, instead of copying them to `float32`."""
+"""True if a CPU multiplies two `bfloat16` matrices directly, instead of copying them to `float32`."""
 
 ASIN_FLOPS = 5 if jax.__version_info__ < (0, 12) else 3
 """Operations that an arc sine expands to, besides two transcendental functions."""

@@ -40,7 +40,7 @@ _SHARDINGS = ("in_shardings_leaves", "out_shardings_leaves", "in_layouts_leaves"
 
 
 _FILTERING = "reraise_with_filtered_traceback"
-"""The function of JAX around each jitted one that cuts the tracebacks of errors."""
+"""The function of JAX around each jitted function that cuts the tracebacks of errors."""
 UNNAMED = fun_name(None)  # pyright: ignore[reportArgumentType]
 """The name that JAX gives callable objects."""
 Source = tuple[str, int]
@@ -295,7 +295,7 @@ def _on_plain(event: str, **_: Any) -> None:
 def _on_duration(event: str, duration_secs: float, **about: Any) -> None:
     seconds, name = duration_secs, _function_name(str(about.get("fun_name", "")))
     if event == _TRACE:
-        # The first trace is the one that JAX timed; none starts if the function was traced for an equal call.
+        # JAX timed the first trace; none starts if the function was traced for an equal call.
         for timed in (thread.open.pop() if thread.open else [])[:1]:
             for report in timed:
                 report(seconds)

@@ -36,12 +36,12 @@ class Once(Generic[Value]):
 
     @property
     def is_ready(self) -> bool:
-        """Whether it was computed without an error."""
+        """Return whether it was computed without an error."""
         return self.is_made and self._error is None
 
     @property
     def has_failed(self) -> bool:
-        """Whether computing it raised an error."""
+        """Return whether computing it raised an error."""
         return self._error is not None
 
     def get(self) -> Value:

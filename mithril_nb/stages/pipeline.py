@@ -274,7 +274,7 @@ class Pipeline:
         return known, failure_of(error, in_trace=True)
 
     def _partial(self, name: str) -> Stage:
-        """Return the known part of a program that cannot be traced: its equations up to the one that failed."""
+        """Return the known part of a program that cannot be traced: its equations before the failing line."""
         program, failure = self._failed.get()
         if program is None:
             return Stage(name, "", unavailable=failure.text)
@@ -392,8 +392,8 @@ class Pipeline:
     def _make_listing(self, name: str, lines_of: Callable[[Kernel], Any], title: str) -> Stage:
         hlo, kernels = self.stages["hlo"].get(), self.kernels.get()
         if not kernels:
-            asked = any("fusion" in one.opcode for one in hlo.instructions)
-            return Stage(name, "", unavailable=_NO_KERNELS if asked else _ONLY_LIBRARY)
+            has_fusions = any("fusion" in one.opcode for one in hlo.instructions)
+            return Stage(name, "", unavailable=_NO_KERNELS if has_fusions else _ONLY_LIBRARY)
         return _timed(
             name,
             lambda: listing(

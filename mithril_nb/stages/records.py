@@ -17,7 +17,7 @@ from mithril_nb.stages.frozen import quick_to_make
 from mithril_nb.stages.once import Once
 
 PROGRAM_SUFFIXES = (".mlir", ".stablehlo", ".hlo", ".txt", ".pb", ".bin")
-"""Suffixes of files of StableHLO, of HLO, or of an exported program; what is in a file decides how it is read."""
+"""Suffixes of files of StableHLO, of HLO, or of an exported program; the content of a file decides how it is read."""
 
 Role = Literal["forward", "backward", "update"]
 ROLES: tuple[Role, ...] = ("forward", "backward", "update")

@@ -1,4 +1,4 @@
-"""Blocks that programs name are blocks of their models: none comes from a function of ours, or of JAX's making."""
+"""Blocks in the stages are blocks of the model: none comes from a function of ours or of JAX."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def example(case: Case) -> tuple[Any, Any]:
 
 
 def check(inspection: Inspection, paths: set[str]) -> int:
-    """Assert that all blocks in the equations and in all trees are real; return how many equations there are."""
+    """Assert that all blocks in the equations and in all trees are real; return the number of equations."""
     for one in inspection.equations:
         assert one.block in paths | PSEUDO or (one.block == "" and not one.is_used), one
     for stage in ("graph", "jaxpr"):
@@ -82,7 +82,7 @@ def test_blocks_of_networks_are_real(name: str, program: str) -> None:
     check(ml.inspect(model, shapes={model.inputs[0].name: shape}, program=program, **loss), paths)
 
 
-def test_what_is_the_same_in_each_round_of_a_scan_has_the_scope_of_the_scan() -> None:
+def test_scan_invariants_have_the_scope_of_the_scan() -> None:
     def cell(h: Any, x: Any, params: Any) -> Any:
         with jax.named_scope("inner"):
             h = jnp.tanh(x @ params["w"] + h + jnp.sin(params["b"]))

@@ -1,4 +1,4 @@
-"""Products of matrices whose name XLA left away: found again in the pass that made them."""
+"""Op names of matrix products that XLA dropped are recovered from the pass that created the product."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What errors of stages advise works."""
+"""The advice in errors of stages works."""
 
 from __future__ import annotations
 

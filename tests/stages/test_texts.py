@@ -1,4 +1,4 @@
-"""The texts themselves: readable, complete, and never a reason to stop."""
+"""The texts of the stages: readable, complete, and robust against damage."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _loops(x):
 LOOPS = inspect(jax.grad(_loops), spec(3, 4))
 
 
-def test_a_jaxpr_reads_as_jax_writes_it() -> None:
+def test_jaxpr_matches_the_text_of_jax() -> None:
     assert (
         SMALL.stage("jaxpr").text
         == """\
@@ -63,7 +63,7 @@ def test_a_jaxpr_reads_as_jax_writes_it() -> None:
 
 
 def _custom_jvp(text: str) -> str:
-    """JAX 0.12 gives the call a name, 0.10 does not on every path."""
+    """Normalise the call: JAX 0.12 names it, 0.10 does so only on some paths."""
     return "custom_jvp_call[name=relu] h" if "custom_jvp_call[name=relu]" in text else "custom_jvp_call h"
 
 
@@ -108,7 +108,7 @@ def test_every_line_of_stablehlo_with_an_op_is_an_instruction() -> None:
         assert one.equations
 
 
-def test_a_function_that_is_called_twice_is_linked_to_both_calls() -> None:
+def test_function_is_linked_to_both_of_its_calls() -> None:
     def fn(x):
         with block("a"):
             x = jax.nn.silu(x)
@@ -120,7 +120,7 @@ def test_a_function_that_is_called_twice_is_linked_to_both_calls() -> None:
     (divide,) = (one for one in stage.instructions if one.opcode == "stablehlo.divide")
     assert divide.equations == ("0.0", "1.0")
     assert divide.blocks == {"a": 0.5, "b": 0.5}
-    hlo = inspect(fn, spec(2, 2)).stage("hlo")  # XLA inlines the calls: there each is one block's again
+    hlo = inspect(fn, spec(2, 2)).stage("hlo")  # XLA inlines the calls, so each belongs to one block
     divides = [one for one in hlo.instructions if one.opcode == "divide"]
     assert sorted(tuple(one.blocks) for one in divides) == [("a",), ("b",)]
 
@@ -179,7 +179,7 @@ ENTRY %main (x: f32[2,3]) -> f32[2] {
 """  # noqa: E501
 
 
-def test_who_only_moves_data_has_a_small_share_in_a_fusion() -> None:
+def test_moved_data_has_a_small_share_in_a_fusion() -> None:
     def fn(x, y):
         with block("computes"):
             x = x * y + 1.0
@@ -193,7 +193,7 @@ def test_who_only_moves_data_has_a_small_share_in_a_fusion() -> None:
     assert sum(fusion.blocks.values()) == pytest.approx(1.0, abs=1e-9)
 
 
-def test_a_module_written_by_hand() -> None:
+def test_hand_written_module() -> None:
     text, instructions = read_hlo(MODULE, TAGS, EQUATIONS, {"x": (0, "a")})
     assert (
         text
@@ -235,7 +235,7 @@ def _is_read_the_same_twice(line: str) -> bool:
 
 
 @pytest.mark.parametrize("made", [SMALL, LOOPS], ids=["small", "loops"])
-def test_lines_as_nearly_all_are_written_are_read_as_any_other(made: Inspection) -> None:
+def test_fast_and_slow_line_readers_agree(made: Inspection) -> None:
     texts = (made.optimized.as_text() or "", made.lowered.as_text(dialect="hlo", debug_info=True))
     for text in texts:
         lines = [line for line in text.splitlines() if isinstance(read_line(line), hlo_text.HloLine)]
@@ -244,7 +244,7 @@ def test_lines_as_nearly_all_are_written_are_read_as_any_other(made: Inspection)
 
 
 @given(st.randoms(use_true_random=False))
-def test_a_damaged_line_is_read_the_same_whichever_reader_has_it(rng: random.Random) -> None:
+def test_line_readers_agree_on_damaged_lines(rng: random.Random) -> None:
     lines = [line for line in (LOOPS.optimized.as_text() or "").splitlines() if line.startswith("  ")]
     parts = [
         ", to_apply=%f",
@@ -311,7 +311,7 @@ def test_no_exchange_of_names_stops_a_reader(rng: random.Random) -> None:
     ],
 )
 def test_computations_that_call_themselves_end(first: str, second: str) -> None:
-    """XLA never writes them; a hand that edits, or a file that broke, may."""
+    """XLA never writes them, but an edited or damaged file may contain them."""
     named = 'ROOT %e = f32[2] add(%x, %x), metadata={op_name="jit(f)/mnb#0~/add"}'
     text = f"""\
 HloModule m
@@ -338,7 +338,7 @@ ENTRY %main (x: f32[2]) -> f32[2] {{
     assert {"e", "x", "y"} <= {one.id for one in instructions}
 
 
-def test_locations_that_go_round_in_circles_end() -> None:
+def test_cyclic_locations_end() -> None:
     program = SMALL._pipeline.program.get()
     text = "module @m {\n  func.func public @main() {\n    return loc(#loc1)\n  } loc(#loc)\n} loc(#loc)\n"
     text += '#loc = loc(unknown)\n#loc1 = loc("a"(#loc2))\n#loc2 = loc("b"(#loc1))\n'
@@ -361,7 +361,7 @@ def test_functions_of_jax_nn(name: str) -> None:
     assert sum(one.block == "it" for one in inspection.equations) >= 2
 
 
-def test_instructions_know_what_they_take_and_give() -> None:
+def test_instructions_have_operands_and_shapes() -> None:
     def fn(w, x):
         x = lax.fori_loop(0, 3, lambda _, x: jnp.tanh(x @ w), x)
         return lax.cond(x.sum() > 0, jnp.sin, jnp.cos, x)
@@ -411,12 +411,12 @@ def test_the_bodies_of_reductions_and_callbacks_have_blocks() -> None:
     assert call.origin == "tagged"
 
 
-def test_marks_in_a_function_that_was_called_count_from_its_caller() -> None:
+def test_tags_in_a_called_function_are_relative_to_it() -> None:
     def fn(x):
         with block("before"):
             x = jnp.sin(x)
         with block("sorted"):
-            return jnp.sort(x)  # a jitted function: its comparator keeps marks that count from it
+            return jnp.sort(x)  # a jitted function: the tags of its comparator are relative to it
 
     found = inspect(fn, spec(5))
     (sort,) = (one for one in found.equations if one.primitive == "sort")

@@ -34,7 +34,7 @@ class Region:
 
     @property
     def is_call(self) -> bool:
-        """Whether it runs its contents exactly once."""
+        """Return whether it runs its contents exactly once."""
         return self.look == "call"
 
     def label(self, inner: str) -> str:

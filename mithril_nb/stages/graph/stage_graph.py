@@ -191,7 +191,7 @@ class StageGraph(Shown):
         while waiting:
             waiting.sort(key=lambda node: (-self._weight(node, shares or {}), -sum(node.counts), node.key))
             node = waiting.pop(0)
-            if count + len(node.children) <= most and self._says_more(node, len(self.level())):
+            if count + len(node.children) <= most and self._shows_more(node, len(self.level())):
                 opened.add(node.key)
                 count += len(node.children)
                 waiting.extend(child for child in self.level(node.key) if child.children)
@@ -201,7 +201,7 @@ class StageGraph(Shown):
         share = self.share(node.key, shares) if shares else None
         return sum(node.counts) / max(1, len(self.home)) if share is None else share
 
-    def _says_more(self, node: GraphNode, top: int) -> bool:
+    def _shows_more(self, node: GraphNode, top: int) -> bool:
         """Return whether opening a node improves the first view: single instructions are only shown on demand."""
         inside = self.level(node.key)
         if node.block in (LOSS, OPTIMIZER) or (len(inside) == 1 and not inside[0].children):

@@ -130,7 +130,7 @@ class _Printer:
         self._done: set[str] = set()
 
     def result(self) -> Readable:
-        """Print the module: the entry, computations that several lines run, then those that only run themselves."""
+        """Print the module: the entry, shared computations, and last computations that only run themselves."""
         first = [name for name in self._bodies if name not in self._once and name not in self._by_word]
         for name in [*first, *self._bodies]:
             if name not in self._done and name not in self._by_word:
@@ -200,7 +200,7 @@ class _Printer:
         type = type_of(line)
         is_item = line.opcode == "get-tuple-element" and list(attributes) == ["index"] and len(operands) == 1
         if is_item and items_of(scope.types.get(operands[0], ""), attributes["index"]) == type:
-            said, type = f"{operands[0]}[{attributes['index']}]", expected
+            shown_line, type = f"{operands[0]}[{attributes['index']}]", expected
         else:
             literal = ", ".join(operands)
             if line.opcode in ("constant", "parameter"):
@@ -208,7 +208,7 @@ class _Printer:
             runs = [f" {'' if how == 'to_apply' else f'{how} '}by {word}" for how, word in words]
             within = {part.name for _, part in inline}
             runs += [f" {how}=@{self._titles[name]}" for how, name in called if name not in within]
-            said = f"{line.opcode}({literal}){''.join(runs)}{_words(line, attributes, scope)}"
+            shown_line = f"{line.opcode}({literal}){''.join(runs)}{_words(line, attributes, scope)}"
         if line.opcode == "tuple" and type == tuple_of(scope.types.get(operand, "") for operand in operands):
             type = expected
         stated = "" if type == expected else f"{type} "
@@ -217,7 +217,7 @@ class _Printer:
         params = inline[0][1].params if is_direct else []
         self._emit(
             depth,
-            f"{head}{stated}{said}{':' if inline else ''}",
+            f"{head}{stated}{shown_line}{':' if inline else ''}",
             [line.name, *(one.name for one in [*written, *params])],
         )
         given = tuple(scope.types.get(operand, "") for operand in operands)

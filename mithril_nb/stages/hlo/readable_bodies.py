@@ -28,7 +28,7 @@ class Operation:
     Attributes:
         opcode: The operation.
         results: Dtype and sizes of each array in its result.
-        operands: Positions of its operands among the operations of its computation; -1 if there is no such line.
+        operands: Positions of its operands among the operations of its computation; -1 if the text has no such line.
         runs: Computations that it runs, each with the attribute: a position in the list, or a word such as `"add"`.
         is_root: True if it returns the result of its computation.
     """
@@ -74,9 +74,9 @@ class Body:
         if len(self.params) != 2 or len(self.lines) != 1 or not isinstance(self.lines[0], HloLine):
             return None
         (line,), (left, right) = self.instructions, self.params
-        said = dict(self.attributes[line.name])
-        word = said.pop("direction", line.opcode).lower()
-        is_plain = line.is_root and not said and not self.runs[line.name] and re.fullmatch("[a-z]+", word)
+        attributes = dict(self.attributes[line.name])
+        word = attributes.pop("direction", line.opcode).lower()
+        is_plain = line.is_root and not attributes and not self.runs[line.name] and re.fullmatch("[a-z]+", word)
         if not is_plain or line.operands != (left.name, right.name) or left.shapes != right.shapes:
             return None
         return (word, left.shapes[0][0]) if [sizes for _, sizes in left.shapes] == [()] else None
@@ -118,8 +118,8 @@ def operations(text: str) -> tuple[tuple[Operation, ...], ...]:
         name: [callee for line in body.instructions for how, callee in runs_of(line, body, bodies)[0]]
         for name, body in bodies.items()
     }
-    said = described_by_word(bodies)
-    shown = [name for name in bodies if name not in said]
+    by_word = described_by_word(bodies)
+    shown = [name for name in bodies if name not in by_word]
     order = {name: at for at, name in enumerate(visited(shown, runs))}
     found = []
     for name in order:
@@ -145,7 +145,7 @@ def operations(text: str) -> tuple[tuple[Operation, ...], ...]:
 def runs_of(
     line: HloLine, body: Body, bodies: Mapping[str, Body]
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Return the computations that a line runs, each with the attribute, except those that a word describes."""
+    """Return the computations that a line runs, each with the attribute, except computations that a word describes."""
     called, words = [], []
     for how, callee in body.runs[line.name]:
         word = None if line.opcode in ("call", "fusion", "map") else bodies[callee].word
@@ -234,7 +234,7 @@ def split(text: str) -> list[str]:
 
 def _attributes(text: str, names: set[str]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """Return the text after the operands: pairs of name and value, and the computations in it with their attributes."""
-    said: list[tuple[str, str]] = []
+    attributes: list[tuple[str, str]] = []
     runs: list[tuple[str, str]] = []
     for part in split(text):
         key, _, value = part.partition("=")
@@ -246,8 +246,8 @@ def _attributes(text: str, names: set[str]) -> tuple[list[tuple[str, str]], list
         elif listed and all(name and name[1] in names for name in listed):
             runs.extend((f"{key}_{at}", name[1]) for at, name in enumerate(listed) if name)
         else:
-            said.append((key, value))
-    return said, runs
+            attributes.append((key, value))
+    return attributes, runs
 
 
 def _fold(body: Body, bodies: Mapping[str, Body]) -> None:

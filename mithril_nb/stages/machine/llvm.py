@@ -15,7 +15,7 @@ _NOISE = re.compile(r", ![\w.]+ !\d+|, align \d+|  +; preds = .*")
 def llvm_lines(module: str, symbol: str) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     r"""Yield each line of a function and of the globals that it uses: the line, its opcode and its operands.
 
-    The opcode of a line without an instruction is `""`; that of a call is `call`, with the callee as first operand.
+    The opcode of a line without an instruction is `""`; a call has `call`, with the callee as first operand.
 
     Args:
         module: The module; it may contain several functions.

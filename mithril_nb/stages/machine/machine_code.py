@@ -95,7 +95,7 @@ _NUMBERS = {".rodata.cst4": "<f", ".rodata.cst8": "<d"}
 
 
 def _constant(section: Any, place: int) -> str:
-    """Return the number at an offset in a table of constants, or else the offset."""
+    """Return the number at an offset in a table of constants, otherwise the offset."""
     kind = _NUMBERS.get(section.name)
     data = section.data()
     if kind is None or not 0 <= place <= len(data) - struct.calcsize(kind):

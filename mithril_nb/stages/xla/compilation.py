@@ -48,7 +48,7 @@ class _EarlyModule:
     """The result of XLA's passes, read while XLA still generated code.
 
     Attributes:
-        prefix: File name prefix of the module among those that XLA compiled.
+        prefix: File name prefix of the module among all compiled modules.
         files: Files that its passes had written by then.
         fingerprint: Fingerprint of the text of the optimized module.
         passes: The passes that changed something; `None` if they were not written.
@@ -194,12 +194,12 @@ class Compilation:
 
     @property
     def _user_dumps(self) -> bool:
-        """Whether the user makes XLA write files."""
+        """Return whether the user makes XLA write files."""
         return "xla_dump_to" in self._options or "xla_dump_to" in os.environ.get("XLA_FLAGS", "")
 
     @property
     def has_module_alone(self) -> bool:
-        """Whether the module was compiled with the least effort, so that its machine code is too slow to run."""
+        """Return whether the module was compiled with the least effort, so that its machine code is too slow to run."""
         return self._inspected is not None and self._inspected is not self._full
 
     def _run(self, effort: Mapping[str, Any], files: Mapping[str, Any], *, writes: bool, is_second: bool) -> _Run:

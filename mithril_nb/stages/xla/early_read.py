@@ -20,7 +20,7 @@ class EarlyRead(Generic[Value]):
     """A value computed in a thread while the body of a `with` runs, if it is available by then.
 
     Args:
-        make: Computes it; returns `None` as long as it is not available yet. An error counts as no value: the caller
+        make: Computes it; returns `None` while it is not available. An error counts as no value: the caller
             then computes the value itself and gets the error.
 
     Examples:

@@ -1,4 +1,4 @@
-"""Our own XLA options: each one that an XLA version may not support, and its purpose."""
+"""Our own XLA options, which an XLA version may not support, each with its purpose."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _unknown: set[str] = set()
 def compile_with(
     ours: Mapping[str, Any], options: Mapping[str, Any], compile: Callable[[Mapping[str, Any]], Made]
 ) -> Made:
-    """Compile with our options, except those that this XLA version does not support.
+    """Compile with our options, except options that this XLA version does not support.
 
     Args:
         ours: Our options.

@@ -292,7 +292,7 @@ class Histories:
 
 
 def _shown(text: str) -> str:
-    """Return a module without metadata and default layouts; other attributes stay, as they may be all that changed."""
+    """Return a module without metadata and default layouts; other attributes stay, as they may be the only change."""
     if not any(f", {name}=" in text for name in _KEPT_ATTRIBUTES):  # searching is fast, replacing is slow
         return tidy_module(text)
     return _HIDDEN.sub(r", \1=", tidy_module(_KEPT.sub(r", shown_\1=", text)))
