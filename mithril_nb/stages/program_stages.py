@@ -72,6 +72,7 @@ class ProgramStages(Shown):
 
         Examples:
             >>> import jax.numpy as jnp
+            >>> from mithril_nb.inspection import inspect
             >>> double = inspect(lambda x: x + x, jax.ShapeDtypeStruct((3,), jnp.float32))
             >>> double.altered(lambda args: (jax.ShapeDtypeStruct((5,), jnp.float32),)).cost().total.flops
             5
@@ -158,6 +159,7 @@ class ProgramStages(Shown):
 
         Examples:
             >>> import jax.numpy as jnp
+            >>> from mithril_nb.inspection import inspect
             >>> [node.name for node in inspect(jnp.sin, jnp.zeros(3)).graph().level()]
             ['x', 'sin']
         """
@@ -287,6 +289,7 @@ class ProgramStages(Shown):
         Examples:
             >>> import jax
             >>> import jax.numpy as jnp
+            >>> from mithril_nb.inspection import inspect
             >>> found = inspect(jax.nn.relu, jnp.zeros(3)).buffers
             >>> [(buffer.kind, buffer.size_bytes) for buffer in found if buffer.kind == "parameter"]
             [('parameter', 12)]
@@ -314,6 +317,7 @@ class ProgramStages(Shown):
 
         Examples:
             >>> import jax.numpy as jnp
+            >>> from mithril_nb.inspection import inspect
             >>> program = inspect(lambda x: jnp.tanh(x) @ jnp.tanh(x), jnp.ones((4, 4)))
             >>> print(program.who_changed("jaxpr", "1"))
             tanh.3: merged with tanh.2 by pass 0 cse (equation 0)
