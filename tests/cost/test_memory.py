@@ -407,7 +407,7 @@ def test_without_live_ranges_the_peak_is_known_and_the_timeline_is_not(monkeypat
     assert found.source == "compiled"
     assert found.peak_bytes == sum(found.at_peak.values()) == sum(found.kinds.values()) == 3 * ONE
     assert (found.peak_at, found.filled_bytes, found.timeline, found.lives) == (None, None, (), ())
-    assert found.notes == ("timeline: this platform does not write down from when to when a program needs its values",)
+    assert found.notes == ("timeline: this platform does not report the live ranges of a program",)
 
 
 def test_without_a_buffer_assignment_memory_analysis_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -420,7 +420,7 @@ def test_without_a_buffer_assignment_memory_analysis_is_used(tmp_path: Path, mon
     assert found.kinds == {"arguments": 2 * ONE, "outputs": ONE, "temporaries": 0, "constants": 0, "unfilled": 0}
     assert found.at_peak == {"": 3 * ONE}
     assert found.xla is not None
-    assert found.notes[0].startswith("timeline: XLA was told to write to")
+    assert found.notes[0].startswith("timeline: XLA writes its files to")
 
     def silent(self: jax.stages.Compiled) -> None:
         raise NotImplementedError
@@ -428,7 +428,7 @@ def test_without_a_buffer_assignment_memory_analysis_is_used(tmp_path: Path, mon
     monkeypatch.setattr(jax.stages.Compiled, "memory_analysis", silent)
     found = told()
     assert (found.peak_bytes, found.xla, found.at_peak, found.kinds) == (None, None, {}, {})
-    assert found.notes[0].startswith("peak_bytes, timeline: XLA was told to write to")
+    assert found.notes[0].startswith("peak_bytes, timeline: XLA writes its files to")
 
 
 STEPS: tuple[Callable[[jax.Array, jax.Array], jax.Array], ...] = (

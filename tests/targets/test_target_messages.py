@@ -161,7 +161,7 @@ SAID = {
     "parameters in the place of their names": (
         lambda: ml.inspect(norm, X, X, axis=0, params=0.5),
         UnknownOptionError,
-        """params=0.5 does not say what holds the parameters of a program.
+        """params=0.5 does not name the arguments that hold the parameters.
     needs  the name of an argument, or several; () if there are none
     Try: params="w"  # or params=("encoder", "decoder")""",
     ),

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from mithril_nb.stages.failure import Failure
 from mithril_nb.stages.inference import blend, by_place
-from mithril_nb.stages.places import lines_of_source, told_lines
+from mithril_nb.stages.places import format_lines, lines_of_source
 from mithril_nb.stages.records import Equation, Instruction, Role
 
 _LONGEST = 200
@@ -98,7 +98,7 @@ def _shown(
         requested = sorted({place.line for place in here})
         by_line = {place.line: place for place in here if place in made}
         for first, last in spans(lines, requested):
-            shown.append(f"# {told_lines(here[0].label, [first])}")
+            shown.append(f"# {format_lines(here[0].label, [first])}")
             for number in range(first, last + 1):
                 shown.append(_unbroken(lines[number - 1]) if number <= len(lines) else "# the source is not available")
                 if number in by_line:
