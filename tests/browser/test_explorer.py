@@ -86,7 +86,7 @@ def test_what_needs_the_compiler_comes_when_it_is_asked_for(open_explorer, recor
     notebook = open_explorer()
     page = notebook.page
     page.locator('[data-mnb-tab="passes"]').click()
-    page.locator('[data-mnb-action="passes.ask"]').click()
+    page.locator('[data-mnb-action="passes.compile"]').click()
     page.locator('[data-mnb-action="pane.hlo"]').click()
     page.locator('[data-mnb-pane="hlo"][data-mnb-state="ready"][data-mnb-version="1"]').wait_for()
     page.locator('[data-mnb-shown="0"]').wait_for()

@@ -4,7 +4,7 @@ import { type Fixture, FakeSession, type Sent, gzip } from "../dev/fake-model";
 import { type Column, atLeast, costColumns, linesOf, notesOf, shareOf, shownSources, sortLines, toCsv, totalLine, totalOf } from "../src/cost-figures";
 import { drawingOf, pathOfKey, themed } from "../src/cost-picture";
 import { changeOf } from "../src/cost-whatif";
-import { costInWords } from "../src/inspector";
+import { describeCost } from "../src/inspector";
 import type { Cost, CostDetail, CostRow, Figure, Snapshot, Source } from "../src/types";
 import { mountWorkbench } from "../src/workbench";
 import { finderIn } from "./find";
@@ -74,7 +74,7 @@ describe("costs", () => {
     expect([named([open], "flops").text(line!), named([open], "flops").title_of(line!)]).toEqual(formulas.flops);
     expect(named([open], "flops").bar!(line!)).toEqual([]);
     expect(toCsv([open], "flops").split("\n")[1]).toBe("a,24·batch·width² + 9·batch·width,0,0,0");
-    expect(costInWords(open.rows[0]!, open.total, "flops")).toEqual(formulas.flops);
+    expect(describeCost(open.rows[0]!, open.total, "flops")).toEqual(formulas.flops);
   });
   test("have columns of what is sent where a program communicates, also if that is unknown", () => {
     const keys = (given: Cost): string[] => costColumns([given], "flops").map(({ key }) => key);
@@ -111,7 +111,7 @@ describe("costs", () => {
     const share = (fixture.snapshot as unknown as Snapshot).graph.nodes.find(({ path }) => path === "mlp_0")!.share!;
     expect(named([cost], "total_share").value(line)).toBeCloseTo(share, 12);
     expect(named([cost], "total_flops").value(line)).toBe(totalOf(group).flops);
-    const words = costInWords(totalOf(group), cost.total, "flops")[0];
+    const words = describeCost(totalOf(group), cost.total, "flops")[0];
     expect(words).toBe(`${named([cost], "total_flops").text(line)} · ${named([cost], "total_share").text(line)}`);
     const [head, ...rows] = toCsv([cost], "flops").trim().split("\n").map((row) => row.split(","));
     const at = head!.indexOf("share");
@@ -267,7 +267,7 @@ describe("the Cost tab", () => {
     const why = "this program was given as HLO text: it has no jaxpr";
     const { costs } = session.snapshot;
     session.change({ cost: null, costs: { ...costs!, sources: { ...costs!.sources, analytic: { state: "unavailable", message: why, version: 0 } } } } as Partial<Snapshot>);
-    expect(find(".mnb-costs > .mnb-hint").textContent).toBe("Costs appear here as soon as the model can run.");
+    expect(find(".mnb-costs > .mnb-hint").textContent).toBe("Costs appear once the model can run.");
     session.change({ cost: { ...data.snapshot.cost!, source: "compiled" } } as Partial<Snapshot>);
     expect(at("source.compiled").getAttribute("aria-pressed")).toBe("true");
     expect(at("source.analytic").title).toBe(`Not available: ${why}`);
@@ -280,13 +280,13 @@ describe("the Cost tab", () => {
 
   test("measures when it is asked to, and shows times", async () => {
     at("source.measured").click();
-    expect(find(".mnb-cost-problems").textContent).toContain("Nothing has been measured yet");
+    expect(find(".mnb-cost-problems").textContent).toContain("Not measured yet");
     expect(sent("want_cost")).toEqual([]);
     at("measure").click();
     await soon(() => expect(at("measure").textContent).toBe("Measure again"));
     expect(find("thead").textContent).toContain("Share of Time");
     session.turn("measured", "loading");
-    expect([at("measure").textContent, at("measure").getAttribute("aria-disabled")]).toEqual(["Measuring", "true"]);
+    expect([at("measure").textContent, at("measure").getAttribute("aria-disabled")]).toEqual(["Measuring…", "true"]);
   });
 
   test("opens a row to its equations by keys", async () => {
@@ -295,7 +295,7 @@ describe("the Cost tab", () => {
     key(row, "ArrowRight");
     expect(row.getAttribute("aria-expanded")).toBe("true");
     await soon(() => expect(find(".mnb-cost-detail").textContent).toContain("3dot_generalforward×127.00 kFLOP12 B02·B·M·N·K"));
-    expect(find(".mnb-cost-detail").textContent).toContain("and 3 more, of less FLOPs");
+    expect(find(".mnb-cost-detail").textContent).toContain("and 3 more with fewer FLOPs");
     expect(sent("want_cost_rows")).toEqual([{ source: "analytic", block: "linear_0", figure: "flops" }]);
     key(row, "ArrowLeft");
     expect(el.querySelector(".mnb-cost-detail")).toBeNull();
@@ -313,7 +313,7 @@ describe("the Cost tab", () => {
     const asked = sent("want_cost_rows").length;
     session.change({ cost: { ...session.snapshot.cost!, stale: false } } as Partial<Snapshot>);
     expect(sent("want_cost_rows").length).toBe(asked + 1);
-    expect(find(".mnb-cost-detail").textContent).toBe("Fetching what is in it.");
+    expect(find(".mnb-cost-detail").textContent).toBe("Loading…");
     await soon(() => expect(find(".mnb-cost-detail").textContent).toContain("dot_general"));
   });
 
@@ -324,7 +324,7 @@ describe("the Cost tab", () => {
     expect(document.activeElement).toBe(at("view.treemap"));
     expect([at("view.treemap").getAttribute("aria-checked"), at("view.table").getAttribute("tabindex")]).toEqual(["true", "-1"]);
     await soon(() => expect(drawing().querySelectorAll("[data-block]")).toHaveLength(3));
-    expect(find(".mnb-picture .mnb-twin").textContent).toBe("block  FLOPs");
+    expect(find(".mnb-picture .mnb-text-version").textContent).toBe("block  FLOPs");
     const mark = find<SVGElement>('[data-block="linear_0"]', drawing());
     expect([mark.getAttribute("aria-label"), mark.getAttribute("role"), mark.getAttribute("tabindex")]).toEqual(["linear_0, 7 FLOP", "button", "0"]);
     mark.dispatchEvent(new MouseEvent("click", { bubbles: true, composed: true }));
@@ -347,7 +347,7 @@ describe("the Cost tab", () => {
     at("view.memory").click();
     await soon(() => expect(drawing().querySelectorAll("[data-block]")).toHaveLength(3));
     const open = at("open_block");
-    expect([open.hidden, find(".mnb-cost-inside").textContent]).toEqual([true, "Select a block to see what is in it."]);
+    expect([open.hidden, find(".mnb-cost-inside").textContent]).toEqual([true, "Select a block to split it into its inner blocks."]);
     find("[data-block=mlp_0]", drawing()).dispatchEvent(new MouseEvent("click", { bubbles: true, composed: true }));
     expect([open.hidden, open.textContent]).toEqual([false, "Open mlp_0"]);
     open.click();
@@ -363,15 +363,15 @@ describe("the Cost tab", () => {
   test("says that what came cannot be read, where it would stand, and takes what comes after it", async () => {
     session.isCut = true;
     at("source.lowered").click();
-    await soon(() => expect(find(".mnb-cost-problems").textContent).toMatch(/^Lowered costs: What came from the kernel could not be shown: .+ Run the cell again to load it\.$/));
+    await soon(() => expect(find(".mnb-cost-problems").textContent).toMatch(/^Lowered costs: The message from the kernel could not be shown: .+ Run the cell again to load it\.$/));
     expect(find<HTMLElement>(".mnb-cost-waiting").hidden).toBe(true);
     key(find('tr[data-mnb-cost="linear_0"]'), "ArrowRight");
-    await soon(() => expect(find(".mnb-cost-detail").textContent).toMatch(/^What came from the kernel could not be shown/));
+    await soon(() => expect(find(".mnb-cost-detail").textContent).toMatch(/^The message from the kernel could not be shown/));
     at("view.treemap").click();
-    await soon(() => expect(find(".mnb-picture .mnb-hint").textContent).toMatch(/^What came from the kernel could not be shown/));
+    await soon(() => expect(find(".mnb-picture .mnb-hint").textContent).toMatch(/^The message from the kernel could not be shown/));
     await askWhatIf();
     type("64");
-    await soon(() => expect(find('[data-mnb-part="what-if"]').textContent).toMatch(/^What came from the kernel could not be shown/));
+    await soon(() => expect(find('[data-mnb-part="what-if"]').textContent).toMatch(/^The message from the kernel could not be shown/));
     session.isCut = false;
     type("65");
     await soon(() => expect(find('[data-mnb-part="what-if"]').textContent).toBe("traced anew in 3 ms."));
@@ -398,11 +398,11 @@ describe("the Cost tab", () => {
     expect(find('[data-mnb-whatif="peak_bytes"] td').title).toBe("nobody says");
     expect(find('[data-mnb-part="what-if"]').textContent).toBe("traced anew in 3 ms.");
     find('[data-mnb-action="whatif.compile"]').click();
-    await soon(() => expect(find(".mnb-whatif-table thead").textContent).toContain("compiled now"));
+    await soon(() => expect(find(".mnb-whatif-table thead").textContent).toContain("compiled before"));
     type("4095");
     await soon(() => expect(find(".mnb-whatif .mnb-notice").textContent).toContain("it does not fit."));
     // The last that could be answered stays, and says what it is.
-    expect([flops(), find<HTMLElement>(".mnb-whatif-main > .mnb-badge").textContent]).toEqual(["FLOPs10 FLOP20 FLOP×210 FLOP20 FLOP×2", "The answer to batch = 64"]);
+    expect([flops(), find<HTMLElement>(".mnb-whatif-main > .mnb-badge").textContent]).toEqual(["FLOPs10 FLOP20 FLOP×210 FLOP20 FLOP×2", "Costs for batch = 64"]);
     type("64");
     await soon(() => expect(find(".mnb-whatif .mnb-notice").hidden).toBe(true));
     find('[data-mnb-action="whatif.apply"]').click();
@@ -423,9 +423,9 @@ describe("the Cost tab", () => {
       expect(find(".mnb-whatif-table").classList).toContain("mnb-old");
       return wrong();
     });
-    const wanted = "Type a whole number from 1 to 4,096.";
-    expect(why).toEqual([`“-5” is too small. ${wanted}`, `“abc” is no whole number. ${wanted}`, `“0” is too small. ${wanted}`, `“1e12” is too large. ${wanted}`, `“2.5” is no whole number. ${wanted}`, wanted]);
-    expect(find<HTMLElement>(".mnb-whatif-main > .mnb-badge").textContent).toBe("The answer to batch = 64");
+    const wanted = "Enter a whole number from 1 to 4,096.";
+    expect(why).toEqual([`“-5” is too small. ${wanted}`, `“abc” is not a whole number. ${wanted}`, `“0” is too small. ${wanted}`, `“1e12” is too large. ${wanted}`, `“2.5” is not a whole number. ${wanted}`, wanted]);
+    expect(find<HTMLElement>(".mnb-whatif-main > .mnb-badge").textContent).toBe("Costs for batch = 64");
     expect(find('[data-mnb-action="whatif.apply"]').getAttribute("aria-disabled")).toBe("true");
     expect(sent("what_if")).toHaveLength(asked);
     key(batch(), "Escape");
@@ -461,7 +461,7 @@ describe("the Cost tab", () => {
     const costs = session.snapshot.costs!;
     const problem = { code: "StageUnavailableError", summary: "it has no numbers.", facts: [], advice: "inspect it with numbers" };
     session.change({ costs: { ...costs, what_if: { state: "unavailable", message: "", problem, version: session.snapshot.version, settings: [] } } } as unknown as Partial<Snapshot>);
-    expect(find('[data-mnb-part="what-if"]').textContent).toBe("What other settings would cost is not to be had:");
+    expect(find('[data-mnb-part="what-if"]').textContent).toBe("The cost of other settings is not available:");
     expect(find(".mnb-whatif .mnb-notice").textContent).toBe("StageUnavailableError: it has no numbers.Try: inspect it with numbers");
     expect(find<HTMLElement>(".mnb-whatif-side > .mnb-hint").hidden).toBe(true);
   });

@@ -15,7 +15,7 @@ data.snapshot = { ...data.snapshot, graph_stage: "jaxpr", graph_stages: ["jaxpr"
 
 const SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"></svg>';
 const STEPS: TransformStep[] = [{ name: "trace", explanation: "runs it once.", problem: null, before: null, after: { text: "{ lambda }\n", marks: [] } }];
-const UNREADABLE = /^What came from the kernel could not be shown: .+ Run the cell again to load it\.$/;
+const UNREADABLE = /^The message from the kernel could not be shown: .+ Run the cell again to load it\.$/;
 
 /** Sends what cannot be read for as long as `isCut`, and refuses a text in short. */
 class Broken extends FakeSession {
@@ -91,11 +91,11 @@ describe("what goes wrong with what came from the kernel is said where it would 
 
   test("the list of the passes, and what one of them did", async () => {
     find('[data-mnb-tab="passes"]').click();
-    find('[data-mnb-action="passes.ask"]').click();
+    find('[data-mnb-action="passes.compile"]').click();
     const part = (): HTMLElement => find('[data-mnb-part="passes"]');
     await soon(() => expect(part().dataset["mnbState"]).toBe("failed"));
-    expect(part().querySelector(".mnb-hint")!.textContent).toMatch(/^The passes could not be shown\. What came from the kernel could not be shown: .+ Run the cell again to load it\.$/);
-    expect(find('[data-mnb-action="passes.ask"]').hidden).toBe(true); // the kernel has them
+    expect(part().querySelector(".mnb-hint")!.textContent).toMatch(/^The passes could not be shown\. The message from the kernel could not be shown: .+ Run the cell again to load it\.$/);
+    expect(find('[data-mnb-action="passes.compile"]').hidden).toBe(true); // the kernel has them
     session.isCut = false;
     await session.sendPasses();
     await soon(() => expect(part().dataset["mnbShown"]).toBe("0"));
@@ -116,7 +116,7 @@ describe("what goes wrong with what came from the kernel is said where it would 
   test("a graph, the first and one in the place of another", async () => {
     const graph = (): HTMLElement => find(".mnb-stage-graph");
     await soon(() => expect(graph().dataset["mnbState"]).toBe("failed"));
-    expect(graph().querySelector(".mnb-hint")!.textContent).toMatch(/^There is no graph: What came from the kernel could not be shown: .+\.$/);
+    expect(graph().querySelector(".mnb-hint")!.textContent).toMatch(/^No graph: The message from the kernel could not be shown: .+\.$/);
     session.change({});
     expect(graph().dataset["mnbState"]).toBe("failed");
     session.isCut = false;
@@ -126,7 +126,7 @@ describe("what goes wrong with what came from the kernel is said where it would 
     session.change({ graph_stage: "hlo" });
     await session.picture("hlo");
     await soon(() => expect(graph().dataset["mnbState"]).toBe("failed"));
-    expect(graph().querySelector(".mnb-pane-figures")!.textContent).toBe("no graph of HLO: What came from the kernel could not be shown: it is no picture. Run the cell again to load it.");
+    expect(graph().querySelector(".mnb-pane-figures")!.textContent).toBe("no graph of HLO: The message from the kernel could not be shown: not an SVG picture. Run the cell again to load it.");
     session.change({ graph_stage: "jaxpr" });
     expect([graph().dataset["mnbState"], graph().querySelector(".mnb-pane-figures")!.textContent]).toEqual(["ready", "0 nodes"]);
   });
@@ -134,7 +134,7 @@ describe("what goes wrong with what came from the kernel is said where it would 
   test("transforms", async () => {
     const part = (): HTMLElement => find('[data-mnb-part="transforms"]');
     await soon(() => expect(part().dataset["mnbState"]).toBe("failed"));
-    expect(part().querySelector(".mnb-hint")!.textContent).toMatch(/^The steps could not be shown\. What came from the kernel could not be shown: .+\.$/);
+    expect(part().querySelector(".mnb-hint")!.textContent).toMatch(/^The steps could not be shown\. The message from the kernel could not be shown: .+\.$/);
     session.change({});
     expect(part().dataset["mnbState"]).toBe("failed");
     session.isCut = false;

@@ -66,10 +66,10 @@ describe("the formula of the selected block", () => {
   test("stands in numbers and in letters, each with what it stands for, and is reached by keys", async () => {
     expect(part().hidden).toBe(true);
     select("linear_0");
-    expect([state(), seen(".mnb-count-said")]).toEqual(["loading", ["Being worked out."]]);
+    expect([state(), seen(".mnb-count-status")]).toEqual(["loading", ["Computing…"]]);
     await soon(() => expect(state()).toBe("ready"));
     expect(seen(":scope > .mnb-count")).toEqual(["2·32·128·64 + 4096"]);
-    expect(seen("summary")).toEqual(["in letters: 2 terms"]);
+    expect(seen("summary")).toEqual(["Terms (2)"]);
     expect(seen(".mnb-term > *")).toEqual(["2·B·M·N·K", "B = 1, M = 32, N = 128, K = 64", "524 kFLOP · dot_general", "n", "n = 4,096", "4.10 kFLOP · add"]);
     expect(seen(".mnb-count-legend")).toEqual(["B: batch · n: <i>items</i>"]);
     expect(find(".mnb-term-sum").title).toBe("524,288 FLOP");
@@ -92,7 +92,7 @@ describe("the formula of the selected block", () => {
     session.change({ version: 2, cost: { ...cost!, stale: false } });
     await soon(() => expect([state(), asked().length]).toEqual(["ready", 2]));
     session.change({ version: 3, cost: { ...cost!, stale: true }, problems: [{ code: "ShapeError", summary: "does not fit.", facts: [], advice: "" }] });
-    expect([state(), seen(".mnb-count-said")]).toEqual(["stale", ["It is counted again when the model has no problems."]]);
+    expect([state(), seen(".mnb-count-status")]).toEqual(["stale", ["Costs return once the errors are fixed."]]);
   });
 
   test("says what is not known, what is left out, and why there is none", async () => {
@@ -102,12 +102,12 @@ describe("the formula of the selected block", () => {
     };
     select("linear_0");
     await soon(() => expect(state()).toBe("ready"));
-    expect(seen(".mnb-terms > li")).toEqual(["? × 2·nn = batchnot known: trip count unknown · mul, add, backward", "not known: no rule: pure_callback · pure_callback", "2 × nn = 48 FLOP · dot_general", "and 3 more · –"]);
+    expect(seen(".mnb-terms > li")).toEqual(["? × 2·nn = batchunknown:  trip count unknown · mul, add, backward", "unknown:  no rule: pure_callback · pure_callback", "2 × nn = 48 FLOP · dot_general", "and 3 more · –"]);
     expect(el.querySelectorAll(".mnb-term-unknown")).toHaveLength(2);
     expect(find(".mnb-count-legend").hidden).toBe(true);
     expect(seen(".mnb-count-whole")).toEqual(["8 + 7 + what nobody knows (1 × while: trip count unknown)"]);
     select("gelu_0");
-    await soon(() => expect(seen(".mnb-count-said")).toEqual(["its equations only move data, or give it another name"]));
+    await soon(() => expect(seen(".mnb-count-status")).toEqual(["its equations only move data, or give it another name"]));
     expect([find<HTMLElement>(".mnb-block-formula details").hidden, seen(":scope > .mnb-count")]).toEqual([true, ["0"]]);
   });
 
@@ -125,7 +125,7 @@ describe("the formula of the selected block", () => {
   test("says why the kernel refuses, and asks anew where nobody answered", async () => {
     session.refused = "'linear_0' is <b>gone</b>.";
     select("linear_0");
-    await soon(() => expect([state(), seen(".mnb-count-said")]).toEqual(["failed", ["'linear_0' is <b>gone</b>."]]));
+    await soon(() => expect([state(), seen(".mnb-count-status")]).toEqual(["failed", ["'linear_0' is <b>gone</b>."]]));
     session.refused = null;
     session.isDeaf = true;
     select("gelu_0");
@@ -141,7 +141,7 @@ describe("the formula of the selected block", () => {
     session.isCut = true;
     select("linear_0");
     await soon(() => expect(state()).toBe("failed"));
-    expect(seen(".mnb-count-said")[0]).toMatch(/^What came from the kernel could not be shown: .+ Run the cell again to load it\.$/);
+    expect(seen(".mnb-count-status")[0]).toMatch(/^The message from the kernel could not be shown: .+ Run the cell again to load it\.$/);
     expect(find('[data-mnb-action="formula.copy"]').hidden).toBe(true);
   });
 });

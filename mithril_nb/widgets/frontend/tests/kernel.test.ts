@@ -84,7 +84,7 @@ describe("a kernel", () => {
 
   test("waits for an idle kernel that has spoken before: a handler may run beside it", async () => {
     (model as any).widget_manager = { kernel: { status: "idle" } };
-    kernel.heard();
+    kernel.receivedMessage();
     void kernel.send("train", {});
     await vi.advanceTimersByTimeAsync(PATIENCE_MS + 1000);
     expect(kernel.connection).toBe("waiting");
@@ -92,7 +92,7 @@ describe("a kernel", () => {
 
   test.each([{ kernel: null }, { kernel: { status: "dead" } }])("is lost where there is no kernel: %o", async (manager) => {
     (model as any).widget_manager = manager;
-    kernel.heard();
+    kernel.receivedMessage();
     void kernel.send("undo", {});
     await vi.advanceTimersByTimeAsync(PATIENCE_MS + 1000);
     expect(kernel.connection).toBe("lost");
@@ -100,7 +100,7 @@ describe("a kernel", () => {
 
   test("is lost if its comm changed and nobody answers since", async () => {
     (model as any).widget_manager = { kernel: { status: "idle" } };
-    kernel.heard();
+    kernel.receivedMessage();
     model.emit("comm_live_update");
     await vi.advanceTimersByTimeAsync(PATIENCE_MS + 1000);
     expect(kernel.connection).toBe("lost");
@@ -132,7 +132,7 @@ describe("a kernel", () => {
   test.each(["closed", "lost", "replaced"])("stays %s whatever its kernel does later, and every command ends", async (connection) => {
     const manager = { kernel: { status: connection === "lost" ? "unknown" : "idle" } };
     (model as any).widget_manager = manager;
-    kernel.heard();
+    kernel.receivedMessage();
     if (connection === "replaced") model.message({ type: "replaced" });
     model.emit("comm:close");
     for (const status of ["idle", "dead"]) {

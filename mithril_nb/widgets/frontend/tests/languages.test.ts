@@ -1,7 +1,7 @@
 /** Colours come from one definition: the lines of a file that the tests in Python write have the same tokens here. */
 
 import { EditorState } from "@codemirror/state";
-import { seenLines } from "../src/seen-lines";
+import { visibleLines } from "../src/visible-lines";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
@@ -26,7 +26,7 @@ describe("tokens", () => {
 
 test("a line of which two parts are in sight is coloured once", () => {
   const state = EditorState.create({ doc: "a\nlong line\nb" });
-  const seen = (...ranges: [number, number][]): number[] => [...seenLines({ state, visibleRanges: ranges.map(([from, to]) => ({ from, to })) })].map((line) => line.number);
+  const seen = (...ranges: [number, number][]): number[] => [...visibleLines({ state, visibleRanges: ranges.map(([from, to]) => ({ from, to })) })].map((line) => line.number);
   expect(seen([2, 4], [8, 13])).toEqual([2, 3]);
   expect(seen([0, 13])).toEqual([1, 2, 3]);
 });

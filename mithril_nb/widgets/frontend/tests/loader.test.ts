@@ -29,8 +29,8 @@ test("a widget says after ten seconds that the shared code is missing, and mount
   expect(el.textContent).toBe("");
   vi.advanceTimersByTime(200);
   expect(el.querySelector('[role="alert"]')!.textContent).toBe(
-    "mithril_nb: the code that all its widgets share has not arrived. It comes with a hidden widget from the same kernel. " +
-      "Try: run the cell that made this widget again; after a kernel restart, run the notebook from the top.",
+    "mithril_nb: the shared code of the widgets was not loaded. A hidden widget of the same kernel provides it. " +
+      "Try: run the cell of this widget again; after a kernel restart, run the notebook from the top.",
   );
   const mountCurves = vi.fn(() => () => {});
   (globalThis as any)[KEY] = { mountCurves };

@@ -60,7 +60,7 @@ describe("a newcomer", () => {
     session.change({ run: { ...session.snapshot.run, state: "done" } });
     session.refuses = ["train", "rename"];
     click('[data-mnb-action="train.run"]');
-    const refusal = find(".mnb-train .mnb-refusal");
+    const refusal = find(".mnb-train .mnb-command-error");
     await vi.waitFor(() => expect(refusal.hidden).toBe(false));
     expect(find('[data-mnb-action="train.run"]').textContent).toBe("Train again");
     expect(refusal.textContent).toBe("targets have 3 classes, and the model 2.\ntargets: 0 to 2\nTry: Linear(3)");
@@ -136,14 +136,14 @@ describe("a newcomer", () => {
     const offer = { edits: 1, saved_at: 1e9, labels: ["add Relu"], source: "", difference: "", can_restore: true };
     const autosave = { offer: { ...offer, older: 4 }, path: "/d/.mithril_nb/d-3f.json", problem: "", edits: 0 };
     session.change({ autosave });
-    expect(find(".mnb-restore").textContent).toContain("add Relu. An older version with 4 edits is kept; it is offered after “Start from the code”.");
+    expect(find(".mnb-restore").textContent).toContain("add Relu. An older version with 4 edits is available after “Start from the code”.");
     session.change({ autosave: { ...autosave, offer: { ...offer, older: null } } });
     expect(find(".mnb-restore").textContent).not.toContain("older");
     click('[data-mnb-action="restore.decline"]');
     await vi.waitFor(() => expect(find('.mnb-status [role="status"]').textContent).toBe("The saved 1 edit stays in .mithril_nb/d-3f.json, beside the notebook."));
   });
 
-  test.each([["done", "The trained parameters ended with the kernel, unless they were saved."], ["stopped", "The trained parameters ended with the kernel, unless they were saved."], ["failed", ""], ["idle", ""]] as const)("a run that is %s, after its kernel ended: %s", (state, words) => {
+  test.each([["done", "The trained parameters are lost with the kernel unless you saved them."], ["stopped", "The trained parameters are lost with the kernel unless you saved them."], ["failed", ""], ["idle", ""]] as const)("a run that is %s, after its kernel ended: %s", (state, words) => {
     const message = find(".mnb-train .mnb-inline-problem");
     session.change({ run: { ...session.snapshot.run, state, message: "" } });
     expect(message.hidden).toBe(true);
@@ -157,7 +157,7 @@ describe("a newcomer", () => {
     type(input, "");
     key(input, "Enter");
     const words = find(".mnb-header .mnb-field-problem");
-    expect([words.textContent, words.hidden, input.getAttribute("aria-invalid")]).toEqual(["A shape has at least one size, as in 32, 64.", false, "true"]);
+    expect([words.textContent, words.hidden, input.getAttribute("aria-invalid")]).toEqual(["Enter at least one size, such as 32, 64.", false, "true"]);
     expect(sent("set_shape")).toEqual([]);
     input.blur();
     session.change({});
@@ -169,9 +169,9 @@ describe("a newcomer", () => {
     const stages = Object.fromEntries(Object.entries(session.snapshot.stages).map(([name, info]) => [name, { ...info, state: "empty" as const, message: "the model has problems" }]));
     const card = (): string => find('[data-mnb-pane="hlo"] .mnb-pane-card p').textContent!;
     session.change({ stages, problems: [problem] });
-    expect(card()).toBe("'linear_0.input' is connected to nothing. The Problems tab has the details.");
+    expect(card()).toBe("'linear_0.input' is connected to nothing. See the Problems tab.");
     session.change({ problems: [problem, REFUSAL] });
-    expect(card()).toBe("'linear_0.input' is connected to nothing. The Problems tab lists all 2 problems.");
+    expect(card()).toBe("'linear_0.input' is connected to nothing. The Problems tab lists all 2.");
     session.change({ problems: [], stages: Object.fromEntries(Object.entries(stages).map(([name, info]) => [name, { ...info, message: "there is no block yet" }])) });
     expect(card()).toBe("there is no block yet");
   });

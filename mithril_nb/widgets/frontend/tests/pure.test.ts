@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import fixture from "../fixtures/mlp.json";
 import { readInts } from "../src/fields";
 import { exact, figure, fromSlider, percent, seconds, short, si, toSlider } from "../src/format";
-import { type PortRef, component, middle, pathOf, portsOf, readingOrder, refusal, withInnerProblems } from "../src/graph";
+import { type PortRef, component, middle, pathOf, portsOf, readingOrder, connectionProblem, withInnerProblems } from "../src/graph";
 import { readShape } from "../src/header";
 import { RULES, tokens } from "../src/languages";
 import { columnsOf } from "../dev/fake-model";
@@ -22,7 +22,7 @@ describe("numbers", () => {
   ] as const)("%s %s is %s", (value, unit, said) => expect(si(value, unit)).toBe(said));
   test.each([[0.009, "9 ms"], [0.31, "310 ms"], [2.5, "2.5 s"], [75, "1 min 15 s"], [3700, "1 h 1 min"], [0, "0 s"], [null, "–"], [2e-6, "2 µs"]] as const)("%s s is %s", (value, said) => expect(seconds(value)).toBe(said));
   test("shares", () => expect([percent(0.431), percent(0), percent(0.0002), percent(null)]).toEqual(["43.1 %", "0.0 %", "< 0.1 %", "–"]));
-  test("exact values have their unit, and unknown is not 0", () => expect([exact(1234567, "FLOP"), exact(null)]).toEqual(["1,234,567 FLOP", "not known"]));
+  test("exact values have their unit, and unknown is not 0", () => expect([exact(1234567, "FLOP"), exact(null)]).toEqual(["1,234,567 FLOP", "unknown"]));
   test("losses", () => expect([figure(0.41234), figure(1e-5), figure(null), figure(Infinity)]).toEqual(["0.4123", "1.00e-5", "–", "∞"]));
   test("learning rates can be read back", () => {
     for (const rate of [1e-3, 3.2e-5, 0.5, 1, 1e-6]) expect(Number(short(rate))).toBe(rate);
@@ -50,14 +50,14 @@ describe("what people type", () => {
 describe("the graph", () => {
   const ref = (endpoint: string, side: "input" | "output"): PortRef => portsOf(graph).find((port) => port.endpoint === endpoint && port.side === side)!;
   test("refuses a cycle and names it", () => {
-    expect(refusal(graph, ref("linear_1.output", "output"), ref("linear_0.input", "input"))).toBe("This closes a cycle: linear_0 → gelu_0 → mlp_0 → linear_1 → linear_0.");
+    expect(connectionProblem(graph, ref("linear_1.output", "output"), ref("linear_0.input", "input"))).toBe("This creates a cycle: linear_0 → gelu_0 → mlp_0 → linear_1 → linear_0.");
   });
   test("refuses itself, what is there already, and what is no input", () => {
-    expect(refusal(graph, ref("gelu_0.output", "output"), ref("gelu_0.input", "input"))).toContain("cannot feed itself");
-    expect(refusal(graph, ref("linear_0.output", "output"), ref("gelu_0.input", "input"))).toBe("They are connected already.");
-    expect(refusal(graph, ref("gelu_0.input", "input"), ref("linear_0.output", "output"))).toBe("Connect an output to an input.");
+    expect(connectionProblem(graph, ref("gelu_0.output", "output"), ref("gelu_0.input", "input"))).toContain("cannot feed itself");
+    expect(connectionProblem(graph, ref("linear_0.output", "output"), ref("gelu_0.input", "input"))).toBe("Already connected.");
+    expect(connectionProblem(graph, ref("gelu_0.input", "input"), ref("linear_0.output", "output"))).toBe("Connect an output to an input.");
   });
-  test("allows what closes no cycle", () => expect(refusal(graph, ref("linear_0.output", "output"), ref("linear_1.input", "input"))).toBeNull());
+  test("allows what closes no cycle", () => expect(connectionProblem(graph, ref("linear_0.output", "output"), ref("linear_1.input", "input"))).toBeNull());
   test("escapes names in endpoints as the kernel does", () => expect([component("a/b.c"), component("x (1)"), component("%")]).toEqual(["a%2Fb%2Ec", "x %281%29", "%25"]));
   test("is read from top to bottom, children after their group", () => {
     const names = readingOrder(graph).map((node) => node.name);
@@ -112,7 +112,7 @@ describe("messages", () => {
     bytes.set(new Uint8Array(Float64Array.from(rows.flat()).buffer), 1);
     return new DataView(bytes.buffer, 1);
   };
-  test("a stage is unpacked", async () => expect((await decodeStage(await gzip(JSON.stringify(columnsOf({ text: "é", instructions: [], equations: {} }))))).text).toBe("é"));
+  test("a stage is decodeTo", async () => expect((await decodeStage(await gzip(JSON.stringify(columnsOf({ text: "é", instructions: [], equations: {} }))))).text).toBe("é"));
   test("curves are appended, replaced from a row on, and refuse a gap", () => {
     const curves = new Curves();
     expect(curves.take(0, ["step", "loss"], columns([[1, 2], [0.5, NaN]]))).toBe(true);

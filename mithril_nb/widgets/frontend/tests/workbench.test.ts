@@ -84,7 +84,7 @@ describe("the workbench", () => {
   test("tells the time of a module without machine code under a name of its own", () => {
     session.change({ status: { ...session.snapshot.status, optimize_s: 0.25, compile_s: null } });
     expect(find('[data-mnb-status="optimize"]').textContent).toBe("optimize 250 ms");
-    expect(find('[data-mnb-status="optimize"]').title).toBe("optimize: 0.25 s for XLA's passes and plan of memory, without machine code");
+    expect(find('[data-mnb-status="optimize"]').title).toBe("optimize: 0.25 s for XLA's passes and memory planning, without code generation");
     expect(el.querySelector('[data-mnb-status="compile"]')).toBeNull();
     session.change({ status: { ...session.snapshot.status, optimize_s: 0.25, compile_s: 0.5 } });
     expect([...el.querySelectorAll(".mnb-status-figures > span")].map((one) => one.textContent).slice(2, 4)).toEqual(["optimize 250 ms", "compile 500 ms"]);
@@ -121,7 +121,7 @@ describe("the workbench", () => {
     expect(sent("set_attribute")).toEqual([{ path: "linear_0", name: "dimension", value: 25 }]);
   });
 
-  test("marks what is no number, and sends nothing", () => {
+  test("marks what is not a number, and sends nothing", () => {
     click('[data-mnb-node="linear_0"]');
     const input = find<HTMLInputElement>('[data-mnb-field="dimension"] input[type="text"]');
     input.value = "wide";
@@ -161,17 +161,17 @@ describe("the workbench", () => {
   test("shows the passes of the design, and says when they are of an older one, or cannot be had", async () => {
     const passes = (): HTMLElement => find(".mnb-passes");
     const hint = (): string => (find(".mnb-passes > .mnb-hint").hidden ? "" : find(".mnb-passes > .mnb-hint").textContent!);
-    const asks = (): boolean => !find('[data-mnb-action="passes.ask"]').hidden;
+    const asks = (): boolean => !find('[data-mnb-action="passes.compile"]').hidden;
     click('[data-mnb-tab="passes"]');
     expect([hint(), asks()]).toEqual([expect.stringMatching(/^XLA rewrites the program/), true]);
-    click('[data-mnb-action="passes.ask"]');
+    click('[data-mnb-action="passes.compile"]');
     await vi.waitFor(() => expect(passes().dataset["mnbShown"]).toBe("0"));
     expect([hint(), asks(), find('[data-mnb-tab="passes"] .mnb-tab-figure').textContent]).toEqual(["", false, "2"]);
     key(".mnb-pass-list", "ArrowDown");
     await vi.waitFor(() => expect(passes().dataset["mnbShown"]).toBe("1"));
     session.change({ version: 2, passes: { state: "stale", message: "", version: 1 } });
     expect([hint(), asks(), find(".mnb-pass-body").hidden]).toEqual(["The model has changed since these passes were read.", true, false]);
-    click('[data-mnb-action="passes.ask"]');
+    click('[data-mnb-action="passes.compile"]');
     await vi.waitFor(() => expect(find(".mnb-pass-text").textContent).toContain("%come 1 of 2"));
     expect([hint(), asks()]).toEqual(["", false]);
     session.change({ passes: { state: "failed", message: "the disk is full", version: 2 } });
@@ -252,7 +252,7 @@ describe("the workbench", () => {
   test("steers the run", async () => {
     click('[data-mnb-tab="train"]');
     expect(find('[data-mnb-panel="train"]').hidden).toBe(false);
-    expect(find('[data-mnb-action="train.run"]').textContent).toBe("Go on");
+    expect(find('[data-mnb-action="train.run"]').textContent).toBe("Resume");
     click('[data-mnb-action="train.run"]');
     expect(sent("resume")).toHaveLength(1);
     await told({ ...session.snapshot.run, state: "running", step: 200, loss: 0.25 });
@@ -263,15 +263,15 @@ describe("the workbench", () => {
   });
 
   test.each(["stopped", "failed"] as const)("goes on with a run that is %s, or trains anew", async (state) => {
-    const anew = find<HTMLButtonElement>('[data-mnb-action="train.anew"]');
+    const anew = find<HTMLButtonElement>('[data-mnb-action="train.restart"]');
     expect(anew.hidden).toBe(true);
     await told({ ...session.snapshot.run, state, is_current_model: false });
-    expect(find(".mnb-run-state").textContent).toMatch(new RegExp(`^${state}, of an earlier model · epoch`));
-    expect(find('[data-mnb-action="train.run"]').textContent).toBe("Go on");
-    expect([anew.hidden, anew.textContent]).toEqual([false, "Train anew"]);
+    expect(find(".mnb-run-state").textContent).toMatch(new RegExp(`^${state}, earlier model · epoch`));
+    expect(find('[data-mnb-action="train.run"]').textContent).toBe("Resume");
+    expect([anew.hidden, anew.textContent]).toEqual([false, "Train from scratch"]);
     click('[data-mnb-action="train.run"]');
     expect([sent("resume").length, sent("train").length]).toEqual([1, 0]);
-    click('[data-mnb-action="train.anew"]');
+    click('[data-mnb-action="train.restart"]');
     expect([sent("resume").length, sent("train").length]).toEqual([1, 1]);
     await told({ ...session.snapshot.run, state: "done", is_current_model: true });
     expect(find(".mnb-run-state").textContent).not.toContain("earlier");
@@ -284,7 +284,7 @@ describe("the workbench", () => {
     click('[data-mnb-tab="train"]');
     session.alive = false;
     click('[data-mnb-action="train.run"]');
-    await vi.waitFor(() => expect(find(".mnb-run-state").textContent).toMatch(/^asking the kernel: \d/), { timeout: 3000 });
+    await vi.waitFor(() => expect(find(".mnb-run-state").textContent).toMatch(/^waiting for the kernel: \d/), { timeout: 3000 });
     session.message({ type: "reply", id: session.sent.at(-1)!.id, ok: true, error: null });
     await vi.waitFor(() => expect(find(".mnb-run-state").textContent).toMatch(/^paused/));
   });
@@ -302,7 +302,7 @@ describe("the workbench", () => {
     const before = session.sent.length;
     click('[data-mnb-action="undo"]');
     click('[data-mnb-node="linear_0"]');
-    expect(find("[role=alert]", strip).textContent).toBe("Not done, because no kernel is connected: undo.");
+    expect(find("[role=alert]", strip).textContent).toBe("Not run, because no kernel is connected: undo.");
     expect(session.sent.slice(before).map((one) => one.name)).not.toContain("undo");
   });
 
@@ -313,22 +313,22 @@ describe("the workbench", () => {
     session.emit("comm:close");
     const strip = find('[data-mnb-part="connection"]');
     expect(strip.textContent).toContain("Your 1 edit could not be saved (/d/x.json: Read-only file system). Copy the source before you run the cell again.");
-    expect(find("[role=alert]", strip).textContent).toBe("Not done, because no kernel is connected: undo.");
+    expect(find("[role=alert]", strip).textContent).toBe("Not run, because no kernel is connected: undo.");
   });
 
   test("ends the run with its kernel", () => {
     click('[data-mnb-tab="train"]');
     session.change({ run: { ...session.snapshot.run, state: "running", left_s: 180 } });
     session.emit("comm:close");
-    expect(find(".mnb-run-state").textContent).toMatch(/^ended with the kernel/);
+    expect(find(".mnb-run-state").textContent).toMatch(/^lost with the kernel/);
     expect(find('[data-mnb-figure="left"]').textContent).toBe("–");
     for (const action of ["run", "step", "stop"]) expect(find(`[data-mnb-action="train.${action}"]`).getAttribute("aria-disabled")).toBe("true");
-    expect(find(".mnb-train .mnb-inline-problem").textContent).toMatch(/^The run ended with its kernel at step \d+\. Parameters that were not saved are lost\.$/);
+    expect(find(".mnb-train .mnb-inline-problem").textContent).toMatch(/^The run ended with the kernel at step \d+\. Unsaved parameters are lost\.$/);
   });
 
   test.each([
-    ["replaced", () => session.message({ type: "replaced" }), "Replaced: see the newer widget."],
-    ["closed", () => Object.assign(session, { widget_manager: { kernel: { status: "busy" } } }), "This widget was closed. The run is not shown here any more."],
+    ["replaced", () => session.message({ type: "replaced" }), "Replaced by a newer widget."],
+    ["closed", () => Object.assign(session, { widget_manager: { kernel: { status: "busy" } } }), "This widget was closed and does not follow the run any more."],
   ])("does not end a run because the widget is %s", (state, happens, message) => {
     session.change({ run: { ...session.snapshot.run, state: "running", left_s: 180 } });
     expect(find('[data-mnb-tab="train"]').textContent).toContain("running");
@@ -348,7 +348,7 @@ describe("the workbench", () => {
     const strip = find('[data-mnb-part="connection"]');
     expect(find("[role=status]", strip).textContent).toBe("Replaced: a newer run of the cell shows the current widget.");
     click('[data-mnb-action="undo"]');
-    expect(strip.textContent).toContain("Not done");
+    expect(strip.textContent).toContain("Not run");
   });
 
   test("offers edits of an earlier run with their difference, and takes either answer", () => {
@@ -454,7 +454,7 @@ describe("the workbench", () => {
     cleanup();
     const model = new FakeModel({ snapshot: {} });
     cleanup = mountWorkbench({ model, el });
-    expect(el.textContent).toBe("Waiting for the model from the kernel.");
+    expect(el.textContent).toBe("Waiting for the kernel to send the model…");
     model.set("snapshot", structuredClone(data.snapshot));
     expect(el.querySelectorAll(".mnb-workbench")).toHaveLength(1);
   });
@@ -476,7 +476,7 @@ describe("the live run", () => {
     model.set("run", { ...data.snapshot.run, state: "stopped" });
     await frame();
     el.querySelector<HTMLElement>('[data-mnb-action="train.run"]')!.click();
-    expect(el.querySelector<HTMLElement>('[data-mnb-action="train.anew"]')!.hidden).toBe(true);
+    expect(el.querySelector<HTMLElement>('[data-mnb-action="train.restart"]')!.hidden).toBe(true);
     expect(model.names()).toEqual(["request_curves", "pause", "resume"]);
     cleanup();
     expect(el.childElementCount + model.listening).toBe(0);
