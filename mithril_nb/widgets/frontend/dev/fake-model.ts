@@ -130,7 +130,7 @@ export class FakeSession extends FakeModel {
     if (name === "stop") this.change({ run: { ...this.snapshot.run, state: "stopped" } });
     if (name === "set_attribute") this.setAttribute(args["path"], args["name"], args["value"]);
     if (name === "move") this.move(args["path"], args["x"], args["y"]);
-    if (name === "want_passes") void this.sendPasses();
+    if (name === "request_passes") void this.sendPasses();
     if (name === "request_diff") void this.sendDiff(args["number"]);
     if (name === "request_instruction_history") this.message({ type: "instruction_history", stage: args["stage"], index: args["index"], events: [["appeared in", "fusion", 1]], fused: [], became: "" });
     super.answer(command);

@@ -217,14 +217,14 @@ export class CostTable {
       text(target, "Loading…");
       if (this.fetched.has(block)) return;
       this.fetched.add(block);
-      void this.store.kernel.send("want_cost_rows", { source: first.source, block, figure: this.figure });
+      void this.store.kernel.send("request_cost_rows", { source: first.source, block, figure: this.figure });
       return;
     }
     const shown: Figure[] = first.source === "measured" ? ["time_s", "flops", "bytes_accessed"] : ["flops", "bytes_accessed", "transcendentals"];
     const rows = found.rows.map((row) =>
       h("tr", {}, h("td", { class: "mnb-code" }, row.id), h("td", { class: "mnb-code" }, row.opcode, row.share < 1 ? ` (${percent(row.share, 0)})` : ""), h("td", {}, row.role ?? ""), h("td", { class: "mnb-num" }, row.repeats === null ? "?" : row.repeats === 1 ? "" : `×${row.repeats.toLocaleString("en-US")}`),
         ...shown.map((figure) => h("td", { class: "mnb-num" }, formatFigure(figure, row.figures[figure]))), h("td", { class: "mnb-cost-formula", title: row.formula }, row.formula)));
-    const heads = ["Id", first.source === "analytic" ? "Primitive" : "Opcode", "Role", "Runs", ...shown.map((figure) => FIGURE_TITLES[figure][0]), "FLOPs per run"];
+    const heads = ["Id", first.source === "analytic" ? "Primitive" : "Opcode", "Role", "Runs", ...shown.map((figure) => FIGURE_TITLES[figure][0]), "FLOPs of one run"];
     const table = h("table", { class: "mnb-table mnb-table-small" }, h("thead", {}, h("tr", {}, ...heads.map((title) => h("th", { scope: "col", class: /Runs|FLOPs$|Bytes|Transc|Time/.test(title) ? "mnb-num" : "" }, title)))), h("tbody", {}, ...rows));
     const left = found.left > 0 ? h("p", { class: "mnb-hint" }, `and ${found.left.toLocaleString("en-US")} more with fewer ${FIGURE_TITLES[this.figure][0]}`) : null;
     target.replaceChildren(rows.length ? table : h("p", { class: "mnb-hint" }, found.problem ?? "Self cost 0: the block has only parameters, or its inner blocks do all the work."), ...(left ? [left] : []));

@@ -124,7 +124,7 @@ export class WhatIf {
     const { version, cost } = this.store.snapshot;
     if (this.info.version === version || this.requestedVersion === version || cost === null || cost.stale || this.store.tab !== "cost") return;
     this.requestedVersion = version;
-    this.store.kernel.latest("settings", "want_settings", {});
+    this.store.kernel.latest("settings", "request_settings", {});
   }
 
   update(): void {

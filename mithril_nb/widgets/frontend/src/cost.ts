@@ -149,7 +149,7 @@ export class CostTab {
       const isReady = this.info.sources.measured?.state === "ready";
       if (source === this.store.defaultSource || has || this.requested.get(source) === String(version) || (source === "measured" && !isReady)) continue;
       this.requested.set(source, String(version));
-      this.store.kernel.latest(`cost ${source}`, "want_cost", { source });
+      this.store.kernel.latest(`cost ${source}`, "request_cost", { source });
     }
   }
 
@@ -260,7 +260,7 @@ export class CostTab {
     this.drawn = key;
     const slowest = inOrder(sources).at(-1)!;
     this.picture.wait(slowest === "measured" || this.store.received.get(slowest)?.version === version || slowest === this.store.defaultSource ? "Drawing" : PROGRESS[slowest]);
-    this.store.kernel.latest("cost picture", "want_cost_picture", { key, view, sources, figure, width: this.width || 900, opened: view === "memory" ? this.opened : [] });
+    this.store.kernel.latest("cost picture", "request_cost_picture", { key, view, sources, figure, width: this.width || 900, opened: view === "memory" ? this.opened : [] });
   }
 
   private takePicture(key: string, drawn: Drawn): void {

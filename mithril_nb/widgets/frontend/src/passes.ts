@@ -69,7 +69,7 @@ export class PassesTab {
         extensions: [readOnly, signs, EditorView.contentAttributes.of({ "aria-label": "Changes of the pass, read only", "aria-readonly": "true", tabindex: "0", spellcheck: "false" })],
       }),
     });
-    this.compile = h("button", { type: "button", class: "mnb-button mnb-primary", "data-mnb-action": "passes.compile", onclick: () => store.command("want_passes") }, "Compile and read the passes");
+    this.compile = h("button", { type: "button", class: "mnb-button mnb-primary", "data-mnb-action": "passes.compile", onclick: () => store.command("request_passes") }, "Compile and read the passes");
     this.diff = h("div", { class: "mnb-pass-diff" }, h("div", { class: "mnb-pane-head" }, this.title, this.figures), this.problem, h("div", { class: "mnb-pass-text" }, this.view.dom));
     this.body = h("div", { class: "mnb-pass-body" }, this.list.root, this.diff);
     this.root = h("div", { class: "mnb-passes", "data-mnb-part": "passes" }, this.hint, this.compile, this.history, this.body);

@@ -44,7 +44,7 @@ class Broken extends FakeSession {
   }
 }
 
-describe("what goes wrong with what came from the kernel is said where it would stand", () => {
+describe("messages that cannot be decoded show an error", () => {
   let session: Broken;
   let el: HTMLElement;
   let cleanup: () => void;
@@ -75,7 +75,7 @@ describe("what goes wrong with what came from the kernel is said where it would 
     expect(pane().querySelector<HTMLElement>(".mnb-pane-card")!.hidden).toBe(true);
   });
 
-  test("a text in short that the kernel cannot make, until it is shown in full again", async () => {
+  test("a short text that the kernel rejects", async () => {
     session.isCut = false;
     const pane = (): HTMLElement => find('[data-mnb-pane="hlo"]');
     find('[data-mnb-action="pane.hlo"]').click();
@@ -89,7 +89,7 @@ describe("what goes wrong with what came from the kernel is said where it would 
     expect(pane().querySelector<HTMLElement>(".mnb-pane-card")!.hidden).toBe(true);
   });
 
-  test("the list of the passes, and what one of them did", async () => {
+  test("the list of passes and a diff", async () => {
     find('[data-mnb-tab="passes"]').click();
     find('[data-mnb-action="passes.compile"]').click();
     const part = (): HTMLElement => find('[data-mnb-part="passes"]');
@@ -113,7 +113,7 @@ describe("what goes wrong with what came from the kernel is said where it would 
     expect([diff().dataset["mnbState"], diff().querySelector<HTMLElement>(".mnb-hint")!.hidden]).toEqual(["ready", true]);
   });
 
-  test("a graph, the first and one in the place of another", async () => {
+  test("a first graph and a replacement", async () => {
     const graph = (): HTMLElement => find(".mnb-stage-graph");
     await soon(() => expect(graph().dataset["mnbState"]).toBe("failed"));
     expect(graph().querySelector(".mnb-hint")!.textContent).toMatch(/^No graph: The message from the kernel could not be shown: .+\.$/);

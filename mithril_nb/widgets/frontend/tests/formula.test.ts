@@ -22,12 +22,12 @@ class Counting extends FakeSession {
   refused: string | null = null;
   isDeaf = false;
   protected override answer(command: Sent): void {
-    if (command.name === "want_formula" && (this.refused !== null || this.isDeaf)) {
+    if (command.name === "request_formula" && (this.refused !== null || this.isDeaf)) {
       const error = this.refused === null ? null : { code: "SessionError", summary: this.refused, facts: [], advice: "" };
       this.message({ type: "reply", id: command.id, ok: false, error });
       return;
     }
-    if (command.name === "want_formula") void this.sendFormula(command.args["block"]);
+    if (command.name === "request_formula") void this.sendFormula(command.args["block"]);
     super.answer(command);
   }
   async sendFormula(block: string): Promise<void> {
@@ -50,7 +50,7 @@ describe("the formula of the selected block", () => {
   const select = (path: string): void => {
     for (const name of ["pointerdown", "pointerup", "click"]) find(`[data-mnb-node="${path}"]`).dispatchEvent(new MouseEvent(name, CLICK));
   };
-  const asked = (): unknown[] => session.sent.filter(({ name }) => name === "want_formula").map(({ args }) => args);
+  const asked = (): unknown[] => session.sent.filter(({ name }) => name === "request_formula").map(({ args }) => args);
   beforeEach(() => {
     session = new Counting(data);
     el = document.createElement("div");
@@ -63,7 +63,7 @@ describe("the formula of the selected block", () => {
     el.remove();
   });
 
-  test("stands in numbers and in letters, each with what it stands for, and is reached by keys", async () => {
+  test("shows numbers, terms and legend, and is copied", async () => {
     expect(part().hidden).toBe(true);
     select("linear_0");
     expect([state(), seen(".mnb-count-status")]).toEqual(["loading", ["Computing…"]]);
@@ -82,7 +82,7 @@ describe("the formula of the selected block", () => {
     expect(copied).toHaveBeenCalledWith(LINEAR.text);
   });
 
-  test("is asked for anew when the model is another, and is marked as old until it comes", async () => {
+  test("is requested again after the model changes", async () => {
     select("linear_0");
     await soon(() => expect(state()).toBe("ready"));
     const { cost } = session.snapshot;
@@ -95,23 +95,23 @@ describe("the formula of the selected block", () => {
     expect([state(), seen(".mnb-count-status")]).toEqual(["stale", ["Costs return once the errors are fixed."]]);
   });
 
-  test("says what is not known, what is left out, and why there is none", async () => {
+  test("shows unknown terms, omitted terms and reasons", async () => {
     session.answers = {
-      linear_0: { short: "8 + …", whole: "8 + 7 + what nobody knows (1 × while: trip count unknown)", terms: [term("2·n", [["n", "batch"]], null, { times: null, role: "backward", opcodes: ["mul", "add"], why: "trip count unknown" }), term("", [], null, { opcodes: ["pure_callback"], why: "no rule: pure_callback" }), term("n", [["n", 4]], 8, { times: 2 })], left: 3, left_flops: null },
+      linear_0: { short: "8 + …", whole: "8 + 7 + unknown (1 × while: trip count unknown)", terms: [term("2·n", [["n", "batch"]], null, { times: null, role: "backward", opcodes: ["mul", "add"], why: "trip count unknown" }), term("", [], null, { opcodes: ["pure_callback"], why: "no rule: pure_callback" }), term("n", [["n", 4]], 8, { times: 2 })], left: 3, left_flops: null },
       gelu_0: { why: "its equations only move data, or give it another name", short: "0", whole: "0" },
     };
     select("linear_0");
     await soon(() => expect(state()).toBe("ready"));
-    expect(seen(".mnb-terms > li")).toEqual(["? × 2·nn = batchunknown:  trip count unknown · mul, add, backward", "unknown:  no rule: pure_callback · pure_callback", "2 × nn = 48 FLOP · dot_general", "and 3 more · –"]);
+    expect(seen(".mnb-terms > li")).toEqual(["? × 2·nn = batchunknown: trip count unknown · mul, add, backward", "unknown: no rule: pure_callback · pure_callback", "2 × nn = 48 FLOP · dot_general", "and 3 more · –"]);
     expect(el.querySelectorAll(".mnb-term-unknown")).toHaveLength(2);
     expect(find(".mnb-count-legend").hidden).toBe(true);
-    expect(seen(".mnb-count-whole")).toEqual(["8 + 7 + what nobody knows (1 × while: trip count unknown)"]);
+    expect(seen(".mnb-count-whole")).toEqual(["8 + 7 + unknown (1 × while: trip count unknown)"]);
     select("gelu_0");
     await soon(() => expect(seen(".mnb-count-status")).toEqual(["its equations only move data, or give it another name"]));
     expect([find<HTMLElement>(".mnb-block-formula details").hidden, seen(":scope > .mnb-count")]).toEqual([true, ["0"]]);
   });
 
-  test("shows names as they are, and takes no answer about another block", async () => {
+  test("shows names as text and ignores other blocks' replies", async () => {
     session.answers = { linear_0: { ...LINEAR, short: "<b>2</b>", terms: [term("<img src=x>", [["<i>", "<u>"]], 1, { opcodes: ["<s>"] })] } };
     select("linear_0");
     await soon(() => expect(state()).toBe("ready"));
@@ -122,7 +122,7 @@ describe("the formula of the selected block", () => {
     expect(seen(":scope > .mnb-count")).toEqual(["<b>2</b>"]);
   });
 
-  test("says why the kernel refuses, and asks anew where nobody answered", async () => {
+  test("shows rejections and repeats unanswered requests", async () => {
     session.refused = "'linear_0' is <b>gone</b>.";
     select("linear_0");
     await soon(() => expect([state(), seen(".mnb-count-status")]).toEqual(["failed", ["'linear_0' is <b>gone</b>."]]));
@@ -137,7 +137,7 @@ describe("the formula of the selected block", () => {
     await soon(() => expect([state(), asked().length]).toEqual(["ready", 3]));
   });
 
-  test("says that what came cannot be read", async () => {
+  test("shows decode errors", async () => {
     session.isCut = true;
     select("linear_0");
     await soon(() => expect(state()).toBe("failed"));

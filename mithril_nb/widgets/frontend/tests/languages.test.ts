@@ -24,7 +24,7 @@ describe("tokens", () => {
   });
 });
 
-test("a line of which two parts are in sight is coloured once", () => {
+test("colours a line with two visible ranges once", () => {
   const state = EditorState.create({ doc: "a\nlong line\nb" });
   const seen = (...ranges: [number, number][]): number[] => [...visibleLines({ state, visibleRanges: ranges.map(([from, to]) => ({ from, to })) })].map((line) => line.number);
   expect(seen([2, 4], [8, 13])).toEqual([2, 3]);

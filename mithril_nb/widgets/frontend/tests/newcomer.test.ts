@@ -56,7 +56,7 @@ describe("a newcomer", () => {
     el.remove();
   });
 
-  test("shows beside the Train button why a run was refused, until a command succeeds", async () => {
+  test("shows a rejected run beside the Train button", async () => {
     session.change({ run: { ...session.snapshot.run, state: "done" } });
     session.refuses = ["train", "rename"];
     click('[data-mnb-action="train.run"]');
@@ -79,7 +79,7 @@ describe("a newcomer", () => {
     expect(refusal.hidden, "a refusal of another part is not of the run").toBe(true);
   });
 
-  test("types block after block in the palette", () => {
+  test("adds block after block from the palette", () => {
     const input = find<HTMLInputElement>(".mnb-palette-search");
     for (const name of ["Linear", "Relu", "Linear"]) {
       type(input, input.value + name);
@@ -91,7 +91,7 @@ describe("a newcomer", () => {
     expect(find('.mnb-palette-item[aria-selected="true"]').dataset["mnbPalette"]).toBe("Linear");
   });
 
-  test("renames by the button, whose Enter does not click it again", () => {
+  test("renames by the button, and Enter does not click again", () => {
     click('[data-mnb-node="gelu_0"]');
     click('[data-mnb-action="inspector.rename"]');
     find<HTMLInputElement>(".mnb-inspector .mnb-rename").value = "act";
@@ -117,7 +117,7 @@ describe("a newcomer", () => {
     expect(line.textContent).toBe("");
   });
 
-  test("names no removal that was refused or is undone already", async () => {
+  test("does not report a rejected or undone removal", async () => {
     session.refuses = ["remove"];
     click('[data-mnb-node="gelu_0"]');
     click('[data-mnb-action="inspector.remove"]');
@@ -132,7 +132,7 @@ describe("a newcomer", () => {
     expect(find('.mnb-status [role="status"]').textContent).toBe("");
   });
 
-  test("names an older version that is kept, and where declined edits stay", async () => {
+  test("offers an older version, and where declined edits are", async () => {
     const offer = { edits: 1, saved_at: 1e9, labels: ["add Relu"], source: "", difference: "", can_restore: true };
     const autosave = { offer: { ...offer, older: 4 }, path: "/d/.mithril_nb/d-3f.json", problem: "", edits: 0 };
     session.change({ autosave });
@@ -152,7 +152,7 @@ describe("a newcomer", () => {
     expect(find(".mnb-train").dataset["mnbRun"]).toBe(state);
   });
 
-  test("explains in words why an empty shape is refused", () => {
+  test("explains why an empty shape is invalid", () => {
     const input = find<HTMLInputElement>("[data-mnb-shape]");
     type(input, "");
     key(input, "Enter");
@@ -164,7 +164,7 @@ describe("a newcomer", () => {
     expect(words.hidden).toBe(true);
   });
 
-  test("leads from an empty pane to the problems", () => {
+  test("points from an empty pane to the problems", () => {
     const problem = { ...REFUSAL, code: "UnconnectedPortError", summary: "'linear_0.input' is connected to nothing." };
     const stages = Object.fromEntries(Object.entries(session.snapshot.stages).map(([name, info]) => [name, { ...info, state: "empty" as const, message: "the model has problems" }]));
     const card = (): string => find('[data-mnb-pane="hlo"] .mnb-pane-card p').textContent!;

@@ -24,17 +24,17 @@ describe("numbers", () => {
   test("shares", () => expect([percent(0.431), percent(0), percent(0.0002), percent(null)]).toEqual(["43.1 %", "0.0 %", "< 0.1 %", "–"]));
   test("exact values have their unit, and unknown is not 0", () => expect([exact(1234567, "FLOP"), exact(null)]).toEqual(["1,234,567 FLOP", "unknown"]));
   test("losses", () => expect([figure(0.41234), figure(1e-5), figure(null), figure(Infinity)]).toEqual(["0.4123", "1.00e-5", "–", "∞"]));
-  test("learning rates can be read back", () => {
+  test("learning rates can be parsed again", () => {
     for (const rate of [1e-3, 3.2e-5, 0.5, 1, 1e-6]) expect(Number(short(rate))).toBe(rate);
   });
-  test("a logarithmic slider gives back what it was set to", () => {
+  test("a logarithmic slider returns the value it was set to", () => {
     for (const value of [1, 2, 7, 64, 128, 1000, 4096]) expect(Math.abs(fromSlider(toSlider(value, 1, 4096), 1, 4096, true) - value)).toBeLessThanOrEqual(value * 0.01);
     expect([fromSlider(0, 1, 4096, true), fromSlider(1000, 1, 4096, true), fromSlider(0, 0, 1, false)]).toEqual([1, 4096, 0]);
     expect([toSlider(-3, 0, 1), toSlider(0, 0, 1)]).toEqual([0, 0]);
   });
 });
 
-describe("what people type", () => {
+describe("parsed input", () => {
   test("shapes", () => {
     expect(readShape("(32, 64)")).toEqual([32, 64]);
     expect(readShape("batch 64")).toEqual(["batch", 64]);
@@ -49,15 +49,15 @@ describe("what people type", () => {
 
 describe("the graph", () => {
   const ref = (endpoint: string, side: "input" | "output"): PortRef => portsOf(graph).find((port) => port.endpoint === endpoint && port.side === side)!;
-  test("refuses a cycle and names it", () => {
+  test("rejects a cycle and names it", () => {
     expect(connectionProblem(graph, ref("linear_1.output", "output"), ref("linear_0.input", "input"))).toBe("This creates a cycle: linear_0 → gelu_0 → mlp_0 → linear_1 → linear_0.");
   });
-  test("refuses itself, what is there already, and what is no input", () => {
+  test("rejects self-connections, duplicates and outputs", () => {
     expect(connectionProblem(graph, ref("gelu_0.output", "output"), ref("gelu_0.input", "input"))).toContain("cannot feed itself");
     expect(connectionProblem(graph, ref("linear_0.output", "output"), ref("gelu_0.input", "input"))).toBe("Already connected.");
     expect(connectionProblem(graph, ref("gelu_0.input", "input"), ref("linear_0.output", "output"))).toBe("Connect an output to an input.");
   });
-  test("allows what closes no cycle", () => expect(connectionProblem(graph, ref("linear_0.output", "output"), ref("linear_1.input", "input"))).toBeNull());
+  test("allows connections without a cycle", () => expect(connectionProblem(graph, ref("linear_0.output", "output"), ref("linear_1.input", "input"))).toBeNull());
   test("escapes names in endpoints as the kernel does", () => expect([component("a/b.c"), component("x (1)"), component("%")]).toEqual(["a%2Fb%2Ec", "x %281%29", "%25"]));
   test("is read from top to bottom, children after their group", () => {
     const names = readingOrder(graph).map((node) => node.name);
@@ -91,7 +91,7 @@ describe("tokens", () => {
   test("of HLO", () => {
     expect(named("hlo", "  ROOT %dot.3 = f32[32,10]{1,0} dot(%a, %b), lhs_contracting_dims={1}")).toEqual(["meta:ROOT", "value:%dot.3", "punctuation:=", "type:f32[32,10]{1,0}", "op:dot", "value:%a", "value:%b", "name:lhs_contracting_dims", "punctuation:=", "punctuation:{", "number:1", "punctuation:}"]);
   });
-  test("never overlap nor stand still, whatever the line", () => {
+  test("never overlap and always advance", () => {
     for (const stage of Object.keys(RULES)) {
       for (const line of ['"open', "%%%", "", "   ", "é ☃ <script>", "x".repeat(9000)]) {
         let at = 0;
@@ -112,8 +112,8 @@ describe("messages", () => {
     bytes.set(new Uint8Array(Float64Array.from(rows.flat()).buffer), 1);
     return new DataView(bytes.buffer, 1);
   };
-  test("a stage is decodeTo", async () => expect((await decodeStage(await gzip(JSON.stringify(columnsOf({ text: "é", instructions: [], equations: {} }))))).text).toBe("é"));
-  test("curves are appended, replaced from a row on, and refuse a gap", () => {
+  test("a stage is decoded", async () => expect((await decodeStage(await gzip(JSON.stringify(columnsOf({ text: "é", instructions: [], equations: {} }))))).text).toBe("é"));
+  test("curves are appended and replaced, and reject a gap", () => {
     const curves = new Curves();
     expect(curves.take(0, ["step", "loss"], columns([[1, 2], [0.5, NaN]]))).toBe(true);
     expect(curves.take(2, ["step", "loss"], columns([[3], [0.3]]))).toBe(true);
@@ -128,7 +128,7 @@ describe("messages", () => {
     expect(smooth([0, 1], 0)).toEqual([0, 1]);
     expect(smooth([0, 1], 0.5)[1]).toBeCloseTo(2 / 3);
   });
-  test("a plot gets no more rows than it has pixels for, and every peak", () => {
+  test("a plot keeps every peak with few rows", () => {
     const train = Array.from({ length: 10_000 }, (_, i) => Math.sin(i * 1.7));
     train[4321] = 9;
     train[4322] = -9;
@@ -141,14 +141,14 @@ describe("messages", () => {
     const longer = thin([[...train, 0, 0], [...validation, null, null]], 0, train.length + 2, 300);
     expect(longer.filter((row) => row < 9_984)).toEqual(kept.filter((row) => row < 9_984));
   });
-  test("a plot gets all rows where there is room, and those of a zoom alone", () => {
+  test("a plot keeps all rows that fit, and those of a zoom", () => {
     expect(thin([[3, 1, 2]], 0, 3, 300)).toEqual([0, 1, 2]);
     expect(thin([], 0, 0, 300)).toEqual([]);
     expect(thin([Array.from({ length: 10_000 }, (_, i) => i)], 500, 700, 300)).toEqual(Array.from({ length: 200 }, (_, i) => 500 + i));
   });
 });
 
-test("the palette is searched by kind first, then by what it says", () => {
+test("the palette matches kinds first, then summaries", () => {
   const found = searchPalette(snapshot.palette, "linear").map((item) => item.kind);
   expect(found[0]).toBe("Linear");
   expect(searchPalette(snapshot.palette, "")).toHaveLength(snapshot.palette.length);

@@ -59,14 +59,14 @@ describe("the workbench", () => {
     expect(find(".mnb-root").dataset["mnbVersion"]).toBe("1");
   });
 
-  test("asks for each stage once", () => {
+  test("requests each stage once", () => {
     session.change({});
     expect(sent("request_stage")).toEqual([{ stage: "jaxpr" }, { stage: "stablehlo" }, { stage: "hlo" }]);
     session.change({ stages: { ...session.snapshot.stages, hlo: { ...session.snapshot.stages["hlo"]!, version: 2 } } });
     expect(sent("request_stage").slice(3)).toEqual([{ stage: "hlo" }]);
   });
 
-  test("says which stage is on screen no more, and asks for one that was left in another view", () => {
+  test("reports hidden stages and requests visible ones", () => {
     click('[data-mnb-action="pane.hlo"]');
     expect(sent("leave_stage")).toEqual([{ stage: "hlo" }]);
     click('[data-mnb-action="pane.hlo"]');
@@ -78,10 +78,10 @@ describe("the workbench", () => {
     session.change({ version: 3, stages: { ...stages, hlo: { ...stages["hlo"]!, state: "stale", message: "the model has problems" } } });
     expect(sent("request_stage")).toHaveLength(5);
   });
-  test("says of what the attributed share is a share", () => {
+  test("explains the attributed share", () => {
     expect(find('[data-mnb-status="attributed"]').title).toContain("Share of the FLOPs traced back to a block, the loss or the optimizer");
   });
-  test("tells the time of a module without machine code under a name of its own", () => {
+  test("shows optimize time separately from compile time", () => {
     session.change({ status: { ...session.snapshot.status, optimize_s: 0.25, compile_s: null } });
     expect(find('[data-mnb-status="optimize"]').textContent).toBe("optimize 250 ms");
     expect(find('[data-mnb-status="optimize"]').title).toBe("optimize: 0.25 s for XLA's passes and memory planning, without code generation");
@@ -89,7 +89,7 @@ describe("the workbench", () => {
     session.change({ status: { ...session.snapshot.status, optimize_s: 0.25, compile_s: 0.5 } });
     expect([...el.querySelectorAll(".mnb-status-figures > span")].map((one) => one.textContent).slice(2, 4)).toEqual(["optimize 250 ms", "compile 500 ms"]);
   });
-  test("links a clicked block to lines in all panes, to the cost table and to the inspector", () => {
+  test("links a clicked block to panes, table and inspector", () => {
     click('[data-mnb-node="linear_0"]');
     expect(sent("select")).toEqual([{ paths: ["linear_0"] }]);
     expect(find('[data-mnb-node="linear_0"]').getAttribute("data-mnb-linked")).toBe("pinned");
@@ -101,13 +101,13 @@ describe("the workbench", () => {
     expect(el.querySelectorAll('[data-mnb-linked="pinned"]')).toHaveLength(0);
   });
 
-  test("does without the kernel for linking", () => {
+  test("links without the kernel", () => {
     session.alive = false;
     click('[data-mnb-node="gelu_0"]');
     expect(find('[data-mnb-pane="hlo"] .mnb-pane-linked').textContent).toMatch(/linked/);
   });
 
-  test("keeps what is being typed when a snapshot arrives, and takes it on Enter", () => {
+  test("keeps typed text when a snapshot arrives", () => {
     click('[data-mnb-node="linear_0"]');
     const input = find<HTMLInputElement>('[data-mnb-field="dimension"] input[type="text"]');
     input.focus();
@@ -121,7 +121,7 @@ describe("the workbench", () => {
     expect(sent("set_attribute")).toEqual([{ path: "linear_0", name: "dimension", value: 25 }]);
   });
 
-  test("marks what is not a number, and sends nothing", () => {
+  test("marks invalid numbers and sends nothing", () => {
     click('[data-mnb-node="linear_0"]');
     const input = find<HTMLInputElement>('[data-mnb-field="dimension"] input[type="text"]');
     input.value = "wide";
@@ -131,7 +131,7 @@ describe("the workbench", () => {
     expect(sent("set_attribute")).toEqual([]);
   });
 
-  test("renames in place, and drops the change on Escape", () => {
+  test("renames in place and cancels on Escape", () => {
     for (const [name, end] of [["x", "Escape"], ["first", "Enter"]] as const) {
       key('[data-mnb-node="linear_0"]', "F2");
       const input = find<HTMLInputElement>(".mnb-rename");
@@ -141,7 +141,7 @@ describe("the workbench", () => {
     expect(sent("rename")).toEqual([{ path: "linear_0", name: "first" }]);
   });
 
-  test("is worked by keys: move, select, open, connect, remove, undo", () => {
+  test("supports all graph edits by keys", () => {
     key('[data-mnb-node="gelu_0"]', "ArrowDown");
     expect((document.activeElement as HTMLElement).dataset["mnbNode"]).toBe("mlp_0");
     key('[data-mnb-node="mlp_0"]', "Enter");
@@ -158,7 +158,7 @@ describe("the workbench", () => {
     expect(session.names().slice(-2)).toEqual(["undo", "redo"]);
   });
 
-  test("shows the passes of the design, and says when they are of an older one, or cannot be had", async () => {
+  test("shows passes, and when they are stale or unavailable", async () => {
     const passes = (): HTMLElement => find(".mnb-passes");
     const hint = (): string => (find(".mnb-passes > .mnb-hint").hidden ? "" : find(".mnb-passes > .mnb-hint").textContent!);
     const asks = (): boolean => !find('[data-mnb-action="passes.compile"]').hidden;
@@ -180,7 +180,7 @@ describe("the workbench", () => {
     expect([hint(), asks(), find(".mnb-pass-body").hidden]).toEqual(["The passes are not available: the model has problems", false, true]);
   });
 
-  test("lets no key through to the notebook, and takes none from it", () => {
+  test("keeps its keys from the notebook", () => {
     const heard = vi.fn();
     document.addEventListener("keydown", heard);
     for (const name of ["a", "d", "Enter", "z"]) key('[data-mnb-node="linear_0"]', name);
@@ -191,7 +191,7 @@ describe("the workbench", () => {
     document.removeEventListener("keydown", heard);
   });
 
-  test("renames the selected block wherever the focus is, removes it, and keeps the focus", async () => {
+  test("renames and removes the selected block by keys", async () => {
     click('[data-mnb-node="gelu_0"]');
     key(".mnb-root", "F2");
     expect(find<HTMLInputElement>('[data-mnb-node="gelu_0"] .mnb-rename').value).toBe("gelu_0");
@@ -207,14 +207,14 @@ describe("the workbench", () => {
     expect(sent("remove")).toHaveLength(2);
   });
 
-  test("removes no block while the focus is on a slider, a checkbox or a menu", () => {
+  test("ignores Delete on a slider, a checkbox or a menu", () => {
     click('[data-mnb-node="gelu_0"]');
     find(".mnb-root").append(Object.assign(document.createElement("input"), { type: "checkbox" }));
     for (const control of ['[data-mnb-action="train.rate"]', '[type="checkbox"]', '[data-mnb-action="train.loss"]']) for (const name of ["Delete", "Backspace"]) key(control, name);
     expect(sent("remove")).toEqual([]);
   });
 
-  test("keeps the focus on undo when there is no more to undo", () => {
+  test("keeps the focus on a disabled undo button", () => {
     const undo = find('[data-mnb-action="undo"]');
     session.change({ can_undo: true });
     undo.focus();
@@ -242,14 +242,14 @@ describe("the workbench", () => {
     expect(edits.slice(2), "after gelu_0 and Tanh").toEqual(["linear_1", "Tanh", "linear_1", "Tanh"]);
   });
 
-  test("selects and takes away an edge", () => {
+  test("selects and removes an edge", () => {
     find('[data-mnb-edge="gelu_0.output -> mlp_0.input"]').dispatchEvent(new MouseEvent("click", { bubbles: true }));
     expect(el.querySelectorAll(".mnb-edge.mnb-selected")).toHaveLength(1);
     key(".mnb-board", "Delete");
     expect(sent("disconnect")).toEqual([{ source: "gelu_0.output", target: "mlp_0.input" }]);
   });
 
-  test("steers the run", async () => {
+  test("controls the run", async () => {
     click('[data-mnb-tab="train"]');
     expect(find('[data-mnb-panel="train"]').hidden).toBe(false);
     expect(find('[data-mnb-action="train.run"]').textContent).toBe("Resume");
@@ -262,7 +262,7 @@ describe("the workbench", () => {
     expect(sent("stop")).toHaveLength(1);
   });
 
-  test.each(["stopped", "failed"] as const)("goes on with a run that is %s, or trains anew", async (state) => {
+  test.each(["stopped", "failed"] as const)("resumes a %s run or trains from scratch", async (state) => {
     const anew = find<HTMLButtonElement>('[data-mnb-action="train.restart"]');
     expect(anew.hidden).toBe(true);
     await told({ ...session.snapshot.run, state, is_current_model: false });
@@ -280,7 +280,7 @@ describe("the workbench", () => {
     expect(sent("train")).toHaveLength(2);
   });
 
-  test("says that it waits while a run is being started", async () => {
+  test("shows a clock while a run starts", async () => {
     click('[data-mnb-tab="train"]');
     session.alive = false;
     click('[data-mnb-action="train.run"]');
@@ -289,7 +289,7 @@ describe("the workbench", () => {
     await vi.waitFor(() => expect(find(".mnb-run-state").textContent).toMatch(/^paused/));
   });
 
-  test("gives advice when the kernel is gone, refuses edits visibly, and stays readable", () => {
+  test("gives advice and rejects edits after the kernel is gone", () => {
     session.change({ autosave: { offer: null, path: "digits/.mithril_nb/digits-3f.json", problem: "", edits: 7 }, can_undo: true });
     session.emit("comm:close");
     const strip = find('[data-mnb-part="connection"]');
@@ -306,7 +306,7 @@ describe("the workbench", () => {
     expect(session.sent.slice(before).map((one) => one.name)).not.toContain("undo");
   });
 
-  test("says that edits could not be saved, and names those that got no answer", async () => {
+  test("reports unsaved edits and unanswered commands", async () => {
     session.change({ autosave: { offer: null, path: "/d/x.json", problem: "/d/x.json: Read-only file system", edits: 1 }, can_undo: true });
     session.alive = false;
     click('[data-mnb-action="undo"]');
@@ -316,7 +316,7 @@ describe("the workbench", () => {
     expect(find("[role=alert]", strip).textContent).toBe("Not run, because no kernel is connected: undo.");
   });
 
-  test("ends the run with its kernel", () => {
+  test("ends the run with the kernel", () => {
     click('[data-mnb-tab="train"]');
     session.change({ run: { ...session.snapshot.run, state: "running", left_s: 180 } });
     session.emit("comm:close");
@@ -341,7 +341,7 @@ describe("the workbench", () => {
     expect(find('[data-mnb-tab="train"]').textContent).not.toContain("running");
   });
 
-  test("labels itself as replaced, and does no command any more", () => {
+  test("shows that it was replaced and runs no commands", () => {
     session.change({ can_undo: true });
     session.message({ type: "replaced" });
     session.emit("comm:close");
@@ -351,7 +351,7 @@ describe("the workbench", () => {
     expect(strip.textContent).toContain("Not run");
   });
 
-  test("offers edits of an earlier run with their difference, and takes either answer", () => {
+  test("offers saved edits with their difference", () => {
     const offer = { edits: 7, saved_at: 1e9, labels: ["add Relu", "rename a", "add Tanh", "program", "undo <b>"], source: "", difference: "@@ -1 +1 @@\n-model += Relu()\n+model += <b>", can_restore: true };
     expect(find('[data-mnb-part="restore"]').hidden).toBe(true);
     session.change({ autosave: { offer, path: "", problem: "", edits: 0 } });
@@ -372,20 +372,20 @@ describe("the workbench", () => {
     expect(part.hidden).toBe(true);
   });
 
-  test("leaves nothing behind", () => {
+  test("removes all elements and listeners", () => {
     cleanup();
     expect(el.childElementCount).toBe(0);
     expect(session.listening).toBe(0);
   });
 
-  test("shows names as text, whatever they hold", async () => {
+  test("shows names as text", async () => {
     cleanup();
     await mount("script");
     expect(find(".mnb-model-name").textContent).toBe("<script>alert(1)</script>");
     expect(el.querySelectorAll("script, img")).toHaveLength(0);
   });
 
-  test("shows problems on the edge, on the block, in the list, and the failed command above", async () => {
+  test("shows problems on edge, block, list and notice", async () => {
     cleanup();
     await mount("problem");
     expect(find('[data-mnb-edge="mlp_0.output -> linear_1.input"]').dataset["mnbProblem"]).toBe("ShapeError");
@@ -400,7 +400,7 @@ describe("the workbench", () => {
     expect(find('[data-mnb-pane="hlo"] .mnb-pane-card').textContent).toContain("RESOURCE_EXHAUSTED");
   });
 
-  test("has a way to begin when it is empty", async () => {
+  test("offers a start when it is empty", async () => {
     cleanup();
     await mount("empty");
     expect(find(".mnb-empty").hidden).toBe(false);
@@ -410,7 +410,7 @@ describe("the workbench", () => {
     expect(sent("load_example")).toHaveLength(1);
   });
 
-  test("lets choose the output and the loss, and says why the program is forward", () => {
+  test("selects output and loss, and explains the program", () => {
     const note = find(".mnb-program-note");
     const output = find<HTMLSelectElement>('[data-mnb-action="output"]');
     expect([note.hidden, output.closest("label")!.hidden]).toEqual([true, true]);
@@ -429,7 +429,7 @@ describe("the workbench", () => {
     expect(sent("set_loss")).toEqual([{ loss: "mean_squared_error" }]);
   });
 
-  test("sends names of sizes, and shows in the field why the kernel refuses a shape", async () => {
+  test("sends symbolic sizes and shows rejected shapes", async () => {
     const field = find<HTMLInputElement>("[data-mnb-shape]");
     const type = (value: string): void => {
       field.focus();
@@ -461,7 +461,7 @@ describe("the workbench", () => {
 });
 
 describe("the live run", () => {
-  test("pauses, goes on and stops, and asks for points that it has not seen", async () => {
+  test("pauses, resumes and stops, and requests missing points", async () => {
     const model = new FakeModel({ run: { ...data.snapshot.run, state: "running" } });
     const el = document.createElement("div");
     document.body.append(el);
