@@ -33,7 +33,7 @@ def test_the_passes_of_a_design_are_stepped_through_by_keys(run_cells, record_pr
     notebook.pictures(screenshots, "workbench-passes", page.locator(".mnb-workbench"), widths=(1280, 1600), height=1100)
     # A pinned line of HLO has a history; a changed model makes the list an old one, which stays readable.
     page.locator('[data-mnb-pane="hlo"] .cm-line', has_text="fusion").first.click(position={"x": 90, "y": 6})
-    page.locator(".mnb-pass-history", has_text="of HLO").wait_for()
+    page.locator(".mnb-pass-history", has_text="in HLO").wait_for()
     notebook.execute("wb.do('set_attribute', path='linear_0', name='dimension', value=40)")
     page.locator('.mnb-passes[data-mnb-state="stale"] .mnb-hint', has_text="The model has changed").wait_for()
     assert page.locator(".mnb-pass-body").is_visible()

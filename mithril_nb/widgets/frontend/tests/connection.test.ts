@@ -41,7 +41,7 @@ describe("the banner of a disconnected widget", () => {
     [undefined, "Disconnected from the kernel. "],
     ["unknown", "Disconnected from the kernel. "],
     ["idle", "This widget was closed. "],
-  ])("names what ended, where the kernel is %s", (status, what) => {
+  ])("states what ended if the kernel is %s", (status, what) => {
     expect(shown({}, status).querySelector("[role=status]")!.textContent).toBe(`${what}Run this notebook from the top to continue.`);
   });
 

@@ -10,7 +10,7 @@ import { mountWorkbench } from "../src/workbench";
 import { finderIn } from "./find";
 
 const LINES = 40;
-/** Unpacking takes long on a busy machine. */
+/** Decompression is slow on a busy machine. */
 const soon = (check: () => void): Promise<void> => vi.waitFor(check, { timeout: 10_000 });
 const data = structuredClone(fixture) as unknown as Fixture;
 for (const stage of Object.values(data.stages)) {
@@ -148,7 +148,7 @@ const CUT = await gzip('{"rows": [');
 class FakeCosts extends FakeSession {
   lowered = "";
   memory = "";
-  /** Whether of what it sends only the beginning comes. */
+  /** True if messages are truncated. */
   isCut = false;
   protected override answer(command: Sent): void {
     super.answer(command);
@@ -180,7 +180,7 @@ class FakeCosts extends FakeSession {
       const row = (figure: string, before: number | null, after: number | null): unknown => ({ figure, before, after, reason: "nobody says" });
       const rows = [row("flops", 10, 20), row("peak_bytes", null, null)];
       const problem = args["changes"].some((one: unknown[]) => one[2] === 4095) ? { code: "ShapeError", summary: "it does not fit.", facts: [], advice: "another" } : null;
-      this.message({ type: "what_if", key: args["key"] }, [await gzip(JSON.stringify({ changes: args["changes"], how: "traced anew in 3 ms.", rows, compiled: args["compile"] ? rows : null, picture: { svg: SVG, text: "", reason: "" }, problem }))]);
+      this.message({ type: "what_if", key: args["key"] }, [await gzip(JSON.stringify({ changes: args["changes"], how: "traced again in 3 ms.", rows, compiled: args["compile"] ? rows : null, picture: { svg: SVG, text: "", reason: "" }, problem }))]);
     }
   }
 }
@@ -248,7 +248,7 @@ describe("the Cost tab", () => {
     figure.value = "bytes_accessed";
     figure.dispatchEvent(new Event("change"));
     expect(find('[data-mnb-action="cost.sort.share"]').textContent).toBe("Share of Bytes (self)");
-    // Of a new model it is old until it comes.
+    // After a model change, the costs are stale until new ones arrive.
     session.alive = false;
     session.change({ version: 2, cost: { ...session.snapshot.cost!, stale: false } });
     expect(find(".mnb-costs .mnb-badge").hidden).toBe(false);
@@ -310,9 +310,9 @@ describe("the Cost tab", () => {
     await soon(() => expect(find(".mnb-cost-detail").textContent).toContain("dot_general"));
     const version = session.snapshot.version + 1;
     session.change({ version, cost: { ...session.snapshot.cost!, stale: true } } as Partial<Snapshot>);
-    const asked = sent("request_cost_rows").length;
+    const count = sent("request_cost_rows").length;
     session.change({ cost: { ...session.snapshot.cost!, stale: false } } as Partial<Snapshot>);
-    expect(sent("request_cost_rows").length).toBe(asked + 1);
+    expect(sent("request_cost_rows").length).toBe(count + 1);
     expect(find(".mnb-cost-detail").textContent).toBe("Loading…");
     await soon(() => expect(find(".mnb-cost-detail").textContent).toContain("dot_general"));
   });
@@ -374,7 +374,7 @@ describe("the Cost tab", () => {
     await soon(() => expect(find('[data-mnb-part="what-if"]').textContent).toMatch(/^The message from the kernel could not be shown/));
     session.isCut = false;
     type("65");
-    await soon(() => expect(find('[data-mnb-part="what-if"]').textContent).toBe("traced anew in 3 ms."));
+    await soon(() => expect(find('[data-mnb-part="what-if"]').textContent).toBe("traced again in 3 ms."));
   });
 
   const batch = (): HTMLInputElement => find<HTMLInputElement>('.mnb-whatif [data-mnb-field="batch"] .mnb-number');
@@ -396,12 +396,12 @@ describe("the Cost tab", () => {
     type("64");
     await soon(() => expect(flops()).toBe("FLOPs10 FLOP20 FLOP×2"));
     expect(find('[data-mnb-whatif="peak_bytes"] td').title).toBe("nobody says");
-    expect(find('[data-mnb-part="what-if"]').textContent).toBe("traced anew in 3 ms.");
+    expect(find('[data-mnb-part="what-if"]').textContent).toBe("traced again in 3 ms.");
     find('[data-mnb-action="whatif.compile"]').click();
     await soon(() => expect(find(".mnb-whatif-table thead").textContent).toContain("compiled before"));
     type("4095");
     await soon(() => expect(find(".mnb-whatif .mnb-notice").textContent).toContain("it does not fit."));
-    // The last that could be answered stays, and says what it is.
+    // The last valid answer stays, with its changes.
     expect([flops(), find<HTMLElement>(".mnb-whatif-main > .mnb-badge").textContent]).toEqual(["FLOPs10 FLOP20 FLOP×210 FLOP20 FLOP×2", "Costs for batch = 64"]);
     type("64");
     await soon(() => expect(find(".mnb-whatif .mnb-notice").hidden).toBe(true));
@@ -415,7 +415,7 @@ describe("the Cost tab", () => {
     await askWhatIf();
     type("64");
     await soon(() => expect(flops()).toBe("FLOPs10 FLOP20 FLOP×2"));
-    const asked = sent("what_if").length;
+    const count = sent("what_if").length;
     const why = ["-5", "abc", "0", "1e12", "2.5", ""].map((value) => {
       type(value);
       expect(batch().getAttribute("aria-invalid")).toBe("true");
@@ -427,7 +427,7 @@ describe("the Cost tab", () => {
     expect(why).toEqual([`“-5” is too small. ${wanted}`, `“abc” is not a whole number. ${wanted}`, `“0” is too small. ${wanted}`, `“1e12” is too large. ${wanted}`, `“2.5” is not a whole number. ${wanted}`, wanted]);
     expect(find<HTMLElement>(".mnb-whatif-main > .mnb-badge").textContent).toBe("Costs for batch = 64");
     expect(find('[data-mnb-action="whatif.apply"]').getAttribute("aria-disabled")).toBe("true");
-    expect(sent("what_if")).toHaveLength(asked);
+    expect(sent("what_if")).toHaveLength(count);
     key(batch(), "Escape");
     expect([batch().value, wrong(), batch().getAttribute("aria-invalid"), find(".mnb-whatif-table").classList.contains("mnb-old")]).toEqual(["64", "", null, false]);
   });
@@ -441,11 +441,11 @@ describe("the Cost tab", () => {
     width.dispatchEvent(new Event("input"));
     width.dispatchEvent(new Event("change"));
     const chips = (): HTMLElement[] => [...el.querySelectorAll<HTMLElement>(".mnb-removable")];
-    const said = (): string[] => chips().map((chip) => chip.textContent!);
-    expect(said()).toEqual(["batch = 64 ✕", "linear_0.dimension = 7 ✕"]);
+    const labels = (): string[] => chips().map((chip) => chip.textContent!);
+    expect(labels()).toEqual(["batch = 64 ✕", "linear_0.dimension = 7 ✕"]);
     const { linear_0: _, ...blocks } = session.snapshot.blocks;
     session.change({ blocks } as Partial<Snapshot>);
-    expect(said()).toEqual(["batch = 64 ✕"]);
+    expect(labels()).toEqual(["batch = 64 ✕"]);
     expect(el.querySelector('.mnb-whatif [data-mnb-field="dimension"]')).toBeNull();
     chips()[0]!.focus();
     chips()[0]!.click();

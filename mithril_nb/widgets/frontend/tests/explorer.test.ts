@@ -182,7 +182,7 @@ test("transforms show marks, links and comparisons", async () => {
   expect(find(".mnb-step-problem").textContent).toContain("step 2, 'vmap', cannot be done.");
   expect(find(".mnb-pass-history").textContent).toBe("vmap  Not reached: jit.");
   expect(find('[data-mnb-side="after"] .mnb-hint').textContent).toContain("JAX rejects this step");
-  // The numbers, when they are asked for.
+  // Values are compared on request.
   find('[data-mnb-action="transforms.compare"]').click();
   expect(session.names()).toContain("compare_transforms");
   session.change({ transforms: { state: "ready", message: "", compared: [[true, "agrees with Python: off by 0"], [false, "DIFFERS from a jvp"], [null, "not compared: why"]] } });

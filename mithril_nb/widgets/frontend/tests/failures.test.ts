@@ -17,7 +17,7 @@ const SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"></svg>';
 const STEPS: TransformStep[] = [{ name: "trace", explanation: "runs it once.", problem: null, before: null, after: { text: "{ lambda }\n", marks: [] } }];
 const UNREADABLE = /^The message from the kernel could not be shown: .+ Run the cell again to load it\.$/;
 
-/** Sends what cannot be read for as long as `isCut`, and refuses a text in short. */
+/** Sends truncated messages while `isCut`, and rejects requests for a short text. */
 class Broken extends FakeSession {
   isCut = true;
   svg = SVG;
@@ -66,7 +66,7 @@ describe("messages that cannot be decoded show an error", () => {
     await soon(() => expect(pane().dataset["mnbState"]).toBe("failed"));
     expect(pane().querySelector(".mnb-pane-card b")!.textContent).toBe("jaxpr could not be shown");
     expect(pane().querySelector(".mnb-pane-card p")!.textContent).toMatch(UNREADABLE);
-    // Neither a snapshot nor an older text takes that away; the next text does.
+    // Only the next text removes the error.
     session.change({});
     expect(pane().dataset["mnbState"]).toBe("failed");
     session.isCut = false;
@@ -83,7 +83,7 @@ describe("messages that cannot be decoded show an error", () => {
     find('[data-mnb-action="short.hlo"]').click();
     await soon(() => expect(pane().dataset["mnbState"]).toBe("failed"));
     expect(pane().querySelector(".mnb-pane-card")!.textContent).toBe("HLO could not be shown<b>no</b> short text. Try: the whole one.");
-    expect(pane().querySelector<HTMLElement>(".mnb-badge")!.hidden).toBe(true); // what stands there is no older text
+    expect(pane().querySelector<HTMLElement>(".mnb-badge")!.hidden).toBe(true); // the text is not an older one
     find('[data-mnb-action="short.hlo"]').click();
     await soon(() => expect(pane().dataset["mnbState"]).toBe("ready"));
     expect(pane().querySelector<HTMLElement>(".mnb-pane-card")!.hidden).toBe(true);
@@ -95,7 +95,7 @@ describe("messages that cannot be decoded show an error", () => {
     const part = (): HTMLElement => find('[data-mnb-part="passes"]');
     await soon(() => expect(part().dataset["mnbState"]).toBe("failed"));
     expect(part().querySelector(".mnb-hint")!.textContent).toMatch(/^The passes could not be shown\. The message from the kernel could not be shown: .+ Run the cell again to load it\.$/);
-    expect(find('[data-mnb-action="passes.compile"]').hidden).toBe(true); // the kernel has them
+    expect(find('[data-mnb-action="passes.compile"]').hidden).toBe(true); // the kernel has the passes
     session.isCut = false;
     await session.sendPasses();
     await soon(() => expect(part().dataset["mnbShown"]).toBe("0"));

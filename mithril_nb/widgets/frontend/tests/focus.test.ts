@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { h } from "../src/dom";
 import { holdKeyboard } from "../src/focus";
 
-/** Longer than a mutation observer and a timeout of 0 take. */
+/** Longer than a mutation observer plus a timeout of 0. */
 const settled = (): Promise<unknown> => new Promise((resolve) => setTimeout(resolve, 5));
 
 describe("the focus of a widget", () => {
@@ -89,7 +89,7 @@ describe("the focus of a widget", () => {
     await settled();
     expect(focused()).toBe(outside);
     first.focus();
-    first.blur(); // as when Tab leaves the page
+    first.blur(); // as if Tab left the page
     await settled();
     first.remove();
     await settled();
@@ -129,7 +129,7 @@ describe("the focus of a widget", () => {
     window.addEventListener("keydown", out);
     const press = (key: string, more: KeyboardEventInit): boolean => second.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, composed: true, cancelable: true, ...more }));
     press("s", { ctrlKey: true });
-    press("x", { ctrlKey: true }); // before the event loop turns
+    press("x", { ctrlKey: true }); // within the same event loop turn
     press("s", { metaKey: true });
     await settled();
     expect([root, second].every((one) => one.matches(MARKED))).toBe(true);

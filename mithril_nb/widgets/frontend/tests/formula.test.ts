@@ -15,15 +15,15 @@ const CLICK = { bubbles: true, button: 0, pointerId: 1 };
 const term = (formula: string, letters: FormulaTerm["letters"], flops: number | null, more: Partial<FormulaTerm> = {}): FormulaTerm => ({ formula, letters, times: 1, role: null, opcodes: ["dot_general"], flops, why: "", ...more });
 const LINEAR: Partial<BlockFormula> = { short: "2·32·128·64 + 4096", whole: "2·32·128·64 + 4096", terms: [term("2·B·M·N·K", [["B", 1], ["M", 32], ["N", 128], ["K", 64]], 524288), term("n", [["n", 4096]], 4096, { opcodes: ["add"] })], legend: [["B", "batch"], ["n", "<i>items</i>"]], text: "linear_0: 2·32·128·64 + 4096\n    ..." };
 
-/** Answers by which formula a block is counted. */
+/** Replies with the formula of a block. */
 class Counting extends FakeSession {
   answers: Record<string, Partial<BlockFormula>> = { linear_0: LINEAR };
   isCut = false;
-  refused: string | null = null;
-  isDeaf = false;
+  rejection: string | null = null;
+  isSilent = false;
   protected override answer(command: Sent): void {
-    if (command.name === "request_formula" && (this.refused !== null || this.isDeaf)) {
-      const error = this.refused === null ? null : { code: "SessionError", summary: this.refused, facts: [], advice: "" };
+    if (command.name === "request_formula" && (this.rejection !== null || this.isSilent)) {
+      const error = this.rejection === null ? null : { code: "SessionError", summary: this.rejection, facts: [], advice: "" };
       this.message({ type: "reply", id: command.id, ok: false, error });
       return;
     }
@@ -50,7 +50,7 @@ describe("the formula of the selected block", () => {
   const select = (path: string): void => {
     for (const name of ["pointerdown", "pointerup", "click"]) find(`[data-mnb-node="${path}"]`).dispatchEvent(new MouseEvent(name, CLICK));
   };
-  const asked = (): unknown[] => session.sent.filter(({ name }) => name === "request_formula").map(({ args }) => args);
+  const requests = (): unknown[] => session.sent.filter(({ name }) => name === "request_formula").map(({ args }) => args);
   beforeEach(() => {
     session = new Counting(data);
     el = document.createElement("div");
@@ -75,7 +75,7 @@ describe("the formula of the selected block", () => {
     expect(find(".mnb-term-sum").title).toBe("524,288 FLOP");
     expect(find<HTMLDetailsElement>(".mnb-block-formula details").open).toBe(false);
     session.change({});
-    expect(asked()).toEqual([{ block: "linear_0" }]);
+    expect(requests()).toEqual([{ block: "linear_0" }]);
     const copied = vi.fn(async () => undefined);
     Object.defineProperty(navigator, "clipboard", { value: { writeText: copied }, configurable: true });
     find('[data-mnb-action="formula.copy"]').click();
@@ -87,10 +87,10 @@ describe("the formula of the selected block", () => {
     await soon(() => expect(state()).toBe("ready"));
     const { cost } = session.snapshot;
     session.change({ version: 2, cost: { ...cost!, stale: true } });
-    expect([state(), asked().length]).toEqual(["stale", 1]);
+    expect([state(), requests().length]).toEqual(["stale", 1]);
     expect(part().classList.contains("mnb-count-old")).toBe(true);
     session.change({ version: 2, cost: { ...cost!, stale: false } });
-    await soon(() => expect([state(), asked().length]).toEqual(["ready", 2]));
+    await soon(() => expect([state(), requests().length]).toEqual(["ready", 2]));
     session.change({ version: 3, cost: { ...cost!, stale: true }, problems: [{ code: "ShapeError", summary: "does not fit.", facts: [], advice: "" }] });
     expect([state(), seen(".mnb-count-status")]).toEqual(["stale", ["Costs return once the errors are fixed."]]);
   });
@@ -123,18 +123,18 @@ describe("the formula of the selected block", () => {
   });
 
   test("shows rejections and repeats unanswered requests", async () => {
-    session.refused = "'linear_0' is <b>gone</b>.";
+    session.rejection = "'linear_0' is <b>gone</b>.";
     select("linear_0");
     await soon(() => expect([state(), seen(".mnb-count-status")]).toEqual(["failed", ["'linear_0' is <b>gone</b>."]]));
-    session.refused = null;
-    session.isDeaf = true;
+    session.rejection = null;
+    session.isSilent = true;
     select("gelu_0");
-    await soon(() => expect(asked()).toHaveLength(2));
-    session.isDeaf = false;
+    await soon(() => expect(requests()).toHaveLength(2));
+    session.isSilent = false;
     session.answers = { gelu_0: { short: "8", whole: "8" } };
     await new Promise((done) => setTimeout(done, 20));
     session.change({});
-    await soon(() => expect([state(), asked().length]).toEqual(["ready", 3]));
+    await soon(() => expect([state(), requests().length]).toEqual(["ready", 3]));
   });
 
   test("shows decode errors", async () => {

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { FakeModel } from "../dev/fake-model";
 import { Kernel, PATIENCE_MS } from "../src/kernel";
 
-/** A model that answers only when told to. */
+/** A model that replies only through reply(). */
 class Slow extends FakeModel {
   protected override answer(): void {}
   reply(index: number, ok = true): void {
@@ -123,7 +123,7 @@ describe("a kernel", () => {
     [{ kernel: { status: "dead" } }, "lost"],
     [{ kernel: null }, "lost"],
     [{}, "lost"],
-  ])("decides when its comm closes whether the kernel or only the widget ended: %o is %s", (manager, connection) => {
+  ])("with %o, a closed comm means %s", (manager, connection) => {
     (model as any).widget_manager = manager;
     model.emit("comm:close");
     expect([kernel.connection, kernel.isGone]).toEqual([connection, true]);

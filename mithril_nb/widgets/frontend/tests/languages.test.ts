@@ -1,4 +1,4 @@
-/** Colours come from one definition: the lines of a file that the tests in Python write have the same tokens here. */
+/** Checks that TypeScript and Python split the lines of a golden file into the same tokens. */
 
 import { EditorState } from "@codemirror/state";
 import { visibleLines } from "../src/visible-lines";
@@ -10,7 +10,7 @@ import { RULES, STAGE_TITLES, STAGE_VERBS, type Rule, tokensFrom } from "../src/
 const golden = JSON.parse(readFileSync(join(import.meta.dirname, "../../../../tests/viz/golden/tokens.json"), "utf8")) as Record<string, [string, [string, string][]][]>;
 
 describe("tokens", () => {
-  test.each(Object.keys(golden))("of %s are those that Python finds", (stage) => {
+  test.each(Object.keys(golden))("of %s match those of Python", (stage) => {
     let open: Rule | null = null;
     for (const [line, expected] of golden[stage]!) {
       const read = tokensFrom(RULES[stage]!, line, open);

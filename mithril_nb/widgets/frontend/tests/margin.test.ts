@@ -1,4 +1,4 @@
-/** The margin of a code pane: numbers and stripes of the lines that are drawn. */
+/** The margin of a code pane: line numbers, stripes and costs. */
 
 import { EditorState } from "@codemirror/state";
 import { EditorView } from "@codemirror/view";
@@ -52,9 +52,9 @@ describe("the margin", () => {
 
   test("draws only the visible lines", () => {
     view = new EditorView({ state: EditorState.create({ doc: Array(50_000).fill("line").join("\n"), extensions: [margin] }) });
-    let asked = 0;
-    view.dispatch({ effects: setStripes.of(() => (asked++, "blue")) });
-    expect(asked).toBeLessThan(1000);
+    let calls = 0;
+    view.dispatch({ effects: setStripes.of(() => (calls++, "blue")) });
+    expect(calls).toBeLessThan(1000);
     expect(shown().split("\n").length).toBeLessThan(1000);
     expect(view.dom.querySelector<HTMLElement>(".mnb-margin")!.style.getPropertyValue("--digits")).toBe("5");
   });

@@ -1,4 +1,4 @@
-/** Defects that a newcomer to the workbench found. */
+/** Regression tests for problems that new users found. */
 
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import fixture from "../fixtures/mlp.json";
@@ -15,11 +15,11 @@ for (const stage of Object.values(data.stages)) {
 const CLICK = { bubbles: true, button: 0, pointerId: 1 };
 const REFUSAL: Diagnostic = { code: "UnknownOptionError", summary: "targets have 3 classes, and the model 2.", facts: [["targets", "0 to 2"]], advice: "Linear(3)", block: null, edge: null, kind: "error" };
 
-/** Refuses the commands that are named. */
+/** Rejects the commands in `rejects`. */
 class Refusing extends FakeSession {
-  refuses: string[] = [];
+  rejects: string[] = [];
   protected override answer(command: Sent): void {
-    if (this.refuses.includes(command.name)) this.message({ type: "reply", id: command.id, ok: false, error: REFUSAL });
+    if (this.rejects.includes(command.name)) this.message({ type: "reply", id: command.id, ok: false, error: REFUSAL });
     else super.answer(command);
   }
 }
@@ -58,25 +58,25 @@ describe("a newcomer", () => {
 
   test("shows a rejected run beside the Train button", async () => {
     session.change({ run: { ...session.snapshot.run, state: "done" } });
-    session.refuses = ["train", "rename"];
+    session.rejects = ["train", "rename"];
     click('[data-mnb-action="train.run"]');
-    const refusal = find(".mnb-train .mnb-command-error");
-    await vi.waitFor(() => expect(refusal.hidden).toBe(false));
+    const error = find(".mnb-train .mnb-command-error");
+    await vi.waitFor(() => expect(error.hidden).toBe(false));
     expect(find('[data-mnb-action="train.run"]').textContent).toBe("Train again");
-    expect(refusal.textContent).toBe("targets have 3 classes, and the model 2.\ntargets: 0 to 2\nTry: Linear(3)");
-    expect(refusal.previousElementSibling!.contains(find('[data-mnb-action="train.run"]'))).toBe(true);
-    click('[data-mnb-node="gelu_0"]'); // looking at something is no command that mends it
+    expect(error.textContent).toBe("targets have 3 classes, and the model 2.\ntargets: 0 to 2\nTry: Linear(3)");
+    expect(error.previousElementSibling!.contains(find('[data-mnb-action="train.run"]'))).toBe(true);
+    click('[data-mnb-node="gelu_0"]'); // a selection does not clear the error
     await Promise.resolve();
-    expect(refusal.hidden).toBe(false);
-    session.refuses = [];
+    expect(error.hidden).toBe(false);
+    session.rejects = [];
     click('[data-mnb-action="train.run"]');
-    await vi.waitFor(() => expect(refusal.hidden).toBe(true));
-    session.refuses = ["rename"];
+    await vi.waitFor(() => expect(error.hidden).toBe(true));
+    session.rejects = ["rename"];
     key('[data-mnb-node="linear_0"]', "F2");
     find<HTMLInputElement>(".mnb-rename").value = "x";
     key(".mnb-rename", "Enter");
     await vi.waitFor(() => expect(sent("rename")).toHaveLength(1));
-    expect(refusal.hidden, "a refusal of another part is not of the run").toBe(true);
+    expect(error.hidden, "errors of other parts are not shown here").toBe(true);
   });
 
   test("adds block after block from the palette", () => {
@@ -106,7 +106,7 @@ describe("a newcomer", () => {
     expect(sent("remove")).toEqual([]);
   });
 
-  test.each([".mnb-root", ".mnb-board", '[data-mnb-action="canvas.fit"]', '[data-mnb-action="inspector.rename"]'])("removes the selected block by Delete at %s, and names what was removed", async (place) => {
+  test.each([".mnb-root", ".mnb-board", '[data-mnb-action="canvas.fit"]', '[data-mnb-action="inspector.rename"]'])("removes the selected block by Delete at %s, and reports it", async (place) => {
     const line = find('.mnb-status [role="status"]');
     click('[data-mnb-node="gelu_0"]');
     key(place, "Delete");
@@ -118,12 +118,12 @@ describe("a newcomer", () => {
   });
 
   test("does not report a rejected or undone removal", async () => {
-    session.refuses = ["remove"];
+    session.rejects = ["remove"];
     click('[data-mnb-node="gelu_0"]');
     click('[data-mnb-action="inspector.remove"]');
     await new Promise((resolve) => setTimeout(resolve, 5));
     expect(sent("remove")).toHaveLength(1);
-    session.refuses = [];
+    session.rejects = [];
     session.change({ can_undo: true });
     expect(find('.mnb-status [role="status"]').textContent).toBe("");
     click('[data-mnb-action="inspector.remove"]');

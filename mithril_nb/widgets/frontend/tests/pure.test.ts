@@ -19,8 +19,8 @@ const { graph } = snapshot;
 describe("numbers", () => {
   test.each([
     [84_200_000, "FLOP", "84.2 MFLOP"], [0, "FLOP", "0 FLOP"], [null, "B", "–"], [999_600, "B", "1.00 MB"], [999, "B", "999 B"], [1000, "", "1.00 k"], [-1500, "B", "−1.50 kB"], [NaN, "", "–"],
-  ] as const)("%s %s is %s", (value, unit, said) => expect(si(value, unit)).toBe(said));
-  test.each([[0.009, "9 ms"], [0.31, "310 ms"], [2.5, "2.5 s"], [75, "1 min 15 s"], [3700, "1 h 1 min"], [0, "0 s"], [null, "–"], [2e-6, "2 µs"]] as const)("%s s is %s", (value, said) => expect(seconds(value)).toBe(said));
+  ] as const)("%s %s is %s", (value, unit, expected) => expect(si(value, unit)).toBe(expected));
+  test.each([[0.009, "9 ms"], [0.31, "310 ms"], [2.5, "2.5 s"], [75, "1 min 15 s"], [3700, "1 h 1 min"], [0, "0 s"], [null, "–"], [2e-6, "2 µs"]] as const)("%s s is %s", (value, expected) => expect(seconds(value)).toBe(expected));
   test("shares", () => expect([percent(0.431), percent(0), percent(0.0002), percent(null)]).toEqual(["43.1 %", "0.0 %", "< 0.1 %", "–"]));
   test("exact values have their unit, and unknown is not 0", () => expect([exact(1234567, "FLOP"), exact(null)]).toEqual(["1,234,567 FLOP", "unknown"]));
   test("losses", () => expect([figure(0.41234), figure(1e-5), figure(null), figure(Infinity)]).toEqual(["0.4123", "1.00e-5", "–", "∞"]));
@@ -107,7 +107,7 @@ describe("tokens", () => {
 
 describe("messages", () => {
   const columns = (rows: number[][]): DataView => {
-    // At an odd offset, as it arrives from a websocket.
+    // At an odd offset, as in a websocket message.
     const bytes = new Uint8Array(1 + rows.flat().length * 8);
     bytes.set(new Uint8Array(Float64Array.from(rows.flat()).buffer), 1);
     return new DataView(bytes.buffer, 1);
@@ -137,7 +137,7 @@ describe("messages", () => {
     expect(kept.length).toBeLessThanOrEqual(300 * 4);
     expect(kept).toEqual([...new Set(kept)].sort((a, b) => a - b));
     for (const row of [4321, 4322, 399, 9999]) expect(kept).toContain(row);
-    // Rows that come later move no earlier point, as long as the runs are as long.
+    // Later rows move no earlier points while the run length stays the same.
     const longer = thin([[...train, 0, 0], [...validation, null, null]], 0, train.length + 2, 300);
     expect(longer.filter((row) => row < 9_984)).toEqual(kept.filter((row) => row < 9_984));
   });

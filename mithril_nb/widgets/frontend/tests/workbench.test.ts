@@ -8,12 +8,12 @@ import { finderIn } from "./find";
 
 const LINES = 70;
 const data = structuredClone(fixture) as unknown as Fixture;
-// jsdom has no layout, so the editor draws every line: a few are enough, and much faster.
+// jsdom has no layout, so the editor draws every line. A few lines are enough, and faster.
 for (const stage of Object.values(data.stages)) {
   stage.text = stage.text.split("\n").slice(0, LINES).join("\n");
   stage.instructions = stage.instructions.filter(([line]) => line <= LINES);
 }
-/** What a run tells is shown with the next frame. */
+/** Run updates are shown in the next frame. */
 const frame = (): Promise<unknown> => new Promise((resolve) => requestAnimationFrame(resolve));
 const CLICK = { bubbles: true, button: 0, pointerId: 1 };
 
@@ -32,8 +32,8 @@ describe("the workbench", () => {
     find(selector).dispatchEvent(new KeyboardEvent("keydown", { key: name, bubbles: true, cancelable: true, ...more }));
   };
   const sent = (name: string): unknown[] => session.sent.filter((command) => command.name === name).map((command) => command.args);
-  /** Tell of a run, after the answers to what was clicked before. */
-  const told = async (run: unknown): Promise<void> => {
+  /** Send a run, after the replies to earlier clicks. */
+  const sendRun = async (run: unknown): Promise<void> => {
     await frame();
     session.message({ type: "run", run });
     await frame();
@@ -74,7 +74,7 @@ describe("the workbench", () => {
     const { stages } = session.snapshot;
     for (let i = 0; i < 2; i++) session.change({ version: 2, stages: { ...stages, hlo: { ...stages["hlo"]!, state: "stale" } } });
     expect(sent("request_stage").slice(4)).toEqual([{ stage: "hlo" }]);
-    // One that waits for the model to have no problems is not asked for: it is made when that is so.
+    // A stage that waits for a valid model is not requested again: the kernel computes it later.
     session.change({ version: 3, stages: { ...stages, hlo: { ...stages["hlo"]!, state: "stale", message: "the model has problems" } } });
     expect(sent("request_stage")).toHaveLength(5);
   });
@@ -231,7 +231,7 @@ describe("the workbench", () => {
     input.dispatchEvent(new Event("input"));
     input.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
     expect(sent("add_block")).toEqual([{ kind: "Tanh" }]);
-    // The kernel adds after its own selection: it must have the latest one before, also while an answer is awaited.
+    // The kernel adds after its own selection, so it must get the latest one first, also while a reply is pending.
     session.alive = false;
     for (const path of ["linear_0", "mlp_0", "linear_1"]) click(`[data-mnb-node="${path}"]`);
     for (let i = 0; i < 2; i++) {
@@ -255,7 +255,7 @@ describe("the workbench", () => {
     expect(find('[data-mnb-action="train.run"]').textContent).toBe("Resume");
     click('[data-mnb-action="train.run"]');
     expect(sent("resume")).toHaveLength(1);
-    await told({ ...session.snapshot.run, state: "running", step: 200, loss: 0.25 });
+    await sendRun({ ...session.snapshot.run, state: "running", step: 200, loss: 0.25 });
     expect(find('[data-mnb-figure="loss"]').textContent).toBe("0.2500");
     expect(find('[data-mnb-action="train.run"]').textContent).toBe("Pause");
     click('[data-mnb-action="train.stop"]');
@@ -263,19 +263,19 @@ describe("the workbench", () => {
   });
 
   test.each(["stopped", "failed"] as const)("resumes a %s run or trains from scratch", async (state) => {
-    const anew = find<HTMLButtonElement>('[data-mnb-action="train.restart"]');
-    expect(anew.hidden).toBe(true);
-    await told({ ...session.snapshot.run, state, is_current_model: false });
+    const restart = find<HTMLButtonElement>('[data-mnb-action="train.restart"]');
+    expect(restart.hidden).toBe(true);
+    await sendRun({ ...session.snapshot.run, state, is_current_model: false });
     expect(find(".mnb-run-state").textContent).toMatch(new RegExp(`^${state}, earlier model · epoch`));
     expect(find('[data-mnb-action="train.run"]').textContent).toBe("Resume");
-    expect([anew.hidden, anew.textContent]).toEqual([false, "Train from scratch"]);
+    expect([restart.hidden, restart.textContent]).toEqual([false, "Train from scratch"]);
     click('[data-mnb-action="train.run"]');
     expect([sent("resume").length, sent("train").length]).toEqual([1, 0]);
     click('[data-mnb-action="train.restart"]');
     expect([sent("resume").length, sent("train").length]).toEqual([1, 1]);
-    await told({ ...session.snapshot.run, state: "done", is_current_model: true });
+    await sendRun({ ...session.snapshot.run, state: "done", is_current_model: true });
     expect(find(".mnb-run-state").textContent).not.toContain("earlier");
-    expect([find('[data-mnb-action="train.run"]').textContent, anew.hidden]).toEqual(["Train again", true]);
+    expect([find('[data-mnb-action="train.run"]').textContent, restart.hidden]).toEqual(["Train again", true]);
     click('[data-mnb-action="train.run"]');
     expect(sent("train")).toHaveLength(2);
   });
@@ -335,8 +335,8 @@ describe("the workbench", () => {
     happens();
     session.emit("comm:close");
     expect([find(".mnb-train").dataset["mnbRun"], find(".mnb-run-state").textContent!.split(" · ")[0]]).toEqual([state, state]);
-    const said = find(".mnb-train .mnb-inline-problem");
-    expect([said.textContent, said.classList.contains("mnb-plain"), said.hidden]).toEqual([message, true, false]);
+    const notice = find(".mnb-train .mnb-inline-problem");
+    expect([notice.textContent, notice.classList.contains("mnb-plain"), notice.hidden]).toEqual([message, true, false]);
     for (const action of ["run", "step", "stop"]) expect(find(`[data-mnb-action="train.${action}"]`).getAttribute("aria-disabled")).toBe("true");
     expect(find('[data-mnb-tab="train"]').textContent).not.toContain("running");
   });
@@ -440,8 +440,8 @@ describe("the workbench", () => {
     type("batch, 29");
     expect(sent("set_shape")).toEqual([{ name: "input", shape: ["batch", 29] }]);
     await vi.waitFor(() => expect(field.dataset["dirty"]).toBe(""));
-    const refusal = { code: "UnknownOptionError", summary: "['2*n'] is no shape.", facts: [["because", "'2*n' is no name"]] as [string, string][], advice: "" };
-    vi.spyOn(session, "send").mockImplementationOnce((message: any) => session.message({ type: "reply", id: message.id, ok: false, error: refusal }));
+    const error = { code: "UnknownOptionError", summary: "['2*n'] is no shape.", facts: [["because", "'2*n' is no name"]] as [string, string][], advice: "" };
+    vi.spyOn(session, "send").mockImplementationOnce((message: any) => session.message({ type: "reply", id: message.id, ok: false, error }));
     type("2*n");
     await vi.waitFor(() => expect(field.getAttribute("aria-invalid")).toBe("true"));
     expect([field.value, field.title]).toEqual(["2*n", "['2*n'] is no shape.\nbecause: '2*n' is no name"]);
