@@ -195,7 +195,7 @@ export class CostTable {
     const title = isTotal ? "Total" : "Unattributed";
     const element = h("tr", { class: isTotal ? "mnb-total" : "mnb-unattributed" }, h("th", { scope: "row" }, title));
     if (!isTotal) {
-      for (const [name, value] of Object.entries({ "data-mnb-cost": UNATTRIBUTED, tabindex: -1, title: "Cost without a block. Click to see the lines." })) attr(element, name, value);
+      for (const [name, value] of Object.entries({ "data-mnb-cost": UNATTRIBUTED, tabindex: -1, title: "Unattributed cost. Click to see its lines." })) attr(element, name, value);
       element.addEventListener("click", () => this.store.pinBlocks([UNATTRIBUTED]));
       element.addEventListener("keydown", (event) => this.key(event, element, UNATTRIBUTED));
     }

@@ -68,7 +68,7 @@ export class ProblemsTab {
     this.hint.hidden = problems.length > 0;
     const current = new Map(problems.map((problem, i) => [`${i} ${problem.code} ${problem.summary}`, problem]));
     keyed(this.list, [...current], ([key]) => key, ([key, problem]) => {
-      const card = h("button", { type: "button", class: "mnb-problem", title: "Select the location", "data-mnb-problem": problem.code, onclick: () => this.store.goTo(current.get(key) ?? problem) });
+      const card = h("button", { type: "button", class: "mnb-problem", title: "Go to the location", "data-mnb-problem": problem.code, onclick: () => this.store.goTo(current.get(key) ?? problem) });
       return h("div", { role: "listitem" }, card);
     }, (item: HTMLElement, [, problem]) => fillDiagnostic(item.firstElementChild as HTMLElement, problem));
   }

@@ -306,7 +306,7 @@ export class Panes {
     if (have) return null;
     if (this.store.kernel.isGone) return [`${title} is not loaded`, "Not connected to the kernel, so it cannot be loaded."];
     if (state === "loading") return clock ? [`${STAGE_VERBS[stage] ?? title}: ${clock}`, ""] : null;
-    if (state === "ready") return clock ? [`Fetching ${title}: ${clock}`, ""] : null;
+    if (state === "ready") return clock ? [`Loading ${title}: ${clock}`, ""] : null;
     return null;
   }
 

@@ -73,7 +73,7 @@ export class PassesTab {
     this.diff = h("div", { class: "mnb-pass-diff" }, h("div", { class: "mnb-pane-head" }, this.title, this.figures), this.problem, h("div", { class: "mnb-pass-text" }, this.view.dom));
     this.body = h("div", { class: "mnb-pass-body" }, this.list.root, this.diff);
     this.root = h("div", { class: "mnb-passes", "data-mnb-part": "passes" }, this.hint, this.compile, this.history, this.body);
-    this.clock = new Clock((elapsed) => elapsed && text(this.hint, `${this.info.state === "ready" ? "Fetching the passes" : "Compiling and reading the passes"}: ${elapsed}`));
+    this.clock = new Clock((elapsed) => elapsed && text(this.hint, `${this.info.state === "ready" ? "Loading the passes" : "Compiling and reading the passes"}: ${elapsed}`));
     this.unsubscribe = [
       store.on("snapshot", () => this.update()),
       store.on("tab", () => this.update()),
@@ -230,5 +230,5 @@ function sizeOf([, , , added, removed, rewritten]: PassRow): number | null {
 /** Format the length of a diff. For a truncated diff, name the attribute with the full one. */
 function lengthOf(diff: string, isCut: boolean, number: number): string {
   const lines = `${(diff.split("\n").length - 1).toLocaleString("en-US")} lines`;
-  return isCut ? `the first ${lines}; inspection.passes[${number}].diff has the rest` : lines;
+  return isCut ? `the first ${lines}; full diff in inspection.passes[${number}].diff` : lines;
 }
