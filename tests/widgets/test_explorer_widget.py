@@ -93,7 +93,7 @@ def test_reloaded_page_receives_initial_data(page: Page) -> None:
     assert content["stage"] == "jaxpr"
     assert data["svg"].startswith("<svg")
     assert data["nodes"]
-    page.ask("want_passes")
+    page.ask("request_passes")
     assert page.explorer.session.wait(PATIENCE_S)
     page.got.clear()
     page.ask("hello")
