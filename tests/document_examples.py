@@ -124,7 +124,7 @@ LOCAL = {
         "indices": "numpy.zeros((2, 2), int)",
     },
     "mithril_nb.stages.hlo": {"compiled": "jitted", "lowered": "jax.jit(f).lower(w, x)"},
-    "mithril_nb.stages.inspection": {
+    "mithril_nb.stages.program_stages": {
         "x": "'jaxpr'", "y": "'hlo'", "a": "'0'", "b": "inspection.stage('hlo').instructions[0].id",
     },
     "mithril_nb.stages.jax_versions": {
@@ -151,7 +151,14 @@ SETTINGS = {
 """Names on the left of `name=value` that are no argument of a public function, and what they are."""
 
 _NOTATION = re.compile(r"[^\x00-\x7f]")
-OWNERS = {"ArrayMaker": "backend", "JaxBackend": "backend", "PhysicalModel": "pm", "fit": "run", "Trainable": "pm"}
+OWNERS = {
+    "ArrayMaker": "backend",
+    "ProgramStages": "inspection",
+    "JaxBackend": "backend",
+    "PhysicalModel": "pm",
+    "fit": "run",
+    "Trainable": "pm",
+}
 """Objects whose methods docstrings of a class or function name without it."""
 _PARTS = ("mithril_nb", "mithril_nb.models", "mithril_nb.cost", "mithril_nb.graph.records", "mithril_nb.stages", "jax")
 
