@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mithril_nb.cost.blocks import ByBlock
 from mithril_nb.cost.notes import ON_EACH_DEVICE, ONE_OF
 from mithril_nb.cost.records import Figures, Fusion, format_sum, text_table
+from mithril_nb.cost.totals import CostTotals
 from mithril_nb.display import UNATTRIBUTED_LABEL, Shown, draw
 from mithril_nb.stages.records import UNATTRIBUTED
-
-if TYPE_CHECKING:
-    from mithril_nb.cost.costs import Cost
 
 _COMPARED = ("flops", "transcendentals", "bytes_accessed", "params", "time_s")
 _SENT = ("payload_bytes", "wire_bytes")
@@ -194,7 +192,7 @@ class Comparison(Shown):
         return "\n".join(["\n\n".join(texts), *self.notes])
 
 
-def compared(before: Cost, after: Cost) -> Comparison:
+def compared(before: CostTotals, after: CostTotals) -> Comparison:
     """Return the changes between two costs.
 
     Args:
@@ -228,7 +226,7 @@ def compared(before: Cost, after: Cost) -> Comparison:
     )
 
 
-def one_sided(*sides: tuple[str, Cost]) -> tuple[str, ...]:
+def one_sided(*sides: tuple[str, CostTotals]) -> tuple[str, ...]:
     """Return a note if one of two costs counts one of several devices, and the other counts all of them.
 
     Args:

@@ -14,7 +14,6 @@ from mithril_nb.cost.formulas.rules import repeated, sum_of
 from mithril_nb.cost.hlo.instruction_costs import InstructionCost, hlo_costs
 from mithril_nb.cost.hlo.rules import NAMING
 from mithril_nb.cost.hlo.xla import source_of, xla_memory
-from mithril_nb.cost.lines import SourceLines
 from mithril_nb.cost.multiply_adds import MultiplyAdds, all_counted
 from mithril_nb.cost.notes import NOT_RUN, ON_EACH_DEVICE, ONE_OF, notes_of_communication
 from mithril_nb.cost.records import (
@@ -28,6 +27,7 @@ from mithril_nb.cost.records import (
     once_of,
 )
 from mithril_nb.cost.side_by_side import Costs
+from mithril_nb.cost.source_lines import SourceLines
 from mithril_nb.cost.symbolic_costs import SymbolicProgram
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError, nearest, short_repr
 from mithril_nb.stages import jax_modules

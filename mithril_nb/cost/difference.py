@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mithril_nb.cost.comparison import one_sided
 from mithril_nb.cost.formulas.rules import OF_COMPLEX, RULES
 from mithril_nb.cost.records import CostRow, format_sum, text_table
+from mithril_nb.cost.totals import CostTotals
 from mithril_nb.display import Shown
-
-if TYPE_CHECKING:
-    from mithril_nb.cost.costs import Cost
 
 _FIELDS = {"flops": "FLOPs", "transcendentals": "transcendentals", "bytes_accessed": "bytes"}
 _ROUNDING = 1e-6
@@ -119,7 +117,7 @@ class Difference(Shown):
         return "\n".join([*lines, *(f"{row.opcode}: {row.reason}" for row in self.rows if row.reason), *self.devices])
 
 
-def against_xla(cost: Cost, field: str = "flops") -> Difference:
+def against_xla(cost: CostTotals, field: str = "flops") -> Difference:
     """Return the difference between our count of instructions and XLA's own figure for their module.
 
     XLA gives one figure for the module, so the difference can only come from the rows with a reason.
@@ -145,7 +143,7 @@ def against_xla(cost: Cost, field: str = "flops") -> Difference:
     return Difference(cost.program, cost.source, name, field, ours, theirs, rows)
 
 
-def between(cost: Cost, other: Cost, field: str = "flops") -> Difference:
+def between(cost: CostTotals, other: CostTotals, field: str = "flops") -> Difference:
     """Return the difference between the counts of equations and of another stage of the program, by primitive.
 
     An instruction counts for the primitive of the equation that it comes from. With several equations it counts for the

@@ -2,54 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from mithril_nb.cost.by_name import ByName
 from mithril_nb.cost.records import CostRow, Figures, share_of, sum_of_figures, sum_of_rows
 from mithril_nb.cost.splits import parts_of, pieces_of
+from mithril_nb.cost.totals import CostTotals
 from mithril_nb.display import Shown
 from mithril_nb.errors import UnknownOptionError, nearest, short_repr
 from mithril_nb.stages.places import lines_of_source
-from mithril_nb.stages.records import Equation, Instruction
-from mithril_nb.stages.trace.python_source import MODEL, lines_of_file, spans
-
-if TYPE_CHECKING:
-    from mithril_nb.cost.costs import Cost
+from mithril_nb.stages.trace.python_source import spans
 
 _MOST_NAMED = 8
-
-
-@dataclass(frozen=True)
-class SourceLines:
-    """The user's lines of Python that the rows of a cost come from.
-
-    Attributes:
-        of: The lines that each row comes from, by its id; rows without a line are left out.
-        files: Path of each file by its label.
-        model: The Python that builds the model, or `""`.
-    """
-
-    of: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    files: Mapping[str, str] = field(default_factory=dict[str, str])
-    model: str = ""
-
-    def behind_equations(self, equations: Iterable[Equation]) -> SourceLines:
-        """Return the lines that equations of the same program come from."""
-        shared: dict[str, tuple[str, ...]] = {}
-        found = {one.id: shared.setdefault(one.source, (one.source,)) for one in equations if one.source}
-        return replace(self, of=found)
-
-    def behind_instructions(self, instructions: Iterable[Instruction]) -> SourceLines:
-        """Return the lines that instructions of a stage of the same program come from."""
-        return replace(self, of={one.id: one.source for one in instructions if one.source})
-
-    def code(self, label: str) -> Sequence[str]:
-        """Return the lines of a file, with line ends; empty if the file is not available."""
-        if label == MODEL and self.model:
-            return self.model.splitlines(keepends=True)
-        return lines_of_file(self.files[label]) if label in self.files else ()
 
 
 class ByLine(Shown, ByName[Figures]):
@@ -71,7 +37,7 @@ class ByLine(Shown, ByName[Figures]):
 
     _usually_called = "cost.by_line"
 
-    def __init__(self, known: Mapping[str, Figures], cost: Cost):
+    def __init__(self, known: Mapping[str, Figures], cost: CostTotals):
         super().__init__(known, f"costs of {cost.program!r}")
         self._cost = cost
 
@@ -129,7 +95,7 @@ class ByLine(Shown, ByName[Figures]):
         return [{"file": file, "line": first, "text": text} for first, text in parts if text]
 
 
-def figures_by_line(cost: Cost) -> ByLine:
+def figures_by_line(cost: CostTotals) -> ByLine:
     """Return the cost of each line of Python; a row that comes from several lines is split into equal parts.
 
     Args:

@@ -176,7 +176,7 @@ def test_no_circles_between_modules() -> None:
     while tops := graph.keys() - set().union(*graph.values()):  # modules above a circle are not in it
         for module in tops:
             del graph[module]
-    left = {"models", "cost"}  # issue 19: these two rooms still have a circle each
+    left = {"models"}  # issue 19: this room still has a circle
     assert {module for module in graph if module.split(".")[1] not in left} == set()
 
 
