@@ -20,7 +20,7 @@ from mithril_nb.stages.given import first_source
 from mithril_nb.stages.records import UNATTRIBUTED
 from mithril_nb.targets import inspect
 from mithril_nb.targets.entry_point import called_as
-from mithril_nb.targets.option_checks import OPTIONS, check_handed_on
+from mithril_nb.targets.option_checks import OPTIONS, check_forwarded_options
 from mithril_nb.targets.options import has_argument, refuse_misspelt
 
 Bound = float | tuple[float | None, float | None] | None
@@ -154,7 +154,7 @@ def assert_cost(
             "ml.assert_cost(inspection, flops=1_000_000)",
         )
     with called_as("ml.assert_cost", **{name: bounds[name] for name in pairs}):
-        check_handed_on(options)
+        check_forwarded_options(options)
         inspection = target if isinstance(target, Inspection) else inspect(target, *args, **options)
     if source is None:
         source = first_source(inspection)

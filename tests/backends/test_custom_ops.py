@@ -11,7 +11,7 @@ from IPython.core.interactiveshell import InteractiveShell
 import mithril_nb as ml
 from mithril_nb.backends.jax.custom import inferring_for
 from mithril_nb.errors import MithrilError
-from mithril_nb.ipython import CalledTexts, load, unload
+from mithril_nb.ipython import StringCallRewriter, load, unload
 from mithril_nb.models import KINDS, Linear, Model, Operator, Relu
 from mithril_nb.models import custom as brought
 from mithril_nb.models.infer import infer
@@ -221,7 +221,7 @@ def test_the_extension_is_loaded_once_and_unloaded():
     shell = InteractiveShell()
     load(shell)
     ml.load_ipython_extension(shell)
-    assert [type(one) for one in shell.ast_transformers] == [CalledTexts]
+    assert [type(one) for one in shell.ast_transformers] == [StringCallRewriter]
     assert "mithril_watch" in shell.magics_manager.magics["cell"]
     unload(shell)
     assert shell.ast_transformers == []

@@ -104,26 +104,26 @@ def test_report_writes_one_file(model, tmp_path, capsys):
     [
         (
             ["--stage", "jaxpr"],
-            "ShapeError: the shape of input 'input' is not known in numbers.\n"
+            "ShapeError: the shape of input 'input' is unknown.\n"
             "    so far  ('...',) float32\n"
             "    Try: --shape input=32,784\n",
         ),
         (
             ["--stage", "jaxpr", "--shape", "input"],
-            "UnknownOptionError: 'input' gives no input a shape.\n"
-            "    needs  the input's name, =, and its sizes with commas\n"
+            "UnknownOptionError: invalid --shape 'input'.\n"
+            "    needs  INPUT=SIZES, with commas between the sizes\n"
             "    Try: --shape input=32,784\n",
         ),
         (
             ["--shape", "input=-1,3"],
-            "UnknownOptionError: '-1' in 'input=-1,3' is no size.\n"
-            "    needs  a whole number from 0 on, or a name for a size that is not known yet\n"
+            "UnknownOptionError: invalid size '-1' in --shape 'input=-1,3'.\n"
+            "    needs  a whole number of at least 0, or a name for an unknown size\n"
             "    Try: --shape input=32,784\n",
         ),
         (
             ["--shape", "input=batch,2.5"],
-            "UnknownOptionError: '2.5' in 'input=batch,2.5' is no size.\n"
-            "    needs  a whole number from 0 on, or a name for a size that is not known yet\n"
+            "UnknownOptionError: invalid size '2.5' in --shape 'input=batch,2.5'.\n"
+            "    needs  a whole number of at least 0, or a name for an unknown size\n"
             "    Try: --shape input=32,784\n",
         ),
         (
@@ -198,7 +198,7 @@ def test_what_nobody_foresaw_is_told_too(model, capsys, monkeypatch):
         raise ZeroDivisionError("deep inside")
 
     monkeypatch.setattr("mithril_nb.models.load", broken)
-    message = "ZeroDivisionError: deep inside\n    Try: the same with --debug, for where.\n"
+    message = "ZeroDivisionError: deep inside\n    Try: run again with --debug to see the traceback.\n"
     assert said(capsys, "show", model) == (2, "", message)
     code, _, err = said(capsys, "show", model, "--debug")
     assert code == 2
@@ -227,7 +227,7 @@ def test_launch_shows_where_something_unforeseen_happened(capsys, monkeypatch):
         raise ZeroDivisionError("deep inside")
 
     monkeypatch.setattr("mithril_nb.launch.launch", broken)
-    message = "ZeroDivisionError: deep inside\n    Try: the same with --debug, for where.\n"
+    message = "ZeroDivisionError: deep inside\n    Try: run again with --debug to see the traceback.\n"
     assert said(capsys, "launch", "train.py") == (2, "", message)
     assert "Traceback (most recent call last)" in said(capsys, "launch", "--debug", "train.py")[2]
 

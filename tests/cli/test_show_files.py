@@ -90,7 +90,7 @@ def test_files_that_are_refused(capsys: pytest.CaptureFixture[str], folder: Path
     assert said(capsys, "show", "step.mlir", "--arg", "f32[3]") == (
         2,
         "",
-        "UnknownOptionError: --arg is for models and functions, and the program in 'step.mlir' has its arguments.\n"
+        "UnknownOptionError: --arg is for models and functions, but the program in 'step.mlir' contains its arguments.\n"
         "    Try: mithril-nb show step.mlir\n",
     )
     for option in (("--shape", "x=3"), ("--static", "x"), ("--program", "forward")):

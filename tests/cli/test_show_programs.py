@@ -246,14 +246,14 @@ def test_costs_by_line_are_the_source_with_figures(capsys) -> None:
         ),
         (
             ["mine:double", "--arg", "f33[3"],
-            "UnknownOptionError: 'f33[3' is no argument.\n"
-            "    needs  dtype and sizes such as f32[32,784], or a number or text of Python; name= in front of it\n"
+            "UnknownOptionError: invalid --arg 'f33[3'.\n"
+            "    needs  dtype and shape, as f32[32,784], or a Python number or string; optionally NAME= before it\n"
             '    Try: --arg "x=f32[32,784]"\n',
         ),
         (
             ["mine:double", "--arg", "y=q7[3]"],
-            "UnknownOptionError: 'y=q7[3]' is no argument.\n"
-            "    needs  dtype and sizes such as f32[32,784], or a number or text of Python; name= in front of it\n"
+            "UnknownOptionError: invalid --arg 'y=q7[3]'.\n"
+            "    needs  dtype and shape, as f32[32,784], or a Python number or string; optionally NAME= before it\n"
             '    Try: --arg "y=f32[32,784]"\n',
         ),
         (
@@ -294,7 +294,7 @@ def test_costs_by_line_are_the_source_with_figures(capsys) -> None:
         ),
         (
             ["mine:broken", "--arg", "x=4,4", "--by", "line"],
-            "StageUnavailableError: the argument 'x' of 'broken' holds sizes and no array.\n"
+            "StageUnavailableError: the argument 'x' of 'broken' contains sizes instead of an array.\n"
             "    given    (4, 4)\n"
             "    because  TypeError: sin requires ndarray or scalar arguments, got <class 'tuple'> at position 0.\n"
             '    Try: --arg "f32[4,4]"\n',
@@ -305,7 +305,7 @@ def test_costs_by_line_are_the_source_with_figures(capsys) -> None:
         ),
         (
             ["mine:double", "--shape", "x=3"],
-            "UnknownOptionError: --shape is for models, and 'mine:double' is none.\n    Try: --arg \"f32[32,784]\"\n",
+            "UnknownOptionError: --shape is for models, but 'mine:double' is not a model.\n    Try: --arg \"f32[32,784]\"\n",
         ),
         (
             ["mine:double", "--program", "train-step", "--arg", "f32[3]"],
@@ -322,21 +322,21 @@ def test_costs_by_line_are_the_source_with_figures(capsys) -> None:
         ),
         (
             ["mine:double", "--arg", "f32[3]", "--stage", "cost", "--block", "double"],
-            "UnknownOptionError: --block picks lines of a stage.\n"
+            "UnknownOptionError: --block selects lines of a stage.\n"
             "    stages  graph, python, jaxpr, stablehlo, hlo_before, hlo, llvm, asm\n"
             "    Try: --stage hlo --block double\n",
         ),
         (
             ["mine:double", "--arg", "f32[3]", "--short"],
-            "UnknownOptionError: --short is for the optimized HLO.\n    Try: --stage hlo --short\n",
+            "UnknownOptionError: --short needs --stage hlo.\n    Try: --stage hlo --short\n",
         ),
         (
             ["mine:double", "--arg", "f32[3]", "--stage", "hlo", "--by", "line"],
-            "UnknownOptionError: --by is for costs.\n    Try: --stage cost --by line\n",
+            "UnknownOptionError: --by needs --stage cost.\n    Try: --stage cost --by line\n",
         ),
         (
             ["mine:double", "--arg", "f32[3]", "--passes", "--by", "line"],
-            "UnknownOptionError: --by is for costs.\n    Try: --stage cost --by line\n",
+            "UnknownOptionError: --by needs --stage cost.\n    Try: --stage cost --by line\n",
         ),
         (
             ["mine:double", "--arg", "f32[3]", "--pass", "99"],
@@ -344,7 +344,7 @@ def test_costs_by_line_are_the_source_with_figures(capsys) -> None:
         ),
         (
             ["mine:raising"],
-            "ZeroDivisionError: in the module\n    Try: the same with --debug, for where.\n",
+            "ZeroDivisionError: in the module\n    Try: run again with --debug to see the traceback.\n",
         ),
     ],
 )
@@ -360,14 +360,14 @@ def test_a_module_that_is_not_there(capsys, folder):
         2,
         "",
         "ModelFileError: there is no module 'yours'.\n"
-        f"    looked in  {folder}, and what is installed\n"
+        f"    looked in  {folder}, and the environment\n"
         '    Try: mithril-nb show jax.nn:gelu --arg "f32[32,784]"\n',
     )
     (folder / "needy.py").write_text("import no_such_package", encoding="utf-8")
     code, _, err = said(capsys, "show", "needy:step")
     assert (code, err) == (
         2,
-        "ModuleNotFoundError: No module named 'no_such_package'\n    Try: the same with --debug, for where.\n",
+        "ModuleNotFoundError: No module named 'no_such_package'\n    Try: run again with --debug to see the traceback.\n",
     )
 
 

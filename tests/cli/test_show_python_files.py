@@ -76,7 +76,7 @@ def test_a_file_of_a_package_imports_relatively(capsys, folder):
 
 def test_a_file_that_fails_is_run_again(capsys, folder):
     (folder / "bad.py").write_text("1 / 0", encoding="utf-8")
-    message = "ZeroDivisionError: division by zero\n    Try: the same with --debug, for where.\n"
+    message = "ZeroDivisionError: division by zero\n    Try: run again with --debug to see the traceback.\n"
     for _ in range(2):
         assert said(capsys, "show", "bad.py:f") == (2, "", message)
     assert "bad" not in sys.modules
@@ -87,7 +87,7 @@ def test_a_file_that_fails_is_run_again(capsys, folder):
     [
         (
             "nets/my-net.py",
-            "ModelFileError: 'nets/my-net.py' is a Python file, and the name of a function or a model in it is missing."
+            "ModelFileError: 'nets/my-net.py' is a Python file: add the name of a function or a model in it."
             "\n    has  init, step\n    Try: mithril-nb show nets/my-net.py:step\n",
         ),
         (
@@ -107,21 +107,21 @@ def test_a_file_that_fails_is_run_again(capsys, folder):
         ),
         (
             "mlp",
-            "ModelFileError: 'mlp' is no file, and no name in a module.\n"
+            "ModelFileError: 'mlp' is not a file, and not of the form module:name.\n"
             "    a file  model.json, step.mlir\n"
             "    a name  mlp:step, mlp.py:step\n"
             "    Try: mithril-nb show mlp.py:forward\n",
         ),
         (
             "nope",
-            "ModelFileError: 'nope' is no file, and no name in a module.\n"
+            "ModelFileError: 'nope' is not a file, and not of the form module:name.\n"
             "    a file  model.json, step.mlir\n"
             "    a name  nope:step, nope.py:step\n"
             '    Try: mithril-nb show jax.nn:gelu --arg "f32[32,784]"\n',
         ),
         (
             "mpl:forward",
-            "ModelFileError: there is no module 'mpl'.\n    looked in  {folder}, and what is installed\n"
+            "ModelFileError: there is no module 'mpl'.\n    looked in  {folder}, and the environment\n"
             "    Try: mithril-nb show mlp:forward\n",
         ),
     ],
@@ -176,9 +176,9 @@ def test_a_file_that_ends_python(folder: Path, capsys: pytest.CaptureFixture[str
     code, printed, failed = said(capsys, "show", "script.py:step")
     assert (code, printed) == (2, "")
     assert failed.endswith(
-        "script.py' ends Python when it is run, before its functions can be read.\n"
+        "script.py' exits when it is run, before its functions can be read.\n"
         "    SystemExit  0\n"
-        '    Try: put the end of the script under `if __name__ == "__main__":`.\n'
+        '    Try: move the code that exits under `if __name__ == "__main__":`.\n'
     )
 
 

@@ -70,9 +70,9 @@ def test_accelerators_speak_for_themselves() -> None:
 @pytest.mark.parametrize(
     ("runs", "events", "reason"),
     [
-        ({}, [], "the profiler wrote down no run of the program"),
-        (two_runs(), [], "the profiler of this platform tells of no instructions"),
-        (two_runs(), [raw("dot", 12, module="jit_g")], "the profiler tells of no instruction of module 'jit_f'"),
+        ({}, [], "the profiler recorded no run of the program"),
+        (two_runs(), [], "the profiler of this platform records no instructions"),
+        (two_runs(), [raw("dot", 12, module="jit_g")], "the profiler recorded no instruction of module 'jit_f'"),
         (
             two_runs(),
             [raw("dot", 12), raw("dot", 13, program=9)],

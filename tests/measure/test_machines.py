@@ -151,21 +151,22 @@ def test_peaks_that_were_kept_without_dates_have_theirs(measured: list[str], mon
     [
         (
             {"dtypes": "bfloat16"},
-            "ml.machine cannot take dtypes='bfloat16'.\n    needs  a list of names of dtypes\n"
+            "ml.machine does not accept dtypes='bfloat16'.\n    needs  a list of names of dtypes\n"
             '    Try: ml.machine(["bfloat16"])',
         ),
         (
             {"dtypes": ["flot"]},
-            "ml.machine cannot take dtypes=['flot'].\n    needs  a list of names of dtypes\n"
+            "ml.machine does not accept dtypes=['flot'].\n    needs  a list of names of dtypes\n"
             '    Try: ml.machine(["float32"])',
         ),
         (
             {"dtypes": 3},
-            'ml.machine cannot take dtypes=3.\n    needs  a list of names of dtypes\n    Try: ml.machine(["float32"])',
+            "ml.machine does not accept dtypes=3.\n    needs  a list of names of dtypes\n"
+            '    Try: ml.machine(["float32"])',
         ),
         (
             {"device": "cpu"},
-            "ml.machine cannot take device='cpu'.\n    needs    a jax.Device\n"
+            "ml.machine does not accept device='cpu'.\n    needs    a jax.Device\n"
             f"    present  {', '.join(f'{one.platform}:{one.id}' for one in jax.devices())}\n"
             "    Try: ml.machine(device=jax.devices()[0])",
         ),

@@ -110,7 +110,7 @@ def test_runs_are_counted(loop: Profile) -> None:
     found = ml.profile(program, jnp.ones(3), runs=2, warm_up=3, peaks=PEAKS)
     jax.effects_barrier()
     assert len(called) == found.times_run == 3 + 2 + 2 + 2 * 2
-    assert f"debug_callback: what it does outside was done {found.times_run} times" in found.notes
+    assert f"debug_callback: side effects happened {found.times_run} times" in found.notes
 
 
 def test_the_persons_arrays_are_intact_though_the_program_may_take_them() -> None:
@@ -134,12 +134,12 @@ def test_values_are_made_up_where_there_are_none() -> None:
         return table[tokens]
 
     inspection = ml.inspect(lookup, jax.ShapeDtypeStruct((5, 4), "float32"), jax.ShapeDtypeStruct((3,), "int32"))
-    note = "made-up values for {}: whole numbers are 0, others small and random"
+    note = "placeholder values for {}: integers are 0, other numbers small and random"
     assert note.format("table, tokens") in ml.profile(inspection, runs=1, warm_up=0, peaks=PEAKS).notes
     # The last arguments may be given alone, as the inputs of a model whose parameters are made up.
     assert note.format("table") in ml.profile(inspection, jnp.arange(3), runs=1, warm_up=0, peaks=PEAKS).notes
     given = ml.profile(inspection, np.ones((5, 4)), jnp.arange(3), runs=1, warm_up=0, peaks=PEAKS)
-    assert not any("made-up" in note for note in given.notes)
+    assert not any("placeholder" in note for note in given.notes)
 
 
 def test_models_and_options_of_inspect_are_taken() -> None:
@@ -159,8 +159,8 @@ def test_models_and_options_of_inspect_are_taken() -> None:
     )
     assert summed.total.time_s > 0
     assert summed.total.params == 6
-    assert not any("made-up" in note for note in summed.notes)
-    assert not any("made-up" in note for note in summed.notes)
+    assert not any("placeholder" in note for note in summed.notes)
+    assert not any("placeholder" in note for note in summed.notes)
 
 
 def test_arguments_that_do_not_fit_are_refused() -> None:
@@ -176,14 +176,15 @@ def test_arguments_that_do_not_fit_are_refused() -> None:
     with pytest.raises(UnknownOptionError) as refused:
         ml.profile(inspection, optimizer="adam")
     assert str(refused.value) == (
-        "program 'product' is inspected already, and takes no options.\n"
+        "program 'product' is already inspected, and takes no options.\n"
         "    given  optimizer=\n"
-        "    Try: pass the options to ml.inspect, and its result alone to ml.profile."
+        "    Try: pass the options to ml.inspect, and only its result to ml.profile."
     )
     with pytest.raises(UnknownOptionError) as refused:
         ml.profile(inspection, runs=0)
     assert str(refused.value) == (
-        "ml.profile cannot take runs=0.\n    needs  a whole number, at least 1\n    Try: ml.profile(inspection, runs=3)"
+        "ml.profile does not accept runs=0.\n    needs  a whole number, at least 1\n"
+        "    Try: ml.profile(inspection, runs=3)"
     )
 
 
@@ -242,15 +243,15 @@ def test_peaks_that_are_none_are_refused_before_anything_runs() -> None:
     with pytest.raises(UnknownOptionError) as refused:
         ml.profile(jnp.tanh, jnp.ones(3), peaks=3)  # pyright: ignore[reportArgumentType]
     assert str(refused.value) == (
-        "ml.profile cannot take peaks=3.\n    needs  what ml.machine() gives\n"
-        "    Try: ml.profile(inspection, peaks=ml.machine())  # or leave peaks= out: they are then measured"
+        "ml.profile does not accept peaks=3.\n    needs  the result of ml.machine()\n"
+        "    Try: ml.profile(inspection, peaks=ml.machine())  # or omit peaks= to measure them"
     )
 
 
 def test_peaks_of_another_device_are_said_to_be_so() -> None:
     other = replace(PEAKS, platform="gpu", device_kind="NVIDIA H100")
     found = ml.profile(jnp.tanh, jnp.ones(3), runs=1, warm_up=0, peaks=other)
-    note = "roofline: peaks= are those of gpu NVIDIA H100, and the program ran on cpu: shares of it mean little"
+    note = "roofline: peaks= are of gpu NVIDIA H100, but the program ran on cpu, so roofline shares are not meaningful"
     assert note in found.notes
     assert not any("peaks=" in note for note in ml.profile(jnp.tanh, jnp.ones(3), runs=1, peaks=PEAKS).notes)
 

@@ -63,9 +63,9 @@ def test_what_failed_is_told() -> None:
     with pytest.raises(ProfilingError) as failed:
         Runner("net", gone, Values((), jax.tree.structure(((), {})), (), ())).run()
     assert str(failed.value) == (
-        "program 'net' failed when it was run to be measured (run 1).\n"
+        "program 'net' failed in run 1 of its measurement.\n"
         "    RuntimeError  RESOURCE_EXHAUSTED: out of memory\n"
-        "    your arrays   are as they were\n"
+        "    your arrays   are unchanged\n"
         "    Try: inspection.compiled(*args)  # shows where it fails"
     )
 
@@ -122,7 +122,7 @@ def test_a_trace_that_cannot_be_read_is_left_out(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(runs, "read_recording", unreadable_first)
     found = profile_quickly(jnp.sin, jnp.ones(3))
-    assert "times: 1 of the traces are left out: it is empty" in found.notes
+    assert "times: 1 of the traces are not used: it is empty" in found.notes
     assert (len(found.profiled_s), {len(samples) for samples in found.samples.values()}) == (1, {1})
     assert all(figures.time_s > 0 for figures in found.by_block.values())
 
@@ -132,7 +132,7 @@ def test_without_events_whole_runs_are_timed(reason: str, monkeypatch: pytest.Mo
     def unreadable(*_: Any) -> runs.Recording:
         if reason == "broken file":
             raise ValueError("not a trace")
-        return runs.Recording({}, unavailable="the profiler of this platform tells of no instructions")
+        return runs.Recording({}, unavailable="the profiler of this platform records no instructions")
 
     monkeypatch.setattr(runs, "read_recording", unreadable)
     found = profile_quickly(jnp.sin, jnp.ones(3))
@@ -141,8 +141,8 @@ def test_without_events_whole_runs_are_timed(reason: str, monkeypatch: pytest.Mo
     assert all(figures.time_s is None for figures in found.by_block.values())
     assert found.instructions_s is None
     assert found.notes[-1] == "times of instructions, blocks and roles: " + (
-        "what the profiler wrote cannot be read: not a trace"
+        "the profiler's events cannot be read: not a trace"
         if reason == "broken file"
-        else "the profiler of this platform tells of no instructions"
+        else "the profiler of this platform records no instructions"
     )
     assert WHOLE in str(found)

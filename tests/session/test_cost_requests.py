@@ -151,7 +151,7 @@ def test_measured_costs_fill_table_and_roofline() -> None:
     assert table.source == "measured"
     assert table.data["total"]["time_s"] > 0
     assert sum(row["time_s"] or 0 for row in table.data["rows"]) == pytest.approx(table.data["total"]["time_s"])
-    assert any("made-up" in note for note in table.data["notes"]), "values nobody gave are said to be made up"
+    assert any("placeholder" in note for note in table.data["notes"]), "missing values are reported as placeholders"
     assert session.run_command("want_cost_picture", {"key": "k", "view": "roofline", "sources": ["measured"]}) is None
     assert session.wait(PATIENCE_S)
     assert "linear_0" in told[-1][1].text

@@ -138,7 +138,7 @@ def test_a_block_that_needs_a_number_says_which_and_where(
         program.cost()
     assert str(error.value) == (
         f"block {name!r} needs a number for a size of its input 'input'.\n    input    {needs}\n"
-        f"    because  {because}\n    Try: a number in the place of {names} in shapes=."
+        f"    because  {because}\n    Try: a number instead of {names} in shapes=."
     )
     assert (error.value.diagnostics[0].block, error.value.diagnostics[0].port) == (name, "input")
 
@@ -178,10 +178,10 @@ def test_shapes_of_which_nothing_follows_are_refused() -> None:
     with pytest.raises(ShapeError) as error:
         inspect_with_names(Linear(10), {})
     assert str(error.value) == (
-        "the shape of 'input' does not follow from those of the inputs.\n"
+        "the shape of 'input' does not follow from the shapes of the inputs.\n"
         "    so far  ('...',) float32\n"
         "    sizes   none\n"
-        "    Try: a name, or a number, for each size of every input."
+        "    Try: give a name or a number for each size of every input."
     )
 
 

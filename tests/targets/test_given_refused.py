@@ -83,7 +83,7 @@ def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ".write_text(jax.jit(f).lower(x).as_text(debug_info=True))"
     )
     assert refused(Path("/dev/null")) == (
-        "cannot inspect '/dev/null': it is no regular file.\n    Try: ml.inspect(jax.jit(f).lower(x))"
+        "cannot inspect '/dev/null': it is not a regular file.\n    Try: ml.inspect(jax.jit(f).lower(x))"
     )
     monkeypatch.setattr("mithril_nb.targets.given.LARGEST_BYTES", 1)
     assert refused("empty.hlo") == (

@@ -126,7 +126,7 @@ def test_a_function_around_a_module_that_holds_another_is_not_trained_as_one_of_
             "    wraps          Linear\n"
             "    holds besides  second (Linear)\n"
             "    loss= is for   models, and modules of Flax, Equinox and Haiku\n"
-            "    Try: ml.inspect(function, x)  # counts all of them; or train one module that holds them"
+            "    Try: ml.inspect(function, x)  # counts all of them; or train one module that contains them"
         )
     assert ml.inspect(jax.vmap(both), x).cost().total.params == 2 * (4 * 4 + 4)
     assert ml.inspect(jax.vmap(with_relu), x, optimizer="adam").cost().total.params == 4 * 4 + 4

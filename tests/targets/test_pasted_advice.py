@@ -74,7 +74,7 @@ NO_OPTIMIZER = """takes no optimizer=.
     Try: """
 COST = INSPECTION.cost()
 OF_COST = f"""cannot inspect {COST!r}.
-    is     a Cost, which tells of a program and does not hold it
+    is     a Cost, which describes a program but does not contain it
     needs  {NEEDS}
     Try: """
 
@@ -131,7 +131,7 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     "a module, with params": (
         lambda: ml.profile(NET, X, params="x"),
         """'Net' takes no params=.
-    params= is for  functions: a model knows its own
+    params= is for  functions: a model's parameters are known
     Try: ml.profile(module, x)""",
     ),
     "a number by its name": (
@@ -192,7 +192,7 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     "costs, swept": (lambda: ml.sweep(COST, batch=[2, 4]), f"{OF_COST}ml.sweep(inspection, batch=[2, 4])"),
     "what is inspected already": (
         lambda: ml.inspect(INSPECTION, X),
-        """program 'forward' is inspected already: it takes no arguments and no options.
+        """program 'forward' is already inspected: it takes no arguments and no options.
     Try: print(inspection)""",
     ),
 }
@@ -218,7 +218,7 @@ def test_what_is_advised_is_said_and_works(what: str) -> None:
 def test_costs_lead_to_the_model_that_they_are_of() -> None:
     with pytest.raises(MithrilError) as caught:
         ml.inspect(COST)
-    assert str(caught.value) == f"{OF_COST}ml.inspect(model, x)  # with the model behind it"
+    assert str(caught.value) == f"{OF_COST}ml.inspect(model, x)  # with the model itself"
 
 
 def test_a_function_that_has_no_gradient_is_not_advised_one() -> None:

@@ -16,7 +16,7 @@ import mithril_nb as ml
 from mithril_nb.errors import StageUnavailableError
 
 X = jax.ShapeDtypeStruct((4, 5), "float32")
-NO_ARRAY = "    Try: return the arrays that it computes: one, or a tuple, a list or a dict of them."
+NO_ARRAY = "    Try: return an array, or a tuple, list or dict of arrays."
 
 
 class Answer:
@@ -47,29 +47,27 @@ def closing_over(module: Any) -> Callable[[Any], None]:
 
 
 SAID: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "text": (lambda x: "done", f"'<lambda>' gives no array.\n    gives  'done' (str)\n{NO_ARRAY}"),
-    "a set": (lambda x: {1}, f"'<lambda>' gives no array.\n    gives  {{1}} (set)\n{NO_ARRAY}"),
+    "text": (lambda x: "done", f"'<lambda>' returns no array.\n    returned  'done' (str)\n{NO_ARRAY}"),
+    "a set": (lambda x: {1}, f"'<lambda>' returns no array.\n    returned  {{1}} (set)\n{NO_ARRAY}"),
     "an array of text": (
         lambda x: np.array(["a"]),
-        f"'<lambda>' gives no array.\n    gives  array(['a'], dtype='<U1') (ndarray)\n{NO_ARRAY}",
+        f"'<lambda>' returns no array.\n    returned  array(['a'], dtype='<U1') (ndarray)\n{NO_ARRAY}",
     ),
-    "a function": (lambda x: forgetful, f"'<lambda>' gives no array.\n    gives  a function\n{NO_ARRAY}"),
+    "a function": (lambda x: forgetful, f"'<lambda>' returns no array.\n    returned  a function\n{NO_ARRAY}"),
     "an object that JAX cannot look into": (
         lambda x: Answer(x.mean()),
-        "'<lambda>' gives no array.\n    gives  an Answer\n"
+        "'<lambda>' returns no array.\n    returned  an Answer\n"
         '    Try: return {"mean": result.mean}  # or jax.tree_util.register_dataclass(Answer), if it is a dataclass',
     ),
     "a generator": (
         lambda x: (row.sum() for row in x),
-        "'<lambda>' gives what is not computed before somebody goes through it.\n    gives  a generator\n"
-        "    Try: return list(...)  # which JAX takes",
+        "'<lambda>' returns an iterator, which JAX cannot trace.\n    returned  a generator\n    Try: return list(...)",
     ),
     "an iterator beside an array": (
         lambda x: {"sum": x.sum(), "rows": map(jnp.sin, x)},
-        "'<lambda>' gives what is not computed before somebody goes through it.\n    gives  a map\n"
-        "    Try: return list(...)  # which JAX takes",
+        "'<lambda>' returns an iterator, which JAX cannot trace.\n    returned  a map\n    Try: return list(...)",
     ),
-    "text, as a module": (Told(), f"'Told' gives no array.\n    gives  '(5,)' (str)\n{NO_ARRAY}"),
+    "text, as a module": (Told(), f"'Told' returns no array.\n    returned  '(5,)' (str)\n{NO_ARRAY}"),
 }
 
 

@@ -36,28 +36,28 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str]] = {
     "a function": (
         total,
         ((4, 64),),
-        """the argument 'x' of 'total' holds sizes and no array.
+        """the argument 'x' of 'total' contains sizes instead of an array.
     given    (4, 64)
     because  AttributeError: 'tuple' object has no attribute 'sum'""",
     ),
     "a function that is jitted": (
         jax.jit(lambda x, w: x.mean() * w),
         ((4, 64), W),
-        """the argument 'x' of '<lambda>' holds sizes and no array.
+        """the argument 'x' of '<lambda>' contains sizes instead of an array.
     given    (4, 64)
     because  AttributeError: 'tuple' object has no attribute 'mean'""",
     ),
     "a list in a dict": (
         in_dict,
         ({"x": [4, 64]},),
-        """the argument 'batch' of 'in_dict' holds sizes and no array.
+        """the argument 'batch' of 'in_dict' contains sizes instead of an array.
     given    {'x': [4, 64]}
     because  AttributeError: 'list' object has no attribute 'dot'""",
     ),
     "a function around a module": (
         closing,
         ((4, 64),),
-        """the argument 'x' of 'closing' holds sizes and no array.
+        """the argument 'x' of 'closing' contains sizes instead of an array.
     given    (4, 64)
     because  TypeError: can't multiply sequence by non-int of type 'tuple'""",
     ),
@@ -65,7 +65,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str]] = {
         f"a module of {library}": (
             module,
             ((4, 64),),
-            f"""the argument '{name}' of '{kind}' holds sizes and no array.
+            f"""the argument '{name}' of '{kind}' contains sizes instead of an array.
     given    (4, 64)
     because  a module computes with arrays""",
         )
@@ -94,7 +94,7 @@ def test_the_stage_says_it_and_where_it_was() -> None:
     stage = ml.inspect(closing, (4, 64)).stage("jaxpr")
     assert stage.unavailable is not None
     assert stage.unavailable.startswith(
-        "StageUnavailableError: the argument 'x' of 'closing' holds sizes and no array."
+        "StageUnavailableError: the argument 'x' of 'closing' contains sizes instead of an array."
     )
     assert stage.unavailable.endswith("return DENSE(x * x)")
 

@@ -71,7 +71,7 @@ CASES = {
         model = Linear(3)
         ml.inspect(model, shapes={"input": [4, 64]}, optimiser="adam")
         """,
-    "targets/mithril_models.py:inspect_own": """
+    "targets/mithril_models.py:inspect_model": """
         model = Model() | Linear(3)(input="x", output="a") | Linear(2)(input="x", output="b")
         ml.inspect(model, shapes={"x": [2, 3]}, optimizer="adam")
         # Try: ml.inspect(model, shapes={"x": [2, 3]}, optimizer="adam", loss=lambda outputs, targets: outputs["a"].sum()).cost()

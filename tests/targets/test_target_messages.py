@@ -111,14 +111,14 @@ SAID = {
     "a function with an argument of that name": (
         lambda: ml.inspect(scaled, X, loss=X),
         UnknownOptionError,
-        """'scaled' takes loss= by kwargs, as ml.inspect has an option of that name.
+        """'scaled' takes loss= in kwargs=, because ml.inspect has an option of that name.
     option loss= is for  models, and modules of Flax, Equinox and Haiku
     Try: ml.inspect(scaled, x, kwargs={"loss": loss})""",
     ),
     "a copy of a module with an optimizer": (
         lambda: ml.inspect(eqx.filter_jit(eqx.filter_vmap(LINEAR)), X, optimizer="adam"),
         StageUnavailableError,
-        """the function around the module 'Linear' calls a copy of it, whose parameters nobody can train.
+        """the function around the module 'Linear' calls a copy of it, so its parameters cannot be trained.
     as  eqx.filter_jit does
     Try: jax.vmap(module)  # or the module itself: a program is jitted in any case""",
     ),
@@ -139,7 +139,7 @@ SAID = {
     "a module that holds its arrays, with variables": (
         lambda: ml.inspect(Twice(), jax.ShapeDtypeStruct((5,), "float32"), variables={}),
         UnexpectedInputError,
-        """'Twice' holds its arrays itself, and takes no variables.
+        """'Twice' contains its arrays, and takes no variables.
     take variables  modules of Flax linen, transforms of Haiku
     Try: ml.inspect(module, x)""",
     ),
@@ -169,7 +169,7 @@ SAID = {
         lambda: ml.inspect(Linear(3), X, params="input"),
         UnknownOptionError,
         """'Linear' takes no params=.
-    params= is for  functions: a model knows its own
+    params= is for  functions: a model's parameters are known
     Try: ml.inspect(model, input)""",
     ),
     "an unknown program": (
@@ -189,44 +189,44 @@ SAID = {
     "a model without shapes": (
         lambda: ml.inspect(Linear(3)),
         ShapeError,
-        """the shape of input 'input' is not known in numbers.
+        """the shape of input 'input' is unknown.
     so far  ('...',) float32
-    Try: shapes={"input": [32, 784]}  # beside the model""",
+    Try: shapes={"input": [32, 784]}  # add this to the call""",
     ),
     "a model of pictures without shapes": (
         lambda: ml.inspect(Conv2d(8, 3)),
         ShapeError,
-        """the shape of input 'input' is not known in numbers.
+        """the shape of input 'input' is unknown.
     so far  ('...',) float32
-    Try: shapes={"input": [32, 28, 28, 1]}  # beside the model""",
+    Try: shapes={"input": [32, 28, 28, 1]}  # add this to the call""",
     ),
     "a model of two inputs without shapes": (
         lambda: ml.inspect(Add()),
         ShapeError,
-        """the shape of input 'left' is not known in numbers.
+        """the shape of input 'left' is unknown.
     so far  ('...',) float32
-    Try: shapes={"left": [32, 784], "right": [32, 784]}  # beside the model""",
+    Try: shapes={"left": [32, 784], "right": [32, 784]}  # add this to the call""",
     ),
     "a model of short texts without shapes": (
         lambda: ml.inspect(GPT(vocabulary=256, context=8, layers=1, heads=1, width=4)),
         ShapeError,
-        """the shape of input 'input' is not known in numbers.
+        """the shape of input 'input' is unknown.
     so far  ('...',) int32
-    Try: shapes={"input": [32, 2]}  # beside the model""",
+    Try: shapes={"input": [32, 2]}  # add this to the call""",
     ),
     "a model of which some sizes are known": (
         lambda: ml.inspect(partly_known()),
         ShapeError,
-        """the shape of input 'x' is not known in numbers.
+        """the shape of input 'x' is unknown.
     so far  ('a', 'b', 5) float32
-    Try: shapes={"x": [32, 32, 5]}  # beside the model""",
+    Try: shapes={"x": [32, 32, 5]}  # add this to the call""",
     ),
     "a model that takes none of the shapes that are tried": (
         lambda: ml.inspect(five_dimensions()),
         ShapeError,
-        """the shape of input 'x' is not known in numbers.
+        """the shape of input 'x' is unknown.
     so far  ('...',) float32
-    Try: shapes={"x": [...]}  # with numbers that fit, beside the model""",
+    Try: shapes={"x": [...]}  # with numbers that fit, add this to the call""",
     ),
     "shapes without names": (
         lambda: ml.inspect(Linear(3), shapes=[128, 784]),
@@ -331,65 +331,65 @@ SAID = {
     "a size that is only a text": (
         lambda: ml.inspect(norm, {"a": jax.ShapeDtypeStruct(("B", 4, "D"), "bfloat16")}, X, axis=0),
         ShapeError,
-        """the argument 'x' of 'norm' has a size that is no number: 'B'.
+        """the argument 'x' of 'norm' has a size that is not a number: 'B'.
     shape  ('B', 4, 'D')
-    needs  whole numbers, or names that jax.export.symbolic_shape makes, all at once
+    needs  whole numbers, or names from one call of jax.export.symbolic_shape
     Try: (B, D) = jax.export.symbolic_shape("B, D"); jax.ShapeDtypeStruct((B, 4, D), "bfloat16")""",
     ),
     "a size that is no whole number": (
         lambda: ml.inspect(Twice(), jax.ShapeDtypeStruct((2.5,), "float32")),  # pyright: ignore[reportArgumentType]
         ShapeError,
-        """the argument 'x' of 'Twice' has a size that is no whole number: 2.5.
+        """the argument 'x' of 'Twice' has a size that is not a whole number: 2.5.
     shape  (2.5,)
-    needs  whole numbers, or names that jax.export.symbolic_shape makes, all at once
+    needs  whole numbers, or names from one call of jax.export.symbolic_shape
     Try: jax.ShapeDtypeStruct((2,), "float32")  # // divides to whole numbers, / does not""",
     ),
     "keyword arguments that have no names": (
         lambda: ml.inspect(norm, X, X, kwargs=[0]),
         UnknownOptionError,
-        """ml.inspect cannot take kwargs=[0].
+        """ml.inspect does not accept kwargs=[0].
     needs  a dict of arguments by name
     Try: kwargs={"axis": 0}""",
     ),
     "the same, of what is asked otherwise": (
         lambda: ml.what_if(Linear(3), X, kwargs=[0]),
         UnknownOptionError,
-        """ml.what_if cannot take kwargs=[0].
+        """ml.what_if does not accept kwargs=[0].
     needs  a dict of arguments by name
     Try: kwargs={"axis": 0}""",
     ),
     "the same, of a function": (
         lambda: ml.what_if(jnp.tanh, X, name=3),
         UnknownOptionError,
-        """ml.what_if cannot take name=3.
-    needs  a text
+        """ml.what_if does not accept name=3.
+    needs  a string
     Try: name="my step\"""",
     ),
     "the same, of what is run": (
         lambda: ml.profile(jnp.tanh, X, kwargs=[0]),
         UnknownOptionError,
-        """ml.profile cannot take kwargs=[0].
+        """ml.profile does not accept kwargs=[0].
     needs  a dict of arguments by name
     Try: kwargs={"axis": 0}""",
     ),
     "the same, of what has bounds": (
         lambda: ml.assert_cost(jnp.tanh, X, flops=1, name=3),
         UnknownOptionError,
-        """ml.assert_cost cannot take name=3.
-    needs  a text
+        """ml.assert_cost does not accept name=3.
+    needs  a string
     Try: name="my step\"""",
     ),
     "a name that is no text": (
         lambda: ml.inspect(jnp.tanh, X, name=jnp.ones(3)),
         UnknownOptionError,
-        """ml.inspect cannot take name=Array([1., 1., 1.], dtype=float32).
-    needs  a text
+        """ml.inspect does not accept name=Array([1., 1., 1.], dtype=float32).
+    needs  a string
     Try: name="my step\"""",
     ),
     "a device by its name": (
         lambda: ml.inspect(jnp.tanh, X, device="cpu"),
         UnknownOptionError,
-        f"""ml.inspect cannot take device='cpu'.
+        f"""ml.inspect does not accept device='cpu'.
     needs    a jax.Device
     present  {", ".join(f"{one.platform}:{one.id}" for one in jax.devices())}
     Try: device=jax.devices()[0]""",
@@ -397,14 +397,14 @@ SAID = {
     "options for XLA that have no names": (
         lambda: ml.inspect(Linear(3), X, compiler_options=[1]),
         UnknownOptionError,
-        """ml.inspect cannot take compiler_options=[1].
+        """ml.inspect does not accept compiler_options=[1].
     needs  a dict of XLA's options by name
     Try: compiler_options={"xla_cpu_enable_fast_math": True}""",
     ),
     "too many inputs": (
         lambda: ml.inspect(Add(), X, X, X),
         UnexpectedInputError,
-        """the model has 2 inputs, and was given 3.
+        """the model has 2 inputs but receives 3.
     inputs  'left', 'right'
     Try: ml.inspect(model, left, right)""",
     ),
