@@ -1,4 +1,4 @@
-"""Run what an error advises: each piece of advice must work, or lead to a different problem that leads on.
+"""Run the advice of errors: it must work, or lead to a different error with further advice.
 
 A case is a snippet of Python. Its last statement fails with the advice of one construction site, and is then run again
 with the advice in its place:
@@ -100,7 +100,7 @@ def all_sites() -> dict[str, Site]:
 
 
 def _keys(frame: FrameType | None) -> Iterator[str]:
-    """The site that a frame is at, and that of its caller if the first only passes on what the other gives."""
+    """Yield the site of a frame, and its caller's site if the frame only passes on the caller's advice."""
     for _ in range(2):
         if frame is None or not (path := Path(frame.f_code.co_filename)).is_relative_to(PACKAGE):
             return
@@ -112,7 +112,7 @@ def _keys(frame: FrameType | None) -> Iterator[str]:
 
 @contextlib.contextmanager
 def recorded() -> Iterator[list[tuple[str, str]]]:
-    """Record the key of each site that builds an error in the meantime, with its advice."""
+    """Record the key of each site that builds an error inside the `with` block, with its advice."""
     found: list[tuple[str, str]] = []
 
     def recording(kind: type) -> Any:

@@ -39,7 +39,7 @@ class Drawn:
 
     @property
     def tooltips(self) -> list[str]:
-        """Its tooltips."""
+        """The tooltips."""
         return [
             found.findtext(f"{SVG}title") or ""
             for found in self.root.iter(f"{SVG}g")
@@ -181,4 +181,4 @@ HOSTILE = (
     "<script>alert('x')</script>", '"&\'<>', "a\x00b\x1b[31m", "\u202eevil", "many words " * 20, "%2F", "(loss)",
     "名前" * 20, "a\nb\tc", "]]>", "--x:#000000}</style>", "\ud800",
 )  # fmt: skip
-"""Names that somebody may give blocks, settings and programs."""
+"""Difficult names of blocks, settings and programs."""

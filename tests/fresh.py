@@ -1,4 +1,4 @@
-"""Run code in a Python of its own: for what would change this process, and for what must not be imported yet."""
+"""Run code in a separate Python process, if it would change this one or needs modules that are not yet imported."""
 
 import os
 import subprocess

@@ -20,7 +20,7 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class Call:
-    """A function, its arguments, which of them are static, and what kinds of arguments they are."""
+    """A function, its arguments, the static ones, and the kinds of arguments."""
 
     fn: Callable[..., Any]
     args: tuple[Any, ...]

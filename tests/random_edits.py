@@ -12,7 +12,7 @@ from mithril_nb.models import KINDS
 from mithril_nb.session.design import EDITS, PROGRAMS, Design
 
 MOST_BLOCKS = 24
-"""Blocks of a design from which on edits remove most of them: the time of an edit grows with the design."""
+"""Number of blocks from which on edits remove most of them, because the time of an edit grows with the design."""
 PLAIN_KINDS = ("Linear", "Relu", "Add", "MLP", "Softmax", "Shape", "Concat", "Conv2d", "Reshape", "LayerNorm", "Value")
 NAMES = (
     "a",
@@ -47,11 +47,11 @@ WRONG = (
     nested(5_000), "\ud800", "a" * 5_000, "блок", "a/b", "..", "%", "²", "\x00", {1: 2}, [10**30, 10**30], [0],
     [2] * 100, "[[1,", "[" * 3_000, ("a",), range(3), 1j, set(), len, [["", "batch", "²"]], [["", "input.²", 3]],
 )  # fmt: skip
-"""Values of wrong types, or that nothing takes."""
+"""Values of wrong types, or that nothing accepts."""
 
 
 def assert_explained(error: MithrilError) -> None:
-    """Each diagnostic has facts and something to try."""
+    """Assert that each diagnostic has facts and advice."""
     for found in error.diagnostics:
         assert found.facts, str(found)
         assert found.advice, str(found)

@@ -1,4 +1,4 @@
-"""Random models for property tests: any way of composing, any name, always of shape `(n, WIDTH)`."""
+"""Random models for property tests: composed in any way, with any names, always of shape `(n, WIDTH)`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HOSTILE = (
     "line\nbreak", " ", "self", "input", "output", "Model", "Linear", "class", "relu_0", "relu_0_output",
     "...", "\\", "{x}",
 )  # fmt: skip
-"""Names that mean something to a path, to HTML, to Python, to JAX or to us."""
+"""Names with a meaning in paths, HTML, Python, JAX or mithril_nb."""
 
 names = st.sampled_from(HOSTILE) | st.text(min_size=1, max_size=6).filter(lambda text: text.strip("\x00"))
 
@@ -30,9 +30,9 @@ port_names = st.sampled_from(
 )
 
 
-@cache  # a strategy that is made anew for each step costs more than the step
+@cache  # building a strategy for each step costs more than the step
 def leaf_blocks(hostile: bool = True) -> st.SearchStrategy[Model]:
-    """Blocks that take and give `(n, WIDTH)`."""
+    """Blocks that map `(n, WIDTH)` to `(n, WIDTH)`."""
     flags, named = st.booleans(), st.none() | (names if hostile else plain_names)
     return st.one_of(
         st.builds(Relu, name=named),
@@ -49,7 +49,7 @@ def leaf_blocks(hostile: bool = True) -> st.SearchStrategy[Model]:
 
 @cache
 def parts(depth: int, hostile: bool) -> st.SearchStrategy[Model]:
-    """What a step adds: a block, or a model made before."""
+    """Parts that a step adds: blocks, or models drawn before."""
     leaves = leaf_blocks(hostile)
     if not depth:
         return leaves
@@ -63,7 +63,7 @@ def parts(depth: int, hostile: bool) -> st.SearchStrategy[Model]:
 
 @st.composite
 def models(draw: st.DrawFn, *, depth: int = 2, most: int = 6, hostile: bool = True) -> Model:
-    """A model composed of random steps; a step that is refused leaves the model as it was."""
+    """A model composed in random steps; a rejected step leaves the model unchanged."""
     model = Model()
     for _ in range(draw(st.integers(0, most))):
         part = draw(parts(depth, hostile))
@@ -88,7 +88,7 @@ def draw_connections(draw: st.DrawFn, model: Model, part: Model) -> dict[str, st
     anywhere = port_names | st.sampled_from(known) if known else port_names
     connections = {}
     for port in part.inputs:
-        # A param port takes only names of its own: what a weight must be is not (n, WIDTH).
+        # A parameter port gets only new names, because a weight's shape is not (n, WIDTH).
         if port.role == "data" and draw(st.integers(0, 2)) == 0:
             connections[port.name] = draw(anywhere)
     for port in part.outputs:

@@ -1,4 +1,4 @@
-"""Waiting for what other threads do."""
+"""Wait for other threads."""
 
 from __future__ import annotations
 

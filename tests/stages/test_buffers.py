@@ -70,7 +70,7 @@ def test_a_reused_argument_is_given_back() -> None:
     assert len(buffer.values) == 2
 
 
-def test_a_program_that_does_not_compile_says_why() -> None:
+def test_error_of_a_program_that_does_not_compile() -> None:
     program = inspect(lambda x: x @ x, jnp.zeros((2, 3)))
     with pytest.raises(StageUnavailableError, match="has no buffers"):
         _ = program.buffers

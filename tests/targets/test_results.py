@@ -1,4 +1,4 @@
-"""What is said of functions that give no arrays, and what may stand beside arrays."""
+"""Errors for functions that return no arrays, and results with arrays and other values."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def closing_over(module: Any) -> Callable[[Any], None]:
     return function
 
 
-SAID: dict[str, tuple[Callable[[Any], Any], str]] = {
+MESSAGES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "text": (lambda x: "done", f"'<lambda>' returns no array.\n    returned  'done' (str)\n{NO_ARRAY}"),
     "a set": (lambda x: {1}, f"'<lambda>' returns no array.\n    returned  {{1}} (set)\n{NO_ARRAY}"),
     "an array of text": (
@@ -71,9 +71,9 @@ SAID: dict[str, tuple[Callable[[Any], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("what", SAID)
-def test_what_gives_no_array_says_so(what: str) -> None:
-    function, text = SAID[what]
+@pytest.mark.parametrize("what", MESSAGES)
+def test_results_without_arrays_are_rejected(what: str) -> None:
+    function, text = MESSAGES[what]
     found = ml.inspect(function, jax.ShapeDtypeStruct((5,), "float32"))
     with pytest.raises(StageUnavailableError) as caught:
         found.cost()
@@ -87,7 +87,7 @@ def test_sizes_are_static_by_name() -> None:
 
 
 @pytest.mark.parametrize("function", [forgetful, closing_over(eqx.nn.Linear(5, 3, key=jax.random.key(0))), Silent()])
-def test_a_function_may_give_nothing_as_in_jit(function: Any) -> None:
+def test_empty_result_is_accepted_as_in_jit(function: Any) -> None:
     found = ml.inspect(function, jax.ShapeDtypeStruct((5,), "float32"))
     assert found.stage("jaxpr").unavailable is None
     assert found.outputs == ()
@@ -96,25 +96,25 @@ def test_a_function_may_give_nothing_as_in_jit(function: Any) -> None:
     assert found.cost().notes[0] == "nothing is computed: the results of the program need none of its equations"
 
 
-def test_what_does_something_may_give_nothing() -> None:
+def test_function_with_effects_may_return_nothing() -> None:
     def telling(x: Any) -> None:
         jax.debug.print("{}", x.sum())
 
     assert ml.inspect(telling, X).cost().total.flops == 19
 
 
-def test_what_changes_its_module_may_give_nothing() -> None:
+def test_function_that_changes_its_module_may_return_nothing() -> None:
     def update(model: nnx.Linear, x: Any) -> None:
         model.kernel[...] = model.kernel[...] + x.sum()
 
     assert (ml.inspect(update, nnx.Linear(5, 3, rngs=nnx.Rngs(0)), X).cost().total.flops or 0) > 0
 
 
-def test_an_empty_result_that_is_given_back_is_one() -> None:
+def test_empty_array_is_a_result() -> None:
     assert ml.inspect(lambda params: jax.tree.map(jnp.tanh, params), {}).cost().total.flops == 0
 
 
-def test_text_beside_arrays_is_left_out() -> None:
+def test_text_in_results_is_dropped() -> None:
     found = ml.inspect(lambda x: (x + 1, "label", None), X)
     assert [one.name for one in found.outputs] == ["result[0]"]
     assert found.cost().total.flops == 20

@@ -1,4 +1,4 @@
-"""Sizes in the place of an array: `(4, 64)` where `jax.ShapeDtypeStruct((4, 64), "float32")` is meant."""
+"""A shape instead of an array: `(4, 64)` instead of `jax.ShapeDtypeStruct((4, 64), "float32")`."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str]] = {
 
 
 @pytest.mark.parametrize("what", CASES)
-def test_sizes_in_the_place_of_an_array_lead_to_what_has_a_shape(what: str) -> None:
+def test_shape_instead_of_array_is_rejected_with_advice(what: str) -> None:
     fn, args, text = CASES[what]
     with pytest.raises(StageUnavailableError) as error:
         ml.inspect(fn, *args).cost()
@@ -90,7 +90,7 @@ def test_sizes_in_the_place_of_an_array_lead_to_what_has_a_shape(what: str) -> N
         assert ml.inspect(fn, *meant).cost().total.flops != 0
 
 
-def test_the_stage_says_it_and_where_it_was() -> None:
+def test_stage_reports_the_error_and_its_line() -> None:
     stage = ml.inspect(closing, (4, 64)).stage("jaxpr")
     assert stage.unavailable is not None
     assert stage.unavailable.startswith(
@@ -99,7 +99,7 @@ def test_the_stage_says_it_and_where_it_was() -> None:
     assert stage.unavailable.endswith("return DENSE(x * x)")
 
 
-def test_sizes_that_are_meant_stay_sizes() -> None:
+def test_intended_sizes_are_accepted() -> None:
     assert ml.inspect(jnp.zeros, (4, 64), static_argnames="shape").outputs[0].spec.shape == (4, 64)
     assert ml.inspect(jnp.reshape, W, (3, 64), static_argnames="shape").stage("jaxpr").unavailable is None
     with pytest.raises(StageUnavailableError, match=r"cannot reshape array of shape \(64, 3\)"):

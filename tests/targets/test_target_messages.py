@@ -1,4 +1,4 @@
-"""What `inspect` says of targets and arguments that it cannot take."""
+"""Error messages of `inspect` for invalid targets and arguments."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def five_dimensions() -> Model:
     return model
 
 
-SAID = {
+MESSAGES = {
     "nothing that can be called": (
         lambda: ml.inspect(3, X),
         UnknownOptionError,
@@ -423,16 +423,16 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize("what", SAID)
+@pytest.mark.parametrize("what", MESSAGES)
 def test_messages(what: str) -> None:
-    run, kind, text = SAID[what]
+    run, kind, text = MESSAGES[what]
     assert isinstance(run, Callable)
     with pytest.raises(kind) as caught:  # pyright: ignore[reportArgumentType]
         run()
     assert str(caught.value) == text
 
 
-NAMELESS: list[tuple[Any, str]] = (  # from 0.12 on JAX itself refuses them, before anybody else sees them
+NAMELESS: list[tuple[Any, str]] = (  # from 0.12 on JAX itself rejects them first
     [((None, None), "(batch, batch_2)"), ((None, "a b", "batch"), "(batch_2, batch_3, batch)")]
     if jax.__version_info__ < (0, 12)
     else []
@@ -453,27 +453,27 @@ NAMELESS: list[tuple[Any, str]] = (  # from 0.12 on JAX itself refuses them, bef
         (("B, C", "(", float("inf")), "(batch, batch_2, batch_3)"),
     ],
 )
-def test_sizes_that_are_advised_work(shape: Any, advised: str) -> None:
+def test_advised_sizes_work(shape: Any, advised: str) -> None:
     with pytest.raises(ShapeError) as caught:
         ml.inspect(jnp.tanh, jax.ShapeDtypeStruct(shape, "float32"))
     advice = str(caught.value).rpartition("Try: ")[2]
     assert advised in advice
     names: dict[str, Any] = {"jax": jax}
     first, _, last = advice.rpartition("; ")
-    exec(first, names)  # what a person would paste
+    exec(first, names)  # as the user would paste it
     spec = eval(last.partition(", as ")[0], names)
     assert len(spec.shape) == len(shape)
     assert len(set(spec.shape)) == (len(shape) if shape != ("a b", "a b") else 1)
     assert ml.inspect(jnp.tanh, spec).cost().rows
 
 
-def test_a_size_that_nobody_named_is_the_same_in_all_arguments() -> None:
+def test_unnamed_size_gets_one_name_in_all_arguments() -> None:
     spec = jax.ShapeDtypeStruct((None if NAMELESS else "a b", 4), "float32")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ShapeError, match=r'Try: \(batch,\) = jax\.export\.symbolic_shape\("batch"\);'):
         ml.inspect(jnp.add, spec, spec)
 
 
-def test_what_is_advised_for_a_function_around_a_module_works() -> None:
+def test_advice_for_a_function_around_a_module_works() -> None:
     with pytest.raises(UnknownOptionError) as caught:
         ml.inspect(lambda x: jax.vmap(LINEAR)(x), X, program="train step")
     advice = str(caught.value).rpartition("Try: ")[2]
@@ -481,12 +481,12 @@ def test_what_is_advised_for_a_function_around_a_module_works() -> None:
     assert (found.name, found.cost().total.params) == ("train step", 5 * 3 + 3)
 
 
-def test_the_options_are_those_of_inspect() -> None:
+def test_options_match_the_signature_of_inspect() -> None:
     parameters = signature(ml.inspect).parameters.values()
     assert tuple(one.name for one in parameters if one.kind is one.KEYWORD_ONLY) == OPTIONS
 
 
-def test_what_is_advised_in_the_place_of_shapes_works() -> None:
+def test_advised_shapes_work() -> None:
     with pytest.raises(ShapeError) as caught:
         ml.what_if(Conv2d(8, 3))
     advice = str(caught.value).rpartition("Try: shapes=")[2].partition(", beside")[0]

@@ -1,4 +1,4 @@
-"""Text in the place of an array: `"f32[3,4]"` where `jax.ShapeDtypeStruct((3, 4), "float32")` is meant."""
+"""Text instead of an array: `"f32[3,4]"` instead of `jax.ShapeDtypeStruct((3, 4), "float32")`."""
 
 from __future__ import annotations
 
