@@ -48,7 +48,7 @@ def test_a_program_within_its_bounds_passes() -> None:
     assert message.startswith("program 'network' reads and writes more bytes than it may.\n")
 
 
-def test_one_above_the_bound_fails() -> None:
+def test_cost_above_the_bound_fails() -> None:
     assert broken(network, *ARGS, flops=FLOPS - 1) == (
         "program 'network' needs more FLOPs than it may.\n"
         "    flops    136 (analytic)\n"
@@ -60,7 +60,7 @@ def test_one_above_the_bound_fails() -> None:
     )
 
 
-def test_one_below_the_bound_fails() -> None:
+def test_cost_below_the_bound_fails() -> None:
     assert broken(network, *ARGS, flops=(FLOPS + 64, 1000)) == (
         "program 'network' needs fewer FLOPs than it should.\n"
         "    flops     136 (analytic)\n"

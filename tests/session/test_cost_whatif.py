@@ -45,12 +45,12 @@ def session() -> Session:
 
 def ask(current: Session | Exploration, changes: list[list[Any]], **more: Any) -> tuple[WhatIfAnswer, Any]:
     """Return the answer, and the error of the command."""
-    told: list[Any] = []
-    leave = current.listen(lambda kind, value: told.append(value) if kind == "what_if" else None)
+    messages: list[Any] = []
+    leave = current.listen(lambda kind, value: messages.append(value) if kind == "what_if" else None)
     problem = current.run_command("what_if", {"key": "k", "changes": changes, **more})
     assert current.wait(PATIENCE_S)
     leave()
-    return (told[-1] if told else None), problem
+    return (messages[-1] if messages else None), problem
 
 
 def figures(rows: Any) -> dict[str, tuple[Any, Any]]:
@@ -62,7 +62,7 @@ def test_what_if_equals_the_edited_design(session) -> None:
     changes = [["", "batch", 9], ["linear_0", "dimension", 11]]
     answer, problem = ask(session, changes)
     assert problem is None
-    assert session.design.shapes == (("input", (4, 5)),), "the model stays as it is"
+    assert session.design.shapes == (("input", (4, 5)),), "the model is unchanged"
     assert session.snapshot()["can_undo"] is False
     found = figures(answer.data["rows"])
     assert found["flops"][0] == before.flops
@@ -70,7 +70,7 @@ def test_what_if_equals_the_edited_design(session) -> None:
     assert answer.data["how"].startswith("Analytic, traced again, in ")
     assert 'data-block="linear_0"' in answer.picture.svg
     assert "then" in answer.picture.text
-    # The same changes made in earnest, as one edit.
+    # The same changes as one real edit.
     assert session.run_command("apply_what_if", {"changes": changes}) is None
     assert session.wait(PATIENCE_S)
     after = session.cost.total
@@ -97,7 +97,7 @@ def test_an_input_without_dims_has_no_batch() -> None:
 
 
 def test_settings_of_a_design_have_current_values(session) -> None:
-    assert session.snapshot()["costs"]["what_if"]["settings"] is None, "nobody has asked"
+    assert session.snapshot()["costs"]["what_if"]["settings"] is None, "not requested yet"
     for size in (4, 6):
         session.do("set_shape", name="input", shape=[size, 5])
         session.run_command("want_settings", {})
@@ -136,11 +136,11 @@ def test_both_programs_compile_on_request(session) -> None:
     peak = figures(answer.data["compiled"])["peak_bytes"]
     assert peak[0] == session.analysis.inspection.memory.peak_bytes
     answer, _ = ask(session, [["", "batch", 8]], figure="bytes_accessed")
-    assert answer.data["compiled"] is not None, "what is compiled once is known"
+    assert answer.data["compiled"] is not None, "compiled results are reused"
 
 
 def test_failed_what_if_is_reported_as_answer(session) -> None:
-    for changes, said in (
+    for changes, expected in (
         ([["linear_0", "dimension", -1]], "dimension"),
         ([["", "depth", 3]], "has no setting 'depth'"),
         ([["", "dtype", "int8"]], "cannot be cast to 'int8'"),
@@ -148,7 +148,7 @@ def test_failed_what_if_is_reported_as_answer(session) -> None:
     ):
         answer, problem = ask(session, changes)
         assert problem is None
-        assert said in answer.data["problem"]["summary"]
+        assert expected in answer.data["problem"]["summary"]
         assert answer.data["rows"] == []
     for args, text in (
         ({"changes": [["a", 1]]}, "[['a', 1]] is not a list of changes."),
@@ -177,14 +177,14 @@ def test_program_accepts_other_batch_dtype_and_precision() -> None:
 
 
 def test_answer_arrives_at_once_and_again_with_memory(session) -> None:
-    told: list[WhatIfAnswer] = []
-    session.listen(lambda kind, value: told.append(value) if kind == "what_if" else None)
+    messages: list[WhatIfAnswer] = []
+    session.listen(lambda kind, value: messages.append(value) if kind == "what_if" else None)
     session.run_command("what_if", {"key": "k", "changes": [["", "batch", 6]]})
     assert session.wait(PATIENCE_S)
-    first, last = (row(one) for one in (told[0], told[-1]))
+    first, last = (row(one) for one in (messages[0], messages[-1]))
     assert first == {"figure": "peak_bytes", "before": None, "after": None, "reason": "computing"}
     assert last["after"] > last["before"] > 0
-    assert [one.data["rows"][0] for one in told] == [told[0].data["rows"][0]] * len(told)
+    assert [one.data["rows"][0] for one in messages] == [messages[0].data["rows"][0]] * len(messages)
 
 
 def row(answer: WhatIfAnswer) -> Any:
@@ -236,8 +236,8 @@ def test_two_threads_share_one_what_if() -> None:
 
         return Subject(number, begin, {}, program)
 
-    told: list[Any] = []
-    desk = WhatIfRequests(subject, Client(lambda _, answer: told.append(answer), lambda: None, pytest.fail))
+    messages: list[Any] = []
+    desk = WhatIfRequests(subject, Client(lambda _, answer: messages.append(answer), lambda: None, pytest.fail))
     desk.what_if("quick", [["", "batch", 16]])
     assert has_begun.wait(PATIENCE_S)
     desk.what_if("slow", [["", "batch", 16]], compile=True)
@@ -247,7 +247,7 @@ def test_two_threads_share_one_what_if() -> None:
     resume.set()
     assert desk.wait(PATIENCE_S)
     assert asked == [1, 2]
-    assert told[-1].data["problem"] is None
+    assert messages[-1].data["problem"] is None
     desk.end()
 
 
@@ -270,14 +270,14 @@ def test_unexpected_error_is_stored_and_shown() -> None:
     def broken() -> Any:
         raise ZeroDivisionError("one / zero")
 
-    told: list[Any] = []
+    messages: list[Any] = []
     failed: list[BaseException] = []
     desk = WhatIfRequests(
-        lambda: Subject(1, broken, {}), Client(lambda *what: told.append(what), lambda: None, failed.append)
+        lambda: Subject(1, broken, {}), Client(lambda *what: messages.append(what), lambda: None, failed.append)
     )
     desk.what_if("k", [["", "batch", 16]])
     assert desk.wait(PATIENCE_S)
     assert [type(one) for one in failed] == [ZeroDivisionError]
-    [(_, answer)] = told
+    [(_, answer)] = messages
     assert answer.data["problem"]["summary"] == "ZeroDivisionError: one / zero"
     assert desk.view()["state"] == "ready"

@@ -131,17 +131,17 @@ def test_symbolic_sizes_are_shown_as_names():
 
 def test_formula_message_has_version_and_reason():
     session = session_of(Linear(64))
-    told: list[tuple[str, Any]] = []
-    session.listen(lambda kind, value: told.append((kind, value)) if kind == "formula" else None)
+    messages: list[tuple[str, Any]] = []
+    session.listen(lambda kind, value: messages.append((kind, value)) if kind == "formula" else None)
     assert session.run_command("want_formula", {"block": "linear_0"}) is None
     assert session.wait(PATIENCE_S)
-    [(_, found)] = told
+    [(_, found)] = messages
     assert found == formula_of(session.cost, "linear_0", session.snapshot()["version"])
-    told.clear()
+    messages.clear()
     session.do("set_shape", name="input", shape=[])
     session.do("want_formula", block="linear_0")
     assert session.wait(PATIENCE_S)
-    [(_, found)] = told
+    [(_, found)] = messages
     assert (found.block, found.whole, found.terms) == ("linear_0", "", ())
     assert found.why
     assert session.errors == []
