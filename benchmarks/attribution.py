@@ -24,9 +24,8 @@ from rich.table import Table
 from benchmarks.corpus import corpus
 from benchmarks.corpus.modules import Make, steps
 from benchmarks.corpus.own_widths import by_width, own_widths
-from mithril_nb import stages
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.stages import Inspection
+from mithril_nb.inspection import Inspection, inspect
 from mithril_nb.stages.hlo.text import CALLING, Computation, HloLine, flops, read_module
 from mithril_nb.stages.records import Equation, Instruction
 
@@ -76,7 +75,7 @@ def programs(full: bool) -> dict[str, tuple[Make, Make]]:
 
     def of_corpus(name: str) -> Inspection:
         fn, args = known[name]()
-        return stages.inspect(fn, *args, name=name)
+        return inspect(fn, *args, name=name)
 
     found: dict[str, tuple[Make, Make]] = {}
     for name in (

@@ -18,7 +18,7 @@ from benchmarks.interleaved import Comparison, compare
 from benchmarks.published import PUBLISHED
 from benchmarks.stages import compiled, paired
 from mithril_nb.cost import SOURCES, Cost, multiply_adds
-from mithril_nb.stages import Inspection, inspect
+from mithril_nb.inspection import Inspection, inspect
 
 REPORT_BAR = 1.2
 """Bar for the time of the whole report of costs, relative to compiling alone."""

@@ -8,6 +8,7 @@ from functools import partial
 
 import mithril_nb as ml
 from mithril_nb.cost import multiply_adds
+from mithril_nb.inspection import Inspection
 from mithril_nb.models import (
     GPT,
     Add,
@@ -30,7 +31,6 @@ from mithril_nb.models import (
     TransformerEncoder,
     Transpose,
 )
-from mithril_nb.stages import Inspection
 
 TOKENS = 1024
 """Number of tokens for GPT-2: its full context."""

@@ -15,8 +15,8 @@ from mithril_nb.cost.memory.use import MemoryUse
 from mithril_nb.cost.records import NO_TRIP_COUNT, unknown_params
 from mithril_nb.display import UNATTRIBUTED_LABEL
 from mithril_nb.errors import CostBoundError, Diagnostic, MithrilError, UnknownOptionError, nearest, short_repr
-from mithril_nb.stages import Inspection
-from mithril_nb.stages.given import first_source
+from mithril_nb.inspection import Inspection
+from mithril_nb.stages.program_stages import first_source
 from mithril_nb.stages.records import UNATTRIBUTED
 from mithril_nb.targets import inspect
 from mithril_nb.targets.entry_point import called_as

@@ -1,26 +1,81 @@
-"""Rich display: values declare that they are displayable; `mithril_nb.viz` registers a renderer for each type.
+"""Rich display: values declare that they are displayable; `mithril_nb.viz` renders them.
 
-`mithril_nb.viz` is imported when a value is displayed for the first time.
+A renderer is registered for a type of value and a kind of picture, with `renderer`. `mithril_nb.viz` imports the
+renderers of a type when a value of this type is rendered for the first time.
 """
 
 from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Mapping
-from functools import singledispatch
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 UNATTRIBUTED_LABEL = "(unattributed)"
 """Label of costs and instructions that are not attributed to any block."""
 AT_LEAST = "≥ "
 """Prefix of a figure that omits an unknown part."""
+BUNDLE = "bundle"
+"""Kind of a renderer that returns a MIME bundle: the rich display of a value."""
+
+Render = TypeVar("Render", bound=Callable[..., Any])
+_RENDERERS: dict[tuple[type, str], Callable[..., Any]] = {}
 
 
-@singledispatch
+def renderer(*types: type, kind: str = BUNDLE) -> Callable[[Render], Render]:
+    """Register a function that renders values of some types.
+
+    Args:
+        *types: The types. A renderer also serves their subclasses, unless these have their own.
+        kind: Kind of the picture: `"bundle"` for the MIME bundle of a value; other kinds are requested by `draw`.
+
+    Examples:
+        >>> class Temperature(Shown):
+        ...     celsius = 20
+        >>> @renderer(Temperature)
+        ... def temperature(value):
+        ...     return {"text/plain": f"{value.celsius} °C"}
+        >>> print(Temperature())
+        20 °C
+    """
+
+    def register(function: Render) -> Render:
+        _RENDERERS.update(dict.fromkeys(((one, kind) for one in types), function))
+        return function
+
+    return register
+
+
+def find_renderer(of: type, kind: str = BUNDLE) -> Callable[..., Any] | None:
+    """Return the renderer registered for a type or its nearest base class; `None` if there is none."""
+    viz = importlib.import_module("mithril_nb.viz")
+    for base in of.__mro__:
+        viz.load_renderers(base)
+        if (base, kind) in _RENDERERS:
+            return _RENDERERS[base, kind]
+    return None
+
+
+def draw(value: Any, kind: str, **options: Any) -> Any:
+    """Draw a value with the renderer registered for its type and a kind of picture.
+
+    Args:
+        value: The value.
+        kind: Kind of the picture, such as `"treemap"` for costs.
+        **options: Options of the renderer.
+
+    Raises:
+        LookupError: No renderer of this kind is registered for the type.
+    """
+    found = find_renderer(type(value), kind)
+    if found is None:
+        raise LookupError(f"no renderer of kind {kind!r} for {type(value).__name__}")
+    return found(value, **options)
+
+
 def render(value: object) -> dict[str, str]:
     """Return the MIME bundle of a value: `text/plain`, and `image/svg+xml` or `text/html` if a picture exists."""
-    return {"text/plain": repr(value)}
+    return importlib.import_module("mithril_nb.viz").bundle(value)
 
 
 class Shown:
@@ -33,7 +88,6 @@ class Shown:
         return self._repr_mimebundle_()["text/plain"]
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        importlib.import_module("mithril_nb.viz")
         return render(self)
 
 

@@ -14,7 +14,7 @@ from benchmarks import gpt
 from benchmarks.corpus.libraries import equinox_model, nnx_model
 from benchmarks.corpus.networks import mean_square
 from benchmarks.corpus.program import cross_entropy, ints, spec
-from mithril_nb.stages import Inspection
+from mithril_nb.inspection import Inspection
 
 Make = Callable[[], Inspection]
 

@@ -18,7 +18,7 @@ from benchmarks.corpus.convolutional import batch_norm, convolution
 from benchmarks.corpus.modules import Make, equinox_step, nnx_step
 from benchmarks.corpus.networks import mean_square
 from benchmarks.corpus.program import Program, adam_step, spec
-from mithril_nb import stages
+from mithril_nb.inspection import inspect
 from mithril_nb.models import Gelu, LayerNorm, Linear, Model, MultiHeadAttention
 from mithril_nb.stages.records import Instruction
 
@@ -52,7 +52,7 @@ def own_widths() -> dict[str, Make]:
         "blocks of Flax nnx, train step by hand": partial(ml.inspect, by_nnx, nnx, held, x, x),
         "blocks of Equinox, our train step": partial(ml.inspect, equinox, spec(TIME, WIDTH), **ours),
         "blocks of Equinox, train step by hand": partial(ml.inspect, by_equinox, equinox, state, x, x),
-        "convolutions, train step": partial(stages.inspect, convolve, *args),
+        "convolutions, train step": partial(inspect, convolve, *args),
     }
 
 

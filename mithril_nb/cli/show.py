@@ -15,7 +15,8 @@ from mithril_nb.display import UNATTRIBUTED_LABEL
 from mithril_nb.errors import Diagnostic, MithrilError, UnknownBlockError, UnknownOptionError
 
 if TYPE_CHECKING:
-    from mithril_nb.stages import Inspection, Stage
+    from mithril_nb.inspection import Inspection
+    from mithril_nb.stages import Stage
     from mithril_nb.stages.records import Instruction
 
 SHOWN = ("graph", "python", "jaxpr", "stablehlo", "hlo_before", "hlo", "llvm", "asm", "cost", "source")
@@ -24,7 +25,7 @@ SHOWN = ("graph", "python", "jaxpr", "stablehlo", "hlo_before", "hlo", "llvm", "
 
 def show_target(options: argparse.Namespace) -> int:
     """Print the requested view of the target."""
-    from mithril_nb.stages.given import first_stage
+    from mithril_nb.stages.program_stages import first_stage
 
     options.stage = options.stage or ("cost" if options.by else "graph")
     target = find_target(options.target, bool(options.arg))
@@ -105,7 +106,7 @@ def _show_graph(target: Target, shapes: Mapping[str, Sequence[int | str]], as_js
 
 def _show_cost(inspection: Inspection, as_json: bool) -> None:
     from mithril_nb import cost
-    from mithril_nb.stages.given import first_source
+    from mithril_nb.stages.program_stages import first_source
     from mithril_nb.viz.costs.table import cost_text
 
     costs = cost.costs_of(inspection)
@@ -195,7 +196,7 @@ def _show_stage(inspection: Inspection, name: str, options: argparse.Namespace) 
     if is_part and not chosen:
         raise _nothing_chosen(stage, options)
     if options.json:
-        from mithril_nb.stages.as_data import stage_data
+        from mithril_nb.inspection.as_data import stage_data
 
         say_json(stage_data(replace(stage, instructions=tuple(chosen))))
     elif stage.text:
@@ -231,7 +232,7 @@ def _show_short(inspection: Inspection, options: argparse.Namespace) -> None:
 
 def _chosen(inspection: Inspection, stage: Stage, options: argparse.Namespace) -> list[Instruction]:
     """Return the instructions of the chosen block and part of a step; a fusion may belong to several blocks."""
-    from mithril_nb.stages.given import known_equations
+    from mithril_nb.stages.program_stages import known_equations
 
     if not (options.block or options.role):
         return list(stage.instructions)

@@ -19,8 +19,8 @@ from mithril_nb.stages.records import PROGRAM_SUFFIXES
 
 if TYPE_CHECKING:
     from mithril_nb.graph.records import LogicalGraph
+    from mithril_nb.inspection import Inspection
     from mithril_nb.models import Model
-    from mithril_nb.stages import Inspection
 
 PROGRAMS = {"forward": "forward", "forward+backward": "forward+backward", "train-step": "train step"}
 """Values of `--program`, and the programs' names."""

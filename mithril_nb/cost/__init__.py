@@ -3,12 +3,12 @@
 from mithril_nb.cost import kernels as _kernels  # noqa: F401  It registers its rule.
 from mithril_nb.cost.comparison import Change, Comparison
 from mithril_nb.cost.costs import Cost
-from mithril_nb.cost.counting import SOURCES, cost_of, costs_of, costs_so_far
+from mithril_nb.cost.counting import SOURCES, cost_of, costs_of, costs_so_far, multiply_adds
 from mithril_nb.cost.difference import Difference, DifferenceRow
 from mithril_nb.cost.hlo.xla import Memory, xla_figures, xla_memory
 from mithril_nb.cost.memory.liveness import LiveRange
 from mithril_nb.cost.memory.use import MemoryUse, Moment, memory_of
-from mithril_nb.cost.multiply_adds import MultiplyAdds, multiply_adds
+from mithril_nb.cost.multiply_adds import MultiplyAdds
 from mithril_nb.cost.records import CostRow, Figures, Fusion, Source, Unknown
 from mithril_nb.cost.side_by_side import Costs
 

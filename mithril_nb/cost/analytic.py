@@ -12,7 +12,7 @@ from mithril_nb.cost.records import NO_TRIP_COUNT, CostRow, Figures, is_unknown
 from mithril_nb.stages.records import Equation
 
 if TYPE_CHECKING:
-    from mithril_nb.stages.trace.traced import Input
+    from mithril_nb.stages.records import Input
 
 
 def equation_rows(equations: Iterable[Equation]) -> tuple[CostRow, ...]:
@@ -25,7 +25,7 @@ def equation_rows(equations: Iterable[Equation]) -> tuple[CostRow, ...]:
 
     Examples:
         >>> import jax.numpy as jnp
-        >>> from mithril_nb.stages import inspect
+        >>> from mithril_nb.inspection import inspect
         >>> (row,) = equation_rows(inspect(jnp.matmul, jnp.zeros((2, 3)), jnp.zeros((3, 4))).equations)
         >>> row.opcode, row.formula, row.flops
         ('dot_general', '2·B·M·N·K', 48)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mithril_nb.cost.blocks import ByBlock
 from mithril_nb.cost.notes import ON_EACH_DEVICE, ONE_OF
 from mithril_nb.cost.records import Figures, Fusion, text_table, told_sum
-from mithril_nb.display import UNATTRIBUTED_LABEL, Shown
+from mithril_nb.display import UNATTRIBUTED_LABEL, Shown, draw
 from mithril_nb.stages.records import UNATTRIBUTED
 
 if TYPE_CHECKING:
@@ -121,11 +120,9 @@ class Comparison(Shown):
         Raises:
             UnknownOptionError: There is no such field.
         """
-        # As in display.py: what draws stands above this room, and is looked for when something is drawn.
-        pictures = importlib.import_module("mithril_nb.viz.costs.beside")
         if field is None:
             field = "bytes_accessed" if self.total.delta.time_s is None else "time_s"
-        return pictures.beside(pictures.pair_of(self.to_dict(), field), width)
+        return draw(self, "beside", field=field, width=width)
 
     @property
     def tables(self) -> dict[str, list[tuple[str, ...]]]:
@@ -200,7 +197,7 @@ def compared(before: Cost, after: Cost) -> Comparison:
 
     Examples:
         >>> import jax.numpy as jnp
-        >>> from mithril_nb.stages import inspect
+        >>> from mithril_nb.inspection import inspect
         >>> program = inspect(lambda x: jnp.tanh(x + 1) * 2, jnp.zeros(1000))
         >>> found = compared(program.cost("lowered"), program.cost("compiled"))
         >>> found.total.delta.flops, found.total.delta.bytes_accessed < 0

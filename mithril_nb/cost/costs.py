@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mithril_nb.cost.blocks import ByBlock, no_block, with_outer
 from mithril_nb.cost.comparison import Comparison, compared
 from mithril_nb.cost.difference import Difference, against_xla, between
-from mithril_nb.cost.drawn import Drawn, picture
+from mithril_nb.cost.drawn import Drawn
 from mithril_nb.cost.lines import ByLine, SourceLines, figures_by_line
 from mithril_nb.cost.multiply_adds import PRODUCTS, macs_of
 from mithril_nb.cost.notes import notes_of_equations
@@ -32,7 +32,7 @@ from mithril_nb.cost.roles import ByRole
 from mithril_nb.cost.splits import pieces_of, rows_by_block
 from mithril_nb.cost.symbolic_costs import SymbolicProgram
 from mithril_nb.cost.tables import data_frame
-from mithril_nb.display import finite
+from mithril_nb.display import draw, finite
 from mithril_nb.errors import UnknownOptionError, nearest, short_repr
 from mithril_nb.graph.paths import is_within
 from mithril_nb.stages.records import ROLES, UNATTRIBUTED
@@ -63,7 +63,7 @@ class Cost(Drawn):
 
     Examples:
         >>> import jax.numpy as jnp
-        >>> from mithril_nb.stages import inspect
+        >>> from mithril_nb.inspection import inspect
         >>> cost = inspect(lambda x, w: jnp.tanh(x @ w), jnp.zeros((2, 3)), jnp.zeros((3, 4)), name="layer").cost()
         >>> cost.total.flops, cost.total.transcendentals, cost.total.bytes_accessed, cost.macs
         (48, 8, 168, 24)
@@ -104,7 +104,7 @@ class Cost(Drawn):
         Examples:
             >>> import jax
             >>> import jax.numpy as jnp
-            >>> from mithril_nb.stages import inspect
+            >>> from mithril_nb.inspection import inspect
             >>> batch, width = jax.export.symbolic_shape("batch, width")
             >>> x, w = (jax.ShapeDtypeStruct(shape, "float32") for shape in ((batch, width), (width, 10)))
             >>> cost = inspect(jnp.matmul, x, w).cost()
@@ -128,7 +128,7 @@ class Cost(Drawn):
         Examples:
             >>> import jax
             >>> import jax.numpy as jnp
-            >>> from mithril_nb.stages import inspect
+            >>> from mithril_nb.inspection import inspect
             >>> def linear(x, w, b):
             ...     return x @ w + b
             >>> def cost(*sizes):
@@ -298,7 +298,7 @@ class Cost(Drawn):
 
         Examples:
             >>> import jax.numpy as jnp
-            >>> from mithril_nb.stages import inspect
+            >>> from mithril_nb.inspection import inspect
             >>> program = inspect(jnp.matmul, jnp.zeros((2, 3)), jnp.zeros((3, 4)))
             >>> program.cost("lowered").difference().total, program.cost().difference(program.cost("lowered")).total
             (0, 0)
@@ -338,7 +338,7 @@ class Cost(Drawn):
 
         Examples:
             >>> import jax.numpy as jnp
-            >>> from mithril_nb.stages import inspect
+            >>> from mithril_nb.inspection import inspect
             >>> program = inspect(lambda x: jnp.tanh(x + 1) * 2, jnp.zeros(1000))
             >>> program.cost("lowered").compare(program.cost("compiled")).saved_by_fusion > 0
             True
@@ -430,7 +430,7 @@ class Cost(Drawn):
         return f"{type(self).__name__}({self.program!r}, {self.source}: {told})"
 
     def __str__(self) -> str:
-        return f"{self.program}: {self.source}\n{picture('table').cost_text(self.to_dict(rows=False), is_exact=True)}"
+        return f"{self.program}: {self.source}\n{draw(self, 'exact text')}"
 
 
 def _against(cost: Cost, other: Cost) -> str:

@@ -15,6 +15,7 @@ from mithril_nb.cost.hlo.instruction_costs import InstructionCost, hlo_costs
 from mithril_nb.cost.hlo.rules import NAMING
 from mithril_nb.cost.hlo.xla import source_of, xla_memory
 from mithril_nb.cost.lines import SourceLines
+from mithril_nb.cost.multiply_adds import MultiplyAdds, all_counted
 from mithril_nb.cost.notes import NOT_RUN, ON_EACH_DEVICE, ONE_OF, notes_of_communication
 from mithril_nb.cost.records import (
     CostRow,
@@ -31,25 +32,25 @@ from mithril_nb.cost.symbolic_costs import SymbolicProgram
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError, nearest, short_repr
 from mithril_nb.stages import jax_modules
 from mithril_nb.stages.collector import paused_collector
-from mithril_nb.stages.given import first_source, known_equations
 from mithril_nb.stages.pipeline import with_numbers
+from mithril_nb.stages.program_stages import first_source, known_equations
 from mithril_nb.stages.records import Equation, Instruction, Stage
 from mithril_nb.stages.trace.collectives import ids_on_sharded
 
 if TYPE_CHECKING:
-    from mithril_nb.stages.inspection import Inspection
+    from mithril_nb.stages.program_stages import ProgramStages
 
 SOURCES = ("analytic", "lowered", "compiled")
 """Ways of counting: equations by our rules, or instructions as XLA counts them, before or after its passes."""
 _IN_BODY = re.compile(r"\.b\d+\.\d+$")
 _STAGES = {"lowered": "hlo_before", "compiled": "hlo"}
 
-_KNOWN: WeakKeyDictionary[Inspection, dict[str, Cost]] = WeakKeyDictionary()
+_KNOWN: WeakKeyDictionary[ProgramStages, dict[str, Cost]] = WeakKeyDictionary()
 _LOCK = Lock()
 """Held to add a program or to list them: a dictionary must not change size meanwhile."""
 
 
-def cost_of(inspection: Inspection, source: str | None = None) -> Cost:
+def cost_of(inspection: ProgramStages, source: str | None = None) -> Cost:
     """Return what a program costs, by one way of counting; made once for each.
 
     Args:
@@ -63,7 +64,7 @@ def cost_of(inspection: Inspection, source: str | None = None) -> Cost:
 
     Examples:
         >>> import jax, jax.numpy as jnp
-        >>> from mithril_nb.stages import inspect
+        >>> from mithril_nb.inspection import inspect
         >>> square = jax.ShapeDtypeStruct((128, 128), jnp.float32)
         >>> def ten(x, w):
         ...     return jax.lax.scan(lambda c, _: (c @ w, None), x, None, length=10)[0]
@@ -90,19 +91,19 @@ def is_in_programs(primitive: str) -> bool:
     return any(one.primitive == primitive for inspection, _ in _programs() for one in known_equations(inspection))
 
 
-def _known(inspection: Inspection) -> dict[str, Cost]:
+def _known(inspection: ProgramStages) -> dict[str, Cost]:
     """Return the costs of a program that are counted so far."""
     with _LOCK:
         return _KNOWN.setdefault(inspection, {})
 
 
-def _programs() -> list[tuple[Inspection, dict[str, Cost]]]:
+def _programs() -> list[tuple[ProgramStages, dict[str, Cost]]]:
     """Return the programs whose costs were counted, with these costs."""
     with _LOCK:
         return list(_KNOWN.items())
 
 
-def costs_of(inspection: Inspection, sources: Sequence[str] = SOURCES) -> Costs:
+def costs_of(inspection: ProgramStages, sources: Sequence[str] = SOURCES) -> Costs:
     """Return what a program costs by several ways of counting, side by side; what cannot be counted says why.
 
     Args:
@@ -131,7 +132,7 @@ def costs_of(inspection: Inspection, sources: Sequence[str] = SOURCES) -> Costs:
     return Costs(inspection.name, found, memory, unavailable)
 
 
-def _check_source(inspection: Inspection, source: object, call: str) -> None:
+def _check_source(inspection: ProgramStages, source: object, call: str) -> None:
     """Raise if nothing is counted by a source; `call` is what to write instead, with `{}` for one that there is."""
     if isinstance(source, str) and source in SOURCES:
         return
@@ -142,7 +143,33 @@ def _check_source(inspection: Inspection, source: object, call: str) -> None:
     )
 
 
-def costs_so_far(inspection: Inspection) -> Costs:
+def multiply_adds(inspection: ProgramStages) -> tuple[MultiplyAdds, ...]:
+    """Return the multiply-adds of each matrix product and convolution, as papers and torchvision count them.
+
+    Places between the items of a dilated input are no padding: a transposed convolution has as many multiply-adds as
+    the convolution that it transposes.
+
+    Args:
+        inspection: The program, which is only traced.
+
+    Returns:
+        One for each, in the order of the jaxpr.
+
+    Raises:
+        StageUnavailableError: The program cannot be traced.
+
+    Examples:
+        >>> import jax, jax.numpy as jnp
+        >>> from mithril_nb.inspection import inspect
+        >>> image, kernel = jax.ShapeDtypeStruct((1, 3, 8, 8), "float32"), jax.ShapeDtypeStruct((4, 3, 3, 3), "float32")
+        >>> found = inspect(lambda x, w: jax.lax.conv_general_dilated(x, w, (1, 1), "SAME"), image, kernel)
+        >>> [(one.count, one.padding) for one in multiply_adds(found)], found.cost().total.flops
+        ([(6912, 1104)], 11616)
+    """
+    return all_counted(cost_of(inspection, "analytic").rows, inspection.equations)
+
+
+def costs_so_far(inspection: ProgramStages) -> Costs:
     """Return what a program costs by its equations, and beside it by the stages of HLO that are made already.
 
     Args:
@@ -157,7 +184,7 @@ def costs_so_far(inspection: Inspection) -> Costs:
     return costs_of(inspection, ("analytic", *made))
 
 
-def _analytic(inspection: Inspection) -> Cost:
+def _analytic(inspection: ProgramStages) -> Cost:
     check = inspection.check_sizes
     if inspection.given is not None:
         raise inspection.given.error(is_of_costs=True)
@@ -165,7 +192,7 @@ def _analytic(inspection: Inspection) -> Cost:
     return of_equations(program.costs(), program, inspection.device, _files(inspection))
 
 
-def _counted(inspection: Inspection, source: str, ahead: _Counted | None = None) -> Cost:
+def _counted(inspection: ProgramStages, source: str, ahead: _Counted | None = None) -> Cost:
     stage = inspection.stage(_STAGES[source])
     if stage.unavailable is not None:
         if inspection.given is not None and source not in inspection.given.sources:
@@ -201,7 +228,7 @@ def _counted(inspection: Inspection, source: str, ahead: _Counted | None = None)
     )
 
 
-def _files(inspection: Inspection) -> SourceLines:
+def _files(inspection: ProgramStages) -> SourceLines:
     """Return the files that the lines of a program are in."""
     return SourceLines({}, *inspection.source_files)
 
@@ -217,7 +244,7 @@ class _Counted:
     fusions: tuple[Fusion, ...]
 
 
-def _cost_ahead(inspection: Inspection) -> Cost:
+def _cost_ahead(inspection: ProgramStages) -> Cost:
     """Return what the compiled program costs, as `cost_of`.
 
     What XLA's passes have made is counted while it still writes machine code for it, if that is known by then.
@@ -230,7 +257,7 @@ def _cost_ahead(inspection: Inspection) -> Cost:
     return known["compiled"]
 
 
-def _count(inspection: Inspection, source: str, stage: Stage) -> _Counted:
+def _count(inspection: ProgramStages, source: str, stage: Stage) -> _Counted:
     with paused_collector():
         is_divided = _before_partitioning(inspection) if source == "lowered" else None
         costs = hlo_costs(stage, _trips(inspection), is_divided)
@@ -240,7 +267,7 @@ def _count(inspection: Inspection, source: str, stage: Stage) -> _Counted:
     return _Counted(stage.instructions, rows, notes, once_of(source, rows), _fusions(costs))
 
 
-def _before_partitioning(inspection: Inspection) -> Callable[[Instruction, int | None], bool] | None:
+def _before_partitioning(inspection: ProgramStages) -> Callable[[Instruction, int | None], bool] | None:
     """Return whether XLA's partitioner decides what an instruction with some payload sends; `None` if it adds nothing.
 
     Without equations any array may be sharded, if there are several devices.
@@ -260,7 +287,7 @@ def _before_partitioning(inspection: Inspection) -> Callable[[Instruction, int |
     return is_divided
 
 
-def _notes_of_devices(inspection: Inspection, source: str) -> tuple[str, ...]:
+def _notes_of_devices(inspection: ProgramStages, source: str) -> tuple[str, ...]:
     """Return in words what is counted for one of several devices: all that XLA compiled, and bodies of shard_map."""
     if source != "compiled":
         is_mapped = any("shard_map" in one.transforms for one in known_equations(inspection))
@@ -296,7 +323,7 @@ def _fusions(costs: Sequence[InstructionCost]) -> tuple[Fusion, ...]:
     )  # fmt: skip
 
 
-def _trips(inspection: Inspection) -> dict[str, int | None]:
+def _trips(inspection: ProgramStages) -> dict[str, int | None]:
     """Return how often the loops of the jaxpr go round, by the id of their equation; `None` if unknown."""
     equations = known_equations(inspection)
     trips = {one.id: _rounds(one) for one in equations if one.primitive in ("scan", "while")}

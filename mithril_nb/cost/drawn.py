@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from mithril_nb.display import Shown
+from mithril_nb.display import Shown, draw
 
 if TYPE_CHECKING:
     from mithril_nb.cost.records import Figures
-
-
-def picture(name: str) -> Any:
-    """Return a module of `viz.costs`, a room above this one: it is imported when something is drawn."""
-    return importlib.import_module(f"mithril_nb.viz.costs.{name}")
 
 
 class Drawn(Shown):
@@ -45,7 +39,7 @@ class Drawn(Shown):
         Raises:
             UnknownOptionError: There is no such field, or it is no width.
         """
-        return picture("treemap").treemap(self.to_dict(rows=False), self._drawn if field is None else field, width)
+        return draw(self, "treemap", field=self._drawn if field is None else field, width=width)
 
     def roofline(self, peaks: Any = None, width: int = 720) -> Any:
         """Return a picture of the machine's roofline with each block below it, a `Drawing` too.
@@ -58,10 +52,7 @@ class Drawn(Shown):
         Raises:
             UnknownOptionError: These are no peaks, or it is no width.
         """
-        data = self.to_dict(rows=False)
-        if peaks is None and not data.get("machine"):
-            peaks = importlib.import_module("mithril_nb.measure.machines").known_machine(self.device)
-        return picture("roofline").roofline(data, peaks, width)
+        return draw(self, "roofline", peaks=peaks, width=width)
 
     def overlay(self, graph: Any, field: str | None = None, expanded: Collection[str] = ()) -> Any:
         """Return the graph of the program with the cost of each block on it, a `Drawing` too.
@@ -75,8 +66,8 @@ class Drawn(Shown):
             UnknownOptionError: There is no such field, it is no graph, or these are not the costs of this graph.
             UnknownBlockError: The graph has no such group.
         """
-        data, name = self.to_dict(rows=False), self._drawn if field is None else field
-        return picture("overlay").overlay_of(data, graph, name, expanded)
+        name = self._drawn if field is None else field
+        return draw(self, "overlay", graph=graph, field=name, expanded=expanded)
 
     @property
     def _drawn(self) -> str:

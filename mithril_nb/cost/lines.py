@@ -63,7 +63,7 @@ class ByLine(Shown, ByName[Figures]):
 
     Examples:
         >>> import jax.numpy as jnp
-        >>> from mithril_nb.stages import inspect
+        >>> from mithril_nb.inspection import inspect
         >>> cost = inspect(lambda x, w: jnp.tanh(x @ w), jnp.zeros((2, 3)), jnp.zeros((3, 4))).cost()
         >>> sum(one.flops for one in cost.by_line.values()) == cost.total.flops
         True

@@ -15,13 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mithril_nb.cost.records import CostRow
 from mithril_nb.stages.records import Equation, Role
-
-if TYPE_CHECKING:
-    from mithril_nb.stages.inspection import Inspection
 
 PRODUCTS = ("dot_general", "conv_general_dilated", "ragged_dot_general", "ragged_dot")
 """Primitives that are made of multiply-adds."""
@@ -48,32 +45,6 @@ class MultiplyAdds:
     padding: int | None
 
 
-def multiply_adds(inspection: Inspection) -> tuple[MultiplyAdds, ...]:
-    """Return the multiply-adds of each matrix product and convolution, as papers and torchvision count them.
-
-    Places between the items of a dilated input are no padding: a transposed convolution has as many multiply-adds as
-    the convolution that it transposes.
-
-    Args:
-        inspection: The program, which is only traced.
-
-    Returns:
-        One for each, in the order of the jaxpr.
-
-    Raises:
-        StageUnavailableError: The program cannot be traced.
-
-    Examples:
-        >>> import jax, jax.numpy as jnp
-        >>> from mithril_nb.stages import inspect
-        >>> image, kernel = jax.ShapeDtypeStruct((1, 3, 8, 8), "float32"), jax.ShapeDtypeStruct((4, 3, 3, 3), "float32")
-        >>> found = inspect(lambda x, w: jax.lax.conv_general_dilated(x, w, (1, 1), "SAME"), image, kernel)
-        >>> [(one.count, one.padding) for one in multiply_adds(found)], found.cost().total.flops
-        ([(6912, 1104)], 11616)
-    """
-    return _all_counted(inspection.cost("analytic").rows, inspection.equations)
-
-
 def macs_of(rows: Iterable[CostRow], equations: Iterable[Equation]) -> int | None:
     """Return the sum of `count` over all matrix products and convolutions; `None` if one is unknown.
 
@@ -81,11 +52,12 @@ def macs_of(rows: Iterable[CostRow], equations: Iterable[Equation]) -> int | Non
         rows: What each equation costs.
         equations: The equations.
     """
-    counts = [one.count for one in _all_counted(rows, equations)]
+    counts = [one.count for one in all_counted(rows, equations)]
     return None if None in counts else sum(count or 0 for count in counts)
 
 
-def _all_counted(rows: Iterable[CostRow], equations: Iterable[Equation]) -> tuple[MultiplyAdds, ...]:
+def all_counted(rows: Iterable[CostRow], equations: Iterable[Equation]) -> tuple[MultiplyAdds, ...]:
+    """Return the multiply-adds of each matrix product and convolution, from the rows of an analytic cost."""
     products = {one.id: one for one in equations if one.primitive in PRODUCTS}
     return tuple(_counted(products[row.id], row) for row in rows if row.id in products)
 

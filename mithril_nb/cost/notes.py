@@ -88,7 +88,7 @@ def notes_of_conventions(rows: Iterable[CostRow], program: SymbolicProgram) -> t
 
     Examples:
         >>> import jax.numpy as jnp
-        >>> from mithril_nb.stages import inspect
+        >>> from mithril_nb.inspection import inspect
         >>> inspect(jnp.fft.fft, jnp.zeros((3, 1000), "complex64")).cost().notes[0]
         '1 × fft: 149,487 FLOPs by 5·n·log2(N); XLA counts 216,000 by 8·in·rounds, 1.44 times as many'
     """

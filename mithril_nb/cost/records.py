@@ -14,7 +14,7 @@ from mithril_nb.stages.param_names import example_of_params, why_unknown
 from mithril_nb.stages.records import Role
 
 if TYPE_CHECKING:
-    from mithril_nb.stages.trace.traced import Input
+    from mithril_nb.stages.records import Input
 
 COUNTED = ("flops", "transcendentals", "bytes_accessed")
 COMMUNICATION = ("payload_bytes", "wire_bytes", "unknown_communication")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -11,7 +10,7 @@ from typing import Any
 
 from mithril_nb.cost.costs import Cost
 from mithril_nb.cost.hlo.xla import Memory
-from mithril_nb.display import Shown, finite
+from mithril_nb.display import Shown, draw, finite
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError, nearest
 
 
@@ -27,7 +26,7 @@ class Costs(Shown, Mapping[str, Cost]):
 
     Examples:
         >>> import jax.numpy as jnp
-        >>> from mithril_nb.stages import inspect
+        >>> from mithril_nb.inspection import inspect
         >>> costs = inspect(jnp.tanh, jnp.zeros(8)).costs("analytic", "lowered")
         >>> {source: cost.total.transcendentals for source, cost in costs.items()}
         {'analytic': 8, 'lowered': 8}
@@ -89,7 +88,4 @@ class Costs(Shown, Mapping[str, Cost]):
         return f"Costs({self.program!r}: {', '.join(self.by_source)})"
 
     def __str__(self) -> str:
-        # As in display.py: what draws stands above this room, and is looked for when something is drawn.
-        pictures = importlib.import_module("mithril_nb.viz.costs.table")
-        table = pictures.cost_text(self.to_dict(rows=False), is_exact=True)
-        return f"{self.program}: {', '.join(self)}\n{table}"
+        return f"{self.program}: {', '.join(self)}\n{draw(self, 'exact text')}"

@@ -29,7 +29,7 @@ from mithril_nb.stages.pipeline import fitting_numbers
 from mithril_nb.stages.records import SIZE, Constant, Equation
 
 if TYPE_CHECKING:
-    from mithril_nb.stages.trace.traced import Input
+    from mithril_nb.stages.records import Input
 
 _SIZES = frozenset(
     "shape new_sizes length dim sizes window_dimensions window_strides padding padding_config base_dilation "

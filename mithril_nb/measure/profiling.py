@@ -14,13 +14,13 @@ from mithril_nb.cost.notes import NOT_RUN
 from mithril_nb.cost.records import CostRow, Figures
 from mithril_nb.cost.splits import TICKS_PER_S
 from mithril_nb.errors import StageUnavailableError, UnexpectedInputError, UnknownOptionError, short_repr
+from mithril_nb.inspection import Inspection
 from mithril_nb.measure.events import TRIED_PLANES
 from mithril_nb.measure.machines import MATMUL, Machine, machine
 from mithril_nb.measure.profiles import BETWEEN, DISPATCH, WHOLE, Profile, middle_mean
 from mithril_nb.measure.runs import Runner, Runs, measured_runs
 from mithril_nb.measure.shares import RunTimes, callers_of, divided
 from mithril_nb.measure.values import Values, values_for
-from mithril_nb.stages import Inspection
 from mithril_nb.stages.failure import failure_of
 from mithril_nb.stages.records import Stage
 from mithril_nb.stages.xla.compilation import OtherProgramError

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from mithril_nb.errors import UnexpectedInputError
-from mithril_nb.stages.inspection import Inspection
-from mithril_nb.stages.trace.traced import Input
+from mithril_nb.inspection.inspection import Inspection
+from mithril_nb.stages.records import Input
 from mithril_nb.targets.results import NUMBERS
 
 _MOST_NAMES = 4

@@ -14,7 +14,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Self
 
-from mithril_nb.display import Shown, render
+from mithril_nb.display import Shown
 from mithril_nb.errors import ConnectionError, MithrilError, UnknownOptionError, listed, short_repr, similar
 from mithril_nb.graph.draft import Draft
 from mithril_nb.graph.edit import alone, composite
@@ -349,12 +349,6 @@ class Model(Shown, Portable, AnnotationMethods, metaclass=_Kind):
             given = ", ".join(f"{key}={value!r}" for key, value in self._block.attributes)
             return f"{self.kind}({given})"
         return f"Model({', '.join(node.name for node in self.graph.nodes)})"
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        bundle = super()._repr_mimebundle_(include, exclude)
-        if "image/svg+xml" in bundle:
-            return bundle
-        return {**render(self.graph), "text/plain": repr(self)}
 
 
 def _new_handle(kind: type[Model]) -> Any:

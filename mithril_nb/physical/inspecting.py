@@ -3,34 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mithril_nb import stages
+from mithril_nb.graph.records import LogicalGraph
+from mithril_nb.inspection import Inspection
+from mithril_nb.inspection import inspect as inspect_function
 from mithril_nb.models.source import source_lines
 from mithril_nb.stages.trace.user_lines import calling_line
 
-if TYPE_CHECKING:
-    from mithril_nb.physical.model import PhysicalModel
-
 
 def inspect_program(
-    model: PhysicalModel, name: str, fn: Callable[..., Any], specs: tuple[Any, ...], options: Mapping[str, Any]
-) -> stages.Inspection:
-    """Return the stages of a program, compiled with the model's options and linked to the Python that builds the model.
+    graph: LogicalGraph, name: str, fn: Callable[..., Any], specs: tuple[Any, ...], options: Mapping[str, Any]
+) -> Inspection:
+    """Return the stages of a program of a model, linked to the Python that builds the model.
 
     Args:
-        model: The model.
+        graph: The logical graph of the model.
         name: Name of the program.
         fn: The program.
         specs: Specs of its arguments.
-        options: Options of `stages.inspect` that override the model's, such as another `device`.
+        options: Further options of `mithril_nb.inspection.inspect`, such as `device` and `compiler_options`.
     """
     defaults: dict[str, Any] = {
         "name": name,
-        "device": model.backend.device,
-        "compiler_options": model.options.compiler_options,
-        "source": source_lines(model.graph),
+        "source": source_lines(graph),
         "requested_at": calling_line(),
-        "kinds": {path: node.block.kind for path, node in model.graph.walk()},
+        "kinds": {path: node.block.kind for path, node in graph.walk()},
     }
-    return stages.inspect(fn, *specs, **{**defaults, **options})
+    return inspect_function(fn, *specs, **{**defaults, **options})

@@ -17,6 +17,7 @@ from mithril_nb.display import Shown
 from mithril_nb.errors import MissingInputError, ShapeError, UnknownOptionError
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.graph.spec import Spec, TensorSpec
+from mithril_nb.inspection import Inspection
 from mithril_nb.models.flat import flat
 from mithril_nb.models.infer import Inference, Parameter
 from mithril_nb.models.naming import by_port, input_range
@@ -409,7 +410,7 @@ class PhysicalModel(Shown):
 
     # Stages and costs
 
-    def inspect(self, program: str = "forward") -> stages.Inspection:
+    def inspect(self, program: str = "forward") -> Inspection:
         """Return the stages of a program, from Python to machine code, with their provenance. Does not run it.
 
         Args:
@@ -430,11 +431,12 @@ class PhysicalModel(Shown):
             key = (*key, _structs({one.name: one.spec for one in self.states})) if self.states else key
             key = key if key != (None,) else ()
             specs = (params, inputs, None if program == "forward" else outputs, *key)
-            self._inspections[program] = inspect_program(self, program, self._evaluate, specs, {})
+            options = {"device": self.backend.device, "compiler_options": self.options.compiler_options}
+            self._inspections[program] = inspect_program(self.graph, program, self._evaluate, specs, options)
         return self._inspections[program]
 
     @cached_property
-    def _inspections(self) -> dict[str, stages.Inspection]:
+    def _inspections(self) -> dict[str, Inspection]:
         return {}
 
     def example_specs(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:

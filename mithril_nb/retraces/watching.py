@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import threading
 import types
 from collections import deque
@@ -12,7 +11,7 @@ from typing import Any
 
 import jax
 
-from mithril_nb.display import Shown
+from mithril_nb.display import Shown, draw
 from mithril_nb.retraces.recorder import Recorder
 from mithril_nb.retraces.records import FunctionReport, Retrace, WatchReport
 from mithril_nb.stages import jit_events
@@ -45,7 +44,7 @@ class Following(Shown):
             follower()
 
     def _ipython_display_(self) -> None:
-        importlib.import_module("mithril_nb.widgets.live_report").LiveReport(self).show()
+        draw(self, "live")
 
 
 class _Call:

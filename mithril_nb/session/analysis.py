@@ -15,6 +15,7 @@ from mithril_nb.graph.order import run_order
 from mithril_nb.graph.paths import component
 from mithril_nb.graph.records import BOUNDARY, Endpoint
 from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.inspection import Inspection
 from mithril_nb.models.infer import Inference, infer
 from mithril_nb.models.naming import input_specs
 from mithril_nb.physical import PhysicalModel
@@ -180,7 +181,7 @@ class Analysis:
         return Analysis(design, self.version, self._backend, self._training)
 
     @property
-    def inspection(self) -> stages.Inspection:
+    def inspection(self) -> Inspection:
         """The stages of the inspected program."""
         return self.program.inspection(self.physical, self.loss, self._training)
 
@@ -205,10 +206,10 @@ class LazyProgram:
     def __init__(self, name: str):
         self._name = name
         self._lock = threading.RLock()
-        self._inspection: stages.Inspection | None = None
+        self._inspection: Inspection | None = None
         self._cost: cost.Cost | None = None
 
-    def inspection(self, model: PhysicalModel, loss: Loss, training: Mapping[str, Any]) -> stages.Inspection:
+    def inspection(self, model: PhysicalModel, loss: Loss, training: Mapping[str, Any]) -> Inspection:
         """Return the stages of the program."""
         with self._lock:
             if self._inspection is None:

@@ -8,8 +8,8 @@ from typing import Any
 
 from mithril_nb.cost import Cost
 from mithril_nb.cost.memory.use import memory_of
+from mithril_nb.inspection import Inspection
 from mithril_nb.measure import machine
-from mithril_nb.stages import Inspection
 from mithril_nb.viz.costs.beside import beside, pair_of
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.roofline import roofline

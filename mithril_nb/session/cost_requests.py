@@ -12,6 +12,7 @@ from typing import Any
 
 from mithril_nb.cost import Cost
 from mithril_nb.errors import MithrilError, StageUnavailableError, UnknownOptionError, short_repr
+from mithril_nb.inspection import Inspection
 from mithril_nb.measure import profile
 from mithril_nb.session.analysis import problem_of
 from mithril_nb.session.cost_pictures import PICTURES, Look
@@ -19,7 +20,6 @@ from mithril_nb.session.costs import FIGURES, cost_table, rows_of
 from mithril_nb.session.formulas import BlockFormula, formula_of
 from mithril_nb.session.latest_jobs import LatestJobs, rests
 from mithril_nb.session.request_handler import Client, RequestHandler
-from mithril_nb.stages import Inspection
 from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.given import Given
 

@@ -14,6 +14,7 @@ import jax
 
 from mithril_nb.cost import Cost, cost_of
 from mithril_nb.errors import Diagnostic, UnknownOptionError
+from mithril_nb.inspection import Inspection
 from mithril_nb.session.analysis import problem_of
 from mithril_nb.session.commands import check_arguments, check_command
 from mithril_nb.session.cost_requests import CostRequests, ProgramView
@@ -26,10 +27,10 @@ from mithril_nb.session.request_handler import Client
 from mithril_nb.session.subjects import Subject
 from mithril_nb.session.transforms import TransformRequests
 from mithril_nb.session.worker import Worker
-from mithril_nb.stages import Inspection, Stage
+from mithril_nb.stages import Stage
 from mithril_nb.stages.collector import paused_collector
-from mithril_nb.stages.given import first_stage
 from mithril_nb.stages.pipeline import NEEDS
+from mithril_nb.stages.program_stages import first_stage
 from mithril_nb.stages.transforms.stepping import TransformSteps
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
 from mithril_nb.whatif import what_if

@@ -72,7 +72,7 @@ class BlockFormula:
 
     Examples:
         >>> import jax, jax.numpy as jnp
-        >>> from mithril_nb.stages import inspect
+        >>> from mithril_nb.inspection import inspect
         >>> array = jax.ShapeDtypeStruct((8, 16), "float32"), jax.ShapeDtypeStruct((16, 4), "float32")
         >>> print(formula_of(inspect(lambda x, w: jnp.dot(x, w) + 1, *array).cost(), ""))
         the program: 2·8·4·16 + 32

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from mithril_nb.errors import StageUnavailableError
-from mithril_nb.stages import Inspection, Stage
+from mithril_nb.inspection import Inspection
+from mithril_nb.stages import Stage
 
 
 class LazyStages(Mapping[str, Stage]):
@@ -13,7 +14,7 @@ class LazyStages(Mapping[str, Stage]):
 
     Examples:
         >>> import jax.numpy as jnp
-        >>> from mithril_nb.stages import inspect
+        >>> from mithril_nb.inspection import inspect
         >>> stages = LazyStages(inspect(jnp.sin, jnp.zeros(3)))
         >>> "asm" in stages, len(stages), stages["jaxpr"].unavailable
         (True, 8, None)

@@ -10,11 +10,12 @@ from typing import Any
 
 from mithril_nb.cost import Cost
 from mithril_nb.errors import UnknownOptionError
+from mithril_nb.inspection import Inspection
 from mithril_nb.session.analysis import Analysis, problem_of
 from mithril_nb.session.latest_jobs import rests
 from mithril_nb.session.worker import Worker
-from mithril_nb.stages import STAGES, Inspection, Stage
-from mithril_nb.stages.pipeline import NEEDS
+from mithril_nb.stages import Stage
+from mithril_nb.stages.pipeline import NEEDS, STAGES
 
 _REST_S = 0.15
 """Seconds without edits before XLA compiles, because a compilation cannot be cancelled."""

@@ -10,9 +10,9 @@ from itertools import islice
 from typing import Any
 
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
+from mithril_nb.inspection import Inspection
 from mithril_nb.session.analysis import problem_of
 from mithril_nb.session.request_handler import Client, RequestHandler
-from mithril_nb.stages import Inspection
 from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.instruction_history import STAGES_WITH_HISTORY
 from mithril_nb.stages.xla.passes import Pass

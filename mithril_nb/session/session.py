@@ -13,10 +13,10 @@ from dataclasses import replace
 from functools import partial, wraps
 from typing import Any
 
-from mithril_nb import stages as stages_room
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.cost import Cost
 from mithril_nb.errors import Diagnostic, UnknownOptionError
+from mithril_nb.inspection import Inspection
 from mithril_nb.models.model import Model
 from mithril_nb.session.analysis import Analysis, LazyProgram, problem_of
 from mithril_nb.session.autosave import Autosave
@@ -158,7 +158,7 @@ class Session:
                 redo_label=history.redo.label if history.redo else "",
             )
 
-    def stage(self, name: str) -> tuple[int, stages_room.Inspection] | None:
+    def stage(self, name: str) -> tuple[int, Inspection] | None:
         """Return the version and program of the latest text of a stage; `None` without a text."""
         return self._maker.made(name)
 
@@ -451,7 +451,7 @@ class Session:
             self._diagram = with_shares(self._diagram, self._shares)
         self._publish()
 
-    def _program(self) -> tuple[int, Callable[[], stages_room.Inspection]]:
+    def _program(self) -> tuple[int, Callable[[], Inspection]]:
         analysis = self._analysis
         return analysis.version, lambda: self._maker.inspection_of(analysis)
 

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from mithril_nb.cost import costs_so_far
-from mithril_nb.display import render
+from mithril_nb.display import renderer
 from mithril_nb.session.autosave import saved_design
 from mithril_nb.session.session import Session
 from mithril_nb.session.snapshot import shares_of, with_shares
@@ -41,7 +41,7 @@ def design_data(session: Session) -> dict[str, Any]:
     return {DESIGN_MIME: {name: saved[name] for name in ("edits", "labels", "source", "design")}}
 
 
-@render.register(Session)
+@renderer(Session)
 def _session_bundle(session: Session) -> dict[str, Any]:
     """Return the graph as SVG; graph, stages, costs, curves and source as HTML; names and problems as text."""
     design, analysis = session.design, session.analysis

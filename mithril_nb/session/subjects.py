@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from mithril_nb.errors import ShapeError, UnknownOptionError
+from mithril_nb.inspection import Inspection
 from mithril_nb.session.analysis import Analysis
 from mithril_nb.session.design import Change, set_attribute, set_shape
-from mithril_nb.stages import Inspection
 from mithril_nb.whatif import WhatIf
 from mithril_nb.whatif.arguments import batch_of
 from mithril_nb.whatif.settings import PRECISIONS

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 
@@ -22,12 +22,9 @@ from mithril_nb.stages.hlo.text import read_module
 from mithril_nb.stages.op_names import NamedOperations, OpNames
 from mithril_nb.stages.param_names import check_params, which_are_params
 from mithril_nb.stages.read_artifact import text_of_bytecode
-from mithril_nb.stages.records import UNATTRIBUTED, Equation
-from mithril_nb.stages.trace.traced import MOVERS, Input
+from mithril_nb.stages.records import UNATTRIBUTED, Equation, Input
+from mithril_nb.stages.trace.traced import MOVERS
 from mithril_nb.stages.trace.tracing import Leaf
-
-if TYPE_CHECKING:
-    from mithril_nb.stages.inspection import Inspection
 
 _CONTENTS = {
     "python": "Python source", "graph": "block graph", "jaxpr": "jaxpr", "stablehlo": "StableHLO",
@@ -176,25 +173,6 @@ class Names:
 
 def _argument(name: str) -> str:
     return _ARGUMENT.split(name, maxsplit=1)[0]
-
-
-def first_stage(inspection: Inspection) -> str:
-    """Return the stage that others are compared with: `"jaxpr"`, or the one at which the program was given."""
-    return "jaxpr" if inspection.given is None else inspection.given.stages[0]
-
-
-def first_source(inspection: Inspection) -> str:
-    """Return the way of counting costs with the most detail: `"analytic"`, or that of the stage it was given at."""
-    return "analytic" if inspection.given is None else inspection.given.sources[0]
-
-
-def known_equations(inspection: Inspection) -> tuple[Equation, ...]:
-    """Return the equations of a program; none if it was given at a later stage.
-
-    Raises:
-        StageUnavailableError: It is a function that cannot be traced.
-    """
-    return inspection.equations if inspection.given is None else ()
 
 
 def given_of_lowered(lowered: jax.stages.Lowered) -> Given:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from mithril_nb.errors import StageUnavailableError
+from mithril_nb.stages.given import Given
 from mithril_nb.stages.hlo.text import HloLine
-from mithril_nb.stages.records import Instruction
+from mithril_nb.stages.records import Instruction, Stage
 from mithril_nb.stages.xla.outcomes import HELPERS, Outcomes, at_work
 from mithril_nb.stages.xla.passes import InstructionHistory, Outcome
 
 if TYPE_CHECKING:
-    from mithril_nb.stages.inspection import Inspection
     from mithril_nb.stages.pipeline import Pipeline
 
 STAGES_WITH_HISTORY = ("jaxpr", "stablehlo", "hlo_before", "hlo")
@@ -35,22 +35,30 @@ _DEPTH = 16
 _WRITTEN_OUT = "its body is written out in its place"
 
 
-def find_instruction(inspection: Inspection, stage: str, id: str) -> Instruction:
+def find_instruction(
+    program: str, given: Given | None, read: Callable[[str], Stage], stage: str, id: str
+) -> Instruction:
     """Return an instruction of one of the stages in `STAGES_WITH_HISTORY`.
+
+    Args:
+        program: Name of the program, for the error.
+        given: The object that the program was created from, if it begins at a later stage than Python.
+        read: Returns a stage by name.
+        stage: Name of a stage.
+        id: Id of an instruction.
 
     Raises:
         StageUnavailableError: There is no such instruction.
     """
-    given = inspection.given
     if given is not None and stage in STAGES_WITH_HISTORY and stage not in given.stages:
         raise given.error(stage)
     if given is not None and not given.is_compiled_here:
         raise given.error("compile")
-    instructions = inspection.stage(stage).instructions if stage in STAGES_WITH_HISTORY else ()
+    instructions = read(stage).instructions if stage in STAGES_WITH_HISTORY else ()
     found = next((one for one in instructions if one.id == id), None)
     if found is None:
         at = stage if instructions else "hlo"
-        of, what = f"stage {stage!r} of program {inspection.name!r}", f'inspection.stage("{at}").instructions[0].id'
+        of, what = f"stage {stage!r} of program {program!r}", f'inspection.stage("{at}").instructions[0].id'
         problem = f"{of} has no instruction {id!r} that passes change."
         if stage not in STAGES_WITH_HISTORY:
             problem = f"{of} has no instruction history."

@@ -213,3 +213,28 @@ del Stage.instructions
 
 Read = tuple[str, tuple[Instruction, ...]]
 """The text of a stage and its instructions."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """One input array of a program.
+
+    Attributes:
+        name: Python expression of the array: `params['linear_0.weight']`.
+        spec: Its shape and dtype.
+        block: Path of its block, or `""`.
+        is_param: True for a parameter of the model, False for data and for the state of an optimizer; `None` if
+            unknown, because no argument is called `params` and none was named as the holder of the parameters.
+        used_by: Blocks that use it, if it is a parameter that these blocks share and that belongs to no single block.
+        argument: Name of the argument that it is part of: `params`.
+        is_moved: True if XLA's partitioner may move it to other devices, because it is also a result with another
+            sharding.
+    """
+
+    name: str
+    spec: TensorSpec
+    block: str
+    is_param: bool | None
+    used_by: tuple[str, ...] = ()
+    argument: str = ""
+    is_moved: bool = False

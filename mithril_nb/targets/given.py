@@ -10,8 +10,9 @@ from typing import Any
 
 import jax
 
-from mithril_nb import stages
 from mithril_nb.errors import ModelFileError, UnknownOptionError, listed, short_repr
+from mithril_nb.inspection import Inspection
+from mithril_nb.inspection.given import inspect_given
 from mithril_nb.stages.given import (
     Given,
     given_of_compiled,
@@ -21,7 +22,6 @@ from mithril_nb.stages.given import (
     given_of_serialized,
     given_of_stablehlo,
 )
-from mithril_nb.stages.given_inspection import inspect_given
 from mithril_nb.stages.records import PROGRAM_SUFFIXES
 from mithril_nb.targets.entry_point import entry_point
 
@@ -50,7 +50,7 @@ def is_program_file(target: Any) -> bool:
 
 def inspect_late(
     target: Any, args: tuple[Any, ...], given: Mapping[str, Any], options: Mapping[str, Any]
-) -> stages.Inspection | None:
+) -> Inspection | None:
     """Return the inspection of a lowered, compiled or exported program, or of a file; `None` for other targets.
 
     Args:

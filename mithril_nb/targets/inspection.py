@@ -9,9 +9,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from mithril_nb import stages
 from mithril_nb.errors import MithrilError, UnknownOptionError
 from mithril_nb.graph.spec import Dim
+from mithril_nb.inspection import Inspection
+from mithril_nb.inspection import inspect as inspect_function
 from mithril_nb.retraces.watching import unwatched
 from mithril_nb.stages.param_names import DEFAULT, names_of_params
 from mithril_nb.stages.trace.user_lines import calling_line
@@ -54,7 +55,7 @@ def inspect(
     device: Any = None,
     compiler_options: Mapping[str, Any] | None = None,
     **named: Any,
-) -> stages.Inspection:
+) -> Inspection:
     """Inspect a program at every compiler stage, from its Python to machine code, without running it.
 
     A function is traced as by `jax.jit`: arrays, numbers and `jax.ShapeDtypeStruct`s, which take no memory, are traced.
@@ -164,7 +165,7 @@ def inspect(
     check_call(target, args, given, target, title_of(target), OF_FUNCTIONS)
     made = function_program(target, args, given, static_arguments(target, args, given, **static))
     options |= {"name": name or title_of(target), "params": made.params(holders)}
-    return stages.inspect(made.function, *made.specs, **options)
+    return inspect_function(made.function, *made.specs, **options)
 
 
 def as_plain_call(
@@ -211,7 +212,7 @@ def _inspect_module(
     loss: Any,
     optimizer: Any,
     options: Mapping[str, Any],
-) -> stages.Inspection:
+) -> Inspection:
     around, whole = within(target), target
     method = None if is_foreign(target) or around is not None else target
     if method is not None:
@@ -243,13 +244,13 @@ def _inspect_module(
         raise
     except Exception as error:
         # The stages report JAX's error for a module that cannot be traced, as they do for a function.
-        return stages.inspect(
+        return inspect_function(
             _raising(error, title), *arguments.traced, **{**options, "name": options["name"] or title}
         )
     if program == "forward":
-        return stages.inspect(made.function, *made.specs, **{**options, "name": options["name"] or title})
+        return inspect_function(made.function, *made.specs, **{**options, "name": options["name"] or title})
     own = {"name": options["name"] or program, "requested_at": calling_line()}
-    return stages.inspect(made.function, *made.specs, **{**options, **own})
+    return inspect_function(made.function, *made.specs, **{**options, **own})
 
 
 def _program_name(program: str | None, loss: Any, optimizer: Any) -> str:

@@ -9,10 +9,10 @@ from typing import Any
 
 import jax
 
-from mithril_nb import stages
 from mithril_nb.errors import MithrilError, ShapeError, UnexpectedInputError, UnknownOptionError, short_repr
 from mithril_nb.graph.records import Block, LogicalGraph
 from mithril_nb.graph.spec import Dim, TensorSpec
+from mithril_nb.inspection import Inspection
 from mithril_nb.models.model import Model
 from mithril_nb.models.naming import input_names, input_specs, written_shape
 from mithril_nb.physical import PhysicalModel, compile, graph_of
@@ -139,7 +139,7 @@ def inspect_model(
     loss: Any,
     optimizer: Any,
     options: Mapping[str, Any],
-) -> stages.Inspection:
+) -> Inspection:
     """Return the stages of a program of a compiled model.
 
     Args:
@@ -147,7 +147,7 @@ def inspect_model(
         program: Name of the program.
         loss: As in `fit`.
         optimizer: As in `fit`.
-        options: Further options of `stages.inspect`; `None` means not given.
+        options: Further options of `mithril_nb.inspection.inspect`; `None` means not given.
 
     Raises:
         ShapeError: The loss takes one output, but the model has several.
@@ -159,8 +159,9 @@ def inspect_model(
             "loss=a function of (outputs, targets), which gets the outputs as a dict.",
         )
     chosen = programs(model, loss=loss, optimizer=optimizer)[program]
-    given = {key: value for key, value in options.items() if value is not None}
-    return inspect_program(model, program, chosen.function, chosen.specs, given)
+    given = {"device": model.backend.device, "compiler_options": model.options.compiler_options}
+    given |= {key: value for key, value in options.items() if value is not None}
+    return inspect_program(model.graph, program, chosen.function, chosen.specs, given)
 
 
 def _concrete(model: PhysicalModel) -> PhysicalModel:

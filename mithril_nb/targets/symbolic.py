@@ -9,13 +9,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from mithril_nb import stages
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.backends.jax.watch import around_blocks
 from mithril_nb.cost.formulas.symbols import UndecidedError, parse
 from mithril_nb.errors import MithrilError, ShapeError, StageUnavailableError
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
+from mithril_nb.inspection import Inspection
+from mithril_nb.inspection import inspect as inspect_function
 from mithril_nb.models.infer import Inference, Parameter
 from mithril_nb.models.naming import input_specs
 from mithril_nb.models.source import source_lines
@@ -53,7 +54,7 @@ def inspect_with_names(
     loss: Any = "cross_entropy",
     optimizer: Any = "adam",
     options: Mapping[str, Any] | None = None,
-) -> stages.Inspection:
+) -> Inspection:
     """Return the stages of a program of a model whose sizes may have names.
 
     Args:
@@ -64,7 +65,7 @@ def inspect_with_names(
         program: `"forward"`, `"forward+backward"` or `"train step"`.
         loss: As in `fit`.
         optimizer: As in `fit`.
-        options: Further options of `stages.inspect`; `None` means not given.
+        options: Further options of `mithril_nb.inspection.inspect`; `None` means not given.
 
     Returns:
         The stages up to StableHLO, because later stages need numbers. Costs are formulas.
@@ -85,9 +86,9 @@ def inspect_with_names(
     told |= {"check_sizes": model.check_sizes, "requested_at": calling_line()}
     told |= {key: value for key, value in (options or {}).items() if value is not None}
     if program == "forward":
-        return stages.inspect(model.run, model.params, model.input_specs, model.state, _key(), **told)
+        return inspect_function(model.run, model.params, model.input_specs, model.state, _key(), **told)
     chosen = programs(model, loss=loss, optimizer=optimizer, params=model.params)[program]
-    return stages.inspect(chosen.function, *chosen.specs, **told)
+    return inspect_function(chosen.function, *chosen.specs, **told)
 
 
 def block_formula(target: Any, shapes: Mapping[str, Sequence[Dim]], field: str = "flops", path: str = "") -> str:

@@ -9,8 +9,8 @@ from typing import Any
 
 import jax
 
-from mithril_nb import stages
 from mithril_nb.errors import UnknownOptionError, short_repr
+from mithril_nb.inspection import Inspection
 from mithril_nb.models.calling import example_block, example_call
 from mithril_nb.models.model import Model
 from mithril_nb.models.naming import input_names
@@ -60,7 +60,7 @@ def check_target(target: Any, args: Sequence[Any], options: Mapping[str, Any]) -
     if is_mithril_model(target) or is_foreign(target):
         return
     is_inspect = entry_point().name == "ml.inspect"
-    if isinstance(target, stages.Inspection):
+    if isinstance(target, Inspection):
         raise UnknownOptionError(
             f"program {target.name!r} is already inspected: it takes no arguments and no options.",
             advice="print(inspection)" if is_inspect else entry_point().call("inspection"),

@@ -24,8 +24,9 @@ from mithril_nb.train.prepare import (
     checked_arrays,
     checked_data,
     output_specs,
+    spread,
 )
-from mithril_nb.train.processes import distributed, spread
+from mithril_nb.train.processes import distributed
 from mithril_nb.train.run import Run
 from mithril_nb.train.state import State
 from mithril_nb.train.step import first_opt_state

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -14,15 +13,10 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
-
-from mithril_nb.errors import DataError
 
 if TYPE_CHECKING:
     from mithril_nb.train.data import DataSet
-    from mithril_nb.train.state import State
-    from mithril_nb.train.training_plan import TrainingPlan
 
 MOST_READ = 256
 """Maximum number of samples in the fingerprint of a data set."""
@@ -124,54 +118,6 @@ def local(tree: Any) -> Any:
         return leaf if getattr(leaf, "is_fully_addressable", True) else leaf.addressable_data(0)
 
     return jax.tree.map(own, tree)
-
-
-def spread(plan: TrainingPlan, state: State) -> None:
-    """Put the arrays of a new run on the devices of all processes. With one process, do nothing.
-
-    Raises:
-        DataError: A batch cannot be divided evenly, or the processes have different data or options. A process with
-            other steps would leave the others waiting.
-    """
-    me = distributed()
-    if me.count == 1:
-        return
-    devices = len(me.mesh.devices)
-    if plan.batch_size % devices:
-        good = plan.batch_size - plan.batch_size % devices or devices
-        raise DataError(
-            "batch_size is not divisible by the number of devices.",
-            (("batch_size", str(plan.batch_size)), ("devices", f"{devices}, of {me.count} processes")),
-            f"batch_size={good}",
-        )
-    arrays = (state.params, state.opt_state)
-    _check_agreement(
-        {
-            "samples": len(plan.data),
-            "data": data_fingerprint(plan.data),
-            "batch_size": plan.batch_size,
-            "epochs": state.epochs,
-            "seed": plan.seed,
-            "step": state.step,
-            "params": fingerprint(arrays),
-        }
-    )
-    state.params, state.opt_state = me.replicate(arrays)
-
-
-def _check_agreement(numbers: Mapping[str, int]) -> None:
-    # Send text, because JAX cuts 64-bit integers to 32 bits if x64 is disabled.
-    mine = np.frombuffer(b"".join(f"{value:024d}".encode() for value in numbers.values()), np.uint8)
-    table = np.asarray(multihost_utils.process_allgather(mine)).reshape(-1, len(numbers), 24)
-    rows = [[int(bytes(cell)) for cell in row] for row in table]
-    differs = [place for place in range(len(numbers)) if len({row[place] for row in rows}) > 1]
-    if differs:
-        names = list(numbers)
-        raise DataError(
-            "the processes have different data or options.",
-            tuple((names[place], ", ".join(str(row[place]) for row in rows)) for place in differs),
-            "pass the same data and options in each process; ml.fit itself selects the share of each process.",
-        )
 
 
 def data_fingerprint(data: DataSet) -> int:

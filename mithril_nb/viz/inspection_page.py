@@ -26,7 +26,7 @@ from mithril_nb.viz.report import POLICY
 from mithril_nb.viz.style import base_css, heading_css, heading_html
 
 if TYPE_CHECKING:  # these import JAX
-    from mithril_nb.stages import Inspection
+    from mithril_nb.inspection import Inspection
     from mithril_nb.stages.graph.stage_graph import StageGraph
     from mithril_nb.stages.records import Instruction, Stage
     from mithril_nb.stages.xla.passes import Pass

@@ -16,7 +16,7 @@ from mithril_nb.viz.style import base_css
 from mithril_nb.viz.text import columns
 
 if TYPE_CHECKING:  # these import JAX
-    from mithril_nb.stages import Inspection
+    from mithril_nb.inspection import Inspection
     from mithril_nb.stages.records import Stage
 
 SHOWN = ("jaxpr", "stablehlo")

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from mithril_nb.errors import ShapeError
-from mithril_nb.stages import Inspection
+from mithril_nb.inspection import Inspection
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 from mithril_nb.cost import Cost
-from mithril_nb.stages import Inspection
+from mithril_nb.inspection import Inspection
 from mithril_nb.stages.jax_jit import context_now
 from mithril_nb.whatif.background_queue import BackgroundQueue, PriorityLock
 from mithril_nb.whatif.dtypes import in_other_dtype

@@ -19,8 +19,7 @@ from mithril_nb.cost.costs import of_equations
 from mithril_nb.cost.symbolic_costs import SymbolicProgram
 from mithril_nb.display import UNATTRIBUTED_LABEL
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.stages.records import Equation
-from mithril_nb.stages.trace.traced import Input
+from mithril_nb.stages.records import Equation, Input
 
 Point = Mapping[str, int]
 """Value of each setting."""

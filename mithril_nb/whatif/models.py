@@ -11,9 +11,9 @@ import jax
 from mithril_nb.errors import MithrilError, UnknownOptionError, short_repr
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.graph.spec import Dim, as_dtype
+from mithril_nb.inspection import Inspection
 from mithril_nb.models.model import Model
 from mithril_nb.physical import PhysicalModel, compile, graph_of
-from mithril_nb.stages import Inspection
 from mithril_nb.targets import inspect
 from mithril_nb.targets.mithril_models import compiled_for, given_specs
 from mithril_nb.targets.option_checks import OPTIONS

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import jax
 
 from mithril_nb.errors import UnknownOptionError, short_repr
-from mithril_nb.stages import Inspection
+from mithril_nb.inspection import Inspection
 from mithril_nb.targets import inspect
 from mithril_nb.targets.arguments import title_of
 from mithril_nb.targets.mithril_models import is_mithril_model

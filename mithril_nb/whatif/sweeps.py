@@ -14,8 +14,8 @@ from mithril_nb.cost import Cost
 from mithril_nb.display import Shown
 from mithril_nb.errors import UnavailableBackendError, UnknownOptionError, nearest
 from mithril_nb.graph.spec import Dim
+from mithril_nb.inspection import Inspection
 from mithril_nb.measure import profile
-from mithril_nb.stages import Inspection
 from mithril_nb.targets.entry_point import called_as
 from mithril_nb.whatif.background_queue import BackgroundQueue
 from mithril_nb.whatif.change import Peak

@@ -12,7 +12,7 @@ from mithril_nb.cost import Cost
 from mithril_nb.cost.memory.use import memory_of
 from mithril_nb.errors import MithrilError, StageUnavailableError, UnknownOptionError, short_repr
 from mithril_nb.graph.spec import Dim
-from mithril_nb.stages import Inspection
+from mithril_nb.inspection import Inspection
 from mithril_nb.stages.failure import failure_of
 from mithril_nb.targets import inspect
 from mithril_nb.targets.arguments import title_of

@@ -7,10 +7,10 @@ from dataclasses import asdict
 from typing import Any
 
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError, short_repr
+from mithril_nb.inspection import Inspection
 from mithril_nb.session.exploring import Exploration
 from mithril_nb.session.lazy import LazyStages
 from mithril_nb.session.picture import Picture
-from mithril_nb.stages import Inspection
 from mithril_nb.stages.transforms.stepping import TransformSteps, step_through
 from mithril_nb.targets import inspect
 from mithril_nb.targets.entry_point import called_as

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from IPython import get_ipython
 from IPython.display import display, update_display
 
-from mithril_nb.display import render
+from mithril_nb.display import render, renderer
+from mithril_nb.retraces.watching import Following
 
 _WAIT_S = 0.3
 """Delay of an update, in seconds: a retrace takes milliseconds, and often others follow."""
-
-
-class Followed(Protocol):
-    """A value that calls a function after each change."""
-
-    def follow(self, changed: Callable[[], None]) -> None:
-        """Call a function after each trace, lowering and compilation, on the same thread."""
-        ...
 
 
 class LiveReport:
@@ -31,7 +23,7 @@ class LiveReport:
         value: The watched function or block.
     """
 
-    def __init__(self, value: Followed):
+    def __init__(self, value: Following):
         self._value, self._id = value, f"mithril-nb-{uuid.uuid4().hex}"
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
@@ -58,3 +50,9 @@ class LiveReport:
         if fresh != self._shown:
             self._shown = fresh
             update_display(fresh, raw=True, display_id=self._id)
+
+
+@renderer(Following, kind="live")
+def show_live(value: Following) -> None:
+    """Show the report of a watched function or block, and update it after each change."""
+    LiveReport(value).show()

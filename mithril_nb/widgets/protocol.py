@@ -13,14 +13,15 @@ from typing import Any
 
 import numpy as np
 
+from mithril_nb.inspection import Inspection
 from mithril_nb.session.cost_requests import BlockRows, CostPicture, CostTable
 from mithril_nb.session.cost_whatif import WhatIfAnswer
 from mithril_nb.session.formulas import BlockFormula
 from mithril_nb.session.passes import PassList
 from mithril_nb.session.training import Rows
-from mithril_nb.stages import Inspection, Stage
-from mithril_nb.stages.given import known_equations
+from mithril_nb.stages import Stage
 from mithril_nb.stages.hlo.readable import readable
+from mithril_nb.stages.program_stages import known_equations
 from mithril_nb.stages.transforms.marks import MarkedEquation
 from mithril_nb.stages.transforms.stepping import TransformStep, TransformSteps
 from mithril_nb.viz.op_help import op_help

@@ -11,7 +11,7 @@ import pytest
 from lab import Browser, focus, watched_page
 from playwright.sync_api import Page
 
-from mithril_nb.stages import inspect
+from mithril_nb.inspection import inspect
 
 
 def program(x):

@@ -12,7 +12,7 @@ from jax_programs import on_host, spec
 from mithril_nb.cost import SOURCES, Cost
 from mithril_nb.cost.analytic import equation_row, most_expensive_branches
 from mithril_nb.cost.formulas.rules import counted
-from mithril_nb.stages import inspect
+from mithril_nb.inspection import inspect
 
 SQUARE = spec(8, 8)
 

@@ -15,8 +15,8 @@ from jax_programs import spec
 import mithril_nb as ml
 from benchmarks.corpus import corpus
 from mithril_nb.cost import multiply_adds
+from mithril_nb.inspection import Inspection, inspect
 from mithril_nb.models import Conv2d, Linear, Model, MultiHeadAttention
-from mithril_nb.stages import Inspection, inspect
 
 CORPUS = corpus(full=True)
 BATCH, TIME, LAYERS, WIDTH, VOCABULARY = 2, 128, 12, 768, 50257

@@ -16,7 +16,7 @@ from jax_programs import programs, spec
 from mithril_nb.cost import Cost, Figures, Source
 from mithril_nb.cost.comparison import Change
 from mithril_nb.errors import UnknownOptionError
-from mithril_nb.stages import Inspection, inspect
+from mithril_nb.inspection import Inspection, inspect
 from mithril_nb.viz.bundles import bundle
 
 FIELDS = ("flops", "transcendentals", "bytes_accessed")

@@ -12,8 +12,8 @@ from cost_pictures import check
 from jax import lax
 
 import mithril_nb as ml
+from mithril_nb.inspection import Inspection
 from mithril_nb.models import Linear, Model, Relu
-from mithril_nb.stages import Inspection
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import FIELDS
 from mithril_nb.viz.escape import escaped

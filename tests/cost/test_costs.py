@@ -21,7 +21,7 @@ from mithril_nb.cost import SOURCES, Cost, CostRow, Figures, Source
 from mithril_nb.cost.blocks import ByBlock
 from mithril_nb.cost.splits import split_number
 from mithril_nb.errors import StageUnavailableError, UnknownBlockError, UnknownOptionError
-from mithril_nb.stages import Inspection, inspect
+from mithril_nb.inspection import Inspection, inspect
 from mithril_nb.stages.records import Role
 
 FIELDS = ("flops", "transcendentals", "bytes_accessed", "params")
@@ -433,7 +433,7 @@ SPREAD = """
 import jax
 import jax.numpy as jnp
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
-from mithril_nb.stages import inspect
+from mithril_nb.inspection import inspect
 
 mesh = jax.make_mesh((8,), ("d",), axis_types=(AxisType.Auto,))
 rows, whole = (NamedSharding(mesh, spec) for spec in (PartitionSpec("d"), PartitionSpec()))

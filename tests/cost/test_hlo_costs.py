@@ -12,7 +12,7 @@ from process import EIGHT_DEVICES
 
 from benchmarks.corpus import corpus
 from mithril_nb.cost.hlo.instruction_costs import InstructionCost, hlo_costs
-from mithril_nb.stages import Inspection, inspect
+from mithril_nb.inspection import Inspection, inspect
 from mithril_nb.stages.hlo.optimized import read_hlo
 from mithril_nb.stages.records import Stage
 from mithril_nb.stages.trace.tags import Tags
@@ -239,7 +239,7 @@ def test_a_loop_of_which_nobody_knows_may_be_in_the_dearest_branch() -> None:
 _ON_DEVICES = """
 import jax
 from jax.sharding import NamedSharding, PartitionSpec as P
-from mithril_nb.stages import inspect
+from mithril_nb.inspection import inspect
 
 mesh = jax.make_mesh((4, 2), ("i", "j"))
 scatter = lambda x: jax.lax.psum_scatter(x, "i", tiled=True)

@@ -18,8 +18,8 @@ from benchmarks.corpus import corpus
 from mithril_nb.cost.memory.liveness import held
 from mithril_nb.cost.memory.use import MemoryUse, memory_of
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
-from mithril_nb.stages import inspect
-from mithril_nb.stages.inspection import Inspection
+from mithril_nb.inspection import inspect
+from mithril_nb.inspection.inspection import Inspection
 from mithril_nb.stages.xla.live_ranges import live_ranges_in
 
 ONE = 64 * 64 * 4
@@ -193,7 +193,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from mithril_nb.cost import memory_of
-from mithril_nb.stages import inspect
+from mithril_nb.inspection import inspect
 
 mesh = jax.make_mesh((8,), ("data",), axis_types=(AxisType.Auto,))
 x = jax.ShapeDtypeStruct((64, 16), jnp.float32, sharding=NamedSharding(mesh, PartitionSpec("data")))
@@ -217,7 +217,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from mithril_nb.cost import memory_of
-from mithril_nb.stages import inspect
+from mithril_nb.inspection import inspect
 
 mesh = jax.make_mesh((8,), ("data",), axis_types=(AxisType.Auto,))
 whole, rows = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("data"))

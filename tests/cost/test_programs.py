@@ -11,7 +11,7 @@ from jax import lax
 from jax_programs import EVERYTHING_PARAMS, everything, linear_params, mlp, on_host, programs, spec, train_step
 
 from mithril_nb.cost import Cost, Source, cost_of, costs_of, costs_so_far, xla_figures
-from mithril_nb.stages import inspect
+from mithril_nb.inspection import inspect
 
 PROGRAMS = programs()
 SQUARE = spec(128, 128)

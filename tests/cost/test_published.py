@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.published import PUBLISHED, TOKENS, Published
 from mithril_nb.cost import multiply_adds
-from mithril_nb.stages import Inspection
+from mithril_nb.inspection import Inspection
 
 EXACT = {
     "LeNet-5": 416_520,

@@ -21,7 +21,7 @@ from mithril_nb.backends.notices import MithrilWarning
 from mithril_nb.cost.counting import forget_analytic, is_in_programs
 from mithril_nb.cost.formulas.rules import USER_RULES
 from mithril_nb.errors import UnknownOptionError
-from mithril_nb.stages import inspect
+from mithril_nb.inspection import inspect
 
 SMOOTH = Primitive("smooth")
 SMOOTH.def_abstract_eval(lambda x, **_: x)

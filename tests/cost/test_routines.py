@@ -17,7 +17,7 @@ from jax import lax
 from jax_programs import spec
 
 from mithril_nb.cost.formulas.special_functions import ITERATIONS
-from mithril_nb.stages import inspect
+from mithril_nb.inspection import inspect
 
 Sizes = tuple[int, int]
 Case = tuple[Callable[..., Any], tuple[Any, ...], float]

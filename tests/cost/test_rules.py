@@ -15,7 +15,8 @@ from mithril_nb.cost.formulas.letters import meaning
 from mithril_nb.cost.formulas.rules import RULES, counted, is_folded, nbytes
 from mithril_nb.cost.formulas.symbols import parse
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.stages import Equation, inspect
+from mithril_nb.inspection import inspect
+from mithril_nb.stages import Equation
 
 N = 60
 X, INTS, BOOLS, WORDS = spec(N), spec(N, dtype="int32"), spec(N, dtype="bool"), spec(N, dtype="uint32")

@@ -20,8 +20,8 @@ LEFT: dict[str, tuple[str, ...]] = {
         "launch/launcher.py:_ranks#4",
         "launch/exit_report.py:failure",
         "launch/exit_report.py:late",
-        "train/processes.py:spread",
-        "train/processes.py:_check_agreement",
+        "train/prepare.py:spread",
+        "train/prepare.py:_check_agreement",
     ),
     "needs several devices": (
         "backends/jax/devices.py:split_over",

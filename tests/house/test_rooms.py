@@ -22,6 +22,7 @@ FLOORS = [
     {"backends"},
     {"stages"},
     {"cost", "retraces"},
+    {"inspection"},
     {"physical"},
     {"interop"},
     {"train", "launch"},
@@ -50,7 +51,7 @@ FORBIDDEN = {
 """Packages that a room never imports, not even inside a function."""
 
 STACKS = {
-    "stages": (("trace", "hlo", "xla", "machine", "graph", "transforms"), ("pipeline", "inspection", "as_data")),
+    "stages": (("trace", "hlo", "xla", "machine", "graph", "transforms"), ("pipeline", "program_stages")),
     "cost": (("formulas", "hlo", "memory"), ("comparison", "difference", "side_by_side")),
 }
 """Folders within a room, from the ground up, and the files beside them that import all of them."""

@@ -17,9 +17,9 @@ import pytest
 from stress import Stress
 
 from mithril_nb.errors import UnknownOptionError
+from mithril_nb.inspection import inspect
 from mithril_nb.measure import machines as module
 from mithril_nb.measure.machines import Machine, cache_folder, known_machine, machine
-from mithril_nb.stages import inspect
 
 BEST, ROUNDS = module._best, module._ROUNDS
 

@@ -14,6 +14,7 @@ from waiting import PATIENCE_S
 
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.errors import UnknownOptionError
+from mithril_nb.inspection import Inspection
 from mithril_nb.models import Linear, Model, Relu
 from mithril_nb.session import Session, cost_requests, design_of
 from mithril_nb.session.cost_pictures import PICTURES
@@ -21,7 +22,6 @@ from mithril_nb.session.cost_requests import BlockRows, CostPicture, CostRequest
 from mithril_nb.session.costs import FIGURES, MOST_ROWS, cost_table, rows_of
 from mithril_nb.session.latest_jobs import LatestJobs
 from mithril_nb.session.request_handler import Client
-from mithril_nb.stages import Inspection
 from mithril_nb.targets import inspect
 
 Messages = list[tuple[str, Any]]

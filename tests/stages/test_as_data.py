@@ -13,9 +13,10 @@ from jax_programs import spec
 from jsonschema import Draft202012Validator
 
 from benchmarks.corpus import corpus
-from mithril_nb.stages import STAGES, inspect
+from mithril_nb.inspection import inspect
+from mithril_nb.stages.pipeline import STAGES
 
-SCHEMA = json.loads((files("mithril_nb.stages") / "schema.json").read_text(encoding="utf-8"))
+SCHEMA = json.loads((files("mithril_nb.inspection") / "schema.json").read_text(encoding="utf-8"))
 TRACED = ("python", "graph", "jaxpr")
 
 

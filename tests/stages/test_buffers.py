@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from benchmarks.corpus import corpus
 from mithril_nb.errors import StageUnavailableError
-from mithril_nb.stages import inspect
+from mithril_nb.inspection import inspect
 from mithril_nb.stages.xla.buffers import Held, buffers_in
 
 ASSIGNMENT = """BufferAssignment:

@@ -15,8 +15,8 @@ from jax_programs import spec
 from benchmarks.corpus import corpus
 from mithril_nb.cost.hlo.instruction_costs import hlo_costs
 from mithril_nb.errors import StageUnavailableError
+from mithril_nb.inspection import Inspection, inspect
 from mithril_nb.measure import profile
-from mithril_nb.stages import Inspection, inspect
 from mithril_nb.stages.xla.early_read import fingerprint
 from mithril_nb.stages.xla.options import LEAST_EFFORT, NO_MACHINE_CODE
 from tests.stress import is_long
@@ -135,7 +135,7 @@ def test_what_the_persistent_cache_holds_of_the_same_program_is_not_taken_for_ou
     """JAX takes programs for the same that differ in names alone: in the cache ours would have none."""
     code = f"""
 import jax, jax.numpy as jnp
-from mithril_nb.stages import inspect
+from mithril_nb.inspection import inspect
 jax.config.update("jax_compilation_cache_dir", {str(tmp_path / "cache")!r})
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)

@@ -17,7 +17,7 @@ from jax_programs import spec
 
 from benchmarks.corpus import corpus
 from benchmarks.corpus.program import adam_step
-from mithril_nb.stages import Inspection, inspect
+from mithril_nb.inspection import Inspection, inspect
 from mithril_nb.stages.trace.traced import Program
 from mithril_nb.stages.trace.tracing import trace
 from mithril_nb.stages.xla.early_read import fingerprint

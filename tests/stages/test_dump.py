@@ -20,7 +20,7 @@ import pytest
 from fresh import run_fresh
 from jax_programs import spec
 
-from mithril_nb.stages import inspect
+from mithril_nb.inspection import inspect
 from mithril_nb.stages.jax_jit import without_compilation_cache
 from mithril_nb.stages.xla.dump import Dump
 from mithril_nb.stages.xla.dump import __file__ as dump_file
@@ -234,7 +234,7 @@ def test_a_compiler_that_writes_nothing_is_said_to() -> None:
 def test_passes_are_there_although_the_program_is_in_the_persistent_cache(tmp_path: Path) -> None:
     code = f"""
 import jax, jax.numpy as jnp
-from mithril_nb.stages import inspect
+from mithril_nb.inspection import inspect
 jax.config.update("jax_compilation_cache_dir", {str(tmp_path / "cache")!r})
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)

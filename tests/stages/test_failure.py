@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import pytest
 from jax_programs import spec
 
-from mithril_nb.stages import Inspection, inspect
+from mithril_nb.inspection import Inspection, inspect
 from mithril_nb.stages.failure import Failure, failure_of
 from mithril_nb.stages.once import Once
 

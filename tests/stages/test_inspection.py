@@ -14,7 +14,8 @@ import pytest
 from jax_programs import EVERYTHING_PARAMS, arrays, everything, linear_params, mlp, programs, spec, train_step
 
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
-from mithril_nb.stages import STAGES, Inspection, inspect
+from mithril_nb.inspection import Inspection, inspect
+from mithril_nb.stages.pipeline import STAGES
 
 EVERYTHING = train_step(everything, EVERYTHING_PARAMS, [spec(3, 7)], spec(3, 9))
 NEARLY_FREE = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "copy"}

@@ -16,7 +16,7 @@ from jax_programs import spec
 import mithril_nb as ml
 from benchmarks.corpus import corpus
 from mithril_nb.errors import StageUnavailableError
-from mithril_nb.stages import Inspection, inspect
+from mithril_nb.inspection import Inspection, inspect
 from mithril_nb.stages.xla.passes import InstructionHistory, Pass
 from tests.stress import is_long
 

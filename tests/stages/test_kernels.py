@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import pytest
 from jax_programs import block, spec
 
-from mithril_nb.stages import Inspection, inspect
-from mithril_nb.stages.as_data import stage_data
+from mithril_nb.inspection import Inspection, inspect
+from mithril_nb.inspection.as_data import stage_data
 from mithril_nb.stages.machine.kernels import Owners, listing, read_kernels
 from mithril_nb.stages.machine.llvm import llvm_lines
 from mithril_nb.stages.records import Instruction

@@ -10,7 +10,8 @@ import pytest
 from jax.ad_checkpoint import checkpoint_name
 from jax_programs import spec
 
-from mithril_nb.stages import inspect, jax_jit, jax_versions
+from mithril_nb.inspection import inspect
+from mithril_nb.stages import jax_jit, jax_versions
 from mithril_nb.stages.machine.llvm import llvm_lines
 
 

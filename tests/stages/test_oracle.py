@@ -11,7 +11,7 @@ import pytest
 from jax_programs import linear_params, mlp, spec, train_step
 
 from benchmarks.corpus.own_widths import by_width, own_widths
-from mithril_nb.stages import Inspection, inspect
+from mithril_nb.inspection import Inspection, inspect
 
 BATCH = 3
 WIDTHS = (5, 7, 11, 13, 17)

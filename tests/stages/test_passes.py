@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from jax_programs import block, spec
 
 from mithril_nb.errors import StageUnavailableError
-from mithril_nb.stages import Inspection, inspect
+from mithril_nb.inspection import Inspection, inspect
 from mithril_nb.stages.xla.dump import Dump
 from mithril_nb.stages.xla.passes import Histories, Pass, read_passes
 

@@ -14,7 +14,8 @@ from jax import lax
 from jax_programs import arrays, block, spec, train_step
 
 from mithril_nb.cost import cost_of
-from mithril_nb.stages import STAGES, inspect
+from mithril_nb.inspection import inspect
+from mithril_nb.stages.pipeline import STAGES
 
 PRIMES = (3, 5, 7, 11, 13, 17, 19, 23)
 ACTIVATIONS = (jax.nn.relu, jnp.tanh, jax.nn.gelu, jax.nn.softmax, jnp.sin)

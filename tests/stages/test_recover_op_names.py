@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 from jax_programs import block, spec
 
-from mithril_nb.stages import inspect
+from mithril_nb.inspection import inspect
 from mithril_nb.stages.xla.recover_op_names import nameless
 
 

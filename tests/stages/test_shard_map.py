@@ -91,7 +91,7 @@ def measure() -> None:
     """Print for each program how many equations of the bodies have links, and to which instructions; check fates."""
     from test_instruction_history import check
 
-    from mithril_nb.stages import inspect
+    from mithril_nb.inspection import inspect
 
     fates: Counter[str] = Counter()
     total = {"equations": 0, "linked": 0, "ops": 0, "inside": 0, "onward": 0, "instructions": 0, "back": 0}

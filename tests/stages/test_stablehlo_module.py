@@ -15,7 +15,7 @@ import pytest
 from jax import lax
 
 from mithril_nb import inspect as inspect_any
-from mithril_nb.stages import Inspection, inspect
+from mithril_nb.inspection import Inspection, inspect
 from mithril_nb.stages.hlo.stablehlo import read_stablehlo
 from mithril_nb.stages.hlo.stablehlo_module import traced_in_module
 from mithril_nb.stages.op_names import NamedOperations, OpNames

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import pytest
 
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.stages import Stage, inspect
+from mithril_nb.inspection import inspect
+from mithril_nb.stages import Stage
 from mithril_nb.stages.graph.folds import rounds
 from mithril_nb.stages.graph.stage_graph import MOST, StageGraph
 from mithril_nb.stages.graph.tree import stage_graph

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from jax import lax
 from jax_programs import block, linear_params, mlp, spec
 
-from mithril_nb.stages import Equation, Inspection, inspect
+from mithril_nb.inspection import Inspection, inspect
+from mithril_nb.stages import Equation
 from mithril_nb.stages.hlo import text as hlo_text
 from mithril_nb.stages.hlo.optimized import read_hlo
 from mithril_nb.stages.hlo.stablehlo import read_stablehlo

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from mithril_nb.stages import inspect
+from mithril_nb.inspection import inspect
 
 X = jax.ShapeDtypeStruct((4,), "float32")
 COMPARE: dict[str, Callable[[Any, Any], Any]] = {

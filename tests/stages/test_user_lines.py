@@ -14,7 +14,7 @@ import pytest
 from jax import lax
 from jax_programs import spec
 
-from mithril_nb.stages import Inspection, inspect
+from mithril_nb.inspection import Inspection, inspect
 from mithril_nb.stages.jax_versions import file_label
 from mithril_nb.stages.records import Equation
 

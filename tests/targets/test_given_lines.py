@@ -14,7 +14,7 @@ from stress import Stress
 
 import mithril_nb as ml
 from benchmarks.corpus import corpus
-from mithril_nb.stages import Inspection
+from mithril_nb.inspection import Inspection
 from mithril_nb.stages.given_lines import GivenLines
 
 HERE = Path(__file__).name

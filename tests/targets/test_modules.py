@@ -16,7 +16,7 @@ from flax import linen, nnx
 
 import mithril_nb as ml
 from mithril_nb.errors import UnknownOptionError
-from mithril_nb.stages import Inspection
+from mithril_nb.inspection import Inspection
 
 
 def spec(*shape: int, dtype: str = "float32") -> jax.ShapeDtypeStruct:

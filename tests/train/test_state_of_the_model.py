@@ -199,7 +199,7 @@ def test_programs_carry_the_state() -> None:
     held = shapes["train step"][1]
     assert held.model_state == after
     assert jax.tree.structure(held) == jax.tree.structure(step.specs[1])
-    inspection = ml.stages.inspect(step.function, *step.specs, name=step.name)
+    inspection = ml.inspect(step.function, *step.specs, name=step.name)
     lines = [line for line in inspection.stage("jaxpr").text.splitlines() if "running_mean" in line]
     assert lines
 

@@ -6,10 +6,11 @@ import subprocess
 import sys
 from base64 import b64encode
 
+from mithril_nb import display
 from mithril_nb.display import Shown, render
+from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.models import Linear, Model, Relu
 from mithril_nb.stages.records import Stage
-from mithril_nb.viz import bundles
 from mithril_nb.viz.diagram import layout
 
 
@@ -48,7 +49,7 @@ def test_a_failing_renderer_falls_back_to_repr_and_the_error(nested, monkeypatch
     def broken(graph):
         raise ZeroDivisionError("in the renderer")
 
-    monkeypatch.setitem(bundles.RENDERERS, "LogicalGraph", broken)
+    monkeypatch.setitem(display._RENDERERS, (LogicalGraph, "bundle"), broken)
     bundle = nested._repr_mimebundle_()
     assert set(bundle) == {"text/plain"}
     assert bundle["text/plain"] == f"{nested!r}\n(cannot draw it: ZeroDivisionError: in the renderer)"

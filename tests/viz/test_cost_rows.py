@@ -14,7 +14,7 @@ from cost_pictures import HOSTILE, gpt
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mithril_nb.stages import inspect
+from mithril_nb.inspection import inspect
 from mithril_nb.viz.costs.rows import MOST_ROWS, Row, folded_rows, share_of, sum_figures
 from mithril_nb.viz.costs.table import cost_html, cost_text
 

@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import pytest
 
 from mithril_nb.errors import ModelFileError, StageUnavailableError
-from mithril_nb.stages import STAGES, Inspection, inspect
+from mithril_nb.inspection import Inspection, inspect
+from mithril_nb.stages.pipeline import STAGES
 from mithril_nb.viz.listing import TITLES
 
 SPEC = jax.ShapeDtypeStruct((3, 3), "float32")

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import pytest
 
 from benchmarks.corpus import corpus
-from mithril_nb.stages import Inspection, inspect
+from mithril_nb.inspection import Inspection, inspect
 from mithril_nb.viz import inspection_summary
 from mithril_nb.viz.inspection_summary import block_shares, summary_html, summary_text
 

@@ -7,7 +7,8 @@ import re
 from typing import Any
 from xml.etree import ElementTree
 
-from mithril_nb.viz.bundles import RENDERERS
+from mithril_nb.cost import MemoryUse
+from mithril_nb.display import render
 from mithril_nb.viz.costs.memory.layers import layers_of, thin
 from mithril_nb.viz.costs.memory.text import memory_text
 from mithril_nb.viz.costs.memory.timeline import memory_timeline
@@ -197,11 +198,14 @@ def test_narrow_and_wide_pictures_keep_within_their_width() -> None:
 
 
 def test_memory_use_is_displayed_in_a_notebook() -> None:
-    class MemoryUse:
+    class Small(MemoryUse):
+        def __init__(self) -> None:
+            pass
+
         def to_dict(self) -> dict[str, Any]:
             return small()
 
-    shown = RENDERERS["MemoryUse"](MemoryUse())
+    shown = render(Small())
     assert shown["text/plain"] == memory_text(small())
     assert shown["image/svg+xml"].startswith("<svg")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mithril_nb.cost.records import Source
 
 if TYPE_CHECKING:
-    from mithril_nb.stages.inspection import Inspection
+    from mithril_nb.stages.program_stages import ProgramStages
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def source_of(name: str, figures: Callable[[], Any]) -> Source:
     return Source(name, *(round(value) if value >= 0 else None for value in known.values()))
 
 
-def xla_figures(inspection: Inspection, *, lower: bool = False, compile: bool = False) -> tuple[Source, ...]:
+def xla_figures(inspection: ProgramStages, *, lower: bool = False, compile: bool = False) -> tuple[Source, ...]:
     """Return XLA's own figures for the stages that exist or are asked for; no text of a stage is read for it.
 
     Args:

@@ -31,12 +31,12 @@ from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.graph.paths import is_within
 from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.frozen import quick_to_make
-from mithril_nb.stages.given import known_equations
+from mithril_nb.stages.program_stages import known_equations
 from mithril_nb.stages.records import UNATTRIBUTED
 from mithril_nb.stages.xla.buffers import Buffer
 
 if TYPE_CHECKING:
-    from mithril_nb.stages.inspection import Inspection
+    from mithril_nb.stages.program_stages import ProgramStages
 
 SOURCES = ("analytic", "compiled")
 """Ways to know: from the jaxpr without a compiler, or from XLA's buffer assignment."""
@@ -126,10 +126,10 @@ class MemoryUse(Shown):
         return json.dumps(self.to_dict(), allow_nan=False)
 
 
-_KNOWN: WeakKeyDictionary[Inspection, dict[str, MemoryUse]] = WeakKeyDictionary()
+_KNOWN: WeakKeyDictionary[ProgramStages, dict[str, MemoryUse]] = WeakKeyDictionary()
 
 
-def memory_of(inspection: Inspection, source: str = "compiled") -> MemoryUse:
+def memory_of(inspection: ProgramStages, source: str = "compiled") -> MemoryUse:
     """Return how much memory a program needs, and which block holds it; found once for each source.
 
     Args:
@@ -142,7 +142,7 @@ def memory_of(inspection: Inspection, source: str = "compiled") -> MemoryUse:
 
     Examples:
         >>> import jax.numpy as jnp
-        >>> from mithril_nb.stages import inspect
+        >>> from mithril_nb.inspection import inspect
         >>> found = memory_of(inspect(jnp.dot, jnp.zeros((8, 16)), jnp.zeros((16, 32))))
         >>> found.peak_bytes, found.kinds["arguments"], found.kinds["outputs"]
         (3584, 2560, 1024)
@@ -160,7 +160,7 @@ def memory_of(inspection: Inspection, source: str = "compiled") -> MemoryUse:
     return known[source]
 
 
-def best_memory_of(inspection: Inspection) -> MemoryUse:
+def best_memory_of(inspection: ProgramStages) -> MemoryUse:
     """Return how much memory a compiled program needs; if it does not compile, the estimate, whose notes say so.
 
     Args:
@@ -180,7 +180,7 @@ def best_memory_of(inspection: Inspection) -> MemoryUse:
         return replace(found, notes=(*found.notes, f"an estimate, for it does not compile: {_reason(error)}"))
 
 
-def _analytic(inspection: Inspection) -> MemoryUse:
+def _analytic(inspection: ProgramStages) -> MemoryUse:
     equations = inspection.equations
     if names := _sizes_without_numbers(inspection):
         why = f"nobody knows without a number for {', '.join(names)}: inspect it with numbers"
@@ -196,7 +196,7 @@ def _analytic(inspection: Inspection) -> MemoryUse:
     return _use(inspection, "analytic", lives, sequence, set_aside_for(lives, len(sequence)), None, notes)
 
 
-def _state(inspection: Inspection) -> dict[str, str]:
+def _state(inspection: ProgramStages) -> dict[str, str]:
     """Return by name of each argument the one block whose update alone takes it: what the optimizer keeps for it."""
     if inspection.given is not None:
         return {}
@@ -219,7 +219,7 @@ def _with_state(lives: Sequence[LiveRange], blocks: Mapping[str, str]) -> list[L
     ]
 
 
-def _compiled(inspection: Inspection) -> MemoryUse:
+def _compiled(inspection: ProgramStages) -> MemoryUse:
     inspection.want(machine_code=False)
     stage = inspection.stage("hlo")
     xla = xla_memory(lambda: inspection.analysis("memory")) if inspection.is_optimized else None
@@ -249,13 +249,13 @@ def _compiled(inspection: Inspection) -> MemoryUse:
     return _use(inspection, "compiled", lives, ranges.sequence, set_aside(buffers), xla, notes)
 
 
-def _sizes_without_numbers(inspection: Inspection) -> tuple[str, ...]:
+def _sizes_without_numbers(inspection: ProgramStages) -> tuple[str, ...]:
     given = inspection.given
     return SymbolicProgram(inspection.name, (), inspection.inputs).symbols if given is None else tuple(given.sizes)
 
 
 def _use(
-    inspection: Inspection,
+    inspection: ProgramStages,
     source: str,
     lives: Sequence[LiveRange],
     sequence: Sequence[str],
@@ -284,7 +284,7 @@ def _use(
 
 
 def _in_sum(
-    inspection: Inspection, source: str, sizes: Mapping[tuple[str, str], int], xla: Memory | None, why: str
+    inspection: ProgramStages, source: str, sizes: Mapping[tuple[str, str], int], xla: Memory | None, why: str
 ) -> MemoryUse:
     """What is known where nobody says when values are needed: what is set aside, by kind and block."""
     at_peak: dict[str, int] = {}
@@ -304,7 +304,7 @@ def _largest_first(sizes: Mapping[str, int]) -> dict[str, int]:
     return dict(sorted(sizes.items(), key=lambda one: -one[1]))
 
 
-def _blocks(inspection: Inspection) -> tuple[str, ...]:
+def _blocks(inspection: ProgramStages) -> tuple[str, ...]:
     made = [equation.block for equation in known_equations(inspection)]
     return tuple(dict.fromkeys(block for block in (*made, *(one.block for one in inspection.inputs)) if block))
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 
 from mithril_nb.stages import jax_jit, jax_versions
-from mithril_nb.stages.records import Equation, Param
+from mithril_nb.stages.records import Equation, Input, Param
 from mithril_nb.stages.trace.equations import Site
-
-if TYPE_CHECKING:
-    from mithril_nb.stages.trace.traced import Input
 
 GROUP = "group_size"
 """Name of the param of a collective that is the number of devices in a group; `None` if unknown."""

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages import jax_jit, jax_versions
 from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.once import Once
 from mithril_nb.stages.param_names import which_are_params
-from mithril_nb.stages.records import UNATTRIBUTED, Equation, Origin, Range, Role
+from mithril_nb.stages.records import UNATTRIBUTED, Equation, Input, Origin, Range, Role
 from mithril_nb.stages.trace.attribution import Attribution, are_all_in_blocks
 from mithril_nb.stages.trace.collectives import collective_params, divides, partitioned_ids
 from mithril_nb.stages.trace.equations import Site, sites_of
@@ -24,30 +22,6 @@ from mithril_nb.stages.trace.user_lines import Lines, Span, lines_of
 
 _CONTRACTIONS = frozenset({"dot_general", "conv_general_dilated", "ragged_dot_general"})
 MOVERS = frozenset({"transpose", "reshape", "convert_element_type", "squeeze", "broadcast_in_dim", "copy"})
-
-
-@dataclass(frozen=True)
-class Input:
-    """One array that a program takes.
-
-    Attributes:
-        name: How to reach it: `params['linear_0.weight']`.
-        spec: Its shape and dtype.
-        block: Path of the block that it belongs to, or `""`.
-        is_param: Whether it is a parameter of the model, rather than data or the state of an optimizer; `None` if
-            nobody knows, as no argument is called `params` and nobody said what holds them.
-        used_by: Blocks that use it, if it is a parameter that belongs to none because they have no block in common.
-        argument: Name of the argument that it is part of: `params`.
-        is_moved: Whether XLA's partitioner may move it to other devices, as it is a result with another sharding.
-    """
-
-    name: str
-    spec: TensorSpec
-    block: str
-    is_param: bool | None
-    used_by: tuple[str, ...] = ()
-    argument: str = ""
-    is_moved: bool = False
 
 
 class Program:

@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-import importlib
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import jax
 
 from mithril_nb.display import Shown
-from mithril_nb.stages.as_data import inspection_data
 from mithril_nb.stages.failure import made, none_named, not_compiled, not_traced
-from mithril_nb.stages.given import first_stage
 from mithril_nb.stages.graph.stage_graph import StageGraph
 from mithril_nb.stages.graph.tree import stage_graph
 from mithril_nb.stages.instruction_history import find_instruction, history_of, read_outcomes
 from mithril_nb.stages.links import linked
 from mithril_nb.stages.machine.kernels import Kernel
 from mithril_nb.stages.once import Once
-from mithril_nb.stages.param_names import DEFAULT
 from mithril_nb.stages.pipeline import STAGES, InspectOptions, Pipeline
-from mithril_nb.stages.records import Equation, Stage
+from mithril_nb.stages.records import Equation, Input, Stage
 from mithril_nb.stages.trace.dataflow import Value as ArrayValue
-from mithril_nb.stages.trace.traced import Input, Program
-from mithril_nb.stages.trace.tracing import Leaf, checked_params, shape_of
-from mithril_nb.stages.trace.user_lines import Span
+from mithril_nb.stages.trace.traced import Program
+from mithril_nb.stages.trace.tracing import Leaf, shape_of
 from mithril_nb.stages.xla.buffers import Buffer
 from mithril_nb.stages.xla.live_ranges import LiveRanges
 from mithril_nb.stages.xla.passes import InstructionHistory, Pass
@@ -36,7 +29,7 @@ from mithril_nb.stages.xla.passes import InstructionHistory, Pass
 Value = TypeVar("Value")
 
 
-class Inspection(Shown):
+class ProgramStages(Shown):
     """A program at every stage between Python and the machine. Nothing of it is executed.
 
     Stages are made when they are asked for, kept, and may be asked for from several threads.
@@ -66,9 +59,9 @@ class Inspection(Shown):
 
     def __repr__(self) -> str:
         made = [name for name in self.stages if self._pipeline.stages[name].is_made]
-        return f"Inspection({self.name!r}, made: {', '.join(made) or 'nothing yet'})"
+        return f"{type(self).__name__}({self.name!r}, made: {', '.join(made) or 'nothing yet'})"
 
-    def altered(self, arguments: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> Inspection:
+    def altered(self, arguments: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> Self:
         """Return the same program for other arguments, in the context of this moment; nothing of it is made.
 
         Args:
@@ -85,7 +78,7 @@ class Inspection(Shown):
         """
         if self.given is not None:
             raise self.given.error()
-        return Inspection(self._fn, arguments(self.arguments), replace(self._options, check_sizes=None))
+        return type(self)(self._fn, arguments(self.arguments), replace(self._options, check_sizes=None))
 
     @property
     def equations(self) -> tuple[Equation, ...]:
@@ -309,68 +302,6 @@ class Inspection(Shown):
         """
         return self._compiled_part("live ranges", self._pipeline.live_ranges)
 
-    @property
-    def memory(self) -> Any:
-        """How much memory one run of the program needs, from place to place, and which block holds it; compiles it.
-
-        A `mithril_nb.cost.MemoryUse`. If the program does not compile, it is an estimate from the jaxpr, and its
-        `notes` say so; `mithril_nb.cost.memory_of(inspection, "analytic")` makes that at once for every program.
-
-        Raises:
-            StageUnavailableError: The program cannot be traced.
-
-        Examples:
-            >>> import jax.numpy as jnp
-            >>> memory = inspect(jnp.dot, jnp.zeros((8, 16)), jnp.zeros((16, 32))).memory
-            >>> memory.peak_bytes, sum(memory.at_peak.values())
-            (3584, 3584)
-        """
-        return importlib.import_module("mithril_nb.cost.memory.use").best_memory_of(self)
-
-    def cost(self, source: str | None = None) -> Any:
-        """Return what one run of the program costs, by block, by role, and for each equation or instruction.
-
-        Args:
-            source: `"analytic"` counts equations by our rules, loops as often as they run, and needs no compiler.
-                `"lowered"` and `"compiled"` count instructions as XLA does, before and after its passes, and hold
-                XLA's own figure beside their sum. Default: `"analytic"`; `"lowered"`, else `"compiled"`, for a program
-                without a jaxpr, such as a file of StableHLO or HLO.
-
-        Returns:
-            The costs, a `mithril_nb.cost.Cost`; its `notes` say what is not known.
-
-        Raises:
-            UnknownOptionError: There is no such source.
-            StageUnavailableError: The program cannot be traced, lowered or compiled.
-
-        Examples:
-            >>> import jax.numpy as jnp
-            >>> inspect(jnp.matmul, jnp.zeros((2, 3)), jnp.zeros((3, 4))).cost().total.flops
-            48
-        """
-        return importlib.import_module("mithril_nb.cost").cost_of(self, source)
-
-    def costs(self, *sources: str) -> Any:
-        """Return what one run of the program costs by several ways of counting, side by side.
-
-        Args:
-            *sources: Of those that `cost` knows; by default all of them, which compiles the program.
-
-        Returns:
-            The costs, a `mithril_nb.cost.Costs`; where there are none it says why.
-
-        Raises:
-            UnknownOptionError: There is no such source.
-
-        Examples:
-            >>> import jax.numpy as jnp
-            >>> found = inspect(jnp.matmul, jnp.zeros((2, 3)), jnp.zeros((3, 4))).costs("analytic", "lowered")
-            >>> {name: cost.total.flops for name, cost in found.by_source.items()}
-            {'analytic': 48, 'lowered': 48}
-        """
-        counting = importlib.import_module("mithril_nb.cost")
-        return counting.costs_of(self, sources or counting.SOURCES)
-
     def who_changed(self, stage: str, id: str) -> InstructionHistory:
         """Return what became of an equation, an op or an instruction: kept, fused, merged or simplified, by which pass.
 
@@ -387,52 +318,8 @@ class Inspection(Shown):
             >>> print(program.who_changed("jaxpr", "1"))
             tanh.3: merged with tanh.2 by pass 0 cse (equation 0)
         """
-        found = find_instruction(self, stage, id)
+        found = find_instruction(self.name, self.given, self.stage, stage, id)
         return history_of(self._pipeline, self._compiled_part("passes", self._outcomes), stage, found)
-
-    def to_dict(self, *stages: str, passes: bool = True) -> dict[str, Any]:
-        """Return everything as plain data; see `to_json`."""
-        return inspection_data(self, stages or self.stages, passes)
-
-    def to_json(self, *stages: str, passes: bool = True) -> str:
-        """Return everything as JSON; makes what is not made yet.
-
-        The schema is `stages/schema.json` in this package: `stages` with texts and instructions, `equations`,
-        `inputs`, `outputs`, `passes` with what each was given and made, `buffers` if `"hlo"` is among the stages,
-        `elapsed`. Instructions of two stages are linked if they have an equation in common.
-
-        Args:
-            *stages: Names of the stages; by default all.
-            passes: Whether to add the passes of XLA, which may be large.
-
-        Examples:
-            >>> import json
-            >>> import jax.numpy as jnp
-            >>> data = json.loads(inspect(jnp.sin, jnp.zeros(3)).to_json("jaxpr", passes=False))
-            >>> data["stages"][0]["instructions"][1]["opcode"]
-            'sin'
-        """
-        return json.dumps(self.to_dict(*stages, passes=passes), allow_nan=False)
-
-    def to_html(self, path: str | Path | None = None, stages: Sequence[str] | None = None) -> str:
-        """Return the program at every stage as one HTML file in which the links still work; makes what is not made yet.
-
-        It needs no kernel and no network: it contains the graph, all lines of all stages, the passes, and the costs.
-
-        Args:
-            path: Where to write it, if anywhere.
-            stages: Names of the stages in it; by default all. `["jaxpr", "stablehlo"]` needs no compiler.
-
-        Raises:
-            StageUnavailableError: There is no stage of such a name.
-            ModelFileError: The file cannot be written.
-
-        Examples:
-            >>> import jax.numpy as jnp
-            >>> inspect(jnp.sin, jnp.zeros(3)).to_html(stages=["jaxpr"])[:15]
-            '<!DOCTYPE html>'
-        """
-        return importlib.import_module("mithril_nb.viz.inspection_page").inspection_page(self, path, stages)
 
     @property
     def source_files(self) -> tuple[Mapping[str, str], str]:
@@ -448,51 +335,20 @@ class Inspection(Shown):
         return made(self._pipeline.program, partial(not_traced, self.name))
 
 
-def inspect(
-    fn: Callable[..., Any],
-    *args: Any,
-    name: str | None = None,
-    params: str | Sequence[str] = DEFAULT,
-    device: Any | None = None,
-    compiler_options: Mapping[str, Any] | None = None,
-    source: tuple[str, Mapping[int, str]] | None = None,
-    kinds: Mapping[str, str] | None = None,
-    check_sizes: Callable[[Mapping[str, int]], None] | None = None,
-    requested_at: Span | None = None,
-) -> Inspection:
-    """Look at a JAX program at every stage on its way to the machine, without running it.
+def first_stage(program: ProgramStages) -> str:
+    """Return the stage that others are compared with: `"jaxpr"`, or the stage at which the program begins."""
+    return "jaxpr" if program.given is None else program.given.stages[0]
 
-    Args:
-        fn: Any function that JAX can trace.
-        *args: Its arguments, or their shapes: pytrees of arrays or `jax.ShapeDtypeStruct`s.
-        name: What to call the program; by default the name of the function.
-        params: Name of the argument that holds the parameters, or of a part of one (`"state.params"`), or several;
-            `()` if it has none. Without an argument of this name their number is unknown.
-        device: The `jax.Device` to lower and compile for; by default JAX's own default.
-        compiler_options: Further options of XLA, as `jax.jit` takes them.
-        source: Python that builds the model, and the block of each line; by default the functions that are traced.
-        kinds: Kind of each block, by path: `{"linear_0": "Linear"}`.
-        check_sizes: Raises for numbers that sizes with names cannot have, which are given by these names.
-        requested_at: The user's call that requested it, which is the line of a loss or optimizer that we call.
 
-    Returns:
-        Its stages, made when they are first asked for.
+def first_source(program: ProgramStages) -> str:
+    """Return the most detailed source of costs: `"analytic"`, or that of the stage at which the program begins."""
+    return "analytic" if program.given is None else program.given.sources[0]
+
+
+def known_equations(program: ProgramStages) -> tuple[Equation, ...]:
+    """Return the equations of a program; none if it begins at a later stage.
 
     Raises:
-        UnknownOptionError: Parameters in an argument that there is not.
-
-    Examples:
-        >>> import jax.numpy as jnp
-        >>> def double(x):
-        ...     return x + x
-        >>> print(inspect(double, jax.ShapeDtypeStruct((3,), jnp.float32)).stage("jaxpr"))
-        { lambda
-            a:f32[3]  # x
-          let
-            b:f32[3] = add a a
-          in (b) }
-        <BLANKLINE>
+        StageUnavailableError: The function cannot be traced.
     """
-    holders = checked_params(fn, args, params, name)
-    options = InspectOptions(name, holders, device, compiler_options, source, kinds, check_sizes, requested_at)
-    return Inspection(fn, args, options)
+    return program.equations if program.given is None else ()

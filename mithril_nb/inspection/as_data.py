@@ -5,23 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 
 from mithril_nb.errors import StageUnavailableError
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.stages.given import known_equations
+from mithril_nb.stages.program_stages import ProgramStages, known_equations
 from mithril_nb.stages.records import Equation, Instruction, Param, Stage
-
-if TYPE_CHECKING:
-    from mithril_nb.stages.inspection import Inspection
 
 VERSION = 1
 """Goes up when what is there changes its meaning; what is added does not change it."""
 
 
-def inspection_data(inspection: Inspection, stages: Sequence[str], passes: bool) -> dict[str, Any]:
+def inspection_data(inspection: ProgramStages, stages: Sequence[str], passes: bool) -> dict[str, Any]:
     """Return an inspection as plain data."""
     if passes or not {"hlo", "llvm", "asm"}.isdisjoint(stages):
         inspection.want(machine_code=not {"llvm", "asm"}.isdisjoint(stages), passes=passes)
@@ -57,7 +54,7 @@ def inspection_data(inspection: Inspection, stages: Sequence[str], passes: bool)
     return found
 
 
-def _passes_data(inspection: Inspection) -> dict[str, Any]:
+def _passes_data(inspection: ProgramStages) -> dict[str, Any]:
     """Return the passes, or why there are none."""
     try:
         return {

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from mithril_nb.inspection.inspection import Inspection
 from mithril_nb.stages.given import Given
-from mithril_nb.stages.inspection import Inspection
 from mithril_nb.stages.param_names import DEFAULT
 from mithril_nb.stages.pipeline import InspectOptions
 

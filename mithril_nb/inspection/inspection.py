@@ -1,0 +1,190 @@
+"""The public class of a program at every stage, with its costs and pictures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mithril_nb.cost.costs import Cost
+from mithril_nb.cost.counting import SOURCES, cost_of, costs_of
+from mithril_nb.cost.memory.use import MemoryUse, best_memory_of
+from mithril_nb.cost.side_by_side import Costs
+from mithril_nb.display import draw
+from mithril_nb.inspection.as_data import inspection_data
+from mithril_nb.stages.param_names import DEFAULT
+from mithril_nb.stages.pipeline import InspectOptions
+from mithril_nb.stages.program_stages import ProgramStages
+from mithril_nb.stages.trace.tracing import checked_params
+from mithril_nb.stages.trace.user_lines import Span
+
+
+class Inspection(ProgramStages):
+    """A program at every stage between Python and the machine, with its costs. Nothing of it is executed.
+
+    Stages and costs are computed on first use and cached. They may be read from several threads.
+
+    Attributes:
+        name: Name of the program.
+        stages: Names of its stages, in order.
+        arguments: Its arguments, arrays as shapes.
+        device: The `jax.Device` to compile for; `None` for JAX's default.
+        check_sizes: Raises for numbers that its named sizes cannot have; `None` if every number is valid.
+        given: The object that it was created from, if it begins at a later stage than Python; else `None`.
+    """
+
+    @property
+    def memory(self) -> MemoryUse:
+        """The memory that one run of the program uses over time, and which block holds it. Compiles the program.
+
+        If the program does not compile, the result is an estimate from the jaxpr, stated in its `notes`.
+        `mithril_nb.cost.memory_of(inspection, "analytic")` returns this estimate for any program without compiling.
+
+        Raises:
+            StageUnavailableError: The program cannot be traced.
+
+        Examples:
+            >>> import jax.numpy as jnp
+            >>> memory = inspect(jnp.dot, jnp.zeros((8, 16)), jnp.zeros((16, 32))).memory
+            >>> memory.peak_bytes, sum(memory.at_peak.values())
+            (3584, 3584)
+        """
+        return best_memory_of(self)
+
+    def cost(self, source: str | None = None) -> Cost:
+        """Return the cost of one run of the program, by block, by role, and for each equation or instruction.
+
+        Args:
+            source: `"analytic"` counts equations with the rules of this package, multiplies loop bodies by the number
+                of iterations, and needs no compiler. `"lowered"` and `"compiled"` count instructions as XLA does,
+                before and after its passes, and include XLA's own figure. Default: `"analytic"`, or for a program
+                without a jaxpr, such as a file of StableHLO or HLO, `"lowered"` or `"compiled"`.
+
+        Returns:
+            The cost; its `notes` list what is unknown.
+
+        Raises:
+            UnknownOptionError: Unknown source.
+            StageUnavailableError: The program cannot be traced, lowered or compiled.
+
+        Examples:
+            >>> import jax.numpy as jnp
+            >>> inspect(jnp.matmul, jnp.zeros((2, 3)), jnp.zeros((3, 4))).cost().total.flops
+            48
+        """
+        return cost_of(self, source)
+
+    def costs(self, *sources: str) -> Costs:
+        """Return the costs of one run of the program from several sources, side by side.
+
+        Args:
+            *sources: Sources of `cost`; by default all, which compiles the program.
+
+        Returns:
+            The costs by source, and the reason for each source that is unavailable.
+
+        Raises:
+            UnknownOptionError: Unknown source.
+
+        Examples:
+            >>> import jax.numpy as jnp
+            >>> found = inspect(jnp.matmul, jnp.zeros((2, 3)), jnp.zeros((3, 4))).costs("analytic", "lowered")
+            >>> {name: cost.total.flops for name, cost in found.by_source.items()}
+            {'analytic': 48, 'lowered': 48}
+        """
+        return costs_of(self, sources or SOURCES)
+
+    def to_dict(self, *stages: str, passes: bool = True) -> dict[str, Any]:
+        """Return the inspection as plain data; see `to_json`."""
+        return inspection_data(self, stages or self.stages, passes)
+
+    def to_json(self, *stages: str, passes: bool = True) -> str:
+        """Return the inspection as JSON. Computes the stages that are not computed yet.
+
+        The schema is `inspection/schema.json` in this package: `stages` with texts and instructions, `equations`,
+        `inputs`, `outputs`, `passes` with the text before and after each, `buffers` if `"hlo"` is among the stages,
+        `elapsed`. Instructions of two stages are linked if they have an equation in common.
+
+        Args:
+            *stages: Names of the stages; by default all.
+            passes: Whether to include the passes of XLA, which may be large.
+
+        Examples:
+            >>> import json
+            >>> import jax.numpy as jnp
+            >>> data = json.loads(inspect(jnp.sin, jnp.zeros(3)).to_json("jaxpr", passes=False))
+            >>> data["stages"][0]["instructions"][1]["opcode"]
+            'sin'
+        """
+        return json.dumps(self.to_dict(*stages, passes=passes), allow_nan=False)
+
+    def to_html(self, path: str | Path | None = None, stages: Sequence[str] | None = None) -> str:
+        """Return one HTML file with the graph, the linked lines of all stages, the passes and the costs.
+
+        The file needs no kernel and no network. Computes the stages that are not computed yet.
+
+        Args:
+            path: Where to write the file; by default it is only returned.
+            stages: Names of the stages to include; by default all. `["jaxpr", "stablehlo"]` needs no compiler.
+
+        Raises:
+            StageUnavailableError: Unknown stage.
+            ModelFileError: The file cannot be written.
+
+        Examples:
+            >>> import jax.numpy as jnp
+            >>> inspect(jnp.sin, jnp.zeros(3)).to_html(stages=["jaxpr"])[:15]
+            '<!DOCTYPE html>'
+        """
+        return draw(self, "page", path=path, stages=stages)
+
+
+def inspect(
+    fn: Callable[..., Any],
+    *args: Any,
+    name: str | None = None,
+    params: str | Sequence[str] = DEFAULT,
+    device: Any | None = None,
+    compiler_options: Mapping[str, Any] | None = None,
+    source: tuple[str, Mapping[int, str]] | None = None,
+    kinds: Mapping[str, str] | None = None,
+    check_sizes: Callable[[Mapping[str, int]], None] | None = None,
+    requested_at: Span | None = None,
+) -> Inspection:
+    """Inspect a JAX function at every stage of compilation, without running it.
+
+    Args:
+        fn: Any function that JAX can trace.
+        *args: Its arguments: pytrees of arrays or `jax.ShapeDtypeStruct`s.
+        name: Name of the program; by default the name of the function.
+        params: Name of the argument that holds the parameters, or of a part of one (`"state.params"`), or several;
+            `()` if it has none. If no argument has this name, the number of parameters is unknown.
+        device: The `jax.Device` to compile for; by default JAX's default.
+        compiler_options: Further options of XLA, as in `jax.jit`.
+        source: Python that builds the model, and the block of each line; by default the traced functions.
+        kinds: Kind of each block, by path: `{"linear_0": "Linear"}`.
+        check_sizes: Takes numbers for named sizes, by name, and raises for invalid ones.
+        requested_at: The user's call that requested the inspection: the line of a loss or optimizer of this package.
+
+    Returns:
+        The inspection. Its stages are computed on first use.
+
+    Raises:
+        UnknownOptionError: The function has no such argument with parameters.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> def double(x):
+        ...     return x + x
+        >>> print(inspect(double, jax.ShapeDtypeStruct((3,), jnp.float32)).stage("jaxpr"))
+        { lambda
+            a:f32[3]  # x
+          let
+            b:f32[3] = add a a
+          in (b) }
+        <BLANKLINE>
+    """
+    holders = checked_params(fn, args, params, name)
+    options = InspectOptions(name, holders, device, compiler_options, source, kinds, check_sizes, requested_at)
+    return Inspection(fn, args, options)

@@ -1,0 +1,65 @@
+"""Rich display of inspections, stages, stage graphs, passes, kernels and buffers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mithril_nb.display import renderer
+from mithril_nb.inspection.inspection import Inspection
+from mithril_nb.stages.graph.stage_graph import StageGraph
+from mithril_nb.stages.machine.kernels import Kernel
+from mithril_nb.stages.records import Stage
+from mithril_nb.stages.transforms.stepping import TransformStep, TransformSteps
+from mithril_nb.stages.xla.buffers import Buffer
+from mithril_nb.stages.xla.passes import Pass
+from mithril_nb.viz.bundles import Bundle
+from mithril_nb.viz.inspection_page import inspection_page
+from mithril_nb.viz.inspection_summary import summary_html, summary_text
+from mithril_nb.viz.listing import MOST_LINES, cut_text, listing_html, listing_text
+from mithril_nb.viz.stage_diagram import stage_layout
+from mithril_nb.viz.stage_diagram_svg import stage_graph_text, stage_svg
+from mithril_nb.viz.transform_steps import steps_html, steps_text
+
+
+@renderer(Stage)
+def _stage(stage: Stage) -> Bundle:
+    return {"text/plain": listing_text(stage, MOST_LINES), "text/html": listing_html(stage)}
+
+
+@renderer(Inspection)
+def _inspection(inspection: Inspection) -> Bundle:
+    """Render only the cheap parts: displaying an inspection must not start a compilation."""
+    return {"text/plain": summary_text(inspection), "text/html": summary_html(inspection)}
+
+
+@renderer(StageGraph)
+def _stage_graph(graph: StageGraph) -> Bundle:
+    return {"text/plain": stage_graph_text(graph), "image/svg+xml": stage_svg(stage_layout(graph))}
+
+
+@renderer(Pass)
+def _pass(one: Pass) -> Bundle:
+    return {"text/plain": f"{one}\n{cut_text(one.diff, MOST_LINES)}"}
+
+
+@renderer(Kernel)
+def _kernel(kernel: Kernel) -> Bundle:
+    return {"text/plain": cut_text(kernel.llvm, MOST_LINES)}
+
+
+@renderer(Buffer)
+def _buffer(buffer: Buffer) -> Bundle:
+    return {"text/plain": str(buffer)}
+
+
+@renderer(TransformStep)
+def _transform_step(step: TransformStep) -> Bundle:
+    return _transforms([step])
+
+
+@renderer(TransformSteps)
+def _transforms(steps: Any) -> Bundle:
+    return {"text/plain": steps_text(steps), "text/html": steps_html(steps)}
+
+
+renderer(Inspection, kind="page")(inspection_page)
