@@ -1,4 +1,4 @@
-"""Example objects for the inline code of documents, `model`, `p` or `run`, built on first use."""
+"""Objects for the inline code of documents, such as `model`, `p` or `run`, created on first use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOT_RUN = {
     "loc(#loc12)": "MLIR, not Python",
     "['layers.0']['kernel']": "a path as jax.tree_util.keystr writes it",
 }
-"""Spans that no test here runs, and why."""
+"""Code spans that no test here runs, with the reason."""
 
 REFUSED = {
     "ResNet(18)": "UnknownOptionError",
@@ -34,10 +34,10 @@ REFUSED = {
     "GPT(vocab=256)": "UnknownOptionError",
     "ml.inspect(f, (4, 64))": "StageUnavailableError",
 }
-"""Calls that a document gives as wrong: the error that they must raise."""
+"""Calls that a document shows as wrong, with the error that they must raise."""
 
 MISSPELT = {'optimiser="adam"': "optimizer"}
-"""Settings that a document gives as misspelt: the option that is meant."""
+"""Settings that a document shows as misspelt, with the intended option."""
 
 INSTEAD = {
     **{
@@ -74,7 +74,7 @@ INSTEAD = {
     "ml.from_flax(module, variables)": "ml.from_flax(flax_module, variables)",
     'ml.explore(loss, *step.example_args, through=("grad", "jit"))': 'ml.explore(f, *args, through=("sum", "grad"))',
 }
-"""Whole calls for code whose object has another name here, or is named only by the sentence around it."""
+"""Code whose object has another name here, or is named by the sentence around it, with the whole call."""
 
 ARGUMENTS = {
     "ml.fit": "pm, data",
@@ -87,7 +87,7 @@ ARGUMENTS = {
     "jax.value_and_grad": "f",
     "from_equinox": "module",
 }
-"""Arguments for the leading `...` of a call, as in `f(...)`."""
+"""Arguments for the leading `...` of a call such as `f(...)`."""
 
 VALUES = {
     "source": '"analytic"',
@@ -124,7 +124,7 @@ LOCAL = {
         "indices": "numpy.zeros((2, 2), int)",
     },
     "mithril_nb.stages.hlo": {"compiled": "jitted", "lowered": "jax.jit(f).lower(w, x)"},
-    "mithril_nb.stages.inspection": {
+    "mithril_nb.stages.program_stages": {
         "x": "'jaxpr'", "y": "'hlo'", "a": "'0'", "b": "inspection.stage('hlo').instructions[0].id",
     },
     "mithril_nb.stages.jax_versions": {
@@ -140,7 +140,7 @@ LOCAL = {
     },
     "mithril_nb.whatif": {"floordiv": "operator.floordiv", "width": "8", "heads": "2", "depth": "2"},
 }  # fmt: skip
-"""Expressions for names that mean something else in docstrings of a module, or of modules inside it."""
+"""Expressions for names whose meaning in the docstrings of a module differs from that in documents."""
 
 SETTINGS = {
     "input": "an input of a model, in the command line",
@@ -151,8 +151,15 @@ SETTINGS = {
 """Names on the left of `name=value` that are not arguments of a public function, with their meaning."""
 
 _NOTATION = re.compile(r"[^\x00-\x7f]")
-OWNERS = {"ArrayMaker": "backend", "JaxBackend": "backend", "PhysicalModel": "pm", "fit": "run", "Trainable": "pm"}
-"""Objects whose methods docstrings of a class or function name without it."""
+OWNERS = {
+    "ArrayMaker": "backend",
+    "ProgramStages": "inspection",
+    "JaxBackend": "backend",
+    "PhysicalModel": "pm",
+    "fit": "run",
+    "Trainable": "pm",
+}
+"""Objects whose methods the docstrings of a class or function name without the object."""
 _PARTS = ("mithril_nb", "mithril_nb.models", "mithril_nb.cost", "mithril_nb.graph.records", "mithril_nb.stages", "jax")
 
 

@@ -1,4 +1,4 @@
-"""The code of documents, prepared to run: fenced blocks, and inline spans that are calls or expressions."""
+"""The code of documents, prepared to run: fenced blocks, and inline calls and expressions."""
 
 from __future__ import annotations
 
@@ -101,13 +101,13 @@ def is_file_name(text: str) -> bool:
 
 
 class Filled(ast.NodeTransformer):
-    """Replaces `...` in documents by example values: the first arguments of a call, a keyword, or a value."""
+    """Replace `...` in documents with example values: the first arguments of a call, a keyword, or a value."""
 
     def __init__(self, arguments: dict[str, str], values: dict[str, str]):
         self.arguments, self.values = arguments, values
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        """Replace a leading `...` by the call's usual arguments; drop later ones, which mean "and more"."""
+        """Replace a leading `...` with the call's usual arguments, and drop a later one, which means "and more"."""
         self.generic_visit(node)
         if node.args and _is_open(node.args[0]):
             usual = ast.parse(f"f({self.arguments[ast.unparse(node.func)]})", mode="eval").body
@@ -120,7 +120,7 @@ class Filled(ast.NodeTransformer):
         return node
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
-        """Replace the value of `wb.model = ...` by an example."""
+        """Replace the value of an assignment such as `wb.model = ...`."""
         self.generic_visit(node)
         if _is_open(node.value):
             node.value = ast.parse(self.values[ast.unparse(node.targets[0])], mode="eval").body

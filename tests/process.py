@@ -1,4 +1,4 @@
-"""Fixtures around every test and docstring example that set up the process and restore it."""
+"""Fixtures around every test and every docstring example that set up and restore the process."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ QUICK_ROOMS = {
     *("backends", "blocks", "cost", "documents", "interop", "physical"),
     *("seeds", "session", "stages", "targets", "train"),
 }
-"""Rooms whose tests check results or XLA's passes, but not LLVM's output."""
+"""Rooms whose tests depend on results or on XLA's passes, but not on LLVM's output."""
 ANSWERS = {"backends", "blocks", "documents", "interop", "physical", "seeds", "train"}
-"""Rooms of these whose tests check only results. With MITHRIL_NB_EXAMPLES set, they compile as users do."""
+"""Rooms whose tests depend only on results. With MITHRIL_NB_EXAMPLES set they compile as users do."""
 ALSO_ANSWERS = {"test_transforms.py"}
-"""Files of the other rooms whose tests check only results."""
+"""Files of other rooms whose tests depend only on results."""
 _JAXLIB = tuple(int(part) for part in version("jaxlib").split(".")[:2])
 QUICK_CODE = {
     # XLA of jaxlib 0.12 has no other way than through MLIR, nor this flag: it ends a process that names it.
@@ -47,12 +47,12 @@ CODE = {
     "test_machine_code.py",
     "test_options.py",
 }
-"""Files whose tests need XLA's full optimization: fusions, LLVM IR, machine code."""
+"""Files that test fully optimized output of XLA: fusions, LLVM IR, machine code."""
 
 
 @pytest.fixture(autouse=True)
 def quick_compiling(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Make XLA skip expensive passes that do not change results, as JAX's own tests do: a third of the time."""
+    """Skip XLA's expensive passes where they change no result, as JAX's own tests do: a third of the time."""
     import jax
 
     path: Path = request.node.path
@@ -79,7 +79,7 @@ def _write_code_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def nothing_leaks() -> Iterator[None]:
-    """Undo a test's changes to the process: the kinds of blocks and ops that it defines, and JAX's x64 mode."""
+    """Restore the process after a test: registered blocks and ops, and JAX's x64 mode."""
     from mithril_nb.models.custom import GRADIENTS, PRIMITIVES
     from mithril_nb.models.op import OPS
     from mithril_nb.models.registry import KINDS

@@ -1,4 +1,4 @@
-"""Compare the programs of an inspection and of `jax.jit` for a call: jaxpr, StableHLO and optimized HLO."""
+"""Comparison of inspections with `jax.jit`: jaxpr, StableHLO and optimized HLO of the same call."""
 
 from __future__ import annotations
 

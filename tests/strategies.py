@@ -1,4 +1,4 @@
-"""Random models for property tests: composed in any way, with any names, always of shape `(n, WIDTH)`."""
+"""Random models for property tests: any composition, any names, always with arrays of shape `(n, WIDTH)`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from mithril_nb.models import MLP, Add, Dropout, Gelu, LayerNorm, Linear, Model,
 
 WIDTH = 4
 modest = settings(max_examples=40)
-"""For tests whose examples are whole models: many small parts in each."""
+"""Settings for tests whose examples are whole models with many small parts."""
 HOSTILE = (
     "a/b", "a.b", "100%", "%2F", "%", "f(x)", "a[0]", "block:a", "it's \"so\"", "<script>alert(1)</script>", "блок",
     "line\nbreak", " ", "self", "input", "output", "Model", "Linear", "class", "relu_0", "relu_0_output",
     "...", "\\", "{x}",
 )  # fmt: skip
-"""Names with a meaning in paths, HTML, Python, JAX or mithril_nb."""
+"""Names that are special in paths, HTML, Python, JAX or mithril_nb."""
 
 names = st.sampled_from(HOSTILE) | st.text(min_size=1, max_size=6).filter(lambda text: text.strip("\x00"))
 
@@ -32,7 +32,7 @@ port_names = st.sampled_from(
 
 @cache  # building a strategy for each step costs more than the step
 def leaf_blocks(hostile: bool = True) -> st.SearchStrategy[Model]:
-    """Blocks that map `(n, WIDTH)` to `(n, WIDTH)`."""
+    """Draw blocks whose inputs and outputs have shape `(n, WIDTH)`."""
     flags, named = st.booleans(), st.none() | (names if hostile else plain_names)
     return st.one_of(
         st.builds(Relu, name=named),
@@ -49,7 +49,7 @@ def leaf_blocks(hostile: bool = True) -> st.SearchStrategy[Model]:
 
 @cache
 def parts(depth: int, hostile: bool) -> st.SearchStrategy[Model]:
-    """Parts that a step adds: blocks, or models drawn before."""
+    """Draw a block, or a model drawn earlier, for the next step."""
     leaves = leaf_blocks(hostile)
     if not depth:
         return leaves
@@ -63,7 +63,7 @@ def parts(depth: int, hostile: bool) -> st.SearchStrategy[Model]:
 
 @st.composite
 def models(draw: st.DrawFn, *, depth: int = 2, most: int = 6, hostile: bool = True) -> Model:
-    """A model composed in random steps; a rejected step leaves the model unchanged."""
+    """Draw a model composed in random steps; a rejected step leaves the model unchanged."""
     model = Model()
     for _ in range(draw(st.integers(0, most))):
         part = draw(parts(depth, hostile))
@@ -80,7 +80,7 @@ def models(draw: st.DrawFn, *, depth: int = 2, most: int = 6, hostile: bool = Tr
 
 
 def draw_connections(draw: st.DrawFn, model: Model, part: Model) -> dict[str, str]:
-    """Names for some of a block's ports: known ones, new ones, and endpoints."""
+    """Draw names for some ports of a block: known names, new names, and endpoints."""
     graph = model.graph
     known = [str(Endpoint("", name)) for name, _ in graph.labels]
     known += [str(Endpoint("", port.name)) for port in (*graph.inputs, *graph.outputs)]

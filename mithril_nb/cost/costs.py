@@ -1,4 +1,4 @@
-"""What a program costs by one way of counting: rows that add up to blocks, to roles and to the whole, exactly."""
+"""Costs of a program by one way of counting. The rows add up exactly to blocks, to roles and to the total."""
 
 from __future__ import annotations
 
@@ -43,23 +43,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cost(Drawn):
-    """What a program costs by one way of counting.
+    """Costs of a program by one way of counting.
 
-    What is unknown is in no sum: `notes` and `unknown` name it, and a sum beside it is a lower bound.
+    Sums leave out unknown costs and are then lower bounds; `notes` and `unknown` list these costs.
 
     Attributes:
         program: Name of the program.
         source: `"analytic"`, `"lowered"`, `"compiled"` or `"measured"`.
         rows: Every equation or instruction, in the order of its stage.
-        params: Number of parameters by block; `None` if nobody knows which inputs they are.
-        notes: What is not known, and why.
-        xla: What XLA says of the whole, loops once; `None` for `"analytic"`, which asks nobody.
-        once: The sum of the rows with loops once, to stand beside `xla`.
-        fusions: What each fusion of a compiled program saves.
-        symbolic: The program with sizes that may have names and no numbers; `None` if XLA counted.
-        order: Blocks in the order in which the program comes to them, which XLA does not keep; by default that of rows.
-        device: The `jax.Device` that the program is for; `None` for JAX's own default.
-        lines: The user's lines of Python behind the rows.
+        params: Number of parameters by block; `None` if it is unknown which inputs are parameters.
+        notes: Notes on unknown figures and on counting conventions, with reasons.
+        xla: XLA's own figures for the program, loops counted once; `None` for `"analytic"`.
+        once: The sum of the rows with loops counted once, for comparison with `xla`.
+        fusions: The bytes that each fusion of a compiled program saves.
+        symbolic: The program, whose sizes may be symbolic; `None` if XLA counted.
+        order: Blocks in execution order, which XLA does not keep; by default the order of the rows.
+        device: The `jax.Device` that the program is for; `None` for JAX's default.
+        lines: The user's lines of Python that the rows come from.
 
     Examples:
         >>> import jax.numpy as jnp
@@ -89,17 +89,17 @@ class Cost(Drawn):
 
     @property
     def symbols(self) -> tuple[str, ...]:
-        """The names of sizes that have no numbers yet; what depends on them is `None`, see `at`."""
+        """The names of symbolic sizes; figures that depend on them are `None`, see `at`."""
         return () if self.symbolic is None else self.symbolic.symbols
 
     def at(self, **sizes: int) -> Cost:
-        """Return what the program costs with numbers in the place of the names of sizes. Nothing is traced again.
+        """Return the costs with numbers for the symbolic sizes, without tracing again.
 
         Args:
             **sizes: A number for each of `symbols`.
 
         Raises:
-            UnknownOptionError: A name that is missing or that it does not have, or a number that is no size.
+            UnknownOptionError: A name is missing or unknown, or a number is not a valid size.
 
         Examples:
             >>> import jax
@@ -115,7 +115,7 @@ class Cost(Drawn):
         return of_equations(program.costs(), program, self.device, self.lines) if sizes else self
 
     def formula(self, path: str = "", field: str = "flops", role: str | None = None) -> str:
-        """Return what a block costs with all blocks inside it, in the names of sizes, or in their numbers.
+        """Return the formula of the total cost of a block, in the names of sizes or in their numbers.
 
         Args:
             path: The block; `""` is the whole program.
@@ -123,7 +123,7 @@ class Cost(Drawn):
             role: `"forward"`, `"backward"` or `"update"`; by default all.
 
         Raises:
-            UnknownOptionError: There is no such block, figure or role; or XLA counted, and not our rules.
+            UnknownOptionError: There is no such block, figure or role; or the counts are XLA's, which have no formulas.
 
         Examples:
             >>> import jax
@@ -150,11 +150,11 @@ class Cost(Drawn):
         if field in ("flops", "transcendentals") and not polynomial.names:
             text = self.symbolic.in_numbers(path, field, role)
         text = text or str(polynomial)
-        return f"{text} + what nobody knows ({'; '.join(unknown)})" if unknown else text
+        return f"{text} + unknown ({'; '.join(unknown)})" if unknown else text
 
     @cached_property
     def total(self) -> Figures:
-        """All of it: the sum of `by_block` and `unattributed`, exactly."""
+        """The cost of the program: exactly the sum of `by_block` and `unattributed`."""
         counts = [Figures(params=count) for count in (self.params or {}).values()]
         params = None if self.params is None else self._sum(counts).params
         return replace(self._sum_of_rows(self.rows), params=params)
@@ -163,39 +163,42 @@ class Cost(Drawn):
     def macs(self) -> int | None:
         """Multiply-accumulate operations of matrix products and convolutions, with padding; one is 2 FLOPs.
 
-        Biases, activations and norms count nothing; `mithril_nb.cost.multiply_adds` has the convention and each count.
+        Biases, activations and norms count 0. `mithril_nb.cost.multiply_adds` has the convention and each count.
         `None` if some are unknown, or if XLA counted: `inspection.cost().macs` counts the equations.
         """
         return None if self.symbolic is None else macs_of(self.rows, self.symbolic.equations_of(PRODUCTS))
 
     @cached_property
     def by_block(self) -> Mapping[str, Figures]:
-        """The self cost of each block, without the blocks inside it. Shares of a fusion are split exactly."""
+        """The self cost of each block, without the blocks inside it. The cost of a fusion is split exactly."""
         known = {path: figures for path, figures in self._every.items() if path != UNATTRIBUTED}
         return ByBlock(known, f"costs of {self.program!r}")
 
     @cached_property
     def by_group(self) -> Mapping[str, Figures]:
-        """The total cost of each block that contains others: of itself and of all blocks inside it.
+        """The total cost of each block that contains others: the sum over it and all blocks inside it.
 
-        For all other blocks, `by_block` has the self cost, which is the total cost too.
+        For all other blocks the total cost equals the self cost in `by_block`.
         """
         return {path: self.subtree(path) for path in with_outer({path.rpartition("/")[0] for path in self.by_block})}
 
     @property
     def unattributed(self) -> Figures:
-        """What no block caused, or nobody knows."""
+        """The cost that is not attributed to a block."""
         return self._every.get(UNATTRIBUTED, self.nothing)
 
     @cached_property
     def nothing(self) -> Figures:
-        """Figures of a block without rows; its parameters are unknown where those of the program are."""
+        """Figures of a block without rows; its parameters are unknown if those of the program are."""
         time_s = None if all(row.time_s is None for row in self.rows) else 0.0
         return Figures(params=0 if self.params is not None else None, time_s=time_s)
 
     @cached_property
     def by_role(self) -> Mapping[str, Figures]:
-        """What `"forward"`, `"backward"` and `"update"` cost; `""` is what has no role. Parameters have none."""
+        """The cost of `"forward"`, `"backward"` and `"update"`; `""` is the cost without a role.
+
+        Parameters have no role.
+        """
         rows: dict[str, list[CostRow]] = {role: [] for role in ROLES}
         for row in self.rows:
             for piece in pieces_of(row) if row.pieces else (row,):
@@ -208,13 +211,13 @@ class Cost(Drawn):
         """Figures of each of the user's lines of Python, by `"net.py:12"`; `""` is the cost without a line.
 
         They add up to `total`. A row that comes from several lines is split into equal parts. Parameters have no line.
-        `print` shows the source with the figures beside it.
+        `print` shows the source with the figures next to it.
         """
         return figures_by_line(self)
 
     @cached_property
     def by_block_and_role(self) -> Mapping[str, Mapping[str, Figures]]:
-        """What each block costs by itself in each role; `""` is no block, or no role."""
+        """The self cost of each block in each role; `""` is no block, or no role."""
         known = rows_by_block(self.rows)
         ordered = [*(path for path in self.order if path in known), *(path for path in known if path not in self.order)]
         found = {path: {role: self._sum(one) for role, one in known[path].items()} for path in ordered}
@@ -222,7 +225,7 @@ class Cost(Drawn):
 
     @cached_property
     def unknown(self) -> tuple[Unknown, ...]:
-        """What is in no sum of FLOPs, by opcode and reason."""
+        """Operations with unknown FLOPs, which the sums leave out, by opcode and reason."""
         return unknown_of(self.rows)
 
     def subtree(self, path: str, default: Figures | None = None) -> Figures:
@@ -230,10 +233,11 @@ class Cost(Drawn):
 
         Args:
             path: The block.
-            default: What a block costs that the program does not come to, as one that only passes on what it is given.
+            default: The figures to return for a block that no row comes from, such as a block that only passes its
+                input on.
 
         Raises:
-            UnknownBlockError: The program does not come to such a block, and there is no default.
+            UnknownBlockError: No row comes from such a block, and there is no default.
         """
         if path == "":
             return self.total
@@ -247,7 +251,7 @@ class Cost(Drawn):
         found = self._sum(self._every[block] for block in inside) if inside else self.nothing
         if not (found.unknown or found.unknown_bytes or found.unknown_communication) or len(inside) < 2:
             return found
-        # A fusion of several blocks stands in each of them: together it is still one.
+        # A fusion of several blocks is counted in each of them, but only once in their sum.
         rows = [row for row in self._unknown_rows if any(block in inside for block, _ in row.blocks)]
         return replace(
             found,
@@ -259,42 +263,42 @@ class Cost(Drawn):
         )
 
     def share_of(self, figures: Figures) -> tuple[float | None, str]:
-        """Return the share of the program's FLOPs that a block has, and which bound it is of the true one.
+        """Return the block's share of the program's FLOPs, and whether it is exact or a bound.
 
         Args:
-            figures: What the block costs: of `by_block`, or a `subtree`.
+            figures: The cost of the block, from `by_block` or `subtree`.
 
         Returns:
-            The share with `""` if all costs are known, with `"≤"` if unknown ones are elsewhere, with `"≥"` if they are
-            all in this block; `None` if they are in both, so that nobody can tell.
+            The share with `""` if all costs are known, with `"≤"` if unknown costs are elsewhere, with `"≥"` if they
+            are all in this block; `None` if they are in both, so that no bound exists.
         """
         return share_of(figures, self.total)
 
     @property
     def unattributed_share(self) -> float | None:
-        """Share of the FLOPs that nothing is known to have caused: no block, nor the loss or the optimizer.
+        """Share of the FLOPs not attributed to a block, the loss or the optimizer.
 
-        Where costs are unknown, it is a bound or `None`, as `share_of` says.
+        If costs are unknown, it is a bound or `None`; see `share_of`.
         """
         return self.share_of(self.unattributed)[0]
 
     @property
     def attributed_share(self) -> float | None:
-        """Share of the FLOPs that a block, the loss or the optimizer caused."""
+        """Share of the FLOPs attributed to a block, the loss or the optimizer."""
         lost = self.unattributed_share
         return None if lost is None else 1.0 - lost
 
     def difference(self, other: Cost | None = None, of: str = "flops") -> Difference:
-        """Return where this count and another part, by primitive or opcode, loops once in both.
+        """Return where this count and another differ, by primitive or opcode, with loops counted once in both.
 
         Args:
-            other: Costs of another stage of the same program, for those of `"analytic"`; by default XLA's own figure
+            other: Costs of another stage of the same program; only for `"analytic"` costs. By default XLA's own figure
                 for this stage, which only `"lowered"` and `"compiled"` have.
             of: `"flops"`, `"transcendentals"` or `"bytes_accessed"`.
 
         Raises:
-            UnknownOptionError: There is no such figure, XLA has none for this way of counting, or `other` is no cost,
-                or given for costs of instructions.
+            UnknownOptionError: There is no such figure; XLA has none for this way of counting; `other` is not a
+                `Cost`; or `other` is given for costs of instructions.
 
         Examples:
             >>> import jax.numpy as jnp
@@ -321,20 +325,20 @@ class Cost(Drawn):
             )
         if self.xla is None:
             raise UnknownOptionError(
-                f"XLA has no figure to hold beside the {self.source} costs of {self.program!r}.",
+                f"XLA has no figure to compare with the {self.source} costs of {self.program!r}.",
                 (("has one for", "lowered, compiled"),),
                 'inspection.cost().difference(inspection.cost("lowered"))',
             )
         return against_xla(self, of)
 
     def compare(self, other: Cost) -> Comparison:
-        """Return what changed from these costs to others: by block, in total, and what each fusion of those saved.
+        """Return the changes from these costs to `other`: by block, in total, and the savings of each of its fusions.
 
         Args:
             other: Costs of another stage, or of another program.
 
         Raises:
-            UnknownOptionError: These are no costs.
+            UnknownOptionError: `other` is not a `Cost`.
 
         Examples:
             >>> import jax.numpy as jnp
@@ -355,7 +359,7 @@ class Cost(Drawn):
         return found
 
     def _sum(self, parts: Iterable[Figures]) -> Figures:
-        # What depends on a size without a number may be any part of the whole: the rest would say nothing of it.
+        # A cost that depends on a symbolic size may dominate the sum, so the sum of the rest would be misleading.
         return sum_of_figures(parts, all_known=bool(self.symbols))
 
     def _sum_of_rows(self, rows: Iterable[CostRow]) -> Figures:
@@ -366,16 +370,16 @@ class Cost(Drawn):
         return [row for row in self.rows if is_unknown(row) or None in (row.bytes_accessed, row.wire_bytes)]
 
     def to_dict(self, *, rows: bool = True) -> dict[str, Any]:
-        """Return the same as plain data: what pictures, the workbench and JSON read.
+        """Return the costs as plain data, as charts, the workbench and JSON use them.
 
         Args:
-            rows: Whether to add every equation or instruction.
+            rows: True to add every equation or instruction.
 
         Returns:
             `program`, `source`, `total`, `by_block` (in the order of the program), `by_role`, `unattributed`,
-            `unknown`, `notes`, `xla`, `once`, `fusions`, and `rows` if they are asked for. A block has the figures of
-            `Figures`, `roles`, its `share` of the FLOPs, and `share_bound`; `formulas` of those figures that depend
-            on sizes without numbers.
+            `unknown`, `notes`, `xla`, `once`, `fusions`, and `rows` if requested. A block has the figures of
+            `Figures`, `roles`, its `share` of the FLOPs, `share_bound`, and `formulas` of the figures that depend
+            on symbolic sizes.
         """
         data = {
             "program": self.program,
@@ -408,11 +412,11 @@ class Cost(Drawn):
         }
 
     def to_json(self, *, rows: bool = True) -> str:
-        """Return the same as JSON."""
+        """Return the costs as JSON."""
         return json.dumps(finite(self.to_dict(rows=rows)), allow_nan=False)
 
     def to_pandas(self, by: str = "row") -> pandas.DataFrame:
-        """Return the same as a table, a `pandas.DataFrame`.
+        """Return the costs as a `pandas.DataFrame`.
 
         Args:
             by: `"row"` gives one line for each equation or instruction, `"block"` one for each block.
@@ -426,23 +430,23 @@ class Cost(Drawn):
     def __repr__(self) -> str:
         total = self.total
         figures = {"flops": total.flops, "bytes_accessed": total.bytes_accessed, "time_s": total.time_s}
-        told = ", ".join(f"{name}={value}" for name, value in figures.items() if value is not None)
-        return f"{type(self).__name__}({self.program!r}, {self.source}: {told})"
+        known = ", ".join(f"{name}={value}" for name, value in figures.items() if value is not None)
+        return f"{type(self).__name__}({self.program!r}, {self.source}: {known})"
 
     def __str__(self) -> str:
         return f"{self.program}: {self.source}\n{draw(self, 'exact text')}"
 
 
 def _against(cost: Cost, other: Cost) -> str:
-    """Return the source of instructions that two costs are about."""
+    """Return the source of the one of two costs that counts instructions."""
     return cost.source if other.source == "analytic" else other.source
 
 
 def _costs(given: object, what: str) -> Cost:
-    """Return what is given if it is costs.
+    """Return `given` if it is a `Cost`.
 
     Raises:
-        UnknownOptionError: It is something else.
+        UnknownOptionError: It is not a `Cost`.
     """
     if isinstance(given, Cost):
         return given
@@ -456,13 +460,13 @@ def _costs(given: object, what: str) -> Cost:
 def of_equations(
     rows: tuple[CostRow, ...], program: SymbolicProgram, device: Any = None, lines: SourceLines | None = None
 ) -> Cost:
-    """Return what a program costs whose equations are known.
+    """Return the cost of a program from the costs of its equations.
 
     Args:
-        rows: What each of its equations costs.
+        rows: The cost of each equation.
         program: The program.
         device: The `jax.Device` that it is for.
-        lines: The files that its lines of Python are in.
+        lines: The files that contain its lines of Python.
     """
     notes = notes_of_equations(rows, program)
     once = Source("analytic, loops once") if program.symbols else once_of("analytic", rows)

@@ -1,4 +1,4 @@
-"""The pictures of costs, as methods; `mithril_nb.viz` draws them."""
+"""Charts of costs, as methods; `mithril_nb.viz` draws them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Drawn(Shown):
-    """Mixin: pictures of the costs of a program."""
+    """Mixin with charts of the costs of a program."""
 
     source: str
     device: Any
@@ -21,7 +21,7 @@ class Drawn(Shown):
 
         @property
         def total(self) -> Figures:
-            """The whole."""
+            """The cost of the program."""
             ...
 
         def to_dict(self, *, rows: bool = True) -> dict[str, Any]:
@@ -29,41 +29,42 @@ class Drawn(Shown):
             ...
 
     def treemap(self, field: str | None = None, width: int = 720) -> Any:
-        """Return a picture in which the area of a block is its cost: a `mithril_nb.viz.costs.drawing.Drawing`.
+        """Return a treemap, where the area of a block is its cost: a `mithril_nb.viz.costs.drawing.Drawing`.
 
         Args:
             field: `"flops"`, `"bytes_accessed"`, `"params"`, `"time_s"` or `"transcendentals"`; by default the FLOPs,
-                or the time if that was measured.
+                or the time if it was measured.
             width: Width in px.
 
         Raises:
-            UnknownOptionError: There is no such field, or it is no width.
+            UnknownOptionError: There is no such field, or the width is not valid.
         """
         return draw(self, "treemap", field=self._drawn if field is None else field, width=width)
 
     def roofline(self, peaks: Any = None, width: int = 720) -> Any:
-        """Return a picture of the machine's roofline with each block below it, a `Drawing` too.
+        """Return the machine's roofline with a point for each block: a `Drawing`.
 
         Args:
-            peaks: What the machine can do, as `ml.machine()` returns it, or `flops_per_s`, `bytes_per_s`
-                and `source` by name. By default a profile's, or what `ml.machine()` measured of the program's device.
+            peaks: The peak rates of the machine, as `ml.machine()` returns them, or a dict with `flops_per_s`,
+                `bytes_per_s` and `source`. By default the peaks of the profile, or as `ml.machine()` measured them on
+                the program's device.
             width: Width in px.
 
         Raises:
-            UnknownOptionError: These are no peaks, or it is no width.
+            UnknownOptionError: `peaks` or `width` is not valid.
         """
         return draw(self, "roofline", peaks=peaks, width=width)
 
     def overlay(self, graph: Any, field: str | None = None, expanded: Collection[str] = ()) -> Any:
-        """Return the graph of the program with the cost of each block on it, a `Drawing` too.
+        """Return the graph of the program with the cost of each block on it: a `Drawing`.
 
         Args:
-            graph: The inspection that the costs are of or its graph, or the model that the program is of or its graph.
+            graph: The inspection that was counted, or the model of its program, or the graph of either.
             field: As for `treemap`.
-            expanded: Paths of the groups whose insides are drawn, as a graph of an inspection names its nodes; or one.
+            expanded: Path or paths of the groups to expand, as in the nodes of an inspection's graph.
 
         Raises:
-            UnknownOptionError: There is no such field, it is no graph, or these are not the costs of this graph.
+            UnknownOptionError: There is no such field, `graph` is not a graph, or the costs belong to another graph.
             UnknownBlockError: The graph has no such group.
         """
         name = self._drawn if field is None else field
@@ -71,5 +72,5 @@ class Drawn(Shown):
 
     @property
     def _drawn(self) -> str:
-        """The field that a picture shows by default."""
+        """The field that charts show by default."""
         return "time_s" if self.source == "measured" and self.total.time_s is not None else "flops"

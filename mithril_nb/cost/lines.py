@@ -1,4 +1,4 @@
-"""Costs by line of Python, as figures and as the source with figures beside it."""
+"""Costs by line of Python, as figures and as source code with figures next to it."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _MOST_NAMED = 8
 
 @dataclass(frozen=True)
 class SourceLines:
-    """The user's lines behind the rows of a cost.
+    """The user's lines of Python that the rows of a cost come from.
 
     Attributes:
-        of: The lines behind each row, by its id; rows without a line are left out.
+        of: The lines that each row comes from, by its id; rows without a line are left out.
         files: Path of each file by its label.
         model: The Python that builds the model, or `""`.
     """
@@ -36,17 +36,17 @@ class SourceLines:
     model: str = ""
 
     def behind_equations(self, equations: Iterable[Equation]) -> SourceLines:
-        """Return the lines behind equations of the same program."""
+        """Return the lines that equations of the same program come from."""
         shared: dict[str, tuple[str, ...]] = {}
         found = {one.id: shared.setdefault(one.source, (one.source,)) for one in equations if one.source}
         return replace(self, of=found)
 
     def behind_instructions(self, instructions: Iterable[Instruction]) -> SourceLines:
-        """Return the lines behind instructions of a stage of the same program."""
+        """Return the lines that instructions of a stage of the same program come from."""
         return replace(self, of={one.id: one.source for one in instructions if one.source})
 
     def code(self, label: str) -> Sequence[str]:
-        """Return the lines of a file, with their line ends; nothing if it is not available."""
+        """Return the lines of a file, with line ends; empty if the file is not available."""
         if label == MODEL and self.model:
             return self.model.splitlines(keepends=True)
         return lines_of_file(self.files[label]) if label in self.files else ()
@@ -55,11 +55,11 @@ class SourceLines:
 class ByLine(Shown, ByName[Figures]):
     """Figures by line of Python: `"net.py:12"`; `""` is for work without a user line.
 
-    `print` shows the source of each function with the figures beside its lines.
+    `print` shows the source of each function with the figures next to its lines.
 
     Args:
         known: The figures, in the order of the files and lines.
-        cost: The costs that they are of.
+        cost: The costs that the figures come from.
 
     Examples:
         >>> import jax.numpy as jnp
@@ -88,8 +88,8 @@ class ByLine(Shown, ByName[Figures]):
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as plain data: `program`, `source`, `total`, `unattributed`, `lines` and `code`.
 
-        Each of `lines` has `source`, `file`, `line`, the figures, `share` and `share_bound`, and `formulas` of those
-        figures that depend on `symbols`, the sizes without a number, each with an example. `code` has for each
+        Each of `lines` has `source`, `file`, `line`, the figures, `share` and `share_bound`, and `formulas` of the
+        figures that depend on `symbols`, the symbolic sizes, each with an example number. `code` has for each
         function that contributed its `file`, the number of its first `line`, and its `text`, line by line.
         """
         symbolic, lines_of = self._cost.symbolic, self._cost.lines.of
@@ -130,7 +130,7 @@ class ByLine(Shown, ByName[Figures]):
 
 
 def figures_by_line(cost: Cost) -> ByLine:
-    """Return what each line of Python costs; a row that comes from several lines is split into equal parts.
+    """Return the cost of each line of Python; a row that comes from several lines is split into equal parts.
 
     Args:
         cost: The costs.

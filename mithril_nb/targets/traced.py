@@ -119,7 +119,7 @@ def _donating(function: Callable[..., Any], positional: Sequence[Any], named: Ma
 def _refuse_shardings(traced: jax.stages.Traced) -> None:
     """Raise if a program was traced with shardings: its jaxpr does not contain them."""
     meshes = [aval.sharding.mesh for aval in jax.tree.leaves(traced.in_avals)]
-    if not jax_jit.says_shardings(traced) and all(mesh.empty for mesh in meshes):
+    if not jax_jit.declares_shardings(traced) and all(mesh.empty for mesh in meshes):
         return
     raise UnknownOptionError(
         f"program {traced.fun_name!r} was traced with shardings, which are not in its equations.",

@@ -153,8 +153,8 @@ def test_clicking_a_treemap_cell_selects_the_block(tab) -> None:
     node(notebook, "linear_0").click()
     page.locator(f'{PANEL} .mnb-drawing [data-block="linear_0"][data-mnb-linked="pinned"]').wait_for()
     page.locator(f"{PANEL} .mnb-words summary").first.click()
-    assert "linear_1" in page.locator(f"{PANEL} .mnb-twin").first.inner_text()
-    # The dark theme changes the picture at once.
+    assert "linear_1" in page.locator(f"{PANEL} .mnb-text-version").first.inner_text()
+    # In the dark it is another picture, at once.
     fill = f"getComputedStyle(document.querySelector('{PANEL} .mnb-drawing').shadowRoot.querySelector('text')).fill"
     before = page.evaluate(fill)
     notebook.set_theme(DARK)
@@ -170,13 +170,13 @@ def test_compiling_draws_memory_and_comparison(tab) -> None:
     at("cost.view.memory").click()
     page.locator('[data-mnb-drawn="memory"]').wait_for()
     peak = notebook.evaluate("wb.session.analysis.inspection.memory.peak_bytes")
-    words = page.locator(f"{PANEL} .mnb-picture .mnb-twin").first.text_content()
+    words = page.locator(f"{PANEL} .mnb-picture .mnb-text-version").first.text_content()
     assert f"{peak:,}" in words or f"{peak / 1e3:.1f} kB" in words
     at("cost.view.beside").click()
     page.locator('[data-mnb-drawn="beside"]').wait_for()
     pressed = page.locator(f'{PANEL} [data-mnb-action^="cost.source"][aria-pressed="true"]').all_inner_texts()
     assert pressed == ["Analytic", "Compiled"]
-    assert "linear_1" in page.locator(f"{PANEL} .mnb-picture .mnb-twin").first.text_content()
+    assert "linear_1" in page.locator(f"{PANEL} .mnb-picture .mnb-text-version").first.text_content()
     assert is_sound(notebook)
 
 
@@ -189,7 +189,7 @@ def test_measured_times_fill_table_and_roofline(tab) -> None:
     assert time.inner_text().split()[-1] in ("µs", "ms", "s")
     at("cost.view.roofline").click()
     page.locator('[data-mnb-drawn="roofline"]').wait_for(timeout=60_000)
-    assert "reached" in page.locator(f"{PANEL} .mnb-picture .mnb-twin").first.text_content()
+    assert "reached" in page.locator(f"{PANEL} .mnb-picture .mnb-text-version").first.text_content()
     assert page.locator(f'{PANEL} .mnb-drawing [data-block="linear_1"]').count() > 0
     assert is_sound(notebook)
 
@@ -205,7 +205,7 @@ def test_what_if_shows_and_applies_a_change(tab) -> None:
     batch.fill("1e12")
     batch.press("Enter")
     problem = page.locator(f"#{batch.get_attribute('aria-describedby')}")
-    assert problem.inner_text() == "“1e12” is too large. Type a whole number from 1 to 1,048,576."
+    assert problem.inner_text() == "“1e12” is too large. Enter a whole number from 1 to 1,048,576."
     for theme in (DARK, LIGHT):
         notebook.set_theme(theme)
         assert page.evaluate(FAINT, PANEL) == [], theme

@@ -53,7 +53,7 @@ def test_edits_survive_a_restart_and_are_restored_by_a_button(open_notebook):
     expect(action(notebook, "connection.copy")).to_be_visible()
     expect(node(notebook, "tanh_0")).to_be_visible()
     add(notebook, "Relu")
-    expect(strip).to_contain_text("Not done, because no kernel is connected: add block.")
+    expect(strip).to_contain_text("Not run, because no kernel is connected: add block.")
 
     notebook.run_all()
     shown(notebook)

@@ -86,7 +86,7 @@ def test_compiled_results_are_computed_on_request(open_explorer, record_property
     notebook = open_explorer()
     page = notebook.page
     page.locator('[data-mnb-tab="passes"]').click()
-    page.locator('[data-mnb-action="passes.ask"]').click()
+    page.locator('[data-mnb-action="passes.compile"]').click()
     page.locator('[data-mnb-action="pane.hlo"]').click()
     page.locator('[data-mnb-pane="hlo"][data-mnb-state="ready"][data-mnb-version="1"]').wait_for()
     page.locator('[data-mnb-shown="0"]').wait_for()
@@ -102,7 +102,7 @@ def test_compiled_results_are_computed_on_request(open_explorer, record_property
     assert lit(notebook, "hlo")
     assert all(number < long for number in lit(notebook, "hlo"))
     assert lit(notebook, "stablehlo"), "lines in short are linked as the long ones are"
-    page.locator(".mnb-pass-history", has_text="of HLO").wait_for()
+    page.locator(".mnb-pass-history", has_text="in HLO").wait_for()
     took = page.evaluate("performance.getEntriesByName('mnb:diff').map((one) => one.duration)")
     record_property("diff_ms", took)
     assert notebook.problems == []

@@ -56,4 +56,4 @@ def test_transforms_are_stepped_through_by_keys(run_cells, screenshots) -> None:
     assert notebook.problems == []
     assert notebook.evaluate("[str(error) for error in e.errors]") == []
     html = notebook.evaluate("e._bundle()['text/html']")
-    assert "carry them back" in html, "a saved notebook shows the steps too"
+    assert "for the backward pass" in html, "a saved notebook shows the steps too"

@@ -55,7 +55,7 @@ def test_a_line_highlights_its_counterparts(page: Page):
 def test_stages_are_chosen_and_blocks_open_by_a_click(page: Page):
     page.get_by_role("button", name="machine code", exact=True).click()
     assert page.locator('[data-stage="asm"] .l').count() > 5
-    page.get_by_role("button", name="close all").click()
+    page.get_by_role("button", name="Close all").click()
     assert page.locator('.picture [aria-expanded="true"]').count() == 0
     page.locator('.picture [data-node="two"]').click()
     assert page.locator('.picture [data-node="two"]').get_attribute("aria-expanded") == "true"

@@ -57,7 +57,7 @@ def test_blocks_typed_one_after_the_other_are_all_added(run_cells, delay_ms: int
     assert notebook.evaluate(edges) == ["linear_0.output -> relu_0.input", "relu_0.output -> linear_1.input"]
     page.keyboard.type("no_such_block_of_a_long_name", delay=0)
     hint = page.locator(".mnb-palette-list .mnb-hint")
-    assert "No block is called “no_such_block_of_a_long_name”." in hint.inner_text()
+    assert "No block matches “no_such_block_of_a_long_name”." in hint.inner_text()
     assert hint.evaluate("hint => hint.scrollWidth <= hint.clientWidth && hint.clientHeight > 30"), "it wraps"
     assert notebook.problems == []
 
@@ -141,5 +141,5 @@ def test_an_empty_workbench_shows_a_placeholder(run_cells) -> None:
     page.keyboard.type("4")
     page.keyboard.press("Backspace")
     page.keyboard.press("Enter")
-    page.locator(".mnb-header .mnb-field-problem", has_text="A shape has at least one size, as in 32, 64.").wait_for()
+    page.locator(".mnb-header .mnb-field-problem", has_text="Enter at least one size, such as 32, 64.").wait_for()
     assert notebook.problems == []

@@ -269,7 +269,7 @@ def test_symbolic_sizes_with_unknown_costs_fail() -> None:
     given = spec(B, 4), spec(5, 5)
     assert broken(program, *given, flops=1_000, bytes_accessed=1e9) == (
         "program 'program' cannot be checked against its bound of FLOPs: no number for B.\n"
-        "    flops  8·B + 24 + what nobody knows (1 × pure_callback: no rule: Python on the host) (analytic)\n"
+        "    flops  8·B + 24 + unknown (1 × pure_callback: no rule: Python on the host) (analytic)\n"
         "    bound  at most 1,000\n"
         '    Try: leave out flops=; print(ml.inspect(...).cost("analytic")) shows every block.\n'
         "program 'program' cannot be checked against its bound of bytes: no number for B.\n"

@@ -92,7 +92,7 @@ CASES = {
             needs  an Equinox module
             Try: ml.from_equinox(eqx.nn.MLP(784, 10, 64, 2, key=key))""",
     ),
-    "a module with code of its own": (
+    "a module with custom code": (
         lambda: ml.from_equinox(Own(eqx.nn.Linear(4, 4, key=KEY))),
         "because  the code of Own cannot be converted",
     ),
@@ -100,7 +100,7 @@ CASES = {
         lambda: ml.from_equinox(eqx.nn.Sequential([DoubledLinear(4, 4, key=KEY)])),
         "because  the code of DoubledLinear cannot be converted",
     ),
-    "a subclass of what holds layers": (
+    "a subclass of a container": (
         lambda: ml.from_equinox(DoubledMlp(4, 4, 4, 1, key=KEY)),
         "because  the code of DoubledMlp cannot be converted",
     ),

@@ -222,8 +222,8 @@ def test_advice_if_xla_compiles_another_program(
             ml.profile(inspection, runs=1, warm_up=0, peaks=PEAKS)
     assert str(refused.value) == (
         "program 'tanh' cannot be profiled with this inspection.\n"
-        "    OtherProgramError  XLA made another program when it compiled this one again; "
-        "ask for this of a new inspection before anything else\n"
+        "    OtherProgramError  XLA compiled a different program the second time; "
+        "request this first in a new inspection\n"
         "    Try: inspect the program again, and pass it to ml.profile before anything else."
     )
     inspection = ml.inspect(jnp.tanh, jnp.ones(3))

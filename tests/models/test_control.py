@@ -190,7 +190,7 @@ CASES = [
         """,
     ),
     (
-        "a carry that is no dict",
+        "a carry that is not a dict",
         lambda: Scan(Relu(), carry="ab"),
         """
         UnknownOptionError: Scan cannot take carry='ab'.
@@ -217,7 +217,7 @@ CASES = [
         """,
     ),
     (
-        "an axis that is no number",
+        "an axis that is not a number",
         lambda: Scan(Relu(), axis="x"),
         """
         UnknownOptionError: Scan cannot take axis='x'.
@@ -254,7 +254,7 @@ CASES = [
         """,
     ),
     (
-        "a scan of what takes nothing",
+        "a scan of a model without inputs",
         lambda: Scan(Constant(1.0)),
         """
         UnknownOptionError: Scan cannot run Constant(value=1.0, dtype=None): no input is scanned along the axis.
@@ -312,7 +312,7 @@ CASES = [
         """,
     ),
     (
-        "a scan of what is no array",
+        "a scan of a value that is not an array",
         lambda: compiled(Scan(Shape()), input=[5, 6, 3]),
         """
         ShapeError: the input 'input' does not fit 'scan.input'.
@@ -322,7 +322,7 @@ CASES = [
         """,
     ),
     (
-        "a branch that is no array",
+        "a branch that is not an array",
         lambda: compiled(Cond(Relu(), Shape()), input=[5, 6, 3]),
         """
         ShapeError: the input 'input' does not fit 'cond.input'.

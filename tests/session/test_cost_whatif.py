@@ -100,7 +100,7 @@ def test_settings_of_a_design_have_current_values(session) -> None:
     assert session.snapshot()["costs"]["what_if"]["settings"] is None, "not requested yet"
     for size in (4, 6):
         session.do("set_shape", name="input", shape=[size, 5])
-        session.run_command("want_settings", {})
+        session.run_command("request_settings", {})
         assert session.wait(PATIENCE_S)
         view = session.snapshot()["costs"]["what_if"]
         fields = [(field["name"], field["value"]) for field in view["settings"]]
@@ -162,7 +162,7 @@ def test_program_accepts_other_batch_dtype_and_precision() -> None:
     exploration = Exploration(inspect(jax.grad(dense), spec(5, 3), spec(8, 5)))
     exploration.start()
     assert exploration.wait(PATIENCE_S)
-    exploration.run_command("want_settings", {})
+    exploration.run_command("request_settings", {})
     assert exploration.wait(PATIENCE_S)
     fields = exploration.snapshot()["costs"]["what_if"]["settings"]
     assert [(field["name"], field["value"]) for field in fields] == [
@@ -259,7 +259,7 @@ def test_settings_are_found_after_an_untraceable_design() -> None:
     states = []
     for subject in (current[0], Subject(2, lambda: what_if(good), {}, good)):
         current[0] = subject
-        desk.want_settings()
+        desk.request_settings()
         assert desk.wait(PATIENCE_S)
         states.append((desk.view()["state"], bool(desk.view()["settings"]), (desk.view()["problem"] or {}).get("code")))
     assert states == [("unavailable", False, "StageUnavailableError"), ("ready", True, None)]

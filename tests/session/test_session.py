@@ -59,7 +59,7 @@ def test_a_change_answers_at_once_and_the_stages_follow(session):
     messages: list[dict] = []
     session.listen(lambda kind, value: messages.append(value) if kind == "snapshot" else None)
     for name in session.snapshot()["stages"]:
-        session.want_stage(name)
+        session.request_stage(name)
     assert session.wait(PATIENCE_S)
     messages.clear()
     session.do("set_attribute", path="linear_0", name="dimension", value=80)
@@ -82,7 +82,7 @@ def test_times_equal_those_of_an_explorer(session):
     assert session.wait(PATIENCE_S)
     assert session.snapshot()["status"]["optimize_s"] is None
     for stage in ("stablehlo", "hlo"):
-        session.want_stage(stage)
+        session.request_stage(stage)
     assert session.wait(PATIENCE_S)
     status = session.snapshot()["status"]
     elapsed = session.analysis.inspection.elapsed
@@ -91,7 +91,7 @@ def test_times_equal_those_of_an_explorer(session):
 
 
 def test_undo_reuses_computed_stages(session):
-    session.want_stage("hlo")
+    session.request_stage("hlo")
     assert session.wait(PATIENCE_S)
     before = session.analysis.inspection
     session.do("set_attribute", path="linear_0", name="dimension", value=80)
@@ -111,7 +111,7 @@ def test_passes_belong_to_their_design(session):
 
     assert session.wait(PATIENCE_S)
     assert state() == "empty"
-    session.do("want_passes")
+    session.do("request_passes")
     assert state() == "loading"
     assert session.wait(PATIENCE_S)
     assert state() == "ready"
@@ -121,8 +121,8 @@ def test_passes_belong_to_their_design(session):
     assert state() == "stale"
     session.do("request_diff", number=2)  # what is on screen can still be current at
     assert session.wait(PATIENCE_S)
-    assert [(one.version, one.number) for kind, one in messages if kind == "diff"] == [(1, 0), (1, 2)]
-    session.do("want_passes")
+    assert [(one.version, one.number) for kind, one in told if kind == "diff"] == [(1, 0), (1, 2)]
+    session.do("request_passes")
     assert session.wait(PATIENCE_S)
     assert (state(), session.passes.latest.version) == ("ready", 2)
     assert session.passes.latest.number == 2, "the one that was current at"
@@ -133,7 +133,7 @@ def test_passes_belong_to_their_design(session):
 
 
 def test_only_the_latest_request_is_computed(session):
-    session.want_stage("hlo")
+    session.request_stage("hlo")
     for width in range(20, 60):
         session.do("set_attribute", path="linear_0", name="dimension", value=width)
     assert session.wait(PATIENCE_S)

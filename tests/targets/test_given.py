@@ -29,7 +29,7 @@ FROM_STABLEHLO = ("stablehlo", "hlo_before", "hlo", "llvm", "asm")
 SHORT = (
     "MLP, forward", "MLP with scopes, train step", "LSTM by scan, forward", "mixture of experts, forward",
     "ensemble by vmap, forward", "LeNet, forward", "remat, gradient", "cond, gradient", "switch, forward",
-    "while, forward", "gradient by hand", "steps in a scan", "Flax nnx, forward", "Equinox, forward",
+    "while, forward", "custom gradient", "steps in a scan", "Flax nnx, forward", "Equinox, forward",
 )  # fmt: skip
 """Programs that compile in about a second."""
 

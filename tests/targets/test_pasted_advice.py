@@ -91,7 +91,7 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     needs  {NEEDS}
     Try: ml.inspect(Linear(dimension=64), shapes={{"input": [32, 784]}})""",
     ),
-    "a class, asked what it would cost": (
+    "the cost of a class": (
         lambda: ml.sweep(Linear, shapes={"input": [4, 64]}, batch=[2, 4]),
         f"""cannot inspect the class 'Linear'.
     needs  {NEEDS}
@@ -158,7 +158,7 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
         f"""'loss' {NO_OPTIMIZER}"""
         "ml.assert_cost(jax.grad(loss), P, X, scale=2.0, flops=10000)  # or a function that is the whole step",
     ),
-    "a misspelt option, asked what it would cost": (
+    "the cost with a misspelt option": (
         lambda: ml.what_if(MODEL, shapes=SHAPES, optimiser="adam"),
         f"ml.what_if {NO_OPTION}ml.what_if(model, shapes={{'input': [4, 64]}}, optimizer='adam')",
     ),
@@ -188,9 +188,9 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
         f"{OF_COST}ml.assert_cost(inspection, flops=200)",
     ),
     "costs, measured": (lambda: ml.profile(COST), f"{OF_COST}ml.profile(inspection)"),
-    "costs, asked what they would be": (lambda: ml.what_if(COST), f"{OF_COST}ml.what_if(inspection)"),
+    "costs as a target of what_if": (lambda: ml.what_if(COST), f"{OF_COST}ml.what_if(inspection)"),
     "costs, swept": (lambda: ml.sweep(COST, batch=[2, 4]), f"{OF_COST}ml.sweep(inspection, batch=[2, 4])"),
-    "what is inspected already": (
+    "an inspection": (
         lambda: ml.inspect(INSPECTION, X),
         """program 'forward' is already inspected: it takes no arguments and no options.
     Try: print(inspection)""",

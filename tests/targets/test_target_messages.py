@@ -161,7 +161,7 @@ MESSAGES = {
     "parameters in the place of their names": (
         lambda: ml.inspect(norm, X, X, axis=0, params=0.5),
         UnknownOptionError,
-        """params=0.5 does not say what holds the parameters of a program.
+        """params=0.5 does not name the arguments that hold the parameters.
     needs  the name of an argument, or several; () if there are none
     Try: params="w"  # or params=("encoder", "decoder")""",
     ),
@@ -336,7 +336,7 @@ MESSAGES = {
     needs  whole numbers, or names from one call of jax.export.symbolic_shape
     Try: (B, D) = jax.export.symbolic_shape("B, D"); jax.ShapeDtypeStruct((B, 4, D), "bfloat16")""",
     ),
-    "a size that is no whole number": (
+    "a fractional size": (
         lambda: ml.inspect(Twice(), jax.ShapeDtypeStruct((2.5,), "float32")),  # pyright: ignore[reportArgumentType]
         ShapeError,
         """the argument 'x' of 'Twice' has a size that is not a whole number: 2.5.
@@ -351,7 +351,7 @@ MESSAGES = {
     needs  a dict of arguments by name
     Try: kwargs={"axis": 0}""",
     ),
-    "the same, of what is asked otherwise": (
+    "the same, of what_if": (
         lambda: ml.what_if(Linear(3), X, kwargs=[0]),
         UnknownOptionError,
         """ml.what_if does not accept kwargs=[0].
@@ -365,21 +365,21 @@ MESSAGES = {
     needs  a string
     Try: name="my step\"""",
     ),
-    "the same, of what is run": (
+    "the same, of profile": (
         lambda: ml.profile(jnp.tanh, X, kwargs=[0]),
         UnknownOptionError,
         """ml.profile does not accept kwargs=[0].
     needs  a dict of arguments by name
     Try: kwargs={"axis": 0}""",
     ),
-    "the same, of what has bounds": (
+    "the same, of assert_cost": (
         lambda: ml.assert_cost(jnp.tanh, X, flops=1, name=3),
         UnknownOptionError,
         """ml.assert_cost does not accept name=3.
     needs  a string
     Try: name="my step\"""",
     ),
-    "a name that is no text": (
+    "a name that is not a string": (
         lambda: ml.inspect(jnp.tanh, X, name=jnp.ones(3)),
         UnknownOptionError,
         """ml.inspect does not accept name=Array([1., 1., 1.], dtype=float32).
@@ -414,7 +414,7 @@ MESSAGES = {
         """the input 'left' is given twice.
     Try: ml.inspect(model, left=left, right=right)""",
     ),
-    "an input that is no array": (
+    "an input that is not an array": (
         lambda: ml.inspect(Linear(3), [[1.0]]),
         UnknownOptionError,
         """input 'input' must be an array, or a jax.ShapeDtypeStruct, not [[1.0]].

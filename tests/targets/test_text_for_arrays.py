@@ -75,7 +75,7 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     because  AttributeError: 'str' object has no attribute 'dot'
     Try: jax.ShapeDtypeStruct((3, 4), "float32")  # instead of 'f32[3,4]'""",
     ),
-    "text that is no type": (
+    "text that is not a type": (
         lambda: ml.inspect(total, "3 by 4"),
         """the argument 'x' of 'total' contains text instead of an array.
     given    '3 by 4'

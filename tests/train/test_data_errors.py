@@ -254,7 +254,7 @@ OPTIONS = {
         "unknown loss 'cros_entropy'.\n    known  cross_entropy, mean_squared_error, binary_cross_entropy\n"
         '    Try: loss="cross_entropy"',
     ),
-    "loss of no kind": (
+    "an invalid loss": (
         {"loss": 3},
         "loss must be a name or a function, not 3.\n"
         "    known  cross_entropy, mean_squared_error, binary_cross_entropy\n"
@@ -264,7 +264,7 @@ OPTIONS = {
         {"optimizer": "adams"},
         f"unknown optimizer 'adams'.\n    known  {OPTIMIZERS}\n    Try: optimizer=\"adam\"",
     ),
-    "optimizer of no kind": (
+    "an invalid optimizer": (
         {"optimizer": 3},
         "optimizer must be a name, an optax factory or an optax transformation, not 3.\n"
         f"    known  {OPTIMIZERS}\n    Try: optimizer=optax.adam(1e-3)",
@@ -334,12 +334,12 @@ OPTIONS = {
         {"metrics": ("f1",)},
         "unknown metric 'f1'.\n    known  accuracy\n    Try: metrics=()  # the loss alone",
     ),
-    "metrics of no kind": (
+    "invalid metrics": (
         {"metrics": 3},
         "metrics must be a sequence of names.\n    got  3\n"
         '    Try: metrics=("accuracy",)  # or metrics=() for the loss alone',
     ),
-    "params of no kind": (
+    "invalid params": (
         {"params": 3},
         "params must be a dict of arrays by name.\n    got  3\n    Try: params=run.params  # of an earlier run",
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
+from functools import cache, partial
 from typing import Any
 from weakref import WeakSet
 
@@ -26,7 +27,7 @@ from mithril_nb.backends.jax.operations import OPERATIONS, SPELLINGS
 from mithril_nb.backends.jax.placing import place
 from mithril_nb.errors import NameTakenError, ShapeError, UnknownOptionError, refuse_unknown, short_repr
 from mithril_nb.graph.spec import ITEM_BYTES, as_dtype
-from mithril_nb.models.custom import PRIMITIVES, check_name, define, ports_of
+from mithril_nb.models.custom import PRIMITIVES, check_name, define, ports_of, set_shape_rule
 from mithril_nb.models.infer import Parameter
 from mithril_nb.models.model import Model
 from mithril_nb.models.op import OPS
@@ -346,3 +347,6 @@ def _checked_precision(precision: Any) -> str | None:
             'precision="highest"',
         )
     return _PRECISIONS[name]
+
+
+set_shape_rule(partial(custom.shapes, default=cache(JaxBackend)))
