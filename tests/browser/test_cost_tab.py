@@ -154,7 +154,7 @@ def test_clicking_a_treemap_cell_selects_the_block(tab) -> None:
     page.locator(f'{PANEL} .mnb-drawing [data-block="linear_0"][data-mnb-linked="pinned"]').wait_for()
     page.locator(f"{PANEL} .mnb-words summary").first.click()
     assert "linear_1" in page.locator(f"{PANEL} .mnb-text-version").first.inner_text()
-    # In the dark it is another picture, at once.
+    # The dark theme changes the picture at once.
     fill = f"getComputedStyle(document.querySelector('{PANEL} .mnb-drawing').shadowRoot.querySelector('text')).fill"
     before = page.evaluate(fill)
     notebook.set_theme(DARK)

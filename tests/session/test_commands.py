@@ -135,8 +135,8 @@ def test_every_command_rejects_invalid_arguments(session):
 def test_every_command_accepts_its_example(session):
     for command in commands_of(session):
         given: dict[str, Any] = eval(f"dict({EXAMPLES.get(command, '')})")
-        reply = str(session.run_command(command, given))
-        assert "failed:" not in reply, command  # but that there is no run, no such block, or no pass was read
+        said = str(session.run_command(command, given))
+        assert "failed:" not in said, command  # but that there is no run, no such block, or no pass was read
     assert session.wait(PATIENCE_S)
 
 

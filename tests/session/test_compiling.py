@@ -24,7 +24,7 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     compile = jax.stages.Lowered.compile
 
-    def compile_recorded(self, compiler_options=None, **options):
+    def told(self, compiler_options=None, **options):
         compiled = compile(self, compiler_options, **options)
         asked = compiler_options or {}
         # With this option XLA stops after its passes, which is not a compilation.
@@ -33,7 +33,7 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.append(WITHOUT_CODE if "xla_backend_optimization_level" in asked else IN_FULL)
         return compiled
 
-    monkeypatch.setattr(jax.stages.Lowered, "compile", compile_recorded)
+    monkeypatch.setattr(jax.stages.Lowered, "compile", told)
     return found
 
 

@@ -24,7 +24,7 @@ from mithril_nb.session.latest_jobs import LatestJobs
 from mithril_nb.session.request_handler import Client
 from mithril_nb.targets import inspect
 
-Messages = list[tuple[str, Any]]
+Told = list[tuple[str, Any]]
 
 
 def net(params: Any, x: Any) -> Any:
@@ -38,13 +38,13 @@ def spec(*shape: int) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, "float32")
 
 
-def desk_of(inspection: Inspection, version: int = 1) -> tuple[CostRequests, Messages, list[BaseException]]:
-    messages: Messages = []
+def desk_of(inspection: Inspection, version: int = 1) -> tuple[CostRequests, Told, list[BaseException]]:
+    told: Told = []
     failed: list[BaseException] = []
     current = ProgramView(version, lambda: inspection, ("layer_1", "layer_0"), {"layer_0": 5, "layer_1": 3})
     return (
-        CostRequests(lambda: current, Client(lambda *what: messages.append(what), lambda: None, failed.append)),
-        messages,
+        CostRequests(lambda: current, Client(lambda *what: told.append(what), lambda: None, failed.append)),
+        told,
         failed,
     )
 
@@ -59,7 +59,7 @@ def test_table_adds_up_in_model_order(program, source) -> None:
     desk, told, failed = desk_of(program)
     desk.request_cost(source)
     assert desk.wait(PATIENCE_S)
-    [(kind, table)] = messages
+    [(kind, table)] = told
     assert (kind, table.source, table.version) == ("cost", source, 1)
     data = json.loads(json.dumps(table.data))
     assert [row["block"] for row in data["rows"]][:2] == ["layer_1", "layer_0"]
@@ -84,7 +84,7 @@ def test_rows_are_sorted_by_cost_and_the_rest_counted() -> None:
     desk, told, _ = desk_of(inspect(long, spec(9)))
     desk.request_cost_rows("analytic", "many", "transcendentals")
     assert desk.wait(PATIENCE_S)
-    [(_, found)] = messages
+    [(_, found)] = told
     assert isinstance(found, BlockRows)
     rows = found.data["rows"]
     assert len(rows) == MOST_ROWS
@@ -96,22 +96,22 @@ def test_rows_are_sorted_by_cost_and_the_rest_counted() -> None:
 
 def test_fusion_is_shared_between_blocks(program) -> None:
     cost = program.cost("compiled")
-    desk, messages, _ = desk_of(program)
+    desk, told, _ = desk_of(program)
     for block in ("layer_0", "layer_1", ""):
         desk.request_cost_rows("compiled", block)
         assert desk.wait(PATIENCE_S)
-    flops = sum(row["figures"]["flops"] for _, found in messages for row in found.data["rows"])
-    assert all(found.data["left"] == 0 for _, found in messages)
+    flops = sum(row["figures"]["flops"] for _, found in told for row in found.data["rows"])
+    assert all(found.data["left"] == 0 for _, found in told)
     assert flops == pytest.approx(cost.total.flops)
 
 
 @pytest.mark.parametrize("view", sorted(PICTURES))
 def test_every_picture_has_text_and_hues(program, view) -> None:
-    desk, messages, failed = desk_of(program)
+    desk, told, failed = desk_of(program)
     sources = ["lowered", "compiled"] if view == "beside" else ["compiled"]
     desk.request_cost_picture("the key", view, sources, "flops", 640, ["layer_1"])
     assert desk.wait(PATIENCE_S)
-    [(kind, picture)] = messages
+    [(kind, picture)] = told
     assert (kind, picture.key, picture.reason) == ("cost_picture", "the key", "")
     assert 'data-block="layer_1"' in picture.svg
     assert "layer_1" in picture.text
@@ -132,7 +132,7 @@ def test_failed_compilation_keeps_uncompiled_costs() -> None:
     assert states["compiled"]["state"] == states["measured"]["state"] == "unavailable"
     assert "3" in states["compiled"]["message"]
     assert "4" in states["compiled"]["message"]
-    [picture] = [value for _, value in messages if isinstance(value, CostPicture)]
+    [picture] = [value for _, value in told if isinstance(value, CostPicture)]
     assert picture.reason == states["compiled"]["message"]
     assert picture.svg == ""
     assert failed == [], "an expected failure is not recorded as an error"
@@ -143,20 +143,20 @@ def test_measured_costs_fill_table_and_roofline() -> None:
     model |= Linear(7)
     model += Relu()
     session = Session(design_of(model, {"input": [4, 5]}), JaxBackend())
-    messages: Messages = []
-    session.listen(lambda *what: messages.append(what))
+    told: Told = []
+    session.listen(lambda *what: told.append(what))
     assert session.run_command("measure", {}) is None
     assert session.wait(PATIENCE_S)
-    [table] = [value for kind, value in messages if kind == "cost"]
+    [table] = [value for kind, value in told if kind == "cost"]
     assert table.source == "measured"
     assert table.data["total"]["time_s"] > 0
     assert sum(row["time_s"] or 0 for row in table.data["rows"]) == pytest.approx(table.data["total"]["time_s"])
-    assert any("made-up" in note for note in table.data["notes"]), "values nobody gave are said to be made up"
+    assert any("placeholder" in note for note in table.data["notes"]), "missing values are reported as placeholders"
     assert (
         session.run_command("request_cost_picture", {"key": "k", "view": "roofline", "sources": ["measured"]}) is None
     )
     assert session.wait(PATIENCE_S)
-    assert "linear_0" in messages[-1][1].text
+    assert "linear_0" in told[-1][1].text
     session.do("set_attribute", path="linear_0", name="dimension", value=9)
     assert session.wait(PATIENCE_S)
     snapshot = session.snapshot()
@@ -231,7 +231,7 @@ def test_table_counts_unknown_values() -> None:
     desk, told, _ = desk_of(inspect(f, spec(3)))
     desk.request_cost("analytic")
     assert desk.wait(PATIENCE_S)
-    [(_, table)] = messages
+    [(_, table)] = told
     assert isinstance(table, CostTable)
     row = next(row for row in table.data["rows"] if row["block"] == "search")
     assert row["unknown"]["flops"] > 0

@@ -45,12 +45,12 @@ def session() -> Session:
 
 def ask(current: Session | Exploration, changes: list[list[Any]], **more: Any) -> tuple[WhatIfAnswer, Any]:
     """Return the answer, and the error of the command."""
-    messages: list[Any] = []
-    leave = current.listen(lambda kind, value: messages.append(value) if kind == "what_if" else None)
+    told: list[Any] = []
+    leave = current.listen(lambda kind, value: told.append(value) if kind == "what_if" else None)
     problem = current.run_command("what_if", {"key": "k", "changes": changes, **more})
     assert current.wait(PATIENCE_S)
     leave()
-    return (messages[-1] if messages else None), problem
+    return (told[-1] if told else None), problem
 
 
 def figures(rows: Any) -> dict[str, tuple[Any, Any]]:
@@ -140,7 +140,7 @@ def test_both_programs_compile_on_request(session) -> None:
 
 
 def test_failed_what_if_is_reported_as_answer(session) -> None:
-    for changes, expected in (
+    for changes, said in (
         ([["linear_0", "dimension", -1]], "dimension"),
         ([["", "depth", 3]], "has no setting 'depth'"),
         ([["", "dtype", "int8"]], "cannot be cast to 'int8'"),
@@ -148,7 +148,7 @@ def test_failed_what_if_is_reported_as_answer(session) -> None:
     ):
         answer, problem = ask(session, changes)
         assert problem is None
-        assert expected in answer.data["problem"]["summary"]
+        assert said in answer.data["problem"]["summary"]
         assert answer.data["rows"] == []
     for args, text in (
         ({"changes": [["a", 1]]}, "[['a', 1]] is not a list of changes."),
@@ -177,14 +177,14 @@ def test_program_accepts_other_batch_dtype_and_precision() -> None:
 
 
 def test_answer_arrives_at_once_and_again_with_memory(session) -> None:
-    messages: list[WhatIfAnswer] = []
-    session.listen(lambda kind, value: messages.append(value) if kind == "what_if" else None)
+    told: list[WhatIfAnswer] = []
+    session.listen(lambda kind, value: told.append(value) if kind == "what_if" else None)
     session.run_command("what_if", {"key": "k", "changes": [["", "batch", 6]]})
     assert session.wait(PATIENCE_S)
-    first, last = (row(one) for one in (messages[0], messages[-1]))
+    first, last = (row(one) for one in (told[0], told[-1]))
     assert first == {"figure": "peak_bytes", "before": None, "after": None, "reason": "computing"}
     assert last["after"] > last["before"] > 0
-    assert [one.data["rows"][0] for one in messages] == [messages[0].data["rows"][0]] * len(messages)
+    assert [one.data["rows"][0] for one in told] == [told[0].data["rows"][0]] * len(told)
 
 
 def row(answer: WhatIfAnswer) -> Any:
@@ -236,8 +236,8 @@ def test_two_threads_share_one_what_if() -> None:
 
         return Subject(number, begin, {}, program)
 
-    messages: list[Any] = []
-    desk = WhatIfRequests(subject, Client(lambda _, answer: messages.append(answer), lambda: None, pytest.fail))
+    told: list[Any] = []
+    desk = WhatIfRequests(subject, Client(lambda _, answer: told.append(answer), lambda: None, pytest.fail))
     desk.what_if("quick", [["", "batch", 16]])
     assert has_begun.wait(PATIENCE_S)
     desk.what_if("slow", [["", "batch", 16]], compile=True)
@@ -247,7 +247,7 @@ def test_two_threads_share_one_what_if() -> None:
     resume.set()
     assert desk.wait(PATIENCE_S)
     assert asked == [1, 2]
-    assert messages[-1].data["problem"] is None
+    assert told[-1].data["problem"] is None
     desk.end()
 
 
@@ -270,14 +270,14 @@ def test_unexpected_error_is_stored_and_shown() -> None:
     def broken() -> Any:
         raise ZeroDivisionError("one / zero")
 
-    messages: list[Any] = []
+    told: list[Any] = []
     failed: list[BaseException] = []
     desk = WhatIfRequests(
-        lambda: Subject(1, broken, {}), Client(lambda *what: messages.append(what), lambda: None, failed.append)
+        lambda: Subject(1, broken, {}), Client(lambda *what: told.append(what), lambda: None, failed.append)
     )
     desk.what_if("k", [["", "batch", 16]])
     assert desk.wait(PATIENCE_S)
     assert [type(one) for one in failed] == [ZeroDivisionError]
-    [(_, answer)] = messages
+    [(_, answer)] = told
     assert answer.data["problem"]["summary"] == "ZeroDivisionError: one / zero"
     assert desk.view()["state"] == "ready"

@@ -41,12 +41,12 @@ def layers(params: Any, x: Any) -> Any:
 
 
 def explored(function: Any, *args: Any) -> tuple[Exploration, list[tuple[str, Any]]]:
-    messages: list[tuple[str, Any]] = []
+    told: list[tuple[str, Any]] = []
     exploration = Exploration(inspect(function, *args))
-    exploration.listen(lambda kind, value: messages.append((kind, value)))
+    exploration.listen(lambda kind, value: told.append((kind, value)))
     exploration.start()
     assert exploration.wait(PATIENCE_S)
-    return exploration, messages
+    return exploration, told
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def states(exploration: Exploration) -> dict[str, str]:
 
 
 def test_the_first_view_needs_no_compiler(program) -> None:
-    exploration, messages = program
+    exploration, told = program
     assert [name for name, state in states(exploration).items() if state == "ready"] == ["jaxpr", "stablehlo"]
     assert not exploration.inspection.is_compiled
     snapshot = exploration.snapshot()
@@ -70,8 +70,8 @@ def test_the_first_view_needs_no_compiler(program) -> None:
     assert [row["block"] for row in snapshot["cost"]["rows"]][:3] == ["layer_0", "layer_1", "layer_2"]
     assert [snapshot["blocks"][f"layer_{at}"]["hue"] for at in range(3)] == [0, 1, 2]
     json.dumps(snapshot, allow_nan=False)
-    # The stages are sent one after the other, the graph between them.
-    kinds = [kind for kind, _ in messages]
+    # The stages are told of one after the other, the graph between them.
+    kinds = [kind for kind, _ in told]
     assert kinds.index("graph") < len(kinds) - 1 - kinds[::-1].index("snapshot")
     assert exploration.errors == []
 
@@ -171,8 +171,8 @@ def test_failed_commands_are_reported(program) -> None:
 
 
 def test_passes_diffs_and_histories_on_request(program) -> None:
-    exploration, messages = program
-    messages.clear()
+    exploration, told = program
+    told.clear()
     assert exploration.snapshot()["passes"]["state"] == "empty"
     exploration.run_command("request_passes", {})
     assert exploration.snapshot()["passes"]["state"] == "loading"
@@ -189,11 +189,11 @@ def test_passes_diffs_and_histories_on_request(program) -> None:
     )
     exploration.run_command("request_instruction_history", {"stage": "hlo_before", "index": gone})
     assert exploration.wait(PATIENCE_S)
-    diff = next(value for kind, value in reversed(messages) if kind == "diff")
+    diff = next(value for kind, value in reversed(told) if kind == "diff")
     assert isinstance(diff, Diff)
     assert diff.number == number
     assert any(line.startswith(("+", "-")) for line in diff.text.splitlines())
-    history = next(value for kind, value in messages if kind == "instruction_history")
+    history = next(value for kind, value in told if kind == "instruction_history")
     assert isinstance(history, InstructionHistoryOf)
     assert (history.stage, history.index) == ("hlo_before", gone)
     assert {what for what, _, _ in history.events} <= {"appeared in", "vanished in"}
@@ -201,7 +201,7 @@ def test_passes_diffs_and_histories_on_request(program) -> None:
     at = next(at for at, one in enumerate(exploration.inspection.stage("jaxpr").instructions) if one.opcode == "tanh")
     exploration.run_command("request_instruction_history", {"stage": "jaxpr", "index": at})
     assert exploration.wait(PATIENCE_S)
-    history = next(value for kind, value in messages if kind == "instruction_history")
+    history = next(value for kind, value in told if kind == "instruction_history")
     assert isinstance(history, InstructionHistoryOf)
     assert (history.stage, history.index) == ("jaxpr", at)
     assert history.became.startswith("kept as ") or any("by" in what for what, _, _ in history.events)
@@ -219,7 +219,7 @@ def test_long_diff_is_cut(monkeypatch) -> None:
     number, whole = max(enumerate(one.diff for one in exploration.inspection.passes), key=lambda pair: len(pair[1]))
     exploration.run_command("request_diff", {"number": number})
     assert exploration.wait(PATIENCE_S)
-    diff = next(value for kind, value in reversed(messages) if kind == "diff")
+    diff = next(value for kind, value in reversed(told) if kind == "diff")
     assert diff == Diff(1, number, "".join(f"{line}\n" for line in whole.split("\n")[:3]), is_cut=True)
 
 
@@ -247,9 +247,9 @@ class SlowPass:
 
 
 def desk_of(make: Callable[[], Any]) -> tuple[PassRequests, list[Any]]:
-    messages: list[Any] = []
-    page = Client(lambda *news: messages.append(news), lambda: messages.append(("changed", None)), messages.append)
-    return PassRequests(lambda: (4, make), page), messages
+    told: list[Any] = []
+    page = Client(lambda *news: told.append(news), lambda: told.append(("changed", None)), told.append)
+    return PassRequests(lambda: (4, make), page), told
 
 
 def test_diff_requests_take_precedence_over_counts(monkeypatch) -> None:
@@ -259,7 +259,7 @@ def test_diff_requests_take_precedence_over_counts(monkeypatch) -> None:
     desk, told = desk_of(lambda: SimpleNamespace(passes=made))
     desk.request_passes()
     until(lambda: log == ["diff 0"])
-    assert [kind for kind, _ in messages] == ["changed"], "the list comes with the first diff"
+    assert [kind for kind, _ in told] == ["changed"], "the list comes with the first diff"
     made[0].resume["diff"].set()
     until(lambda: log == ["diff 0", "size 0"])
     desk.request_diff(1)
@@ -275,15 +275,15 @@ def test_diff_requests_take_precedence_over_counts(monkeypatch) -> None:
     desk.request_diff(2)
     assert desk.wait(PATIENCE_S)
     assert len(log) == 6, "it was there"
-    assert [kind for kind, _ in messages] == ["changed", "passes", "diff", "changed", "diff", "passes", "diff"]
-    assert [value for kind, value in messages if kind == "diff"] == [Diff(4, at, "+ %new\n") for at in range(3)]
+    assert [kind for kind, _ in told] == ["changed", "passes", "diff", "changed", "diff", "passes", "diff"]
+    assert [value for kind, value in told if kind == "diff"] == [Diff(4, at, "+ %new\n") for at in range(3)]
 
 
 def test_failed_passes_report_why_and_can_be_retried() -> None:
     def unavailable() -> Any:
         raise StageUnavailableError("no passes of 'f'.", (("because", "XLA wrote nothing down"),))
 
-    desk, messages = desk_of(unavailable)
+    desk, told = desk_of(unavailable)
     with pytest.raises(UnknownOptionError) as caught:
         desk.request_diff(0)
     assert str(caught.value) == (
@@ -293,18 +293,18 @@ def test_failed_passes_report_why_and_can_be_retried() -> None:
     assert desk.wait(PATIENCE_S)
     assert desk.view(4) == {"state": "unavailable", "message": "XLA wrote nothing down", "version": 4}
     assert desk.view(5)["state"] == "stale"
-    assert messages == [("changed", None)] * 2
+    assert told == [("changed", None)] * 2
     error = OSError("the disk is full")
 
     def broken() -> Any:
         raise error
 
-    desk, messages = desk_of(broken)
+    desk, told = desk_of(broken)
     for _ in range(2):
         desk.request_passes()
         assert desk.wait(PATIENCE_S)
     assert desk.view(4) == {"state": "failed", "version": 4, "message": str(problem_of(error))}
-    assert messages == [("changed", None), ("changed", None), error] * 2
+    assert told == [("changed", None), ("changed", None), error] * 2
 
 
 def test_transforms_are_compared_on_request() -> None:
@@ -332,14 +332,14 @@ def test_failed_comparison_can_be_retried() -> None:
     def check() -> Any:
         raise OSError("the disk is full")
 
-    messages: list[Any] = []
-    desk = TransformRequests(SimpleNamespace(check=check), lambda: messages.append("changed"), messages.append)  # type: ignore[arg-type]
+    told: list[Any] = []
+    desk = TransformRequests(SimpleNamespace(check=check), lambda: told.append("changed"), told.append)  # type: ignore[arg-type]
     for _ in range(2):
         desk.compare_transforms()
         assert desk.wait(PATIENCE_S)
-    assert desk.view() == {"state": "failed", "message": str(problem_of(messages[1])), "compared": []}
-    assert [type(one) for one in messages] == [str, OSError] * 2
-    assert TransformRequests(None, lambda: None, messages.append).commands == {}
+    assert desk.view() == {"state": "failed", "message": str(problem_of(told[1])), "compared": []}
+    assert [type(one) for one in told] == [str, OSError] * 2
+    assert TransformRequests(None, lambda: None, told.append).commands == {}
 
 
 def test_untraceable_program_shows_the_traced_part() -> None:

@@ -135,13 +135,13 @@ def test_formula_message_has_version_and_reason():
     session.listen(lambda kind, value: told.append((kind, value)) if kind == "formula" else None)
     assert session.run_command("request_formula", {"block": "linear_0"}) is None
     assert session.wait(PATIENCE_S)
-    [(_, found)] = messages
+    [(_, found)] = told
     assert found == formula_of(session.cost, "linear_0", session.snapshot()["version"])
-    messages.clear()
+    told.clear()
     session.do("set_shape", name="input", shape=[])
     session.do("request_formula", block="linear_0")
     assert session.wait(PATIENCE_S)
-    [(_, found)] = messages
+    [(_, found)] = told
     assert (found.block, found.whole, found.terms) == ("linear_0", "", ())
     assert found.why
     assert session.errors == []

@@ -56,21 +56,21 @@ def test_snapshot_is_json_with_all_fields(session):
 
 
 def test_a_change_answers_at_once_and_the_stages_follow(session):
-    messages: list[dict] = []
-    session.listen(lambda kind, value: messages.append(value) if kind == "snapshot" else None)
+    told: list[dict] = []
+    session.listen(lambda kind, value: told.append(value) if kind == "snapshot" else None)
     for name in session.snapshot()["stages"]:
         session.request_stage(name)
     assert session.wait(PATIENCE_S)
-    messages.clear()
+    told.clear()
     session.do("set_attribute", path="linear_0", name="dimension", value=80)
-    first = messages[0]
+    first = told[0]
     # Shapes are there in the first answer; the old stages stay until the new ones come.
     assert first["blocks"]["linear_0"]["outputs"][0]["shape"] == "(32, 80) float32"
     assert first["stages"]["hlo"]["state"] == "loading"
     assert first["stages"]["hlo"]["version"] == first["version"] - 1
     assert first["cost"]["stale"] is True
     assert session.wait(PATIENCE_S)
-    last = messages[-1]
+    last = told[-1]
     for name, state in last["stages"].items():
         assert state["state"] in (("ready", "unavailable") if name in ("llvm", "asm") else ("ready",)), name
         assert state["version"] == last["version"]
@@ -103,8 +103,8 @@ def test_undo_reuses_computed_stages(session):
 
 
 def test_passes_belong_to_their_design(session):
-    messages: list[tuple[str, object]] = []
-    session.listen(lambda kind, value: messages.append((kind, value)) if kind != "snapshot" else None)
+    told: list[tuple[str, object]] = []
+    session.listen(lambda kind, value: told.append((kind, value)) if kind != "snapshot" else None)
 
     def state() -> str:
         return session.snapshot()["passes"]["state"]
@@ -126,7 +126,7 @@ def test_passes_belong_to_their_design(session):
     assert session.wait(PATIENCE_S)
     assert (state(), session.passes.latest.version) == ("ready", 2)
     assert session.passes.latest.number == 2, "the one that was current at"
-    assert [(one.version, one.number) for kind, one in messages if kind == "diff"][2:] == [(2, 2)]
+    assert [(one.version, one.number) for kind, one in told if kind == "diff"][2:] == [(2, 2)]
     session.do("disconnect", source="linear_0.output", target="relu_0.input")
     assert session.snapshot()["passes"] == {"state": "unavailable", "message": "the model has problems", "version": 0}
     assert session.errors == []
@@ -286,9 +286,9 @@ def test_training_sends_curves_and_completes():
     run.wait(PATIENCE_S)
     until(lambda: runs and runs[-1]["state"] == "done")
     # The sent rows are the whole history, each once and in order.
-    messages = np.concatenate([one.values for one in rows], axis=1)
-    assert messages.shape[1] == len(run.history) == 16
-    assert list(messages[0]) == list(range(1, 17))
+    told = np.concatenate([one.values for one in rows], axis=1)
+    assert told.shape[1] == len(run.history) == 16
+    assert list(told[0]) == list(range(1, 17))
     assert runs[-1]["points"] == 16
 
 
@@ -338,11 +338,11 @@ def test_training_a_broken_model_reports_the_problem():
 
 
 def test_last_message_of_a_run_is_its_state():
-    session, messages = training_session(epochs=100_000), []
+    session, told = training_session(epochs=100_000), []
 
     def hear(kind, value):
         if kind in ("run", "snapshot"):
-            messages.append((value if kind == "run" else value["run"])["state"])
+            told.append((value if kind == "run" else value["run"])["state"])
 
     session.listen(hear)
     session.do("train")
@@ -351,14 +351,14 @@ def test_last_message_of_a_run_is_its_state():
     until(lambda: len(run.history) > 5)
     for _ in range(15):
         session.do("pause")
-        until(lambda: run.state == "paused" and messages[-1] == "paused")
+        until(lambda: run.state == "paused" and told[-1] == "paused")
         step = run.step
         session.do("step_once")
-        until(lambda step=step: run.step == step + 1 and run.state == "paused" and messages[-1] == "paused")
+        until(lambda step=step: run.step == step + 1 and run.state == "paused" and told[-1] == "paused")
         session.do("resume")
-        until(lambda: run.state == "running" and messages[-1] == "running")
+        until(lambda: run.state == "running" and told[-1] == "running")
     session.do("stop")
-    until(lambda: run.state == "stopped" and messages[-1] == "stopped")
+    until(lambda: run.state == "stopped" and told[-1] == "stopped")
 
 
 @pytest.mark.parametrize(

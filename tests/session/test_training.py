@@ -70,8 +70,8 @@ def test_new_run_keeps_the_previous_rate(session):
 
 
 def test_run_reports_whether_its_model_is_current(session):
-    messages = []
-    session.listen(lambda kind, value: messages.append(value) if kind == "run" else None)
+    told = []
+    session.listen(lambda kind, value: told.append(value) if kind == "run" else None)
 
     def is_current() -> bool:
         return session.snapshot()["run"]["is_current_model"]
@@ -85,10 +85,10 @@ def test_run_reports_whether_its_model_is_current(session):
     assert is_current()
     session.do("set_attribute", path="linear_0", name="dimension", value=24)
     assert not is_current()
-    messages.clear()
+    told.clear()
     session.do("resume")
-    until(lambda: messages and messages[-1]["state"] == "running")
-    assert messages[-1]["is_current_model"] is False
+    until(lambda: told and told[-1]["state"] == "running")
+    assert told[-1]["is_current_model"] is False
     session.do("undo")
     assert is_current()
     session.do("redo")

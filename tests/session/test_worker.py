@@ -32,8 +32,8 @@ def test_failing_job_does_not_affect_others(monkeypatch, is_early):
     worker, seen, goes_on, printed = Worker("test"), [], threading.Event(), threading.Event()
     threads = []
 
-    def slow_print(args):
-        seen.append(str(args.exc_value))
+    def slow_print(told):
+        seen.append(str(told.exc_value))
         assert printed.wait(PATIENCE_S)
 
     def boom(wanted):

@@ -75,9 +75,9 @@ def test_stage_message_has_all_instructions(page: Page) -> None:
         assert data["text"] == stage.text
         columns, tables = data["columns"], data["tables"]
         for at, one in enumerate(stage.instructions):
-            messages = {key: tables[key][columns[key][at]] for key in tables}
+            told = {key: tables[key][columns[key][at]] for key in tables}
             assert (columns["line"][at], columns["lines"][at]) == (one.line, one.lines)
-            assert messages == {
+            assert told == {
                 "opcode": one.opcode, "equations": list(one.equations), "shares": [list(pair) for pair in one.shares],
                 "role": one.role, "origin": one.origin, "transforms": list(one.transforms),
                 "source": list(one.source), "library": list(one.library_source),
@@ -171,11 +171,11 @@ def test_transforms_have_a_mark_on_each_equation() -> None:
     assert (first["name"], first["before"], first["after"]["marks"]) == ("trace", None, [])
     assert grad["before"]["text"] == first["after"]["text"]
     lines = grad["after"]["text"].split("\n")
-    messages = [
+    told = [
         (lines[line - 1].split("= ")[1].split("[")[0].split(" ")[0], *rest) for line, *rest in grad["after"]["marks"]
     ]
-    assert messages[:2] == [("dot_general", "0", "kept", ["0"], "", False), ("sin", "1", "kept", ["1"], "", False)]
-    assert ("cos", "2", "new", ["1"]) in [one[:4] for one in messages]
+    assert told[:2] == [("dot_general", "0", "kept", ["0"], "", False), ("sin", "1", "kept", ["1"], "", False)]
+    assert ("cos", "2", "new", ["1"]) in [one[:4] for one in told]
     assert next(others for _, id, _, others, _, _ in grad["before"]["marks"] if id == "1") == ["1", "2", "5"]
     assert next(mark[4] for mark in vmap["before"]["marks"]) == "a batch axis of 2"
     assert page.explorer.snapshot["transforms"]["state"] == "empty"

@@ -19,7 +19,7 @@ from mithril_nb.widgets.assets import built, shared_assets
 
 PATIENCE_S = 60.0
 sent: list = []
-"""The messages that the workbench sent to its front end."""
+"""What the workbench under test sent to its front end."""
 
 
 @pytest.fixture
@@ -267,8 +267,8 @@ def test_run_can_be_watched_and_controlled(monkeypatch):
     x = rng.normal(size=(64, 4)).astype("float32")
     run = ml.fit(MLP(4, [8], 2), (x, (x[:, 0] > 0).astype("int32")), epochs=100_000)
     live = ml.watch(run)
-    messages = []
-    monkeypatch.setattr(live, "send", lambda content, buffers=None: messages.append(content))
+    told = []
+    monkeypatch.setattr(live, "send", lambda content, buffers=None: told.append(content))
     run.start()
 
     def until(true):
@@ -281,8 +281,8 @@ def test_run_can_be_watched_and_controlled(monkeypatch):
     live._receive(live, {"type": "command", "id": 1, "name": "stop", "args": {}}, [])
     until(lambda: live.run["state"] == "stopped")
     live._receive(live, {"type": "command", "id": 2, "name": "explode", "args": {}}, [])
-    assert messages[-1]["ok"] is False
-    assert messages[-1]["error"]["summary"] == "unknown command 'explode'."
+    assert told[-1]["ok"] is False
+    assert told[-1]["error"]["summary"] == "unknown command 'explode'."
     live.close()
     with pytest.raises(UnknownOptionError, match="cannot watch 3"):
         ml.watch(3)  # pyright: ignore[reportArgumentType]
