@@ -237,7 +237,7 @@ def test_parameters_may_be_a_part_of_an_argument() -> None:
 
     unknown = ml.inspect(step, state, spec(2, 3)).cost()
     assert unknown.total.params is None
-    assert """ml.inspect(..., params="state['params']") says""" in unknown.notes[0]
+    assert """ml.inspect(..., params="state['params']")""" in unknown.notes[0]
     assert count(step, state, spec(2, 3), params="state['params']") == 12
 
 
