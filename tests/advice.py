@@ -112,7 +112,7 @@ def _keys(frame: FrameType | None) -> Iterator[str]:
 
 @contextlib.contextmanager
 def recorded() -> Iterator[list[tuple[str, str]]]:
-    """Record the key of each site that builds an error in the meantime, with its advice."""
+    """Record the key of each site that builds an error inside the `with` block, with its advice."""
     found: list[tuple[str, str]] = []
 
     def recording(kind: type) -> Any:

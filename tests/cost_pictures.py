@@ -39,7 +39,7 @@ class Drawn:
 
     @property
     def tooltips(self) -> list[str]:
-        """Its tooltips."""
+        """The tooltips."""
         return [
             found.findtext(f"{SVG}title") or ""
             for found in self.root.iter(f"{SVG}g")

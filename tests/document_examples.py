@@ -164,12 +164,12 @@ _PARTS = ("mithril_nb", "mithril_nb.models", "mithril_nb.cost", "mithril_nb.grap
 
 
 def is_notation(text: str) -> bool:
-    """Return whether it is a formula or a text of the display rather than Python: it has `·`, `×`, `≥`, ..."""
+    """Return whether text is a formula or displayed text rather than Python: it has `·`, `×`, `≥`, ..."""
     return _NOTATION.search(text) is not None
 
 
 class Examples:
-    """Names for inline code; each object is made once, when a document first names it."""
+    """Names for inline code; each object is built once, on first use."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -215,7 +215,7 @@ class Examples:
 
 
 class _Names(dict[str, Any]):
-    """The names of one span: local ones, examples, those of its class and module, and those of the package."""
+    """The names of one span: local names, examples, names of its class and module, and of the package."""
 
     def __init__(self, examples: Examples, span: Span):
         self.examples, self.span = examples, span
@@ -229,7 +229,7 @@ class _Names(dict[str, Any]):
         raise KeyError(name)
 
     def places(self, name: str) -> Iterator[Any]:
-        """Yield what has the name."""
+        """Yield the objects with this name."""
         if name in _EXAMPLES or any(name in local for local in self._local()):
             yield _EXAMPLES
         modules = (self.span.module, *_PARTS) if self.span.module else _PARTS
@@ -384,4 +384,4 @@ _EXAMPLES: Mapping[str, Callable[[Examples], Any]] = {
     "Equation": lambda names: names["inspection"].equations[0],
     "Change": lambda names: names["change"],
 }  # fmt: skip
-"""Objects by the names that documents give them; a class stands for one of its objects, as in `Cost.to_dict()`."""
+"""Objects by their names in documents; a class name is one of its objects, as in `Cost.to_dict()`."""

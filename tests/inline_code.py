@@ -90,13 +90,13 @@ def parsed(text: str) -> ast.Module | None:
 
 
 def is_code(tree: ast.Module) -> bool:
-    """Return whether it is a call, an attribute, an item or an assignment, and not only a name or a number."""
+    """Return whether code is a call, an attribute, an item or an assignment, not only a name or a number."""
     kinds = (ast.Call, ast.Attribute, ast.Subscript, ast.Assign, ast.Import, ast.ClassDef)
     return any(isinstance(node, kinds) for node in ast.walk(tree))
 
 
 def is_file_name(text: str) -> bool:
-    """Return whether it is the name of a file rather than an attribute: `program.py`."""
+    """Return whether text is a file name rather than an attribute: `program.py`."""
     return _FILE.fullmatch(text) is not None
 
 

@@ -26,7 +26,7 @@ QUICK_CODE = {
     **({"xla_cpu_use_fusion_emitters": False} if _JAXLIB < (0, 12) else {}),
     "xla_cpu_parallel_codegen_split_count": 1,
 }
-"""Have XLA write LLVM IR itself rather than through MLIR, and in one piece: a quarter of the time."""
+"""Make XLA write LLVM IR directly instead of through MLIR, and in one piece: a quarter of the time."""
 
 
 def _of_quick_code(**flags: int) -> dict[str, str]:
@@ -66,7 +66,7 @@ def quick_compiling(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def _write_code_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    # XLA_FLAGS would do so for the whole process, stages and machine code included, and JAX has no setting for it.
+    # XLA_FLAGS would apply to the whole process, including stages and machine code, and JAX has no setting for it.
     from jax._src import compiler
 
     asked = compiler.get_compile_options

@@ -27,7 +27,7 @@ class Case(NamedTuple):
 def assert_same(cases: Mapping[str, Case], dtype: str) -> None:
     """Compare outputs, and gradients of params and inputs, with references in the same precision.
 
-    All cases are one program: XLA needs nearly as long for one small block as for twenty.
+    All cases are one program, because XLA compiles one small block nearly as long as twenty.
     """
     given, forwards = {}, {}
     for number, (name, case) in enumerate(cases.items()):

@@ -30,7 +30,7 @@ port_names = st.sampled_from(
 )
 
 
-@cache  # a strategy that is made anew for each step costs more than the step
+@cache  # building a strategy for each step costs more than the step
 def leaf_blocks(hostile: bool = True) -> st.SearchStrategy[Model]:
     """Draw blocks whose inputs and outputs have shape `(n, WIDTH)`."""
     flags, named = st.booleans(), st.none() | (names if hostile else plain_names)
@@ -88,7 +88,7 @@ def draw_connections(draw: st.DrawFn, model: Model, part: Model) -> dict[str, st
     anywhere = port_names | st.sampled_from(known) if known else port_names
     connections = {}
     for port in part.inputs:
-        # A param port takes only names of its own: what a weight must be is not (n, WIDTH).
+        # A parameter port gets only new names, because a weight's shape is not (n, WIDTH).
         if port.role == "data" and draw(st.integers(0, 2)) == 0:
             connections[port.name] = draw(anywhere)
     for port in part.outputs:

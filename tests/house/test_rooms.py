@@ -57,16 +57,16 @@ FORBIDDEN = {
     "launch": {"jaxlib", "numpy", "optax", "anywidget", "ipywidgets", "IPython", "matplotlib"},
     "cli": {"jax", "jaxlib", "optax"},
 }
-"""What a room never imports, not even inside a function."""
+"""Packages that a room never imports, not even inside a function."""
 
 STACKS = {
     "stages": (("trace", "hlo", "xla", "machine", "graph", "transforms"), ("pipeline", "program_stages")),
     "cost": (("formulas", "hlo", "memory"), ("comparison", "difference", "side_by_side")),
 }
-"""Folders within a room, from the ground up, and the files beside them that know them all."""
+"""Folders within a room, from the ground up, and the files beside them that import all of them."""
 
 IMPORT_NAMES = {"IPython": "ipython", "elftools": "pyelftools", "sklearn": "scikit-learn"}
-"""Where a package is imported under another name than it is installed by."""
+"""Packages whose import name differs from the installed name."""
 
 
 def python_files() -> list[Path]:
@@ -181,7 +181,7 @@ def test_no_circles_between_modules() -> None:
 
 
 def test_rooms_within_the_stages_and_the_costs_stack() -> None:
-    """What lies beside the rooms is either known to all of them (records), or knows all of them (the pipeline)."""
+    """Files beside the folders are imported by all of them (records), or import all of them (the pipeline)."""
     problems = []
     for floor, (stack, above) in STACKS.items():
         for place, folder in enumerate(stack):
@@ -197,8 +197,8 @@ def test_rooms_within_the_stages_and_the_costs_stack() -> None:
     assert problems == []
 
 
-def test_what_composes_does_not_know_the_blocks() -> None:
-    """`models/` finds blocks by name in its registry; only its door names the library. The library's folders stack."""
+def test_models_room_does_not_import_blocks() -> None:
+    """`models/` finds blocks by name in its registry; only its `__init__` names the library, whose folders stack."""
     library = PACKAGE / "models" / "library"
     stack = ["operations", "layers", "networks", "objectives", "classical"]
     problems = []
@@ -223,18 +223,18 @@ def test_the_check_sees_an_import_that_runs_the_wrong_way(tmp_path: Path, monkey
     assert wrong_way(culprit) == ["graph/edges.py:2 imports mithril_nb.viz.svg", "graph/edges.py:3 imports jax.numpy"]
 
 
-def test_import_of_the_package_loads_nothing_dear() -> None:
-    dear = ["jax", "jaxlib", "optax", "anywidget", "ipywidgets", "matplotlib", "IPython", "numpy", "pygraphviz"]
-    code = f"import mithril_nb, sys; print([name for name in {dear} if name in sys.modules])"
+def test_package_import_loads_nothing_expensive() -> None:
+    expensive = ["jax", "jaxlib", "optax", "anywidget", "ipywidgets", "matplotlib", "IPython", "numpy", "pygraphviz"]
+    code = f"import mithril_nb, sys; print([name for name in {expensive} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "[]"
     assert done.stderr == ""
 
 
-def test_what_is_imported_is_declared() -> None:
+def test_imported_packages_are_declared() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     declared = {_name(requirement) for requirement in project["dependencies"]}
-    # Ours to import only where the user has chosen an extra, or brought the library that is looked at.
+    # Imported only if the user installed an extra, or passes objects of that library.
     optional = {_name(line) for extra in project["optional-dependencies"].values() for line in extra} | {"torch"}
     brought_along = {"traitlets", "ipython", "scipy"}  # ipywidgets, ipywidgets, jax
     used = {name.partition(".")[0] for path in python_files() for _, name in imports(path)}

@@ -263,11 +263,11 @@ def test_message(name):
     call, text = CASES[name]
     with pytest.raises(MithrilError) as error:
         call()
-    said = f"{type(error.value).__name__}: {error.value}"
+    message = f"{type(error.value).__name__}: {error.value}"
     if text.startswith("because"):  # the rest shows the other library's own text of the module
-        assert text in [line.strip() for line in said.splitlines()]
+        assert text in [line.strip() for line in message.splitlines()]
     else:
-        assert said == textwrap.dedent(text).strip("\n")
+        assert message == textwrap.dedent(text).strip("\n")
 
 
 def test_flattened_images_of_unknown_size():

@@ -27,7 +27,7 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def told(self, compiler_options=None, **options):
         compiled = compile(self, compiler_options, **options)
         asked = compiler_options or {}
-        # With this XLA ends after its passes: that is no compilation.
+        # With this option XLA stops after its passes, which is not a compilation.
         if NO_MACHINE_CODE.items() <= asked.items():
             return compiled
         found.append(WITHOUT_CODE if "xla_backend_optimization_level" in asked else IN_FULL)
@@ -134,7 +134,7 @@ def test_hidden_stage_is_not_computed_for_new_designs(session, turns):
     ask(session, "hlo", "asm")
     turns.clear()
     session.do("leave_stage", stage="asm")
-    assert session.snapshot()["stages"]["asm"]["state"] == "ready", "what is there stays"
+    assert session.snapshot()["stages"]["asm"]["state"] == "ready", "available stages stay"
     session.do("set_attribute", path="linear_0", name="dimension", value=8)
     ask(session)
     assert turns == [WITHOUT_CODE]

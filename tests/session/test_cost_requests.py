@@ -68,7 +68,7 @@ def test_table_adds_up_in_model_order(program, source) -> None:
         assert sum(row[figure] for row in data["rows"]) == data["total"][figure]
     for row in (*data["rows"], data["total"]):
         parts = [of.get("flops", 0) for of in row["roles"].values()]
-        assert sum(parts) <= row["flops"], "what has no role is the rest"
+        assert sum(parts) <= row["flops"], "the rest has no role"
     assert data["total"]["flops"] == program.cost(source).total.flops
     assert desk.view()[source] == {"state": "ready", "message": "", "version": 1}
     assert failed == []
@@ -135,7 +135,7 @@ def test_failed_compilation_keeps_uncompiled_costs() -> None:
     [picture] = [value for _, value in told if isinstance(value, CostPicture)]
     assert picture.reason == states["compiled"]["message"]
     assert picture.svg == ""
-    assert failed == [], "it is no fault of ours"
+    assert failed == [], "an expected failure is not recorded as an error"
 
 
 def test_measured_costs_fill_table_and_roofline() -> None:
@@ -151,7 +151,7 @@ def test_measured_costs_fill_table_and_roofline() -> None:
     assert table.source == "measured"
     assert table.data["total"]["time_s"] > 0
     assert sum(row["time_s"] or 0 for row in table.data["rows"]) == pytest.approx(table.data["total"]["time_s"])
-    assert any("made-up" in note for note in table.data["notes"]), "values nobody gave are said to be made up"
+    assert any("placeholder" in note for note in table.data["notes"]), "missing values are reported as placeholders"
     assert (
         session.run_command("request_cost_picture", {"key": "k", "view": "roofline", "sources": ["measured"]}) is None
     )

@@ -142,7 +142,7 @@ def test_only_the_latest_request_is_computed(session):
     assert inspection is session.analysis.inspection
     assert "f32[32,59]" in inspection.stage("hlo").text
     made = [program for program in session._seen.values() if program._inspection and program._inspection.is_compiled]
-    assert len(made) <= 3, "what nobody waits for any more is not compiled"
+    assert len(made) <= 3, "replaced requests are not compiled"
 
 
 def test_failed_command_changes_nothing(session):
@@ -285,7 +285,7 @@ def test_training_sends_curves_and_completes():
     assert run is not None
     run.wait(PATIENCE_S)
     until(lambda: runs and runs[-1]["state"] == "done")
-    # The rows that were told make up the whole history, each once and in order.
+    # The sent rows are the whole history, each once and in order.
     told = np.concatenate([one.values for one in rows], axis=1)
     assert told.shape[1] == len(run.history) == 16
     assert list(told[0]) == list(range(1, 17))
@@ -485,4 +485,4 @@ def test_stages_are_computed_for_the_program_device():
 def test_palette_starts_with_common_blocks():
     kinds = [(entry["category"], entry["kind"]) for entry in palette()]
     assert kinds[:2] == [("Common", "Linear"), ("Common", "Relu")]
-    assert len({kind for _, kind in kinds}) == len(kinds), "each stands there once"
+    assert len({kind for _, kind in kinds}) == len(kinds), "each kind is listed once"

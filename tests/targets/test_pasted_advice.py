@@ -1,4 +1,4 @@
-"""What is refused is answered with a call that works: each is pasted and run, by what the person called."""
+"""The advice of errors is a call that runs, for every public function that accepts targets."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ NO_OPTIMIZER = """takes no optimizer=.
     Try: """
 COST = INSPECTION.cost()
 OF_COST = f"""cannot inspect {COST!r}.
-    is     a Cost, which tells of a program and does not hold it
+    is     a Cost, which describes a program but does not contain it
     needs  {NEEDS}
     Try: """
 
@@ -131,7 +131,7 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     "a module, with params": (
         lambda: ml.profile(NET, X, params="x"),
         """'Net' takes no params=.
-    params= is for  functions: a model knows its own
+    params= is for  functions: a model's parameters are known
     Try: ml.profile(module, x)""",
     ),
     "a number by its name": (
@@ -192,7 +192,7 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     "costs, swept": (lambda: ml.sweep(COST, batch=[2, 4]), f"{OF_COST}ml.sweep(inspection, batch=[2, 4])"),
     "an inspection": (
         lambda: ml.inspect(INSPECTION, X),
-        """program 'forward' is inspected already: it takes no arguments and no options.
+        """program 'forward' is already inspected: it takes no arguments and no options.
     Try: print(inspection)""",
     ),
 }
@@ -204,7 +204,7 @@ NAMES = {
 
 
 @pytest.mark.parametrize("what", CASES)
-def test_what_is_advised_is_said_and_works(what: str) -> None:
+def test_advice_is_exact_and_runs(what: str) -> None:
     run, text = CASES[what]
     with pytest.raises(MithrilError) as caught:
         run()
@@ -215,13 +215,13 @@ def test_what_is_advised_is_said_and_works(what: str) -> None:
         assert found.stage("jaxpr").unavailable is None
 
 
-def test_costs_lead_to_the_model_that_they_are_of() -> None:
+def test_advice_for_a_cost_names_the_model() -> None:
     with pytest.raises(MithrilError) as caught:
         ml.inspect(COST)
-    assert str(caught.value) == f"{OF_COST}ml.inspect(model, x)  # with the model behind it"
+    assert str(caught.value) == f"{OF_COST}ml.inspect(model, x)  # with the model itself"
 
 
-def test_a_function_that_has_no_gradient_is_not_advised_one() -> None:
+def test_advice_for_a_function_without_gradient() -> None:
     with pytest.raises(MithrilError) as caught:
         ml.inspect(counts, jax.ShapeDtypeStruct((4,), "int32"), loss="mean_squared_error")
     assert str(caught.value) == (
@@ -231,7 +231,7 @@ def test_a_function_that_has_no_gradient_is_not_advised_one() -> None:
     )
 
 
-def test_who_inspects_after_another_door_was_shut_is_told_of_inspect() -> None:
+def test_entry_point_is_reset_after_an_error() -> None:
     with pytest.raises(MithrilError):
         ml.profile(MODEL, X, optimiser="adam")
     with pytest.raises(MithrilError) as caught:
@@ -239,7 +239,7 @@ def test_who_inspects_after_another_door_was_shut_is_told_of_inspect() -> None:
     assert str(caught.value).endswith("Try: ml.inspect(model, left, right)")
 
 
-def test_what_a_function_does_that_makes_programs_is_its_own() -> None:
+def test_nested_call_has_its_own_entry_point() -> None:
     def make(batch: int = 4) -> Any:
         return ml.inspect(MODEL, shapes={"input": [batch, 5]}, optimiser="adam")
 
@@ -248,7 +248,7 @@ def test_what_a_function_does_that_makes_programs_is_its_own() -> None:
     assert str(caught.value).startswith("ml.inspect takes no option 'optimiser'")
 
 
-def test_arguments_are_told_by_what_they_are() -> None:
+def test_messages_describe_arguments_by_dtype_and_shape() -> None:
     with pytest.raises(MithrilError) as caught:
         ml.inspect(jnp.tanh, {"w": jnp.ones((3, 3))}, {1: X, "a": 2})
     assert "    given  {'w': float32[3, 3]}, {1: ShapeDtypeStruct(shape=(4, 5), dt...\n" in str(caught.value)

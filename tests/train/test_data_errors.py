@@ -283,11 +283,11 @@ OPTIONS = {
     **{
         f"loss that gives {name}": (
             {"loss": lambda prediction, targets, given=given: given},
-            f"loss '<lambda>' does not return floats, so training cannot minimize it.\n    got     {said}\n"
+            f"loss '<lambda>' does not return floats, so training cannot minimize it.\n    got     {received}\n"
             "    needed  one float, or an array of floats whose first axis is the batch\n"
             "    Try: loss=lambda prediction, targets: abs(prediction - targets).mean()",
         )
-        for name, given, said in (
+        for name, given, received in (
             ("a tuple", (0.5, 1), "(0.5, 1)"),
             ("nothing", None, "None"),
             ("a word", "low", "'low'"),
@@ -431,7 +431,7 @@ def test_integers_out_of_range_for_the_input_dtype() -> None:
     )
 
 
-@pytest.mark.parametrize(("said", "meant"), [("mse", "mean_squared_error"), ("BCE", "binary_cross_entropy")])
-def test_loss_initials_give_a_suggestion(said, meant):
+@pytest.mark.parametrize(("given", "meant"), [("mse", "mean_squared_error"), ("BCE", "binary_cross_entropy")])
+def test_loss_initials_give_a_suggestion(given, meant):
     with pytest.raises(UnknownOptionError, match=f'Try: loss="{meant}"'):
-        resolve_loss(said)
+        resolve_loss(given)

@@ -152,7 +152,7 @@ def test_other_messages_are_answered_while_a_text_is_packed(monkeypatch: pytest.
     send(3, "request_stage", stage="jaxpr")
     send(4, "dismiss")
     send(5, "request_stage", stage="stablehlo", short=True)
-    assert replies() == [(4, True), (2, True)], "the later wish for a stage is the one that is meant"
+    assert replies() == [(4, True), (2, True)], "the later request for a stage wins"
     goes_on.set()
     assert page.explorer._packer.wait_until_idle(PATIENCE_S)
     assert packed == [("jaxpr", False), ("jaxpr", False), ("stablehlo", True)]

@@ -88,7 +88,7 @@ def test_the_widget_follows_values_that_are_set(wb):
 
 
 def test_worker_does_not_undo_assignments(wb):
-    with wb.hold_trait_notifications():  # the traits are set, the session has not heard of it yet
+    with wb.hold_trait_notifications():  # the traits are set, but the session is not yet updated
         wb.model = Linear(4) + Gelu()
         wb.selection = ("gelu_0",)
         worker = threading.Thread(target=wb._on_change, args=("snapshot", wb.session.snapshot()))
