@@ -58,7 +58,7 @@ def shardings(traced: Any, side: str) -> Sequence[Any]:
 def with_jaxpr(traced: Any, closed: Any, name: str, donated: tuple[bool, ...]) -> Any | None:
     """Return a traced function with another jaxpr of the same signature, or `None` if this JAX version cannot.
 
-    The public `jax.core.jaxpr_as_fun` under `jax.jit` traces every equation again, which takes as long as lowering.
+    The public JAX's `jaxpr_as_fun` under `jax.jit` traces every equation again, which takes as long as lowering.
     """
     params = getattr(traced, "_params", None)
     if not isinstance(params, dict) or not {"jaxpr", "name", "donated_invars"} <= params.keys():
