@@ -23,7 +23,7 @@ from mithril_nb.errors import MithrilError, ShapeError, UnknownOptionError
 from mithril_nb.graph.spec import LEADING, TensorSpec, as_dtype
 from mithril_nb.models import custom
 from mithril_nb.models.dims import MismatchError
-from mithril_nb.models.op import OPS, Operator, Options, Specs
+from mithril_nb.models.op import OPS, Operator, Options, Specs, set_shape_rule
 from mithril_nb.program import Arrays, Call, Kernel
 
 if TYPE_CHECKING:
@@ -61,7 +61,9 @@ def inferring_for(backend: JaxBackend) -> Iterator[None]:
 def kernels(backend: JaxBackend) -> dict[str, Kernel]:
     """Return the kernels of the custom ops that this backend can run."""
     found = {name: plain(name, primitive(backend, name)) for name in custom.PRIMITIVES}
-    found |= {name: computing(cls) for name, cls in OPS.items() if hasattr(cls, "compute")}
+    found |= {
+        name: computing(cls) for name, cls in OPS.items() if issubclass(cls, Operator) and hasattr(cls, "compute")
+    }
     return found | backend._own
 
 
@@ -247,4 +249,4 @@ def _some_backend() -> JaxBackend:
     return JaxBackend()
 
 
-custom.set_shape_rule(shapes)
+set_shape_rule(shapes)
