@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3 || command -v python || echo python3)
 DEV = "$(PYTHON)" tools/dev.py
 
-.PHONY: help lab test test-all stress bench format screenshot notebooks lock clean
+.PHONY: help lab test test-all stress bench docs format screenshot notebooks lock clean
 
 help:
 	@exec $(DEV) --help
@@ -21,6 +21,9 @@ stress:  ## run the stress tests at full length and print a table (up to 30 minu
 
 bench:  ## print the table of benchmarks; BENCH_ARGS adds arguments
 	@exec $(DEV) bench $(BENCH_ARGS)
+
+docs:  ## build the documentation in build/docs; it opens without a network
+	@exec $(DEV) docs
 
 format:  ## format the code
 	@exec $(DEV) format

@@ -79,7 +79,7 @@ def programs(full: bool) -> dict[str, tuple[Make, Make]]:
 
     found: dict[str, tuple[Make, Make]] = {}
     for name in (
-        "GPT of ours", "GPT-2 small", "GPT-2 small by scan", "GPT-2 small by scan and remat", "ResNet-50",
+        "mithril_nb GPT", "GPT-2 small", "GPT-2 small by scan", "GPT-2 small by scan and remat", "ResNet-50",
         "mixture of experts", "LSTM by scan", "sharded",
     ):  # fmt: skip
         forward = f"{name.removesuffix(' and remat')}, forward"

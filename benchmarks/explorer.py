@@ -123,7 +123,7 @@ def _measured(notebook: Any) -> Iterator[tuple[str, str, str]]:
     yield "with the state of its widgets", f"{(len(json.dumps(notebook.save())) - before) / 1000:.0f} kB", ""
     yield "click to all panes, 9k lines", f"{page.evaluate(_CLICK, 'stablehlo'):.0f} ms", "100 ms"
     page.locator('[data-mnb-tab="passes"]').click()
-    page.locator('[data-mnb-action="passes.ask"]').click()
+    page.locator('[data-mnb-action="passes.compile"]').click()
     page.locator('[data-mnb-action="pane.hlo"]').click()
     page.locator('[data-mnb-pane="hlo"][data-mnb-version="1"]').wait_for()
     notebook.wait_for("e.session.wait(0.1)", 120)

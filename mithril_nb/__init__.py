@@ -30,9 +30,16 @@ if TYPE_CHECKING:
     from mithril_nb.whatif import sweep, what_if
     from mithril_nb.widgets import explore, watch, workbench
 
-float16, bfloat16, float32, float64 = DType("float16"), DType("bfloat16"), DType("float32"), DType("float64")
-int8, int16, int32, int64 = DType("int8"), DType("int16"), DType("int32"), DType("int64")
-uint8, bool_ = DType("uint8"), DType("bool")
+float16 = DType("float16")
+bfloat16 = DType("bfloat16")
+float32 = DType("float32")
+float64 = DType("float64")
+int8 = DType("int8")
+int16 = DType("int16")
+int32 = DType("int32")
+int64 = DType("int64")
+uint8 = DType("uint8")
+bool_ = DType("bool")
 
 _HOMES = {
     "Backend": "mithril_nb.backends.backend",

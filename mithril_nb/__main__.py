@@ -1,4 +1,4 @@
-"""`python -m mithril_nb` is `mithril-nb`."""
+"""Entry point of `python -m mithril_nb`, the same as `mithril-nb`."""
 
 from mithril_nb.cli import main
 

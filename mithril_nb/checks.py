@@ -20,7 +20,7 @@ from mithril_nb.stages.program_stages import first_source
 from mithril_nb.stages.records import UNATTRIBUTED
 from mithril_nb.targets import inspect
 from mithril_nb.targets.entry_point import called_as
-from mithril_nb.targets.option_checks import OPTIONS, check_handed_on
+from mithril_nb.targets.option_checks import OPTIONS, check_forwarded_options
 from mithril_nb.targets.options import has_argument, refuse_misspelt
 
 Bound = float | tuple[float | None, float | None] | None
@@ -136,13 +136,13 @@ def assert_cost(
         )
     if source is not None and source not in SOURCES:
         raise UnknownOptionError(
-            f"ml.assert_cost cannot take source={short_repr(source, 40)}.",
+            f"ml.assert_cost does not accept source={short_repr(source, 40)}.",
             (("sources", ", ".join(SOURCES)),),
             f'source="{nearest(source, SOURCES) or "analytic"}"',
         )
     if unknown not in UNKNOWN:
         raise UnknownOptionError(
-            f"ml.assert_cost cannot take unknown={short_repr(unknown, 40)}.",
+            f"ml.assert_cost does not accept unknown={short_repr(unknown, 40)}.",
             (("takes", ", ".join(UNKNOWN)),),
             f'unknown="{nearest(unknown, UNKNOWN) or "warn"}"',
         )
@@ -154,7 +154,7 @@ def assert_cost(
             "ml.assert_cost(inspection, flops=1_000_000)",
         )
     with called_as("ml.assert_cost", **{name: bounds[name] for name in pairs}):
-        check_handed_on(options)
+        check_forwarded_options(options)
         inspection = target if isinstance(target, Inspection) else inspect(target, *args, **options)
     if source is None:
         source = first_source(inspection)
@@ -174,7 +174,7 @@ def _pair(name: str, bound: Any) -> tuple[float | None, float | None]:
     is_pair = len(pair) == 2 and all(isinstance(end, Real) and not isinstance(end, bool) for end in ends)
     if not ends or not is_pair or any(math.isnan(end) or end < 0 for end in ends) or ends[0] > ends[-1]:
         raise UnknownOptionError(
-            f"ml.assert_cost cannot take {name}={short_repr(bound)}.",
+            f"ml.assert_cost does not accept {name}={short_repr(bound)}.",
             (("needs", "an upper bound, or a pair of lower and upper bound, neither negative"),),
             f"{name}=1_000_000  # or {name}=(900_000, 1_000_000)",
         )

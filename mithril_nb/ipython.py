@@ -1,11 +1,11 @@
-"""The notebook extension: after `%load_ext mithril_nb`, a text that is called is an op of that name.
+"""The notebook extension: after `%load_ext mithril_nb`, calling a string adds the op of that name.
 
     model += "gelu"(input="hidden", output="hidden_act")
 
-Python reads this as the call of a text, which fails; here the syntax tree of each cell is rewritten, before it runs, to
+In plain Python, calling a string fails. The extension rewrites the syntax tree of each cell before it runs, here to
 `ml.op("gelu")(input=..., output=...)`.
 
-It also defines the cell magic `%%mithril_watch`, which shows what JAX traced and compiled while the cell ran, and why.
+It also defines the cell magic `%%mithril_watch`, which reports what JAX traced and compiled in the cell, and why.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import sys
 from typing import Any
 
 
-class CalledTexts(ast.NodeTransformer):
-    """Rewrites `"name"(...)` to `mithril_nb.op("name")(...)`, in whatever expression it stands.
+class StringCallRewriter(ast.NodeTransformer):
+    """Rewrites `"name"(...)` to `mithril_nb.op("name")(...)` in any expression.
 
     Examples:
-        >>> ast.unparse(CalledTexts().visit(ast.parse('model += "gelu"(input="x")')))
+        >>> ast.unparse(StringCallRewriter().visit(ast.parse('model += "gelu"(input="x")')))
         "model += __import__('mithril_nb').op('gelu')(input='x')"
     """
 
@@ -29,7 +29,7 @@ class CalledTexts(ast.NodeTransformer):
         self.generic_visit(node)
         name = node.func
         if isinstance(name, ast.Constant) and isinstance(name.value, str):
-            # Not `ml`: the cell may have given that name to something else.
+            # Not `ml`: the cell may use that name for something else.
             package = ast.Call(ast.Name("__import__", ast.Load()), [ast.Constant("mithril_nb")], [])
             op = ast.Call(ast.Attribute(package, "op", ast.Load()), [name], [])
             node.func = ast.copy_location(op, name)
@@ -51,10 +51,10 @@ class CellWatch:
         self._shell = shell
 
     def __call__(self, line: str, cell: str) -> None:
-        """Run a cell; its last expression is shown, as without the magic.
+        """Run a cell; its last expression is displayed, as without the magic.
 
         Args:
-            line: The rest of the line of the magic, which has no options.
+            line: The rest of the magic's line, which must be empty.
             cell: The lines below it.
 
         Raises:
@@ -64,14 +64,14 @@ class CellWatch:
         if line.strip():
             errors = importlib.import_module("mithril_nb.errors")
             raise errors.UnknownOptionError(
-                f"%%{MAGIC} takes no options, and the cell begins on the next line.",
+                f"%%{MAGIC} takes no options; the cell's code starts on the next line.",
                 (("given", errors.short_repr(line.strip())),),
                 f"%%{MAGIC}",
             )
         seen = importlib.import_module("mithril_nb").watch()
         try:
             with seen:
-                self._run(f"# %%{MAGIC}\n{cell}")  # the line of the magic: line numbers are those of the whole cell
+                self._run(f"# %%{MAGIC}\n{cell}")  # keep the magic's line, so that line numbers match the cell
         finally:
             importlib.import_module("IPython.display").display(seen)
 
@@ -87,7 +87,7 @@ class CellWatch:
         exec(shell.compile(ast.Interactive(shown), name, "single"), shell.user_ns)
 
     def _number(self) -> int:
-        """Return the number of the cell that runs; IPython has counted on already in some releases."""
+        """Return the number of the running cell; some IPython releases have already incremented the counter."""
         cells, frame = self._shell.compile._filename_map, sys._getframe(1)
         while frame is not None:
             if frame.f_code.co_filename in cells:
@@ -97,13 +97,13 @@ class CellWatch:
 
 
 def load(shell: Any) -> None:
-    """Start rewriting the cells of a notebook, and define the magic; a second time changes nothing."""
-    if not any(isinstance(one, CalledTexts) for one in shell.ast_transformers):
-        shell.ast_transformers.append(CalledTexts())
+    """Start rewriting cells, and define the magic; calling it again changes nothing."""
+    if not any(isinstance(one, StringCallRewriter) for one in shell.ast_transformers):
+        shell.ast_transformers.append(StringCallRewriter())
     shell.register_magic_function(CellWatch(shell), "cell", MAGIC)
 
 
 def unload(shell: Any) -> None:
-    """Stop rewriting, and remove the magic."""
-    shell.ast_transformers[:] = [one for one in shell.ast_transformers if not isinstance(one, CalledTexts)]
+    """Stop rewriting cells, and remove the magic."""
+    shell.ast_transformers[:] = [one for one in shell.ast_transformers if not isinstance(one, StringCallRewriter)]
     shell.magics_manager.magics["cell"].pop(MAGIC, None)

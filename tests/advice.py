@@ -1,4 +1,4 @@
-"""Run what an error advises: each piece of advice must work, or lead to a different problem that leads on.
+"""Run the advice of errors: it must work, or lead to a different problem whose advice continues.
 
 A case is a snippet of Python. Its last statement fails with the advice of one construction site, and is then run again
 with the advice in its place:
@@ -100,7 +100,7 @@ def all_sites() -> dict[str, Site]:
 
 
 def _keys(frame: FrameType | None) -> Iterator[str]:
-    """The site that a frame is at, and that of its caller if the first only passes on what the other gives."""
+    """Yield the site of a frame, and the site of its caller if that is in the package too."""
     for _ in range(2):
         if frame is None or not (path := Path(frame.f_code.co_filename)).is_relative_to(PACKAGE):
             return
@@ -112,7 +112,7 @@ def _keys(frame: FrameType | None) -> Iterator[str]:
 
 @contextlib.contextmanager
 def recorded() -> Iterator[list[tuple[str, str]]]:
-    """Record the key of each site that builds an error in the meantime, with its advice."""
+    """Record the key of each site that builds an error inside the `with` block, with its advice."""
     found: list[tuple[str, str]] = []
 
     def recording(kind: type) -> Any:
@@ -151,7 +151,7 @@ def called(node: ast.Call) -> str:
 
 
 class Replace(ast.NodeTransformer):
-    """Put one node in the place of another."""
+    """Replace one node with another."""
 
     def __init__(self, old: ast.AST, new: ast.AST):
         self.old, self.new = old, new
@@ -201,7 +201,7 @@ def _with_arguments(tree: ast.Module, calls: list[ast.Call], keywords: list[ast.
 
 @dataclass(frozen=True)
 class Snippet:
-    """What a case consists of: what comes before, the statement that fails, and how its advice is followed."""
+    """Parts of a case: the setup, the failing statement, and how to follow the advice."""
 
     before: str
     fails: str
@@ -226,7 +226,7 @@ class Snippet:
 
 
 def follow(text: str, names: Mapping[str, Any]) -> dict[str, str]:
-    """Run a snippet, and then what its error advises, until it works; return the sites that built the error.
+    """Run a snippet and then the advice of its error, until it works; return the sites that built the error.
 
     Args:
         text: The snippet.
@@ -281,7 +281,7 @@ def _fails(before: str, statement: str, names: Mapping[str, Any]) -> MithrilErro
 
 
 def check(cases: Mapping[str, str], case: str) -> None:
-    """Run one of the cases of a room, and demand that its error is built where its key claims: see `follow`.
+    """Run a case of a room, and assert that its error is built where its key claims: see `follow`.
 
     Args:
         cases: Snippets by the key of the site, or by `"key | what is special about it"`.
@@ -294,7 +294,7 @@ def check(cases: Mapping[str, str], case: str) -> None:
 
 
 def keys_of(case: str) -> list[str]:
-    """Return the keys of the sites that a case claims: `"one + other | what is special about it"`."""
+    """Return the keys of the sites that a case claims: `"one + other | a remark"`."""
     return case.partition(" | ")[0].split(" + ")
 
 

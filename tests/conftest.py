@@ -1,4 +1,4 @@
-"""What all tests share: no screen, no accelerator unless asked for, and an order that fails fast."""
+"""Settings of all tests: no screen, no accelerator unless requested, and an order that fails fast."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, settings
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("MPLBACKEND", "agg")
 os.environ.setdefault("JUPYTER_PLATFORM_DIRS", "1")  # else jupyter_core warns, and a warning is an error here
-# Tests neither read nor write what is kept for the user, such as the machine's peaks; nor do processes they start.
-if "PYTEST_XDIST_WORKER" not in os.environ:  # a worker has the folder of the process that started it
+# Tests, and processes that they start, do not use the user's cache, such as the machine's peaks.
+if "PYTEST_XDIST_WORKER" not in os.environ:  # a worker inherits the folder of the main process
     CACHES = tempfile.TemporaryDirectory(prefix="mithril_nb-tests-", ignore_cleanup_errors=True)
     os.environ["XDG_CACHE_HOME"] = CACHES.name
     if sys.platform == "win32":
@@ -24,8 +24,8 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # a worker has the folder of the pr
 
 sys.path.insert(0, str(Path(__file__).parent))  # strategies.py serves several rooms
 
-# Collected tests and traced programs are millions of objects that stay. Looked at as often as Python would by itself,
-# they take a tenth of the whole time; what is thrown away between two looks is a few tens of megabytes.
+# Collected tests and traced programs are millions of long-lived objects. With Python's default thresholds, garbage
+# collection takes a tenth of the total time. Rarer collections cost only a few tens of megabytes.
 gc.set_threshold(50_000, 10, 10)
 
 # A deadline would measure how busy the machine is. JAX compiles on the first call, which counts as a slow example.
@@ -56,11 +56,11 @@ ROOMS = [
     "cli",
     "documents",
 ]
-"""What is quick and what others build on comes first; a room that is not named comes after these."""
+"""Order of the rooms: quick and basic ones first; other rooms come after these."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have the fixtures of `process.py` around the examples of docstrings too, which lie beside this folder."""
+    """Apply the fixtures of `process.py` to doctests too, which are outside this folder."""
     for plugin in ("process", "stress"):
         config.pluginmanager.register(importlib.import_module(plugin))
 

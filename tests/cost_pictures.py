@@ -39,7 +39,7 @@ class Drawn:
 
     @property
     def tooltips(self) -> list[str]:
-        """Its tooltips."""
+        """The tooltips."""
         return [
             found.findtext(f"{SVG}title") or ""
             for found in self.root.iter(f"{SVG}g")
@@ -146,7 +146,7 @@ def costs(blocks: Mapping[str, Any], lost: Any = 0, notes: tuple[str, ...] = (),
 
 
 def gpt(layers: int = 12, spread: int = 0) -> dict[str, Any]:
-    """Return costs like those of GPT-2 small; with `spread`, all its blocks have different costs."""
+    """Return costs like those of GPT-2 small; with `spread`, each block has a different cost."""
     parts = {
         "norm_1": (4_344_832, 38_834_288), "attention/qkv": (2_742_119_424, 307_095_640),
         "attention/split": (0, 18_874_368), "attention/attention": (307_514_368, 77_217_812),
@@ -174,11 +174,11 @@ def gpt(layers: int = 12, spread: int = 0) -> dict[str, Any]:
         "head": of(59_288_332_288, 620_000_000),
         "(loss)": of(64_334_342, 7e8),
     }
-    return costs(blocks, dict.fromkeys(FIGURES, 0), ("time_s: nothing here is run, so no time is known",))
+    return costs(blocks, dict.fromkeys(FIGURES, 0), ("time_s: not measured, because nothing ran",))
 
 
 HOSTILE = (
     "<script>alert('x')</script>", '"&\'<>', "a\x00b\x1b[31m", "\u202eevil", "many words " * 20, "%2F", "(loss)",
     "名前" * 20, "a\nb\tc", "]]>", "--x:#000000}</style>", "\ud800",
 )  # fmt: skip
-"""Names that somebody may give blocks, settings and programs."""
+"""Unusual names for blocks, settings and programs."""

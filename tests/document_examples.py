@@ -1,4 +1,4 @@
-"""What the inline code of documents is about: the objects that `model`, `p` or `run` name, made on first use."""
+"""Objects for the inline code of documents, such as `model`, `p` or `run`, created on first use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOT_RUN = {
     "loc(#loc12)": "MLIR, not Python",
     "['layers.0']['kernel']": "a path as jax.tree_util.keystr writes it",
 }
-"""Spans that no test here runs, and why."""
+"""Code spans that no test here runs, with the reason."""
 
 REFUSED = {
     "ResNet(18)": "UnknownOptionError",
@@ -34,10 +34,10 @@ REFUSED = {
     "GPT(vocab=256)": "UnknownOptionError",
     "ml.inspect(f, (4, 64))": "StageUnavailableError",
 }
-"""Calls that a document gives as wrong: the error that they must raise."""
+"""Calls that a document shows as wrong, with the error that they must raise."""
 
 MISSPELT = {'optimiser="adam"': "optimizer"}
-"""Settings that a document gives as misspelt: the option that is meant."""
+"""Settings that a document shows as misspelt, with the intended option."""
 
 INSTEAD = {
     **{
@@ -74,7 +74,7 @@ INSTEAD = {
     "ml.from_flax(module, variables)": "ml.from_flax(flax_module, variables)",
     'ml.explore(loss, *step.example_args, through=("grad", "jit"))': 'ml.explore(f, *args, through=("sum", "grad"))',
 }
-"""Code whose object is another one here, or is named by the sentence around it: the whole call."""
+"""Code whose object has another name here, or is named by the sentence around it, with the whole call."""
 
 ARGUMENTS = {
     "ml.fit": "pm, data",
@@ -87,7 +87,7 @@ ARGUMENTS = {
     "jax.value_and_grad": "f",
     "from_equinox": "module",
 }
-"""What `f(...)` is called with: the leading `...` of a call."""
+"""Arguments for the leading `...` of a call such as `f(...)`."""
 
 VALUES = {
     "source": '"analytic"',
@@ -103,7 +103,7 @@ VALUES = {
     "input": "'x'",
     "output": "'y'",
 }
-"""What `keyword=...` is: an example value by keyword, or by the target of an assignment."""
+"""Example values for `keyword=...`, by keyword or by the target of an assignment."""
 
 LOCAL = {
     "mithril_nb.backends.jax.backend": {"name": "'relu'"},
@@ -124,7 +124,7 @@ LOCAL = {
         "indices": "numpy.zeros((2, 2), int)",
     },
     "mithril_nb.stages.hlo": {"compiled": "jitted", "lowered": "jax.jit(f).lower(w, x)"},
-    "mithril_nb.stages.inspection": {
+    "mithril_nb.stages.program_stages": {
         "x": "'jaxpr'", "y": "'hlo'", "a": "'0'", "b": "inspection.stage('hlo').instructions[0].id",
     },
     "mithril_nb.stages.jax_versions": {
@@ -140,7 +140,7 @@ LOCAL = {
     },
     "mithril_nb.whatif": {"floordiv": "operator.floordiv", "width": "8", "heads": "2", "depth": "2"},
 }  # fmt: skip
-"""Names that docstrings of a module, or of those inside it, mean otherwise than documents do: expressions."""
+"""Expressions for names whose meaning in the docstrings of a module differs from that in documents."""
 
 SETTINGS = {
     "input": "an input of a model, in the command line",
@@ -148,21 +148,28 @@ SETTINGS = {
     "is_immutable": "an attribute of models of other libraries that ml.fit trains",
     "start_timeout_s": "an option of mithril-nb launch, in Python",
 }
-"""Names on the left of `name=value` that are no argument of a public function, and what they are."""
+"""Names on the left of `name=value` that are not arguments of a public function, with their meaning."""
 
 _NOTATION = re.compile(r"[^\x00-\x7f]")
-OWNERS = {"ArrayMaker": "backend", "JaxBackend": "backend", "PhysicalModel": "pm", "fit": "run", "Trainable": "pm"}
-"""Objects whose methods docstrings of a class or function name without it."""
+OWNERS = {
+    "ArrayMaker": "backend",
+    "ProgramStages": "inspection",
+    "JaxBackend": "backend",
+    "PhysicalModel": "pm",
+    "fit": "run",
+    "Trainable": "pm",
+}
+"""Objects whose methods the docstrings of a class or function name without the object."""
 _PARTS = ("mithril_nb", "mithril_nb.models", "mithril_nb.cost", "mithril_nb.graph.records", "mithril_nb.stages", "jax")
 
 
 def is_notation(text: str) -> bool:
-    """Return whether it is a formula or a text of the display rather than Python: it has `·`, `×`, `≥`, ..."""
+    """Return whether text is a formula or displayed text rather than Python: it has `·`, `×`, `≥`, ..."""
     return _NOTATION.search(text) is not None
 
 
 class Examples:
-    """Names for inline code; each object is made once, when a document first names it."""
+    """Names for inline code; each object is built once, on first use."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -208,7 +215,7 @@ class Examples:
 
 
 class _Names(dict[str, Any]):
-    """The names of one span: local ones, examples, those of its class and module, and those of the package."""
+    """The names of one span: local names, examples, names of its class and module, and of the package."""
 
     def __init__(self, examples: Examples, span: Span):
         self.examples, self.span = examples, span
@@ -222,7 +229,7 @@ class _Names(dict[str, Any]):
         raise KeyError(name)
 
     def places(self, name: str) -> Iterator[Any]:
-        """Yield what has the name."""
+        """Yield the objects with this name."""
         if name in _EXAMPLES or any(name in local for local in self._local()):
             yield _EXAMPLES
         modules = (self.span.module, *_PARTS) if self.span.module else _PARTS
@@ -377,4 +384,4 @@ _EXAMPLES: Mapping[str, Callable[[Examples], Any]] = {
     "Equation": lambda names: names["inspection"].equations[0],
     "Change": lambda names: names["change"],
 }  # fmt: skip
-"""Objects by the names that documents give them; a class stands for one of its objects, as in `Cost.to_dict()`."""
+"""Objects by their names in documents; a class name is one of its objects, as in `Cost.to_dict()`."""

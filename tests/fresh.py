@@ -1,4 +1,4 @@
-"""Run code in a Python of its own: for what would change this process, and for what must not be imported yet."""
+"""Run code in a separate Python process: for code that changes the process or needs a clean import state."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def run_fresh(code: str, *arguments: str, timeout: float = 120, **environment: str) -> str:
-    """Return what the code prints; a warning or a failure in it fails the test."""
+    """Return the output of the code; a warning or an error in it fails the test."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code, *arguments],
         cwd=ROOT,

@@ -1,4 +1,4 @@
-"""The code of documents: fenced blocks, and inline spans that are calls or expressions, made ready to run."""
+"""The code of documents, prepared to run: fenced blocks, and inline calls and expressions."""
 
 from __future__ import annotations
 
@@ -90,24 +90,24 @@ def parsed(text: str) -> ast.Module | None:
 
 
 def is_code(tree: ast.Module) -> bool:
-    """Return whether it is a call, an attribute, an item or an assignment, and not only a name or a number."""
+    """Return whether code is a call, an attribute, an item or an assignment, not only a name or a number."""
     kinds = (ast.Call, ast.Attribute, ast.Subscript, ast.Assign, ast.Import, ast.ClassDef)
     return any(isinstance(node, kinds) for node in ast.walk(tree))
 
 
 def is_file_name(text: str) -> bool:
-    """Return whether it is the name of a file rather than an attribute: `program.py`."""
+    """Return whether text is a file name rather than an attribute: `program.py`."""
     return _FILE.fullmatch(text) is not None
 
 
 class Filled(ast.NodeTransformer):
-    """Puts example values where a document has `...`: the first arguments of a call, a keyword, or a value."""
+    """Replace `...` in documents with example values: the first arguments of a call, a keyword, or a value."""
 
     def __init__(self, arguments: dict[str, str], values: dict[str, str]):
         self.arguments, self.values = arguments, values
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        """A leading `...` is the call's usual arguments; a later one is "and more", which is nothing."""
+        """Replace a leading `...` with the call's usual arguments, and drop a later one, which means "and more"."""
         self.generic_visit(node)
         if node.args and _is_open(node.args[0]):
             usual = ast.parse(f"f({self.arguments[ast.unparse(node.func)]})", mode="eval").body
@@ -120,7 +120,7 @@ class Filled(ast.NodeTransformer):
         return node
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
-        """`wb.model = ...` is an assignment of an example value."""
+        """Replace the value of an assignment such as `wb.model = ...`."""
         self.generic_visit(node)
         if _is_open(node.value):
             node.value = ast.parse(self.values[ast.unparse(node.targets[0])], mode="eval").body

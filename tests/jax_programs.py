@@ -1,4 +1,4 @@
-"""Small JAX programs with the scopes that mithril_nb emits, written by hand: what `stages` and `cost` are tested on."""
+"""Hand-written JAX programs with the scopes that mithril_nb emits, for the tests of `stages` and `cost`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Program = tuple[Callable[..., Any], tuple[Any, ...]]
 
 @contextmanager
 def block(path: str) -> Iterator[None]:
-    """The scopes of a block, as program.py emits them: one for each component of its path."""
+    """Open the scopes of a block as program.py does: one for each component of its path."""
     with ExitStack() as stack:
         for component in path.split("/"):
             stack.enter_context(jax.named_scope(f"block:{quote(component, safe='')}"))
@@ -34,7 +34,7 @@ def spec(*shape: int, dtype: str = "float32") -> jax.ShapeDtypeStruct:
 
 
 def arrays(tree: Any, seed: int = 0) -> Any:
-    """Arrays for a pytree of specs: small numbers, the same on every call."""
+    """Return arrays for a pytree of specs: small numbers, the same on every call."""
     random = np.random.default_rng(seed)
 
     def array(leaf: Any) -> Any:
@@ -84,7 +84,7 @@ def train_step(
     loss: Callable[..., Any] = mean_square,
     optimizer: optax.GradientTransformation | None = None,
 ) -> Program:
-    """Forward, backward and update, with the roles that program.py emits; and arguments for it."""
+    """Return a train step with the roles that program.py emits, and arguments for it."""
     optimizer = optimizer or optax.adam(1e-3)
 
     def total(params: Any, inputs: Any, target: Any) -> Any:
@@ -164,7 +164,7 @@ def dropout(params: Any, x: Any, words: Any) -> Any:
 
 
 def everything(params: Any, x: Any) -> Any:
-    """A forward pass with nested jits, custom_jvp, remat, scan, while, cond and vmap."""
+    """Return a forward pass with nested jits, custom_jvp, remat, scan, while, cond and vmap."""
     with block("relu"):
         x = jax.nn.relu(x)
     with block("gelu"):
@@ -189,7 +189,7 @@ EVERYTHING_PARAMS = {"remat.weight": spec(7, 9), "scan.cell.weight": spec(9, 9),
 
 
 def programs() -> dict[str, Program]:
-    """Whole programs by name: a forward pass and a train step of each model."""
+    """Return whole programs by name: a forward pass and a train step of each model."""
     widths = (784, 512, 256, 10)
     drop = {"linear_0.weight": spec(64, 128), "linear_1.weight": spec(128, 10)}
     labels = spec(128, dtype="int32")
@@ -209,12 +209,12 @@ def programs() -> dict[str, Program]:
 
 
 def on_host(x: Any) -> Any:
-    """Return what Python on the host makes of an array: an equation whose cost is unknown."""
+    """Return the result of a Python callback on the host: an equation with unknown cost."""
     return jax.pure_callback(lambda given: given, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
 
 
 def flops_by_xla(cost: Cost) -> int:
-    """Return the FLOPs of analytic costs, loops once, with XLA's convention for each equation where that is another."""
+    """Return the FLOPs of analytic costs under XLA's conventions, with each loop counted once."""
     assert cost.symbolic is not None
     total = 0
     for row, (equation, _) in zip(cost.rows, cost.symbolic.kinds.members, strict=True):

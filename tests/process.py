@@ -1,4 +1,4 @@
-"""What a test finds in its process, and leaves there: fixtures around every test and every example of a docstring."""
+"""Fixtures around every test and every docstring example that set up and restore the process."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ QUICK_ROOMS = {
     *("backends", "blocks", "cost", "documents", "interop", "physical"),
     *("seeds", "session", "stages", "targets", "train"),
 }
-"""Rooms whose tests ask what a program computes, or what XLA's passes make of it, and not what LLVM makes of that."""
+"""Rooms whose tests depend on results or on XLA's passes, but not on LLVM's output."""
 ANSWERS = {"backends", "blocks", "documents", "interop", "physical", "seeds", "train"}
-"""Those of them that ask only what a program computes. With MITHRIL_NB_EXAMPLES set they run what users run."""
+"""Rooms whose tests depend only on results. With MITHRIL_NB_EXAMPLES set they compile as users do."""
 ALSO_ANSWERS = {"test_transforms.py"}
-"""Files of the other rooms that ask the same."""
+"""Files of other rooms whose tests depend only on results."""
 _JAXLIB = tuple(int(part) for part in version("jaxlib").split(".")[:2])
 QUICK_CODE = {
     # XLA of jaxlib 0.12 has no other way than through MLIR, nor this flag: it ends a process that names it.
     **({"xla_cpu_use_fusion_emitters": False} if _JAXLIB < (0, 12) else {}),
     "xla_cpu_parallel_codegen_split_count": 1,
 }
-"""Have XLA write LLVM IR itself rather than through MLIR, and in one piece: a quarter of the time."""
+"""Make XLA write LLVM IR directly instead of through MLIR, and in one piece: a quarter of the time."""
 
 
 def _of_quick_code(**flags: int) -> dict[str, str]:
@@ -47,12 +47,12 @@ CODE = {
     "test_machine_code.py",
     "test_options.py",
 }
-"""Files that look at what XLA makes of a program at full strength: fusions, LLVM IR, machine code."""
+"""Files that test fully optimized output of XLA: fusions, LLVM IR, machine code."""
 
 
 @pytest.fixture(autouse=True)
 def quick_compiling(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Have XLA skip its dear passes where they change no answer, as JAX's own tests do: a third of the time."""
+    """Skip XLA's expensive passes where they change no result, as JAX's own tests do: a third of the time."""
     import jax
 
     path: Path = request.node.path
@@ -66,7 +66,7 @@ def quick_compiling(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def _write_code_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    # XLA_FLAGS would do so for the whole process, stages and machine code included, and JAX has no setting for it.
+    # XLA_FLAGS would apply to the whole process, including stages and machine code, and JAX has no setting for it.
     from jax._src import compiler
 
     asked = compiler.get_compile_options
@@ -79,7 +79,7 @@ def _write_code_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def nothing_leaks() -> Iterator[None]:
-    """Undo what a test does to the process: the kinds of blocks and ops that it defines, and JAX's x64 mode."""
+    """Restore the process after a test: registered blocks and ops, and JAX's x64 mode."""
     from mithril_nb.models.custom import GRADIENTS, PRIMITIVES
     from mithril_nb.models.op import OPS
     from mithril_nb.models.registry import KINDS

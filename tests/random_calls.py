@@ -20,7 +20,7 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class Call:
-    """A function, its arguments, which of them are static, and what kinds of arguments they are."""
+    """A function, its arguments, which of them are static, and their kinds."""
 
     fn: Callable[..., Any]
     args: tuple[Any, ...]
@@ -67,7 +67,7 @@ def _value(draw: random.Random, kinds: set[str], depth: int = 0) -> Any:
 
 
 def random_call(seed: int) -> Call:
-    """Return the call of a seed."""
+    """Return the call for a seed."""
     draw, kinds = random.Random(seed), set[str]()
     binary, unary = ([draw.choice(one) for _ in range(12)] for one in (_BINARY, _UNARY))
     result = draw.randrange(4)

@@ -12,7 +12,7 @@ from mithril_nb.models import KINDS
 from mithril_nb.session.design import EDITS, PROGRAMS, Design
 
 MOST_BLOCKS = 24
-"""Blocks of a design from which on edits remove most of them: the time of an edit grows with the design."""
+"""Number of blocks above which most edits remove blocks, because the time of an edit grows with the design."""
 PLAIN_KINDS = ("Linear", "Relu", "Add", "MLP", "Softmax", "Shape", "Concat", "Conv2d", "Reshape", "LayerNorm", "Value")
 NAMES = (
     "a",
@@ -34,7 +34,7 @@ NAMES = (
 
 
 def nested(levels: int) -> list[Any]:
-    """Return an empty list in lists."""
+    """Return an empty list nested in lists."""
     found: list[Any] = []
     for _ in range(levels):
         found = [found]
@@ -47,18 +47,18 @@ WRONG = (
     nested(5_000), "\ud800", "a" * 5_000, "блок", "a/b", "..", "%", "²", "\x00", {1: 2}, [10**30, 10**30], [0],
     [2] * 100, "[[1,", "[" * 3_000, ("a",), range(3), 1j, set(), len, [["", "batch", "²"]], [["", "input.²", 3]],
 )  # fmt: skip
-"""Values of wrong types, or that nothing takes."""
+"""Values of wrong types, or that no edit accepts."""
 
 
 def assert_explained(error: MithrilError) -> None:
-    """Each diagnostic has facts and something to try."""
+    """Assert that each diagnostic has facts and advice."""
     for found in error.diagnostics:
         assert found.facts, str(found)
         assert found.advice, str(found)
 
 
 def random_edit(random: Random, design: Design) -> tuple[str, dict[str, Any]]:
-    """Return the name and arguments of an edit; one in eight has an argument that is wrong."""
+    """Return the name and arguments of an edit; one in eight has a wrong argument."""
     graph, paths = design.graph, [path for path, _ in design.graph.walk()]
     name = random.choice((*EDITS, "add_block", "connect", "connect"))
     if len(paths) > MOST_BLOCKS:

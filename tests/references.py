@@ -1,4 +1,4 @@
-"""Blocks beside a reference: the same params and inputs, outputs and gradients compared."""
+"""Comparison of blocks with references: outputs and gradients for the same params and inputs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import mithril_nb as ml
 TOLERANCE = {"float64": 1e-9, "float32": 1e-5}
 Arrays = dict[str, np.ndarray]
 Reference = Callable[[Arrays, Arrays, np.ndarray], tuple[np.ndarray, Arrays]]
-"""Params, inputs and the gradient of the output in; the output, and the gradients of params and floating inputs out."""
+"""Function from params, inputs and the cotangent to the output, and the gradients of params and floating inputs."""
 
 
 class Case(NamedTuple):
-    """One model, its inputs, and what it must be equal to."""
+    """One model, its inputs, and its reference."""
 
     model: ml.Model
     inputs: Mapping[str, np.ndarray]
@@ -27,7 +27,7 @@ class Case(NamedTuple):
 def assert_same(cases: Mapping[str, Case], dtype: str) -> None:
     """Compare outputs, and gradients of params and inputs, with references in the same precision.
 
-    All cases are one program: XLA needs nearly as long for one small block as for twenty.
+    All cases are one program, because XLA compiles one small block nearly as long as twenty.
     """
     given, forwards = {}, {}
     for number, (name, case) in enumerate(cases.items()):
@@ -56,13 +56,13 @@ def assert_same(cases: Mapping[str, Case], dtype: str) -> None:
 
 
 def run_quickly(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Run a function as one program that XLA does not optimize: what is compared is arithmetic, not speed."""
+    """Run a function as one program without XLA optimizations, which the comparison does not need."""
     lowered = jax.jit(function).lower(*arguments)
     return lowered.compile(compiler_options={"xla_backend_optimization_level": 0})(*arguments)
 
 
 def with_gradients(forward: Callable[..., Any], params: Any, inputs: Any, cotangent: Any) -> Any:
-    """The output, and its gradients by all params and floating inputs."""
+    """Return the output, and the gradients of all params and floating inputs."""
     floating = {port: array for port, array in inputs.items() if jax.numpy.issubdtype(array.dtype, jax.numpy.floating)}
 
     def output(params: Any, floating: Any) -> Any:
@@ -74,12 +74,12 @@ def with_gradients(forward: Callable[..., Any], params: Any, inputs: Any, cotang
 
 
 def cast(array: np.ndarray, dtype: str) -> np.ndarray:
-    """The array in the precision of a test; whole numbers stay."""
+    """Return the array in the precision of a test; integers stay unchanged."""
     return np.asarray(array, dtype if np.asarray(array).dtype.kind == "f" else None)
 
 
 def close(got: Any, expected: Any, dtype: str, what: str) -> None:
-    """Compare relative to the greatest item: sums over a batch cancel, and a relative bound for each would not hold."""
+    """Compare relative to the largest item: sums over a batch cancel, so relative bounds per item do not hold."""
     got, expected = np.asarray(got), np.asarray(expected)
     assert got.shape == expected.shape, what
     scale = max(1.0, float(np.abs(expected).max(initial=0.0)))

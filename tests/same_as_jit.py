@@ -1,4 +1,4 @@
-"""Whether an inspection and `jax.jit` make the same program of a call: its jaxpr, its StableHLO, its optimized HLO."""
+"""Comparison of inspections with `jax.jit`: jaxpr, StableHLO and optimized HLO of the same call."""
 
 from __future__ import annotations
 
@@ -28,16 +28,15 @@ def differences(
 ) -> list[str]:
     """Return the stages in which the program of a call differs from that of `jax.jit`.
 
-    The jaxprs must agree in primitives, params, types (weak types too), operands and order; the texts of StableHLO in
-    everything; those of HLO in everything but metadata and the names of instructions: XLA makes a name of the last part
-    of an op name, and where JAX gives an op no name of its own, that is our tag. A difference in nothing but these
-    names is reported as `"hlo names"`.
+    The jaxprs must agree in primitives, params, types (weak types too), operands and order. The StableHLO texts must be
+    equal. The HLO texts must be equal except for metadata and names of instructions: XLA derives a name from the last
+    part of the op name, which is our tag if JAX gives an op no name. A difference in names only is `"hlo names"`.
 
     Args:
         fn: The function, perhaps jitted.
         args: Its positional arguments.
         kwargs: Its keyword arguments.
-        stages: What to compare.
+        stages: The stages to compare.
         **static: `static_argnums` and `static_argnames`.
     """
     kwargs = dict(kwargs or {})

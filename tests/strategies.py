@@ -1,4 +1,4 @@
-"""Random models for property tests: any way of composing, any name, always of shape `(n, WIDTH)`."""
+"""Random models for property tests: any composition, any names, always with arrays of shape `(n, WIDTH)`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from mithril_nb.models import MLP, Add, Dropout, Gelu, LayerNorm, Linear, Model,
 
 WIDTH = 4
 modest = settings(max_examples=40)
-"""For tests whose examples are whole models: many small parts in each."""
+"""Settings for tests whose examples are whole models with many small parts."""
 HOSTILE = (
     "a/b", "a.b", "100%", "%2F", "%", "f(x)", "a[0]", "block:a", "it's \"so\"", "<script>alert(1)</script>", "блок",
     "line\nbreak", " ", "self", "input", "output", "Model", "Linear", "class", "relu_0", "relu_0_output",
     "...", "\\", "{x}",
 )  # fmt: skip
-"""Names that mean something to a path, to HTML, to Python, to JAX or to us."""
+"""Names that are special in paths, HTML, Python, JAX or mithril_nb."""
 
 names = st.sampled_from(HOSTILE) | st.text(min_size=1, max_size=6).filter(lambda text: text.strip("\x00"))
 
@@ -30,9 +30,9 @@ port_names = st.sampled_from(
 )
 
 
-@cache  # a strategy that is made anew for each step costs more than the step
+@cache  # building a strategy for each step costs more than the step
 def leaf_blocks(hostile: bool = True) -> st.SearchStrategy[Model]:
-    """Blocks that take and give `(n, WIDTH)`."""
+    """Draw blocks whose inputs and outputs have shape `(n, WIDTH)`."""
     flags, named = st.booleans(), st.none() | (names if hostile else plain_names)
     return st.one_of(
         st.builds(Relu, name=named),
@@ -49,7 +49,7 @@ def leaf_blocks(hostile: bool = True) -> st.SearchStrategy[Model]:
 
 @cache
 def parts(depth: int, hostile: bool) -> st.SearchStrategy[Model]:
-    """What a step adds: a block, or a model made before."""
+    """Draw a block, or a model drawn earlier, for the next step."""
     leaves = leaf_blocks(hostile)
     if not depth:
         return leaves
@@ -63,7 +63,7 @@ def parts(depth: int, hostile: bool) -> st.SearchStrategy[Model]:
 
 @st.composite
 def models(draw: st.DrawFn, *, depth: int = 2, most: int = 6, hostile: bool = True) -> Model:
-    """A model composed of random steps; a step that is refused leaves the model as it was."""
+    """Draw a model composed in random steps; a rejected step leaves the model unchanged."""
     model = Model()
     for _ in range(draw(st.integers(0, most))):
         part = draw(parts(depth, hostile))
@@ -80,7 +80,7 @@ def models(draw: st.DrawFn, *, depth: int = 2, most: int = 6, hostile: bool = Tr
 
 
 def draw_connections(draw: st.DrawFn, model: Model, part: Model) -> dict[str, str]:
-    """Names for some of a block's ports: known ones, new ones, and endpoints."""
+    """Draw names for some ports of a block: known names, new names, and endpoints."""
     graph = model.graph
     known = [str(Endpoint("", name)) for name, _ in graph.labels]
     known += [str(Endpoint("", port.name)) for port in (*graph.inputs, *graph.outputs)]
@@ -88,7 +88,7 @@ def draw_connections(draw: st.DrawFn, model: Model, part: Model) -> dict[str, st
     anywhere = port_names | st.sampled_from(known) if known else port_names
     connections = {}
     for port in part.inputs:
-        # A param port takes only names of its own: what a weight must be is not (n, WIDTH).
+        # A parameter port gets only new names, because a weight's shape is not (n, WIDTH).
         if port.role == "data" and draw(st.integers(0, 2)) == 0:
             connections[port.name] = draw(anywhere)
     for port in part.outputs:

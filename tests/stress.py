@@ -1,4 +1,4 @@
-"""Stress tests: short in `make test`, long in `make stress`, which prints a table of what each measured.
+"""Stress tests: short in `make test`, long in `make stress`, which prints a table of the measurements.
 
 A stress test takes the fixture `stress` and is selected by it::
 
@@ -45,7 +45,7 @@ class Stress:
 
 @pytest.fixture
 def stress(request: pytest.FixtureRequest) -> Iterator[Stress]:
-    """The length of a stress test, and where it reports what it measured."""
+    """The length of a stress test, and its row of the table."""
     started = time.monotonic()
     found = Stress(request)
     yield found
@@ -71,6 +71,6 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     terminalreporter.section("stress")
     for report in reports:
         figures = [f"{name[7:]} {value}" for name, value in report.user_properties if name.startswith("stress.")]
-        if figures and report.when == "teardown":  # the last report of a test carries all of its figures
+        if figures and report.when == "teardown":  # the last report of a test contains all its figures
             outcome = "failed" if report.nodeid in failed else "passed"
             terminalreporter.write_line(f"{report.nodeid} | {outcome} | {', '.join(figures)}")

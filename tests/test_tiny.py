@@ -26,7 +26,7 @@ def test_end_to_end():
     for stage in (pm.jaxpr, pm.stablehlo, pm.hlo):
         blocks = {block for instruction in stage.instructions for block in instruction.blocks}
         assert blocks >= {"linear_0", "relu_0", "linear_1"}, f"every block has its lines in {stage.name}"
-    assert inspection is pm.inspect(), "what was made is kept"
+    assert inspection is pm.inspect(), "the inspection is cached"
 
     cost = pm.cost
     assert sum(block.flops for block in cost.by_block.values()) + cost.unattributed.flops == cost.total.flops

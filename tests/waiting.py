@@ -1,4 +1,4 @@
-"""Waiting for what other threads do."""
+"""Waiting for other threads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ PATIENCE_S = 60.0
 
 
 def until(true: Callable[[], object], patience_s: float = PATIENCE_S) -> None:
-    """Wait until something is true; fail if it is not in time."""
+    """Wait until a condition is true; fail on timeout."""
     deadline = time.monotonic() + patience_s
     while not true():
         assert time.monotonic() < deadline, "it did not happen in time"

@@ -31,6 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     commands.add_parser("test-all", help="the same, then the unit tests on every other Python found")
     commands.add_parser("stress", help="run the stress tests at full length and print a table (up to 30 minutes)")
     commands.add_parser("bench", help="print the table of benchmarks")
+    commands.add_parser("docs", help="build the documentation in build/docs")
     commands.add_parser("format", help="format the code")
     commands.add_parser("screenshot", help="update the screenshot in the README")
     commands.add_parser("notebooks", help="run all notebooks, or the named ones, and save their outputs")
@@ -55,6 +56,8 @@ def _run(known: argparse.Namespace, rest: list[str]) -> int:
         return clean()
     if command == "lock":
         return lock.write()
+    if command == "docs":
+        return docs()
     venv = environment.prepare(checks.EXTRAS)
     if command == "exec":
         return run(venv.command(*rest), venv.variables())
@@ -71,6 +74,17 @@ def _run(known: argparse.Namespace, rest: list[str]) -> int:
     present = [name for name in (*checks.SOURCES, "notebooks") if (ROOT / name).exists()]
     fixed = run(venv.command("ruff", "check", "--fix", *present))
     return run(venv.command("ruff", "format", *present)) or fixed
+
+
+def docs() -> int:
+    """Build the documentation in a separate environment, so that the environment of the tests stays small."""
+    venv = environment.prepare(["docs"], ROOT / ".venv-docs")
+    # Material otherwise prints a notice about its successor.
+    variables = venv.variables(NO_MKDOCS_2_WARNING="1", JAX_PLATFORMS="cpu")
+    status = run(venv.command("mkdocs", "build"), variables)
+    if status == 0:
+        say("   wrote build/docs/index.html")
+    return status
 
 
 def clean() -> int:

@@ -28,7 +28,7 @@ def programs(full: bool) -> dict[str, Make]:
         "cond, gradient": lambda: (jax.grad(either_way), (w, x)),
         "switch, forward": lambda: (one_of_three, (spec(dtype=jnp.int32), w, x)),
         "while, forward": lambda: (power_iteration, (w, x)),
-        "gradient by hand": lambda: (jax.grad(lambda w, x: careful(x @ w).sum()), (w, x)),
+        "custom gradient": lambda: (jax.grad(lambda w, x: careful(x @ w).sum()), (w, x)),
         "steps in a scan": lambda: (steps, (w, spec(3, 4, size))),
         "hessian": lambda: (jax.hessian(lambda x: (smooth(x) ** 2).sum()), (spec(size),)),
         "forward mode": lambda: (jax.jacfwd(smooth), (spec(size),)),

@@ -37,16 +37,19 @@ def steps(full: bool) -> dict[str, tuple[Make, Make]]:
     by_nnx, held = nnx_step(nnx, optimizer, loss)
     ours: dict[str, Any] = {"loss": "cross_entropy" if full else "mean_squared_error", "optimizer": optimizer}
     return {
-        f"{name} of Flax nnx, our train step": (partial(ml.inspect, nnx, x, **ours), partial(ml.inspect, nnx, x)),
-        f"{name} of Flax nnx, train step by hand": (
+        f"{name} of Flax nnx, mithril_nb train step": (
+            partial(ml.inspect, nnx, x, **ours),
+            partial(ml.inspect, nnx, x),
+        ),
+        f"{name} of Flax nnx, hand-written train step": (
             partial(ml.inspect, by_nnx, nnx, held, x, y),
             partial(ml.inspect, nnx, x),
         ),
-        f"{name} of Equinox, our train step": (
+        f"{name} of Equinox, mithril_nb train step": (
             partial(ml.inspect, equinox, one, **ours),
             partial(ml.inspect, equinox, one),
         ),
-        f"{name} of Equinox, train step by hand": (partial(ml.inspect, by_equinox, equinox, state, x, y), batched),
+        f"{name} of Equinox, hand-written train step": (partial(ml.inspect, by_equinox, equinox, state, x, y), batched),
     }
 
 

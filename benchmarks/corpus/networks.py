@@ -35,7 +35,7 @@ def programs(full: bool) -> dict[str, Make]:
         "MLP, forward": lambda: (mlp, (layers, x)),
         "MLP, train step": lambda: adam_step(mlp, layers, x, y, loss=mean_square),
         "MLP with scopes, train step": lambda: adam_step(mlp_with_scopes, layers, x, y, loss=mean_square),
-        "MLP, gradient descent by hand": lambda: sgd_step(mlp, layers, x, y, loss=mean_square),
+        "MLP, hand-written SGD": lambda: sgd_step(mlp, layers, x, y, loss=mean_square),
         "LSTM by scan, forward": lambda: (lstm_classifier, (lstm, text)),
         "LSTM by scan, train step": lambda: adam_step(lstm_classifier, lstm, text, label, loss=mean_square),
         "mixture of experts, forward": lambda: (mixture, (moe, tokens)),

@@ -23,8 +23,8 @@ def programs(full: bool) -> dict[str, Make]:
         return mlp((512, 256, 10) if full else (7, 11, 3))
 
     models = {
-        "MLP of ours": (wide, (128, 784) if full else (4, 5)),
-        "GPT of ours": (gpt, (2, 128) if full else (2, 5)),
+        "mithril_nb MLP": (wide, (128, 784) if full else (4, 5)),
+        "mithril_nb GPT": (gpt, (2, 128) if full else (2, 5)),
     }
     return {
         f"{name}, {program}": lambda make=make, shape=shape, program=program: of_ours(make, shape, program)

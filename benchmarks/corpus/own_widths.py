@@ -47,11 +47,11 @@ def own_widths() -> dict[str, Make]:
     by_equinox, state = equinox_step(equinox, optimizer, mean_square)
     convolve, args = convolutions()
     return {
-        "blocks of ours, train step": partial(ml.inspect, own_model(), shapes={"input": list(x.shape)}, **ours),
-        "blocks of Flax nnx, our train step": partial(ml.inspect, nnx, x, **ours),
-        "blocks of Flax nnx, train step by hand": partial(ml.inspect, by_nnx, nnx, held, x, x),
-        "blocks of Equinox, our train step": partial(ml.inspect, equinox, spec(TIME, WIDTH), **ours),
-        "blocks of Equinox, train step by hand": partial(ml.inspect, by_equinox, equinox, state, x, x),
+        "mithril_nb blocks, train step": partial(ml.inspect, own_model(), shapes={"input": list(x.shape)}, **ours),
+        "blocks of Flax nnx, mithril_nb train step": partial(ml.inspect, nnx, x, **ours),
+        "blocks of Flax nnx, hand-written train step": partial(ml.inspect, by_nnx, nnx, held, x, x),
+        "blocks of Equinox, mithril_nb train step": partial(ml.inspect, equinox, spec(TIME, WIDTH), **ours),
+        "blocks of Equinox, hand-written train step": partial(ml.inspect, by_equinox, equinox, state, x, x),
         "convolutions, train step": partial(inspect, convolve, *args),
     }
 

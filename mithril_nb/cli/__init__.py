@@ -1,4 +1,4 @@
-"""The terminal twin: `mithril-nb lab | show | report` print and write what the workbench shows; `launch` trains."""
+"""The command line: `mithril-nb lab | show | report` print or write the contents of the workbench; `launch` trains."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from mithril_nb.errors import Diagnostic, MithrilError
 
 _TARGETS = """\
 TARGET is one of
-  model.json        a file that ml.save(model, path) wrote; reading it runs no code. --shape gives its inputs shapes.
-  step.mlir         a file with StableHLO (.mlir) or HLO (.hlo), as text (.txt too) or serialized (.pb, .bin), or an
-                    exported program; reading it runs no code.
-  file.py:name      something in a Python file, which is run with its folder on sys.path. It may be
-                    a function, with its arguments by --arg, or by an attribute example_args, a tuple;
-                    a function that takes nothing, which is called and gives (function, arguments), a model or a module;
+  model.json        a model saved by ml.save(model, path); no code is run. Use --shape for the shapes of its inputs.
+  step.mlir         a file with StableHLO (.mlir), HLO (.hlo) or an exported program, as text (also .txt) or
+                    serialized (.pb, .bin); no code is run.
+  file.py:name      an object in a Python file, which is run with its folder on sys.path:
+                    a function, whose arguments are given by --arg, or by its attribute example_args, a tuple;
+                    a function without arguments, which is called and returns a model, a module, or
+                    (function, arguments);
                     a Model, or a module of Flax, Equinox or Haiku.
-  module:name       the same in a module, which is imported from the working folder or from what is installed.
+  module:name       an object in a module, which is imported from the working directory or the environment.
 
   mithril-nb show model.json --shape input=32,784 --stage hlo --block linear_0
   mithril-nb show jax.nn:gelu --arg "f32[32,784]" --stage stablehlo
@@ -39,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line.
 
     Args:
-        arguments: What was typed after `mithril-nb`; by default what this process was started with.
+        arguments: The arguments after `mithril-nb`; default: those of this process.
 
     Returns:
         The exit code: 0, or 2 with a message on stderr.
@@ -53,35 +54,43 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return options.command(options)
     except MithrilError as error:
         complain(error.diagnostics)
-    except BrokenPipeError:  # `mithril-nb show ... | head` is no error; Python must not notice it again at exit
+    except (
+        BrokenPipeError
+    ):  # `mithril-nb show ... | head` is not an error; without this, Python reports it again at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
         return 130
-    except Exception as error:  # a person at a terminal is told what failed; the traceback is one option away
+    except Exception as error:  # print the message only; --debug prints the traceback
         if options.debug:
             traceback.print_exc()
         else:
             kind = type(error).__name__
-            complain([Diagnostic(str(error).strip() or kind, (), "the same with --debug, for where.", code=kind)])
+            complain(
+                [Diagnostic(str(error).strip() or kind, (), "run again with --debug to see the traceback.", code=kind)]
+            )
     return FAILED
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="mithril-nb", description="Compose a model, watch it become machine code, see what it costs, train it."
+        prog="mithril-nb", description="Compose a model, inspect every compiler stage and its cost, and train it."
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_lab(commands.add_parser("lab", help="open JupyterLab on the builder notebook"))
     written = {"epilog": _TARGETS, "formatter_class": argparse.RawDescriptionHelpFormatter}
-    _add_show(commands.add_parser("show", help="print a program at one of its stages, or what it costs", **written))
-    _add_report(commands.add_parser("report", help="write one HTML file with graph, stages and costs", **written))
-    _add_launch(commands.add_parser("launch", help="run a training script on several processes, here or elsewhere"))
+    _add_show(commands.add_parser("show", help="print a program at one of its compiler stages, or its cost", **written))
+    _add_report(
+        commands.add_parser("report", help="write a self-contained HTML file with graph, stages and costs", **written)
+    )
+    _add_launch(
+        commands.add_parser("launch", help="run a training script on several processes, on one or more machines")
+    )
     return parser
 
 
 def _add_lab(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("notebook", nargs="?", help=f"the notebook (default: {NOTEBOOK}, or a new one)")
+    parser.add_argument("notebook", nargs="?", help=f"notebook to open (default: {NOTEBOOK}, or a new one)")
     parser.add_argument("jupyter", nargs="*", metavar="-- OPTION", help="options for JupyterLab, after --")
     parser.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
     parser.set_defaults(command=open_lab)
@@ -90,17 +99,23 @@ def _add_lab(parser: argparse.ArgumentParser) -> None:
 def _add_show(parser: argparse.ArgumentParser) -> None:
     _add_target(parser, "forward")
     parser.add_argument("--stage", choices=SHOWN, help="what to print (default: graph; cost with --by)")
-    parser.add_argument("--block", metavar="PATH", help="only lines of this block and of those inside, with numbers")
     parser.add_argument(
-        "--role", choices=("forward", "backward", "update"), help="only lines of this part of a step, with numbers"
+        "--block", metavar="PATH", help="print only lines of this block and blocks inside it, with line numbers"
     )
-    parser.add_argument("--by", choices=("block", "line"), help="costs of each block (default), or of each Python line")
-    parser.add_argument("--short", action="store_true", help="optimized HLO for people: names, and bodies in place")
+    parser.add_argument(
+        "--role",
+        choices=("forward", "backward", "update"),
+        help="print only lines of this part of a train step, with line numbers",
+    )
+    parser.add_argument("--by", choices=("block", "line"), help="group costs by block (default) or by Python line")
+    parser.add_argument(
+        "--short", action="store_true", help="short form of the optimized HLO: readable names, inlined bodies"
+    )
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--graph", action="store_true", help="the stage's graph, blocks and loops indented")
-    what.add_argument("--passes", action="store_true", help="the passes of XLA that changed something")
-    what.add_argument("--pass", dest="number", type=int, metavar="N", help="what pass N of them changed")
-    parser.add_argument("--json", action="store_true", help="print it as JSON, with all instructions and their blocks")
+    what.add_argument("--graph", action="store_true", help="print the stage's graph, with blocks and loops indented")
+    what.add_argument("--passes", action="store_true", help="list the XLA passes that changed the program")
+    what.add_argument("--pass", dest="number", type=int, metavar="N", help="print the changes of pass N")
+    parser.add_argument("--json", action="store_true", help="print JSON, with all instructions and their blocks")
     parser.set_defaults(command=show_target)
 
 
@@ -122,31 +137,39 @@ def _add_target(parser: argparse.ArgumentParser, program: str) -> None:
         action="append",
         default=[],
         metavar="[NAME=]f32[32,784]",
-        help="an argument: an array's dtype and shape, or a number or text of Python; may be repeated",
+        help="an argument: dtype and shape of an array, or a Python number or string; may be repeated",
     )
     parser.add_argument(
         "--static",
         action="append",
         default=[],
         metavar="NAME",
-        help="an argument of a function that is static, as in jax.jit; may be repeated",
+        help="name of a static argument of a function, as in jax.jit; may be repeated",
     )
     parser.add_argument(
-        "--program", choices=tuple(PROGRAMS), help=f"which program of a model or a module (default: {program})"
+        "--program", choices=tuple(PROGRAMS), help=f"program of a model or a module (default: {program})"
     )
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an unforeseen error")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of unexpected errors")
     parser.set_defaults(default_program=program)
 
 
 def _add_launch(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--processes", type=int, default=2, metavar="N", help="how many in all (default: 2)")
-    add("--coordinator", metavar="HOST:PORT", help="address of process 0, to join other machines")
-    add("--process-id", type=int, metavar="K", help="which of them this one is, from 0; to join")
+    add("--processes", type=int, default=2, metavar="N", help="number of processes on all machines (default: 2)")
+    add("--coordinator", metavar="HOST:PORT", help="address of process 0, to join processes on other machines")
+    add("--process-id", type=int, metavar="K", help="rank of this process, from 0; needed to join")
     add("--devices", type=int, default=1, metavar="D", help="devices of each process (default: 1)")
-    add("--start-timeout", type=float, default=120, metavar="S", help="seconds to meet (default: 120)")
-    add("--peer-timeout", type=float, default=60, metavar="S", help="seconds until a silent one is lost (default: 60)")
-    add("script", help="the script; ml.distributed() in it says which process it is in")
-    add("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
-    add("--debug", action="store_true", help="show the traceback of an unforeseen error")
+    add(
+        "--start-timeout", type=float, default=120, metavar="S", help="seconds to wait for all processes (default: 120)"
+    )
+    add(
+        "--peer-timeout",
+        type=float,
+        default=60,
+        metavar="S",
+        help="seconds until an unresponsive process counts as lost (default: 60)",
+    )
+    add("script", help="Python script; ml.distributed() returns the process that runs it")
+    add("arguments", nargs=argparse.REMAINDER, help="arguments of the script")
+    add("--debug", action="store_true", help="show the traceback of unexpected errors")
     parser.set_defaults(command=launch_script)

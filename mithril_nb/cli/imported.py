@@ -25,11 +25,11 @@ def imported(text: str) -> Any:
     """Import a module or a Python file, and return the value of a name in it.
 
     Args:
-        text: `module:name`, of a module in the working folder too, or `path/to/file.py:name`.
+        text: `module:name`, where the module may be in the working directory, or `path/to/file.py:name`.
 
     Raises:
-        ModelFileError: There is no such module or file.
-        UnknownOptionError: The module has no such name.
+        ModelFileError: The module or file does not exist.
+        UnknownOptionError: The module does not have this name.
     """
     where, _, path = text.rpartition(":")
     value: Any = _of_file(Path(where), path) if where.endswith(".py") else _of_module(where, path)
@@ -56,24 +56,24 @@ def without_name(path: Path) -> ModelFileError:
         return _no_file(path)
     names = _names_in(path)
     return ModelFileError(
-        f"{str(path)!r} is a Python file, and the name of a function or a model in it is missing.",
+        f"{str(path)!r} is a Python file: add the name of a function or a model in it.",
         (("has", ", ".join(names[-_MOST_NAMES:]) or "no function"),),
         _show(path, names[-1]) if names else "add a function to the file.",
     )
 
 
 def no_target(text: str, near: str) -> ModelFileError:
-    """Build the error raised for a text that is no file, and has no colon as `module:name` has.
+    """Build the error raised for text that is neither a file nor `module:name`.
 
     Args:
         text: The text.
-        near: A model file of a similar name, to advise; `""` if there is none.
+        near: A model file with a similar name for the advice; `""` if there is none.
     """
     text = text.rstrip(":")
     file = Path(text if text.endswith(".py") else f"{text}.py")
     names = _names_in(file) if file.is_file() else []
     return ModelFileError(
-        f"{text!r} is no file, and no name in a module.",
+        f"{text!r} is not a file, and not of the form module:name.",
         (
             ("a file", "model.json, step.mlir"),
             ("a name", ", ".join(f"{one}:step" for one in dict.fromkeys((text, str(file))))),
@@ -90,7 +90,7 @@ def _no_file(path: Path, name: str = "") -> ModelFileError:
 
 
 def _names_in(path: Path) -> list[str]:
-    """Return the functions that a file defines, else its other values."""
+    """Return the names of the functions that a file defines, or of its other values if there are none."""
     body = ast.parse(path.read_bytes(), str(path)).body
     functions = [one.name for one in body if isinstance(one, ast.FunctionDef) and not one.name.startswith("_")]
     targets = [target for one in body if isinstance(one, ast.Assign) for target in one.targets]
@@ -109,7 +109,7 @@ def _python_files(folder: Path) -> list[str]:
 def _of_file(path: Path, name: str) -> ModuleType:
     """Run a file as a module, with its folder on `sys.path`, as `python file.py` has it.
 
-    A file of a package is imported as a part of it, from the folder that holds the package: it may import relatively.
+    A file of a package is imported as part of the package, so that relative imports work.
     """
     if not path.is_file():
         raise _no_file(path, name)
@@ -141,9 +141,9 @@ def _run(path: Path, name: str) -> ModuleType:
     except SystemExit as error:
         del sys.modules[name]
         raise ModelFileError(
-            f"{str(path)!r} ends Python when it is run, before its functions can be read.",
+            f"{str(path)!r} exits when it is run, before its functions can be read.",
             (("SystemExit", str(error.code)),),
-            'put the end of the script under `if __name__ == "__main__":`.',
+            'move the code that exits under `if __name__ == "__main__":`.',
         ) from error
     except BaseException:
         del sys.modules[name]
@@ -152,7 +152,7 @@ def _run(path: Path, name: str) -> ModuleType:
 
 
 def _of_module(name: str, path: str) -> ModuleType:
-    """Import a module as `python -m` would, from the working folder too."""
+    """Import a module as `python -m` does, also from the working directory."""
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
@@ -163,6 +163,6 @@ def _of_module(name: str, path: str) -> ModuleType:
         near = nearest(name, [one.removesuffix(".py") for one in _python_files(Path())])
         raise ModelFileError(
             f"there is no module {name!r}.",
-            (("looked in", f"{os.getcwd()}, and what is installed"),),
+            (("looked in", f"{os.getcwd()}, and the environment"),),
             f"mithril-nb show {near}:{path}" if near else _EXAMPLE,
         ) from None

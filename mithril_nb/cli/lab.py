@@ -1,4 +1,4 @@
-"""`mithril-nb lab`: JupyterLab on a notebook, a new one if there is none near."""
+"""`mithril-nb lab`: open JupyterLab on a notebook, or on a new one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOTEBOOK = Path("notebooks") / "01_build_and_train.ipynb"
 
 
 def open_lab(options: argparse.Namespace) -> int:
-    """Open JupyterLab, and wait until it ends."""
+    """Open JupyterLab, and wait until it exits."""
     if importlib.util.find_spec("jupyterlab") is None:
         raise UnavailableBackendError(
             "JupyterLab is not installed in this environment.",
@@ -26,17 +26,17 @@ def open_lab(options: argparse.Namespace) -> int:
         )
     notebook = _notebook(options.notebook)
     command = [sys.executable, "-m", "jupyterlab", str(notebook), *options.jupyter]
-    print(f"opening {notebook} in JupyterLab; it prints its URL below. Ctrl+C twice ends it.", flush=True)
+    print(f"Opening {notebook} in JupyterLab; its URL is printed below. Press Ctrl+C twice to stop.", flush=True)
     with subprocess.Popen(command) as server:
         while True:
             try:
                 return server.wait()
-            except KeyboardInterrupt:  # the server was interrupted too, and asks the person itself
+            except KeyboardInterrupt:  # the server receives the interrupt as well, and prompts the user
                 continue
 
 
 def _notebook(given: str | None) -> Path:
-    """Return the notebook to open: the one named, the one of a checkout, or a new one here."""
+    """Return the notebook to open: the given one, the checkout's, or a new one in the working directory."""
     if given is not None:
         if not Path(given).exists():
             raise ModelFileError(f"there is no notebook {given!r}.", (), "mithril-nb lab")

@@ -1,4 +1,4 @@
-"""`mithril-nb launch`: a training script on several processes."""
+"""`mithril-nb launch`: run a training script on several processes."""
 
 from __future__ import annotations
 
@@ -34,6 +34,6 @@ def launch_script(options: argparse.Namespace) -> int:
 
 
 def _as_option(advice: str) -> str:
-    """Return `start_timeout_s=60`, an argument of Python, as one types it: `--start-timeout 60`; else the same text."""
+    """Return a Python argument, `start_timeout_s=60`, as an option, `--start-timeout 60`; other text unchanged."""
     name, equals, value = advice.partition("=")
     return f"--{name.removesuffix('_s').replace('_', '-')} {value}" if equals and name.isidentifier() else advice

@@ -1,4 +1,4 @@
-"""`mithril-nb report`: one HTML file with graph, stages and costs, in which the links work without a kernel."""
+"""`mithril-nb report`: write an HTML file with graph, stages and costs, whose links work without a kernel."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from mithril_nb.errors import ModelFileError, StageUnavailableError
 
 
 def write_report(options: argparse.Namespace) -> int:
-    """Write the file."""
+    """Write the report of the target."""
     target = find_target(options.target, bool(options.arg))
-    if not Path(options.output).parent.is_dir():  # said before the program is compiled, which may take long
+    if not Path(options.output).parent.is_dir():  # checked before the program is compiled, which may take long
         raise _cannot_write(options.output, os.strerror(errno.ENOENT))
     inspection = inspection_of(target, options)
     page = inspection.to_html() if target.graph is None else _page(target, inspection, options)
@@ -34,10 +34,10 @@ def _cannot_write(path: str, why: str) -> ModelFileError:
 
 
 def _page(target: Target, inspection: Any, options: argparse.Namespace) -> str:
-    """Return the page of a model: the graph that a person built, and the Python that builds it, beside its stages.
+    """Return the page: stages and costs, and for a model its graph and the Python that builds it.
 
-    Of the stages it has those that a person reads first. LLVM IR and machine code have thousands of lines even of a
-    small model, which would be most of the page and of the time to open it; `show --stage llvm` prints them.
+    LLVM IR and machine code are omitted: they have thousands of lines even for a small model, and would make the page
+    large and slow to open. `show --stage llvm` prints them.
     """
     from mithril_nb import cost
     from mithril_nb.models.naming import input_specs
@@ -51,7 +51,7 @@ def _page(target: Target, inspection: Any, options: argparse.Namespace) -> str:
     stages = [inspection.stage(name) for name in FIRST]
     data: dict[str, Any] | None = None
     shares: dict[str, Any] = {}
-    with suppress(StageUnavailableError):  # a program that cannot be traced: its stages contain the reason
+    with suppress(StageUnavailableError):  # the program cannot be traced; its stages contain the reason
         blocks = cost.cost_of(inspection).to_dict(rows=False)["by_block"]
         shares = {path: block["share"] for path, block in blocks.items()}
         data = cost.costs_of(inspection).to_dict()

@@ -1,4 +1,4 @@
-"""`mithril-nb show`: a program at one of its stages, its graph, its passes, or what it costs, as text or as JSON."""
+"""`mithril-nb show`: print a program's stage, graph, passes or cost, as text or as JSON."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from mithril_nb.stages.records import Instruction
 
 SHOWN = ("graph", "python", "jaxpr", "stablehlo", "hlo_before", "hlo", "llvm", "asm", "cost", "source")
-"""What `--stage` takes: the stages, what a program costs, and the Python that builds a model."""
+"""Values of `--stage`: the stages, the cost, and the Python that builds a model."""
 
 
 def show_target(options: argparse.Namespace) -> int:
-    """Print what is asked for."""
+    """Print the requested view of the target."""
     from mithril_nb.stages.program_stages import first_stage
 
     options.stage = options.stage or ("cost" if options.by else "graph")
@@ -58,17 +58,17 @@ def _check_options(options: argparse.Namespace, is_part: bool, is_other: bool) -
     if is_part and (is_other or options.stage in ("cost", "source")):
         option = "--block" if options.block else "--role"
         raise UnknownOptionError(
-            f"{option} picks lines of a stage.",
+            f"{option} selects lines of a stage.",
             (("stages", ", ".join(name for name in SHOWN if name not in ("cost", "source"))),),
             f"--stage hlo {option} {options.block or options.role}",
         )
     if options.by and (is_other or options.stage != "cost"):
-        raise UnknownOptionError("--by is for costs.", (), f"--stage cost --by {options.by}")
+        raise UnknownOptionError("--by needs --stage cost.", (), f"--stage cost --by {options.by}")
     if options.short and (is_other or options.stage != "hlo"):
-        raise UnknownOptionError("--short is for the optimized HLO.", (), "--stage hlo --short")
+        raise UnknownOptionError("--short needs --stage hlo.", (), "--stage hlo --short")
 
 
-# A model's own
+# Views of a model
 
 
 def _show_source(target: Target, as_json: bool) -> int:
@@ -101,7 +101,7 @@ def _show_graph(target: Target, shapes: Mapping[str, Sequence[int | str]], as_js
     return FAILED if made.problems else 0
 
 
-# What every program has
+# Views of every program
 
 
 def _show_cost(inspection: Inspection, as_json: bool) -> None:
@@ -216,7 +216,7 @@ def _show_short(inspection: Inspection, options: argparse.Namespace) -> None:
     chosen = {one.id for one in _chosen(inspection, stage, options)}
     if is_part and not chosen:
         raise _nothing_chosen(stage, options)
-    # A line may stand for several instructions: the one that it shows is the first.
+    # A line may contain several instructions: the first is the one that it shows.
     firsts: dict[int, str] = {}
     for number, name in short.lines:
         firsts.setdefault(number, name)
@@ -231,21 +231,21 @@ def _show_short(inspection: Inspection, options: argparse.Namespace) -> None:
 
 
 def _chosen(inspection: Inspection, stage: Stage, options: argparse.Namespace) -> list[Instruction]:
-    """Return the instructions that do work of the block in the part of a step; a fusion may do that of several."""
+    """Return the instructions of the chosen block and part of a step; a fusion may belong to several blocks."""
     from mithril_nb.stages.program_stages import known_equations
 
     if not (options.block or options.role):
         return list(stage.instructions)
 
-    def is_asked_for(path: str, role: str | None) -> bool:
+    def is_chosen(path: str, role: str | None) -> bool:
         is_inside = not options.block or path == options.block or path.startswith(f"{options.block}/")
         return is_inside and options.role in (None, role)
 
-    asked = {one.id for one in known_equations(inspection) if is_asked_for(one.block, one.role)}
+    equations = {one.id for one in known_equations(inspection) if is_chosen(one.block, one.role)}
     return [
         one
         for one in stage.instructions
-        if not asked.isdisjoint(one.equations) or any(is_asked_for(path, one.role) for path in one.blocks)
+        if not equations.isdisjoint(one.equations) or any(is_chosen(path, one.role) for path in one.blocks)
     ]
 
 
@@ -253,19 +253,19 @@ def _nothing_chosen(stage: Stage, options: argparse.Namespace) -> MithrilError:
     paths = sorted({path for one in stage.instructions for path, _ in one.shares})
     roles = sorted({one.role for one in stage.instructions if one.role})
     near = (*get_close_matches(options.block or "", paths, 1, 0.4), *paths)[:1]
-    asked = " and ".join(
+    filters = " and ".join(
         f"{word} {value!r}" for word, value in (("block", options.block), ("role", options.role)) if value
     )
     many = f", ... ({len(paths)} in all)" if len(paths) > 12 else ""
     return UnknownBlockError(
-        f"no line of stage {stage.name!r} has {asked}.",
+        f"no line of stage {stage.name!r} has {filters}.",
         (("blocks", ", ".join(paths[:12]) + many or "none"), ("roles", ", ".join(roles) or "none")),
         f"--stage {stage.name} --block {near[0]}" if near else f"--stage {stage.name}",
     )
 
 
 def _numbers(stage: Stage, chosen: set[str]) -> list[int]:
-    """Return the lines of some instructions; a line belongs to the innermost of those that it is in."""
+    """Return the line numbers of the chosen instructions; a line belongs to the innermost instruction around it."""
     owner: dict[int, str] = {}
     for one in stage.instructions:
         owner |= dict.fromkeys(range(one.line, one.line + one.lines), one.id)
@@ -275,8 +275,8 @@ def _numbers(stage: Stage, chosen: set[str]) -> list[int]:
 def _give_up_if_unavailable(stage: Stage) -> None:
     if stage.unavailable is not None:
         what, _, where = with_commands(stage.unavailable).partition("\n")
-        told = f"{stage.name} is not available: {what.rstrip('.')}." + (f"\n    {where.strip()}" if where else "")
-        raise MithrilError(Diagnostic(told, code="StageUnavailableError"))
+        message = f"{stage.name} is not available: {what.rstrip('.')}." + (f"\n    {where.strip()}" if where else "")
+        raise MithrilError(Diagnostic(message, code="StageUnavailableError"))
 
 
 def _print_lines(stage: Stage, numbers: Sequence[int] | None) -> None:
@@ -295,7 +295,7 @@ def _numbered(lines: Sequence[str], numbers: Sequence[int]) -> str:
 
 
 def _print_striped(stage: Stage, lines: Sequence[str], numbers: Sequence[int] | None) -> None:
-    """Print lines with a stripe before each, in the hue of the block that caused it."""
+    """Print lines, each after a stripe in its block's hue."""
     from rich.console import Console
     from rich.text import Text
 
@@ -308,7 +308,7 @@ def _print_striped(stage: Stage, lines: Sequence[str], numbers: Sequence[int] | 
     for one in stage.instructions:
         if one.shares:
             hue = hue_of(max(one.shares, key=lambda pair: pair[1])[0], hues)
-            # What the loss and the optimizer do has no hue of its own.
+            # Loss and optimizer have no hue.
             style = "dim" if hue is None else DARK_HUES[hue]
             stripes |= dict.fromkeys(range(one.line, one.line + one.lines), style)
     for block, hue in hues.items():

@@ -1,4 +1,4 @@
-"""Programs named on the command line: by a file, as `module:name` or as `file.py:name`."""
+"""Programs named on the command line: by a file, `module:name` or `file.py:name`."""
 
 from __future__ import annotations
 
@@ -23,44 +23,44 @@ if TYPE_CHECKING:
     from mithril_nb.models import Model
 
 PROGRAMS = {"forward": "forward", "forward+backward": "forward+backward", "train-step": "train step"}
-"""Programs as one types them, and as they are called."""
+"""Values of `--program`, and the programs' names."""
 _LOADED = re.compile(r"ml\.load\((.*)\)")
 _VALUES = {"int": "3", "float": "0.1", "bool": "True", "str": "'text'"}
 """Example arguments, by annotation."""
 _COUNTS = re.compile(r"[nk]|axis|steps|depth|length|count|(n|num|max)_\w+|\w+_(size|dim|steps)|size|dim")
-"""Names of arguments that are whole numbers."""
+"""Names of arguments that are usually whole numbers."""
 _EXAMPLE = '--arg "f32[32,784]"'
 
 
 @dataclass(frozen=True)
 class Target:
-    """What is looked at.
+    """The target of a command.
 
     Attributes:
-        title: What to call it.
-        value: A model, a function, or a module of another library.
-        graph: The graph, if it is a model of ours.
-        args: Arguments that came with it.
-        asked_for: The text by which it was asked for.
+        title: Its name in messages and titles.
+        value: A model, a function, or a module of Flax, Equinox or Haiku.
+        graph: The graph if it is a Mithril model, else `None`.
+        args: Example arguments that the file or module provides.
+        text: The target on the command line.
     """
 
     title: str
     value: Any
     graph: LogicalGraph | None
     args: tuple[Any, ...] = ()
-    asked_for: str = ""
+    text: str = ""
 
 
 def find_target(text: str, has_args: bool) -> Target:
-    """Return what a text names.
+    """Return the target that is named on the command line.
 
     Args:
-        text: Path of a model file or of a program file, or `module:name` or `file.py:name`, which run the module.
-        has_args: Whether arguments are given besides; then a function is never called to find some.
+        text: Path of a model file or a program file, or `module:name` or `file.py:name`, which run the module.
+        has_args: Whether `--arg` is given; if so, the function is never called for example arguments.
 
     Raises:
-        ModelFileError: There is no such file or module, or it is none of ours.
-        UnknownOptionError: The module has no such name.
+        ModelFileError: The file or module does not exist, or the file contains no model or program.
+        UnknownOptionError: The module does not have this name.
     """
     if Path(text).suffix.lower() in PROGRAM_SUFFIXES:
         return Target(Path(text).stem, Path(text), None, (), text)
@@ -80,7 +80,7 @@ def find_target(text: str, has_args: bool) -> Target:
 
 
 def _loaded(path: str) -> Model:
-    """Return the model in a file; where the advice is to load another file, it is the path of that file, if any."""
+    """Return the model in a file; if the error advises to load another file, the advice becomes a shell command."""
     from mithril_nb.models import load
 
     try:
@@ -98,10 +98,10 @@ def _loaded(path: str) -> Model:
 
 
 def inspection_of(target: Target, options: argparse.Namespace) -> Inspection:
-    """Return the stages of the program that is meant; nothing is run.
+    """Return the inspection of the chosen program; nothing is run.
 
     Raises:
-        MithrilError: Shapes or arguments that do not fit, or that are missing.
+        MithrilError: Shapes or arguments are missing, or do not fit.
     """
     from mithril_nb import targets
 
@@ -113,7 +113,7 @@ def inspection_of(target: Target, options: argparse.Namespace) -> Inspection:
         _check_options_of_file(target, options)
     if target.graph is None:
         if shapes:
-            raise UnknownOptionError(f"--shape is for models, and {target.asked_for!r} is none.", (), _EXAMPLE)
+            raise UnknownOptionError(f"--shape is for models, but {target.text!r} is not a model.", (), _EXAMPLE)
         _check_static(options.static)
         _check_arguments(target, args, named, options.arg)
         static = options.static or None
@@ -129,17 +129,17 @@ def _check_options_of_file(target: Target, options: argparse.Namespace) -> None:
     refused = [option for option, value in given.items() if value]
     if refused:
         raise UnknownOptionError(
-            f"{refused[0]} is for models and functions, and the program in {target.asked_for!r} has its arguments.",
+            f"{refused[0]} is for models and functions, but the program in {target.text!r} contains its arguments.",
             (),
-            f"mithril-nb show {shlex.quote(target.asked_for)}",
+            f"mithril-nb show {shlex.quote(target.text)}",
         )
 
 
 def shapes_of(given: Sequence[str]) -> dict[str, list[int | str]]:
-    """Return shapes by input from texts such as `input=32,784`.
+    """Parse values of `--shape`, `input=32,784`, to shapes by input.
 
     Raises:
-        UnknownOptionError: A text that is no such thing.
+        UnknownOptionError: A value is invalid.
     """
     from mithril_nb.graph.spec import is_dim_name
 
@@ -149,15 +149,15 @@ def shapes_of(given: Sequence[str]) -> dict[str, list[int | str]]:
         dims = [part.strip() for part in sizes.strip("()[] ").split(",") if part.strip()]
         if not equals or not name or not dims:
             raise UnknownOptionError(
-                f"{text!r} gives no input a shape.",
-                (("needs", "the input's name, =, and its sizes with commas"),),
+                f"invalid --shape {text!r}.",
+                (("needs", "INPUT=SIZES, with commas between the sizes"),),
                 "--shape input=32,784",
             )
         for dim in dims:
             if not dim.isdecimal() and not is_dim_name(dim):
                 raise UnknownOptionError(
-                    f"{dim!r} in {text!r} is no size.",
-                    (("needs", "a whole number from 0 on, or a name for a size that is not known yet"),),
+                    f"invalid size {dim!r} in --shape {text!r}.",
+                    (("needs", "a whole number of at least 0, or a name for an unknown size"),),
                     f"--shape {name}=32,784",
                 )
         shapes[name] = [int(dim) if dim.isdecimal() else dim for dim in dims]
@@ -165,10 +165,10 @@ def shapes_of(given: Sequence[str]) -> dict[str, list[int | str]]:
 
 
 def argument(text: str) -> tuple[str, Any]:
-    """Return the name of an argument, or `""`, and its value: an array that takes no memory, or a value of Python.
+    """Parse a value of `--arg` to the argument's name, or `""`, and an array without memory or a Python value.
 
     Raises:
-        UnknownOptionError: A text that is neither.
+        UnknownOptionError: The value is invalid.
 
     Examples:
         >>> name, array = argument("x=f32[32,784]")
@@ -186,12 +186,12 @@ def argument(text: str) -> tuple[str, Any]:
     try:
         if found is None:
             return name.strip(), ast.literal_eval(rest.strip())
-        # One number in the place of all: what is looked at is never computed.
+        # A broadcast scalar takes no memory; the values are never used.
         return name.strip(), np.broadcast_to(np.zeros((), found.dtype), tuple(map(int, found.shape)))
     except (ValueError, SyntaxError, TypeError):
         raise UnknownOptionError(
-            f"{text!r} is no argument.",
-            (("needs", "dtype and sizes such as f32[32,784], or a number or text of Python; name= in front of it"),),
+            f"invalid --arg {text!r}.",
+            (("needs", "dtype and shape, as f32[32,784], or a Python number or string; optionally NAME= before it"),),
             f'--arg "{name.strip() or "x"}=f32[32,784]"',
         ) from None
 
@@ -202,7 +202,10 @@ def _arguments(given: Sequence[str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def _made(value: Callable[[], Any]) -> tuple[Any, Any]:
-    """Call what takes nothing, and return what there is to look at: what it gives, or itself if that is only arrays."""
+    """Call a function without arguments, and return the target with its arguments: the result, or the function itself.
+
+    The function itself is the target if it returns only arrays.
+    """
     made = value()
     if isinstance(made, tuple) and len(made) == 2 and (callable(made[0]) or _is_value(made[0])):
         return made
@@ -210,25 +213,25 @@ def _made(value: Callable[[], Any]) -> tuple[Any, Any]:
 
 
 def _is_value(value: Any) -> bool:
-    """Whether it is a model or a module, rather than a function."""
-    from mithril_nb.targets.mithril_models import is_own
+    """Return whether a value is a model or a module, rather than a function."""
+    from mithril_nb.targets.mithril_models import is_mithril_model
     from mithril_nb.targets.modules import is_foreign
     from mithril_nb.targets.scopes import is_module
 
-    return not isinstance(value, type) and (is_own(value) or is_foreign(value) or is_module(value))
+    return not isinstance(value, type) and (is_mithril_model(value) or is_foreign(value) or is_module(value))
 
 
 def _graph_of(value: Any) -> LogicalGraph | None:
     from mithril_nb.physical import PhysicalModel, graph_of
-    from mithril_nb.targets.mithril_models import is_own
+    from mithril_nb.targets.mithril_models import is_mithril_model
 
-    if isinstance(value, type) or not is_own(value):
+    if isinstance(value, type) or not is_mithril_model(value):
         return None
     return value.graph if isinstance(value, PhysicalModel) else graph_of(value)
 
 
 def _parameters(value: Any) -> Mapping[str, inspect.Parameter] | None:
-    """Return what a function must be given; `None` if it does not say what it takes."""
+    """Return the required parameters of a function; `None` if it has no signature."""
     try:
         signature = inspect.signature(value)
     except (TypeError, ValueError):
@@ -255,7 +258,7 @@ def _check_static(given: Sequence[str]) -> None:
 
 
 def _check_arguments(target: Target, args: Sequence[Any], named: Mapping[str, Any], written: Sequence[str]) -> None:
-    """Raise, in the words of the command line, if a function cannot be called with these arguments."""
+    """Raise, with advice for the command line, if a function cannot be called with these arguments."""
     if _is_value(target.value) or not callable(target.value):
         return
     needed = _parameters(target.value)
@@ -274,21 +277,21 @@ def _check_arguments(target: Target, args: Sequence[Any], named: Mapping[str, An
         *(f'"{text}"' for text in known),
         *(f'"{_example(one)}"' for name, one in needed.items() if name not in bound),
     ]
-    advice = " ".join(f"--arg {text}" for text in missing) or f"mithril-nb show {target.asked_for}"
+    advice = " ".join(f"--arg {text}" for text in missing) or f"mithril-nb show {target.text}"
     if unknown:
-        raise UnexpectedInputError(f"{target.asked_for!r} takes no argument {unknown[0]!r}.", (takes,), advice)
+        raise UnexpectedInputError(f"{target.text!r} takes no argument {unknown[0]!r}.", (takes,), advice)
     try:
         signature.bind(*args, **named)
     except TypeError as error:
         raise UnexpectedInputError(
-            f"{target.asked_for!r} cannot be called with these arguments: {error}.",
+            f"{target.text!r} cannot be called with these arguments: {error}.",
             (takes, ("or", f"{target.title}.example_args = (...) in the module")),
             advice,
         ) from None
 
 
 def _example(parameter: inspect.Parameter) -> str:
-    """Return an argument as one types it: a number if its annotation or its name is one of numbers, else an array."""
+    """Return an example value of `--arg`: a number if annotation or name suggest one, else an array."""
     kind = getattr(parameter.annotation, "__name__", parameter.annotation)
     value = _VALUES.get(str(kind))
     if value is None:
@@ -297,16 +300,16 @@ def _example(parameter: inspect.Parameter) -> str:
 
 
 def _open_inputs(graph: LogicalGraph, shapes: Mapping[str, Sequence[int | str]]) -> list[Diagnostic]:
-    """Return what to say of inputs whose shape is not known in numbers, in the words of the command line."""
+    """Return the errors for inputs whose shape is unknown, with advice for the command line."""
     from mithril_nb.models.infer import infer
     from mithril_nb.models.naming import input_specs
 
     found = infer(graph, input_specs(graph, shapes))
     if found.problems:
-        return []  # compile says it, all mismatches at once
+        return []  # `compile` reports all mismatches together
     return [
         Diagnostic(
-            f"the shape of input {name!r} is not known in numbers.",
+            f"the shape of input {name!r} is unknown.",
             (("so far", str(spec)),),
             f"--shape {name}=32,784",
             port=name,

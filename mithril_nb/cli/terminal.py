@@ -1,4 +1,4 @@
-"""What all commands print with: messages, and text that cannot steer the terminal."""
+"""Printing for all commands: error messages, and text whose control characters are escaped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mithril_nb.errors import Diagnostic
 from mithril_nb.viz.escape import visible
 
 FAILED = 2
-"""Exit code when something that the person asked for cannot be done; also argparse's own."""
+"""Exit code of user errors, as in argparse."""
 
 
 _COMMANDS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
@@ -25,7 +25,7 @@ _COMMANDS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = 
     (re.compile(r'jax\.ShapeDtypeStruct\(\(([\d, ]*)\), "float32"\).*'), lambda found: _array(found[1])),
     (re.compile(r"ml\.inspect\(('.*')\)"), lambda found: f"mithril-nb show {shlex.quote(ast.literal_eval(found[1]))}"),
 )
-"""Advice in Python, and the option or command that does the same."""
+"""Patterns of advice in Python, and the equivalent option or command."""
 
 
 def complain(diagnostics: Sequence[Diagnostic]) -> None:
@@ -52,7 +52,7 @@ def _array(sizes: str) -> str:
 
 
 def with_commands(text: str) -> str:
-    """Return a text with the advice in it, after each `Try:`, for the terminal.
+    """Return text with the advice after each `Try:` rewritten for the terminal.
 
     Args:
         text: The text.
@@ -65,7 +65,7 @@ def with_commands(text: str) -> str:
 
 
 def say(text: str) -> None:
-    """Print a text; characters that a terminal acts on come out as escapes."""
+    """Print text with control characters escaped."""
     print(visible(text.rstrip("\n")))
 
 

@@ -1,6 +1,6 @@
-"""What a program costs, block by block: FLOPs, transcendentals, bytes, parameters; checked against XLA."""
+"""Costs of a program by block: FLOPs, transcendentals, bytes, parameters, memory; checked against XLA."""
 
-from mithril_nb.cost import kernels as _kernels  # noqa: F401  It registers its rule.
+from mithril_nb.cost import kernels as _kernels  # noqa: F401  Importing it registers its rules.
 from mithril_nb.cost.comparison import Change, Comparison
 from mithril_nb.cost.costs import Cost
 from mithril_nb.cost.counting import SOURCES, cost_of, costs_of, costs_so_far, multiply_adds

@@ -1,4 +1,4 @@
-"""From equations to costs, each by its rule: nothing is lowered, compiled or run."""
+"""Costs of equations by our rules. Nothing is lowered, compiled or run."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def equation_rows(equations: Iterable[Equation]) -> tuple[CostRow, ...]:
-    """Return what each equation costs that is not just a call of others.
+    """Return the cost of each equation except calls, whose inner equations are counted.
 
     Only the most expensive branch of a condition counts, as in XLA.
 
     Args:
-        equations: The equations of a program, those of nested jaxprs after the one that holds them.
+        equations: The equations of a program; those of a nested jaxpr follow the equation that holds it.
 
     Examples:
         >>> import jax.numpy as jnp
@@ -89,7 +89,9 @@ def equation_row(equation: Equation, each: Counted, repeats: int | None) -> Cost
 
 
 def moved_rows(inputs: Iterable[Input]) -> tuple[CostRow, ...]:
-    """Return a row for each argument that is a result with another sharding: what moves is unknown before XLA moves it.
+    """Return a row for each argument that is also a result with another sharding.
+
+    The bytes moved are unknown until XLA partitions the program.
 
     Args:
         inputs: The arguments of a program.
@@ -105,7 +107,7 @@ def moved_rows(inputs: Iterable[Input]) -> tuple[CostRow, ...]:
 
 
 def _places_in_branches(conditions: Iterable[str], found: Iterable[CostRow]) -> dict[str, dict[str, list[int]]]:
-    """Return by condition and branch the places of the rows inside, those of nested conditions too."""
+    """Return the indices of the rows in each branch of each condition, including those in nested conditions."""
     places: dict[str, dict[str, list[int]]] = {condition: {} for condition in conditions}
     for place, row in enumerate(found if places else ()):
         outer, _, inner = row.id.partition(".b")
@@ -143,7 +145,7 @@ def _sent(rows: Iterable[CostRow]) -> tuple[int | None, int | None]:
 
 
 def _weight(row: CostRow) -> int:
-    """What a row costs in all its runs; where that is not known, in one."""
+    """Return the cost of a row in all its runs; if that is unknown, with loops counted once."""
     known = row.once if is_unknown(row) else row
     return 0 if known is None else (known.flops or 0) + (known.transcendentals or 0)
 

@@ -1,4 +1,4 @@
-"""Figures by block: a mapping that says which blocks there are when it is asked for one that there is not."""
+"""Figures by block: a dict whose error for a missing block lists the known blocks."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _MOST_NAMED = 8
 
 
 class ByBlock(ByName[Value]):
-    """What is known of each block by its path, in the order of the program.
+    """Values by path of the block, in the order of the program.
 
     Args:
-        known: It.
-        of: What it is known of, for errors: `"costs of 'step'"`.
-        called: How a person writes it, for errors; by default `"cost.by_block"`.
+        known: The items.
+        of: What the elements describe, for errors: `"costs of 'step'"`.
+        called: The expression that gives this dict, for errors; by default `"cost.by_block"`.
 
     Examples:
         >>> blocks = ByBlock({"net/linear": 1, "head": 2}, "costs of 'step'")
@@ -32,10 +32,10 @@ class ByBlock(ByName[Value]):
     _usually_called = "cost.by_block"
 
     def __missing__(self, path: object) -> Value:
-        known = [one for one in self if one]  # `""` is no block
+        known = [one for one in self if one]  # `""` means not attributed
         if isinstance(path, str) and _is_around(path, known):
             raise UnknownBlockError(
-                f"{self._of} have no figures of block {path!r} by itself, only of blocks inside it.",
+                f"{self._of} have no figures for block {path!r} itself, only for blocks inside it.",
                 (("blocks", _named(known)),),
                 f'cost.subtree("{path}")  # adds them up',
             )
@@ -44,14 +44,14 @@ class ByBlock(ByName[Value]):
 
 
 def no_block(of: str, path: object, known: list[str], call: str, otherwise: str) -> UnknownBlockError:
-    """Return the error for a path of no block, which suggests the one that a person may have meant.
+    """Build the error for an unknown block, with the nearest block as advice.
 
     Args:
-        of: What has no such block: `"costs of 'step'"`.
+        of: The subject of the message: `"costs of 'step'"`.
         path: The path.
-        known: Paths of the blocks that there are.
-        call: What to try instead, with `{}` for a path.
-        otherwise: What to try if none is near.
+        known: Paths of the known blocks.
+        call: Code to suggest, with `{}` for a path.
+        otherwise: Code to suggest if no path is near.
     """
     near = nearest_path(path, known)
     return UnknownBlockError(
@@ -67,7 +67,7 @@ def _named(known: list[str]) -> str:
 
 
 def nearest_path(path: object, known: list[str]) -> str | None:
-    """Return the path that a person may have meant: with slashes, or one written alike, or whose last name is.
+    """Return the nearest known path: with `/` for `.`, or spelled like it, or with its last name spelled like it.
 
     Examples:
         >>> nearest_path("linaer", ["net", "net/linear"]), nearest_path(3, ["net"])
@@ -88,7 +88,7 @@ def _is_around(path: str, known: Iterable[str]) -> bool:
 
 
 def with_outer(paths: Iterable[str]) -> list[str]:
-    """Return paths of blocks with those of the blocks around them, which come first.
+    """Return paths of blocks and of the blocks that contain them, outer ones first.
 
     Examples:
         >>> with_outer(["net/mlp/up", "net/mlp/down", ""])

@@ -1,4 +1,4 @@
-"""Which branches of conditions count in sums of formulas: sizes that have only names may decide it."""
+"""The branches of conditions that count in sums of formulas, which may depend on symbolic sizes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from mithril_nb.cost.formulas.symbols import Expression, Polynomial, UndecidedEr
 from mithril_nb.stages.records import Equation
 
 COUNTS, IDLE, UNDECIDED, SENDS = "counts", "idle", "undecided", "sends"
-"""States of an equation in a branch: in the most expensive branch; in a cheaper one, which costs 0; undecided, as it
-depends on sizes or unknown costs; a collective in a cheaper branch that may communicate more."""
+"""States of an equation in a branch: in the most expensive branch; in a cheaper one, which counts 0; undecided, because
+it depends on sizes or unknown costs; a collective in a cheaper branch that may communicate more."""
 
 
 def branch_states(
@@ -19,12 +19,12 @@ def branch_states(
     weight: Callable[[int], Expression | None],
     sent: Callable[[int], Sent],
 ) -> dict[str, str]:
-    """Return by id the state of each equation in a branch.
+    """Return the state of each equation in a branch, by id.
 
     Args:
         conditions: Ids of the conditions, outer ones first.
-        members: The equations with the places of their kinds.
-        weight: Returns what an equation of a kind costs in all its runs; `None` if unknown.
+        members: The equations with the indices of their kinds.
+        weight: Returns the cost of an equation of a kind in all its runs; `None` if unknown.
         sent: Returns its payload and wire bytes in all its runs.
     """
     every = tuple(members)
@@ -57,7 +57,7 @@ def branch_states(
 
 
 def _sum_sent(body: Iterable[tuple[str, int]], found: Mapping[str, str], sent: Callable[[int], Sent]) -> Sent:
-    """Return the payload and wire bytes of a branch; those of branches in it that are idle are 0 or unknown."""
+    """Return the payload and wire bytes of a branch; those of idle branches inside it are 0 or unknown."""
     each = [UNKNOWN if found.get(id) == SENDS else sent(place) for id, place in body if found.get(id) != IDLE]
     payloads = [payload for payload, _ in each if payload is not None]
     wires = [wire for _, wire in each if wire is not None]
@@ -65,7 +65,7 @@ def _sum_sent(body: Iterable[tuple[str, int]], found: Mapping[str, str], sent: C
 
 
 def _most_expensive(branches: Mapping[str, Polynomial]) -> str | None:
-    """Return the branch that costs most for all sizes, the first if several do; `None` if it depends on the sizes."""
+    """Return the most expensive branch for all sizes, the first of several; `None` if it depends on the sizes."""
     best = next(iter(branches))
     try:
         for name, cost in branches.items():

@@ -1,4 +1,4 @@
-"""A mapping that knows what it is of, and how a person writes it, for what it says of a name that there is not."""
+"""A dict whose error for a missing key names what the dict describes, and suggests the nearest key."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ Value = TypeVar("Value")
 
 
 class ByName(dict[str, Value]):
-    """What is known of several things by their names.
+    """A dict with a description of itself for error messages.
 
     Args:
-        known: It.
-        of: What it is known of: `"costs of 'step'"`.
-        called: How a person writes it.
+        known: The items.
+        of: What the elements describe: `"costs of 'step'"`.
+        called: The expression that gives this dict: `"cost.by_block"`.
     """
 
     _usually_called: ClassVar[str] = "cost"
 
-    # `dataclasses.asdict` makes another of the pairs alone, as of any `dict`.
+    # `dataclasses.asdict` copies any dict from its pairs alone, so the other arguments have defaults.
     def __init__(
         self,
         known: Mapping[str, Value] | Iterable[tuple[str, Value]] = (),

@@ -1,19 +1,17 @@
-"""Two costs of one program side by side, before and after something: by block, in total, and what each fusion saved."""
+"""Comparison of two costs, before and after a change: by block, in total, and the savings of each fusion."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mithril_nb.cost.blocks import ByBlock
 from mithril_nb.cost.notes import ON_EACH_DEVICE, ONE_OF
-from mithril_nb.cost.records import Figures, Fusion, text_table, told_sum
+from mithril_nb.cost.records import Figures, Fusion, format_sum, text_table
+from mithril_nb.cost.totals import CostTotals
 from mithril_nb.display import UNATTRIBUTED_LABEL, Shown, draw
 from mithril_nb.stages.records import UNATTRIBUTED
-
-if TYPE_CHECKING:
-    from mithril_nb.cost.costs import Cost
 
 _COMPARED = ("flops", "transcendentals", "bytes_accessed", "params", "time_s")
 _SENT = ("payload_bytes", "wire_bytes")
@@ -26,8 +24,8 @@ class Change:
     """Figures before and after.
 
     Attributes:
-        before: Before.
-        after: After.
+        before: Figures before the change.
+        after: Figures after the change.
     """
 
     before: Figures
@@ -35,7 +33,7 @@ class Change:
 
     @property
     def delta(self) -> Figures:
-        """After less before; `None` where one of them is not known in full."""
+        """After minus before; `None` for figures that are partly unknown."""
 
         def of(field: str, unknown: int) -> Any:
             before, after = getattr(self.before, field), getattr(self.after, field)
@@ -53,11 +51,11 @@ class Change:
 
     @property
     def communicates(self) -> bool:
-        """Whether one of them sends data to other devices, or that is unknown."""
+        """True if one of them sends data to other devices, or this is unknown."""
         return self.before.communicates or self.after.communicates
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the same as plain data."""
+        """Return the change as plain data."""
         delta = self.delta
         return {
             "before": self.before.to_dict(),
@@ -68,16 +66,16 @@ class Change:
 
 @dataclass(frozen=True)
 class Comparison(Shown):
-    """What changed between two costs of a program, or of two programs.
+    """Changes between two costs of a program, or of two programs.
 
     Attributes:
-        before: What stands on the left: `"step: lowered"`.
-        after: What stands on the right.
-        total: The whole.
-        by_block: Each block by itself, in the order of the one before.
-        unattributed: What no block caused.
-        fusions: What each fusion of the one after saved, the most first.
-        devices: What to know if one side counts all devices and the other one of them.
+        before: Title of the left side: `"step: lowered"`.
+        after: Title of the right side.
+        total: Change of the total.
+        by_block: Change of the self cost of each block, in the order of the left side.
+        unattributed: Change of the cost not attributed to a block.
+        fusions: Savings of each fusion of the right side, largest first.
+        devices: Notes if one side counts all devices and the other only one.
     """
 
     before: str
@@ -90,15 +88,15 @@ class Comparison(Shown):
 
     @cached_property
     def saved_by_fusion(self) -> int | None:
-        """Bytes that need not be read and written as instructions are fused; `None` if there is one nobody can tell of.
+        """Bytes that fusion avoids reading and writing; `None` if the savings of a fusion are unknown.
 
-        It is counted among the instructions after: those that other passes took away are not in it.
+        Counted over the instructions of the right side, without those that other passes removed.
         """
         known = [one.saved for one in self.fusions]
         return None if None in known else sum(one for one in known if one is not None)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the same as plain data."""
+        """Return the comparison as plain data."""
         return {
             "before": self.before,
             "after": self.after,
@@ -110,7 +108,7 @@ class Comparison(Shown):
         }
 
     def beside(self, field: str | None = None, width: int = 720) -> Any:
-        """Return a picture of both side by side, block by block, a `mithril_nb.viz.costs.drawing.Drawing`.
+        """Return a chart of both side by side, block by block: a `mithril_nb.viz.costs.drawing.Drawing`.
 
         Args:
             field: `"flops"`, `"transcendentals"`, `"bytes_accessed"`, `"params"` or `"time_s"`; by default the time
@@ -126,7 +124,7 @@ class Comparison(Shown):
 
     @property
     def tables(self) -> dict[str, list[tuple[str, ...]]]:
-        """All of it in words: by the title of each table its rows, the first of which has the titles of columns."""
+        """The comparison as tables of text: rows by title of the table; the first row has the column titles."""
         head = ("block", "FLOPs before", "after", "change", "bytes before", "after", "change")
         rows = [*self.by_block.items(), (UNATTRIBUTED_LABEL, self.unattributed), ("total", self.total)]
         table = [head, *((path, *_cells(change)) for path, change in rows)]
@@ -138,11 +136,17 @@ class Comparison(Shown):
             table = [(row[0], *more, *row[1:]) for row, more in zip(table, times, strict=True)]
         found = {f"{self.before} -> {self.after}": table}
         if self.fusions:
-            saved = told_sum(self.saved_by_fusion)
+            saved = format_sum(self.saved_by_fusion)
             found[f"fusions: {len(self.fusions)}, bytes saved: {saved}"] = [
                 ("fusion", "instructions", "bytes alone", "fused", "saved"),
                 *(
-                    (one.id, str(one.count), told_sum(one.alone), told_sum(one.bytes_accessed), told_sum(one.saved))
+                    (
+                        one.id,
+                        str(one.count),
+                        format_sum(one.alone),
+                        format_sum(one.bytes_accessed),
+                        format_sum(one.saved),
+                    )
                     for one in self.fusions[:_MOST_FUSIONS]
                 ),
             ]
@@ -150,19 +154,19 @@ class Comparison(Shown):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the tables leave out."""
+        """Notes below the tables."""
         more = len(self.fusions) - _MOST_FUSIONS
         same = ("nothing changes: every figure here is the same before and after",) if self._is_same else ()
         return *((f"and {more} more fusions",) if more > 0 else ()), *same, *self._overlap, *self.devices
 
     @property
     def _is_timed(self) -> bool:
-        """Whether one of the two was measured."""
+        """True if one of the two was measured."""
         return self.total.before.time_s is not None or self.total.after.time_s is not None
 
     @property
     def _is_same(self) -> bool:
-        """Whether all figures are the same, and known."""
+        """True if all figures are the same, and known."""
         every = (self.total, self.unattributed, *self.by_block.values())
         total = self.total.before
         unknown = total.unknown or total.unknown_bytes or total.unknown_communication
@@ -170,14 +174,14 @@ class Comparison(Shown):
 
     @property
     def _overlap(self) -> tuple[str, ...]:
-        """Why the fusions of a program save more than the whole of it, where they do."""
+        """Note on why the fusions of a program together save more bytes than the program does."""
         saved, delta = self.saved_by_fusion, self.total.delta.bytes_accessed
         (program, _, source), (other, _, _) = self.before.rpartition(": "), self.after.rpartition(": ")
         if program != other or source not in _UNFUSED or saved is None or delta is None or not 0 < -delta < saved:
             return ()
         return (
-            f"the fusions save {saved:,} bytes against their own instructions run one by one; run so, the program "
-            f"after would take {saved + delta:,} more than the one before, and the whole saves {-delta:,}",
+            f"fusion saves {saved:,} bytes compared with running the same instructions one by one; unfused, the "
+            f"program after would access {saved + delta:,} bytes more than before, so in total it saves {-delta:,}",
         )
 
     def __repr__(self) -> str:
@@ -188,12 +192,12 @@ class Comparison(Shown):
         return "\n".join(["\n\n".join(texts), *self.notes])
 
 
-def compared(before: Cost, after: Cost) -> Comparison:
-    """Return what changed between two costs.
+def compared(before: CostTotals, after: CostTotals) -> Comparison:
+    """Return the changes between two costs.
 
     Args:
-        before: The one on the left.
-        after: The one on the right; its fusions are itemised.
+        before: The costs on the left side.
+        after: The costs on the right side; its fusions are itemised.
 
     Examples:
         >>> import jax.numpy as jnp
@@ -222,8 +226,8 @@ def compared(before: Cost, after: Cost) -> Comparison:
     )
 
 
-def one_sided(*sides: tuple[str, Cost]) -> tuple[str, ...]:
-    """Return in words which of two costs counts one of several devices, if the other counts all of them.
+def one_sided(*sides: tuple[str, CostTotals]) -> tuple[str, ...]:
+    """Return a note if one of two costs counts one of several devices, and the other counts all of them.
 
     Args:
         *sides: The name and the costs of each side.
@@ -239,8 +243,8 @@ def one_sided(*sides: tuple[str, Cost]) -> tuple[str, ...]:
 def _cells(change: Change) -> tuple[str, ...]:
     before, after, delta = change.before, change.after, change.delta
     return (
-        told_sum(before.flops, before.unknown), told_sum(after.flops, after.unknown), _signed(delta.flops),
-        told_sum(before.bytes_accessed, before.unknown_bytes), told_sum(after.bytes_accessed, after.unknown_bytes),
+        format_sum(before.flops, before.unknown), format_sum(after.flops, after.unknown), _signed(delta.flops),
+        format_sum(before.bytes_accessed, before.unknown_bytes), format_sum(after.bytes_accessed, after.unknown_bytes),
         _signed(delta.bytes_accessed),
     )  # fmt: skip
 
@@ -248,8 +252,8 @@ def _cells(change: Change) -> tuple[str, ...]:
 def _sent(change: Change) -> tuple[str, ...]:
     before, after = change.before, change.after
     return (
-        told_sum(before.wire_bytes, before.unknown_communication),
-        told_sum(after.wire_bytes, after.unknown_communication),
+        format_sum(before.wire_bytes, before.unknown_communication),
+        format_sum(after.wire_bytes, after.unknown_communication),
         _signed(change.delta.wire_bytes),
     )
 

@@ -1,40 +1,29 @@
-"""What a program costs by one way of counting: rows that add up to blocks, to roles and to the whole, exactly."""
+"""Costs of a program by one way of counting. The rows add up exactly to blocks, to roles and to the total."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from mithril_nb.cost.blocks import ByBlock, no_block, with_outer
 from mithril_nb.cost.comparison import Comparison, compared
 from mithril_nb.cost.difference import Difference, against_xla, between
-from mithril_nb.cost.drawn import Drawn
-from mithril_nb.cost.lines import ByLine, SourceLines, figures_by_line
-from mithril_nb.cost.multiply_adds import PRODUCTS, macs_of
+from mithril_nb.cost.lines import ByLine, figures_by_line
 from mithril_nb.cost.notes import notes_of_equations
 from mithril_nb.cost.records import (
     CostRow,
     Figures,
-    Fusion,
     Source,
-    Unknown,
-    is_unknown,
     once_of,
-    share_of,
-    sum_of_figures,
-    sum_of_rows,
-    unknown_of,
 )
-from mithril_nb.cost.roles import ByRole
-from mithril_nb.cost.splits import pieces_of, rows_by_block
+from mithril_nb.cost.source_lines import SourceLines
 from mithril_nb.cost.symbolic_costs import SymbolicProgram
 from mithril_nb.cost.tables import data_frame
-from mithril_nb.display import draw, finite
+from mithril_nb.cost.totals import CostTotals
+from mithril_nb.display import Shown, draw, finite
 from mithril_nb.errors import UnknownOptionError, nearest, short_repr
-from mithril_nb.graph.paths import is_within
 from mithril_nb.stages.records import ROLES, UNATTRIBUTED
 
 if TYPE_CHECKING:
@@ -42,24 +31,24 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Cost(Drawn):
-    """What a program costs by one way of counting.
+class Cost(CostTotals, Shown):
+    """Costs of a program by one way of counting.
 
-    What is unknown is in no sum: `notes` and `unknown` name it, and a sum beside it is a lower bound.
+    Sums leave out unknown costs and are then lower bounds; `notes` and `unknown` list these costs.
 
     Attributes:
         program: Name of the program.
         source: `"analytic"`, `"lowered"`, `"compiled"` or `"measured"`.
         rows: Every equation or instruction, in the order of its stage.
-        params: Number of parameters by block; `None` if nobody knows which inputs they are.
-        notes: What is not known, and why.
-        xla: What XLA says of the whole, loops once; `None` for `"analytic"`, which asks nobody.
-        once: The sum of the rows with loops once, to stand beside `xla`.
-        fusions: What each fusion of a compiled program saves.
-        symbolic: The program with sizes that may have names and no numbers; `None` if XLA counted.
-        order: Blocks in the order in which the program comes to them, which XLA does not keep; by default that of rows.
-        device: The `jax.Device` that the program is for; `None` for JAX's own default.
-        lines: The user's lines of Python behind the rows.
+        params: Number of parameters by block; `None` if it is unknown which inputs are parameters.
+        notes: Notes on unknown figures and on counting conventions, with reasons.
+        xla: XLA's own figures for the program, loops counted once; `None` for `"analytic"`.
+        once: The sum of the rows with loops counted once, for comparison with `xla`.
+        fusions: The bytes that each fusion of a compiled program saves.
+        symbolic: The program, whose sizes may be symbolic; `None` if XLA counted.
+        order: Blocks in execution order, which XLA does not keep; by default the order of the rows.
+        device: The `jax.Device` that the program is for; `None` for JAX's default.
+        lines: The user's lines of Python that the rows come from.
 
     Examples:
         >>> import jax.numpy as jnp
@@ -71,35 +60,14 @@ class Cost(Drawn):
         [('dot_general', '2·B·M·N·K'), ('tanh', 'n transcendentals')]
     """
 
-    program: str
-    source: str
-    rows: tuple[CostRow, ...]
-    params: Mapping[str, int | None] | None
-    notes: tuple[str, ...]
-    xla: Source | None
-    once: Source
-    fusions: tuple[Fusion, ...] = ()
-    symbolic: SymbolicProgram | None = field(default=None, repr=False, compare=False)
-    order: tuple[str, ...] = field(default=(), repr=False, compare=False)
-    device: Any = field(default=None, repr=False, compare=False)
-    lines: SourceLines = field(default_factory=SourceLines, repr=False, compare=False)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "device": None}  # another process has other devices
-
-    @property
-    def symbols(self) -> tuple[str, ...]:
-        """The names of sizes that have no numbers yet; what depends on them is `None`, see `at`."""
-        return () if self.symbolic is None else self.symbolic.symbols
-
     def at(self, **sizes: int) -> Cost:
-        """Return what the program costs with numbers in the place of the names of sizes. Nothing is traced again.
+        """Return the costs with numbers for the symbolic sizes, without tracing again.
 
         Args:
             **sizes: A number for each of `symbols`.
 
         Raises:
-            UnknownOptionError: A name that is missing or that it does not have, or a number that is no size.
+            UnknownOptionError: A name is missing or unknown, or a number is not a valid size.
 
         Examples:
             >>> import jax
@@ -115,7 +83,7 @@ class Cost(Drawn):
         return of_equations(program.costs(), program, self.device, self.lines) if sizes else self
 
     def formula(self, path: str = "", field: str = "flops", role: str | None = None) -> str:
-        """Return what a block costs with all blocks inside it, in the names of sizes, or in their numbers.
+        """Return the formula of the total cost of a block, in the names of sizes or in their numbers.
 
         Args:
             path: The block; `""` is the whole program.
@@ -123,7 +91,7 @@ class Cost(Drawn):
             role: `"forward"`, `"backward"` or `"update"`; by default all.
 
         Raises:
-            UnknownOptionError: There is no such block, figure or role; or XLA counted, and not our rules.
+            UnknownOptionError: There is no such block, figure or role; or the counts are XLA's, which have no formulas.
 
         Examples:
             >>> import jax
@@ -150,151 +118,28 @@ class Cost(Drawn):
         if field in ("flops", "transcendentals") and not polynomial.names:
             text = self.symbolic.in_numbers(path, field, role)
         text = text or str(polynomial)
-        return f"{text} + what nobody knows ({'; '.join(unknown)})" if unknown else text
-
-    @cached_property
-    def total(self) -> Figures:
-        """All of it: the sum of `by_block` and `unattributed`, exactly."""
-        counts = [Figures(params=count) for count in (self.params or {}).values()]
-        params = None if self.params is None else self._sum(counts).params
-        return replace(self._sum_of_rows(self.rows), params=params)
-
-    @cached_property
-    def macs(self) -> int | None:
-        """Multiply-accumulate operations of matrix products and convolutions, with padding; one is 2 FLOPs.
-
-        Biases, activations and norms count nothing; `mithril_nb.cost.multiply_adds` has the convention and each count.
-        `None` if some are unknown, or if XLA counted: `inspection.cost().macs` counts the equations.
-        """
-        return None if self.symbolic is None else macs_of(self.rows, self.symbolic.equations_of(PRODUCTS))
-
-    @cached_property
-    def by_block(self) -> Mapping[str, Figures]:
-        """The self cost of each block, without the blocks inside it. Shares of a fusion are split exactly."""
-        known = {path: figures for path, figures in self._every.items() if path != UNATTRIBUTED}
-        return ByBlock(known, f"costs of {self.program!r}")
-
-    @cached_property
-    def by_group(self) -> Mapping[str, Figures]:
-        """The total cost of each block that contains others: of itself and of all blocks inside it.
-
-        For all other blocks, `by_block` has the self cost, which is the total cost too.
-        """
-        return {path: self.subtree(path) for path in with_outer({path.rpartition("/")[0] for path in self.by_block})}
-
-    @property
-    def unattributed(self) -> Figures:
-        """What no block caused, or nobody knows."""
-        return self._every.get(UNATTRIBUTED, self.nothing)
-
-    @cached_property
-    def nothing(self) -> Figures:
-        """Figures of a block without rows; its parameters are unknown where those of the program are."""
-        time_s = None if all(row.time_s is None for row in self.rows) else 0.0
-        return Figures(params=0 if self.params is not None else None, time_s=time_s)
-
-    @cached_property
-    def by_role(self) -> Mapping[str, Figures]:
-        """What `"forward"`, `"backward"` and `"update"` cost; `""` is what has no role. Parameters have none."""
-        rows: dict[str, list[CostRow]] = {role: [] for role in ROLES}
-        for row in self.rows:
-            for piece in pieces_of(row) if row.pieces else (row,):
-                rows.setdefault(piece.role or "", []).append(piece)
-        found = {role: self._sum_of_rows(some) for role, some in rows.items()}
-        return ByRole(found, f"costs of {self.program!r}")
+        return f"{text} + unknown ({'; '.join(unknown)})" if unknown else text
 
     @cached_property
     def by_line(self) -> ByLine:
         """Figures of each of the user's lines of Python, by `"net.py:12"`; `""` is the cost without a line.
 
         They add up to `total`. A row that comes from several lines is split into equal parts. Parameters have no line.
-        `print` shows the source with the figures beside it.
+        `print` shows the source with the figures next to it.
         """
         return figures_by_line(self)
 
-    @cached_property
-    def by_block_and_role(self) -> Mapping[str, Mapping[str, Figures]]:
-        """What each block costs by itself in each role; `""` is no block, or no role."""
-        known = rows_by_block(self.rows)
-        ordered = [*(path for path in self.order if path in known), *(path for path in known if path not in self.order)]
-        found = {path: {role: self._sum(one) for role, one in known[path].items()} for path in ordered}
-        return ByBlock(found, f"costs of {self.program!r}", "cost.by_block_and_role")
-
-    @cached_property
-    def unknown(self) -> tuple[Unknown, ...]:
-        """What is in no sum of FLOPs, by opcode and reason."""
-        return unknown_of(self.rows)
-
-    def subtree(self, path: str, default: Figures | None = None) -> Figures:
-        """Return the total cost of a block, with all blocks inside it; `""` gives the whole program.
-
-        Args:
-            path: The block.
-            default: What a block costs that the program does not come to, as one that only passes on what it is given.
-
-        Raises:
-            UnknownBlockError: The program does not come to such a block, and there is no default.
-        """
-        if path == "":
-            return self.total
-        inside = {block for block in self._every if is_within(block, path)}
-        if not inside and not any(is_within(block, path) for block in self.order):
-            if default is not None:
-                return default
-            known = with_outer((*self._every, *self.order))
-            what = f"costs of {self.program!r}"
-            raise no_block(what, path, known, 'cost.subtree("{}")', 'cost.subtree("") is the whole.')
-        found = self._sum(self._every[block] for block in inside) if inside else self.nothing
-        if not (found.unknown or found.unknown_bytes or found.unknown_communication) or len(inside) < 2:
-            return found
-        # A fusion of several blocks stands in each of them: together it is still one.
-        rows = [row for row in self._unknown_rows if any(block in inside for block, _ in row.blocks)]
-        return replace(
-            found,
-            unknown=sum(map(is_unknown, rows)),
-            unknown_bytes=sum(row.bytes_accessed is None for row in rows),
-            unknown_communication=sum(row.wire_bytes is None for row in rows),
-            unknown_transcendentals=sum(row.transcendentals is None for row in rows),
-            shared=sum(is_unknown(row) and any(block not in inside for block, _ in row.blocks) for row in rows),
-        )
-
-    def share_of(self, figures: Figures) -> tuple[float | None, str]:
-        """Return the share of the program's FLOPs that a block has, and which bound it is of the true one.
-
-        Args:
-            figures: What the block costs: of `by_block`, or a `subtree`.
-
-        Returns:
-            The share with `""` if all costs are known, with `"≤"` if unknown ones are elsewhere, with `"≥"` if they are
-            all in this block; `None` if they are in both, so that nobody can tell.
-        """
-        return share_of(figures, self.total)
-
-    @property
-    def unattributed_share(self) -> float | None:
-        """Share of the FLOPs that nothing is known to have caused: no block, nor the loss or the optimizer.
-
-        Where costs are unknown, it is a bound or `None`, as `share_of` says.
-        """
-        return self.share_of(self.unattributed)[0]
-
-    @property
-    def attributed_share(self) -> float | None:
-        """Share of the FLOPs that a block, the loss or the optimizer caused."""
-        lost = self.unattributed_share
-        return None if lost is None else 1.0 - lost
-
     def difference(self, other: Cost | None = None, of: str = "flops") -> Difference:
-        """Return where this count and another part, by primitive or opcode, loops once in both.
+        """Return where this count and another differ, by primitive or opcode, with loops counted once in both.
 
         Args:
-            other: Costs of another stage of the same program, for those of `"analytic"`; by default XLA's own figure
+            other: Costs of another stage of the same program; only for `"analytic"` costs. By default XLA's own figure
                 for this stage, which only `"lowered"` and `"compiled"` have.
             of: `"flops"`, `"transcendentals"` or `"bytes_accessed"`.
 
         Raises:
-            UnknownOptionError: There is no such figure, XLA has none for this way of counting, or `other` is no cost,
-                or given for costs of instructions.
+            UnknownOptionError: There is no such figure; XLA has none for this way of counting; `other` is not a
+                `Cost`; or `other` is given for costs of instructions.
 
         Examples:
             >>> import jax.numpy as jnp
@@ -321,20 +166,20 @@ class Cost(Drawn):
             )
         if self.xla is None:
             raise UnknownOptionError(
-                f"XLA has no figure to hold beside the {self.source} costs of {self.program!r}.",
+                f"XLA has no figure to compare with the {self.source} costs of {self.program!r}.",
                 (("has one for", "lowered, compiled"),),
                 'inspection.cost().difference(inspection.cost("lowered"))',
             )
         return against_xla(self, of)
 
     def compare(self, other: Cost) -> Comparison:
-        """Return what changed from these costs to others: by block, in total, and what each fusion of those saved.
+        """Return the changes from these costs to `other`: by block, in total, and the savings of each of its fusions.
 
         Args:
             other: Costs of another stage, or of another program.
 
         Raises:
-            UnknownOptionError: These are no costs.
+            UnknownOptionError: `other` is not a `Cost`.
 
         Examples:
             >>> import jax.numpy as jnp
@@ -345,37 +190,64 @@ class Cost(Drawn):
         """
         return compared(self, _costs(other, f"costs of {self.program!r} are compared with"))
 
-    @cached_property
-    def _every(self) -> Mapping[str, Figures]:
-        found = {path: self._sum(roles.values()) for path, roles in self.by_block_and_role.items()}
-        if self.params is None:
-            return {path: replace(figures, params=None) for path, figures in found.items()}
-        for path, count in self.params.items():
-            found[path] = replace(found.get(path, Figures()), params=count)
-        return found
-
-    def _sum(self, parts: Iterable[Figures]) -> Figures:
-        # What depends on a size without a number may be any part of the whole: the rest would say nothing of it.
-        return sum_of_figures(parts, all_known=bool(self.symbols))
-
-    def _sum_of_rows(self, rows: Iterable[CostRow]) -> Figures:
-        return sum_of_rows(rows, all_known=bool(self.symbols))
-
-    @cached_property
-    def _unknown_rows(self) -> list[CostRow]:
-        return [row for row in self.rows if is_unknown(row) or None in (row.bytes_accessed, row.wire_bytes)]
-
-    def to_dict(self, *, rows: bool = True) -> dict[str, Any]:
-        """Return the same as plain data: what pictures, the workbench and JSON read.
+    def treemap(self, field: str | None = None, width: int = 720) -> Any:
+        """Return a treemap, where the area of a block is its cost: a `mithril_nb.viz.costs.drawing.Drawing`.
 
         Args:
-            rows: Whether to add every equation or instruction.
+            field: `"flops"`, `"bytes_accessed"`, `"params"`, `"time_s"` or `"transcendentals"`; by default the FLOPs,
+                or the time if it was measured.
+            width: Width in px.
+
+        Raises:
+            UnknownOptionError: There is no such field, or the width is not valid.
+        """
+        return draw(self, "treemap", field=self._drawn if field is None else field, width=width)
+
+    def roofline(self, peaks: Any = None, width: int = 720) -> Any:
+        """Return the machine's roofline with a point for each block: a `Drawing`.
+
+        Args:
+            peaks: The peak rates of the machine, as `ml.machine()` returns them, or a dict with `flops_per_s`,
+                `bytes_per_s` and `source`. By default the peaks of the profile, or as `ml.machine()` measured them on
+                the program's device.
+            width: Width in px.
+
+        Raises:
+            UnknownOptionError: `peaks` or `width` is not valid.
+        """
+        return draw(self, "roofline", peaks=peaks, width=width)
+
+    def overlay(self, graph: Any, field: str | None = None, expanded: Collection[str] = ()) -> Any:
+        """Return the graph of the program with the cost of each block on it: a `Drawing`.
+
+        Args:
+            graph: The inspection that was counted, or the model of its program, or the graph of either.
+            field: As for `treemap`.
+            expanded: Path or paths of the groups to expand, as in the nodes of an inspection's graph.
+
+        Raises:
+            UnknownOptionError: There is no such field, `graph` is not a graph, or the costs belong to another graph.
+            UnknownBlockError: The graph has no such group.
+        """
+        name = self._drawn if field is None else field
+        return draw(self, "overlay", graph=graph, field=name, expanded=expanded)
+
+    @property
+    def _drawn(self) -> str:
+        """The field that charts show by default."""
+        return "time_s" if self.source == "measured" and self.total.time_s is not None else "flops"
+
+    def to_dict(self, *, rows: bool = True) -> dict[str, Any]:
+        """Return the costs as plain data, as charts, the workbench and JSON use them.
+
+        Args:
+            rows: True to add every equation or instruction.
 
         Returns:
             `program`, `source`, `total`, `by_block` (in the order of the program), `by_role`, `unattributed`,
-            `unknown`, `notes`, `xla`, `once`, `fusions`, and `rows` if they are asked for. A block has the figures of
-            `Figures`, `roles`, its `share` of the FLOPs, and `share_bound`; `formulas` of those figures that depend
-            on sizes without numbers.
+            `unknown`, `notes`, `xla`, `once`, `fusions`, and `rows` if requested. A block has the figures of
+            `Figures`, `roles`, its `share` of the FLOPs, `share_bound`, and `formulas` of the figures that depend
+            on symbolic sizes.
         """
         data = {
             "program": self.program,
@@ -408,11 +280,11 @@ class Cost(Drawn):
         }
 
     def to_json(self, *, rows: bool = True) -> str:
-        """Return the same as JSON."""
+        """Return the costs as JSON."""
         return json.dumps(finite(self.to_dict(rows=rows)), allow_nan=False)
 
     def to_pandas(self, by: str = "row") -> pandas.DataFrame:
-        """Return the same as a table, a `pandas.DataFrame`.
+        """Return the costs as a `pandas.DataFrame`.
 
         Args:
             by: `"row"` gives one line for each equation or instruction, `"block"` one for each block.
@@ -426,23 +298,23 @@ class Cost(Drawn):
     def __repr__(self) -> str:
         total = self.total
         figures = {"flops": total.flops, "bytes_accessed": total.bytes_accessed, "time_s": total.time_s}
-        told = ", ".join(f"{name}={value}" for name, value in figures.items() if value is not None)
-        return f"{type(self).__name__}({self.program!r}, {self.source}: {told})"
+        known = ", ".join(f"{name}={value}" for name, value in figures.items() if value is not None)
+        return f"{type(self).__name__}({self.program!r}, {self.source}: {known})"
 
     def __str__(self) -> str:
         return f"{self.program}: {self.source}\n{draw(self, 'exact text')}"
 
 
 def _against(cost: Cost, other: Cost) -> str:
-    """Return the source of instructions that two costs are about."""
+    """Return the source of the one of two costs that counts instructions."""
     return cost.source if other.source == "analytic" else other.source
 
 
 def _costs(given: object, what: str) -> Cost:
-    """Return what is given if it is costs.
+    """Return `given` if it is a `Cost`.
 
     Raises:
-        UnknownOptionError: It is something else.
+        UnknownOptionError: It is not a `Cost`.
     """
     if isinstance(given, Cost):
         return given
@@ -456,13 +328,13 @@ def _costs(given: object, what: str) -> Cost:
 def of_equations(
     rows: tuple[CostRow, ...], program: SymbolicProgram, device: Any = None, lines: SourceLines | None = None
 ) -> Cost:
-    """Return what a program costs whose equations are known.
+    """Return the cost of a program from the costs of its equations.
 
     Args:
-        rows: What each of its equations costs.
+        rows: The cost of each equation.
         program: The program.
         device: The `jax.Device` that it is for.
-        lines: The files that its lines of Python are in.
+        lines: The files that contain its lines of Python.
     """
     notes = notes_of_equations(rows, program)
     once = Source("analytic, loops once") if program.symbols else once_of("analytic", rows)

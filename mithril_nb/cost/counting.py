@@ -1,4 +1,4 @@
-"""What an inspected program costs, by each way of counting; each is made once."""
+"""Costs of an inspected program by each way of counting, cached."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from mithril_nb.cost.formulas.rules import repeated, sum_of
 from mithril_nb.cost.hlo.instruction_costs import InstructionCost, hlo_costs
 from mithril_nb.cost.hlo.rules import NAMING
 from mithril_nb.cost.hlo.xla import source_of, xla_memory
-from mithril_nb.cost.lines import SourceLines
 from mithril_nb.cost.multiply_adds import MultiplyAdds, all_counted
 from mithril_nb.cost.notes import NOT_RUN, ON_EACH_DEVICE, ONE_OF, notes_of_communication
 from mithril_nb.cost.records import (
@@ -28,6 +27,7 @@ from mithril_nb.cost.records import (
     once_of,
 )
 from mithril_nb.cost.side_by_side import Costs
+from mithril_nb.cost.source_lines import SourceLines
 from mithril_nb.cost.symbolic_costs import SymbolicProgram
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError, nearest, short_repr
 from mithril_nb.stages import jax_modules
@@ -41,22 +41,22 @@ if TYPE_CHECKING:
     from mithril_nb.stages.program_stages import ProgramStages
 
 SOURCES = ("analytic", "lowered", "compiled")
-"""Ways of counting: equations by our rules, or instructions as XLA counts them, before or after its passes."""
+"""Ways of counting: equations by our rules, or HLO instructions by XLA's rules before or after its passes."""
 _IN_BODY = re.compile(r"\.b\d+\.\d+$")
 _STAGES = {"lowered": "hlo_before", "compiled": "hlo"}
 
 _KNOWN: WeakKeyDictionary[ProgramStages, dict[str, Cost]] = WeakKeyDictionary()
 _LOCK = Lock()
-"""Held to add a program or to list them: a dictionary must not change size meanwhile."""
+"""Held to add or list programs, because a dict must not change size while it is listed."""
 
 
 def cost_of(inspection: ProgramStages, source: str | None = None) -> Cost:
-    """Return what a program costs, by one way of counting; made once for each.
+    """Return the costs of a program by one way of counting; the result is cached.
 
     Args:
         inspection: The program.
         source: One of `SOURCES`. `"analytic"` only traces it, `"lowered"` lowers and `"compiled"` compiles it. By
-            default the first of these that the program has: without a jaxpr, `"lowered"`, else `"compiled"`.
+            default the first of these that is available: without a jaxpr `"lowered"`, else `"compiled"`.
 
     Raises:
         UnknownOptionError: There is no such way of counting.
@@ -81,34 +81,34 @@ def cost_of(inspection: ProgramStages, source: str | None = None) -> Cost:
 
 
 def forget_analytic() -> None:
-    """Drop what equations were counted to cost: a rule has changed."""
+    """Clear the cached `"analytic"` costs, after a rule has changed."""
     for _, known in _programs():
         known.pop("analytic", None)
 
 
 def is_in_programs(primitive: str) -> bool:
-    """Return whether a program whose costs were counted has equations of a primitive."""
+    """Return whether any program with cached costs has equations of a primitive."""
     return any(one.primitive == primitive for inspection, _ in _programs() for one in known_equations(inspection))
 
 
 def _known(inspection: ProgramStages) -> dict[str, Cost]:
-    """Return the costs of a program that are counted so far."""
+    """Return the cached costs of a program."""
     with _LOCK:
         return _KNOWN.setdefault(inspection, {})
 
 
 def _programs() -> list[tuple[ProgramStages, dict[str, Cost]]]:
-    """Return the programs whose costs were counted, with these costs."""
+    """Return the programs with cached costs, and these costs."""
     with _LOCK:
         return list(_KNOWN.items())
 
 
 def costs_of(inspection: ProgramStages, sources: Sequence[str] = SOURCES) -> Costs:
-    """Return what a program costs by several ways of counting, side by side; what cannot be counted says why.
+    """Return the costs of a program by several ways of counting, and the reason if one is not available.
 
     Args:
         inspection: The program.
-        sources: Which of `SOURCES`; the memory of the compiled program is told if `"compiled"` is among them.
+        sources: Some of `SOURCES`; `"compiled"` adds the memory of the compiled program.
 
     Raises:
         UnknownOptionError: There is no such way of counting.
@@ -118,8 +118,7 @@ def costs_of(inspection: ProgramStages, sources: Sequence[str] = SOURCES) -> Cos
     found: dict[str, Cost] = {}
     unavailable: dict[str, str] = {}
     if "compiled" in sources and not inspection.is_optimized:
-        # XLA holds no lock of Python's: what need not be compiled is counted meanwhile, and once its passes are
-        # written down, what they made, too.
+        # XLA releases the GIL: meanwhile we count the other sources, and the optimized HLO once XLA has dumped it.
         inspection.begin_compiling()
     for source in sources:
         try:
@@ -133,7 +132,7 @@ def costs_of(inspection: ProgramStages, sources: Sequence[str] = SOURCES) -> Cos
 
 
 def _check_source(inspection: ProgramStages, source: object, call: str) -> None:
-    """Raise if nothing is counted by a source; `call` is what to write instead, with `{}` for one that there is."""
+    """Raise if there is no such source; `call` is the call to suggest, with `{}` for a source that exists."""
     if isinstance(source, str) and source in SOURCES:
         return
     raise UnknownOptionError(
@@ -146,14 +145,14 @@ def _check_source(inspection: ProgramStages, source: object, call: str) -> None:
 def multiply_adds(inspection: ProgramStages) -> tuple[MultiplyAdds, ...]:
     """Return the multiply-adds of each matrix product and convolution, as papers and torchvision count them.
 
-    Places between the items of a dilated input are no padding: a transposed convolution has as many multiply-adds as
-    the convolution that it transposes.
+    The holes of a dilated input are not padding and count 0: a transposed convolution has as many multiply-adds as the
+    convolution that it transposes.
 
     Args:
         inspection: The program, which is only traced.
 
     Returns:
-        One for each, in the order of the jaxpr.
+        A record for each, in the order of the jaxpr.
 
     Raises:
         StageUnavailableError: The program cannot be traced.
@@ -170,13 +169,13 @@ def multiply_adds(inspection: ProgramStages) -> tuple[MultiplyAdds, ...]:
 
 
 def costs_so_far(inspection: ProgramStages) -> Costs:
-    """Return what a program costs by its equations, and beside it by the stages of HLO that are made already.
+    """Return the costs of a program by its equations, and by the HLO stages that are computed already.
 
     Args:
         inspection: The program.
 
     Raises:
-        StageUnavailableError: It cannot be traced.
+        StageUnavailableError: The program cannot be traced.
     """
     if inspection.given is None:
         cost_of(inspection)
@@ -204,7 +203,7 @@ def _counted(inspection: ProgramStages, source: str, ahead: _Counted | None = No
             (("reason", stage.unavailable),),
             with_numbers(sizes, inspection.check_sizes) if sizes else otherwise,
         )
-    # What was counted ahead is of the same instructions, or a pass came later.
+    # The early count is valid only if no later pass has changed the instructions.
     counted = ahead
     if counted is None or counted.instructions is not stage.instructions:
         counted = _count(inspection, source, stage)
@@ -229,13 +228,13 @@ def _counted(inspection: ProgramStages, source: str, ahead: _Counted | None = No
 
 
 def _files(inspection: ProgramStages) -> SourceLines:
-    """Return the files that the lines of a program are in."""
+    """Return the files that contain the lines of a program."""
     return SourceLines({}, *inspection.source_files)
 
 
 @dataclass(frozen=True)
 class _Counted:
-    """What the instructions of a stage cost: all that can be told of them before the program is compiled."""
+    """Costs of the instructions of a stage: the part that does not need the compiled program."""
 
     instructions: tuple[Instruction, ...]
     rows: tuple[CostRow, ...]
@@ -245,9 +244,9 @@ class _Counted:
 
 
 def _cost_ahead(inspection: ProgramStages) -> Cost:
-    """Return what the compiled program costs, as `cost_of`.
+    """Return the costs of the compiled program, like `cost_of`.
 
-    What XLA's passes have made is counted while it still writes machine code for it, if that is known by then.
+    The optimized HLO is counted while XLA still generates machine code, if it is available by then.
     """
     known = _known(inspection)
     if "compiled" not in known:
@@ -268,9 +267,10 @@ def _count(inspection: ProgramStages, source: str, stage: Stage) -> _Counted:
 
 
 def _before_partitioning(inspection: ProgramStages) -> Callable[[Instruction, int | None], bool] | None:
-    """Return whether XLA's partitioner decides what an instruction with some payload sends; `None` if it adds nothing.
+    """Return a function that returns whether the partitioner decides how much an instruction sends, given its payload.
 
-    Without equations any array may be sharded, if there are several devices.
+    Return `None` if XLA's partitioner adds no collectives. Without equations, any array may be sharded if there are
+    several devices.
     """
     open_ids = ids_on_sharded(known_equations(inspection), inspection.inputs)
     moved = {id for id in open_ids if id.startswith("arg")}
@@ -279,7 +279,7 @@ def _before_partitioning(inspection: ProgramStages) -> Callable[[Instruction, in
         return None
 
     def is_divided(one: Instruction, payload: int | None) -> bool:
-        # What a collective sends of an array that XLA has yet to divide is unknown too.
+        # A collective on an array that XLA has not partitioned yet sends an unknown amount too.
         if one.opcode in NAMING:
             return one.opcode == "parameter" and bool(moved & {*one.equations})
         return bool(open_ids & {*one.equations}) or (is_open and payload == 0)
@@ -288,7 +288,7 @@ def _before_partitioning(inspection: ProgramStages) -> Callable[[Instruction, in
 
 
 def _notes_of_devices(inspection: ProgramStages, source: str) -> tuple[str, ...]:
-    """Return in words what is counted for one of several devices: all that XLA compiled, and bodies of shard_map."""
+    """Return notes on figures that count one of several devices: compiled programs and bodies of shard_map."""
     if source != "compiled":
         is_mapped = any("shard_map" in one.transforms for one in known_equations(inspection))
         return (ON_EACH_DEVICE,) if is_mapped else ()
@@ -324,20 +324,20 @@ def _fusions(costs: Sequence[InstructionCost]) -> tuple[Fusion, ...]:
 
 
 def _trips(inspection: ProgramStages) -> dict[str, int | None]:
-    """Return how often the loops of the jaxpr go round, by the id of their equation; `None` if unknown."""
+    """Return the trip counts of the loops of the jaxpr, by the id of their equation; `None` if unknown."""
     equations = known_equations(inspection)
     trips = {one.id: _rounds(one) for one in equations if one.primitive in ("scan", "while")}
     runs = {one.id: one.repeats for one in equations if one.primitive == "while"}
     for one in equations if runs else ():
         loop = _IN_BODY.sub("", one.id)
-        outer, told = runs.get(loop), trips.get(loop)
+        outer, known = runs.get(loop), trips.get(loop)
         if loop != one.id and outer and one.repeats is not None:
-            # The condition is asked once more than the body runs.
-            trips[loop] = one.repeats // outer if told is None else min(told, one.repeats // outer)
+            # The condition runs once more than the body, so the minimum is the trip count.
+            trips[loop] = one.repeats // outer if known is None else min(known, one.repeats // outer)
     return trips
 
 
 def _rounds(loop: Equation) -> int | None:
-    """How often the loop of a scan goes round: several of its steps may be written out in its body."""
+    """Return the trip count of the loop of a scan, whose body may contain several unrolled steps."""
     length, unroll = loop.param.get("length"), loop.param.get("unroll", 1)
     return length // max(unroll, 1) if isinstance(length, int) and isinstance(unroll, int) else None

@@ -1,36 +1,34 @@
-"""Where our count of a program and XLA's own part, by primitive or opcode, loops once as XLA counts them."""
+"""Differences between our counts and XLA's, by primitive or opcode, with loops counted once as XLA does."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mithril_nb.cost.comparison import one_sided
 from mithril_nb.cost.formulas.rules import OF_COMPLEX, RULES
-from mithril_nb.cost.records import CostRow, text_table, told_sum
+from mithril_nb.cost.records import CostRow, format_sum, text_table
+from mithril_nb.cost.totals import CostTotals
 from mithril_nb.display import Shown
-
-if TYPE_CHECKING:
-    from mithril_nb.cost.costs import Cost
 
 _FIELDS = {"flops": "FLOPs", "transcendentals": "transcendentals", "bytes_accessed": "bytes"}
 _ROUNDING = 1e-6
-"""XLA adds up in float32: its sum is off by this much and more in large programs."""
+"""XLA sums in float32, so in large programs its sum is off by this relative error or more."""
 
 _OTHERWISE = {
-    "conditional": "XLA counts what it takes, and for each figure the branch that has most of it; we count one branch",
-    "custom-call": "XLA counts -1 for each, its sign for what it does not know; we leave them out (no rule)",
+    "conditional": "XLA counts its operands, and the maximum over branches of each figure; we count one branch",
+    "custom-call": "XLA counts -1 for each, its code for unknown; we leave them out (no rule)",
 }
-"""What XLA's HloCostAnalysis does otherwise than our rules, by opcode."""
+"""Where XLA's HloCostAnalysis differs from our rules, by opcode."""
 _OTHERWISE_OF_EQUATIONS = {
-    "abs": "of complex numbers XLA counts one operation, or what JAX writes out; we count the root of re² + im²",
+    "abs": "for complex numbers XLA counts one operation, or the lowered ones; we count sqrt(re² + im²)",
     **dict.fromkeys(
         ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"),
-        "XLA counts a window as long as the axis for each item; we count each item once",
+        "XLA counts a window as long as the axis for each element; we count each element once",
     ),
 }
-"""What it does otherwise of what JAX lowers equations to, by primitive."""
+"""Where XLA's count of the lowered equations differs from ours, by primitive."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +36,11 @@ class DifferenceRow:
     """One primitive or opcode.
 
     Attributes:
-        opcode: The primitive of the equations; for instructions of no equation, and against XLA, their opcode.
-        count: How many of our equations, or instructions, there are.
-        ours: What we count; `None` if we know of none of them.
-        theirs: What the other counts; `None` if it does not say it by opcode.
-        reason: What is known of why; `""` if there is nothing to be said.
+        opcode: The primitive of the equations; for instructions without an equation, and against XLA, their opcode.
+        count: Number of our equations or instructions.
+        ours: Our count; `None` if entirely unknown.
+        theirs: The other count; `None` if it is not itemised by opcode.
+        reason: Why the counts differ; `""` if they do not, or the reason is unknown.
     """
 
     opcode: str
@@ -54,17 +52,17 @@ class DifferenceRow:
 
 @dataclass(frozen=True)
 class Difference(Shown):
-    """Our count beside another, loops once in both.
+    """The difference between our count and another, with loops counted once in both.
 
     Attributes:
         program: Name of the program.
-        ours: Who counts on our side: `"analytic"`.
-        theirs: Who counts on the other: `"lowered"`, or `"XLA compiled"`.
-        field: What is counted: `"flops"`, `"transcendentals"` or `"bytes_accessed"`.
-        our_total: What we count in all.
-        their_total: What the other counts; `None` if it does not say.
-        rows: By primitive or opcode, in the order of the program.
-        devices: A note if one side counts all devices and the other one of them.
+        ours: Source of our count: `"analytic"`.
+        theirs: Source of the other count: `"lowered"`, or `"XLA compiled"`.
+        field: The figure: `"flops"`, `"transcendentals"` or `"bytes_accessed"`.
+        our_total: Our total.
+        their_total: The other total; `None` if not available.
+        rows: Rows by primitive or opcode, in the order of the program.
+        devices: Notes if one side counts all devices and the other only one.
     """
 
     program: str
@@ -78,55 +76,55 @@ class Difference(Shown):
 
     @property
     def total(self) -> int | None:
-        """What we count less what the other counts; `None` if one of them is not known."""
+        """Our total minus the other; `None` if one of them is unknown."""
         return None if self.our_total is None or self.their_total is None else self.our_total - self.their_total
 
     @property
     def relative(self) -> float | None:
-        """The same as a share of what the other counts."""
+        """The difference as a share of the other total."""
         if self.total is None:
             return None
         return self.total / self.their_total if self.their_total else 0.0 if not self.total else None
 
     @property
     def is_rounding(self) -> bool:
-        """Whether it is no more than what XLA loses by adding in float32."""
+        """True if the difference is within the rounding of XLA's float32 sums."""
         return self.relative is not None and abs(self.relative) <= _ROUNDING
 
     @property
     def differing(self) -> tuple[DifferenceRow, ...]:
-        """The rows that explain it: those whose counts are not the same, or not known."""
+        """The rows that explain the difference: rows with different or unknown counts."""
         return tuple(row for row in self.rows if row.reason or (row.theirs is not None and row.ours != row.theirs))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the same as plain data."""
+        """Return the difference as plain data."""
         own = {key: value for key, value in vars(self).items() if key != "rows"}
         return {**own, "total": self.total, "relative": self.relative, "rows": [dict(vars(row)) for row in self.rows]}
 
     def __str__(self) -> str:
         what = _FIELDS[self.field]
         lines = [f"{self.program}: {what}, loops once, {self.ours} against {self.theirs}"]
-        rows = [("total", "", told_sum(self.our_total), told_sum(self.their_total), _less(self.total))]
+        rows = [("total", "", format_sum(self.our_total), format_sum(self.their_total), _less(self.total))]
         shown = self.rows if self.theirs.startswith("XLA ") else self.differing
         rows = [
-            (row.opcode, str(row.count), told_sum(row.ours), "" if row.theirs is None else told_sum(row.theirs),
+            (row.opcode, str(row.count), format_sum(row.ours), "" if row.theirs is None else format_sum(row.theirs),
              "" if row.theirs is None or row.ours is None else _less(row.ours - row.theirs))
             for row in shown
         ] + rows  # fmt: skip
         lines += text_table([("opcode", "count", "ours", "theirs", "difference"), *rows])
         if self.total and self.is_rounding:
-            lines.append("XLA adds up in float32, which rounds")
+            lines.append("the difference is rounding: XLA sums in float32")
         return "\n".join([*lines, *(f"{row.opcode}: {row.reason}" for row in self.rows if row.reason), *self.devices])
 
 
-def against_xla(cost: Cost, field: str = "flops") -> Difference:
-    """Return our count of instructions beside XLA's own figure for the module they are in.
+def against_xla(cost: CostTotals, field: str = "flops") -> Difference:
+    """Return the difference between our count of instructions and XLA's own figure for their module.
 
-    XLA gives one figure for all of them: what it counts otherwise can only be among the rows that have a reason.
+    XLA gives one figure for the module, so the difference can only come from the rows with a reason.
 
     Args:
         cost: Costs of `"lowered"` or `"compiled"`.
-        field: What is counted.
+        field: The figure.
     """
     key = "bytes" if field == "bytes_accessed" else field
     groups: dict[str, list[CostRow]] = {}
@@ -145,16 +143,16 @@ def against_xla(cost: Cost, field: str = "flops") -> Difference:
     return Difference(cost.program, cost.source, name, field, ours, theirs, rows)
 
 
-def between(cost: Cost, other: Cost, field: str = "flops") -> Difference:
-    """Return which equations are counted otherwise in another stage of the program, by primitive.
+def between(cost: CostTotals, other: CostTotals, field: str = "flops") -> Difference:
+    """Return the difference between the counts of equations and of another stage of the program, by primitive.
 
-    An instruction counts for the primitive of the equation that it came from; one of several equations for that which
-    costs most, one of none for its own opcode.
+    An instruction counts for the primitive of the equation that it comes from. With several equations it counts for the
+    most expensive one, with none for its own opcode.
 
     Args:
         cost: Costs of `"analytic"`, which has a row for each equation.
         other: Costs of another stage of the same program.
-        field: What is counted.
+        field: The figure.
     """
     by_id = {row.id: row for row in cost.rows}
     ours: dict[str, list[CostRow]] = {}
@@ -185,7 +183,7 @@ def between(cost: Cost, other: Cost, field: str = "flops") -> Difference:
 
 
 def _reason_of_removed(one: DifferenceRow, rows: Sequence[CostRow], field: str) -> str:
-    """Return that JAX's lowering removes equations, if that explains the difference whole."""
+    """Return the reason that JAX's lowering removes equations, if it explains the whole difference."""
     count, cost = sum(_value(row, field) != 0 for row in rows), _once(rows, field)
     if not cost or one.ours is None or one.ours - (one.theirs or 0) != cost:
         return ""
@@ -193,7 +191,7 @@ def _reason_of_removed(one: DifferenceRow, rows: Sequence[CostRow], field: str) 
 
 
 def _reason_of_rule(primitive: str, rows: Iterable[CostRow]) -> str:
-    """Return what XLA counts otherwise of a primitive; nothing where that is so of complex numbers alone."""
+    """Return where XLA's rule for a primitive differs; `""` if only for complex numbers and there are none."""
     formulas = [row.formula for row in rows]
     if primitive != "abs" or any("re² + im²" in formula for formula in formulas):
         if primitive in _OTHERWISE_OF_EQUATIONS:
@@ -216,7 +214,7 @@ def _once(rows: Iterable[CostRow], field: str) -> int | None:
 
 
 def _reason(rows: Iterable[CostRow], field: str) -> str:
-    """Why some of them are not counted."""
+    """Return why some of the rows are not counted; `""` if all are."""
     unknown = [row for row in rows if _value(row, field) is None]
     if not unknown:
         return ""

@@ -1,4 +1,4 @@
-"""What equations cost that hold others inside: of a `pallas_call` the kernel, as often as the grid has steps."""
+"""Costs of equations that hold others: the kernel of a `pallas_call` counts once for each step of the grid."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from mithril_nb.stages.trace.kernels import BLOCKS, ESTIMATE, GRID, KERNEL, equa
 
 
 def _blocks_bytes(equation: Equation) -> Expression | None:
-    """Return the bytes of all blocks, each as often as its place changes while the last axis of the grid goes fastest.
+    """Return the bytes of all block fetches, as a pipeline does them.
 
-    So a pipeline fetches them: a block whose place does not depend on the last axes stays where it is meanwhile.
+    A block is fetched each time its index changes, with the last axis of the grid fastest. If the index does not depend
+    on the last axes, the block stays in place while these advance.
     """
     grid = _grid(equation)
     blocks: Any = equation.param.get(BLOCKS, ())
@@ -34,8 +35,8 @@ def _blocks_bytes(equation: Equation) -> Expression | None:
 def pallas_call(equation: Equation) -> Formula | str:
     """The equations of the kernel, for each step of the grid: `kernel·grid`. The most expensive branch counts.
 
-    Bytes are those of the blocks of the block specs. If the kernel has equations without a count, the author's
-    `cost_estimate` is the count where there is one; else it is what XLA counts.
+    Bytes are those of the blocks in the block specs. The author's `cost_estimate`, if there is one, is XLA's count, and
+    replaces ours if the kernel has equations with unknown costs.
     """
     estimate: Any = equation.param.get(ESTIMATE)
     letters = _inside(equation)
@@ -49,7 +50,7 @@ def pallas_call(equation: Equation) -> Formula | str:
 
 @rule("call_hi_primitive", flops="kernel", transcendentals="calls", note="written out")
 def written_out(equation: Equation) -> Formula | str:
-    """The equations that JAX writes out for it when it lowers, as for `SearchSorted` since JAX 0.12: `kernel`."""
+    """The equations that JAX expands the primitive to in lowering, as for `SearchSorted` since JAX 0.12: `kernel`."""
     letters = _inside(equation)
     if isinstance(letters, str):
         return letters
@@ -57,10 +58,10 @@ def written_out(equation: Equation) -> Formula | str:
 
 
 def _grid(equation: Equation) -> list[Expression]:
-    """Return the sizes of the grid of a kernel; those that are known only when it runs are its first operands.
+    """Return the sizes of the grid of a kernel; dynamic sizes are its first operands.
 
     Raises:
-        UndecidedError: Such an operand is no known size.
+        UndecidedError: The value of such an operand is unknown.
     """
     sizes: Any = equation.param[GRID]
     operands = iter(equation.constants)
@@ -74,7 +75,7 @@ def _grid(equation: Equation) -> list[Expression]:
 
 
 def _inside(equation: Equation) -> Letters | str:
-    """Return what the equations inside of an equation cost together; or which of them are unknown."""
+    """Return the summed cost of the equations inside an equation, or text that lists those with unknown costs."""
     rows = equation_rows(equations_of(equation.param.get(KERNEL, ())))
     unknown = Counter(f"{row.opcode} ({row.unknown})" for row in rows if is_unknown(row))
     if unknown:

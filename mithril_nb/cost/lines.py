@@ -1,65 +1,31 @@
-"""Costs by line of Python, as figures and as the source with figures beside it."""
+"""Costs by line of Python, as figures and as source code with figures next to it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from mithril_nb.cost.by_name import ByName
 from mithril_nb.cost.records import CostRow, Figures, share_of, sum_of_figures, sum_of_rows
 from mithril_nb.cost.splits import parts_of, pieces_of
+from mithril_nb.cost.totals import CostTotals
 from mithril_nb.display import Shown
 from mithril_nb.errors import UnknownOptionError, nearest, short_repr
 from mithril_nb.stages.places import lines_of_source
-from mithril_nb.stages.records import Equation, Instruction
-from mithril_nb.stages.trace.python_source import MODEL, lines_of_file, spans
-
-if TYPE_CHECKING:
-    from mithril_nb.cost.costs import Cost
+from mithril_nb.stages.trace.python_source import spans
 
 _MOST_NAMED = 8
-
-
-@dataclass(frozen=True)
-class SourceLines:
-    """The user's lines behind the rows of a cost.
-
-    Attributes:
-        of: The lines behind each row, by its id; rows without a line are left out.
-        files: Path of each file by its label.
-        model: The Python that builds the model, or `""`.
-    """
-
-    of: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    files: Mapping[str, str] = field(default_factory=dict[str, str])
-    model: str = ""
-
-    def behind_equations(self, equations: Iterable[Equation]) -> SourceLines:
-        """Return the lines behind equations of the same program."""
-        shared: dict[str, tuple[str, ...]] = {}
-        found = {one.id: shared.setdefault(one.source, (one.source,)) for one in equations if one.source}
-        return replace(self, of=found)
-
-    def behind_instructions(self, instructions: Iterable[Instruction]) -> SourceLines:
-        """Return the lines behind instructions of a stage of the same program."""
-        return replace(self, of={one.id: one.source for one in instructions if one.source})
-
-    def code(self, label: str) -> Sequence[str]:
-        """Return the lines of a file, with their line ends; nothing if it is not available."""
-        if label == MODEL and self.model:
-            return self.model.splitlines(keepends=True)
-        return lines_of_file(self.files[label]) if label in self.files else ()
 
 
 class ByLine(Shown, ByName[Figures]):
     """Figures by line of Python: `"net.py:12"`; `""` is for work without a user line.
 
-    `print` shows the source of each function with the figures beside its lines.
+    `print` shows the source of each function with the figures next to its lines.
 
     Args:
         known: The figures, in the order of the files and lines.
-        cost: The costs that they are of.
+        cost: The costs that the figures come from.
 
     Examples:
         >>> import jax.numpy as jnp
@@ -71,7 +37,7 @@ class ByLine(Shown, ByName[Figures]):
 
     _usually_called = "cost.by_line"
 
-    def __init__(self, known: Mapping[str, Figures], cost: Cost):
+    def __init__(self, known: Mapping[str, Figures], cost: CostTotals):
         super().__init__(known, f"costs of {cost.program!r}")
         self._cost = cost
 
@@ -88,8 +54,8 @@ class ByLine(Shown, ByName[Figures]):
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as plain data: `program`, `source`, `total`, `unattributed`, `lines` and `code`.
 
-        Each of `lines` has `source`, `file`, `line`, the figures, `share` and `share_bound`, and `formulas` of those
-        figures that depend on `symbols`, the sizes without a number, each with an example. `code` has for each
+        Each of `lines` has `source`, `file`, `line`, the figures, `share` and `share_bound`, and `formulas` of the
+        figures that depend on `symbols`, the symbolic sizes, each with an example number. `code` has for each
         function that contributed its `file`, the number of its first `line`, and its `text`, line by line.
         """
         symbolic, lines_of = self._cost.symbolic, self._cost.lines.of
@@ -129,8 +95,8 @@ class ByLine(Shown, ByName[Figures]):
         return [{"file": file, "line": first, "text": text} for first, text in parts if text]
 
 
-def figures_by_line(cost: Cost) -> ByLine:
-    """Return what each line of Python costs; a row that comes from several lines is split into equal parts.
+def figures_by_line(cost: CostTotals) -> ByLine:
+    """Return the cost of each line of Python; a row that comes from several lines is split into equal parts.
 
     Args:
         cost: The costs.

@@ -1,9 +1,9 @@
-"""Multiply-accumulate operations (MACs) of matrix products and convolutions, those with padding included.
+"""Multiply-accumulate operations (MACs) of matrix products and convolutions, including those with padding.
 
-The convention is that of papers and torchvision: "4.1 GMACs" of a ResNet-50 is this figure. One MAC is a multiplication
-and an addition, so 2 FLOPs. Matrix products and convolutions count, attention's two products among them; biases,
-activations, norms, pooling and embeddings count nothing. All roles count: a training step has about three times the
-MACs of its forward pass.
+The convention follows papers and torchvision, where a ResNet-50 has "4.1 GMACs". One MAC is a multiplication and an
+addition, so 2 FLOPs. Only matrix products and convolutions count, with the two products of attention; biases,
+activations, norms, pooling and embeddings count 0. All roles count: a training step has about three times the MACs of
+its forward pass.
 
 fvcore calls one MAC a flop. fvcore and thop add operations for norms; ptflops adds biases and activations too.
 XLA, and so our FLOPs, leave out products with padding and count all other arithmetic: `multiply_adds` itemises the
@@ -21,19 +21,19 @@ from mithril_nb.cost.records import CostRow
 from mithril_nb.stages.records import Equation, Role
 
 PRODUCTS = ("dot_general", "conv_general_dilated", "ragged_dot_general", "ragged_dot")
-"""Primitives that are made of multiply-adds."""
+"""Primitives that consist of multiply-adds."""
 
 
 @dataclass(frozen=True)
 class MultiplyAdds:
-    """The multiply-adds of one equation; its FLOPs are `2 * (count - padding)`, exactly.
+    """The multiply-adds of one equation; its FLOPs are exactly `2 * (count - padding)`.
 
     Attributes:
         id: Its id.
         primitive: Its primitive.
-        block: Path of its block; `""` if no block caused it.
-        role: Which part of a step it belongs to.
-        count: Multiply-adds in all its runs, those with padding included; `None` if unknown.
+        block: Path of its block; `""` if not attributed.
+        role: The part of a training step that it belongs to.
+        count: Multiply-adds in all its runs, including those with padding; `None` if unknown.
         padding: How many of them multiply padding; `None` if unknown.
     """
 
@@ -49,7 +49,7 @@ def macs_of(rows: Iterable[CostRow], equations: Iterable[Equation]) -> int | Non
     """Return the sum of `count` over all matrix products and convolutions; `None` if one is unknown.
 
     Args:
-        rows: What each equation costs.
+        rows: The cost of each equation.
         equations: The equations.
     """
     counts = [one.count for one in all_counted(rows, equations)]
@@ -72,12 +72,12 @@ def _counted(equation: Equation, row: CostRow) -> MultiplyAdds:
 
 
 def _pairs(convolution: Equation) -> int:
-    """How many multiply-adds one run of a convolution has, whether they meet an item or padding."""
+    """Return the number of multiply-adds in one run of a convolution, including those with padding."""
     param: Any = convolution.param
     left, kernel, out = convolution.inputs[0], convolution.inputs[1], convolution.outputs[0]
     left_axes, kernel_axes, out_axes = param["dimension_numbers"]
     places = prod(
-        # Between the items of a dilated input there are holes: each item meets each place of the kernel once.
+        # A dilated input has holes: each element is multiplied once by each element of the kernel.
         int(kernel.shape[taps]) * int(out.shape[made] if base == 1 else left.shape[given])
         for taps, made, given, base in zip(
             kernel_axes[2:], out_axes[2:], left_axes[2:], param["lhs_dilation"], strict=True

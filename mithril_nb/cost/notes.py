@@ -1,4 +1,4 @@
-"""What to know of the costs of equations: what is unknown, what XLA counts otherwise, what depends on values."""
+"""Notes on the costs of equations: unknown costs, counts that differ from XLA's, counts that depend on values."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from mithril_nb.cost.symbolic_costs import SymbolicProgram
 
 
-NOT_RUN = "time_s: nothing here is run, so no time is known"
+NOT_RUN = "time_s: not measured, because nothing ran"
 ONE_OF = "one of "
-"""What the note begins with of costs that are those of one of several devices."""
+"""First words of the note on costs that count one of several devices."""
 ON_EACH_DEVICE = "shard_map: equations inside are counted for one device, others for all devices together"
 
 
 def notes_of_equations(rows: tuple[CostRow, ...], program: SymbolicProgram) -> tuple[str, ...]:
-    """Return in words what to know of the costs of a program's equations.
+    """Return the notes on the costs of a program's equations.
 
     Args:
-        rows: What each equation of the program costs, in the order of the members of its kinds.
+        rows: The cost of each equation of the program, in the order of the members of its kinds.
         program: The program.
     """
     unknown = program.notes if program.symbols else notes_of(rows)
@@ -36,11 +36,11 @@ def notes_of_equations(rows: tuple[CostRow, ...], program: SymbolicProgram) -> t
 
 
 def notes_of_communication(rows: Iterable[CostRow], *, has_symbols: bool = False) -> tuple[str, ...]:
-    """Return in words which rows have unknown payload and wire bytes, and why.
+    """Return notes on the rows with unknown payload and wire bytes, with the reason.
 
     Args:
-        rows: What each equation or instruction costs.
-        has_symbols: Whether sizes have names and no numbers: then the bytes of collectives are formulas.
+        rows: The cost of each equation or instruction.
+        has_symbols: True if sizes are symbolic: the bytes of collectives are formulas then, not unknown.
     """
     groups: dict[str, int] = {}
     for row in rows:
@@ -67,7 +67,7 @@ def _of_collective(row: CostRow) -> str:
 
 @dataclass
 class _Counts:
-    """How many equations of a formula there are, and what they cost in all their runs; `None` if unknown."""
+    """The number of equations with a formula, and their cost in all runs; `None` if unknown."""
 
     count: int = 0
     ours: int | None = 0
@@ -80,10 +80,10 @@ class _Counts:
 
 
 def notes_of_conventions(rows: Iterable[CostRow], program: SymbolicProgram) -> tuple[str, ...]:
-    """Return in words what XLA counts by another convention, by how much, and which counts depend on values.
+    """Return notes on counts that differ from XLA's convention, with the factor, or that depend on values.
 
     Args:
-        rows: What each equation of the program costs, in the order of the members of its kinds, and each argument.
+        rows: The cost of each equation, in the order of the members of the program's kinds, then of each argument.
         program: The program.
 
     Examples:
@@ -94,7 +94,7 @@ def notes_of_conventions(rows: Iterable[CostRow], program: SymbolicProgram) -> t
     """
     found: dict[tuple[str, str, str, str], _Counts] = {}
     formulas = [one.rule if one.rule and (one.rule.xla or one.rule.typical) else None for one in program.counted]
-    for row, (_, place) in zip(rows, program.kinds.members, strict=False):  # rows of arguments come last
+    for row, (_, place) in zip(rows, program.kinds.members, strict=False):  # ignores rows of arguments, which come last
         formula = formulas[place]
         if formula is not None and row.repeats != 0:
             key = row.opcode, formula.flops, formula.xla or "", formula.typical

@@ -1,4 +1,4 @@
-"""Costs as data: of one equation or instruction, and sums of them. Integers, so that sums are exact. No JAX here."""
+"""Cost records of equations and instructions, and their sums. Counts are integers, so sums are exact. No JAX here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 COUNTED = ("flops", "transcendentals", "bytes_accessed")
 COMMUNICATION = ("payload_bytes", "wire_bytes", "unknown_communication")
-"""Figures of communication, which data leave out where they are 0: most programs send nothing."""
+"""Figures of communication. `to_dict` leaves them out if they are 0, because most programs send nothing."""
 _MOST_HOLDERS = 3
 NO_TRIP_COUNT = "trip count unknown"
 
@@ -26,23 +26,23 @@ NO_TRIP_COUNT = "trip count unknown"
 @quick_to_make
 @dataclass(frozen=True)
 class Figures:
-    """What something costs in one run of the program; `None` where nothing of it is known.
+    """Costs of a part of a program in one run; `None` if a figure is entirely unknown.
 
     Attributes:
         flops: Arithmetic operations.
         transcendentals: Calls of `exp`, `tanh`, `sqrt`, ...
         bytes_accessed: Bytes read and written.
-        params: Number of parameters; `None` if nobody knows which inputs they are.
+        params: Number of parameters; `None` if it is unknown which inputs are parameters.
         time_s: Seconds.
-        unknown: Of how many equations or instructions FLOPs or transcendentals are not known: if there are any, FLOPs
-            are a lower bound.
+        unknown: Number of equations or instructions with unknown FLOPs or transcendentals. If it is not 0, `flops` is a
+            lower bound.
         unknown_bytes: The same for bytes.
-        shared: How many of the `unknown` are in part of what is not counted here: nobody knows in which part.
+        shared: How many of the `unknown` belong in part to other blocks, in unknown proportion.
         payload_bytes: Bytes of the buffers that one device passes to collectives, such as an all-reduce; the module
             `mithril_nb.cost.formulas.communication` defines them.
         wire_bytes: Bytes that one device sends to others for these, by ring algorithms.
         unknown_communication: The same as `unknown` for payload and wire bytes.
-        unknown_transcendentals: Of how many of the `unknown` transcendentals are not known.
+        unknown_transcendentals: How many of the `unknown` have unknown transcendentals.
     """
 
     flops: int | None = 0
@@ -60,48 +60,48 @@ class Figures:
 
     @property
     def communicates(self) -> bool:
-        """Whether data is sent to other devices, or that is unknown."""
+        """True if data is sent to other devices, or this is unknown."""
         return self.payload_bytes != 0 or self.wire_bytes != 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the same as plain data.
+        """Return the figures as plain data.
 
-        Figures of communication that are 0 are left out, and `unknown_transcendentals` where it is `unknown`.
+        Figures of communication are left out if 0, and `unknown_transcendentals` if it equals `unknown`.
         """
         found = dict(self.__dict__)
         if self.unknown_transcendentals == self.unknown:
             del found["unknown_transcendentals"]
-        del found["shared"]  # what is made of it is told: shares, and which bounds they are
-        return _without_silence(found)
+        del found["shared"]  # internal; the data has the shares and bounds computed from it
+        return _without_zeros(found)
 
 
 Piece = tuple[str, tuple[tuple[str, float], ...], Role | None, int]
-"""A collective that XLA combined with others: its id, its blocks and their shares, its role, its payload in bytes."""
+"""A collective that XLA combined with others: its id, pairs of block and share, role, and payload in bytes."""
 
 
 @quick_to_make
 @dataclass(frozen=True)
 class CostRow:
-    """What one equation, or one instruction, costs in one run of the program.
+    """The cost of one equation or instruction in one run of the program.
 
     Attributes:
         id: Its id in its stage.
         opcode: Its primitive, or its opcode.
-        blocks: Pairs of block path and share; nothing if no block caused it.
-        role: Which part of a step it belongs to.
+        blocks: Pairs of block path and share; empty if not attributed.
+        role: The part of a training step that it belongs to.
         flops: FLOPs in all its runs; `None` if unknown.
         transcendentals: The same for transcendental functions.
         bytes_accessed: The same for bytes read and written.
         repeats: How often it runs; `None` if unknown.
-        formula: How the FLOPs of one run are computed, or why not.
-        time_s: Seconds of all its runs; `None` if nobody measured them.
-        once: What it costs if every loop goes round once, as XLA counts; `None` if nobody asked.
-        equations: Ids of the equations that it is, or came from.
-        letters: What the letters of the formula stand for: numbers, or texts where a size has only a name.
-        rounds: How often it runs if that depends on sizes that have only names: `"N"`; else `""`.
+        formula: The formula for the FLOPs of one run, or why they are unknown.
+        time_s: Seconds of all its runs; `None` if not measured.
+        once: The cost with each loop counted once, as XLA counts; `None` if not computed.
+        equations: Ids of the equations that it comes from; its own id for an equation.
+        letters: The values of the letters of the formula: numbers, or texts for symbolic sizes.
+        rounds: How often it runs if that depends on symbolic sizes: `"N"`; else `""`.
         payload_bytes: As in `Figures`, in all its runs; `None` if unknown.
         wire_bytes: The same for bytes sent to other devices.
-        pieces: If XLA combined several collectives to this one, for each its id, blocks, role and payload.
+        pieces: The collectives that XLA combined into this one: for each its id, blocks, role and payload.
     """
 
     id: str
@@ -124,13 +124,13 @@ class CostRow:
 
     @property
     def explained(self) -> str:
-        """The formula with what its letters stand for: `"2·B·M·N·K with B=1, M=128, N=512, K=784"`."""
-        told = ", ".join(f"{letter}={value}" for letter, value in self.letters)
-        return f"{self.formula} with {told}" if told else self.formula
+        """The formula with the values of its letters: `"2·B·M·N·K with B=1, M=128, N=512, K=784"`."""
+        values = ", ".join(f"{letter}={value}" for letter, value in self.letters)
+        return f"{self.formula} with {values}" if values else self.formula
 
     @property
     def unknown(self) -> str:
-        """Why its FLOPs are not known; `""` if they are."""
+        """The reason why the FLOPs are unknown; `""` if they are known."""
         if self.flops is not None:
             return ""
         is_ruled = self.once is not None and self.once.flops is not None
@@ -139,22 +139,22 @@ class CostRow:
         return self.formula if self.formula.startswith(NO_RULE) else NO_SIZE
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the same as plain data."""
+        """Return the row as plain data."""
         kept = {key: value for key, value in self.__dict__.items() if key not in ("once", "equations", "pieces")}
-        return _without_silence({**kept, "blocks": dict(self.blocks), "letters": dict(self.letters)})
+        return _without_zeros({**kept, "blocks": dict(self.blocks), "letters": dict(self.letters)})
 
 
 @dataclass(frozen=True)
 class Unknown:
-    """Equations or instructions whose FLOPs are in no sum.
+    """Equations or instructions with unknown FLOPs, which the sums leave out.
 
     Attributes:
         opcode: Their primitive, or their opcode.
-        reason: `"no rule"`, `"size unknown"`, `"trip count unknown"`, or what else there is to say.
+        reason: `"no rule"`, `"size unknown"`, `"trip count unknown"`, or a more specific reason.
         count: How many there are.
-        each: FLOPs of one round of them all, if there are rules.
+        each: Sum of their FLOPs with loops counted once, if the reason is the trip count; else `None`.
         share: Their share of all the program's equations or instructions, by number.
-        blocks: The blocks that they are in; `""` is none.
+        blocks: The blocks that they are in; `""` means not attributed.
     """
 
     opcode: str
@@ -167,14 +167,14 @@ class Unknown:
 
 @dataclass(frozen=True)
 class Fusion:
-    """What one fusion saves: its instructions in one go, against each of them by itself.
+    """The bytes that one fusion saves, compared with running its instructions one by one.
 
     Attributes:
         id: Id of the fusion in its stage.
         blocks: Pairs of block path and share.
-        role: Which part of a step it belongs to.
-        count: How many instructions it holds, apart from those that only name what is there.
-        alone: Bytes that they would read and write if each ran by itself, in all runs; `None` if unknown.
+        role: The part of a training step that it belongs to.
+        count: Number of its instructions, without parameters, tuples and others that compute nothing.
+        alone: Bytes that its instructions would access if each ran by itself, in all runs; `None` if unknown.
         bytes_accessed: Bytes that the fusion reads and writes in all runs; `None` if unknown.
     """
 
@@ -187,24 +187,24 @@ class Fusion:
 
     @property
     def saved(self) -> int | None:
-        """Bytes that need not be read and written."""
+        """Bytes that fusion avoids reading and writing; `None` if unknown."""
         return None if self.alone is None or self.bytes_accessed is None else self.alone - self.bytes_accessed
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the same as plain data."""
+        """Return the fusion as plain data."""
         return {**self.__dict__, "blocks": dict(self.blocks), "saved": self.saved}
 
 
 @dataclass(frozen=True)
 class Source:
-    """Whole-program figures, and who gives them.
+    """Whole-program figures with the name of their source.
 
     Attributes:
         name: `"analytic, loops once"`, `"XLA lowered"`, `"XLA compiled"`.
         flops: Arithmetic operations, or `None` if unknown.
         transcendentals: Calls of transcendental functions, or `None` if unknown.
         bytes: Bytes read and written, or `None` if unknown.
-        unknown: Of how many equations or instructions FLOPs or transcendentals are in none of these sums.
+        unknown: Number of equations or instructions with unknown FLOPs or transcendentals, which the sums leave out.
         unknown_bytes: The same for bytes.
     """
 
@@ -216,12 +216,12 @@ class Source:
     unknown_bytes: int = field(default=0, kw_only=True)
 
 
-def _without_silence(data: dict[str, Any]) -> dict[str, Any]:
+def _without_zeros(data: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in data.items() if key not in COMMUNICATION or value != 0}
 
 
 def share_of(figures: Figures, total: Figures) -> tuple[float | None, str]:
-    """Return the share of the FLOPs of a whole that a part has, and which bound it is; see `Cost.share_of`."""
+    """Return the share of the total FLOPs in `figures`, and whether it is exact or a bound; see `Cost.share_of`."""
     if not total.unknown:
         return (figures.flops or 0) / total.flops if total.flops else 0.0, ""
     if figures.flops is None or not total.flops or figures.shared or 0 < figures.unknown < total.unknown:
@@ -232,7 +232,7 @@ def share_of(figures: Figures, total: Figures) -> tuple[float | None, str]:
 
 
 def known_sum(values: Iterable[int | None]) -> int | None:
-    """Return the sum of what is known; `None` if that is nothing, and there is something unknown.
+    """Return the sum of the known values; `None` if it is 0 and some values are unknown.
 
     Examples:
         >>> known_sum([1, 2]), known_sum([1, None]), known_sum([0, None]), known_sum([])
@@ -244,17 +244,17 @@ def known_sum(values: Iterable[int | None]) -> int | None:
 
 
 def sum_of_figures(parts: Iterable[Figures], *, all_known: bool = False) -> Figures:
-    """Return the sum of some figures, field by field.
+    """Return the sum of figures, field by field.
 
     Args:
         parts: The figures.
-        all_known: Whether there is a sum only if all of its parts are known, rather than the sum of those that are.
+        all_known: True to return `None` for a field if one part is unknown, instead of the sum of the known parts.
     """
     every = tuple(parts)
     if len(every) == 1:
         return every[0]
 
-    communicating = [one for one in every if one.payload_bytes != 0 or one.wire_bytes != 0]  # nearly always none
+    communicating = [one for one in every if one.payload_bytes != 0 or one.wire_bytes != 0]  # nearly always empty
 
     def of(field: Callable[[Figures], int | None]) -> int | None:
         values = [field(one) for one in every]
@@ -270,11 +270,11 @@ def sum_of_figures(parts: Iterable[Figures], *, all_known: bool = False) -> Figu
 
 
 def sum_of_rows(rows: Iterable[CostRow], *, all_known: bool = False) -> Figures:
-    """Return what some rows cost together, as `sum_of_figures` of `figures_of` each, in a fifth of the time.
+    """Return the sum of rows, like `sum_of_figures` over `figures_of` of each row, in a fifth of the time.
 
     Args:
         rows: The rows.
-        all_known: As there.
+        all_known: As in `sum_of_figures`.
     """
     every = tuple(rows)
     flops, transcendentals = [row.flops for row in every], [row.transcendentals for row in every]
@@ -294,7 +294,7 @@ def sum_of_rows(rows: Iterable[CostRow], *, all_known: bool = False) -> Figures:
 
 
 def once_of(source: str, rows: Iterable[CostRow]) -> Source:
-    """Return the sum of rows with loops once, as XLA counts them."""
+    """Return the sum of rows with each loop counted once, as XLA counts."""
     every = [row.once or Figures(None, None, None) for row in rows]
     return Source(
         f"{source}, loops once",
@@ -305,12 +305,12 @@ def once_of(source: str, rows: Iterable[CostRow]) -> Source:
 
 
 def is_unknown(row: CostRow) -> bool:
-    """Whether FLOPs or transcendentals of a row are not known."""
+    """Return whether the FLOPs or transcendentals of a row are unknown."""
     return row.flops is None or row.transcendentals is None
 
 
 def unknown_of(rows: Iterable[CostRow]) -> tuple[Unknown, ...]:
-    """Return what is in no sum of FLOPs, by opcode and reason."""
+    """Return the rows with unknown FLOPs, grouped by opcode and reason."""
     every = tuple(rows)
     groups: dict[tuple[str, str], list[CostRow]] = {}
     for row in every:
@@ -335,7 +335,7 @@ _MOST_EXPENSIVE_BRANCH = (
 
 
 def notes_of(rows: Iterable[CostRow]) -> tuple[str, ...]:
-    """Return in words which figures are not known, and why; and that nothing is computed, if no result needs it."""
+    """Return notes on unknown figures with the reason, or one note if no result needs any equation."""
     groups: dict[tuple[str, str, str], int] = {}
     every = tuple(rows)
     if every and all(row.repeats == 0 for row in every):
@@ -351,7 +351,7 @@ def notes_of(rows: Iterable[CostRow]) -> tuple[str, ...]:
 
 
 def notes_of_branches(opcodes: Iterable[str]) -> tuple[str, ...]:
-    """Return the note that the most expensive branch is counted, for each opcode with branches.
+    """Return a note for each opcode with branches: the most expensive branch is counted.
 
     Examples:
         >>> notes_of_branches(["add", "cond", "cond"])[0][:47]
@@ -362,10 +362,10 @@ def notes_of_branches(opcodes: Iterable[str]) -> tuple[str, ...]:
 
 
 def unknown_params(inputs: Iterable[Input]) -> tuple[str, str] | None:
-    """Return why nobody knows which inputs are parameters, and what may be written by who does; `None` if it is known.
+    """Return why it is unknown which inputs are parameters, and an example of `params=`; `None` if it is known.
 
     Args:
-        inputs: What a program takes.
+        inputs: The inputs of a program.
     """
     every = tuple(inputs)
     if all(one.is_param is not None for one in every):
@@ -376,9 +376,9 @@ def unknown_params(inputs: Iterable[Input]) -> tuple[str, str] | None:
 
 
 def notes_of_params(inputs: Iterable[Input]) -> tuple[str, ...]:
-    """Return in words why parameters are unknown, or which belong to no block, as several that share none use them.
+    """Return notes on why parameters are unknown, or on parameters not attributed because unrelated blocks use them.
 
-    Those that begin with `"params: "` say nothing that a reader of all costs misses: nothing looks like parameters.
+    Notes that begin with `"params: "` can be left out of a summary: no input looks like parameters.
     """
     every = tuple(inputs)
     unknown = unknown_params(every)
@@ -386,7 +386,7 @@ def notes_of_params(inputs: Iterable[Input]) -> tuple[str, ...]:
         why, example = unknown
         likely = _likely_holders(every)
         what = f"params of {' and '.join(likely)} are not counted" if likely else "params"
-        return (f"{what}: {why}; ml.inspect(..., {example}) says what holds them, params=() that nothing does",)
+        return (f"{what}: {why}; name them with ml.inspect(..., {example}), or params=() if there are none",)
     groups: dict[tuple[str, ...], list[Input]] = {}
     for one in every:
         if one.used_by:
@@ -399,16 +399,16 @@ def notes_of_params(inputs: Iterable[Input]) -> tuple[str, ...]:
 
 
 def _likely_holders(inputs: Iterable[Input]) -> list[str]:
-    """Return the arguments that look as if they held parameters: several arrays of floats under one name."""
+    """Return the arguments that look like parameters: several float arrays under one name."""
     found = Counter(one.argument for one in inputs if one.name != one.argument and "float" in one.spec.dtype)
     return [name for name, count in found.items() if count > 1][:_MOST_HOLDERS]
 
 
-def told_sum(value: int | None, unknown: int = 0) -> str:
-    """Return a sum in words: 0 beside unknown costs is exact, as a sum of which nothing is known is `None`.
+def format_sum(value: int | None, unknown: int = 0) -> str:
+    """Return a sum as text, with `≥` if parts are unknown. 0 is exact: a sum of unknown parts only is `None`.
 
     Examples:
-        >>> told_sum(1024), told_sum(1024, 2), told_sum(0, 2), told_sum(None, 2)
+        >>> format_sum(1024), format_sum(1024, 2), format_sum(0, 2), format_sum(None, 2)
         ('1,024', '≥ 1,024', '0', 'unknown')
     """
     if value is None:
@@ -417,7 +417,7 @@ def told_sum(value: int | None, unknown: int = 0) -> str:
 
 
 def text_table(rows: Iterable[tuple[str, ...]]) -> list[str]:
-    """Return the lines of a table, the first column to the left and numbers to the right.
+    """Return the lines of a table, with the first column left-aligned and the others right-aligned.
 
     Examples:
         >>> text_table([("block", "FLOPs"), ("a", "1,024")])
@@ -435,6 +435,6 @@ def text_table(rows: Iterable[tuple[str, ...]]) -> list[str]:
 
 
 def _seconds(parts: Iterable[Figures | CostRow]) -> float | None:
-    """Return the sum of what was measured; `None` if nothing was: a row without an event took no time of its own."""
+    """Return the sum of the measured times; `None` if there are none. A row without an event took no time by itself."""
     known = [one.time_s for one in parts if one.time_s is not None]
     return math.fsum(known) if known else None

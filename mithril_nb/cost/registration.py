@@ -1,4 +1,4 @@
-"""`ml.register_cost`: the user's own rule for what a primitive costs."""
+"""`ml.register_cost`: cost rules of the user for primitives."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.records import Equation
 
 Figures = float | Mapping[str, float]
-"""What a rule returns: FLOPs, or several figures by name; they are rounded to whole numbers."""
+"""Return value of a rule: FLOPs, or several figures by name; they are rounded to integers."""
 
 _FIGURES = ("flops", "transcendentals", "bytes_accessed", "payload_bytes", "wire_bytes")
 _EXAMPLE = "ml.register_cost({}, lambda equation: 1_000)"
 
 
 def register_cost(primitive: str | Primitive, rule: Callable[[Equation], Figures | None] | None) -> None:
-    """Register what the equations of a primitive cost: of the user's own, of a custom call, or another count of any.
+    """Register a cost rule for the equations of a primitive: a custom primitive, a custom call, or any other.
 
-    The rule goes before the package's own, also for what a Pallas kernel computes. Costs that were counted before keep
-    their figures; `inspection.cost()` counts again. A name that no known primitive has, but a similar one, warns: the
-    primitive may be defined later.
+    The rule takes precedence over the built-in one, inside Pallas kernels too. `Cost` objects that exist already keep
+    their figures; `inspection.cost()` counts again. An unknown name that is similar to a known primitive is accepted
+    with a warning, because the primitive may be defined later.
 
     Args:
         primitive: The `jax.extend.core.Primitive`, or its name as the jaxpr shows it: `"ffi_call"`.
@@ -40,12 +40,12 @@ def register_cost(primitive: str | Primitive, rule: Callable[[Equation], Figures
             params that are plain data, by name. It returns the FLOPs of one run, or a dict of `"flops"`,
             `"transcendentals"` and `"bytes_accessed"` (by default 0, 0, and all operands and results), and for a
             primitive that communicates `"payload_bytes"` and `"wire_bytes"` of one device (by default as counted
-            without the rule); `None` if the cost is unknown. Where sizes have names, a shape holds polynomials in them,
-            which take `+`, `-`, `*`. `None` instead of a function drops the user's rule.
+            without the rule); `None` if the cost is unknown. If sizes are symbolic, shapes contain polynomials in them,
+            which support `+`, `-`, `*`. `None` instead of a function removes the user's rule.
 
     Raises:
-        UnknownOptionError: No primitive or no function; a primitive that only holds other equations, which are counted;
-            when costs are counted, a rule that returns something else or raises.
+        UnknownOptionError: `primitive` or `rule` has the wrong type; or the primitive only holds other equations, which
+            are counted. When costs are counted: the rule raises, or returns something else.
 
     Examples:
         >>> import math
@@ -70,8 +70,8 @@ def register_cost(primitive: str | Primitive, rule: Callable[[Equation], Figures
         )
     if name in CALLS:
         raise UnknownOptionError(
-            f"ml.register_cost cannot take {name!r}: its cost is that of the equations it holds.",
-            (("because", "a rule for it would count them twice"),),
+            f"ml.register_cost cannot take {name!r}: its cost is the sum over the equations it holds.",
+            (("because", "a rule for it would count these equations twice"),),
             _EXAMPLE.format('"ffi_call"') + f"  # or another primitive that {name!r} holds",
         )
     if rule is None:
@@ -90,19 +90,19 @@ def register_cost(primitive: str | Primitive, rule: Callable[[Equation], Figures
 
 
 def _warn_of_misspelt(name: str) -> None:
-    """Warn if no known primitive has a name, and one has a similar name: a primitive may still be defined later."""
+    """Warn if a name is unknown but similar to a known primitive, because the primitive may be defined later."""
     known = [one for one in RULES if not one.endswith(OF_COMPLEX)]
     near = None if name in RULES or is_in_programs(name) else nearest(name, known)
     if near is not None:
         notice(
-            f"ml.register_cost has a rule for {name!r}, which is no known primitive; {near!r} is one. The rule counts "
-            f"if a program has a primitive called {name!r}.\n    Try: {_EXAMPLE.format(repr(near))}"
+            f"ml.register_cost has a rule for {name!r}, an unknown primitive similar to {near!r}. The rule applies "
+            f"only if a program has a primitive named {name!r}.\n    Try: {_EXAMPLE.format(repr(near))}"
         )
 
 
 def _as_rule(name: str, rule: Callable[[Equation], Figures | None]) -> Rule:
     def find(equation: Equation) -> Formula | str | None:
-        """Return what the user's rule counts."""
+        """Return the formula of the figures that the user's rule returns."""
         found = _figures(name, rule, equation)
         if found is None:
             return None
@@ -124,11 +124,11 @@ def _as_rule(name: str, rule: Callable[[Equation], Figures | None]) -> Rule:
 
 
 def _figures(name: str, rule: Callable[[Equation], Any], equation: Equation) -> Mapping[str, Expression] | None:
-    """Return what the user's rule returns for an equation, by name of the figure.
+    """Return the figures that the user's rule returns for an equation, by name.
 
     Raises:
-        UnknownOptionError: It raises, or returns something else.
-        UndecidedError: It cannot count sizes that have only names.
+        UnknownOptionError: The rule raises, or returns something else.
+        UndecidedError: The rule needs numbers, and the sizes are symbolic.
     """
     specs = (*equation.inputs, *equation.outputs)
     is_named = not all(spec.is_concrete for spec in specs)
@@ -141,7 +141,7 @@ def _figures(name: str, rule: Callable[[Equation], Any], equation: Equation) -> 
         if is_named:
             raise UndecidedError(f"the rule of {name!r} needs numbers") from error
         raise UnknownOptionError(
-            f"the rule that ml.register_cost was given for {name!r} raised {type(error).__name__}.",
+            f"the rule registered with ml.register_cost for {name!r} raised {type(error).__name__}.",
             (("error", short_repr(str(error), 80)), ("inputs", short_repr(equation.inputs, 80))),
             _EXAMPLE.format(repr(name)),
         ) from error
@@ -151,14 +151,16 @@ def _figures(name: str, rule: Callable[[Equation], Any], equation: Equation) -> 
     wrong = [key for key in figures if key not in _FIGURES]
     if wrong:
         raise UnknownOptionError(
-            f"the rule that ml.register_cost was given for {name!r} returns {short_repr(wrong[0])}, no figure.",
+            f"the rule registered with ml.register_cost for {name!r} returns an unknown figure: "
+            f"{short_repr(wrong[0])}.",
             (("figures", ", ".join(_FIGURES)),),
             f'ml.register_cost({name!r}, lambda equation: {{"{nearest(wrong[0], _FIGURES) or "flops"}": 1_000}})',
         )
     bad = [value for value in figures.values() if not _is_count(value)]
     if bad:
         raise UnknownOptionError(
-            f"the rule that ml.register_cost was given for {name!r} returns {short_repr(bad[0], 40)}, no count.",
+            f"the rule registered with ml.register_cost for {name!r} returns {short_repr(bad[0], 40)}, "
+            "which is not a valid count.",
             (("needs", "numbers of at least 0, or a dict of them"), ("given", type(bad[0]).__name__)),
             _EXAMPLE.format(repr(name)),
         )

@@ -1,4 +1,4 @@
-"""Figures by role: a mapping that says which roles there are when it is asked for one that there is not."""
+"""Figures by role: a dict whose error for a missing role lists the known roles."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from mithril_nb.errors import UnknownOptionError, nearest, short_repr
 
 
 class ByRole(ByName[Value]):
-    """What is known of each part of a step by its role; `""` is what has none.
+    """Values by role of the part of a training step; `""` is the part without a role.
 
     Args:
-        known: It.
-        of: What it is known of, for errors: `"costs of 'step'"`.
-        called: How a person writes it, for errors; by default `"cost.by_role"`.
+        known: The items.
+        of: What the elements describe, for errors: `"costs of 'step'"`.
+        called: The expression that gives this dict, for errors; by default `"cost.by_role"`.
 
     Examples:
         >>> roles = ByRole({"forward": 2, "backward": 4, "update": 0}, "costs of 'step'")

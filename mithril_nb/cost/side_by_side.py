@@ -1,4 +1,4 @@
-"""What a program costs by several ways of counting, side by side."""
+"""Costs of a program by several ways of counting, side by side."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from mithril_nb.errors import StageUnavailableError, UnknownOptionError, nearest
 
 @dataclass(frozen=True)
 class Costs(Shown, Mapping[str, Cost]):
-    """What a program costs by several ways of counting, side by side: a mapping from each way to its costs.
+    """Costs of a program by several ways of counting, side by side: a mapping from source to costs.
 
     Attributes:
         program: Name of the program.
-        by_source: Its costs by way of counting, the first that to which blocks and shares are read off.
-        memory: What the compiled program needs, if it is compiled.
-        unavailable: Why there are none, by way of counting.
+        by_source: Its costs by way of counting. Blocks and shares are shown for the first.
+        memory: The memory of the compiled program, if it is compiled.
+        unavailable: Why costs are not available, by way of counting.
 
     Examples:
         >>> import jax.numpy as jnp
@@ -41,8 +41,8 @@ class Costs(Shown, Mapping[str, Cost]):
         """Return the costs by one way of counting.
 
         Raises:
-            StageUnavailableError: There are none.
-            UnknownOptionError: They are not among these.
+            StageUnavailableError: They are not available.
+            UnknownOptionError: They were not requested, or there is no such way of counting.
         """
         if source in self.by_source:
             return self.by_source[source]
@@ -72,7 +72,7 @@ class Costs(Shown, Mapping[str, Cost]):
         return self.by_source.get(source, default)
 
     def to_dict(self, *, rows: bool = True) -> dict[str, Any]:
-        """Return the same as plain data: `program`, `sources` by name as `Cost.to_dict`, `memory`, `unavailable`."""
+        """Return the costs as plain data: `program`, `sources` (`Cost.to_dict` by name), `memory`, `unavailable`."""
         return {
             "program": self.program,
             "sources": {name: cost.to_dict(rows=rows) for name, cost in self.by_source.items()},
@@ -81,7 +81,7 @@ class Costs(Shown, Mapping[str, Cost]):
         }
 
     def to_json(self, *, rows: bool = True) -> str:
-        """Return the same as JSON."""
+        """Return the costs as JSON."""
         return json.dumps(finite(self.to_dict(rows=rows)), allow_nan=False)
 
     def __repr__(self) -> str:

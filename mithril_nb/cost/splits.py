@@ -1,4 +1,4 @@
-"""Rows split among what caused them: whole numbers that sum to the row's own, exactly."""
+"""Rows split between their blocks: integers that sum exactly to the row."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from fractions import Fraction
 from mithril_nb.cost.records import COUNTED, CostRow, Figures, is_unknown
 
 TICKS_PER_S = 1 << 40
-"""Times that are measured are whole multiples of this part of a second: floats that add up exactly in any order."""
+"""Measured times are rounded to multiples of 1/TICKS_PER_S seconds, so floats add up exactly in any order."""
 
 
 def figures_of(row: CostRow) -> Figures:
-    """Return what a row costs as figures."""
+    """Return the cost of a row as `Figures`."""
     return Figures(
         row.flops, row.transcendentals, row.bytes_accessed, 0, row.time_s, int(is_unknown(row)),
         int(row.bytes_accessed is None), 0, row.payload_bytes, row.wire_bytes, int(row.wire_bytes is None),
@@ -22,9 +22,9 @@ def figures_of(row: CostRow) -> Figures:
 
 
 def pieces_of(row: CostRow) -> list[CostRow]:
-    """Return a row for each of the collectives that XLA combined to one, split by bytes; the row itself if it is one.
+    """Return a row for each collective that XLA combined into a row, split by bytes; else the row itself.
 
-    Each has the id of its piece. They sum to the row exactly.
+    Each has the id of its piece. They sum exactly to the row.
     """
     if not row.pieces:
         return [row]
@@ -44,7 +44,7 @@ def pieces_of(row: CostRow) -> list[CostRow]:
 
 
 def parts_of(row: CostRow) -> list[tuple[str, Figures]]:
-    """Return what a row costs by block: whole numbers that sum to the row's own; `""` is no block."""
+    """Return the cost of a row by block: integers that sum to the row; `""` is no block."""
     if len(row.blocks) < 2:
         return [(row.blocks[0][0] if row.blocks else "", figures_of(row))]
     weights = {path: Fraction(share) for path, share in row.blocks}
@@ -80,10 +80,10 @@ def parts_of(row: CostRow) -> list[tuple[str, Figures]]:
 
 
 def split_number(value: int | None, shares: list[Fraction]) -> list[int | None]:
-    """Return the parts of a whole number by shares, themselves whole, that sum to it; the largest rests are rounded up.
+    """Split an integer by shares into integers that sum to it; those with the largest remainders are rounded up.
 
     Args:
-        value: The number; if it is unknown, so are its parts.
+        value: The number; if it is `None`, so are its parts.
         shares: The shares; they sum to 1.
 
     Examples:

@@ -1,4 +1,4 @@
-"""What a program costs whose sizes have names: with numbers in their place, and as formulas."""
+"""Costs of a program with symbolic sizes: as formulas, and with numbers for the sizes."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ _SIZES = frozenset(
     "shape new_sizes length dim sizes window_dimensions window_strides padding padding_config base_dilation "
     "window_dilation lhs_dilation rhs_dilation slice_sizes start_indices limit_indices strides fft_lengths".split()
 )
-"""Params in which JAX writes sizes; in others a text is a text."""
+"""Params that contain sizes; in other params a string is not a size."""
 
 
 @dataclass(frozen=True)
 class Kinds:
-    """The equations of a program, those together that differ only in where they stand.
+    """The equations of a program, grouped by kind: equations of a kind differ only in position.
 
     Attributes:
-        examples: One equation of each kind, and how often it runs; `None` if nobody knows.
-        members: Every equation that is not just a call of others, with the place of its kind in `examples`.
-        conditions: Ids of the conditions that hold branches, those that hold others first.
+        examples: One equation of each kind, and how often it runs; `None` if unknown.
+        members: Every equation except calls, with the index of its kind in `examples`.
+        conditions: Ids of the conditions that hold branches, outer ones first.
     """
 
     examples: tuple[tuple[Equation, Expression | None], ...]
@@ -55,15 +55,15 @@ class Kinds:
 
 @dataclass(frozen=True)
 class SymbolicProgram:
-    """The equations of a program, some of whose sizes may have names and no numbers.
+    """The equations of a program whose sizes may be symbolic.
 
     Attributes:
         name: Name of the program.
-        equations: Its equations, those of nested jaxprs after the one that holds them.
-        inputs: What it takes.
-        sizes: The numbers that are put in the place of names.
-        known_kinds: Its equations, equal ones together, if that is known already.
-        check: Raises for numbers that its sizes cannot have; `None` if nobody knows of any.
+        equations: Its equations; those of a nested jaxpr follow the equation that holds it.
+        inputs: The inputs of the program.
+        sizes: The numbers that replace symbolic sizes.
+        known_kinds: Its equations by kind, if computed already.
+        check: Raises for numbers that the sizes cannot have; `None` if there are no constraints.
     """
 
     name: str
@@ -75,7 +75,7 @@ class SymbolicProgram:
 
     @cached_property
     def symbols(self) -> tuple[str, ...]:
-        """The names of its sizes, in the order of its inputs; none if all have numbers."""
+        """The names of its symbolic sizes, in the order of its inputs."""
         if self.sizes:
             return ()
         found: dict[str, None] = {}
@@ -87,9 +87,9 @@ class SymbolicProgram:
 
     @cached_property
     def params(self) -> dict[str, int | None] | None:
-        """The number of parameters of each block; `None` if it depends on a size without a number.
+        """The number of parameters of each block; a number is `None` if it depends on a symbolic size.
 
-        It is `None` as a whole if nobody knows which inputs are parameters.
+        The mapping is `None` if it is unknown which inputs are parameters.
         """
         if unknown_params(self.inputs) is not None:
             return None
@@ -102,14 +102,14 @@ class SymbolicProgram:
         return found
 
     def at(self, sizes: Mapping[str, int]) -> SymbolicProgram:
-        """Return the same program with numbers in the place of names.
+        """Return the same program with numbers for the symbolic sizes.
 
         Args:
             sizes: A number for each of `symbols`.
 
         Raises:
-            UnknownOptionError: A name that is missing or that it does not have, or a number that is no size.
-            MithrilError: What the program itself says of sizes that it cannot have.
+            UnknownOptionError: A name is missing or unknown, or a number is not a valid size.
+            MithrilError: The program cannot have these sizes.
         """
         self._check(sizes)
         if self.check is not None and sizes:
@@ -117,13 +117,13 @@ class SymbolicProgram:
         return SymbolicProgram(self.name, self.equations, self.inputs, dict(sizes), self.kinds)
 
     def equations_of(self, primitives: Collection[str]) -> tuple[Equation, ...]:
-        """Return its equations of some primitives, with numbers for the names of sizes that have them."""
+        """Return its equations of some primitives, with `sizes` for symbolic sizes."""
         put = _Numbers(self.sizes)
         return tuple(put.equation(one, one.repeats) for one in self.equations if one.primitive in primitives)
 
     @cached_property
     def kinds(self) -> Kinds:
-        """Its equations, equal ones together."""
+        """Its equations by kind."""
         return self.known_kinds or _kinds(self.equations)
 
     def costs(self) -> tuple[CostRow, ...]:
@@ -151,12 +151,12 @@ class SymbolicProgram:
 
     @cached_property
     def counted(self) -> tuple[Counted, ...]:
-        """What one run costs of an equation of each kind: polynomials where it depends on a size without a number."""
+        """The cost of one run of an equation of each kind; figures that depend on symbolic sizes are polynomials."""
         put = _Numbers(self.sizes)
         return tuple([counted(put.equation(one, None)) for one, _ in self.kinds.examples])
 
     def polynomial(self, path: str = "", field: str = "flops", role: str | None = None) -> tuple[Polynomial, list[str]]:
-        """Return what a block costs with all blocks inside it, as a polynomial in the sizes that have only names.
+        """Return the total cost of a block, as a polynomial in the symbolic sizes.
 
         Args:
             path: The block; `""` is the whole program.
@@ -164,7 +164,7 @@ class SymbolicProgram:
             role: `"forward"`, `"backward"` or `"update"`; by default all.
 
         Returns:
-            The polynomial, and what is not in it, with the reason.
+            The polynomial, and the equations it leaves out with the reason.
 
         Raises:
             UnknownOptionError: There is no such block, figure or role.
@@ -184,13 +184,13 @@ class SymbolicProgram:
         return added, unknown
 
     def formulas_of(self, path: str) -> dict[str, str]:
-        """Return what depends on sizes without numbers, of a block with all blocks inside it, by figure."""
+        """Return the total cost of a block as formulas by figure, for figures that depend on symbolic sizes."""
         fields = (*_FIELDS, "params") if self.symbols else ()
         return {field: text for field in fields if (text := _open(*self.polynomial(path, field, None)))}
 
     @cached_property
     def formulas(self) -> Mapping[str | None, Mapping[str, str]]:
-        """What depends on sizes without numbers, by block without those inside it, and by figure.
+        """Formulas of self costs by block and figure, for figures that depend on symbolic sizes.
 
         `""` is unattributed, `None` the whole program; `"≥ "` marks a lower bound.
         """
@@ -207,7 +207,7 @@ class SymbolicProgram:
         return found
 
     def formulas_by(self, group_of: Callable[[Equation], str]) -> dict[str | None, dict[str, str]]:
-        """Return what depends on sizes without numbers, by group of an equation and by figure; `None` is all of it."""
+        """Return formulas by group and figure, for figures that depend on symbolic sizes; `None` is the total."""
         chosen: dict[str | None, dict[_Kind, int]] = {None: self._chosen("", None)}
         for one, place in self.kinds.members:
             kind = place, self._branches.get(one.id, COUNTS)
@@ -220,7 +220,7 @@ class SymbolicProgram:
         }
 
     def _added(self, chosen: Mapping[_Kind, int], field: str) -> tuple[Polynomial, list[str]]:
-        """What equations cost together, and what is not in it, with the reason."""
+        """Return the sum over equations, and the equations it leaves out with the reason."""
         parts: list[Expression] = []
         unknown: dict[str, int] = {}
         for (place, state), times in chosen.items():
@@ -240,23 +240,25 @@ class SymbolicProgram:
     def _undecided(self, state: str) -> str:
         if state != UNDECIDED:
             return SENDS_MORE if state == SENDS else ""
-        return "which branch costs more " + ("depends on sizes" if self.symbols else "is not known")
+        return "which branch costs more " + ("depends on sizes" if self.symbols else "is unknown")
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is not known of a program whose sizes have names, and why."""
+        """Notes on unknown figures of a program with symbolic sizes."""
         numbers = ", ".join(f"{name}={number}" for name, number in self.example.items())
-        told = f"what depends on {', '.join(self.symbols)} has no number: see cost.at({numbers}), cost.formula()"
+        symbolic = (
+            f"costs that depend on {', '.join(self.symbols)} have no number: see cost.at({numbers}), cost.formula()"
+        )
         fields = ("flops", "transcendentals", "bytes_accessed")
-        return (told, *[f"{field} of {one}" for field in fields for one in self.polynomial("", field)[1]])
+        return (symbolic, *[f"{field} of {one}" for field in fields for one in self.polynomial("", field)[1]])
 
     @cached_property
     def example(self) -> Mapping[str, int]:
-        """Numbers that its sizes can have."""
+        """Numbers that its symbolic sizes can have."""
         return fitting_numbers(self.symbols, self.check)
 
     def in_numbers(self, path: str, field: str, role: str | None) -> str:
-        """Return what `polynomial` does as a sum of products of numbers, `"2·32·784·10 + 320"`; `""` if all is 0."""
+        """Return `polynomial` as a sum of products of numbers, `"2·32·784·10 + 320"`; `""` if it is 0."""
         terms: dict[str, int] = {}
         values: dict[str, int] = {}
         for (place, state), times in self._chosen(path, role).items():
@@ -278,7 +280,7 @@ class SymbolicProgram:
         return repeats if repeats is None or not self.sizes else constant(repeats).evaluate(**self.sizes)
 
     def _chosen(self, path: str, role: str | None) -> dict[_Kind, int]:
-        """How many equations of each kind a block has, and whether the branch that they are in counts."""
+        """Return the number of equations of each kind and branch state in a block."""
         found: dict[_Kind, int] = {}
         for one, place in self.kinds.members:
             if is_within(one.block, path) and role in (None, one.role):
@@ -302,7 +304,7 @@ class SymbolicProgram:
         return payload, wire
 
     def _weight(self, place: int) -> Expression | None:
-        """What an equation of a kind costs in all its runs; `None` if nobody knows."""
+        """Return the cost of an equation of a kind in all its runs; `None` if unknown."""
         each, repeats = self.counted[place], self._repeats(place)
         if each.flops is None or each.transcendentals is None:
             return None
@@ -314,17 +316,17 @@ class SymbolicProgram:
             {one.block for one, _ in self.kinds.members} | {one.block for one in self.inputs if one.is_param}
         )
         paths, figures, roles = ["", *with_outer(blocks)], [*_FIELDS, "params"], ["forward", "backward", "update"]
-        asked = {
+        names = {
             "block": (path, paths, nearest_path(path, paths) or ""),
             "figure": (field, figures, nearest(field, figures) or "flops"),
             "role": (role, [None, "", *roles], nearest(role, roles)),
         }
         right = {
             what: given if isinstance(given, str | None) and given in known else near
-            for what, (given, known, near) in asked.items()
+            for what, (given, known, near) in names.items()
         }
         example = ", ".join(f'"{one}"' for one in right.values() if one is not None)
-        for (what, (given, _, _)), known in zip(asked.items(), (blocks, figures, roles), strict=True):
+        for (what, (given, _, _)), known in zip(names.items(), (blocks, figures, roles), strict=True):
             if right[what] is not given:
                 shown = ", ".join(filter(None, known[:20])) or "none"
                 advice = f"cost.formula({example})"
@@ -332,7 +334,7 @@ class SymbolicProgram:
                 if what == "block" and not right[what] and (primitive := nearest(given, sorted(primitives))):
                     advice = f'[row.explained for row in cost.rows if row.opcode == "{primitive}"]'
                 raise UnknownOptionError(
-                    f"program {self.name!r} has no {what} {short_repr(given)} to give a formula of.",
+                    f"cannot write a formula: program {self.name!r} has no {what} {short_repr(given)}.",
                     ((f"{what}s", shown + (", ..." if len(known) > 20 else "")),),
                     advice,
                 )
@@ -343,13 +345,13 @@ class SymbolicProgram:
         unknown = [name for name in sizes if name not in self.symbols]
         if not (wrong or missing or unknown):
             return
-        facts = [("sizes", ", ".join(self.symbols) or "none: all of them have numbers")]
+        facts = [("symbolic sizes", ", ".join(self.symbols) or "none")]
         facts += [("missing", ", ".join(missing))] if missing else []
-        facts += [("not there", ", ".join(unknown))] if unknown else []
-        facts += [("no size", ", ".join(f"{name}={value!r}" for name, value in wrong.items()))] if wrong else []
+        facts += [("unknown", ", ".join(unknown))] if unknown else []
+        facts += [("invalid", ", ".join(f"{name}={value!r}" for name, value in wrong.items()))] if wrong else []
         example = ", ".join(f"{name}={number}" for name, number in self.example.items())
         raise UnknownOptionError(
-            f"the sizes of program {self.name!r} are not those that were given.",
+            f"the given sizes do not match the symbolic sizes of program {self.name!r}.",
             tuple(facts),
             f"cost.at({example})" if self.symbols else "cost.total  # needs no sizes",
         )
@@ -389,7 +391,7 @@ def _kinds(equations: tuple[Equation, ...]) -> Kinds:
 
 
 _Kind = tuple[int, str]
-"""A kind of equation by its place, and the state of the branch that it is in; see `branch_states`."""
+"""The index of a kind of equation, and the state of its branch; see `branch_states`."""
 _FIELDS = {
     "flops": "flops", "transcendentals": "transcendentals", "bytes_accessed": "bytes", "payload_bytes": "payload",
     "wire_bytes": "wire",
@@ -397,7 +399,7 @@ _FIELDS = {
 
 
 def _open(polynomial: Polynomial, unknown: Sequence[str]) -> str:
-    """A polynomial as text if it depends on sizes, else `""`."""
+    """Return a polynomial as text if it depends on symbolic sizes, else `""`."""
     return f"{'≥ ' if unknown else ''}{polynomial}" if polynomial.names else ""
 
 
@@ -408,7 +410,7 @@ def _times(times: int, term: str) -> str:
 
 
 def is_of_sizes(equation: Equation) -> bool:
-    """Whether it only makes an array of a size: where sizes have numbers, JAX makes no such equation."""
+    """Return whether an equation only turns a symbolic size into an array; with numbers, JAX has no such equation."""
     if equation.primitive != "convert_element_type":
         return equation.primitive == "dim_as_value"
     (known, *_), (made, *_) = equation.constants or (None,), equation.outputs
@@ -416,7 +418,7 @@ def is_of_sizes(equation: Equation) -> bool:
 
 
 class _Numbers:
-    """Puts numbers in the place of names; each spec, each tuple of params is looked at once."""
+    """Replaces symbolic sizes by numbers, with a cache of the specs."""
 
     def __init__(self, sizes: Mapping[str, int]):
         self.sizes = sizes
@@ -470,7 +472,7 @@ class _Numbers:
 
 
 def _holders(id: str) -> list[str]:
-    """The ids of the equations that hold an equation: `"12"`, `"12.b1.3"` of `"12.b1.3.0"`."""
+    """Return the ids of the equations that hold an equation: `"12"`, `"12.b1.3"` for `"12.b1.3.0"`."""
     parts = id.split(".")
     return [".".join(parts[:count]) for count in range(1, len(parts)) if not parts[count - 1].startswith("b")]
 

@@ -1,4 +1,4 @@
-"""Costs as tables of pandas, which is imported only when somebody asks for one."""
+"""Costs as pandas tables. pandas is imported on demand."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _INTEGERS = (
 
 
 def data_frame(cost: Mapping[str, Any], by: str) -> pandas.DataFrame:
-    """Return costs as a table; whole numbers stay whole, and what is unknown is `<NA>`.
+    """Return costs as a table; integers stay integers, and unknown figures are `<NA>`.
 
     Args:
         cost: The costs as data (`Cost.to_dict()`).
@@ -71,7 +71,7 @@ def data_frame(cost: Mapping[str, Any], by: str) -> pandas.DataFrame:
 
 
 def _sent(figures: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Return figures of communication; those that are 0 are left out of the data."""
+    """Return figures of communication; the data leaves out zeros."""
     return {name: figures.get(name, 0) for name in names}
 
 

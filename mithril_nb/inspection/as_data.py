@@ -1,4 +1,4 @@
-"""A program at every stage as plain data, for files and other programs. `schema.json` says what it holds."""
+"""A program at every stage as plain data, for files and other programs; the schema is `schema.json`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mithril_nb.stages.program_stages import ProgramStages, known_equations
 from mithril_nb.stages.records import Equation, Instruction, Param, Stage
 
 VERSION = 1
-"""Goes up when what is there changes its meaning; what is added does not change it."""
+"""Increased when an existing field changes its meaning; new fields do not change it."""
 
 
 def inspection_data(inspection: ProgramStages, stages: Sequence[str], passes: bool) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def inspection_data(inspection: ProgramStages, stages: Sequence[str], passes: bo
     try:
         found["equations"] = [equation_data(one) for one in known_equations(inspection)]
     except StageUnavailableError:
-        return found  # the stages say why
+        return found  # the stages state the reason
     found["inputs"] = [
         {"name": one.name, "spec": spec_data(one.spec), "block": one.block, "is_param": one.is_param}
         for one in inspection.inputs
@@ -55,7 +55,7 @@ def inspection_data(inspection: ProgramStages, stages: Sequence[str], passes: bo
 
 
 def _passes_data(inspection: ProgramStages) -> dict[str, Any]:
-    """Return the passes, or why there are none."""
+    """Return the passes, or the reason why there are none."""
     try:
         return {
             "passes": [
@@ -121,7 +121,7 @@ def equation_data(one: Equation) -> dict[str, Any]:
 
 
 def _plain(value: Param) -> Any:
-    """Return a value as JSON has words for it: NaN and the infinities are texts."""
+    """Return a value as JSON can store it: NaN and infinities become strings."""
     if isinstance(value, tuple | list):
         return [_plain(part) for part in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,4 +1,4 @@
-"""`inspect` for a program that begins at a later stage than Python."""
+"""`inspect` for a program that starts at a later stage than Python."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ def inspect_given(
     device: Any | None = None,
     compiler_options: Mapping[str, Any] | None = None,
 ) -> Inspection:
-    """Look at a program that begins at a later stage than Python.
+    """Look at a program that starts at a later stage than Python.
 
     Args:
         given: The program.
-        name: What to call it; by default its own name.
+        name: Name of the program; by default its own name.
         params: Name of the argument that holds the parameters, as in `inspect`.
-        device: The `jax.Device` that it is for.
-        compiler_options: Further options of XLA.
+        device: The `jax.Device` to compile for.
+        compiler_options: Further XLA options.
 
     Raises:
-        UnknownOptionError: Parameters in an argument that there is not.
+        UnknownOptionError: `params` names an argument that does not exist.
 
     Examples:
         >>> import jax
@@ -48,4 +48,4 @@ def inspect_given(
 
 
 def _not_a_function(*_: Any) -> None:
-    raise AssertionError("a program that begins at a later stage is not traced")
+    raise AssertionError("a program that starts at a later stage is not traced")

@@ -174,6 +174,7 @@ def inspect(
         UnknownOptionError: The function has no such argument with parameters.
 
     Examples:
+        >>> import jax
         >>> import jax.numpy as jnp
         >>> def double(x):
         ...     return x + x

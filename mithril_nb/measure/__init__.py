@@ -1,4 +1,4 @@
-"""What a program takes when it runs: seconds by instruction, block and role, against what the machine can do."""
+"""Measured run times: seconds by instruction, block and role, compared with the machine's peaks."""
 
 from __future__ import annotations
 

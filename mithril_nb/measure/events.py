@@ -1,4 +1,4 @@
-"""What the profiler wrote down: when each instruction of a program ran, in each of its runs."""
+"""Profiler events: when each instruction of a program ran, in each run."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from jax.profiler import ProfileData
 from mithril_nb.stages.jax_jit import hold_types_of_stats
 
 MARKER = "mithril_nb run"
-"""Name of the annotation around each run; its `RUN` says which."""
+"""Name of the annotation around each run; its stat `RUN` is the run's number."""
 RUN = "run"
 NAMED = "hlo_op"
-"""The stat that makes an event one of an instruction, on every platform; its value is the name of the instruction."""
+"""The stat that marks an instruction's event on every platform; its value is the name of the instruction."""
 MODULE = "hlo_module"
 PROGRAM = "program_id"
 DEVICE_PLANE = "/device:"
-"""How the names of planes begin that hold what accelerators did; on a CPU the threads of the host do the work."""
+"""Prefix of the planes with events of accelerators; on a CPU, the host's threads do the work."""
 TRIED_PLANES = ("/host:CPU",)
-"""Planes whose events were seen to be what is said here; those of others are read the same way, and a note says so."""
-# XLA's CPU runtime writes a second event when an instruction is through, maybe on another thread: `_p` of the first is
-# `_c` of the second. Without it, an instruction is through when its event ends.
+"""Planes whose event format was verified; events of other planes are read the same way, with a note."""
+# XLA's CPU runtime writes a second event when an instruction completes, maybe on another thread: `_p` of the first is
+# `_c` of the second. Without it, an instruction completes when its event ends.
 _THROUGH, _GIVES, _TAKES = "end: ", "_p", "_c"
 
 
 @dataclass(frozen=True)
 class Event:
-    """One time that an instruction ran.
+    """One execution of an instruction.
 
     Attributes:
         id: Name of the instruction.
-        start_ns: When it began.
-        end_ns: When it was through.
+        start_ns: Start time.
+        end_ns: Completion time.
     """
 
     id: str
@@ -48,9 +48,9 @@ class RunEvents:
     """One run of the program.
 
     Attributes:
-        start_ns: When it was called.
-        end_ns: When its results were there.
-        events: What ran meanwhile.
+        start_ns: Time of the call.
+        end_ns: Time when its results were ready.
+        events: Executions of instructions in between.
     """
 
     start_ns: float
@@ -60,12 +60,12 @@ class RunEvents:
 
 @dataclass(frozen=True)
 class Recording:
-    """What the profiler wrote down of one program.
+    """The profiler's events of one program.
 
     Attributes:
-        runs: Its runs, in order, by their number.
-        planes: Names of the planes that its events stand on.
-        unavailable: Why there are no events, or `None`.
+        runs: The program's runs in order, by number.
+        planes: Names of the planes with its events.
+        unavailable: The reason if there are no events, else `None`.
     """
 
     runs: Mapping[int, RunEvents]
@@ -84,10 +84,10 @@ class _Raw:
 
 
 def read_recording(folder: Path, module: str, ids: Collection[str]) -> Recording:
-    """Return what the profiler wrote into a folder about one program.
+    """Return the profiler's events of one program.
 
     Args:
-        folder: Where it wrote.
+        folder: The folder that the profiler wrote.
         module: Name of the program's HLO module.
         ids: Names of its instructions.
     """
@@ -104,7 +104,7 @@ def read_recording(folder: Path, module: str, ids: Collection[str]) -> Recording
 
 
 def _events_of(plane: Any, runs: dict[int, RunEvents]) -> Iterator[_Raw]:
-    """Yield the instructions on one plane, and add the runs that are marked on it."""
+    """Yield the instructions on one plane, and add its annotated runs to `runs`."""
     begun: list[tuple[Any, dict[str, Any]]] = []
     through: dict[Any, float] = {}
     for line in plane.lines:
@@ -128,9 +128,9 @@ def _events_of(plane: Any, runs: dict[int, RunEvents]) -> Iterator[_Raw]:
 
 def _recording(runs: Mapping[int, RunEvents], found: list[_Raw], module: str, ids: Collection[str]) -> Recording:
     if not runs:
-        return Recording({}, unavailable="the profiler wrote down no run of the program")
+        return Recording({}, unavailable="the profiler recorded no run of the program")
     if not found:
-        return Recording(runs, unavailable="the profiler of this platform tells of no instructions")
+        return Recording(runs, unavailable="the profiler of this platform records no instructions")
     if any(one.plane.startswith(DEVICE_PLANE) for one in found):
         found = [one for one in found if one.plane.startswith(DEVICE_PLANE)]
     starts = [run.start_ns for run in runs.values()]
@@ -141,11 +141,11 @@ def _recording(runs: Mapping[int, RunEvents], found: list[_Raw], module: str, id
         if one.module == module and place >= 0 and one.start_ns <= runs[numbers[place]].end_ns:
             during.append((runs[numbers[place]], one))
     programs = {one.program for _, one in during}
-    if len(programs) > 1:  # Another thread ran a program of the same name: ours has only instructions that we know.
+    if len(programs) > 1:  # Another thread ran a program of the same name: drop programs with other instructions.
         strange = {one.program for _, one in during if one.id not in ids}
         programs -= strange
     if not during:
-        return Recording(runs, unavailable=f"the profiler tells of no instruction of module {module!r}")
+        return Recording(runs, unavailable=f"the profiler recorded no instruction of module {module!r}")
     if len(programs) != 1:
         return Recording(runs, unavailable=f"several programs called {module!r} ran at the same time")
     for run, one in during:

@@ -1,4 +1,4 @@
-"""What this machine can do at most: FLOP/s of a large matmul and bytes/s of going through a large array."""
+"""The peaks of this machine: FLOP/s of a large matmul and bytes/s of a large copy."""
 
 from __future__ import annotations
 
@@ -22,42 +22,42 @@ from mithril_nb.atomic_write import write_text
 from mithril_nb.errors import UnknownOptionError, short_repr
 
 MATMUL = "float32"
-"""What the matmul rate is measured with where a program has no matmul of its own."""
+"""Dtype of the measured matmul rate for programs without a matmul."""
 _ON_BUSY = " on a busy machine"
 _MEMORY = "memory"
-"""What `Machine.dates` calls the peak of bytes/s."""
+"""Key of the bytes/s peak in `Machine.dates`."""
 _ROUND_S = 0.05
-"""How long one round of a figure takes, after what compiling and finding a size take."""
+"""Length of one measurement round, without compiling and finding a size."""
 _ROUNDS = 8, 24
-"""Rounds of each figure: at least, and at most where they differ."""
+"""Rounds per peak: minimum, and maximum if the rounds differ."""
 _ALIKE = 0.03
-"""The best rounds of a machine that does nothing else differ by no more than this share."""
+"""On an idle machine, the best rounds differ by at most this fraction."""
 _LONG_ENOUGH_S = 4e-3
 _SIZES = (512, 1024, 2048, 4096, 8192)
 _COPIED_BYTES = {"cpu": 1 << 27}
 _COPIED_BYTES_ELSEWHERE = 1 << 29
-"""Larger than the caches of CPUs, and than those of accelerators."""
+"""Larger than the caches of CPUs and accelerators."""
 _LOCK = threading.Lock()
 
 
 @dataclass(frozen=True)
 class Machine:
-    """The peaks of a machine, as measured.
+    """The measured peaks of a machine.
 
     Attributes:
         platform: `"cpu"`, `"gpu"` or `"tpu"`.
-        device_kind: What JAX calls the device.
-        cores: How many processors this process may use.
-        jax_version: The version of JAX of the latest measurement.
-        settings: What the environment tells XLA: `XLA_FLAGS` and `NPROC`.
+        device_kind: JAX's name for the device.
+        cores: Number of processors that this process may use.
+        jax_version: JAX version of the latest measurement.
+        settings: Settings of XLA in the environment: `XLA_FLAGS` and `NPROC`.
         flops_per_s: FLOP/s of a large matmul, by dtype of its operands.
-        bytes_per_s: Bytes/s read and written by going through a large array.
-        measured_at: When the latest of these peaks was measured, in UTC.
-        source: How it is known.
-        dates: When each of them was, by dtype, and `"memory"`; what is not in it was then, too.
-        busy: Those that were measured while the machine was busy with something else: they may be higher.
-        processor: The system's name of the processor, where JAX has only `"cpu"`.
-        jax_versions: The version of JAX that measured each peak, by the names of `dates`; by default `jax_version`.
+        bytes_per_s: Bytes/s read and written while updating a large array in place.
+        measured_at: Time of the latest measurement, in UTC.
+        source: How the peaks were obtained, as text.
+        dates: Time of each peak's measurement, by dtype or `"memory"`; default: `measured_at`.
+        busy: Peaks that were measured while the machine was busy; the true peaks may be higher.
+        processor: The operating system's name of the processor; for JAX it is only `"cpu"`.
+        jax_versions: JAX version of each peak's measurement, by the keys of `dates`; default: `jax_version`.
 
     Examples:
         >>> peaks = Machine("cpu", "cpu", 2, "0.10.2", "", {"float32": 2e11}, 6e10, "2026-11-22 07:35 UTC")
@@ -82,12 +82,12 @@ class Machine:
     jax_versions: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def peak_of(self, dtype: str | None = None) -> float:
-        """Return the FLOP/s that a dtype can reach: that of its matmul, or the highest if it was not measured."""
+        """Return the peak FLOP/s of a dtype: its matmul rate, or the highest rate if it was not measured."""
         rates = self.flops_per_s
         return rates[dtype] if dtype is not None and dtype in rates else max(rates.values())
 
     def peaks(self, dtype: str | None = None) -> dict[str, float]:
-        """Return what a picture of the roofline takes: `flops_per_s` and `bytes_per_s`."""
+        """Return the arguments of a roofline plot: `flops_per_s` and `bytes_per_s`."""
         return {"flops_per_s": self.peak_of(dtype), "bytes_per_s": self.bytes_per_s}
 
     def to_dict(self) -> dict[str, Any]:
@@ -108,20 +108,20 @@ class Machine:
 
 
 def machine(dtypes: Collection[str] = (MATMUL,), device: Any = None, anew: bool = False) -> Machine:
-    """Return the peaks of this machine, measured now or before.
+    """Return the peaks of this machine, measured now or read from the cache.
 
-    What was measured before is kept in the user's cache folder, for each device, number of cores and setting of XLA.
-    It takes less than two seconds on an idle CPU. The best of several rounds is kept, with its date, and the
-    best of several measurements: other work on the machine can only lower a rate. If the machine was busy, `source`
-    contains that, and the rate is measured again the next time it is asked for on a quiet machine.
+    Peaks are cached in the user's cache folder, for each device, number of cores and XLA settings. A measurement takes
+    less than two seconds on an idle CPU. The cache keeps the best rate of all rounds and measurements, with its date,
+    because other work on the machine can only lower a rate. If the machine was busy, `source` contains that, and the
+    next call on an idle machine measures the rate again.
 
     Args:
-        dtypes: For which dtypes to have the matmul rate.
-        device: The `jax.Device`; by default JAX's own default.
-        anew: Whether to measure now even if there are figures.
+        dtypes: The dtypes whose matmul rates are needed.
+        device: The `jax.Device`; default: JAX's default device.
+        anew: True to measure again even if the peaks are cached.
 
     Raises:
-        UnknownOptionError: What is no list of dtypes, or no device.
+        UnknownOptionError: `dtypes` is not a list of dtypes, or `device` not a device.
 
     Examples:
         >>> import jax
@@ -138,13 +138,13 @@ def machine(dtypes: Collection[str] = (MATMUL,), device: Any = None, anew: bool 
         before = _read(file).get(_key(here))
         is_busy = device.platform == "cpu" and _is_busy(here.cores)
         peaks = {} if before is None else _peaks(before)
-        asked = list(dict.fromkeys(dtypes)) or ([] if before else [MATMUL])
+        requested = list(dict.fromkeys(dtypes)) or ([] if before else [MATMUL])
         again = [name for name, peak in peaks.items() if peak.is_busy and not is_busy]
-        wanted = [name for name in (*asked, _MEMORY) if anew or name not in peaks or name in again]
-        if before is not None and not wanted:
+        needed = [name for name in (*requested, _MEMORY) if anew or name not in peaks or name in again]
+        if before is not None and not needed:
             return _from(file, before)
         with jax.default_device(device):
-            for name in wanted:
+            for name in needed:
                 rounds = copy_rounds(device.platform) if name == _MEMORY else matmul_rounds(name)
                 rate, is_quiet = _best(rounds)
                 is_busy = is_busy or (device.platform == "cpu" and _is_busy(here.cores))
@@ -158,13 +158,13 @@ def _check(dtypes: Any, device: Any) -> None:
     if unknown:
         near = [name for name in unknown if not is_list and _is_dtype(name)] or [MATMUL]
         raise UnknownOptionError(
-            f"ml.machine cannot take dtypes={' '.join(short_repr(dtypes, 60).split())}.",
+            f"ml.machine does not accept dtypes={' '.join(short_repr(dtypes, 60).split())}.",
             (("needs", "a list of names of dtypes"),),
             f'ml.machine(["{near[0]}"])',
         )
     if device is not None and not isinstance(device, jax.Device):
         raise UnknownOptionError(
-            f"ml.machine cannot take device={' '.join(short_repr(device, 60).split())}.",
+            f"ml.machine does not accept device={' '.join(short_repr(device, 60).split())}.",
             (("needs", "a jax.Device"), ("present", ", ".join(f"{one.platform}:{one.id}" for one in jax.devices()))),
             "ml.machine(device=jax.devices()[0])",
         )
@@ -182,10 +182,10 @@ def _now() -> str:
 
 
 def known_machine(device: Any = None) -> Machine | None:
-    """Return the peaks of this machine as they were measured before; `None` if nobody has. Nothing is measured.
+    """Return the cached peaks of this machine without measuring; `None` if there are none.
 
     Args:
-        device: The `jax.Device`; by default JAX's own default.
+        device: The `jax.Device`; default: JAX's default device.
     """
     file = cache_folder() / "machines.json"
     found = _read(file).get(_key(_described(jax.devices()[0] if device is None else device)))
@@ -198,14 +198,14 @@ def _from(file: Path, found: Machine) -> Machine:
 
 @dataclass(frozen=True)
 class _Peak:
-    """One figure.
+    """One measured rate.
 
     Attributes:
         rate: FLOP/s or bytes/s.
-        date: When it was measured.
-        is_busy: Whether something else kept the machine busy, so that it may be higher.
-        jax_version: The version of JAX that measured it.
-        is_quiet: Whether its rounds agreed.
+        date: Time of the measurement.
+        is_busy: True if the machine was busy, so that the true peak may be higher.
+        jax_version: JAX version of the measurement.
+        is_quiet: True if its rounds agreed.
     """
 
     rate: float
@@ -215,9 +215,9 @@ class _Peak:
     is_quiet: bool = True
 
     def after(self, before: _Peak | None) -> _Peak:
-        """Return the higher of two, and whether that may still be too low.
+        """Return the higher of two rates, with `is_busy` set if it may still be too low.
 
-        What was noisy and is hardly more the second time is settled: some machines are never quiet.
+        A noisy rate that a second measurement hardly raises counts as final: some machines are never idle.
         """
         is_new = before is None or self.rate > (1 + _ALIKE) * before.rate
         may_grow = self.is_busy or (is_new and not self.is_quiet)
@@ -238,7 +238,7 @@ def _peaks(one: Machine) -> dict[str, _Peak]:
 
 
 def _kept(file: Path, here: Machine, peaks: Mapping[str, _Peak]) -> Machine:
-    """Write peaks into the file, unless another process has written higher ones meanwhile; return them."""
+    """Write the peaks to the file, except where another process has written higher ones; return the result."""
     known = _read(file)
     other = known.get(_key(here))
     every = dict(peaks)
@@ -261,7 +261,7 @@ def _kept(file: Path, here: Machine, peaks: Mapping[str, _Peak]) -> Machine:
 
 
 def _best(rounds: Callable[[], float]) -> tuple[float, bool]:
-    """Return the best of some rounds, and whether the three best agree: what disturbs a round only makes it slower."""
+    """Return the best rate of several rounds, and whether the three best agree; disturbances only lower a rate."""
     least, most = _ROUNDS
     rates: list[float] = []
     while len(rates) < most:
@@ -272,7 +272,7 @@ def _best(rounds: Callable[[], float]) -> tuple[float, bool]:
 
 
 def matmul_rounds(dtype: str) -> Callable[[], float]:
-    """Return what measures the FLOP/s of the quickest matmul of two large square matrices, for a moment each time."""
+    """Return a function that runs one round: the best FLOP/s of a matmul of two large square matrices."""
     size, run = _SIZES[0], _matmul(_SIZES[0], dtype)
     for larger in _SIZES[1:]:
         if _quickest(run, 0.0) > _LONG_ENOUGH_S:
@@ -282,7 +282,7 @@ def matmul_rounds(dtype: str) -> Callable[[], float]:
 
 
 def _matmul(size: int, dtype: str) -> Callable[[], Any]:
-    with jax.enable_x64(True):  # else there are no matrices of 64 bits
+    with jax.enable_x64(True):  # for 64-bit matrices
         square = jnp.full((size, size), 1 / size, jnp.dtype(dtype))
         multiply = jax.jit(jnp.matmul).lower(square, square).compile()
     multiply(square, square).block_until_ready()
@@ -290,16 +290,13 @@ def _matmul(size: int, dtype: str) -> Callable[[], Any]:
 
 
 def copy_rounds(platform: str) -> Callable[[], float]:
-    """Return what measures the bytes/s of going once through an array larger than the caches, for a moment each time.
-
-    It is read and written in place.
-    """
+    """Return a function that runs one round: the best bytes/s of updating an array larger than the caches in place."""
     count = _COPIED_BYTES.get(platform, _COPIED_BYTES_ELSEWHERE)
     held = [jnp.ones(count // 4, jnp.float32)]
     negate = jax.jit(jnp.negative, donate_argnums=0).lower(held[0]).compile()
 
     def run() -> Any:
-        # In place, for new memory has to be given by the system page by page, which takes longer than writing to it.
+        # In place, because allocating new pages takes longer than writing to them.
         held.append(negate(held.pop()))
         return held[0]
 
@@ -308,7 +305,7 @@ def copy_rounds(platform: str) -> Callable[[], float]:
 
 
 def cache_folder() -> Path:
-    """Return the folder in which this package keeps what it may measure anew."""
+    """Return the folder for measurements that can be repeated."""
     if sys.platform == "win32":
         given, usual = os.environ.get("LOCALAPPDATA"), Path.home() / "AppData" / "Local"
     elif sys.platform == "darwin":
@@ -319,7 +316,7 @@ def cache_folder() -> Path:
 
 
 def _quickest(run: Callable[[], Any], budget_s: float) -> float:
-    """Return the shortest of the times that it took: what another process takes away is not this machine's limit."""
+    """Return the shortest run time: time taken by other processes is not a limit of the machine."""
     best, begun = float("inf"), time.perf_counter()
     while True:
         start = time.perf_counter()
@@ -345,7 +342,7 @@ def _described(device: Any) -> Machine:
 
 
 def _processor() -> str:
-    """Return the model of the processor: a cache folder may be shared by machines."""
+    """Return the model of the processor, because machines may share a cache folder."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
             if line.startswith("model name"):
@@ -358,7 +355,7 @@ def _key(one: Machine) -> str:
 
 
 def _read(file: Path) -> dict[str, Machine]:
-    """Return what the file holds; a file, or an entry, that cannot be read is measured anew."""
+    """Return the cached machines; unreadable files and entries are ignored, so their peaks are measured again."""
     found: dict[str, Machine] = {}
     with suppress(OSError, ValueError, AttributeError):
         for key, entry in json.loads(file.read_text(encoding="utf-8")).items():
@@ -376,7 +373,7 @@ def _read(file: Path) -> dict[str, Machine]:
 
 
 def _write(file: Path, known: Mapping[str, Machine]) -> None:
-    """Write the file; where that is not possible, the peaks are measured in each process."""
+    """Write the file; if that fails, each process measures the peaks."""
     text = json.dumps({key: one.to_dict() for key, one in known.items()}, indent=1, allow_nan=False)
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What a program took when it was run: costs with seconds, how far they spread, and what the machine could do."""
+"""`Profile`: costs with measured seconds, their spread over the runs, and rates compared with the machine's peaks."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from mithril_nb.measure.machines import Machine
 from mithril_nb.stages.records import UNATTRIBUTED
 
 BETWEEN = "(between instructions)"
-"""Row of the time between two instructions, when none runs."""
+"""Row of the time between instructions."""
 DISPATCH = "(dispatch)"
-"""Row of the time from the call to the first instruction, and from the last until the results are there."""
+"""Row of the time from the call to the first instruction, and from the last one until the results are ready."""
 WHOLE = "(whole runs)"
-"""Row of all of the time, where it cannot be told what ran."""
+"""Row of the whole time, if the times of instructions are unknown."""
 OVERHEAD = (BETWEEN, DISPATCH)
 
 
 @dataclass(frozen=True)
 class Spread:
-    """How far a time spreads over the runs, in seconds.
+    """The distribution of a time over the runs, in seconds.
 
     Attributes:
-        lower: A quarter of the runs take less.
-        median: Half of them do.
-        upper: A quarter of them take more.
-        least: The quickest run.
-        most: The slowest.
+        lower: First quartile.
+        median: Median.
+        upper: Third quartile.
+        least: Minimum.
+        most: Maximum.
     """
 
     lower: float
@@ -42,7 +42,7 @@ class Spread:
 
     @classmethod
     def of(cls, samples: Sequence[float]) -> Spread | None:
-        """Return how far some times spread; `None` if there are none.
+        """Return the distribution of the samples; `None` if there are none.
 
         Examples:
             >>> Spread.of([4.0, 1.0, 2.0, 3.0, 5.0])
@@ -57,14 +57,14 @@ class Spread:
 
 @dataclass(frozen=True)
 class Rate:
-    """How quickly something was done; `None` where it is not known.
+    """Achieved rates; `None` if unknown.
 
     Attributes:
-        flops_per_s: FLOP/s reached.
-        bytes_per_s: Bytes/s reached.
-        roofline: Share of what the machine could do: the least time that its peaks allow, by the time that it took.
-            Above 1 where a cache was quicker than memory.
-        limit: Which of the peaks that least time is due to: `"compute"` or `"memory"`.
+        flops_per_s: FLOP/s achieved.
+        bytes_per_s: Bytes/s achieved.
+        roofline: Shortest time that the machine's peaks allow, divided by the measured time. Above 1 if part of the
+            data came from cache, which is faster than main memory.
+        limit: The peak that determines the shortest time: `"compute"` or `"memory"`.
     """
 
     flops_per_s: float | None
@@ -75,21 +75,22 @@ class Rate:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Profile(Cost):
-    """What a program takes when it runs; `ml.profile` makes it.
+    """The measured cost of a program, returned by `ml.profile`.
 
-    Seconds are those of one run. The whole is what the clock says of runs without the profiler. Instructions are means
-    over that half of the runs under it that took most nearly as long; what is left is the time between and around
-    them, so that blocks add up to the whole. `source` is `"measured"`; FLOPs and bytes are those of `cost("compiled")`.
+    All seconds are per run. The total is the wall time of runs without the profiler. Times of instructions are means
+    over the half of the profiled runs whose wall time is closest to the total. The remaining time is between and around
+    instructions, so that blocks sum to the total. `source` is `"measured"`; FLOPs and bytes are from
+    `cost("compiled")`.
 
     Attributes:
-        runs: How many runs count, without the profiler, and as many with it.
-        warm_up: How many were made before them.
-        times_run: How often the program ran in all.
+        runs: Number of measured runs without the profiler, and of as many with it.
+        warm_up: Number of runs before them.
+        times_run: Number of all runs of the program.
         walls_s: Seconds of each run without the profiler.
-        profiled_s: Seconds of each run under the profiler; only of those whose events are known, if there are such.
+        profiled_s: Seconds of each profiled run; only of runs whose events are known, if there are any.
         samples: Seconds of each row in each of these runs, by id.
-        contractions: Dtype of the operands of each matmul and convolution, by id: it has a peak of its own.
-        machine: What this machine can do at most; `None` if that could not be measured.
+        contractions: Dtype of the operands of each matmul and convolution, by id, because each dtype has its own peak.
+        machine: The machine's peaks; `None` if they could not be measured.
     """
 
     runs: int
@@ -103,61 +104,61 @@ class Profile(Cost):
 
     @cached_property
     def wall_s(self) -> float:
-        """Seconds of one run without the profiler, from the call until its results are there."""
+        """Seconds of one run without the profiler, from the call until the results are ready."""
         return middle_mean(self.walls_s)
 
     @property
     def profiler_s(self) -> float:
-        """Seconds that the profiler itself adds to a run; below 0 where the machine is too restless to tell."""
+        """Seconds that the profiler adds to a run; may be negative on a busy machine."""
         return middle_mean(self.profiled_s) - self.wall_s
 
     @property
     def instructions_s(self) -> float | None:
-        """Seconds of one run in which instructions run: the whole without what lies around and between them."""
+        """Seconds of one run in which instructions run: the total without the time around and between them."""
         times = [row.time_s for row in self.rows if row.time_s is not None and row.id not in (*OVERHEAD, WHOLE)]
         return sum(times) if times else None
 
     @property
     def spread(self) -> Spread | None:
-        """How far the runs without the profiler spread."""
+        """Distribution of the wall time of runs without the profiler."""
         return Spread.of(self.walls_s)
 
     @cached_property
     def spreads(self) -> Mapping[str, Spread]:
-        """How far the time of each block spreads, without the blocks inside it; `""` is what belongs to none."""
+        """Distribution of each block's time, without the blocks inside it; `""` is the time outside all blocks."""
         every = {path: Spread.of(seconds) for path, seconds in self._seconds.items()}
         return {path: spread for path, spread in every.items() if spread is not None}
 
     def spread_of(self, paths: Iterable[str]) -> Spread | None:
-        """Return how far the time of several blocks together spreads; `None` if none of them took any.
+        """Return the distribution of the summed time of several blocks; `None` if they took no time.
 
         Args:
-            paths: The blocks, each without those inside it.
+            paths: The blocks, each without the blocks inside it.
         """
         found = [self._seconds[path] for path in paths if path in self._seconds]
         return Spread.of([sum(each) for each in zip(*found, strict=True)])
 
     @cached_property
     def rates(self) -> Mapping[str, Rate]:
-        """How quickly each block was done, without the blocks inside it; `""` is what belongs to none."""
+        """Rates of each block, without the blocks inside it; `""` is the work outside all blocks."""
         return {path: self.rate_of([path]) for path in self._figures}
 
     def rate_of(self, paths: Sequence[str]) -> Rate:
-        """Return how quickly several blocks together were done.
+        """Return the rates of several blocks together.
 
         Args:
-            paths: The blocks, each without those inside it; `""` is what belongs to none.
+            paths: The blocks, each without the blocks inside it; `""` is the work outside all blocks.
         """
         figures = sum_of_figures(self._figures[path] for path in paths)
         return self._rate(figures, sum(self._compute_s(path) for path in paths))
 
     @cached_property
     def rate(self) -> Rate:
-        """How quickly the whole was done, all of its time counted."""
+        """Rates of the whole program, over its whole time."""
         return self._rate(self.total, self._compute_s(None))
 
     def roofline_points(self) -> list[dict[str, Any]]:
-        """Return a point for each block that took time, as plain data; the machine's peaks are its roof."""
+        """Return the roofline point of each block that took time, as plain data; the machine's peaks are the roof."""
         return [
             {
                 "block": path,
@@ -171,7 +172,7 @@ class Profile(Cost):
         ]
 
     def to_dict(self, *, rows: bool = True) -> dict[str, Any]:
-        """Return the same as plain data."""
+        """Return the profile as plain data."""
         return {
             **super().to_dict(rows=rows),
             "runs": self.runs,
@@ -191,7 +192,7 @@ class Profile(Cost):
 
     @property
     def overhead(self) -> Mapping[str, float | None]:
-        """Seconds of one run in which no instruction runs, by what they are; of all of it if nobody can tell."""
+        """Seconds of one run in which no instruction runs, by row; of the whole run if those are unknown."""
         return {row.id: row.time_s for row in self.rows if row.id in (*OVERHEAD, WHOLE)}
 
     def __str__(self) -> str:
@@ -199,7 +200,7 @@ class Profile(Cost):
 
     @cached_property
     def _seconds(self) -> Mapping[str, list[float]]:
-        """What each block took in each run, without the blocks inside it."""
+        """Seconds of each block in each run, without the blocks inside it."""
         sums: dict[str, list[float]] = {}
         for row in self.rows:
             seconds = self.samples.get(row.id, ())
@@ -212,12 +213,12 @@ class Profile(Cost):
 
     @cached_property
     def _figures(self) -> Mapping[str, Figures]:
-        """What each block costs by itself, and the instructions of none."""
+        """Cost of each block without the blocks inside it; `""` is the cost outside all blocks."""
         return {**self.by_block, UNATTRIBUTED: self._working.unattributed}
 
     @cached_property
     def _working(self) -> Cost:
-        """The instructions alone."""
+        """The cost of the instructions only, without the rows of time around them."""
         return self._only(row for row in self.rows if row.id not in (*OVERHEAD, WHOLE))
 
     def _only(self, rows: Iterable[CostRow]) -> Cost:
@@ -225,7 +226,7 @@ class Profile(Cost):
 
     @cached_property
     def _by_dtype(self) -> list[tuple[float, Cost]]:
-        """The rows that share a peak, with that peak in FLOP/s."""
+        """Groups of rows with the same peak, each with that peak in FLOP/s."""
         assert self.machine is not None
         groups: dict[str | None, list[CostRow]] = {}
         for row in self.rows:
@@ -233,7 +234,7 @@ class Profile(Cost):
         return [(self.machine.peak_of(dtype), self._only(rows)) for dtype, rows in groups.items()]
 
     def _compute_s(self, path: str | None) -> float:
-        """Return the least seconds that the FLOPs of a block take; `None` means the whole program."""
+        """Return the shortest time for the FLOPs of a block, in seconds; `None` means the whole program."""
         seconds = 0.0
         for peak, cost in self._by_dtype if self.machine is not None else ():
             found = cost.total if path is None else cost.by_block.get(path, Figures())
@@ -254,7 +255,7 @@ class Profile(Cost):
 
 
 def middle_half(lengths: Sequence[float]) -> list[int]:
-    """Return the places of the middle half of some runs, by their length.
+    """Return the indices of the middle half of the runs, by length.
 
     Examples:
         >>> middle_half([5.0, 1.0, 3.0, 2.0])
@@ -266,7 +267,7 @@ def middle_half(lengths: Sequence[float]) -> list[int]:
 
 
 def middle_mean(lengths: Sequence[float]) -> float:
-    """Return the mean length of the middle half of some runs.
+    """Return the mean length of the middle half of the runs.
 
     Examples:
         >>> middle_mean([5.0, 1.0, 3.0, 2.0])

@@ -1,4 +1,4 @@
-"""`profile`: run a program, and tell what takes its time."""
+"""`profile`: run a program under JAX's profiler, and return the time of each instruction, block and role."""
 
 from __future__ import annotations
 
@@ -26,43 +26,43 @@ from mithril_nb.stages.records import Stage
 from mithril_nb.stages.xla.compilation import OtherProgramError
 from mithril_nb.targets.constants import static_arguments, without_partial
 from mithril_nb.targets.entry_point import called_as
-from mithril_nb.targets.option_checks import check_handed_on
+from mithril_nb.targets.option_checks import check_forwarded_options
 from mithril_nb.targets.options import refuse_misspelt, takes_params
 
 _NS_PER_S = 1e9
 _MODULE = re.compile(r"HloModule ([^\s,]+)")
 _CONTRACTIONS = ("dot", "convolution")
 _NOTABLE = 0.05
-"""From which share of a run on a note tells that runs with the profiler took longer."""
+"""If the profiler makes runs longer by more than this fraction, a note reports it."""
 
 
 def profile(
     target: Any, *args: Any, runs: int = 20, warm_up: int = 3, peaks: Machine | None = None, **options: Any
 ) -> Profile:
-    """Run a program under JAX's profiler, and return how long each instruction, block and role takes.
+    """Run a program under JAX's profiler, and return the time of each instruction, block and role.
 
-    The program is compiled if it was not before, run `warm_up` times, and then `runs` times without and as often with
-    the profiler, in turns. It really runs: so does what it prints, and what it tells the outside. The arrays that it is
-    given are as they were afterwards, donated ones too: it gets a copy of these for each run.
+    The program is compiled if necessary and run `warm_up` times, then `runs` times without and `runs` times with the
+    profiler, in turns. The program really runs, with its prints and callbacks. Your arrays are unchanged afterwards:
+    each run gets a copy of the donated ones.
 
     Args:
-        target: An `Inspection`, or anything that `ml.inspect` takes.
-        *args: What to call it with. For an `Inspection` all of its arrays, or the last ones, or nothing. Values are
-            made up for what is not given, and where a `jax.ShapeDtypeStruct` stands; the notes say so.
-        runs: How many runs count.
-        warm_up: How many runs before them do not.
-        peaks: What the machine can do at most; by default it is measured, once, and kept in the user's cache folder.
-        **options: What `ml.inspect` takes besides.
+        target: An `Inspection`, or any target of `ml.inspect`.
+        *args: Arguments of the program; for an `Inspection` all of its arrays, the last ones, or none. Missing
+            arguments and `jax.ShapeDtypeStruct`s get placeholder values; the notes list them.
+        runs: Number of measured runs.
+        warm_up: Number of runs before them that do not count.
+        peaks: The machine's peaks; default: measured once, and kept in the user's cache folder.
+        **options: The other arguments of `ml.inspect`.
 
     Returns:
-        The costs with their times, by instruction, block and role; print it to see a table.
+        The costs with times, by instruction, block and role; print it to see a table.
 
     Raises:
         StageUnavailableError: The program cannot be traced, or does not compile.
-        ProfilingError: It fails when it runs, or someone else uses the profiler.
-        UnexpectedInputError: Arguments that it does not take.
-        UnknownOptionError: No run, peaks that are none, an option that is misspelt, or options for what is inspected
-            already.
+        ProfilingError: The program fails when it runs, or JAX's profiler is already in use.
+        UnexpectedInputError: The program does not accept these arguments.
+        UnknownOptionError: `runs`, `warm_up` or `peaks` is invalid, an option is misspelt, or options are given for an
+            `Inspection`.
 
     Examples:
         >>> import jax, jax.numpy as jnp
@@ -75,15 +75,15 @@ def profile(
     _check(runs, warm_up, peaks)
     refuse_misspelt("ml.profile", options, profile, target)
     inspection, given = _inspected(target, args, options)
-    _ = inspection.equations  # what cannot even be traced says where
+    _ = inspection.equations  # raises, with the line, if the program cannot be traced
     try:
         compiled = inspection.compiled
-    except StageUnavailableError:  # sizes have names: it says which
+    except StageUnavailableError:  # some sizes are symbolic; the error names them
         raise
     except Exception as error:
         failure = failure_of(error)
         why, advice = ": it does not compile", 'inspection.cost(source="analytic")  # needs no compiler'
-        if isinstance(error, OtherProgramError):  # it did compile
+        if isinstance(error, OtherProgramError):  # it compiled, but to another program
             why, advice = (
                 " with this inspection",
                 "inspect the program again, and pass it to ml.profile before anything else.",
@@ -104,7 +104,7 @@ def profile(
     if peaks is None:
         peaks, why = _peaks(compiled, [*contractions.values()])
     else:
-        why = _told_peaks(compiled, peaks)
+        why = _note_on_peaks(compiled, peaks)
     rows, samples = _timed(cost, found, times)
     notes = (
         *(note for note in cost.notes if note != NOT_RUN),
@@ -131,40 +131,40 @@ def _check(runs: int, warm_up: int, peaks: Any) -> None:
     for name, value, least in (("runs", runs, 1), ("warm_up", warm_up, 0)):
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise UnknownOptionError(
-                f"ml.profile cannot take {name}={value!r}.",
+                f"ml.profile does not accept {name}={value!r}.",
                 (("needs", f"a whole number, at least {least}"),),
                 f"ml.profile(inspection, {name}={max(least, 3)})",
             )
     if peaks is not None and not isinstance(peaks, Machine):
         given = " ".join(short_repr(peaks, 60).split())
         raise UnknownOptionError(
-            f"ml.profile cannot take peaks={given}.",
-            (("needs", "what ml.machine() gives"),),
-            "ml.profile(inspection, peaks=ml.machine())  # or leave peaks= out: they are then measured",
+            f"ml.profile does not accept peaks={given}.",
+            (("needs", "the result of ml.machine()"),),
+            "ml.profile(inspection, peaks=ml.machine())  # or omit peaks= to measure them",
         )
 
 
 def _inspected(target: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> tuple[Inspection, tuple[Any, ...]]:
-    """Return the inspection, and what was given for it in the order of its arguments."""
+    """Return the inspection, and the given values in the order of its arguments."""
     if not isinstance(target, Inspection):
         with called_as("ml.profile"):
-            check_handed_on(options)
+            check_forwarded_options(options)
         own = signatures.signature(targets.inspect).parameters
         named = {name: value for name, value in options.items() if name not in own} | dict(options.get("kwargs") or {})
         if "params" in options and takes_params(target, args, named, options["params"]):
             named["params"] = options["params"]
         with called_as("ml.profile"):
             inspection = targets.inspect(target, *args, **options)
-        asked = {name: options.get(name) for name in ("static_argnums", "static_argnames")}
+        static_options = {name: options.get(name) for name in ("static_argnums", "static_argnames")}
         target, args, named = without_partial(target, args, named)
-        static = static_arguments(target, args, named, **asked)
+        static = static_arguments(target, args, named, **static_options)
         values = [*enumerate(args), *((name, named[name]) for name in sorted(named))]
         return inspection, tuple(value for place, value in values if place not in static)
     if options:
         raise UnknownOptionError(
-            f"program {target.name!r} is inspected already, and takes no options.",
+            f"program {target.name!r} is already inspected, and takes no options.",
             (("given", ", ".join(f"{name}=" for name in options)),),
-            "pass the options to ml.inspect, and its result alone to ml.profile.",
+            "pass the options to ml.inspect, and only its result to ml.profile.",
         )
     return target, args
 
@@ -173,7 +173,7 @@ def _values(inspection: Inspection, given: tuple[Any, ...], is_inspected: bool) 
     try:
         return values_for(inspection, given)
     except UnexpectedInputError:
-        # Of a module, or of a model with inputs by name, the program takes its arrays in an order of its own.
+        # The programs of modules, and of models with inputs by name, have their own order of arrays.
         if is_inspected:
             raise
         return values_for(inspection, ())
@@ -199,7 +199,7 @@ def _contractions(stage: Stage) -> dict[str, str]:
 def _peaks(compiled: Any, dtypes: Sequence[str]) -> tuple[Machine | None, tuple[str, ...]]:
     try:
         return machine(dtypes or (MATMUL,), _device_of(compiled)), ()
-    except Exception as error:  # The times are good without: nothing of the program has failed.
+    except Exception as error:  # The program has not failed: its times are valid without peaks.
         return None, (f"roofline: the peaks of this machine could not be measured: {error}",)
 
 
@@ -207,37 +207,37 @@ def _device_of(compiled: Any) -> Any:
     return next(iter(compiled.runtime_executable().local_devices()))
 
 
-def _told_peaks(compiled: Any, peaks: Machine) -> tuple[str, ...]:
-    """Say so where a program ran on another device than that whose peaks were told."""
+def _note_on_peaks(compiled: Any, peaks: Machine) -> tuple[str, ...]:
+    """Return a note if the program ran on another kind of device than the one of `peaks=`."""
     try:
         device = _device_of(compiled)
-    except Exception:  # Nothing of the program has failed.
+    except Exception:  # The program has not failed.
         return ()
     here, there = (device.platform, device.device_kind), (peaks.platform, peaks.device_kind)
     if here == there:
         return ()
-    ran, told = (kind if kind == platform else f"{platform} {kind}" for platform, kind in (here, there))
-    return (f"roofline: peaks= are those of {told}, and the program ran on {ran}: shares of it mean little",)
+    ran, given = (kind if kind == platform else f"{platform} {kind}" for platform, kind in (here, there))
+    return (f"roofline: peaks= are of {given}, but the program ran on {ran}, so roofline shares are not meaningful",)
 
 
 def _timed(
     cost: Cost, found: Runs, times: Sequence[RunTimes]
 ) -> tuple[tuple[CostRow, ...], dict[str, tuple[float, ...]]]:
-    """Return the rows with their times, those of what is no instruction at the end, and what they are the mean of."""
+    """Return the rows with times, then rows of time outside instructions, and the samples behind the means."""
     if not times:
-        whole = _row(WHOLE, "runs whose instructions are not told apart", middle_mean(found.walls_s))
+        whole = _row(WHOLE, "whole runs; the times of instructions are unknown", middle_mean(found.walls_s))
         return (*cost.rows, whole), {WHOLE: found.walls_s}
     ids = dict.fromkeys(id for one in times for id in one.by_id)
     samples = {id: tuple(one.by_id.get(id, 0.0) / _NS_PER_S for one in times) for id in ids}
     samples[BETWEEN] = tuple(one.between_ns / _NS_PER_S for one in times)
     samples[DISPATCH] = tuple(one.dispatch_ns / _NS_PER_S for one in times)
     wall_s = middle_mean(found.walls_s)
-    # The half that took most nearly as long as runs do without the profiler: the others were held up.
+    # Keep the half of the runs that is closest in time to runs without the profiler: the others were delayed.
     nearest = sorted(range(len(times)), key=lambda place: abs(times[place].wall_ns / _NS_PER_S - wall_s))
     counted = nearest[: (len(times) + 1) // 2]
     means = {id: sum(seconds[place] for place in counted) / len(counted) for id, seconds in samples.items()}
-    # The profiler starts, stops and writes events around and between instructions: that time is its own. Runs without
-    # it tell how much is the program's.
+    # The profiler writes its events around and between instructions. The runs without it determine how much of that
+    # time belongs to the program.
     around_s = means[BETWEEN] + means[DISPATCH]
     own_s = max(0.0, wall_s - (sum(means.values()) - around_s))
     if around_s:
@@ -250,7 +250,9 @@ def _timed(
         elif id == DISPATCH:
             rows.append(_row(id, "time before the first instruction and after the last, without the profiler's", mean))
         elif id not in known:
-            rows.append(_row(id, "not in the text of the program; what it costs is counted where that has it", mean))
+            rows.append(
+                _row(id, "not in the program's text; its cost is counted at the instruction that contains it", mean)
+            )
     return tuple(rows), samples
 
 
@@ -269,22 +271,22 @@ def _notes(
     if reason is not None:
         notes.append(f"times of instructions, blocks and roles: {reason}")
     elif found.left_out:
-        notes.append(f"times: {len(found.left_out)} of the traces are left out: {found.left_out[0]}")
+        notes.append(f"times: {len(found.left_out)} of the traces are not used: {found.left_out[0]}")
     if found.planes and not set(found.planes) <= set(TRIED_PLANES):
-        notes.append(f"times: events of {', '.join(found.planes)} are read as those of a CPU, which was not checked")
+        notes.append(f"times: events of {', '.join(found.planes)} are read like CPU events, which is not verified")
     effects = {one.primitive for one in inspection.equations if _is_effect(one.primitive)}
     if effects:
-        notes.append(f"{', '.join(sorted(effects))}: what it does outside was done {found.times_run} times")
+        notes.append(f"{', '.join(sorted(effects))}: side effects happened {found.times_run} times")
     strange = {id for one in times for id in one.by_id} - known
     if strange:
-        notes.append(f"times of {', '.join(sorted(strange))}: not in the text of the program, so no block has them")
+        notes.append(f"times of {', '.join(sorted(strange))}: not in the program's text, so not attributed to a block")
     if times:
         wall_s = middle_mean(found.walls_s)
         added_s = middle_mean([one.wall_ns / _NS_PER_S for one in times]) - wall_s
         between_s = middle_mean([one.between_ns / _NS_PER_S for one in times])
         if added_s - between_s > _NOTABLE * wall_s:
             share = (added_s - between_s) / wall_s
-            notes.append(f"times: with the profiler runs took {share:.0%} longer than without, gaps left aside")
+            notes.append(f"times: runs with the profiler took {share:.0%} longer than without, not counting gaps")
     return tuple(notes)
 
 

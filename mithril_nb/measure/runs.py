@@ -1,4 +1,4 @@
-"""Run a compiled program, in turns with and without the profiler, and read what that wrote down."""
+"""Run a compiled program, alternately with and without the profiler, and read the recorded events."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from mithril_nb.measure.values import Values
 from mithril_nb.stages.failure import failure_of
 
 _TURNS = 4
-"""How often the profiler is switched on: a machine that slows down slows the runs with and without it alike."""
+"""Number of profiler sessions. Alternating makes a change of the machine's speed affect both kinds of runs."""
 _WAITING = threading.Lock()
-"""JAX has one profiler in a process: who comes second waits."""
+"""JAX has one profiler per process: a second thread waits."""
 
 
 @dataclass(frozen=True)
 class Runs:
-    """What was measured.
+    """The measurements of one profile.
 
     Attributes:
         walls_s: Seconds of each run without the profiler.
-        profiled_walls_s: Seconds of each run with it.
-        profiled: The runs with it whose events are known.
-        planes: Where these events stand.
-        left_out: Why the events of others are not known.
-        times_run: How often the program ran, warm-up included.
+        profiled_walls_s: Seconds of each profiled run.
+        profiled: The profiled runs whose events are known.
+        planes: Names of the profiler planes with these events.
+        left_out: The reasons why events of other runs are unknown.
+        times_run: Number of runs of the program, warm-up included.
     """
 
     walls_s: tuple[float, ...]
@@ -46,17 +46,17 @@ class Runs:
 
     @property
     def unavailable(self) -> str | None:
-        """Why there are no events at all, or `None`."""
+        """The reason if there are no events at all, else `None`."""
         return None if self.profiled else self.left_out[0]
 
 
 class Runner:
-    """Runs a program and counts.
+    """A compiled program with its arguments, and a count of its runs.
 
     Args:
-        name: What to call it in messages.
+        name: The program's name in messages.
         compiled: The program.
-        values: What it is run with.
+        values: Its arguments.
     """
 
     def __init__(self, name: str, compiled: Callable[..., Any], values: Values):
@@ -64,10 +64,10 @@ class Runner:
         self.times_run = 0
 
     def run(self, number: int | None = None) -> float:
-        """Run it once, and return the seconds until its results are there.
+        """Run the program once, and return the seconds until its results are ready.
 
         Args:
-            number: Which run under the profiler this is.
+            number: Number of the profiled run; `None` without the profiler.
 
         Raises:
             ProfilingError: The program failed.
@@ -84,25 +84,25 @@ class Runner:
         except Exception as error:
             failure = failure_of(error)
             raise ProfilingError(
-                f"program {self._name!r} failed when it was run to be measured (run {self.times_run}).",
-                ((failure.kind, failure.message), ("your arrays", "are as they were")),
+                f"program {self._name!r} failed in run {self.times_run} of its measurement.",
+                ((failure.kind, failure.message), ("your arrays", "are unchanged")),
                 "inspection.compiled(*args)  # shows where it fails",
             ) from error
         return elapsed_s
 
 
 def measured_runs(runner: Runner, runs: int, warm_up: int, module: str, ids: Collection[str]) -> Runs:
-    """Run a program `warm_up` times, and then `runs` times each without and with the profiler, in turns.
+    """Run a program `warm_up` times, then `runs` times without and `runs` times with the profiler, in turns.
 
     Args:
         runner: The program.
-        runs: How many runs count.
-        warm_up: How many runs before them do not.
+        runs: Number of measured runs.
+        warm_up: Number of runs before them.
         module: Name of its HLO module.
         ids: Names of its instructions.
 
     Raises:
-        ProfilingError: The program failed, or someone else uses the profiler.
+        ProfilingError: The program failed, or JAX's profiler is already in use.
     """
     walls: list[float] = []
     profiled_walls: list[float] = []
@@ -111,7 +111,7 @@ def measured_runs(runner: Runner, runs: int, warm_up: int, module: str, ids: Col
         for _ in range(warm_up):
             runner.run()
         for count in _in_turns(runs):
-            runner.run()  # As under the profiler: the first run after something else is slower.
+            runner.run()  # Not counted, as with the profiler: the first run of a turn is slower.
             walls += [runner.run() for _ in range(count)]
             recordings.append(_recorded(runner, count, profiled_walls, module, ids))
     read = [one for one in recordings if one.unavailable is None]
@@ -126,7 +126,7 @@ def measured_runs(runner: Runner, runs: int, warm_up: int, module: str, ids: Col
 
 
 def _in_turns(runs: int) -> list[int]:
-    """Part the runs into turns of about the same length.
+    """Split the runs into turns of about the same length.
 
     Examples:
         >>> _in_turns(10), _in_turns(2)
@@ -137,10 +137,10 @@ def _in_turns(runs: int) -> list[int]:
 
 
 def _recorded(runner: Runner, count: int, walls: list[float], module: str, ids: Collection[str]) -> Recording:
-    """Run a program under the profiler; whatever happens, the profiler is off and its folder gone afterwards."""
+    """Run a program under the profiler; afterwards the profiler is off and its folder deleted, also after an error."""
     options = jax.profiler.ProfileOptions()
-    options.python_tracer_level = 0  # Python between runs is nobody's time.
-    options.host_tracer_level = 1  # Instructions, and not every task of the thread pool.
+    options.python_tracer_level = 0  # No events for Python: the time between runs does not count.
+    options.host_tracer_level = 1  # Events for instructions, not for every task of the thread pool.
     options.enable_hlo_proto = False
     with tempfile.TemporaryDirectory(prefix="mithril_nb_profile_", ignore_cleanup_errors=True) as folder:
         try:
@@ -163,16 +163,16 @@ def _recorded(runner: Runner, count: int, walls: list[float], module: str, ids: 
             return Recording({}, unavailable=reason)
         try:
             return read_recording(Path(folder), module, ids)
-        except Exception as error:  # Of what other versions write: the times of whole runs are still good.
-            return Recording({}, unavailable=f"what the profiler wrote cannot be read: {error}")
+        except Exception as error:  # Other versions may write another format; the times of whole runs are still valid.
+            return Recording({}, unavailable=f"the profiler's events cannot be read: {error}")
 
 
 def _stop(is_failing: bool) -> str | None:
-    """Switch the profiler off; return why it gave nothing, if so."""
+    """Stop the profiler; return the reason if it returned nothing, else `None`."""
     try:
         jax.profiler.stop_trace()
     except Exception as error:
-        if is_failing:  # What the program said matters more.
+        if is_failing:  # The program's error matters more.
             return None
-        return f"the profiler gave nothing: {error}"
+        return f"the profiler returned no events: {error}"
     return None

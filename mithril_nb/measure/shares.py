@@ -1,4 +1,4 @@
-"""Who has the time of a run: each moment belongs to the instructions that run in it, and to nobody twice."""
+"""Divide the time of a run among its instructions, so that no moment counts twice."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from mithril_nb.stages.records import Stage
 
 @dataclass(frozen=True)
 class RunTimes:
-    """How the time of one run is divided; the parts sum to the whole of it.
+    """The time of one run, divided; the parts sum to the whole.
 
     Attributes:
-        wall_ns: From the call until the results are there.
-        by_id: What each instruction takes by itself, without those that it runs.
-        between_ns: Between instructions, when none runs.
-        dispatch_ns: Before the first and after the last.
-        events: How many events it is made of.
+        wall_ns: Time from the call until the results are ready.
+        by_id: Time of each instruction, without the instructions that it runs.
+        between_ns: Time between instructions.
+        dispatch_ns: Time before the first and after the last instruction.
+        events: Number of recorded events.
     """
 
     wall_ns: float
@@ -30,7 +30,7 @@ class RunTimes:
 
 
 def callers_of(stage: Stage) -> Mapping[str, frozenset[str]]:
-    """Return for each instruction those within which it runs: loops, branches and calls, however far outside."""
+    """Return, for each instruction, all loops, branches and calls that contain it."""
     module = HloModule.of(stage)
     if module is None:
         return {}
@@ -55,13 +55,13 @@ def callers_of(stage: Stage) -> Mapping[str, frozenset[str]]:
 def divided(run: RunEvents, callers: Mapping[str, frozenset[str]]) -> RunTimes:
     """Divide the time of a run among its instructions.
 
-    A moment belongs to the instruction that runs. Of a loop and what it runs, that is the inner one; of several on
-    different threads or devices, each has an equal part. So the parts sum to the time of the run, and what two
-    instructions do at once is not counted as if it took twice as long.
+    Each moment belongs to the instruction that runs. If a loop and an instruction inside it run, the moment belongs to
+    the inner one. Instructions that run at the same time on different threads or devices share it equally. So the
+    parts sum to the time of the run.
 
     Args:
-        run: When its instructions ran.
-        callers: For each instruction those within which it runs.
+        run: The events of the run.
+        callers: For each instruction, the loops, branches and calls that contain it.
 
     Examples:
         >>> from mithril_nb.measure.events import Event
@@ -76,7 +76,7 @@ def divided(run: RunEvents, callers: Mapping[str, frozenset[str]]) -> RunTimes:
         start, end = max(event.start_ns, run.start_ns), min(event.end_ns, run.end_ns)
         if end > start:
             points += [(start, True, place), (end, False, place)]
-    points.sort()  # At the same moment, what ends comes before what begins.
+    points.sort()  # At the same moment, ends come before starts.
     wall = run.end_ns - run.start_ns
     if not points:
         return RunTimes(wall, by_id, 0.0, wall, len(run.events))

@@ -1,4 +1,4 @@
-"""What a program is run with: the arrays of the person as far as there are any, else values made up."""
+"""The arguments of a measured run: the user's arrays, and placeholder values for missing ones."""
 
 from __future__ import annotations
 
@@ -18,30 +18,29 @@ from mithril_nb.targets.results import NUMBERS
 _MOST_NAMES = 4
 _SEED = 0
 _DRAWN = 1 << 16
-"""How many random numbers are drawn; larger arrays repeat them."""
+"""Number of random values; larger arrays repeat them."""
 _SPREAD = 0.02
-"""Standard deviation of parameters that are made up: that of many initializers, at which values neither grow nor
-vanish on their way through a model."""
+"""Standard deviation of placeholder parameters, as in many initializers: activations neither grow nor vanish."""
 
 
 @dataclass(frozen=True)
 class Values:
-    """Everything that one run of a program takes.
+    """The arguments of one run of a program.
 
     Attributes:
-        leaves: The arrays, in the order of its inputs, where the program wants them.
-        structure: How they make up its arguments, `(args, kwargs)`.
-        donated: Whether the program may reuse the memory of each, which takes the array away.
-        made_up: Names of those that nobody gave.
+        leaves: The arrays in the order of the program's inputs, on the devices that it needs.
+        structure: The tree structure of the arguments, `(args, kwargs)`.
+        donated: For each array, whether the program donates it and so invalidates it.
+        placeholders: Names of the inputs with placeholder values.
     """
 
     leaves: tuple[Any, ...]
     structure: Any
     donated: tuple[bool, ...]
-    made_up: tuple[str, ...]
+    placeholders: tuple[str, ...]
 
     def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments of one run: a copy of what is donated, so that it is still there for the next."""
+        """Return the arguments of one run, with copies of the donated arrays, which the next run needs again."""
         leaves = [
             leaf.copy() if taken and not _is_number(leaf) else leaf
             for leaf, taken in zip(self.leaves, self.donated, strict=True)
@@ -51,24 +50,24 @@ class Values:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What there is to say of them."""
-        if not self.made_up:
+        """Notes for the profile."""
+        if not self.placeholders:
             return ()
-        names = ", ".join(self.made_up[:_MOST_NAMES])
-        more = f", and {len(self.made_up) - _MOST_NAMES} more" if len(self.made_up) > _MOST_NAMES else ""
-        return (f"made-up values for {names}{more}: whole numbers are 0, others small and random",)
+        names = ", ".join(self.placeholders[:_MOST_NAMES])
+        more = f", and {len(self.placeholders) - _MOST_NAMES} more" if len(self.placeholders) > _MOST_NAMES else ""
+        return (f"placeholder values for {names}{more}: integers are 0, other numbers small and random",)
 
 
 def values_for(inspection: Inspection, args: tuple[Any, ...]) -> Values:
-    """Return what to run a compiled program with.
+    """Return the arguments for running a compiled program.
 
     Args:
-        inspection: The program; it is compiled now if it was not before.
-        args: What the person gave: arrays for all inputs, or for the last ones, or nothing. Where a
-            `jax.ShapeDtypeStruct` stands, and for inputs before those given, values are made up.
+        inspection: The program; it is compiled if necessary.
+        args: The user's arrays for all inputs, for the last ones, or none. Missing inputs and
+            `jax.ShapeDtypeStruct`s get placeholder values.
 
     Raises:
-        UnexpectedInputError: They are not what the program takes.
+        UnexpectedInputError: The program does not accept these arrays.
     """
     compiled, inputs = inspection.compiled, inspection.inputs
     avals = jax.tree.leaves(compiled.in_avals)
@@ -77,14 +76,14 @@ def values_for(inspection: Inspection, args: tuple[Any, ...]) -> Values:
     given = _fitting(inspection, args, avals, inputs)
     whole = [None] * (len(avals) - len(given)) + given
     leaves: list[Any] = []
-    made_up: list[str] = []
+    placeholders: list[str] = []
     for place, (leaf, aval, one) in enumerate(zip(whole, avals, inputs, strict=True)):
         if leaf is None or isinstance(leaf, jax.ShapeDtypeStruct):
-            leaf = _made_up(aval, bool(one.is_param), place)
-            made_up.append(one.name)
-        # A number stays one: it has a weak type, which an array of NumPy's would not have.
+            leaf = _placeholder(aval, bool(one.is_param), place)
+            placeholders.append(one.name)
+        # A Python number stays one: it has a weak type, which a NumPy array would not have.
         leaves.append(leaf if _is_number(leaf) else _put(leaf, aval, shardings[place]))
-    return Values(tuple(leaves), compiled.in_tree, donated, tuple(made_up))
+    return Values(tuple(leaves), compiled.in_tree, donated, tuple(placeholders))
 
 
 def _is_info(leaf: Any) -> bool:
@@ -92,7 +91,7 @@ def _is_info(leaf: Any) -> bool:
 
 
 def _fitting(inspection: Inspection, args: tuple[Any, ...], avals: Sequence[Any], inputs: Sequence[Input]) -> list[Any]:
-    """Return the leaves of `args` that are inputs: what is static is none, and numbers are static in most functions."""
+    """Return the leaves of `args` that are inputs; static leaves are not, and in most functions numbers are static."""
     leaves = [leaf for leaf in jax.tree.leaves(args) if _is_array(leaf) or _is_number(leaf)]
     for found in (leaves, [leaf for leaf in leaves if _is_array(leaf)]):
         wanted = avals[len(avals) - len(found) :] if len(found) <= len(avals) else ()
@@ -102,7 +101,7 @@ def _fitting(inspection: Inspection, args: tuple[Any, ...], avals: Sequence[Any]
         f"program {inspection.name!r} does not take these arguments.",
         (
             ("takes", ", ".join(f"{one.name} {one.spec}" for one in inputs) or "nothing"),
-            ("given", ", ".join(_told(leaf) for leaf in leaves)),
+            ("given", ", ".join(_describe(leaf) for leaf in leaves)),
         ),
         "ml.profile(inspection)  # with placeholder values of the right shapes",
     )
@@ -125,21 +124,21 @@ def _fits(leaf: Any, aval: Any) -> bool:
     )
 
 
-def _told(leaf: Any) -> str:
+def _describe(leaf: Any) -> str:
     return f"{tuple(leaf.shape)} {leaf.dtype}" if _is_array(leaf) else repr(leaf)
 
 
 def _put(leaf: Any, aval: Any, sharding: Any) -> Any:
     if isinstance(leaf, np.ndarray | np.generic):
         leaf = jnp.asarray(np.asarray(leaf, aval.dtype))
-    # What is put anywhere keeps a layout, and JAX refuses that of 4-bit integers where it compiled for another.
+    # `device_put` keeps the layout, and JAX rejects 4-bit integers in another layout than it compiled for.
     return leaf if leaf.sharding == sharding else jax.device_put(leaf, sharding)
 
 
-def _made_up(aval: Any, is_param: bool, place: int) -> Any:
+def _placeholder(aval: Any, is_param: bool, place: int) -> Any:
     if not jnp.issubdtype(aval.dtype, jnp.inexact):
         return jnp.zeros(aval.shape, aval.dtype)
     draw = np.random.default_rng((_SEED, place))
-    # Data and what an optimizer keeps are not negative: it takes roots of them.
+    # Data and optimizer state must not be negative: optimizers take square roots.
     numbers = draw.normal(0, _SPREAD, _DRAWN) if is_param else draw.random(_DRAWN)
     return np.resize(numbers.astype(aval.dtype), aval.shape)

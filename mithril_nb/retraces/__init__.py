@@ -1,4 +1,4 @@
-"""Retraces: how often jitted functions are traced and compiled, and why again."""
+"""Retraces: counts of traces and compilations of jitted functions, with the reason for each retrace."""
 
 from mithril_nb.retraces.records import FunctionReport, Retrace, WatchReport
 from mithril_nb.retraces.watching import Watch, Watched

@@ -1,4 +1,4 @@
-"""Counts what JAX does for one function, and finds the reason of each retrace. Memory is bounded."""
+"""Counts of traces and compilations of one function, with the reason for each retrace. Memory is bounded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mithril_nb.stages.jax_versions import file_label, library_of
 from mithril_nb.stages.jit_events import UNNAMED, JitCall
 
 MOST_RETRACES = 100
-"""Retraces kept for each function; later ones are counted."""
+"""Number of retraces stored per function; later ones are only counted."""
 _MOST_SIGNATURES = 64
 _MOST_FUNCTIONS = 256
 _UNSEEN = "the earlier calls were not watched, so there is nothing to compare with"
@@ -23,7 +23,7 @@ _OR_STATIC = ", or a static argument is not equal to the earlier one"
 
 
 class _Entry:
-    """A trace, or a compilation without one; it becomes a `Retrace` if it was not the first."""
+    """A trace, or a compilation without a trace; it becomes a `Retrace` unless it is the first."""
 
     def __init__(self, reason: str | None, call: JitCall | None, number: int | None, is_traced: bool):
         self.reason, self.number, self.is_traced = reason, number, is_traced
@@ -39,17 +39,17 @@ class _Entry:
 
 
 class Recorder:
-    """Counts for one function, from all threads.
+    """Counter for one function, on all threads.
 
     Args:
         name: The name of the function.
         source: File and first line of its definition, `("", 0)` if unknown.
         wrapper: The name of the function around it, if it is wrapped.
-        is_seen: Whether JAX holds traces of the function from before it was watched.
+        is_seen: Whether JAX traced the function before it was watched.
         counts_calls: Whether each call is counted, rather than events only.
 
     Attributes:
-        is_of_user: Whether the user jitted or watched it, though a library may define it.
+        is_of_user: True if the user jitted or watched the function, though a library may define it.
     """
 
     def __init__(
@@ -77,23 +77,23 @@ class Recorder:
         self._trace_s = self._lower_s = self._compile_s = 0.0
 
     def count_call(self) -> int:
-        """Count a call; return its number."""
+        """Count a call and return its number."""
         with self._lock:
             self._calls += 1
             return self._calls
 
     def count_miss(self) -> None:
-        """Count a call for which something was traced, lowered or compiled."""
+        """Count a call that caused a trace, a lowering or a compilation."""
         with self._lock:
             self._misses += 1
 
     @property
     def has_no_signature(self) -> bool:
-        """Whether there is no earlier call to compare with."""
+        """True if there is no earlier call to compare with."""
         return not self._signatures[True]
 
     def remember(self, call: JitCall) -> None:
-        """Remember a cache hit, which later calls are compared with."""
+        """Store the signature of a cache hit for comparison with later calls."""
         with self._lock:
             self._remember(True, call)
             self._remember(False, call)
@@ -105,7 +105,7 @@ class Recorder:
             self._unjitted += 1
 
     def trace(self, call: JitCall, number: int | None = None) -> Callable[[float], None]:
-        """Count a trace; return a function that takes its seconds."""
+        """Count a trace; return a function that records its seconds."""
         with self._lock:
             if self.name == UNNAMED:  # JAX has no name for a callable object
                 self._title = type(call.function).__qualname__.rpartition("<locals>.")[2]
@@ -212,12 +212,12 @@ class Recorder:
         return _DROPPED.format("traced" if is_trace else "compiled") + (_OR_STATIC if has_static else "")
 
     def _remember(self, is_trace: bool, call: JitCall) -> list[str] | None:
-        """Return how a call differs from the most similar earlier one, `None` if there is none; remember it."""
+        """Store a call; return its differences from the most similar earlier call, or `None` if there is none."""
         known = self._signatures[is_trace]
         try:
             new = signature_of(call, known[-1] if known else None)
             found = [differences(old, new, is_compiled=not is_trace) for old in reversed(known)]
-        except Exception as error:  # a class of the user: the watched program must run on
+        except Exception as error:  # raised by a class of the user; the watched program must continue
             return [f"the arguments could not be compared ({type(error).__name__}: {error})"]
         if new in known:
             known.remove(new)
@@ -227,7 +227,7 @@ class Recorder:
         return [one.clause for one in min(found, key=lambda each: sum(one.parts for one in each))]
 
     def _is_known(self, function: Any) -> bool:
-        """Return whether a function object was traced before; the first one counts as known."""
+        """Return whether a function object was traced before, or is the first one."""
         is_first = not self._functions
         reference = self._functions.get(id(function))
         is_known = id(function) in self._functions and (reference is None or reference() is function)

@@ -10,15 +10,15 @@ from mithril_nb.errors import UnknownOptionError, listed, nearest, short_repr
 
 @dataclass(frozen=True)
 class Retrace:
-    """A call for which JAX traced a function again, or compiled it again without a new trace.
+    """A call that made JAX trace a function again, or compile it again without a new trace.
 
     Attributes:
-        reason: Why, in one sentence: how the call differs from the most similar of the earlier calls.
+        reason: One sentence: how the call differs from the most similar earlier call.
         file: Path of the user's file with the call; `""` if the whole stack is library code.
         line: The line in that file, from 1; 0 if unknown.
-        place: File and line as they are printed, such as `"train.py:12"` or `"cell [3]:2"`.
-        call: The number of the call, from 1; `None` in a block, and if the function was lowered ahead of time.
-        is_traced: Whether the function was traced again; if not, it was lowered and compiled only.
+        place: File and line for display, such as `"train.py:12"` or `"cell [3]:2"`.
+        call: Number of the call, from 1; `None` in a `with ml.watch()` block, or for ahead-of-time lowering.
+        is_traced: True if the function was traced again; False if it was only lowered and compiled.
         trace_s: Seconds of the trace; `None` if JAX reports none, as inside another trace or under `jax.grad`.
         lower_s: Seconds of lowering; `None` if the call lowered nothing.
         compile_s: Seconds of compilation; `None` if the call compiled nothing.
@@ -36,7 +36,7 @@ class Retrace:
 
     @property
     def time_s(self) -> float:
-        """The seconds that are known."""
+        """Sum of the known times, in seconds."""
         return sum(one for one in (self.trace_s, self.lower_s, self.compile_s) if one is not None)
 
     def __str__(self) -> str:
@@ -45,26 +45,24 @@ class Retrace:
 
 @dataclass(frozen=True)
 class FunctionReport(Shown):
-    """How often a jitted function was called, traced, lowered and compiled, and why again. Made by `ml.watch`.
+    """Counts and times of the calls, traces, lowerings and compilations of a function. Returned by `ml.watch`.
 
     Attributes:
         name: The name of the function; `"f in grad_f"` for the function that `jax.grad(f)` returns.
-        place: File and line of its definition, such as `"train.py:12"`; `""` if unknown.
-        library: The installed library that defines it; `None` for a function of the user, and for one that the user
-            jitted or watched.
-        calls: Number of calls; `None` if unknown: JAX reports no event for a cache hit.
-        hits: Number of calls that returned without a trace, lowering or compilation, as JAX had the compiled program;
-            `None` if unknown.
-        traces: Number of times that the Python function ran to be traced.
+        place: File and line of the definition, such as `"train.py:12"`; `""` if unknown.
+        library: The installed library that defines it; `None` for a function that the user defined, jitted or watched.
+        calls: Number of calls; `None` if unknown, because JAX reports no event for a cache hit.
+        hits: Number of cache hits: calls without a trace, lowering or compilation; `None` if unknown.
+        traces: Number of traces of the Python function.
         lowerings: Number of conversions to StableHLO.
-        compilations: Number of compilations by XLA, those read from disk included.
+        compilations: Number of compilations by XLA, reads from disk included.
         disk_hits: Number of compilations that were read from JAX's persistent compilation cache.
-        trace_s: Seconds of all traces whose time is known.
+        trace_s: Seconds of all traces with a known time.
         untimed_traces: Number of traces without a known time.
         lower_s: Seconds of all lowerings.
         compile_s: Seconds of all compilations.
         retraces: The first retraces, and compilations without a new trace, in order.
-        left_out: Number of later ones, which are only counted.
+        left_out: Number of later retraces, which are only counted.
         unjitted: Number of calls under `jax.disable_jit()`, in which the Python function itself runs.
     """
 
@@ -87,7 +85,7 @@ class FunctionReport(Shown):
 
     @property
     def time_s(self) -> float:
-        """The seconds of all traces, lowerings and compilations, as far as they are known."""
+        """Seconds of all traces, lowerings and compilations with a known time."""
         return self.trace_s + self.lower_s + self.compile_s
 
 
@@ -96,8 +94,8 @@ class WatchReport(Shown):
     """The reports of all functions that ran in a `with ml.watch()` block.
 
     Attributes:
-        functions: A report for each function, the longest time first.
-        left_out: Number of functions beyond the first ones, which are not watched.
+        functions: A report for each function, sorted by time, the longest first.
+        left_out: Number of further functions, which were not watched.
     """
 
     functions: tuple[FunctionReport, ...]
@@ -105,8 +103,8 @@ class WatchReport(Shown):
 
     @property
     def retraces(self) -> tuple[Retrace, ...]:
-        """The retraces of the user's functions, function by function."""
-        return tuple(again for one in self.functions if one.library is None for again in one.retraces)
+        """The retraces of the user's functions, grouped by function."""
+        return tuple(retrace for one in self.functions if one.library is None for retrace in one.retraces)
 
     @property
     def traces(self) -> int:
@@ -120,14 +118,14 @@ class WatchReport(Shown):
 
     @property
     def time_s(self) -> float:
-        """The seconds of all traces, lowerings and compilations, as far as they are known."""
+        """Seconds of all traces, lowerings and compilations with a known time."""
         return sum(one.time_s for one in self.functions)
 
     def __getitem__(self, name: str) -> FunctionReport:
-        """Return the report of the function of a name; of several, the one that took longest.
+        """Return the report of the function with a name; if there are several, the one that took longest.
 
         Raises:
-            UnknownOptionError: No function of this name was traced or compiled.
+            UnknownOptionError: No function with this name was traced or compiled.
         """
         known = {one.name: one for one in reversed(self.functions)}
         if name not in known:

@@ -1,4 +1,4 @@
-"""Signatures of calls as plain data, and how two of them differ, in sentences. No array is kept."""
+"""Signatures of calls as plain data, and their differences as sentences. No array is kept alive."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from mithril_nb.stages.jit_events import (
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _LONGEST = 20_000
-"""Characters of the text of a static value that are kept."""
+"""Longest stored text of a static value, in characters."""
 _SHOWN = 120
 _AROUND = 40
-"""Characters that are shown before the first difference of two long texts."""
+"""Number of characters shown before the first difference of two long texts."""
 _STRUCTURE = 1000
-"""Parts that a changed structure counts for: an earlier call of the same structure is nearer."""
+"""Number of parts that a changed structure counts for, so that a call with the same structure is more similar."""
 _EXACT = frozenset({"bool", "int", "float", "complex", "str", "bytes", "NoneType"})
-"""Types whose values are equal if their texts and hashes are."""
+"""Types whose values are equal if their texts and hashes are equal."""
 _MOST = 3
-"""Differences in a sentence; the rest is counted."""
+"""Largest number of differences in a sentence; the others are counted."""
 _MESH = "the mesh of the context"
 _CONTEXT = {
     "mesh_context_manager": _MESH,
@@ -47,7 +47,7 @@ _CONTEXT = {
 
 
 class Leaf(NamedTuple):
-    """An array of an argument, with its type and its place; or a static value in a container of `eqx.filter_jit`."""
+    """Type and placement of an array in an argument; or a static value in an argument of `eqx.filter_jit`."""
 
     type: str
     is_weak: bool
@@ -67,9 +67,9 @@ class Static(NamedTuple):
     Attributes:
         kind: Name of its type.
         text: Its `repr`; `""` if that fails.
-        hash: Its hash, `None` if that fails.
-        function: Description of the function, `""` if it is none.
-        reference: A weak reference to an object, `None` if it allows none.
+        hash: Its hash; `None` if that fails.
+        function: Description of a function; `""` for other values.
+        reference: A weak reference; `None` if the value does not support one.
     """
 
     kind: str
@@ -84,7 +84,7 @@ class Static(NamedTuple):
         ours, theirs = (one.reference and one.reference() for one in (self, other))
         try:
             return ours is None or theirs is None or ours is theirs or bool(ours == theirs)
-        except Exception:  # a class of the user: text and hash are equal
+        except Exception:  # raised by a class of the user; text and hash are equal
             return True
 
     def __ne__(self, other: object) -> bool:
@@ -94,7 +94,7 @@ class Static(NamedTuple):
 
     @property
     def is_exact(self) -> bool:
-        """Whether equality is known, rather than equality of text and hash alone."""
+        """True if equality is certain, rather than inferred from text and hash."""
         return self.reference is not None or self.kind in _EXACT
 
 
@@ -110,7 +110,7 @@ class Argument(NamedTuple):
     paths: tuple[str, ...] = ()
     leaves: tuple[Leaf, ...] = ()
     nodes: tuple[tuple[str, str, weakref.ref[type] | None], ...] = ()
-    """Path, name and class of each container that holds arrays, outer ones first; and of each `None`, without class."""
+    """Path, name and class of each container of arrays, outer ones first; for each `None`, without a class."""
 
     def at(self, path: str) -> str:
         """Return the label of a part of the argument."""
@@ -120,29 +120,29 @@ class Argument(NamedTuple):
 
     @property
     def kinds(self) -> Mapping[str, str]:
-        """The class of each container that holds arrays, and the type of each array, by path."""
+        """The class of each container of arrays, and the type of each array, by path."""
         nodes = {path: name for path, name, _ in self.nodes}
         return {**nodes, **dict(zip(self.paths, (one.type for one in self.leaves), strict=True))}
 
-    def described(self) -> str:
-        """Return the type of a single array, or the structure."""
+    def describe(self) -> str:
+        """Return the type of a single array, or the structure of a container."""
         if self.paths == ("",):
             return self.leaves[0].type
         return self.structure
 
 
 class Signature(NamedTuple):
-    """All of a call that JAX compares with the entries of its caches."""
+    """The parts of a call that JAX compares with the entries of its caches."""
 
     arguments: tuple[Argument, ...]
     context: tuple[tuple[str, str, int | None], ...]
     options: tuple[tuple[str, str], ...]
     transforms: tuple[Transform, ...] = ()
-    """The transformations around the call, the outermost first; those inside an outer `jax.jit` are its own."""
+    """The transformations around the call, the outermost first; without those inside an outer `jax.jit`."""
 
 
 class Difference(NamedTuple):
-    """A difference between two calls: a clause, and the number of parts that differ, such as axes of a shape."""
+    """A difference between two calls: a clause, and the number of differing parts, such as axes of a shape."""
 
     clause: str
     parts: int = 1
@@ -169,12 +169,12 @@ def signature_of(call: JitCall, earlier: Signature | None = None) -> Signature:
 
 
 def differences(old: Signature, new: Signature, *, is_compiled: bool = False) -> list[Difference]:
-    """Return how one call differs from an earlier one.
+    """Return the differences between a call and an earlier one.
 
     Args:
         old: The earlier call.
         new: The later call.
-        is_compiled: Compare as the cache of compiled programs does: placement and options of `jax.jit` count too.
+        is_compiled: Compare like the cache of compiled programs: placement and options of `jax.jit` count too.
     """
     before = {one.name: one for one in old.arguments}
     found: list[Difference] = []
@@ -205,7 +205,7 @@ def differences(old: Signature, new: Signature, *, is_compiled: bool = False) ->
 
 
 def sentence(clauses: Sequence[str]) -> str:
-    """Return clauses as one sentence; many are counted.
+    """Join clauses to one sentence; those after the third are counted.
 
     Examples:
         >>> sentence(["a changed", "b changed"]), sentence("abcde")
@@ -217,7 +217,7 @@ def sentence(clauses: Sequence[str]) -> str:
 
 
 def function_text(function: Any) -> str:
-    """Return which function an object is: its name, and where it is defined.
+    """Describe a function by its name and the place of its definition.
 
     Examples:
         >>> function_text(functools.partial(print, 1))
@@ -264,13 +264,13 @@ def _read(
     paths = tuple(jax.tree_util.keystr(path) for path, _ in found)
     leaves = tuple(_leaf(one, call.is_filtered and not _is_array(one)) for _, one in found)
     structure = str(tree).removeprefix("PyTreeDef(").removesuffix(")")
-    # The hash of a PyTreeDef leaves out static data; its text shows it, functions with their addresses.
+    # The hash of a PyTreeDef ignores static data; its text includes it, with the addresses of functions.
     nodes = tuple(_nodes(every, shape))
     return Argument(name, label, is_by_name, None, _cut(structure), hash(structure), paths, leaves, nodes)
 
 
 def _nodes(leaves: Sequence[tuple[Any, Any]], tree: Any) -> Iterator[tuple[str, str, weakref.ref[type] | None]]:
-    """Yield path, name and class of each container with leaves; and of each leaf that is `None`, without class."""
+    """Yield path, name and class of each container with leaves; for each leaf `None`, without a class."""
     left = [(tree, 0, 0)]
     while left:
         node, depth, first = left.pop()
@@ -298,7 +298,7 @@ def _leaf(value: Any, is_static: bool) -> Leaf:
     try:
         transforms = tuple(f"{one.text}{axis}" for one, axis in reversed(transforms_of(value).values()))
         return Leaf(*type_of(value), _placement(value), mesh_of(value), transforms)
-    except TypeError:  # no type of JAX, which refuses it right after this
+    except TypeError:  # not a JAX type; JAX rejects it right after this
         return Leaf(type(value).__name__, False, "")
 
 
@@ -317,7 +317,7 @@ def _static(value: Any) -> Static:
     function = function_text(value) if callable(value) and not isinstance(value, type) else ""
     try:
         text = _ADDRESS.sub("", repr(value))[:_LONGEST]
-    except Exception:  # a class of the user
+    except Exception:  # raised by a class of the user
         text = ""
     try:
         reference = weakref.ref(value)
@@ -346,7 +346,7 @@ def _cut(text: str) -> str:
 def _hash(value: Any) -> int | None:
     try:
         return hash(value)
-    except Exception:  # a class of the user; JAX refuses it too, or compares it in another way
+    except Exception:  # raised by a class of the user; JAX rejects it too, or compares it differently
         return None
 
 
@@ -388,7 +388,7 @@ def _of_leaf(at: str, was: Leaf, now: Leaf, is_compiled: bool, is_transformed_al
 
 
 def _parts(old: str, new: str) -> int:
-    """Return how many parts of two types differ: dtype, rank, and each axis of the shape.
+    """Return the number of differing parts of two types: dtype, rank, and each axis of the shape.
 
     Examples:
         >>> _parts("f32[2,3]", "f32[4,3]"), _parts("f32[3]", "bf16[4]"), _parts("f32[3]", "f32[]")
@@ -434,14 +434,14 @@ def _of_static(old: Static, new: Static) -> str:
 
 
 def _of_structure(old: Argument, new: Argument) -> str:
-    before, after = old.described(), new.described()
+    before, after = old.describe(), new.describe()
     were, are = old.kinds, new.kinds
     if were == are:
         for (path, name, earlier), (_, _, later) in zip(old.nodes, new.nodes, strict=True):
             if earlier != later:
                 return f"{new.at(path)} is of a class {name} that was defined again"
     if were and are and ("",) not in (old.paths, new.paths):
-        arrays = {*old.paths} & {*new.paths}  # types that changed as well tell nothing of the structure
+        arrays = {*old.paths} & {*new.paths}  # their types may change as well, but not their structure
         outer: set[str] = set()
         for path in sorted(were.keys() & are.keys() - arrays, key=len):
             if were[path] != are[path] and not _is_in(path, outer):
@@ -461,7 +461,7 @@ def _of_structure(old: Argument, new: Argument) -> str:
 
 
 def _is_in(path: str, outer: Collection[str]) -> bool:
-    """Whether a path is one of some others, or inside one."""
+    """Return whether a path is one of some others, or inside one."""
     return any(path[:end] in outer for end in range(len(path) + 1) if path[end : end + 1] in ("", ".", "["))
 
 

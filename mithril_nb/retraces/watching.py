@@ -1,4 +1,4 @@
-"""Watch one function, or all functions that run in a block."""
+"""Watch the retraces of one function, or of all functions in a `with` block."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from mithril_nb.stages.jax_versions import library_of
 from mithril_nb.stages.jit_events import JitCall, Source, thread
 
 MOST_FOLLOWERS = 4
-"""Outputs that follow one watched function; older ones stay as they are."""
+"""Number of cell outputs that are updated for one watched function; older ones stay unchanged."""
 MOST_FUNCTIONS = 1_000
-"""Functions that a `with ml.watch()` block distinguishes; later ones are counted."""
+"""Number of functions that a `with ml.watch()` block distinguishes; later ones are only counted."""
 
 
 class Following(Shown):
-    """Mixin: the output of a cell is updated after each trace, lowering and compilation."""
+    """Mixin that updates the output of a cell after each trace, lowering and compilation."""
 
     def __init__(self) -> None:
         self._followers: deque[Callable[[], None]] = deque(maxlen=MOST_FOLLOWERS)
 
     def follow(self, changed: Callable[[], None]) -> None:
-        """Call a function after each trace, lowering and compilation, on the thread where it happened.
+        """Register a callback that runs after each trace, lowering and compilation, on the same thread.
 
         Args:
-            changed: The function. Only the last four stay: a cell that runs again adds one.
+            changed: The callback. Only the last four are called, because a cell that runs again adds one.
         """
         self._followers.append(changed)
 
@@ -48,7 +48,7 @@ class Following(Shown):
 
 
 class _Call:
-    """Observes one call of a watched function on its thread."""
+    """Observer of one call of a watched function on its thread."""
 
     __slots__ = ("has_missed", "number", "watched")
 
@@ -73,11 +73,11 @@ class _Call:
             self.miss()
 
     def _is_innermost(self) -> bool:
-        """Return whether this is the innermost call of its function in progress, which a recursive one need not be."""
+        """Return whether this is the innermost call in progress; a recursive function may have several."""
         return next(one for one in reversed(thread.scopes) if getattr(one, "watched", None) is self.watched) is self
 
     def miss(self) -> None:
-        """Note that the call is no cache hit."""
+        """Record that the call is not a cache hit."""
         if self.number is not None and not self.has_missed:
             self.has_missed = True
             self.watched.recorder.count_miss()
@@ -85,13 +85,13 @@ class _Call:
 
 
 class Watched(Following):
-    """A jitted function that counts its calls, traces, lowerings and compilations. Made by `ml.watch`.
+    """A jitted function that counts its calls, traces, lowerings and compilations. Returned by `ml.watch`.
 
-    It is called as the function is, and has its attributes: `lower`, `trace`, `eval_shape`, `clear_cache`, ...
-    Printed or as the output of a cell, it shows its report.
+    It has the signature and the attributes of the jitted function: `lower`, `trace`, `eval_shape`, `clear_cache`, ...
+    When printed or displayed, it shows its report.
 
     Attributes:
-        recorder: Its counts.
+        recorder: The counter.
     """
 
     def __init__(self, function: Callable[..., Any]):
@@ -157,14 +157,14 @@ class Watched(Following):
         return self.report().retraces
 
     def is_of(self, call: JitCall) -> bool:
-        """Return whether JAX traces this function, and not another that it calls.
+        """Return whether JAX traces this function, rather than another one that it calls.
 
-        A library such as Equinox or Flax jits a function of its own, which has the name of the user's.
+        A library such as Equinox or Flax jits its own function, which has the name of the user's function.
         """
         return call.name == self.recorder.name if self._function is None else call.function is self._function
 
     def is_named(self, name: str, source: Source) -> bool:
-        """Return whether a program that JAX lowers or compiles is of this function."""
+        """Return whether a program that JAX lowers or compiles belongs to this function."""
         known = self.recorder
         return name == known.name and (self._function is None or source == known.source or not source[0])
 
@@ -180,7 +180,7 @@ class Watched(Following):
         return self if instance is None else types.MethodType(self, instance)
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_jitted":  # not made yet, as in a copy
+        if name == "_jitted":  # not set yet, as in a copy
             raise AttributeError(name)
         return getattr(self._jitted, name)
 
@@ -197,9 +197,9 @@ def unwatched(function: Any) -> Any:
 
 
 class Watch(Following):
-    """Watches all jitted functions that are called inside a `with` block, on all threads. Made by `ml.watch()`.
+    """Watch all jitted functions that are called inside a `with` block, on all threads. Returned by `ml.watch()`.
 
-    Printed or as the output of a cell, it shows its report.
+    When printed or displayed, it shows its report.
     """
 
     def __init__(self) -> None:
@@ -223,7 +223,7 @@ class Watch(Following):
                 jit_events.ignore(self)
 
     def report(self) -> WatchReport:
-        """Return a report of each function that was traced, lowered or compiled so far, the longest time first."""
+        """Return a report for each function that was traced, lowered or compiled so far, the longest time first."""
         with self._lock:
             recorders, left_out = [*self._recorders.values()], self._left_out
         reports = sorted((one.report() for one in recorders), key=lambda one: -one.time_s)
@@ -235,7 +235,7 @@ class Watch(Following):
         return self.report().retraces
 
     def on_trace(self, call: JitCall) -> Callable[[float], None] | None:
-        """Count a trace; a function of a library inside another trace is part of that trace."""
+        """Count a trace; the trace of a library function inside another trace counts as part of that trace."""
         if call.is_nested and not call.is_of_user and library_of(call.source[0]) is not None:
             return None
         recorder = self._recorder(call.name, call.source, call)
@@ -260,7 +260,7 @@ class Watch(Following):
             self.changed()
 
     def _recorder(self, name: str, source: Source, call: JitCall | None) -> Recorder | None:
-        """Return the counts of a function; without a call, those of the last one of this name on this thread."""
+        """Return the counter of a function; without a call, that of the last function with this name on this thread."""
         latest: dict[tuple[str, Source], str] = vars(self._thread).setdefault("latest", {})
         wrapper = latest.get((name, source), "") if call is None else call.wrapper
         latest[name, source] = wrapper

@@ -21,7 +21,7 @@ from mithril_nb.models.naming import input_specs
 from mithril_nb.physical import PhysicalModel
 from mithril_nb.session.design import Design
 from mithril_nb.stages.pipeline import NEED_NUMBERS
-from mithril_nb.targets.mithril_models import inspect_own
+from mithril_nb.targets.mithril_models import inspect_model
 from mithril_nb.targets.symbolic import has_names, inspect_with_names
 from mithril_nb.train.data import read_data
 from mithril_nb.train.losses import Loss, resolve_loss
@@ -218,7 +218,7 @@ class LazyProgram:
                 if has_names(shapes.values()):
                     self._inspection = inspect_with_names(model, shapes, **settings)
                 else:
-                    self._inspection = inspect_own(model, **settings, options={})
+                    self._inspection = inspect_model(model, **settings, options={})
             return self._inspection
 
     def cost(self, model: PhysicalModel, loss: Loss, training: Mapping[str, Any]) -> cost.Cost:

@@ -27,7 +27,7 @@ EXAMPLES: Mapping[str, str] = {
     "expand": 'path="mlp_0"',
     "collapse": 'path="mlp_0"',
     "move": 'path="linear_0", x=40, y=120',
-    "want_stage": 'stage="jaxpr"',
+    "request_stage": 'stage="jaxpr"',
     "leave_stage": 'stage="jaxpr"',
     "show_graph": 'stage="jaxpr"',
     "open_node": 'key="mlp_0"',
@@ -36,10 +36,10 @@ EXAMPLES: Mapping[str, str] = {
     "what_if": 'key="wider", changes=[["linear_0", "dimension", 512], ["", "batch", 64]]',
     "request_diff": "number=0",
     "request_instruction_history": 'stage="hlo", index=0',
-    "want_cost": 'source="compiled"',
-    "want_cost_rows": 'source="analytic", block="linear_0", figure="flops"',
-    "want_cost_picture": 'key="map", view="treemap", sources=["analytic"]',
-    "want_formula": 'block="linear_0"',
+    "request_cost": 'source="compiled"',
+    "request_cost_rows": 'source="analytic", block="linear_0", figure="flops"',
+    "request_cost_picture": 'key="map", view="treemap", sources=["analytic"]',
+    "request_formula": 'block="linear_0"',
     "set_learning_rate": "value=0.001",
 }
 """Example arguments of each command that has arguments."""

@@ -132,10 +132,10 @@ class CostRequests(RequestHandler):
         self._states = {**dict.fromkeys(SOURCES, SourceState()), **unavailable}
         self._measured: tuple[int, Cost] | None = None
         self.commands = {
-            "want_cost": self.want_cost,
-            "want_cost_rows": self.want_cost_rows,
-            "want_cost_picture": self.want_cost_picture,
-            "want_formula": self.want_formula,
+            "request_cost": self.request_cost,
+            "request_cost_rows": self.request_cost_rows,
+            "request_cost_picture": self.request_cost_picture,
+            "request_formula": self.request_formula,
             "measure": self.measure,
         }
 
@@ -145,7 +145,7 @@ class CostRequests(RequestHandler):
 
     # Commands
 
-    def want_cost(self, source: str) -> None:
+    def request_cost(self, source: str) -> None:
         """Compute the costs from one source.
 
         Raises:
@@ -157,7 +157,7 @@ class CostRequests(RequestHandler):
             self._turn(source, SourceState("loading", version=self._states[source].version))
         self._worker(source).submit(f"cost {source}", lambda wanted: self._make(current, source, wanted))
 
-    def want_cost_rows(self, source: str, block: str, figure: str = "flops") -> None:
+    def request_cost_rows(self, source: str, block: str, figure: str = "flops") -> None:
         """Send the equations or instructions behind a row of the table.
 
         Raises:
@@ -170,12 +170,12 @@ class CostRequests(RequestHandler):
             f"rows {block}", lambda _: self._send_rows(current, source, block, figure)
         )  # one kind per block, because several rows may be open
 
-    def want_formula(self, block: str) -> None:
+    def request_formula(self, block: str) -> None:
         """Send the formula for the FLOPs of a block."""
         current = self._program()
         self._quick.submit("formula", lambda wanted: self._send_formula(current, str(block), wanted))
 
-    def want_cost_picture(
+    def request_cost_picture(
         self,
         key: str,
         view: str,

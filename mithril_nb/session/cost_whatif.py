@@ -76,14 +76,14 @@ class WhatIfRequests(RequestHandler):
         self._what_if: tuple[int, WhatIf] | None = None
         self._lock = threading.Lock()
         self._compiled: dict[Any, Change] = {}
-        self.commands = {"want_settings": self.want_settings, "what_if": self.what_if}
+        self.commands = {"request_settings": self.request_settings, "what_if": self.what_if}
 
     def view(self) -> dict[str, Any]:
         """Return the state of the answer, and the settings that can change, if requested."""
         version, settings = self._settings or (0, None)
         return {**self._view, "settings": settings, "version": version}
 
-    def want_settings(self) -> None:
+    def request_settings(self) -> None:
         """Find the settings that can change."""
         subject = self._subject()
         self._quick.submit("settings", lambda _: self._find_settings(subject))

@@ -167,7 +167,7 @@ class Exploration:
             The error, or `None`.
         """
         commands: dict[str, Callable[..., None]] = {
-            "want_stage": self.want_stage,
+            "request_stage": self.request_stage,
             "leave_stage": self.leave_stage,
             "show_graph": self.show_graph,
             "open_node": self.open_node,
@@ -188,7 +188,7 @@ class Exploration:
             return problem_of(error)
         return None
 
-    def want_stage(self, stage: str) -> None:
+    def request_stage(self, stage: str) -> None:
         """Compute a stage in the background.
 
         Raises:
@@ -220,7 +220,7 @@ class Exploration:
         """
         self._check(stage, _GRAPHS)
         self._graph.show(stage)
-        self.want_stage(stage)
+        self.request_stage(stage)
         self._publish()
         self._quick.submit(self._work)
 

@@ -69,14 +69,14 @@ class InstructionHistoryOf:
     Attributes:
         stage: Its stage.
         index: Its index in the stage.
-        said: Events with name and number of the pass: `("appeared in", "fusion", 12)`.
+        events: Events with name and number of the pass: `("appeared in", "fusion", 12)`.
         fused: Indices, in the optimized HLO, of the fusions that contain it.
         became: Outcome outside of the passes, such as `"dropped: nothing uses it"`, or `""`.
     """
 
     stage: str
     index: int
-    said: tuple[tuple[str, str, int], ...]
+    events: tuple[tuple[str, str, int], ...]
     fused: tuple[int, ...] = ()
     became: str = ""
 
@@ -112,7 +112,7 @@ class PassRequests(RequestHandler):
         self._number = 0
         self.latest = PassList()
         self.commands = {
-            "want_passes": self.want_passes,
+            "request_passes": self.request_passes,
             "request_diff": self.request_diff,
             "request_instruction_history": self.request_instruction_history,
         }
@@ -122,7 +122,7 @@ class PassRequests(RequestHandler):
         view = dict(self._view)
         return view if view["version"] in (0, version) else {**view, "state": "stale", "message": ""}
 
-    def want_passes(self) -> None:
+    def request_passes(self) -> None:
         """Read the changes of each pass. Compiles the program."""
         version, make = self._program()
         with self._lock:
@@ -157,7 +157,7 @@ class PassRequests(RequestHandler):
         reading = self._reading
         if reading is None:
             raise UnknownOptionError(
-                "no passes have been read.", (("passes", "none"),), "run the command 'want_passes' first."
+                "no passes have been read.", (("passes", "none"),), "run the command 'request_passes' first."
             )
         self._latest_s = time.monotonic()
         self._quick.submit(kind, lambda _: answer(reading))

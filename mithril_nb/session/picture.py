@@ -128,7 +128,8 @@ def _nodes(graph: StageGraph, diagram: StageDiagram) -> tuple[Node, ...]:
     found = []
     for box in diagram.boxes:
         node = box.node
-        blocks = dict.fromkeys(graph.nodes[key].block for key in graph.stands_for(node.key) if graph.nodes[key].block)
+        members = (graph.nodes[key] for key in graph.represented_by(node.key))
+        blocks = dict.fromkeys(member.block for member in members if member.block)
         found.append(
             Node(
                 node.key,

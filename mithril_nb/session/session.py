@@ -370,7 +370,7 @@ class Session:
             self._notice = None
             self._publish()
 
-    def want_stage(self, stage: str) -> None:
+    def request_stage(self, stage: str) -> None:
         """Compute a stage from now on for every design, because a front end shows it.
 
         Raises:
@@ -483,7 +483,7 @@ class Session:
 
 
 _COMMANDS = (
-    "undo", "redo", "select", "expand", "collapse", "move", "tidy", "dismiss", "want_stage", "leave_stage",
+    "undo", "redo", "select", "expand", "collapse", "move", "tidy", "dismiss", "request_stage", "leave_stage",
     "apply_what_if", "load_example", "restore_edits", "decline_edits",
 )  # fmt: skip
 _MORE_EDITS = ("undo", "redo", "apply_what_if", "load_example", "restore_edits")

@@ -1,4 +1,4 @@
-"""Every representation of a program on its way to the machine, and the origin of each line.
+"""Every representation of a program between Python and machine code, and the origin of each line.
 
 The records are plain data. The modules that compute them need JAX.
 """

@@ -1,4 +1,4 @@
-"""Python's garbage collector, paused while many small values are made that all stay."""
+"""Pause Python's garbage collector while many long-lived values are created."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _state = {"depth": 0, "was_on": False}
 
 @contextmanager
 def paused_collector() -> Iterator[None]:
-    """Make values without looking for garbage meanwhile; may be nested, and used by several threads at once.
+    """Create values without garbage collection; may be nested, and used by several threads at once.
 
-    A traced program is a million objects. Every time as many again have been made as a quarter of them, the collector
-    looks at all of them, which takes a third of the time of tracing and finds nothing: what is made here is kept.
-    Afterwards it looks at what is new once: what counted as old unseen would pile up where programs are made in a row.
+    A traced program is a million objects. Each time their number grows by a quarter, the collector scans all of them,
+    which takes a third of the tracing time and finds nothing, because they are all kept. Afterwards it scans the new
+    objects once; objects it never scanned would accumulate where many programs are created in a row.
 
     Examples:
         >>> with paused_collector():

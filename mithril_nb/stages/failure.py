@@ -1,4 +1,4 @@
-"""Errors of programs that JAX refuses: the message of JAX, and the user's line of Python."""
+"""Errors of programs that JAX rejects: JAX's message and the user's line of Python."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal, TypeVar
 from mithril_nb.errors import MithrilError, StageUnavailableError, UnknownOptionError, nearest
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.once import Once
-from mithril_nb.stages.places import told_line
+from mithril_nb.stages.places import format_source
 from mithril_nb.stages.trace import tracing
 
 Value = TypeVar("Value")
@@ -20,14 +20,14 @@ _MOST_LINES = 8
 
 @dataclass(frozen=True)
 class Failure:
-    """Why there is no stage.
+    """The reason why a stage is missing.
 
     Attributes:
         kind: Class of the error.
-        message: JAX's own words, the first lines.
-        source: The innermost line of the person's Python, as `"file.py:12"`, or `""`.
-        code: What stands on that line.
-        place: Path and line of the same, as Python knows them.
+        message: The first lines of JAX's message.
+        source: The innermost line of the user's Python, as `"file.py:12"`, or `""`.
+        code: The code on that line.
+        place: File path and number of that line, as Python reports them.
     """
 
     kind: str
@@ -38,28 +38,28 @@ class Failure:
 
     @property
     def reason(self) -> tuple[str, ...]:
-        """Class and words of the error, line by line."""
+        """Class and message of the error, line by line."""
         return tuple(f"{self.kind}: {self.message}".splitlines())
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """All of it, line by line, the place first."""
-        place = (f"{told_line(self.source)}  {self.code}",) if self.source else ()
+        """Place, class and message, line by line, the place first."""
+        place = (f"{format_source(self.source)}  {self.code}",) if self.source else ()
         return (*place, *self.reason)
 
     @property
     def text(self) -> str:
-        """All of it as one text."""
-        where = f"\n  at {told_line(self.source)}: {self.code}" if self.source else ""
+        """Class, message and place as one string."""
+        where = f"\n  at {format_source(self.source)}: {self.code}" if self.source else ""
         return f"{self.kind}: {self.message}{where}"
 
 
 def failure_of(error: BaseException, in_trace: bool = False) -> Failure:
-    """Return the reason of an error, for a stage or a message.
+    """Return the reason for an error, to show in a stage or a message.
 
     Args:
         error: The error.
-        in_trace: Whether it came up while a function was traced: then it has a place in the person's Python.
+        in_trace: Whether it was raised while a function was traced, so that it has a place in the user's Python.
 
     Examples:
         >>> failure_of(ValueError("no such axis")).text
@@ -69,20 +69,20 @@ def failure_of(error: BaseException, in_trace: bool = False) -> Failure:
     frames = traceback.extract_tb(error.__traceback__) if in_trace else []
     for frame in reversed(frames):
         if frame.filename == tracing.__file__:
-            break  # what is further out called us, and not JAX
-        if jax_versions.is_of_person(frame.filename):
+            break  # frames further out called us, not JAX
+        if jax_versions.is_user_file(frame.filename):
             label = jax_versions.file_label(frame.filename)
             line = frame.lineno or 0
             return Failure(type(error).__name__, message, f"{label}:{line}", frame.line or "", (frame.filename, line))
     return Failure(type(error).__name__, message)
 
 
-def made(part: Once[Value], failed: Callable[[Exception], Exception]) -> Value:
+def get_or_raise(part: Once[Value], failed: Callable[[Exception], Exception]) -> Value:
     """Return a part that is computed on first use, or raise the reason why it is missing.
 
     Args:
-        part: What is made.
-        failed: Returns the error to raise for an error of JAX; that of an unavailable stage is raised unchanged.
+        part: The part.
+        failed: Builds the error to raise from an error of JAX; a `StageUnavailableError` is raised unchanged.
     """
     try:
         return part.get()
@@ -100,7 +100,7 @@ def not_traced(name: str, error: Exception) -> StageUnavailableError:
         error: The error of JAX.
     """
     failure = failure_of(error, in_trace=True)
-    where = (("at", f"{told_line(failure.source)}: {failure.code}"),) if failure.source else ()
+    where = (("at", f"{format_source(failure.source)}: {failure.code}"),) if failure.source else ()
     return StageUnavailableError(
         f"program {name!r} cannot be traced.",
         ((failure.kind, failure.message), *where),
@@ -109,7 +109,7 @@ def not_traced(name: str, error: Exception) -> StageUnavailableError:
 
 
 def not_compiled(name: str, what: str, error: Exception) -> StageUnavailableError:
-    """Build the error raised when a part that a compiler makes is missing.
+    """Build the error raised when a part that the compiler produces is missing.
 
     Args:
         name: Name of the program.
@@ -124,12 +124,12 @@ def not_compiled(name: str, what: str, error: Exception) -> StageUnavailableErro
     )
 
 
-def none_named(program: str, what: Literal["stage", "figures"], name: str, known: Iterable[str]) -> MithrilError:
-    """Build the error raised for an unknown name of a stage, or of figures of XLA.
+def unknown_name(program: str, what: Literal["stage", "figures"], name: str, known: Iterable[str]) -> MithrilError:
+    """Build the error raised for an unknown name of a stage or of XLA's figures.
 
     Args:
         program: Name of the program.
-        what: What is looked up.
+        what: The kind of object looked up.
         name: The unknown name.
         known: The known names.
     """

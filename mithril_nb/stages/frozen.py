@@ -1,4 +1,4 @@
-"""Frozen dataclasses that are quick to make: there are several of them for each equation of a program."""
+"""Frozen dataclasses that are fast to create: a program has several for each equation."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ Record = TypeVar("Record")
 
 
 def quick_to_make(cls: type[Record]) -> type[Record]:
-    """Let a frozen dataclass write its values into its `__dict__`; nothing else about it changes.
+    """Make a frozen dataclass write its values directly into its `__dict__`; nothing else about it changes.
 
-    Its own `__init__` calls `object.__setattr__` for each field, as it has forbidden itself to assign to one: that
-    takes three times as long. The new one is made of text as dataclasses make theirs, so that Python itself sees to
-    the arguments and to what it says of wrong ones.
+    The generated `__init__` of a frozen dataclass calls `object.__setattr__` for each field, which takes three times as
+    long. The new one is also generated from source text, so that Python checks the arguments and raises its usual
+    errors.
 
     Args:
         cls: A frozen dataclass whose `__init__` takes every field, and which has neither slots, nor `__post_init__`,
@@ -35,7 +35,7 @@ def quick_to_make(cls: type[Record]) -> type[Record]:
         (Point(x=1, y=2), True, Point(x=3, y=0))
     """
     names = [field.name for field in fields(cls)]  # pyright: ignore[reportArgumentType]
-    # Assigned one after the other and always in this order, the keys are kept once for all records of the class.
+    # If keys are always assigned in this order, Python stores them once for all instances of the class.
     lines = "".join(f"    __values__[{name!r}] = {name}\n" for name in names)
     space: dict[str, Callable[..., None]] = {}
     exec(f"def __init__(self, {', '.join(names)}):\n    __values__ = self.__dict__\n{lines}", space)

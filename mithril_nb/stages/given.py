@@ -1,4 +1,4 @@
-"""A program that begins at a later stage than Python: as StableHLO, as HLO, or as what JAX lowered or compiled."""
+"""A program that starts at a later stage than Python: as StableHLO, as HLO, or as lowered or compiled by JAX."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ _PRODUCTS = {"dot": "dot_general", "convolution": "conv_general_dilated"}
 _ARGUMENT = re.compile(r"[.\[]")
 _TOKEN = TensorSpec((), "token")
 _BYTECODE = b"ML\xefR"
-"""What MLIR bytecode begins with; of what is read here, only exported programs contain it."""
+"""Magic bytes of MLIR bytecode; of the formats read here, only exported programs contain it."""
 _LEAST_S, _BYTES_PER_S = 30, 1_000_000
-"""How long reading bytecode may take: MLIR never ends on some damaged files."""
+"""Timeout for reading bytecode: MLIR never returns on some damaged files."""
 Specs = tuple[tuple[str, TensorSpec], ...]
 """Names and specs of arrays."""
 
 
 @dataclass(frozen=True)
 class Given:
-    """What there is of a program that was not traced here.
+    """The contents of a program that was not traced here.
 
     Attributes:
         name: Name of the program.
-        kind: What it was given as, with an article: `"StableHLO text"`.
-        stages: Names of the stages that it has, or that JAX can make of it, in order.
+        kind: The format it was given in, with an article: `"StableHLO text"`.
+        stages: Names of the stages that it has, or that JAX can compute from it, in order.
         parameters: Name and spec of each array that it takes.
         results: Name and spec of each array that it returns.
-        lowered: The lowered program: a `jax.stages.Lowered` or a `StableHlo`; HLO before the passes has that alone.
-        compiled: The compiled program: a `jax.stages.Compiled` or an `HloText`; `None` if JAX makes it.
-        sizes: Names of sizes that have no numbers: XLA compiles none of these.
-        is_fixed: Whether it is bound to a device already.
+        lowered: The lowered program: a `jax.stages.Lowered` or a `StableHlo`, or HLO before the passes.
+        compiled: The compiled program: a `jax.stages.Compiled` or an `HloText`; `None` if JAX compiles it.
+        sizes: Names of sizes without values. XLA does not compile a program that has any.
+        is_fixed: True if it is bound to a device already.
         lines: Reads the lines of Python in its locations.
     """
 
@@ -73,12 +73,12 @@ class Given:
 
     @property
     def is_compiled_here(self) -> bool:
-        """Whether JAX compiles it: it was given before HLO."""
+        """Return whether JAX compiles it, because it was given at a stage before HLO."""
         return "stablehlo" in self.stages
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Ways of counting what it costs that need none of the stages that it has not."""
+        """Cost sources that need only the stages it has."""
         known = {"hlo_before": "lowered", "hlo": "compiled"}
         return tuple(source for stage, source in known.items() if stage in self.stages)
 
@@ -99,7 +99,7 @@ class Given:
 
         Args:
             stage: The stage, or `"compile"`.
-            is_of_costs: Whether the stage is needed for costs: then the advice is another way to count them.
+            is_of_costs: Whether the stage is needed for costs. If so, the advice is another cost source.
         """
         costs = f'inspection.cost(source="{self.sources[0]}")  # counts what there is'
         return StageUnavailableError(
@@ -110,7 +110,7 @@ class Given:
 
     @property
     def first_shown(self) -> str:
-        """Advice to look at its first stage."""
+        """Advice to look at the first stage."""
         return f'inspection.stage("{self.stages[0]}")  # the first stage of this program'
 
     @property
@@ -119,7 +119,7 @@ class Given:
         return tuple(Leaf(name, "result", spec) for name, spec in self.results)
 
     def names(self, params: Sequence[str]) -> Names:
-        """Return what its stages are read with.
+        """Return the names needed to read its stages.
 
         Args:
             params: Names of the arguments, or of parts of them, that hold the parameters of the model.
@@ -134,10 +134,10 @@ class Given:
         )
 
     def check_params(self, params: Sequence[str]) -> None:
-        """Raise if it takes nothing of a name that holds its parameters.
+        """Raise an error if no argument has a name that should hold the parameters.
 
         Raises:
-            UnknownOptionError: There is no such argument.
+            UnknownOptionError: No argument has this name.
         """
         check_params(self.name, self._arguments, [name for name, _ in self.parameters], params)
 
@@ -147,12 +147,12 @@ class Given:
 
 
 class Names:
-    """What the stages of such a program are read with, in place of a `Program`.
+    """The names needed to read the stages of a given program; replaces the `Program` of a traced one.
 
     Attributes:
-        inputs: What it takes.
-        tags: How its operations are marked.
-        by_id: What is known of each of them.
+        inputs: The arrays that it takes.
+        tags: The op names of its operations.
+        by_id: The equation of each operation.
     """
 
     def __init__(self, inputs: tuple[Input, ...]):
@@ -161,7 +161,7 @@ class Names:
         self.by_id: Mapping[str, Equation] = NamedOperations()
 
     def contractions_behind(self, opcode: str, id: str) -> tuple[str, ...]:
-        """Return the product that an HLO instruction is, where XLA kept only the name of a transpose of it.
+        """Return the product that an HLO instruction computes, if XLA kept only the name of its transpose.
 
         Args:
             opcode: Opcode of the instruction.
@@ -176,7 +176,7 @@ def _argument(name: str) -> str:
 
 
 def given_of_lowered(lowered: jax.stages.Lowered) -> Given:
-    """Return the program that `jax.jit(f).lower(x)` gave."""
+    """Return the program in the result of `jax.jit(f).lower(x)`."""
     module = lowered.compiler_ir()
     name = _title(jax_modules.name_of(module))
     specs = _specs(jax_modules.parameters_of(module))
@@ -186,7 +186,7 @@ def given_of_lowered(lowered: jax.stages.Lowered) -> Given:
 
 
 def given_of_compiled(compiled: jax.stages.Compiled) -> Given:
-    """Return the program that `jax.jit(f).lower(x).compile()` gave."""
+    """Return the program in the result of `jax.jit(f).lower(x).compile()`."""
     text = compiled.as_text() or ""
     title, specs, results = _entry_of_hlo(text)
     kind = "a jax.stages.Compiled"
@@ -194,20 +194,20 @@ def given_of_compiled(compiled: jax.stages.Compiled) -> Given:
 
 
 def given_of_exported(exported: jax.export.Exported, device: Any = None) -> Given:
-    """Return the program that `jax.export` returned."""
+    """Return the program in the result of `jax.export`."""
     text = text_of_bytecode(exported.mlir_module_serialized)
     return _of_exported(text, exported.fun_name, exported.platforms, _sizes(exported.in_avals), device)
 
 
 def given_of_serialized(data: bytes, device: Any = None) -> Given:
-    """Return the program in serialized bytes: of `jax.export`, of StableHLO as MLIR bytecode, or of an HLO module.
+    """Return the program in serialized bytes: from `jax.export`, StableHLO as MLIR bytecode, or an HLO module.
 
     Args:
-        data: The bytes. MLIR is read in a separate process, so that damaged bytes cannot end this one.
+        data: The bytes. MLIR is read in a separate process, so that damaged bytes cannot crash this one.
         device: The `jax.Device` to compile it for.
 
     Raises:
-        ValueError: They are no such program, or the library that reads them is not installed.
+        ValueError: The bytes contain no such program, or the library that reads them is not installed.
     """
     if _BYTECODE not in data:
         return given_of_hlo(data)
@@ -226,10 +226,10 @@ def _of_exported(text: str, name: str, platforms: Sequence[str], sizes: tuple[st
 
 
 def _read_apart(data: bytes, kind: str) -> dict[str, Any]:
-    """Return what another process reads from serialized StableHLO.
+    """Return the contents of serialized StableHLO, read in a separate process.
 
     Raises:
-        ValueError: It is damaged, or takes too long.
+        ValueError: The bytes are damaged, or reading them takes too long.
     """
     command = [sys.executable, "-P", read_artifact.__file__, kind]
     environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
@@ -247,15 +247,15 @@ def _read_apart(data: bytes, kind: str) -> dict[str, Any]:
 
 
 def given_of_stablehlo(text: str, name: str = "", device: Any = None) -> Given:
-    """Return the program in a text of StableHLO.
+    """Return the program in a StableHLO text.
 
     Args:
         text: The text.
-        name: What to call it; by default what the module is called.
+        name: Name of the program; by default the name of the module.
         device: The `jax.Device` to compile it for.
 
     Raises:
-        ValueError: It is no module, or has no entry.
+        ValueError: The text is not a module, or has no entry function.
     """
     module = jax_modules.StableHlo(text, device)
     specs, results = _specs(module.parameters), _results(module.results)
@@ -263,14 +263,14 @@ def given_of_stablehlo(text: str, name: str = "", device: Any = None) -> Given:
 
 
 def given_of_hlo(module: str | bytes, name: str = "") -> Given:
-    """Return the program in a text of HLO, or in a serialized module of it, before or after XLA's passes.
+    """Return the program in an HLO text or a serialized HLO module, before or after XLA's passes.
 
     Args:
         module: The text, or the bytes.
-        name: What to call it; by default what the module is called.
+        name: Name of the program; by default the name of the module.
 
     Raises:
-        ValueError: It is no module.
+        ValueError: It is not a module.
     """
     read = jax_modules.HloText(module)
     kind = "HLO text" if isinstance(module, str) else "a serialized HLO module"
@@ -283,7 +283,7 @@ def given_of_hlo(module: str | bytes, name: str = "") -> Given:
 
 
 def _entry_of_hlo(text: str) -> tuple[str, Specs, Specs]:
-    """Return the name of a module, and name and spec of each parameter and each result of its entry."""
+    """Return the name of a module, and the name and spec of each parameter and result of its entry."""
     title, computations = read_module(text)
     entry = next((one for one in computations if one.is_entry), None)
     found = [one for one in (entry.instructions if entry else ()) if one.opcode == "parameter"]
@@ -296,7 +296,7 @@ def _entry_of_hlo(text: str) -> tuple[str, Specs, Specs]:
 
 
 def _results(results: Sequence[tuple[str, str]]) -> Specs:
-    """Return name and spec of results from their names and types; those without a name are counted."""
+    """Return the name and spec of each result from its name and type; results without a name are numbered."""
     found: list[tuple[str, TensorSpec]] = []
     for place, (name, kind) in enumerate(results):
         name = name or ("result" if len(results) == 1 else f"result[{place}]")
@@ -317,7 +317,7 @@ def _sizes(avals: Any) -> tuple[str, ...]:
 
 
 def _title(module: str) -> str:
-    """Return what JAX called a program, from the name of its module.
+    """Return JAX's name of a program, from the name of its module.
 
     Examples:
         >>> _title("jit_step"), _title("main.7")

@@ -1,8 +1,8 @@
 """Lines of Python in the locations that JAX wrote into StableHLO and HLO, for programs that were not traced here.
 
-A location of MLIR is a name around a place in a file, a call stack ("callsite"), or several of these
-("fused"). The text of an HLO module begins with tables of files and stack frames; older ones have a
-`source_file` and a `source_line` for each instruction.
+An MLIR location is a name around a place in a file, a call stack ("callsite"), or several locations ("fused").
+The text of an HLO module starts with tables of files and stack frames; older modules have a `source_file` and a
+`source_line` for each instruction.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mithril_nb.stages.hlo.escapes import read_mlir, read_xla
 from mithril_nb.stages.trace.user_lines import Lines, Span, lines_of_frames
 
 Sources = tuple[tuple[str, ...], tuple[str, ...]]
-"""The user's lines behind an instruction, and those of libraries, as in `Instruction`."""
+"""The user's lines behind an instruction, and the lines of libraries, as in `Instruction`."""
 ReadSources = Callable[[Iterable[str]], Sources]
 """Returns the lines behind the locations of an instruction."""
 Stack = tuple[Span, ...]
@@ -29,16 +29,16 @@ _ROW = re.compile(r"(\d+) (.*)")
 _NUMBER = re.compile(r"(\w+)=(\d+)")
 _TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
 _THE_TEXT = "-"
-"""The file that MLIR names in a text without locations: the text itself."""
+"""The file name in MLIR locations of a text that has no locations: the text itself."""
 _MOST_FRAMES, _MOST_STACKS = 100, 16
-"""Frames of a stack, and stacks of a location, that are read: a damaged file may contain any number."""
+"""Limits on the frames of a stack and the stacks of a location: a damaged file may contain any number."""
 
 
 class GivenLines:
     """Reads the locations of one program.
 
     Attributes:
-        labels: The label of each of the user's files by its path, as far as they were met.
+        labels: Label by path of each user file seen so far.
     """
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class GivenLines:
         """Return a reader of the locations of StableHLO.
 
         Args:
-            table: The locations that have a name, by that name: `{"#loc1": '"net.py":3:4 to :9'}`.
+            table: The named locations, by name: `{"#loc1": '"net.py":3:4 to :9'}`.
 
         Examples:
             >>> GivenLines().of_mlir({"#loc1": '"/a/net.py":3:4 to 4:9'})(['"add"(#loc1)'])
@@ -119,7 +119,7 @@ class _Locations:
         return self._known[name]
 
     def _read(self, tokens: list[str]) -> Sequence[Stack]:
-        """Return the stacks of the location that tokens begin with, the next token last; take its tokens away."""
+        """Return the stacks of the location at the end of `tokens` (in reverse order), and remove its tokens."""
         token = tokens.pop()
         if token.startswith("#"):
             return self._named(token)
@@ -154,7 +154,7 @@ def _skip(tokens: list[str], token: str) -> None:
 
 
 def _place(file: str, tokens: list[str]) -> Span:
-    """Return the place in a file that tokens go on with: `:3`, `:3:4`, `:3:4 to :9` or `:3:4 to 5:9`."""
+    """Return the place in a file from the next tokens: `:3`, `:3:4`, `:3:4 to :9` or `:3:4 to 5:9`."""
     tokens.pop()
     line = end = int(tokens.pop())
     if tokens[-1:] == [":"]:
@@ -168,7 +168,7 @@ def _place(file: str, tokens: list[str]) -> Span:
 
 
 def _frames(text: str) -> Callable[[str], Stack]:
-    """Return a function that gives the frames of a number in the tables of an HLO module."""
+    """Return a function from a frame number to its call stack, from the tables of an HLO module."""
     tables: dict[str, dict[int, str]] = {name: {} for name in _TABLES}
     current: dict[int, str] | None = None
     for line in islice(text.splitlines(), 1, None):
@@ -180,7 +180,7 @@ def _frames(text: str) -> Callable[[str], Stack]:
             break
     places = {number: _numbers(row) for number, row in tables["FileLocations"].items()}
     rows = {number: _numbers(row) for number, row in tables["StackFrames"].items()}
-    # XLA prints the number of the parent plus one: the outermost frame has its own.
+    # XLA prints the number of the parent plus one: the outermost frame contains its own number.
     is_shifted = any(row.get("parent_frame_id", 0) == number for number, row in rows.items())
 
     def stack(number: str) -> Stack:

@@ -1,4 +1,4 @@
-"""Passing blocks on to instructions that carry no tag, from their operands or their users. Knows no format."""
+"""Infer the blocks of untagged instructions from their operands or users. Independent of any text format."""
 
 from __future__ import annotations
 
@@ -15,29 +15,30 @@ _CALLERS = frozenset({"call", "fusion", "while"})
 
 @dataclass(slots=True)
 class Draft:
-    """An instruction while its provenance is being worked out.
+    """An instruction whose provenance is being computed.
 
     Attributes:
         id: Unique in its stage.
-        opcode: What it does.
-        line: Where it stands.
-        lines: How many lines it takes.
+        opcode: The operation.
+        line: The line it starts on.
+        lines: Number of its lines.
         operands: Ids of the instructions whose results it takes.
         equations: Ids of its equations.
         shares: Blocks and their shares.
         role: Its role.
-        origin: How sure it is.
-        work: Weight of it in what it is a part of: FLOPs, or 0.
-        asks_users_first: Whether those who use it know better than those who made its operands, as for constants.
-        is_settled: Whether it keeps what it has, even if that is nothing: the inputs of a program.
-        users: Ids of those who use its result; filled in by `pass_on`.
-        shown_operands: Its operands as the stage shows them, where that is more than `operands`.
+        origin: How its block was found.
+        work: Its weight in the instruction that contains it: FLOPs, or 0.
+        prefers_users: True if the users are a better source for its block than its operands, as for constants.
+        is_settled: True if its block is final, even if it has none, as for the inputs of a program.
+        users: Ids of the instructions that use its result; filled in by `pass_on`.
+        shown_operands: Its operands as the stage shows them, if these are more than `operands`.
         shapes: Specs of its results.
-        attributes: Names and values, as the stage writes them.
-        asks: Those of whose block it is, if it is only some of its operands, or none.
-        near: Ids of the equations of those it has its block from, if it has none of its own: their lines are its lines.
+        attributes: Names and values, as the stage prints them.
+        sources: Operands that may give it a block, if only some may, or none.
+        near: Ids of the equations of the instructions that gave it a block, if it has no equations: their source lines
+            are its source lines.
         places: Its locations in the text, which are read if the program was not traced here.
-        near_places: The locations of those it has its block from, as `near`.
+        near_places: The locations of the instructions that gave it a block, as for `near`.
     """
 
     id: str
@@ -50,30 +51,30 @@ class Draft:
     role: Role | None = None
     origin: Origin | None = None
     work: float = 0.0
-    asks_users_first: bool = False
+    prefers_users: bool = False
     is_settled: bool = False
     users: list[str] = field(default_factory=list)
     shown_operands: tuple[str, ...] | None = None
     shapes: tuple[TensorSpec, ...] = ()
     attributes: tuple[tuple[str, str], ...] = ()
-    asks: tuple[str, ...] | None = None
+    sources: tuple[str, ...] | None = None
     near: tuple[str, ...] = ()
     places: tuple[str, ...] = ()
     near_places: tuple[str, ...] = ()
 
     def take_lines(self, others: Sequence[Draft]) -> None:
-        """Take the lines of others: their equations and locations, or those near them."""
+        """Take the source lines of others: their equations and locations, or those near them."""
         self.near = tuple(dict.fromkeys(id for one in others for id in one.equations or one.near))
         self.near_places = tuple(dict.fromkeys(place for one in others for place in one.places or one.near_places))
 
     def finished(self, equations: Mapping[str, Equation], read: ReadSources | None = None) -> Instruction:
-        """Return the instruction; where its equations stand in Python, and under which transforms, comes from them.
+        """Return the instruction; its lines of Python and its transforms come from its equations.
 
         Args:
             equations: The equations by id.
             read: Reads the lines of Python in locations; `None` if the equations have them.
         """
-        if len(self.equations) == 1 and self.equations[0] in equations:  # nearly always
+        if len(self.equations) == 1 and self.equations[0] in equations:  # the usual case
             only = equations[self.equations[0]]
             transforms, source = only.transforms, (only.place,) if only.source else ()
             library_source = (only.library_source,) if only.library_source else ()
@@ -106,11 +107,11 @@ class Draft:
 
 
 def attribute(draft: Draft, ids: Iterable[str], equations: Mapping[str, Equation]) -> None:
-    """Give a draft the equations that its tags name, and their blocks in equal shares."""
+    """Set the equations of a draft from its tags, and its blocks in equal shares."""
     known = [equations[id] for id in ids if id in equations]
     if not known:
         return
-    if len(known) == 1:  # nearly always
+    if len(known) == 1:  # the usual case
         (only,) = known
         draft.equations, draft.role = (only.id,), only.role
         draft.shares, draft.origin = (((only.block, 1.0),), "tagged") if only.block else ((), None)
@@ -122,12 +123,12 @@ def attribute(draft: Draft, ids: Iterable[str], equations: Mapping[str, Equation
 
 
 def by_place(id: str) -> tuple[tuple[int, int, str], ...]:
-    """Sort key that puts equation ids in the order of the program: `"2"` before `"10"`, inputs first."""
+    """Return a sort key that puts equation ids in program order: `"2"` before `"10"`, inputs first."""
     parts = []
     for part in id.split("."):
         digits = part.lstrip("abgr")
         is_number = digits.isdigit()
-        # Where names are ids, their order must not depend on the hashes of texts.
+        # Ids may be names; their order must not depend on string hashes.
         parts.append((0 if part.startswith("arg") else 1, int(digits) if is_number else 0, "" if is_number else part))
     return tuple(parts)
 
@@ -140,7 +141,7 @@ def blend(parts: Iterable[tuple[Shares, float]]) -> Shares:
         (('a', 0.75), ('b', 0.25))
     """
     parts = list(parts)
-    if len(parts) == 1 and parts[0][1] > 0 and len(parts[0][0]) == 1:  # nearly always
+    if len(parts) == 1 and parts[0][1] > 0 and len(parts[0][0]) == 1:  # the usual case
         return ((parts[0][0][0][0], 1.0),)
     total: dict[str, float] = {}
     for shares, weight in parts:
@@ -166,7 +167,7 @@ def majority(roles: Iterable[tuple[Role | None, float]]) -> Role | None:
 
 
 def pass_on(drafts: Mapping[str, Draft], rounds: int = 6) -> None:
-    """Give drafts without a block those of their operands or users, until nothing changes."""
+    """Give drafts without a block the blocks of their operands or users, until nothing changes."""
     order = [draft for draft in drafts.values() if not (draft.shares or draft.is_settled)]
     if not order:
         return
@@ -177,21 +178,21 @@ def pass_on(drafts: Mapping[str, Draft], rounds: int = 6) -> None:
     for _ in range(rounds):
         changed = False
         for draft in order:
-            changed |= _ask(draft, drafts)
+            changed |= _infer_block(draft, drafts)
         for draft in reversed(order):
-            changed |= _ask(draft, drafts)
+            changed |= _infer_block(draft, drafts)
         if not changed:
             return
 
 
-def _ask(draft: Draft, drafts: Mapping[str, Draft]) -> bool:
+def _infer_block(draft: Draft, drafts: Mapping[str, Draft]) -> bool:
     if draft.shares or draft.is_settled:
         return False
-    sides = (draft.operands if draft.asks is None else draft.asks, draft.users)
-    for side in reversed(sides) if draft.asks_users_first else sides:
+    sides = (draft.operands if draft.sources is None else draft.sources, draft.users)
+    for side in reversed(sides) if draft.prefers_users else sides:
         near = [drafts[id] for id in side if id in drafts and drafts[id].shares]
-        if draft.asks is not None and side is draft.users:
-            near = [other for other in near if other.opcode not in _CALLERS]  # what they run it with knows better
+        if draft.sources is not None and side is draft.users:
+            near = [other for other in near if other.opcode not in _CALLERS]  # the operands they run it with are better
         if near:
             draft.shares = blend((other.shares, 1.0) for other in near)
             draft.role = draft.role or majority((other.role, 1.0) for other in near)

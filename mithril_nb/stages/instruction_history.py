@@ -1,4 +1,4 @@
-"""What became of an equation, an op or an instruction, in any stage before machine code."""
+"""The history of an equation, op or instruction through XLA's passes, in any stage before machine code."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
     from mithril_nb.stages.pipeline import Pipeline
 
 STAGES_WITH_HISTORY = ("jaxpr", "stablehlo", "hlo_before", "hlo")
-"""Stages whose instructions have a fate."""
+"""Stages whose instructions have a history."""
 
 _HLO_OPCODES = {
     "dot_general": "dot", "broadcast_in_dim": "broadcast", "case": "conditional", "if": "conditional",
     "return": "tuple", "real_dynamic_slice": "dynamic-slice",
 }  # fmt: skip
-"""Opcodes of HLO that have another name than in StableHLO."""
+"""HLO opcodes whose names differ from the StableHLO op."""
 _AROUND = frozenset({"while", "conditional", "call"})
-"""What runs the instructions of other equations."""
+"""Opcodes of instructions that contain the instructions of other equations."""
 _UNUSED = "nothing uses it"
 _LOWERED = "JAX lowers it to no op"
 _CONVERTED = "no instruction is left of it when StableHLO becomes HLO"
 _FOLDED = "folded into a constant when StableHLO becomes HLO"
 _NAMELESS = "no instruction has its name"
 _DEPTH = 16
-"""As many ops in a row are followed that have no instruction of their name."""
-_WRITTEN_OUT = "its body is written out in its place"
+"""Number of ops to follow in a row if none of them has an instruction of its name."""
+_WRITTEN_OUT = "its body is inlined"
 
 
 def find_instruction(
@@ -48,7 +48,7 @@ def find_instruction(
         id: Id of an instruction.
 
     Raises:
-        StageUnavailableError: There is no such instruction.
+        StageUnavailableError: No such instruction exists.
     """
     if given is not None and stage in STAGES_WITH_HISTORY and stage not in given.stages:
         raise given.error(stage)
@@ -73,7 +73,7 @@ def find_instruction(
 
 
 def read_outcomes(pipeline: Pipeline) -> Outcomes:
-    """Return what follows instructions through the passes of a program."""
+    """Return the object that follows instructions through the passes of a program."""
     last = {one.id: one.opcode for one in pipeline.stages["hlo"].get().instructions}
     tags = pipeline.names.get().tags
     return Outcomes(
@@ -86,7 +86,7 @@ def read_outcomes(pipeline: Pipeline) -> Outcomes:
 
 
 def history_of(pipeline: Pipeline, outcomes: Outcomes, stage: str, one: Instruction) -> InstructionHistory:
-    """Return what became of an instruction of one of the stages in `STAGES_WITH_HISTORY`."""
+    """Return the history of an instruction of one of the stages in `STAGES_WITH_HISTORY`."""
     histories = pipeline.compilation.histories.get()
     appeared, vanished = histories.appeared.get(one.id), histories.vanished.get(one.id)
     if stage == "hlo":
@@ -116,7 +116,7 @@ def _outcomes_of_instruction(pipeline: Pipeline, outcomes: Outcomes, one: Instru
 
 
 def _outcomes_by_name(pipeline: Pipeline, outcomes: Outcomes, op: Instruction) -> tuple[Outcome, ...]:
-    """Return what became of an op of a given program, if its name and opcode belong to one op and one instruction."""
+    """Return the outcomes of an op of a given program, if its name and opcode match one op and one instruction."""
     made = _namesakes(pipeline, "hlo_before", op, _hlo_opcode(op))
     ops = _namesakes(pipeline, "stablehlo", op, op.opcode)
     known = len(ops) <= 1 and len(made) == 1 and not outcomes.is_in_combiner(made[0].id)
@@ -124,7 +124,7 @@ def _outcomes_by_name(pipeline: Pipeline, outcomes: Outcomes, op: Instruction) -
 
 
 def _namesakes(pipeline: Pipeline, stage: str, one: Instruction, opcode: str) -> list[Instruction]:
-    """Return the instructions with the name and the opcode of another; none where each has a mark that is unique."""
+    """Return the instructions with the name and opcode of another; none if every op has a unique tag."""
     if pipeline.names.get().tags.are_unique:
         return []
     names = set(one.equations)
@@ -133,7 +133,7 @@ def _namesakes(pipeline: Pipeline, stage: str, one: Instruction, opcode: str) ->
 
 
 def _hlo_opcode(op: Instruction) -> str:
-    """Return the opcode of HLO for an op of StableHLO."""
+    """Return the HLO opcode for a StableHLO op."""
     name = op.opcode.removeprefix("stablehlo.").removeprefix("func.")
     return _HLO_OPCODES.get(name, name.replace("_", "-"))
 
@@ -164,15 +164,15 @@ def _outcomes_of(pipeline: Pipeline, outcomes: Outcomes, stage: str, one: Instru
 
 
 def _of_all(pipeline: Pipeline, outcomes: Outcomes, one: Instruction, made: list[Instruction]) -> tuple[Outcome, ...]:
-    """Return what became of the instructions that XLA was given for an equation."""
+    """Return the outcomes of the instructions that XLA received for an equation."""
     parts = outcomes.of_each([part.id for part in made], one.equations)
     found = tuple(dict.fromkeys(each for part in parts for each in part))
-    # XLA may write an instruction anew, and then take away the old one.
+    # XLA may create an instruction again and then remove the old one.
     return (all(each.became == "simplified" for each in found) and _rewritten(pipeline, one, made)) or found
 
 
 class _Nameless:
-    """Finds the instructions of ops whose names are lost when StableHLO becomes HLO, by what takes their results."""
+    """Finds the instructions of ops whose names are lost when StableHLO becomes HLO, by the users of their results."""
 
     def __init__(self, pipeline: Pipeline, outcomes: Outcomes):
         self._pipeline, self._outcomes, self._lines = pipeline, outcomes, outcomes.first.lines
@@ -184,7 +184,7 @@ class _Nameless:
                 self._users.setdefault(operand, []).append(op)
 
     def outcomes_of(self, op: Instruction) -> tuple[Outcome, ...]:
-        """Return what became of an op."""
+        """Return the outcomes of an op."""
         found: dict[Outcome, None] = {}
         for name, is_folded in self._stand_ins(op, 0):
             if not name:
@@ -196,9 +196,9 @@ class _Nameless:
         return tuple(found) or (Outcome("dropped", reason=_CONVERTED),)
 
     def _stand_ins(self, op: Instruction, depth: int) -> list[tuple[str, bool]]:
-        """Return what gives the result of an op to those that take it, with whether it is folded into that.
+        """Return the instructions that pass an op's result to its users, each with whether the op is folded into it.
 
-        What has a name is of another op, which takes its place; `""` is where it is not known.
+        An instruction with a name belongs to another op, which replaces this one; `""` means unknown.
         """
         found: dict[tuple[str, bool], None] = {}
         users = self._users.get(op.id, ())
@@ -206,7 +206,7 @@ class _Nameless:
         for user in users:
             opcode = _hlo_opcode(user)
             if any(loop.line < user.line < loop.line + loop.lines for loop in loops):
-                continue  # it takes what the loop carries
+                continue  # it uses the loop's carry
             if user.id.startswith("@return"):
                 found[self._given(op, user, self._results)] = None
                 continue
@@ -232,13 +232,13 @@ class _Nameless:
         return root.operands if root.opcode == "tuple" else (root.name,)
 
     def _taken(self, name: str) -> tuple[str, ...]:
-        """Return what an instruction takes; of a loop, what it carries."""
+        """Return the operands of an instruction; for a loop, its carry."""
         line = self._lines[name]
         is_tuple = line.opcode == "while" and self._lines[line.operands[0]].opcode == "tuple"
         return self._lines[line.operands[0]].operands if is_tuple else line.operands
 
     def _given(self, op: Instruction, user: Instruction, names: tuple[str, ...]) -> tuple[str, bool]:
-        """Return which of the operands of the instruction of an op is the result of another that the op takes."""
+        """Return the operand of an instruction that is the result of another op that the instruction's op uses."""
         opcode = _hlo_opcode(op)
         if len(names) != len(user.operands):
             return "", False
@@ -253,7 +253,7 @@ class _Nameless:
         if len(fit) == len(alike) == 1:
             return fit[0].name, False
         at = self._lines[names[user.operands.index(op.id)]]
-        if user.opcode.endswith("while") or (self._is_named(at) and nameless):  # XLA may order them another way
+        if user.opcode.endswith("while") or (self._is_named(at) and nameless):  # XLA may reorder them
             return "", False
         if self._is_named(at):
             is_other = at.opcode == "parameter" or set(self._made[at.name].equations).isdisjoint(op.equations)
@@ -264,7 +264,7 @@ class _Nameless:
 
     @staticmethod
     def _is_named(line: HloLine) -> bool:
-        """Whether an instruction is known to be of an op by its name, or of none."""
+        """Return whether the name of an instruction shows the op it belongs to, or that it belongs to none."""
         return bool(line.op_name) or line.opcode in ("parameter", "get-tuple-element")
 
     def _is_constant(self, line: HloLine) -> bool:
@@ -273,7 +273,7 @@ class _Nameless:
         )
 
     def _is_folded(self, op: Instruction) -> bool:
-        """Whether all that an op is made from are constants."""
+        """Return whether all inputs of an op are constants, directly or through other ops."""
         waiting, seen = [op.id], set[str]()
         while waiting:
             id = waiting.pop()
@@ -285,12 +285,12 @@ class _Nameless:
 
 
 def _rewritten(pipeline: Pipeline, one: Instruction, made: list[Instruction]) -> tuple[Outcome, ...]:
-    """Return where the optimized program does the work of an equation, by the equations that XLA kept with it.
+    """Return the instructions that do the work of an equation in the optimized program, by their equations.
 
     Args:
         pipeline: The stages.
         one: The equation or op.
-        made: What XLA was given for it, and took away.
+        made: The instructions that XLA received for it and removed.
     """
     opcodes = {each.opcode for each in made}
     fusions, histories = pipeline.owners.get().fusions, pipeline.compilation.histories.get()
@@ -309,7 +309,7 @@ def _rewritten(pipeline: Pipeline, one: Instruction, made: list[Instruction]) ->
 
 
 def _made_of(pipeline: Pipeline, outcomes: Outcomes, stage: str, one: Instruction) -> list[Instruction]:
-    """Return the instructions that XLA was given for an equation or an op: those that do its work, if any do."""
+    """Return the instructions that XLA received for an equation or op: those that do its work, if any do."""
     wanted = set(one.equations)
     tagged = [
         each
@@ -327,14 +327,14 @@ def _made_of(pipeline: Pipeline, outcomes: Outcomes, stage: str, one: Instructio
 
 
 def _is_around(each: Instruction, one: Instruction) -> bool:
-    """Whether an instruction is a loop, a branch or a call around what does the work of an equation or an op."""
+    """Return whether an instruction is a loop, branch or call around the instructions of an equation or op."""
     if each.opcode not in _AROUND:
         return False
     return all(any(outer in each.equations for outer in _outer(id)) for id in set(one.equations) & set(each.equations))
 
 
 def _outer(id: str) -> Iterator[str]:
-    """Yield the ids of the equations that an equation is inside of, and what names their branches."""
+    """Yield the ids of the equations around an equation, and the ids of their branches."""
     while "." in id:
         id = id.rpartition(".")[0]
         yield id

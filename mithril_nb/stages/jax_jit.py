@@ -1,6 +1,6 @@
-"""Everything here that JAX may change between releases of what jit keeps: its traces, its caches and its contexts.
+"""JAX internals of `jax.jit` that may change between releases: its traces, caches and contexts.
 
-The pair of `jax_versions`, which reads equations; tested with 0.10.2 and 0.12.0.
+Complements `jax_versions`, which reads equations; tested with 0.10.2 and 0.12.0.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CONTEXT: dict[str, Callable[[Any], AbstractContextManager[Any]]] = {
     "jax_numpy_dtype_promotion": jax.numpy_dtype_promotion,
     "jax_numpy_rank_promotion": jax.numpy_rank_promotion,
 }
-"""Settings of JAX that change what is traced, and what enters each for a while."""
+"""JAX settings that change what is traced, and the context manager that sets each."""
 
 
 def donated(traced: Any) -> tuple[bool, ...]:
@@ -41,24 +41,24 @@ def donated(traced: Any) -> tuple[bool, ...]:
     return tuple(getattr(traced, "_params", {}).get("donated_invars", (False,) * count))
 
 
-def says_shardings(jitted: Any) -> bool:
-    """Whether the call of a jitted function, or its trace, says on which devices what it takes and gives lies."""
+def declares_shardings(jitted: Any) -> bool:
+    """Return whether a jitted function, or its trace, declares the sharding of its arguments or results."""
     params = getattr(jitted, "_params" if isinstance(jitted, jax.stages.Traced) else "params", {})
     given = (*params.get("in_shardings", ()), *params.get("out_shardings", ()))
     return any(type(one).__name__ != "UnspecifiedValue" for one in given)
 
 
 def shardings(traced: Any, side: str) -> Sequence[Any]:
-    """Return the `in_shardings` or the `out_shardings` of the `jax.jit` that was traced, for each; `()` if unknown."""
+    """Return the `in_shardings` or `out_shardings` of the traced `jax.jit`, one per array; `()` if unknown."""
     variables = traced.jaxpr.jaxpr.invars if side == "in_shardings" else traced.jaxpr.jaxpr.outvars
     found = getattr(traced, "_params", {}).get(side, ())
     return found if len(found) == len(variables) else ()
 
 
 def with_jaxpr(traced: Any, closed: Any, name: str, donated: tuple[bool, ...]) -> Any | None:
-    """Return a traced function with another jaxpr of the same signature, or `None` if this JAX has no way to.
+    """Return a traced function with another jaxpr of the same signature, or `None` if this JAX version cannot.
 
-    The public way, jaxpr_as_fun of jax.core under `jax.jit`, traces every equation again: it takes as long as lowering.
+    The public JAX's `jaxpr_as_fun` under `jax.jit` traces every equation again, which takes as long as lowering.
     """
     params = getattr(traced, "_params", None)
     if not isinstance(params, dict) or not {"jaxpr", "name", "donated_invars"} <= params.keys():
@@ -70,9 +70,9 @@ def with_jaxpr(traced: Any, closed: Any, name: str, donated: tuple[bool, ...]) -
 
 
 def converted_once(lowered: jax.stages.Lowered) -> jax.stages.Lowered:
-    """Return a lowered program that is converted to HLO once, where JAX does it for its text and for each count of it.
+    """Return a lowered program that is converted to HLO only once. JAX converts it for its text and for each count.
 
-    Of a program of 2,000 instructions each conversion takes as long as lowering does.
+    For a program of 2,000 instructions each conversion takes as long as lowering.
     """
     lowering = getattr(lowered, "_lowering", None)
     if lowering is not None and hasattr(lowering, "hlo"):
@@ -82,14 +82,14 @@ def converted_once(lowered: jax.stages.Lowered) -> jax.stages.Lowered:
 
 @contextmanager
 def without_compilation_cache() -> Iterator[None]:
-    """Compile anew what stands in JAX's persistent compilation cache, and leave the cache as it is.
+    """Compile without JAX's persistent compilation cache, and leave the cache unchanged.
 
-    JAX decides once per process whether it uses the cache, and has no public way to do without it once.
+    JAX decides once per process whether to use the cache, and has no public way to bypass it once.
     """
     if cache is None or not getattr(jax.config, "jax_compilation_cache_dir", None) or not hasattr(cache, "_cache_used"):
         yield
         return
-    with _cache_lock:  # two programs may be compiled at once: the first takes it out of use, the last puts it back
+    with _cache_lock:  # two programs may compile at once: the first disables the cache, the last enables it again
         if not _without_cache:
             _without_cache.append((cache._cache_checked, cache._cache_used))
         _without_cache.append(())
@@ -105,10 +105,10 @@ def without_compilation_cache() -> Iterator[None]:
 
 @lru_cache(maxsize=1)
 def hold_types_of_stats() -> tuple[type, ...]:
-    """Make ready to read what the profiler wrote, where warnings are errors too; return what has to be kept for that.
+    """Prepare to read the profiler's output where warnings are errors; return the types to keep alive for that.
 
-    jaxlib 0.12 makes the type of an event's stats when it is asked for some and has none, and Python warns that this
-    type names no module: where that is an error, jaxlib ends the process. Once made, it lasts while it is held.
+    jaxlib 0.12 creates the type of an event's stats on first use, and Python warns that this type has no module. Where
+    that warning is an error, jaxlib aborts the process. The type lasts as long as a reference to it is held.
     """
     trace = "planes { lines { events { metadata_id: 1 } } event_metadata { key: 1 value { id: 1 } } }"
     data = jax.profiler.ProfileData.from_serialized_xspace(
@@ -120,10 +120,10 @@ def hold_types_of_stats() -> tuple[type, ...]:
 
 
 def context_now() -> Callable[[], AbstractContextManager[None]]:
-    """Return what puts JAX into the context of this moment again: widths, precision, random keys, device, mesh, ...
+    """Return a context manager that restores the current JAX context: widths, precision, random keys, device, mesh, ...
 
-    A program is traced when its first stage is asked for, often after the `with` in which it was inspected, and in
-    another thread: contexts of JAX belong to a thread.
+    A program is traced on first use of a stage, often after the `with` in which it was inspected, and in another
+    thread; JAX contexts belong to a thread.
     """
     config: Any = jax.config
     settings = [(enter, getattr(config, name)) for name, enter in _CONTEXT.items()]

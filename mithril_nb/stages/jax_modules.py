@@ -1,7 +1,7 @@
-"""Modules of StableHLO and HLO that were not lowered here: read, printed and compiled by JAX's own doors.
+"""StableHLO and HLO modules that were not lowered here: read, printed and compiled through JAX.
 
-Like `jax_versions` it holds what JAX may change between releases; tested with 0.10.2 and 0.12.0. What it returns has
-the methods of `jax.stages.Lowered` and `jax.stages.Compiled` that `stages` and `cost` use. Nothing is executed.
+Like `jax_versions`, this file depends on JAX's internals; tested with 0.10.2 and 0.12.0. The classes have the methods
+of `jax.stages.Lowered` and `jax.stages.Compiled` that `stages` and `cost` use. Nothing is executed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _GPUS = frozenset({"cuda", "rocm"})
 
 
 class StableHlo:
-    """A module of StableHLO, with the methods of `jax.stages.Lowered` that are used here.
+    """A StableHLO module, with the methods of `jax.stages.Lowered` that are used here.
 
     Attributes:
         name: Name of the module, or `""`.
@@ -33,10 +33,10 @@ class StableHlo:
     Args:
         text: The module as text, with or without locations.
         device: The `jax.Device` to compile for; `None` for JAX's own default.
-        platforms: Platforms that it may be compiled for; `()` for any.
+        platforms: Platforms to compile for; `()` for any.
 
     Raises:
-        ValueError: The text is no module of a dialect that JAX knows.
+        ValueError: The text is not a module of a dialect that JAX can read.
     """
 
     def __init__(self, text: str, device: Any = None, platforms: Sequence[str] = ()):
@@ -59,7 +59,7 @@ class StableHlo:
         return results_of(self._module)
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
-        """Return the text of the module, or that of its HLO before XLA's passes if the dialect is `"hlo"`."""
+        """Return the text of the module, or the text of its HLO before XLA's passes if the dialect is `"hlo"`."""
         if dialect != "hlo":
             return mlir.module_to_string(self._module, enable_debug_info=debug_info)
         options = hlo.HloPrintOptions.short_parsable()
@@ -71,11 +71,11 @@ class StableHlo:
         return _jax.hlo_module_cost_analysis(backend.get_backend(), self._hlo)
 
     def compile(self, compiler_options: Mapping[str, Any] | None = None) -> Executable:
-        """Compile the module for its device, or for as many as it is partitioned over.
+        """Compile the module for its device, or for several devices if it is partitioned.
 
         Raises:
-            LookupError: It was exported for other platforms, or needs more devices than there are.
-            Exception: The message of XLA if it does not compile.
+            LookupError: It was exported for other platforms, or needs more devices than are available.
+            Exception: The error of XLA, if it does not compile.
         """
         first = self._device or backend.get_default_device()
         if self._platforms and not {first.platform, *(_GPUS if first.platform == "gpu" else ())} & {*self._platforms}:
@@ -104,7 +104,7 @@ class StableHlo:
         return _jax.mlir.mlir_module_to_xla_computation(code, use_tuple_args=False).as_hlo_module()
 
     def _has_free_layout(self, attributes: str) -> list[bool]:
-        """Return for each parameter or result whether XLA may choose how it is sharded, as JAX lets it."""
+        """Return for each parameter or result whether XLA may choose its sharding, as JAX allows."""
         main = entry_of(self._module)
         kinds = main.type.inputs if attributes == "arg_attrs" else main.type.results
         if attributes not in main.attributes:
@@ -137,23 +137,23 @@ class Executable:
 
 
 class HloText:
-    """A module of HLO, with the methods of `jax.stages.Lowered` and `jax.stages.Compiled` that are used here.
+    """An HLO module, with the methods of `jax.stages.Lowered` and `jax.stages.Compiled` that are used here.
 
     Attributes:
         name: Name of the module.
-        is_optimized: Whether XLA's passes have run on it: it has a schedule, or fusions.
+        is_optimized: True if XLA's passes have run on it: it has a schedule, or fusions.
         device_count: Number of devices that it runs on.
 
     Args:
         module: Text of the module, or an `HloModuleProto` or `HloProto`, serialized.
 
     Raises:
-        ValueError: It is no such module.
+        ValueError: It is not such a module.
     """
 
     def __init__(self, module: str | bytes):
         self._module = _hlo_of_text(module) if isinstance(module, str) else _hlo_of_proto(module)
-        # XLA prints the computations in another order than it read them, and gives each instruction a name of its own.
+        # XLA prints the computations in another order than it read them, and gives each instruction a new name.
         names = _INSTRUCTION.findall(module) if isinstance(module, str) else []
         is_kept = len(set(names)) == len(names)
         self._text = module if isinstance(module, str) and is_kept else self._module.to_string()
@@ -171,7 +171,7 @@ class HloText:
         return _jax.hlo_module_cost_analysis(backend.get_backend(), self._module)
 
     def memory_analysis(self) -> Any:
-        """Raise, as the text does not contain the sizes of buffers.
+        """Raise an error, because the text does not contain the sizes of buffers.
 
         Raises:
             NotImplementedError: Always.
@@ -180,7 +180,7 @@ class HloText:
 
 
 def name_of(module: Any) -> str:
-    """Return the name of a module of StableHLO; `""` if it has none."""
+    """Return the name of a StableHLO module; `""` if it has none."""
     return _attribute(module, "sym_name", ir.StringAttr, "")
 
 
@@ -188,7 +188,7 @@ def entry_of(module: Any) -> Any:
     """Return the function `@main` of a module.
 
     Raises:
-        ValueError: There is none.
+        ValueError: The module has no such function.
     """
     for one in module.body.operations:
         if one.operation.name == "func.func" and one.name.value == "main":
@@ -211,7 +211,7 @@ def results_of(module: Any) -> tuple[tuple[str, str], ...]:
 
 
 def devices_of(compiled: Any) -> int:
-    """Return how many devices a compiled program runs on."""
+    """Return the number of devices that a compiled program runs on."""
     if isinstance(compiled, (Executable, HloText)):
         return compiled.device_count
     shardings = jax.tree.leaves((compiled.input_shardings, compiled.output_shardings))

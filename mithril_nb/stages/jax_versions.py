@@ -1,7 +1,7 @@
-"""Everything here that JAX may change between releases: what equations, name stacks and source lines look like.
+"""JAX internals that may change between releases: the form of equations, name stacks and source lines.
 
-Tested with 0.10.2 and 0.12.0. The rest of `stages` and `cost` sees JAX's objects only through these functions,
-and what jit keeps only through `jax_jit`.
+Tested with 0.10.2 and 0.12.0. The rest of `stages` and `cost` accesses JAX's objects only through these functions,
+and the state of `jax.jit` only through `jax_jit`.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from jax.extend import core
 from mithril_nb.graph.spec import TensorSpec
 
 NameStack = tuple[tuple[str, bool], ...]
-"""Names from the outside in, each with whether it is a transform (`jvp`, `transpose`, `vmap`) rather than a scope."""
+"""Names from the outermost in, each with whether it is a transform (`jvp`, `transpose`, `vmap`) instead of a scope."""
 
 WRITTEN_OUT = frozenset({"custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"})
-"""Primitives, by their names in every release, whose nested jaxpr stands in StableHLO in their place."""
+"""Primitives, by their names in every release, that StableHLO replaces by their nested jaxpr."""
 
 CALL_NAMES = WRITTEN_OUT | {"jit", "pjit", "closed_call", "core_call", "remat2", "checkpoint"}
 """Primitives that run one nested jaxpr once on their own operands."""
 
 REMATTED = "rematted_computation"
-"""Scope of what `jax.checkpoint` computes again in the backward pass."""
+"""Scope of the operations that `jax.checkpoint` recomputes in the backward pass."""
 
 REMAT_SCOPES = frozenset({REMATTED, "checkpoint", "remat"})
 """Scopes that `jax.checkpoint` adds."""
@@ -52,7 +52,7 @@ _TRANSFORMS = {
 }
 
 _COMBINERS = frozenset("reduce reduce_window select_and_scatter reduce_scatter pallas_call custom_root".split())
-"""Primitives whose nested jaxprs say how to combine two items, or are a kernel: no equations of the program."""
+"""Primitives whose nested jaxprs combine two items, or are a kernel, and so hold no equations of the program."""
 
 _JAXPRS = (core.Jaxpr, core.ClosedJaxpr)
 _NO_NUMBERS = frozenset({np.dtype("complex64"), np.dtype("complex128")})
@@ -66,16 +66,16 @@ _LIBRARY = tuple(
         site.getusersitepackages(),
     }
 )
-"""Where libraries are installed: for this interpreter, for this user, and wherever JAX came from."""
+"""Folders of installed libraries: of this interpreter, of this user, and of JAX."""
 _INSTALLED = re.compile(r"^(.*[/\\](?:site|dist)-packages)[/\\]")
 _SCRIPTS = sysconfig.get_path("scripts") + os.sep
-"""Where the commands of libraries are installed, such as `mithril-nb` and `pytest`."""
+"""Folder of the commands that libraries install, such as `mithril-nb` and `pytest`."""
 _STANDARD = (*{sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}, _SCRIPTS, "<frozen ")
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 def is_jaxpr(value: Any) -> bool:
-    """Whether a param of an equation is a jaxpr, open or closed."""
+    """Return whether a param of an equation is a jaxpr, open or closed."""
     return isinstance(value, _JAXPRS)
 
 
@@ -85,7 +85,7 @@ def open_jaxpr(value: Any) -> core.Jaxpr:
 
 
 def has_bodies(primitive: str) -> bool:
-    """Whether the jaxprs in the params of this primitive hold equations of the program."""
+    """Return whether the jaxprs in the params of this primitive hold equations of the program."""
     return primitive not in _COMBINERS and not primitive.startswith("scatter")
 
 
@@ -123,10 +123,10 @@ def _places(equation: Any) -> list[tuple[tuple[str, int | None], Any]]:
             found.append(((key, None), value))
         elif isinstance(value, (tuple, list)):
             found += [((key, index), item) for index, item in enumerate(value) if isinstance(item, _JAXPRS)]
-    if not found or not has_bodies(equation.primitive.name):  # nearly always there are none
+    if not found or not has_bodies(equation.primitive.name):  # the usual case
         return []
     if equation.primitive.name == _SOLVES:
-        # Of the four jaxprs of a linear solve only `solve` runs; the others serve its derivatives.
+        # Only `solve` runs among the four jaxprs of a linear solve; the others serve its derivatives.
         return [(where, jaxpr) for where, jaxpr in found if _is_solve(equation.params[where[0]], where[1])]
     return found
 
@@ -136,9 +136,9 @@ def _is_solve(value: Any, index: int | None) -> bool:
 
 
 def trip_count(equation: Any) -> int | None:
-    """Return how often the bodies of an equation run each time it runs; `None` if only the run itself will tell.
+    """Return how often the bodies of an equation run each time it runs; `None` if it is unknown before the run.
 
-    It is `None`, too, for a scan whose length has a name and no number: its params hold the name.
+    Also return `None` for a scan whose length is a named size without a value: its params hold the name.
     """
     name = equation.primitive.name
     if name == "scan":
@@ -148,7 +148,7 @@ def trip_count(equation: Any) -> int | None:
 
 
 class While(NamedTuple):
-    """The parts of a `while`: its operands are constants of the condition, of the body, and what is carried around."""
+    """The parts of a `while`; its operands are the constants of the condition, those of the body, and the carry."""
 
     condition: Any
     body: Any
@@ -157,7 +157,7 @@ class While(NamedTuple):
 
 
 def while_parts(equation: Any) -> While | None:
-    """Return the parts of a `while`, or `None` if it is something else."""
+    """Return the parts of a `while`, or `None` for another primitive."""
     if equation.primitive.name != "while":
         return None
     condition, body = (open_jaxpr(equation.params[key]) for key in ("cond_jaxpr", "body_jaxpr"))
@@ -166,34 +166,34 @@ def while_parts(equation: Any) -> While | None:
 
 
 def size_as_value(equation: Any) -> str | None:
-    """Return the size that an equation makes a value of, as text, where sizes have names and no numbers; else `None`.
+    """Return the size that an equation turns into an array, as text, if it is a named size; else `None`.
 
-    With numbers JAX makes no such equation, but puts the number where it is used.
+    For a size with a number JAX creates no such equation, but writes the number where it is used.
     """
     return str(equation.params["dim"]) if equation.primitive.name == "dim_as_value" else None
 
 
 def names_of_sizes(shape: tuple[Any, ...]) -> set[str]:
-    """Return the names of sizes in a shape that have no numbers."""
-    # As JAX writes it, which is public: "2*batch + floordiv(time, 2)".
+    """Return the names of the sizes in a shape that have no value."""
+    # Parses the public text form of JAX: "2*batch + floordiv(time, 2)".
     texts = [str(dim) for dim in shape if jax.export.is_symbolic_dim(dim)]
     return {name for text in texts for name in re.findall(r"[^\W\d]\w*\b(?!\()", text)}
 
 
 def carried(equation: Any) -> int:
-    """Return how many results of a scan, the first ones, go into its next round."""
+    """Return the number of leading results of a scan that are its carry."""
     if "num_carry" in equation.params:
         return int(equation.params["num_carry"])
-    return len(equation.params["ft_out"].unpack()[0])  # JAX 0.12 keeps trees in place of counts
+    return len(equation.params["ft_out"].unpack()[0])  # JAX 0.12 stores trees instead of counts
 
 
 def is_condition(loop: Any, body: Any) -> bool:
-    """Whether a nested jaxpr of a `while` says if it goes round again, rather than being what goes round."""
+    """Return whether a nested jaxpr of a `while` is its condition instead of its body."""
     return open_jaxpr(loop.params["cond_jaxpr"]) is body
 
 
 def name_stack(equation: Any) -> NameStack:
-    """Return the scopes and transforms around an equation, relative to the jaxpr that it stands in."""
+    """Return the scopes and transforms around an equation, relative to its jaxpr."""
     return _read_stack(equation.source_info.name_stack.stack)
 
 
@@ -204,7 +204,7 @@ def _read_stack(stack: tuple[Any, ...]) -> NameStack:
 
 @lru_cache(maxsize=8192)
 def transforms_of(stack: NameStack) -> tuple[str, ...]:
-    """Return which of the transforms of `Equation.transforms` a name stack tells of: those that leave no equation."""
+    """Return the transforms of `Equation.transforms` found only in a name stack, because they leave no equation."""
     found = []
     for name, is_transform in stack:
         if is_transform and name == "vmap":
@@ -215,13 +215,13 @@ def transforms_of(stack: NameStack) -> tuple[str, ...]:
 
 
 def transform_of(primitive: str) -> tuple[str, ...]:
-    """Return the transform of `Equation.transforms` that a primitive with a body stands for, if it is one."""
+    """Return the transform of `Equation.transforms` that a primitive with a body represents, if any."""
     name = _TRANSFORMS.get(primitive)
     return () if name is None else (name,)
 
 
 def with_scope(equation: Any, scope: str, params: dict[str, Any] | None) -> Any:
-    """Return the equation with one more scope around it, and other params if they are given."""
+    """Return the equation with one more scope around it, and with other params if given."""
     info = equation.source_info
     info = info.replace(name_stack=info.name_stack.extend(scope))
     return equation.replace(source_info=info) if params is None else equation.replace(source_info=info, params=params)
@@ -239,7 +239,7 @@ def frames_and_offsets(traceback: Any) -> tuple[Sequence[CodeType], Sequence[int
 
 @lru_cache(maxsize=8192)
 def library_of(file: str) -> str | None:
-    """Return the name of the installed library that a file of Python belongs to, or `None` if it is the person's."""
+    """Return the name of the installed library that contains a Python file, or `None` if it is the user's file."""
     if file.startswith(_OURS):
         return "mithril_nb"
     installed = _INSTALLED.match(file)
@@ -250,13 +250,13 @@ def library_of(file: str) -> str | None:
 
 
 def start_of(jaxpr: Any) -> str:
-    """Return `"file.py:12"`, where the function begins that a jaxpr was traced from, or `""` if JAX does not know."""
+    """Return `"file.py:12"`, the start of the function that a jaxpr was traced from, or `""` if unknown."""
     debug = getattr(jaxpr, "debug_info", None)
     return getattr(debug, "func_src_info", "").partition(" at ")[2]
 
 
 def library_label(path: str) -> str:
-    """Return the path of a file of a library, from the name of the library on.
+    """Return the path of a library file, starting with the name of the library.
 
     Examples:
         >>> library_label(jax.nn.__file__)
@@ -268,9 +268,9 @@ def library_label(path: str) -> str:
 
 
 def file_label(path: str) -> str:
-    """Return what a person calls a file of Python: its name, or `cell [12]` for a cell of a notebook.
+    """Return the label of a Python file: its name, or `cell [12]` for a notebook cell.
 
-    The number is the one that stands before the cell, which is the same whenever a notebook runs from its start.
+    The number is the execution count of the cell, which is stable if a notebook runs from its start.
     """
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     cells = getattr(getattr(shell, "compile", None), "_filename_map", {})
@@ -280,7 +280,7 @@ def file_label(path: str) -> str:
 
 
 def file_labels(paths: Iterable[str]) -> dict[str, str]:
-    """Return what to call each of several files: those of the same name by as many folders as it takes.
+    """Return a label for each file; files of the same name get as many parent folders as needed.
 
     Examples:
         >>> list(file_labels(["/a/x/m.py", "/b/x/m.py", "/c/x/m.py", "/c/n.py"]).values())
@@ -297,33 +297,33 @@ def file_labels(paths: Iterable[str]) -> dict[str, str]:
     return labels
 
 
-def is_of_person(path: str) -> bool:
-    """Whether a file of Python belongs to no installed library, to us, or to Python itself."""
+def is_user_file(path: str) -> bool:
+    """Return whether a Python file belongs to no installed library, not to this package, and not to Python itself."""
     return library_of(path) is None
 
 
 def is_literal(atom: Any) -> bool:
-    """Whether an operand is a constant written into the equation."""
+    """Return whether an operand is a constant written into the equation."""
     return isinstance(atom, core.Literal)
 
 
 def variables(atoms: Iterable[Any]) -> tuple[Any, ...]:
-    """Return those of some operands that are no constants."""
+    """Return the operands that are not constants."""
     return tuple([atom for atom in atoms if not isinstance(atom, core.Literal)])
 
 
 def has_effects(equation: Any) -> bool:
-    """Whether an equation does more than give results; JAX drops one that only names an axis, as collectives do."""
+    """Return whether an equation has effects that JAX keeps; JAX drops naming an axis, as collectives do."""
     return any(type(effect).__name__ != "NamedAxisEffect" for effect in equation.effects)
 
 
 def is_number(value: Any) -> bool:
-    """Whether the value of a literal is one real number."""
+    """Return whether the value of a literal is one real number."""
     return getattr(value, "shape", ()) == () and getattr(value, "dtype", None) not in _NO_NUMBERS
 
 
 def is_dropped(var: Any) -> bool:
-    """Whether nobody uses this result."""
+    """Return whether this result is unused."""
     return isinstance(var, core.DropVar)
 
 
@@ -351,21 +351,21 @@ def _spec(shape: tuple[Any, ...], dtype: Any) -> TensorSpec:
 
 
 def jaxpr_as_fun(closed: Any) -> Callable[..., Sequence[Any]]:
-    """Return the function that a closed jaxpr stands for; under `jax.jit` nothing of the original runs again."""
+    """Return a closed jaxpr as a function; under `jax.jit` the original Python does not run again."""
     return core.jaxpr_as_fun(closed)
 
 
 POINTER_BYTES = 8 if jax.__version_info__ < (0, 12) else 4
-"""What XLA counts as moved for each array of a tuple that is made or taken: the pointer to it."""
+"""Bytes XLA counts for each array of a tuple that is read or written: the pointer to it."""
 
 MULTIPLIES_NARROW = jax.__version_info__ >= (0, 12)
-"""Whether a CPU multiplies two matrices of `bfloat16` as they are, and not as copies of them in `float32`."""
+"""True if a CPU multiplies two `bfloat16` matrices directly, instead of copying them to `float32`."""
 
 ASIN_FLOPS = 5 if jax.__version_info__ < (0, 12) else 3
-"""Operations that an arc sine is written out in, beside two transcendental functions."""
+"""Operations that an arc sine expands to, besides two transcendental functions."""
 COMPLEX_ABS_FLOPS = 1 if jax.__version_info__ < (0, 12) else 25
-"""FLOPs of `abs` of a complex number as XLA counts them: JAX writes it out since 0.12."""
+"""FLOPs of `abs` of a complex number as XLA counts them: JAX expands it since 0.12."""
 DIGAMMA_FLOPS = 73 if jax.__version_info__ < (0, 12) else 75
-"""Operations that `digamma` is written out in, beside three transcendental functions."""
+"""Operations that `digamma` expands to, besides three transcendental functions."""
 LGAMMA_FLOPS = None if jax.__version_info__ < (0, 12) else (292, 32)
-"""FLOPs of `lgamma` in float32 for each item and once, where JAX writes it out by another algorithm."""
+"""FLOPs of `lgamma` in float32 per item and once, where JAX expands it with another algorithm."""

@@ -40,7 +40,7 @@ _SHARDINGS = ("in_shardings_leaves", "out_shardings_leaves", "in_layouts_leaves"
 
 
 _FILTERING = "reraise_with_filtered_traceback"
-"""The function of JAX around each jitted one that cuts the tracebacks of errors."""
+"""The function of JAX around each jitted function that cuts the tracebacks of errors."""
 UNNAMED = fun_name(None)  # pyright: ignore[reportArgumentType]
 """The name that JAX gives callable objects."""
 Source = tuple[str, int]
@@ -49,7 +49,7 @@ Source = tuple[str, int]
 
 @dataclass(frozen=True, eq=False)
 class JitCall:
-    """A call of a jitted function for which JAX traces or compiles. It holds the arguments: let go of it at once.
+    """A call of a jitted function for which JAX traces or compiles. It holds the arguments: release it quickly.
 
     Attributes:
         function: The Python function that is jitted.
@@ -63,9 +63,9 @@ class JitCall:
         static_names: Names of static arguments.
         options: Other options of `jax.jit`, as pairs of name and text.
         place: File and line of the user's call, `("", 0)` if the whole stack is library code.
-        is_nested: Whether another function is being traced around this call.
-        is_of_user: Whether the user jitted and called it, though a library defines it, as in `jax.jit(jnp.tanh)(x)`.
-        is_filtered: Whether everything but arrays is static, wherever it is in containers, as in `eqx.filter_jit`.
+        is_nested: True if another function is being traced around this call.
+        is_of_user: True if the user jitted and called it, though a library defines it, as in `jax.jit(jnp.tanh)(x)`.
+        is_filtered: True if everything but arrays is static, also inside containers, as in `eqx.filter_jit`.
     """
 
     function: Any
@@ -96,7 +96,7 @@ class Observer(Protocol):
         ...
 
     def on_compile(self, name: str, source: Source, seconds: float, from_disk: bool) -> None:
-        """Receive a finished compilation of what this thread lowered last under this name.
+        """Receive a finished compilation of the program that this thread lowered last under this name.
 
         Args:
             name: The name of the program.
@@ -148,12 +148,12 @@ def ignore(observer: Observer) -> None:
 
 
 def listen() -> None:
-    """Register the listeners with JAX, unless they are registered."""
+    """Register the listeners with JAX, unless they are already registered."""
     with _lock:
         if util.test_event_listener is not _on_event:
             _next[:] = [] if util.test_event_listener is None else [util.test_event_listener]
             util.test_event_listener = _on_event
-        # Each on its own: `jax.monitoring.clear_event_listeners` leaves those of scalars.
+        # Check each list: `jax.monitoring.clear_event_listeners` does not clear the scalar listeners.
         if _on_duration not in monitoring.get_event_duration_listeners():
             jax.monitoring.register_event_duration_secs_listener(_on_duration)
         if _on_plain not in monitoring.get_event_listeners():
@@ -210,7 +210,7 @@ def mesh_of(value: Any) -> str:
 
 
 class Transform(NamedTuple):
-    """A transformation around a call for which JAX compiles a program of its own.
+    """A transformation around a call for which JAX compiles a separate program.
 
     Attributes:
         text: Its description, such as `"mapped (vmap)"`.
@@ -295,7 +295,7 @@ def _on_plain(event: str, **_: Any) -> None:
 def _on_duration(event: str, duration_secs: float, **about: Any) -> None:
     seconds, name = duration_secs, _function_name(str(about.get("fun_name", "")))
     if event == _TRACE:
-        # The first trace is the one that JAX timed; none starts if the function was traced for an equal call.
+        # JAX timed the first trace; none starts if the function was traced for an equal call.
         for timed in (thread.open.pop() if thread.open else [])[:1]:
             for report in timed:
                 report(seconds)
@@ -317,7 +317,7 @@ def _function_name(module: str) -> str:
 
 
 def _running(name: str, source: Source) -> JitCall | None:
-    """Return the call on this thread of the jitted function of this name, and of this source if it is known."""
+    """Return the call on this thread of the jitted function with this name, and this source if it is known."""
     for frame in _frames(sys._getframe(1)):
         if frame.f_code.co_name == "cache_miss" and "jit_info" in frame.f_locals:
             values = frame.f_locals
@@ -373,7 +373,7 @@ def _call(frame: FrameType, function: Any, info: Any, args: tuple[Any, ...], kwa
 
 
 def _is_of_user(frame: FrameType, function: Any) -> bool:
-    """Return whether the user calls a jitted function that is no library's own, such as `jnp.tanh`."""
+    """Return whether the user calls a jitted function that no library jitted itself, as `jnp.tanh` is."""
     jit = frame.f_code.co_filename
     outside = (one.f_code for one in _frames(frame) if one.f_code.co_filename != jit)
     caller = next((one.co_filename for one in outside if one.co_name != _FILTERING), None)
@@ -387,9 +387,9 @@ def _is_of_user(frame: FrameType, function: Any) -> bool:
 def _filtered(
     frame: FrameType, function: Any
 ) -> tuple[Any, tuple[Any, ...], Mapping[str, Any], tuple[str, ...]] | None:
-    """Return function, arguments and parameters of a call of what `eqx.filter_jit` returned; `None` for others.
+    """Return function, arguments and parameters of a call of an `eqx.filter_jit` function; `None` for others.
 
-    Equinox jits a function of its own, whose arguments are the arrays in those of the user, and all the rest.
+    Equinox jits its own function, whose arguments are the arrays among the user's arguments, and the rest.
     """
     code = getattr(function, "__code__", None)
     if code is None or library_of(code.co_filename) != "equinox":

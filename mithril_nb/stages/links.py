@@ -1,4 +1,4 @@
-"""Which instructions of two stages came from the same equations."""
+"""Links between the instructions of two stages that came from the same equations."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from mithril_nb.stages.records import Stage
 
 
 @paused_collector()
-def linked(source: Stage, target: Stage) -> dict[str, frozenset[str]]:
-    """Return which instructions of one stage share an equation with each instruction of another.
+def link_instructions(source: Stage, target: Stage) -> dict[str, frozenset[str]]:
+    """Return the instructions of one stage that share an equation with each instruction of another.
 
     Args:
         source: One stage.
@@ -17,7 +17,7 @@ def linked(source: Stage, target: Stage) -> dict[str, frozenset[str]]:
     Returns:
         Ids in `target` by id in `source`.
     """
-    # Thousands of lines of a kernel have the same equations: they are looked up once, and share their links.
+    # Thousands of lines of a kernel have the same equations: look them up once and share their links.
     named: dict[tuple[str, ...], list[str]] = {}
     for name, equations in target.traced:
         named.setdefault(equations, []).append(name)
@@ -34,7 +34,7 @@ def linked(source: Stage, target: Stage) -> dict[str, frozenset[str]]:
         every = {id(group): group for equation in equations for group in several.get(equation, ())}
         every |= {id(groups[one,]): groups[one,] for one in equations if (one,) in groups}
         which = tuple(sorted(every))
-        if which not in unions:  # those of the same groups are one set
+        if which not in unions:  # cached: the same groups give the same set
             unions[which] = _NOTHING.union(*every.values())
         return unions[which]
 

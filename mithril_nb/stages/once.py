@@ -1,4 +1,4 @@
-"""A value that is made when it is first asked for, once, whatever thread asks."""
+"""A value that is computed on first use, once for all threads."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ Value = TypeVar("Value")
 
 
 class Once(Generic[Value]):
-    """A value made on demand.
+    """A value computed on first use.
 
-    A second thread that asks while it is being made waits for it. What went wrong is kept, and raised again.
+    A second thread that requests it meanwhile waits. An error is cached and raised again.
 
     Attributes:
-        elapsed_s: Seconds it took to make; 0 before.
-        is_made: Whether it is there, or has failed.
+        elapsed_s: Seconds it took to compute; 0 before.
+        is_made: True if it was computed or has failed.
 
     Examples:
         >>> Once(lambda: 6 * 7).get()
@@ -36,19 +36,19 @@ class Once(Generic[Value]):
 
     @property
     def is_ready(self) -> bool:
-        """Whether it is there, and did not fail."""
+        """Return whether it was computed without an error."""
         return self.is_made and self._error is None
 
     @property
     def has_failed(self) -> bool:
-        """Whether something went wrong when it was made."""
+        """Return whether computing it raised an error."""
         return self._error is not None
 
     def get(self) -> Value:
-        """Return the value, made now if it was not before.
+        """Return the value; it is computed on first use.
 
         Raises:
-            Exception: What went wrong when it was made.
+            Exception: The error raised when it was computed.
         """
         if not self.is_made:
             with self._lock:
@@ -62,5 +62,5 @@ class Once(Generic[Value]):
                     self._make = None
                     self.is_made = True
         if self._error is not None:
-            raise self._error.with_traceback(self._traceback)  # it grows each time it is raised
+            raise self._error.with_traceback(self._traceback)  # else the traceback grows with each raise
         return self._value  # type: ignore[return-value]

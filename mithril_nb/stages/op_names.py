@@ -1,8 +1,8 @@
-"""Names of operations in place of tags: what links the stages of a program that was not traced here.
+"""Names of operations instead of tags: the links between the stages of a program that was not traced here.
 
-JAX names each operation after the scopes around it, as "jit(f)/mlp/dot_general"; MLIR keeps the name as a location, XLA
-as `op_name`. Operations with the same name are linked, and the named scopes in it are the block. Neither is certain:
-several operations may share a name, so all that follows from it is marked as inferred.
+JAX names each operation after the scopes around it, as "jit(f)/mlp/dot_general". MLIR stores the name as a location,
+XLA as `op_name`. Operations with the same name are linked, and the named scopes in it are the block. Neither is
+certain: several operations may share a name, so every block found this way is marked as inferred.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Read = tuple[str, tuple[Instruction, ...]]
 
 _WRAPPER = re.compile(r"([A-Za-z_]\w*)\((.*)\)", re.DOTALL)
 _TAG = re.compile(r"mnb\d*#[b\d.]+~")
-"""The mark that this package puts into names: two stages have it at the same places, or one has it not."""
+"""The tag that this package adds to names. Two stages have it at the same places, or one does not have it."""
 _CALLS = jax_versions.CALL_NAMES | {"eval_jaxpr"}
 _STRUCTURE = _CALLS | {"while", "scan", "cond", "switch", "shard_map", "run_scoped"}
 """Components that JAX adds for its own primitives with bodies."""
@@ -33,9 +33,9 @@ class OpNames:
 
     Attributes:
         joint: Separates the parts of an id.
-        are_unique: Whether no two operations have the same name: several may.
-        marker: What every id contains.
-        most_callers: Number of different callers of one function that are followed. A file may contain functions that
+        are_unique: True if no two operations have the same name; here several may.
+        marker: A part of every id.
+        most_callers: Maximum number of callers of one function that are followed. A file may contain functions that
             call each other in exponentially many ways.
 
     Examples:
@@ -49,16 +49,16 @@ class OpNames:
     most_callers = 256
 
     def path(self, op_name: str) -> tuple[str, ...]:
-        """Return the components of a name; none if it is empty, or names the whole program."""
+        """Return the components of a name; none if it is empty or names the whole program."""
         return _components(op_name)
 
     def is_in(self, op_name: str) -> bool:
-        """Whether a name identifies an operation."""
+        """Return whether a name identifies an operation."""
         return bool(_components(op_name))
 
 
 class NamedOperations(Mapping[str, Equation]):
-    """An equation for each name of an operation, made on demand; the primitive and the block are read from the name.
+    """An equation for each name of an operation, computed on demand from the name alone.
 
     Examples:
         >>> one = NamedOperations()["jit(f)/transpose(jvp(mlp))/jit(relu)/max"]
@@ -117,7 +117,7 @@ def _equation(id: str) -> Equation:
             name = wrapper.group(2)
         is_call = bool(stack) and stack[-1] in {(one, True) for one in _CALLS} and part.endswith(")")
         if is_call:
-            stack.pop()  # the function's own name is no scope
+            stack.pop()  # the function's own name is not a scope
         elif name and name not in _STRUCTURE and not (before in _STRUCTURE and _BODIES.fullmatch(name)):
             stack.append((name, False))
         before = name

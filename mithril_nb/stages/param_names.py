@@ -1,4 +1,4 @@
-"""Which inputs of a program hold its parameters: those that somebody named, else the argument called `params`."""
+"""Inputs of a program that hold its parameters: the arguments named by the user, else the argument `params`."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 from mithril_nb.errors import UnknownOptionError, short_repr
 
 DEFAULT = "params"
-"""What the argument is called that holds the parameters, if nobody says otherwise."""
+"""Default name of the argument that holds the parameters."""
 _MOST_SHOWN = 8
 _PART = re.compile(r"""\.\w+|\[(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\]'"]*)\]""")
-"""A step on the way to an input: an attribute, a key, or a place."""
+"""A step on the path to an input: an attribute, a key, or an index."""
 
 
 def names_of_params(params: Any) -> tuple[str, ...]:
-    """Return the names of what holds the parameters, however they were given.
+    """Return the names of the arguments that hold the parameters, given as a string or a sequence.
 
     Raises:
-        UnknownOptionError: They are no names.
+        UnknownOptionError: They are not names.
 
     Examples:
         >>> names_of_params("w"), names_of_params(["encoder", "decoder"]), names_of_params(())
@@ -28,7 +28,7 @@ def names_of_params(params: Any) -> tuple[str, ...]:
     names = (params,) if isinstance(params, str) else params
     if not isinstance(names, tuple | list) or not all(isinstance(name, str) and name for name in names):
         raise UnknownOptionError(
-            f"params={' '.join(short_repr(params, 40).split())} does not say what holds the parameters of a program.",
+            f"params={' '.join(short_repr(params, 40).split())} does not name the arguments that hold the parameters.",
             (("needs", "the name of an argument, or several; () if there are none"),),
             'params="w"  # or params=("encoder", "decoder")',
         )
@@ -36,12 +36,12 @@ def names_of_params(params: Any) -> tuple[str, ...]:
 
 
 def which_are_params(arguments: Sequence[str], inputs: Sequence[str], names: Sequence[str]) -> list[bool | None]:
-    """Return for each input of a program whether it is a parameter; `None` if nobody knows, as a name is not there.
+    """Return for each input of a program whether it is a parameter; `None` if unknown, because a name does not exist.
 
     Args:
-        arguments: What its arguments are called, those without an array too.
-        inputs: What its inputs are called.
-        names: What holds its parameters: arguments, or parts of them.
+        arguments: Names of the arguments, including those without an array.
+        inputs: Names of the inputs.
+        names: Names of the arguments, or of parts of them, that hold the parameters.
 
     Examples:
         >>> which_are_params(["w", "x"], ["w['a']", "x"], ["w"]), which_are_params(["w", "x"], ["w['a']", "x"], ["v"])
@@ -53,16 +53,16 @@ def which_are_params(arguments: Sequence[str], inputs: Sequence[str], names: Seq
 
 
 def check_params(program: str, arguments: Sequence[str], inputs: Sequence[str], names: Sequence[str]) -> None:
-    """Raise if a program has nothing of a name that somebody gave.
+    """Raise an error if no argument or input of a program has a given name.
 
     Args:
         program: Name of the program.
-        arguments: What its arguments are called.
-        inputs: What its inputs are called.
-        names: What holds its parameters.
+        arguments: Names of the arguments.
+        inputs: Names of the inputs.
+        names: Names of the arguments, or of parts of them, that hold the parameters.
 
     Raises:
-        UnknownOptionError: An argument, or a part of one, that is not there.
+        UnknownOptionError: An argument, or a part of one, does not exist.
     """
     known = _known(arguments, inputs)
     strange = next((name for name in names if name not in known), None)
@@ -77,7 +77,7 @@ def check_params(program: str, arguments: Sequence[str], inputs: Sequence[str], 
 
 
 def why_unknown(arguments: Sequence[str]) -> str:
-    """Return in words why nobody knows which inputs are parameters.
+    """Return the reason why it is unknown which inputs are parameters.
 
     Examples:
         >>> why_unknown(["w", "x"])
@@ -92,7 +92,7 @@ def why_unknown(arguments: Sequence[str]) -> str:
 
 
 def example_of_params(arguments: Sequence[str], inputs: Sequence[str]) -> str:
-    """Return what somebody may write who knows which inputs are parameters.
+    """Return an example of the `params` option for these arguments and inputs.
 
     Examples:
         >>> example_of_params(["w", "x"], ["w['a']", "x"])
@@ -106,12 +106,12 @@ def example_of_params(arguments: Sequence[str], inputs: Sequence[str]) -> str:
 
 
 def _known(arguments: Sequence[str], inputs: Sequence[str]) -> set[str]:
-    """All that may hold parameters: the arguments, and the inputs with whatever they are a part of."""
+    """Return all names that may hold parameters: the arguments, the inputs, and the containers of the inputs."""
     return {*arguments}.union(*map(_holders, inputs))
 
 
 def _holders(name: str) -> set[str]:
-    """An input itself, and all that it is a part of: `state.params['w']`, `state.params`, `state`.
+    """Return the name of an input and of all its containers: `state.params['w']`, `state.params`, `state`.
 
     Examples:
         >>> sorted(_holders("w['a.b'][0].c"))

@@ -1,4 +1,4 @@
-"""A program on its way to the machine: traced, lowered, compiled, each when it is first needed, and kept."""
+"""The stages of one program: traced, lowered and compiled on first use, and cached."""
 
 from __future__ import annotations
 
@@ -43,34 +43,34 @@ from mithril_nb.stages.xla.compilation import Compilation
 from mithril_nb.stages.xla.live_ranges import LiveRanges, read_live_ranges
 
 STAGES = ("python", "graph", "jaxpr", "stablehlo", "hlo_before", "hlo", "llvm", "asm")
-"""Names of the stages, from Python to the machine."""
+"""Names of the stages, from Python to machine code."""
 
 NEEDS: Mapping[str, str] = {
     "python": "trace", "graph": "trace", "jaxpr": "trace", "stablehlo": "lower", "hlo_before": "lower",
     "hlo": "compile", "llvm": "compile", "asm": "compile",
 }  # fmt: skip
-"""What has to be done for each: `"compile"` may take long."""
+"""The step of JAX that each stage needs: `"compile"` may take long."""
 NEED_NUMBERS = frozenset({"hlo_before", "hlo", "llvm", "asm"})
-"""Those in which no size may have only a name."""
+"""Stages that need a number for every size."""
 
 _NO_KERNELS = "this platform writes no LLVM IR for its kernels"
-_ONLY_LIBRARY = "this program has no kernel of its own: all of its work is done in libraries"
+_ONLY_LIBRARY = "this program has no separate kernel: all of its work is done in libraries"
 
 
 @dataclass(frozen=True)
 class InspectOptions:
-    """What is known of a program besides the program.
+    """The options of an inspection.
 
     Attributes:
-        name: What to call it; `None` for the name of the function.
+        name: Name of the program; `None` for the name of the function.
         params: Names of the arguments, or of parts of them, that hold the parameters of the model.
         device: The device to lower and compile for.
-        compiler_options: Further options of XLA.
-        source: The Python that builds the model, with the path of the block that each line adds.
+        compiler_options: Further XLA options.
+        source: Python code that builds the model, and the path of the block that each line adds.
         kinds: Kind of each block, by path.
-        check_sizes: Raises for numbers that its sizes with names cannot have; `None` if nobody knows of any.
+        check_sizes: Raises if the named sizes cannot have the given values; `None` if every value is valid.
         requested_at: The user's call that requested a program of this package, such as a train step.
-        given: The program itself, if it begins at a later stage than Python.
+        given: The program itself, if it starts at a later stage than Python.
     """
 
     name: str | None = None
@@ -85,21 +85,21 @@ class InspectOptions:
 
 
 class Pipeline:
-    """Everything that is made of one program, each thing once, whichever thread asks first.
+    """Every result computed for one program, each once for all threads.
 
     Attributes:
-        traced: The jaxpr as JAX gave it.
-        program: The same with its provenance.
-        names: What the stages after the jaxpr are read with: the same, or the names of operations in a given program.
-        values: What its equations make and take.
-        lowered: As JAX lowered it, every equation marked.
-        compilation: As XLA compiles it, with what it writes down.
-        compiled: As XLA compiled it.
-        optimized: The same module, perhaps with less effort for machine code.
-        buffers: Where it keeps its values.
-        live_ranges: From when to when it needs them.
+        traced: The jaxpr as JAX returned it.
+        program: The jaxpr with its provenance.
+        names: The names needed to read later stages: `program`, or the names of operations in a given program.
+        values: The arrays of the jaxpr, each with the equations that produce and use it.
+        lowered: The lowered program, with a tag on every equation.
+        compilation: The compilation by XLA, and the files it writes.
+        compiled: The compiled program.
+        optimized: The same module; it may be compiled with less code generation.
+        buffers: The buffers of the compiled program.
+        live_ranges: The live ranges of its values.
         kernels: The kernels, in the order of the HLO.
-        owners: What each of them runs.
+        owners: The instructions that each kernel runs.
         stages: The stages by name.
     """
 
@@ -140,7 +140,7 @@ class Pipeline:
 
     @property
     def elapsed(self) -> Mapping[str, float]:
-        """Seconds that JAX took for what is made so far."""
+        """Seconds that JAX took for each step so far."""
         made = {"trace": self.traced, "lower": self.lowered, "compile": self.compiled}
         if self.compilation.has_module_alone:
             made["optimize"] = self.optimized
@@ -167,7 +167,7 @@ class Pipeline:
 
     @contextmanager
     def _on_device(self) -> Iterator[None]:
-        """As it was when the program was inspected, on the device that it is for."""
+        """Enter the context in which the program was inspected, and the device to compile for."""
         device = self._options.device
         with self._context(), nullcontext() if device is None else jax.default_device(device):
             yield
@@ -177,13 +177,13 @@ class Pipeline:
             if self._given.lowered is None:
                 raise self._given.error("stablehlo")
             return self._given.lowered
-        # What is known of the program beyond its tags is worked out while XLA compiles it.
+        # Provenance beyond the tags is computed while XLA compiles.
         traced = self.traced.get()
         with self._on_device(), paused_collector():
             return jax_jit.converted_once(traced.lower(traced.tags.tag(traced.closed), self._args))
 
     def _in_numbers(self) -> jax.stages.Lowered:
-        """The lowered program, if its sizes have numbers: XLA compiles no other."""
+        """The lowered program, if all sizes have numbers: XLA compiles no other."""
         if self._given is not None and not self._given.is_compiled_here:
             raise self._given.error("compile")
         sizes = self._sizes_without_numbers
@@ -201,16 +201,16 @@ class Pipeline:
         return self.traced.get().sizes_without_numbers if self._given is None else self._given.sizes
 
     def _writes_passes(self) -> bool:
-        """Whether XLA's passes are needed even if nobody asks for them.
+        """Return whether XLA's passes are needed even if they were not requested.
 
-        On a CPU it makes gradients of convolutions without a name, which only its passes tell. Elsewhere it tries out
-        which machine code is fastest, and may decide otherwise when it compiles again.
+        On a CPU, XLA does not name gradients of convolutions, and only the passes show them. On other platforms XLA
+        picks the fastest machine code by autotuning, and a second compilation may pick another.
         """
         if self._platform != "cpu" or self._given is not None:
             return self._platform != "cpu"
         convolution = "conv_general_dilated"
         if all(one.primitive.name != convolution for one in each_equation(self.traced.get().closed.jaxpr)):
-            return False  # without waiting for what is being found out about the program
+            return False  # without waiting for the provenance
         return any(one.primitive == convolution and one.role == "backward" for one in self.program.get().equations)
 
     @property
@@ -228,7 +228,7 @@ class Pipeline:
     # Stages
 
     def _guard(self, name: str, make: Callable[[], Stage]) -> Stage:
-        """Make a stage; what goes wrong in JAX becomes its `unavailable`."""
+        """Compute a stage; an error of JAX becomes its `unavailable`."""
         reason = None if self._given is None or name == "python" else self._given.reason(name)
         if reason is not None:
             return Stage(name, "", unavailable=reason)
@@ -240,7 +240,7 @@ class Pipeline:
                 )
             if name in ("llvm", "asm"):
                 self.compilation.want()
-            if NEEDS[name] == "compile":  # which takes long, and leaves others at work
+            if NEEDS[name] == "compile":  # takes long, so the garbage collector stays on for other threads
                 self._reach(NEEDS[name])
             with paused_collector():
                 self._reach(NEEDS[name])
@@ -253,14 +253,14 @@ class Pipeline:
             return self._partial(name)
 
     def _reach(self, needed: str) -> None:
-        """Do what takes long one by one, so that each is timed alone."""
+        """Run the long steps one by one, so that each is timed separately."""
         for step, once in (("trace", self.names), ("lower", self.lowered), ("compile", self.optimized)):
             if step != "lower" or self._given is None or self._given.lowered is not None:
                 once.get()
             if step == needed:
                 return
             if step == "lower":
-                _ = self.names.get().by_id  # while XLA compiles on a thread of its own, if it does so already
+                _ = self.names.get().by_id  # in parallel with XLA, if it already compiles in a thread
 
     def _up_to_failure(self) -> tuple[Program | None, Failure]:
         try:
@@ -269,12 +269,12 @@ class Pipeline:
             with self._on_device():
                 partial_trace, error = trace_up_to_failure(self._fn, self._args, self._options.name, first)
         else:
-            raise AssertionError("it is asked only of a program that cannot be traced")
+            raise AssertionError("only a program that cannot be traced has a failure")
         known = None if partial_trace is None else Program(partial_trace, self._options.params, self._options.source)
         return known, failure_of(error, in_trace=True)
 
     def _partial(self, name: str) -> Stage:
-        """What is known of a program that cannot be traced: its equations up to the one that failed."""
+        """Return the known part of a program that cannot be traced: its equations before the failing line."""
         program, failure = self._failed.get()
         if program is None:
             return Stage(name, "", unavailable=failure.text)
@@ -294,7 +294,7 @@ class Pipeline:
         return _timed("python", lambda: self._sourced(self.program.get()))
 
     def _python_of(self, given: Given) -> Stage:
-        """Return the Python whose lines JAX wrote into a program that was not traced here."""
+        """Return the Python lines that JAX wrote into a program that was not traced here."""
         stage = self.stages[given.stages[0]].get()
         if not any(one.source for one in stage.instructions):
             return Stage("python", "", unavailable=stage.unavailable or given.reason("python"))
@@ -345,7 +345,7 @@ class Pipeline:
         )
 
     def _marked(self, read: Read) -> Read:
-        """Names of operations prove nothing, as tags do."""
+        """Mark blocks as inferred if they come from names of operations, which are less certain than tags."""
         return read if self._given is None else as_inferred(read)
 
     def _make_hlo_before(self) -> Stage:
@@ -353,14 +353,14 @@ class Pipeline:
         return _timed("hlo_before", lambda: self._read_hlo(lowered.as_text(dialect="hlo", debug_info=True)))
 
     def begin_compiling(self) -> None:
-        """Have XLA make `optimized` on a thread of its own; returns when it is about to start."""
+        """Start compiling `optimized` in a thread; return just before it starts."""
         with suppress(Exception):
-            self.lowered.get()  # Python's work: who goes on meanwhile would only hold it up
+            self.lowered.get()  # runs in Python, so a caller that continued meanwhile would slow it down
         self.compilation.begin()
 
     def hlo_ahead(self) -> Stage | None:
-        """Return the optimized HLO while XLA still works on machine code; waits for its passes. `None` if it cannot."""
-        read = self.compilation.read_ahead()
+        """Return the optimized HLO while XLA still generates code; waits for its passes. `None` if not possible."""
+        read = self.compilation.read_early()
         return None if read is None else Stage("hlo", *read)
 
     def _make_hlo(self) -> Stage:
@@ -379,7 +379,7 @@ class Pipeline:
         lines = None
         if self._given is not None:
             lines = self._given.lines
-            if self._given.stages[0] == "stablehlo":  # it names all files: their labels depend on no order of reading
+            if self._given.stages[0] == "stablehlo":  # contains all files, so their labels never depend on read order
                 self.stages["stablehlo"].get()
         return self._marked(read_hlo(text, names.tags, names.by_id, inputs, names.contractions_behind, op_names, lines))
 
@@ -392,8 +392,8 @@ class Pipeline:
     def _make_listing(self, name: str, lines_of: Callable[[Kernel], Any], title: str) -> Stage:
         hlo, kernels = self.stages["hlo"].get(), self.kernels.get()
         if not kernels:
-            asked = any("fusion" in one.opcode for one in hlo.instructions)
-            return Stage(name, "", unavailable=_NO_KERNELS if asked else _ONLY_LIBRARY)
+            has_fusions = any("fusion" in one.opcode for one in hlo.instructions)
+            return Stage(name, "", unavailable=_NO_KERNELS if has_fusions else _ONLY_LIBRARY)
         return _timed(
             name,
             lambda: listing(
@@ -403,11 +403,11 @@ class Pipeline:
 
 
 def fitting_numbers(sizes: Iterable[str], check: Callable[[Mapping[str, int]], None] | None) -> dict[str, int]:
-    """Return numbers that sizes with names can have, as an example.
+    """Return example values for named sizes.
 
     Args:
         sizes: The names.
-        check: Raises for numbers that they cannot have; `None` if nobody knows of any.
+        check: Raises for values that they cannot have; `None` if every value is valid.
 
     Examples:
         >>> fitting_numbers(["batch"], None)
@@ -423,11 +423,11 @@ def fitting_numbers(sizes: Iterable[str], check: Callable[[Mapping[str, int]], N
 
 
 def with_numbers(sizes: Iterable[str], check: Callable[[Mapping[str, int]], None] | None = None) -> str:
-    """Return what to do about sizes that have only names.
+    """Return advice for sizes that have only names.
 
     Args:
         sizes: The names.
-        check: Raises for numbers that they cannot have.
+        check: Raises for values that they cannot have.
 
     Examples:
         >>> with_numbers(["batch"])
@@ -444,7 +444,7 @@ def _timed(name: str, make: Callable[[], Read], before_s: float = 0.0) -> Stage:
 
 
 def _code(kernel: Kernel) -> list[AsmLine]:
-    """The machine code of a kernel; where that cannot be read the others are still shown."""
+    """Return the machine code of a kernel; if it cannot be read, a comment, so that other kernels are still shown."""
     try:
         return kernel.asm
     except (LookupError, ValueError) as error:

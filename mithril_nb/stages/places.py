@@ -1,4 +1,4 @@
-"""How a line of Python is told to a person: by its file, or by the cell of a notebook that it stands in."""
+"""Format a line of Python for the user: by its file, or by its notebook cell."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Sequence
 CELL = "cell"
 
 
-def told_lines(file: str, lines: Sequence[int]) -> str:
-    """Return what to call some lines of a file.
+def format_lines(file: str, lines: Sequence[int]) -> str:
+    """Return the label of some lines of a file.
 
     Args:
-        file: What a person calls the file: its name, or `cell [12]`.
-        lines: Numbers of the lines, the least first.
+        file: Label of the file: its name, or `cell [12]`.
+        lines: Line numbers in ascending order.
 
     Examples:
-        >>> told_lines("net.py", [3]), told_lines("net.py", [3, 4, 7])
+        >>> format_lines("net.py", [3]), format_lines("net.py", [3, 4, 7])
         ('net.py:3', 'net.py:3-7')
-        >>> told_lines("cell [12]", [3]), told_lines("cell [12]", [3, 7])
+        >>> format_lines("cell [12]", [3]), format_lines("cell [12]", [3, 7])
         ('cell [12], line 3', 'cell [12], lines 3-7')
     """
     is_one = len(lines) == 1
@@ -27,19 +27,19 @@ def told_lines(file: str, lines: Sequence[int]) -> str:
     return f"{file}, {'line' if is_one else 'lines'} {numbers}"
 
 
-def told_line(source: str) -> str:
-    """Return what to call the line or lines of an instruction's source, `file:line` or `file:first-last`.
+def format_source(source: str) -> str:
+    """Return the label of an instruction's source, given as `file:line` or `file:first-last`.
 
     Examples:
-        >>> told_line("cell [12]:3"), told_line("net.py:3"), told_line("net.py:3-7"), told_line("model")
+        >>> format_source("cell [12]:3"), format_source("net.py:3"), format_source("net.py:3-7"), format_source("model")
         ('cell [12], line 3', 'net.py:3', 'net.py:3-7', 'model')
     """
     file, first, last = lines_of_source(source)
-    return told_lines(file, [first] if first == last else [first, last]) if file else source
+    return format_lines(file, [first] if first == last else [first, last]) if file else source
 
 
 def lines_of_source(source: str) -> tuple[str, int, int]:
-    """Return the file of an instruction's source, its first line and its last; `""` and 0 if it is none.
+    """Return the file, first line and last line of an instruction's source; `""` and 0 if it names no line.
 
     Examples:
         >>> lines_of_source("net.py:3-7"), lines_of_source("net.py:3"), lines_of_source("model")

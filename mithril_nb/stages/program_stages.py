@@ -1,4 +1,4 @@
-"""All stages of one program and the links between them, each made when it is first asked for."""
+"""All stages of one program and the links between them, each computed on first use."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any, Self, TypeVar
 import jax
 
 from mithril_nb.display import Shown
-from mithril_nb.stages.failure import made, none_named, not_compiled, not_traced
+from mithril_nb.stages.failure import get_or_raise, not_compiled, not_traced, unknown_name
 from mithril_nb.stages.graph.stage_graph import StageGraph
 from mithril_nb.stages.graph.tree import stage_graph
 from mithril_nb.stages.instruction_history import find_instruction, history_of, read_outcomes
-from mithril_nb.stages.links import linked
+from mithril_nb.stages.links import link_instructions
 from mithril_nb.stages.machine.kernels import Kernel
 from mithril_nb.stages.once import Once
 from mithril_nb.stages.pipeline import STAGES, InspectOptions, Pipeline
@@ -30,17 +30,17 @@ Value = TypeVar("Value")
 
 
 class ProgramStages(Shown):
-    """A program at every stage between Python and the machine. Nothing of it is executed.
+    """A program at every stage between Python and machine code. It is never executed.
 
-    Stages are made when they are asked for, kept, and may be asked for from several threads.
+    Stages are computed on first use and cached. Several threads may request them.
 
     Attributes:
         name: Name of the program.
         stages: Names of its stages, in order.
-        arguments: What it is traced with: arrays by their shapes.
-        device: The `jax.Device` that it is for; `None` for JAX's own default.
-        check_sizes: Raises for numbers that its sizes with names cannot have; `None` if nobody knows of any.
-        given: What it was given as, if it begins at a later stage than Python; else `None`.
+        arguments: The arguments it is traced with; arrays are replaced by their shapes.
+        device: The `jax.Device` to compile for; `None` for JAX's default.
+        check_sizes: Raises if the named sizes cannot have the given values; `None` if every value is valid.
+        given: The artifact the program was read from, if it starts at a later stage than Python; else `None`.
     """
 
     def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], options: InspectOptions):
@@ -62,16 +62,17 @@ class ProgramStages(Shown):
         return f"{type(self).__name__}({self.name!r}, made: {', '.join(made) or 'nothing yet'})"
 
     def altered(self, arguments: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> Self:
-        """Return the same program for other arguments, in the context of this moment; nothing of it is made.
+        """Return the same program with other arguments, in the current JAX context; nothing is computed yet.
 
         Args:
-            arguments: Gives other arguments for those of this one.
+            arguments: Returns the new arguments, given the current ones.
 
         Raises:
-            StageUnavailableError: It was not given as a function.
+            StageUnavailableError: The program was not given as a function.
 
         Examples:
             >>> import jax.numpy as jnp
+            >>> from mithril_nb.inspection import inspect
             >>> double = inspect(lambda x: x + x, jax.ShapeDtypeStruct((3,), jnp.float32))
             >>> double.altered(lambda args: (jax.ShapeDtypeStruct((5,), jnp.float32),)).cost().total.flops
             5
@@ -82,7 +83,7 @@ class ProgramStages(Shown):
 
     @property
     def equations(self) -> tuple[Equation, ...]:
-        """Every equation of the jaxpr, those of nested jaxprs after the one that holds them.
+        """Every equation of the jaxpr; equations of a nested jaxpr follow the equation that contains it.
 
         Raises:
             StageUnavailableError: The function cannot be traced.
@@ -100,12 +101,12 @@ class ProgramStages(Shown):
 
     @property
     def is_divided(self) -> bool:
-        """Whether the program divides arrays among devices: arguments, results, or what equations take and return."""
+        """Return whether any array is sharded: arguments, results, or operands and results of equations."""
         return self._traced().is_divided
 
     @property
     def outputs(self) -> tuple[Leaf, ...]:
-        """Every array that the program gives.
+        """Every array that the program returns.
 
         Raises:
             StageUnavailableError: The function cannot be traced.
@@ -114,7 +115,7 @@ class ProgramStages(Shown):
 
     @property
     def values(self) -> tuple[ArrayValue, ...]:
-        """Every array of the jaxpr: which equation makes it, and which ones take it, through calls and loops.
+        """Every array of the jaxpr with the equations that produce and use it, through calls and loops.
 
         Raises:
             StageUnavailableError: The function cannot be traced.
@@ -124,40 +125,41 @@ class ProgramStages(Shown):
 
     @property
     def elapsed(self) -> Mapping[str, float]:
-        """Seconds that JAX took for what is made so far: `trace`, `lower`, `compile`; without its code, `optimize`."""
+        """Seconds JAX took so far: `trace`, `lower`, `compile`; `optimize` for a compile without code generation."""
         return self._pipeline.elapsed
 
     def stage(self, name: str) -> Stage:
-        """Return a stage, made now if it was not before.
+        """Return a stage; it is computed on first use.
 
         Args:
             name: One of `stages`.
 
         Returns:
-            The stage; if this program or platform does not give it, its `unavailable` says why.
+            The stage; if this program or platform does not have it, its `unavailable` states the reason.
 
         Raises:
-            StageUnavailableError: There is no stage of this name.
+            StageUnavailableError: No stage has this name.
         """
         if name not in self._pipeline.stages:
-            raise none_named(self.name, "stage", name, self.stages if self.given is None else self.given.stages)
+            raise unknown_name(self.name, "stage", name, self.stages if self.given is None else self.given.stages)
         return self._pipeline.stages[name].get()
 
     def has_stage(self, name: str) -> bool:
-        """Whether a stage is there already, so that `stage` returns at once."""
+        """Return whether a stage is computed already, so that `stage` returns at once."""
         return name in self._pipeline.stages and self._pipeline.stages[name].is_made
 
     def graph(self, stage: str | None = None) -> StageGraph:
-        """Return a stage as a graph in levels: its blocks, loops and branches, equal ones folded; none if unavailable.
+        """Return a stage as a graph in levels: blocks, loops and branches, equal ones folded; empty if unavailable.
 
         Args:
             stage: One of `stages`; by default the first with equations. Later ones keep its order, folds and names.
 
         Raises:
-            StageUnavailableError: There is no stage of this name.
+            StageUnavailableError: No stage has this name.
 
         Examples:
             >>> import jax.numpy as jnp
+            >>> from mithril_nb.inspection import inspect
             >>> [node.name for node in inspect(jnp.sin, jnp.zeros(3)).graph().level()]
             ['x', 'sin']
         """
@@ -170,48 +172,48 @@ class ProgramStages(Shown):
         return stage_graph(self.stage(stage), None if stage == first else self._graphs[first].get())
 
     def links(self, source: str, target: str) -> dict[str, frozenset[str]]:
-        """Return which instructions of `target` share an equation with each instruction of `source`.
+        """Return the instructions of `target` that share an equation with each instruction of `source`.
 
         Args:
             source: Name of a stage.
-            target: Name of a stage; both must be available for there to be links.
+            target: Name of a stage. Both stages must be available to have links.
 
         Returns:
             Ids in `target` by id in `source`. Instructions without a link have the empty set.
             `b in links(x, y)[a]` if and only if `a in links(y, x)[b]`.
         """
-        return linked(self.stage(source), self.stage(target))
+        return link_instructions(self.stage(source), self.stage(target))
 
     @property
     def lowered(self) -> jax.stages.Lowered:
         """The program as JAX lowered it, tags included.
 
         Raises:
-            Exception: What JAX said when it could not be traced or lowered.
+            Exception: The error of JAX, if the program cannot be traced or lowered.
         """
         return self._pipeline.lowered.get()
 
     @property
     def compiled(self) -> jax.stages.Compiled:
-        """The program as XLA compiled it; may be called with arguments like those it was inspected with.
+        """The program as XLA compiled it; call it with arguments like those it was inspected with.
 
         Raises:
-            Exception: What JAX or XLA said when it could not be traced, lowered or compiled.
+            Exception: The error of JAX or XLA, if the program cannot be traced, lowered or compiled.
         """
         return self._pipeline.compiled.get()
 
     def analysis(self, of: str) -> Any:
-        """Return XLA's own figures, as it gives them; they are asked for once.
+        """Return XLA's own cost or memory figures, unchanged; they are requested once.
 
         Args:
             of: `"lowered"` or `"compiled"` for the costs of either, `"memory"` for what the compiled program needs.
 
         Raises:
-            UnknownOptionError: There are no figures of this name.
-            Exception: What JAX or XLA said when it could not be lowered or compiled, or does not give figures.
+            UnknownOptionError: No figures have this name.
+            Exception: The error of JAX or XLA, if it cannot lower or compile the program, or gives no figures.
         """
         if of not in self._figures:
-            raise none_named(self.name, "figures", of, self._figures)
+            raise unknown_name(self.name, "figures", of, self._figures)
         return self._figures[of].get()
 
     def want(self, *, machine_code: bool = True, passes: bool = False) -> None:
@@ -228,41 +230,41 @@ class ProgramStages(Shown):
         self._pipeline.begin_compiling()
 
     def hlo_ahead(self) -> Stage | None:
-        """Return `"hlo"` as soon as XLA's passes are done; `None` if it is not available before the end."""
+        """Return `"hlo"` as soon as XLA's passes have finished; `None` if it is only available after compilation."""
         return self._pipeline.hlo_ahead()
 
     @property
     def is_compiled(self) -> bool:
-        """Whether `compiled` returns at once."""
+        """Return whether `compiled` returns at once."""
         return self._pipeline.compiled.is_ready
 
     @property
     def optimized(self) -> jax.stages.Compiled:
-        """The module and plan of memory of `compiled`, to be looked at, not to be run.
+        """The module and memory plan of `compiled`, to inspect but not to run.
 
-        On a CPU XLA makes machine code for it with the least effort, if nobody wants that: in three fifths of the time.
+        On a CPU this skips most code generation unless machine code was requested: 60 % of the compile time.
 
         Raises:
-            Exception: What JAX or XLA said when it could not be traced, lowered or compiled.
+            Exception: The error of JAX or XLA, if the program cannot be traced, lowered or compiled.
         """
         return self._pipeline.optimized.get()
 
     @property
     def is_optimized(self) -> bool:
-        """Whether `optimized` returns at once."""
+        """Return whether `optimized` returns at once."""
         return self._pipeline.optimized.is_ready or self.is_compiled
 
     @property
     def is_lowered(self) -> bool:
-        """Whether `lowered` returns at once."""
+        """Return whether `lowered` returns at once."""
         return self._pipeline.lowered.is_ready
 
     @property
     def passes(self) -> tuple[Pass, ...]:
-        """The passes of XLA that changed something, in the order of time; compiles the program.
+        """The passes of XLA that changed something, in the order they ran; compiles the program.
 
         Raises:
-            StageUnavailableError: The platform, or the program, gives none.
+            StageUnavailableError: The platform or the program has no passes.
         """
         return self._compiled_part("passes", self._pipeline.compilation.passes)
 
@@ -271,22 +273,23 @@ class ProgramStages(Shown):
         """The kernels by name: LLVM IR before and after its optimizer, and machine code; compiles the program.
 
         Raises:
-            StageUnavailableError: The platform, or the program, gives none.
+            StageUnavailableError: The platform or the program has no kernels.
         """
         return {kernel.name: kernel for kernel in self._compiled_part("kernels", self._pipeline.kernels)}
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
-        """The pieces of memory of the compiled program, the largest first, and which values share them.
+        """The buffers of the compiled program, the largest first, and the values that share each; compiles the program.
 
-        This is XLA's buffer assignment; values are named after the instructions of `"hlo"` that make them. Compiles it.
+        This is XLA's buffer assignment; values are named after the instructions of `"hlo"` that produce them.
 
         Raises:
-            StageUnavailableError: The platform tells of none, or the program does not compile.
+            StageUnavailableError: The platform reports no buffers, or the program does not compile.
 
         Examples:
             >>> import jax
             >>> import jax.numpy as jnp
+            >>> from mithril_nb.inspection import inspect
             >>> found = inspect(jax.nn.relu, jnp.zeros(3)).buffers
             >>> [(buffer.kind, buffer.size_bytes) for buffer in found if buffer.kind == "parameter"]
             [('parameter', 12)]
@@ -295,25 +298,26 @@ class ProgramStages(Shown):
 
     @property
     def live_ranges(self) -> LiveRanges:
-        """The order in which the compiled program runs, and when it needs each of its values; compiles it.
+        """The schedule of the compiled program, and the live range of each value; compiles the program.
 
         Raises:
-            StageUnavailableError: The platform does not tell of them, or the program does not compile.
+            StageUnavailableError: The platform reports no live ranges, or the program does not compile.
         """
         return self._compiled_part("live ranges", self._pipeline.live_ranges)
 
     def who_changed(self, stage: str, id: str) -> InstructionHistory:
-        """Return what became of an equation, an op or an instruction: kept, fused, merged or simplified, by which pass.
+        """Return how XLA changed an equation, op or instruction: kept, fused, merged or simplified it, in which pass.
 
         Args:
-            stage: `"jaxpr"`, `"stablehlo"`, `"hlo_before"`, or `"hlo"`, which tells where an instruction came from.
+            stage: `"jaxpr"`, `"stablehlo"`, `"hlo_before"`, or `"hlo"`, which shows the origin of an instruction.
             id: Id of the instruction.
 
         Raises:
-            StageUnavailableError: There is no such instruction, or the platform does not tell of its passes.
+            StageUnavailableError: No such instruction exists, or the platform does not report its passes.
 
         Examples:
             >>> import jax.numpy as jnp
+            >>> from mithril_nb.inspection import inspect
             >>> program = inspect(lambda x: jnp.tanh(x) @ jnp.tanh(x), jnp.ones((4, 4)))
             >>> print(program.who_changed("jaxpr", "1"))
             tanh.3: merged with tanh.2 by pass 0 cse (equation 0)
@@ -323,16 +327,16 @@ class ProgramStages(Shown):
 
     @property
     def source_files(self) -> tuple[Mapping[str, str], str]:
-        """Path of each of the user's files that equations come from, by label; and the Python that builds the model."""
+        """Path by label of each user file that equations come from; and the Python code that builds the model."""
         if self.given is not None:
             return self.given.lines.files, ""
         return {label: path for path, label in self._traced().labels.items()}, self._traced().model
 
     def _compiled_part(self, what: str, part: Once[Value]) -> Value:
-        return made(part, partial(not_compiled, self.name, what))
+        return get_or_raise(part, partial(not_compiled, self.name, what))
 
     def _traced(self) -> Program:
-        return made(self._pipeline.program, partial(not_traced, self.name))
+        return get_or_raise(self._pipeline.program, partial(not_traced, self.name))
 
 
 def first_stage(program: ProgramStages) -> str:

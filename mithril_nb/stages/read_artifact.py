@@ -1,7 +1,7 @@
-"""Read serialized StableHLO in a separate process, as MLIR ends the process on some damaged bytes.
+"""Read serialized StableHLO in a separate process, because MLIR aborts the process on some damaged bytes.
 
-`python -P read_artifact.py exported < file` prints the program that `jax.export` wrote as JSON, `python -P
-read_artifact.py bytecode < file` a module of MLIR bytecode. Nothing of the program is executed.
+`python -P read_artifact.py exported < file` prints a program from `jax.export` as JSON; `python -P read_artifact.py
+bytecode < file` prints a module of MLIR bytecode. The program is not executed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from jaxlib.mlir import ir
 
 
 def text_of_bytecode(data: bytes) -> str:
-    """Return the text of a serialized module of StableHLO, with its locations."""
+    """Return the text of a serialized StableHLO module, with its locations."""
     with mlir.make_ir_context():
         try:
             module: Any = _jax.mlir.deserialize_portable_artifact(data)
@@ -35,7 +35,7 @@ def _exported(data: bytes) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Print what is read from the standard input, or why it cannot be read."""
+    """Print the program read from standard input, or the reason why it cannot be read."""
     data = sys.stdin.buffer.read()
     try:
         found = _exported(data) if sys.argv[1] == "exported" else {"text": text_of_bytecode(data)}

@@ -1,4 +1,4 @@
-"""What a stage is, as data: texts, instructions, and where each came from.
+"""A stage as data: its text, its instructions, and the origin of each.
 
 Everything here can be printed, saved and compared without JAX.
 """
@@ -17,59 +17,60 @@ from mithril_nb.stages.frozen import quick_to_make
 from mithril_nb.stages.once import Once
 
 PROGRAM_SUFFIXES = (".mlir", ".stablehlo", ".hlo", ".txt", ".pb", ".bin")
-"""Suffixes of files of StableHLO, of HLO, or of an exported program; what is in a file decides how it is read."""
+"""Suffixes of files of StableHLO, of HLO, or of an exported program; the content of a file decides how it is read."""
 
 Role = Literal["forward", "backward", "update"]
 ROLES: tuple[Role, ...] = ("forward", "backward", "update")
-"""In the order of a step."""
+"""The roles in the order of a training step."""
 Origin = Literal["tagged", "inferred", "kernel"]
 Param = None | bool | int | float | str | tuple["Param", ...]
 """A param of an equation as plain data."""
 Range = tuple[int, int | None, int, int | None]
 """First line and column of an expression, last line, and the column after it; columns are bytes from 0, if known."""
 Constant = float | str | None
-"""What is known about an operand without running anything."""
+"""What is known about an operand without running the program."""
 SIZE = "size "
-"""What a constant starts with that is a size with a name and no number: `"size 2*batch"`."""
+"""Prefix of a constant that is a named size without a value: `"size 2*batch"`."""
 
 LOSS = "(loss)"
-"""Block path of what the loss function does."""
+"""Block path of the loss function."""
 OPTIMIZER = "(optimizer)"
-"""Block path of what the optimizer does for no single block, such as counting steps."""
+"""Block path of optimizer work that belongs to no single block, such as counting steps."""
 UNATTRIBUTED = ""
-"""Block path of what no block caused, or nobody knows."""
+"""Block path of work that no block caused, or whose block is unknown."""
 
 Traced = Iterable[tuple[str, tuple[str, ...]]]
-"""Ids of the instructions of a stage, in order, each with the ids of its equations: all that links need."""
+"""Id and equation ids of each instruction of a stage, in order; links need nothing else."""
 
 
 @quick_to_make
 @dataclass(frozen=True)
 class Equation:
-    """One equation of the jaxpr: the atom that all provenance refers to.
+    """One equation of the jaxpr: the unit to which every later instruction is traced back.
 
     Attributes:
-        id: Path to it: `"12"` at the top, `"12.b1.3"` for equation 3 of the branch 1 in the params of equation 12.
+        id: Path to it: `"12"` at the top, `"12.b1.3"` for equation 3 of branch 1 in the params of equation 12.
         primitive: Name of the JAX primitive.
         block: Path of the block that caused it, `"(loss)"`, `"(optimizer)"`, or `""`.
-        role: Which part of a step it belongs to; `None` if nobody knows.
+        role: The part of a step it belongs to; `None` if unknown.
         inputs: Specs of its operands.
         outputs: Specs of its results.
-        source: The user's line of Python that it comes from, as `"file.py:12"`, or `""` if there is none.
-        repeats: How often it runs per run of the program: the product of the trip counts around it. `None` if unknown.
-        is_call: Whether it only calls nested jaxprs, whose equations are listed (and counted) on their own.
+        source: The user's line of Python that caused it, as `"file.py:12"`, or `""` if there is none.
+        repeats: Number of times it runs per run of the program: the product of the enclosing trip counts. `None` if
+            unknown.
+        is_call: True if it only calls nested jaxprs, whose equations are listed (and counted) separately.
         params: Pairs of name and value of its params that are plain data; nested jaxprs and functions are left out.
-        is_used: Whether anything needs its results; JAX drops what nothing needs when it lowers.
-        constants: For each operand its value if it is the same number everywhere and known from the jaxpr,
-            `"?"` if it is such a constant but its value is not worked out, or makes no difference; a text that starts
-            with `SIZE` if it is a size that has a name and no number yet, else `None`.
-        origin: `"tagged"` if the scopes around it, or the functions that made it, say its block, `"inferred"` if the
-            flow of data does, else `None`.
-        transforms: What it is inside of, from the outside in: `"vmap"`, `"remat"`, `"scan"`, `"while"`, `"cond"`,
+        is_used: True if anything needs its results. JAX drops unused equations when it lowers.
+        constants: One entry per operand. A number if the operand has the same known value everywhere; `"?"` if it is
+            such a constant but its value is not computed or makes no difference; a string that starts with `SIZE` if
+            it is a named size without a value; else `None`.
+        origin: `"tagged"` if its block comes from the enclosing scopes or the functions that made it, `"inferred"` if
+            it comes from the data flow, else `None`.
+        transforms: Transforms around it, the outermost first: `"vmap"`, `"remat"`, `"scan"`, `"while"`, `"cond"`,
             `"custom_jvp"`, `"custom_vjp"`, `"shard_map"`.
-        library_source: Line of the library that the user's line called and that made it, as
+        library_source: Line of the library code that the user's line called and that made the equation, as
             `"optax/_src/transform.py:12"`, or `""`.
-        source_range: The range of the user's expression, which begins on the line of `source`; `None` if unknown.
+        source_range: Range of the user's expression, which starts on the line of `source`; `None` if unknown.
     """
 
     id: str
@@ -91,7 +92,7 @@ class Equation:
 
     @property
     def place(self) -> str:
-        """`source` with the last line of an expression of several lines: `"file.py:12-14"`."""
+        """`source`, with the last line for an expression of several lines: `"file.py:12-14"`."""
         if self.source_range is None or self.source_range[2] <= self.source_range[0]:
             return self.source
         return f"{self.source}-{self.source_range[2]}"
@@ -105,26 +106,26 @@ class Equation:
 @quick_to_make
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction of a stage, with the line it stands on.
+    """One instruction of a stage, with its line in the text.
 
     Attributes:
         id: Unique in its stage: an equation id in the jaxpr, a name such as `dot.3` in HLO.
-        opcode: What it does, in the words of its stage.
+        opcode: The operation, as its stage names it.
         line: Line in `Stage.text` on which it starts, counted from 1.
         equations: Ids of the equations that it came from.
-        shares: Pairs of block path and share; the shares sum to 1, or there are none if it is unattributed.
-        role: Which part of a step most of its work belongs to; its equations tell of every part of a fusion.
-        origin: `"tagged"` if the compiler carried the tag, `"inferred"` if it was passed on from operands or users,
-            `"kernel"` if it belongs to all that its kernel runs, as each line of LLVM IR and machine code does;
+        shares: Pairs of block path and share. The shares sum to 1; empty if unattributed.
+        role: The part of a step that most of its work belongs to; the equations of a fusion list every part.
+        origin: `"tagged"` if the compiler preserved the link, `"inferred"` if it comes from operands or users,
+            `"kernel"` if it covers everything its kernel runs, as for each line of LLVM IR and machine code;
             `None` if unattributed.
-        lines: Number of lines it takes, regions included.
-        operands: What it takes, in the order of the text: ids of instructions of the same stage where there are such.
+        lines: Number of its lines, regions included.
+        operands: Its operands in the order of the text: ids of instructions of the same stage where they exist.
         shapes: Specs of its results.
-        attributes: Pairs of name and value, as the stage writes them.
-        transforms: What it is inside of, from the outside in: `"vmap"`, `"remat"`, `"scan"`, ...
-        source: The user's lines of Python that it comes from, as `"file.py:12"`, or `"file.py:12-14"` for an expression
+        attributes: Pairs of name and value, as the stage prints them.
+        transforms: Transforms around it, the outermost first: `"vmap"`, `"remat"`, `"scan"`, ...
+        source: The user's lines of Python that caused it, as `"file.py:12"`, or `"file.py:12-14"` for an expression
             of several lines.
-        library_source: Lines of libraries that these lines called, as `"optax/_src/transform.py:12"`.
+        library_source: Lines of library code that these lines called, as `"optax/_src/transform.py:12"`.
     """
 
     id: str
@@ -150,14 +151,14 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Stage(Shown):
-    """One representation of a program on its way to the machine.
+    """One representation of a program between Python and machine code.
 
     Attributes:
         name: `"jaxpr"`, `"stablehlo"`, `"hlo"`, ...
         text: The text, one instruction a line where the stage allows; `""` if unavailable.
         instructions: Its instructions, in the order of lines.
-        elapsed_s: Seconds it took to make from the stage before.
-        unavailable: Why there is none, or `None`.
+        elapsed_s: Seconds it took to compute from the previous stage.
+        unavailable: The reason why it is missing, or `None`.
     """
 
     name: str
@@ -174,9 +175,9 @@ class Stage(Shown):
 
         Args:
             name: Its name.
-            read: Makes its text and its instructions.
-            traced: Returns the ids and equations of those instructions without the text, or `None`.
-            elapsed_s: Seconds it took to make from the stage before.
+            read: Computes its text and its instructions.
+            traced: Returns the ids and equations of those instructions without computing the text, or `None`.
+            elapsed_s: Seconds it took to compute from the previous stage.
         """
         stage = cls(name, "", (), elapsed_s)
         del stage.__dict__["text"], stage.__dict__["instructions"]
@@ -196,7 +197,7 @@ class Stage(Shown):
 
     @property
     def traced(self) -> Traced:
-        """Ids of its instructions, in order, each with the ids of its equations; its text is not made for that."""
+        """Id and equation ids of each instruction, in order; does not compute the text."""
         if "_traced" in self.__dict__ and "instructions" not in self.__dict__:
             with paused_collector():
                 found = self.__dict__["_traced"]()
@@ -208,7 +209,7 @@ class Stage(Shown):
         return self.text if self.unavailable is None else f"{self.name} is not available: {self.unavailable}"
 
 
-# Without a value on the class, what is not made yet is asked of `__getattr__`.
+# Without a class attribute, `__getattr__` is called until the instructions are computed.
 del Stage.instructions
 
 Read = tuple[str, tuple[Instruction, ...]]

@@ -1,6 +1,6 @@
-"""Everything that a person may want to look at, and `inspect`, which takes it.
+"""`inspect`, and readers for everything it accepts: models, functions, modules, lowered and compiled programs.
 
-What reads one library's modules imports none: whoever has a module has imported its library.
+No reader imports Flax, Equinox or Haiku: if the target is a module, the user has imported its library already.
 """
 
 from mithril_nb.targets.inspection import PROGRAMS, inspect

@@ -15,15 +15,15 @@ import numpy as np
 
 from mithril_nb.targets.results import NUMBERS, checked_result, results_of
 from mithril_nb.targets.scopes import is_machinery, is_module
-from mithril_nb.targets.sizes import check_sizes, telling_of_sizes
+from mithril_nb.targets.sizes import check_sizes, explain_sizes
 
-try:  # Without this one a function that is jitted with options for XLA can only be looked at as it is.
+try:  # Without this private function, XLA options of a jitted function cannot be separated from it.
     from jax._src.pjit import _cpp_pjit as _jit
 except ImportError:  # pragma: no cover
     _jit = None
 
 _NAMELESS = "<unnamed function>"
-"""What JAX calls a function around an object without a name."""
+"""JAX's name for a function around an object without a name."""
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -31,7 +31,7 @@ class Arguments:
     """The arguments of one call, divided into traced and static leaves.
 
     Everything that `jax.jit` traces is traced, wherever it is in nested containers: arrays, `jax.ShapeDtypeStruct`s,
-    and numbers of Python, which become weakly typed arrays. Everything that `jax.jit` rejects is static: text,
+    and Python numbers, which become weakly typed arrays. Everything that `jax.jit` rejects is static: text,
     functions, config objects. Numbers in modules of Flax, Equinox and Haiku are static, as in `eqx.filter_jit`.
 
     Args:
@@ -40,7 +40,7 @@ class Arguments:
         kwargs: Its keyword arguments.
         apart: Names of arguments that are neither traced nor static: `whole` receives them.
         static: Names or places of further arguments that are static, as `static_arguments` gives them.
-        are_numbers_static: Whether numbers of Python are static, as for modules and for what `eqx.filter_jit` returns.
+        are_numbers_static: True if Python numbers are static, as for modules and results of `eqx.filter_jit`.
 
     Raises:
         ShapeError: A size is neither a number nor a name that JAX accepts.
@@ -53,7 +53,7 @@ class Arguments:
         names: Names of the arguments that contain traced leaves.
         traced: These arguments, without their static leaves.
         static: Names of the arguments that are static as a whole.
-        has_clash: Whether two arguments have one name, as a positional-only `x` and a keyword `x` have.
+        has_clash: True if two arguments have one name, as a positional-only `x` and a keyword `x` have.
 
     Examples:
         >>> given = Arguments(jax.numpy.sum, (jax.ShapeDtypeStruct((3,), "float32"),), {"axis": 0}, static={"axis"})
@@ -73,7 +73,7 @@ class Arguments:
         are_numbers_static: bool = False,
     ):
         self.fn, self._keywords, self._title = fn, tuple(sorted(kwargs)), title_of(fn)
-        # Whoever calls chose the keywords; of `def f(*x, x_0)` it is the first of `x` that has to be called otherwise.
+        # Keywords keep their names; in `def f(*x, x_0)`, the first of `x` gets another name.
         names = _unique((*self._keywords, *argument_names(fn, args)))
         self.all_names = (*names[len(kwargs) :], *names[: len(kwargs)])
         takes = {} if (signature := signature_of(fn)) is None else signature.parameters
@@ -119,7 +119,7 @@ class Arguments:
         """Call the function, without its `jax.jit`, with other arrays instead of the traced ones."""
         args, kwargs = self.whole(*traced)
         fn: Any = self.fn.__wrapped__ if is_jitted(self.fn) else self.fn
-        with telling_of_sizes(self.by_name, self._title):
+        with explain_sizes(self.by_name, self._title):
             return checked_result(fn(*args, **kwargs), self._title)
 
     def trace(self, *traced: Any) -> jax.stages.Traced:
@@ -127,21 +127,21 @@ class Arguments:
         fn: Any = self.fn
         if is_jitted(fn):
             args, kwargs = self.whole(*traced)
-            with telling_of_sizes(self.by_name, self._title):
+            with explain_sizes(self.by_name, self._title):
                 return fn.trace(*args, **kwargs)
 
         @functools.wraps(fn, updated=())
         def function(*args: Any, **kwargs: Any) -> Any:
             values = (*args, *(kwargs[name] for name in self._keywords))
             args, kwargs = self.call([part.whole(value) for part, value in zip(parts, values, strict=True)])
-            with telling_of_sizes(self.by_name, self._title):
+            with explain_sizes(self.by_name, self._title):
                 return results_of(checked_result(fn(*args, **kwargs), self._title))
 
         function.__name__ = self._title
         parts = [part for part in self._parts if part is not None]
         given = dict(zip(self.names, traced, strict=True))
         args, kwargs = self.call([given.get(name) for name in self.all_names])
-        # JAX gives them as `None` as well, and leaves them out of the arguments of what it compiles.
+        # Such arguments are marked as static, so that they are not among the arguments of the compiled program.
         static = [place for place, part in zip(self._places, parts, strict=True) if part.kept and not part.arrays]
         numbers = [place for place in static if isinstance(place, int)]
         names = [place for place in static if isinstance(place, str)]
@@ -173,7 +173,7 @@ class _Part:
         )
 
     def built(self, arrays: Sequence[Any]) -> Any:
-        """The argument without its static leaves."""
+        """Return the argument without its static leaves."""
         given = iter(arrays)
         return self.structure.unflatten([next(given) if leaf is None else None for leaf in self.kept])
 
@@ -193,10 +193,10 @@ def _inside_modules(value: Any) -> list[bool]:
 def named(
     program: Callable[..., Any], names: Sequence[str], title: str, fn: Any = None, trace: Any = None
 ) -> Callable[..., Any]:
-    """Return a function with a name and with positional parameters of these names.
+    """Return a function with this name and with positional parameters of these names.
 
-    A name that Python allows no parameter, as those in `f(**{"input.ids": x, "class": y})`, becomes one that it does.
-    What it gives besides arrays and numbers is left out: text, or the functions in an Equinox module.
+    Invalid parameter names, as in `f(**{"input.ids": x, "class": y})`, become valid identifiers. Results that are
+    neither arrays nor numbers are dropped: text, or the functions in an Equinox module.
 
     Examples:
         >>> inspect.signature(named(lambda *args: args, ("a", "input.ids"), "pair"))
@@ -210,21 +210,21 @@ def named(
     call.__dict__["__signature__"] = inspect.Signature(
         [inspect.Parameter(name, kind) for name in _unique([_identifier(name) for name in names])]
     )
-    if fn is not None:  # The person's function that it stands for: the stages name blocks by what that calls.
+    if fn is not None:  # The user's function: the stages name blocks after the functions that it calls.
         call.__dict__["__wrapped__"] = fn
-    if trace is not None:  # How the stages trace it.
+    if trace is not None:  # The stages call this to trace it.
         call.__dict__["trace"] = trace
     call.__name__ = call.__qualname__ = title
     return call
 
 
 def names_of(program: Callable[..., Any]) -> tuple[str, ...]:
-    """Return what a function that `named` gave calls its parameters."""
+    """Return the parameter names of a result of `named`."""
     return tuple(inspect.signature(program).parameters)
 
 
-def is_own_argument(fn: Any, count: int, name: str) -> bool | None:
-    """Return whether a function has an argument of a name that so many positions leave open; `None` if it takes any."""
+def accepts_keyword(fn: Any, count: int, name: str) -> bool | None:
+    """Return whether a function accepts a keyword after `count` positional arguments; `None` if it accepts any."""
     signature = signature_of(fn)
     kinds = {} if signature is None else {one.name: one.kind for one in signature.parameters.values()}
     if kinds.get(name) is inspect.Parameter.POSITIONAL_OR_KEYWORD:
@@ -235,7 +235,7 @@ def is_own_argument(fn: Any, count: int, name: str) -> bool | None:
 
 
 def title_of(target: Any) -> str:
-    """Return what to call a target: as `jax.jit` does, and an object without a name after its class.
+    """Return a target's name, as `jax.jit` names it; an object without a name is named after its class.
 
     Examples:
         >>> import functools
@@ -251,7 +251,7 @@ def title_of(target: Any) -> str:
 
 
 def _spec(leaf: Any) -> Any:
-    """Return the shape of an array of NumPy's, so that it is not kept alive; JAX's are let go of by the stages."""
+    """Return the spec of a NumPy array, so that it is not kept alive; the stages release JAX arrays themselves."""
     if isinstance(leaf, np.ndarray | np.generic):
         return jax.ShapeDtypeStruct(leaf.shape, jax.dtypes.canonicalize_dtype(leaf.dtype))
     return leaf
@@ -264,20 +264,20 @@ def _is_traced(leaf: Any) -> bool:
 
 
 def with_self(fn: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
-    """Return for a method that is jitted the function and its arguments: `jax.jit` counts from `self`."""
+    """Return the function of a jitted method, and its arguments with `self`, from which `jax.jit` counts."""
     is_method = isinstance(fn, MethodType) and is_jitted(fn.__func__)
     return (fn.__func__, (fn.__self__, *args)) if is_method else (fn, args)
 
 
 def without_compiler_options(fn: Any) -> tuple[Any, dict[str, Any]]:
-    """Return a function, or a method, that is jitted without what its `jax.jit` tells XLA, and what that is.
+    """Return a jitted function or method without the compiler options of its `jax.jit`, and these options.
 
-    JAX refuses these options inside of another program, and a target often becomes a part of one.
+    JAX rejects compiler options inside another jitted program, and a target often becomes part of one.
     """
     if isinstance(fn, MethodType):
         function, options = without_compiler_options(fn.__func__)
         return (MethodType(function, fn.__self__), options) if options else (fn, {})
-    # JAX has no public way to ask, nor to jit again as before; `functools.wraps` hands on what it keeps.
+    # JAX has no public way to read the options, nor to jit again with the others; `functools.wraps` copies `_jit_info`.
     info = getattr(fn, "_jit_info", None) if is_jitted(fn) else None
     options = dict(getattr(info, "compiler_options_kvs", ()))
     if info is None or not options or _jit is None:
@@ -286,21 +286,21 @@ def without_compiler_options(fn: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def is_jitted(fn: Any) -> bool:
-    """Whether a function is what `jax.jit` gave; what `nnx.jit` gave traces otherwise."""
+    """Return whether a function is a result of `jax.jit`; results of `nnx.jit` trace differently and do not count."""
     is_one = not isinstance(fn, MethodType) and all(hasattr(fn, name) for name in ("trace", "lower", "eval_shape"))
     return is_one and not hasattr(fn, "jitted_fn")
 
 
 def static_of_jit(fn: Any, count: int) -> set[int | str]:
-    """Return the places and the names of the arguments that are static in a jitted function."""
-    # JAX has no public way to ask; `nnx.jit` holds the `jax.jit` of a function that splits its modules.
+    """Return the positions and names of the static arguments of a jitted function."""
+    # JAX has no public way to read them; `nnx.jit` has an inner `jax.jit` that splits the modules.
     info = getattr(fn if is_jitted(fn) else getattr(fn, "jitted_fn", None), "_jit_info", None)
     numbers = {number % count for number in getattr(info, "static_argnums", ()) if -count <= number < count}
     return {*numbers, *getattr(info, "static_argnames", ())}
 
 
 def argument_names(fn: Any, args: tuple[Any, ...]) -> list[str]:
-    """Return what a function calls its arguments by position."""
+    """Return a function's names for its positional arguments."""
     signature = signature_of(fn)
     if signature is None:
         return [f"args_{place}" for place in range(len(args))]
@@ -312,7 +312,7 @@ def argument_names(fn: Any, args: tuple[Any, ...]) -> list[str]:
 
 
 def _unique(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names, with a `_` after those that were there before."""
+    """Return the names, with `_` appended to repeated ones."""
     found: list[str] = []
     for name in names:
         while name in found:
@@ -329,8 +329,8 @@ def _identifier(name: str) -> str:
 
 
 def signature_of(fn: Any) -> inspect.Signature | None:
-    """Return what a function says that it takes; `None` if it does not."""
+    """Return a function's signature; `None` if it has none."""
     try:
         return inspect.signature(fn)
-    except (TypeError, ValueError):  # of some that are written in C
+    except (TypeError, ValueError):  # some functions written in C
         return None

@@ -1,4 +1,4 @@
-"""Calls of what is inspected, as a person writes them: what is advised can be pasted."""
+"""Source code of calls to a target, for advice that the user can paste."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import jax
 from mithril_nb.errors import UnexpectedInputError, short_repr
 from mithril_nb.models.naming import input_names
 from mithril_nb.targets.arguments import argument_names, signature_of
-from mithril_nb.targets.entry_point import door
-from mithril_nb.targets.mithril_models import graph_in, is_own
+from mithril_nb.targets.entry_point import entry_point
+from mithril_nb.targets.mithril_models import graph_in, is_mithril_model
 from mithril_nb.targets.modules import callable_of, is_haiku
 from mithril_nb.targets.option_checks import meant
 from mithril_nb.targets.scopes import is_module
 
 _LIBRARIES = ("jax.numpy", "jax.nn", "jax.lax", "jax.scipy.special", "jax", "numpy")
-"""Where people take functions from that are no variables of their own."""
+"""Modules whose functions users pass directly, as `jax.numpy.tanh`."""
 _STARRED = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 
 def variable_of(target: Any) -> str:
-    """Return how a person may write a target: a function by its name, a module by a variable that holds it.
+    """Return a target as source code: a function by its name, a module by the usual name of its variable.
 
     Examples:
         >>> import jax
@@ -33,7 +33,7 @@ def variable_of(target: Any) -> str:
     """
     name = getattr(target, "__name__", None)
     if not isinstance(name, str) or not name.isidentifier():
-        kinds = (("model", is_own), ("module", is_module), ("transform", is_haiku), ("f", callable))
+        kinds = (("model", is_mithril_model), ("module", is_module), ("transform", is_haiku), ("f", callable))
         return next((word for word, is_one in kinds if is_one(target)), "target")
     if is_module(getattr(target, "__self__", None)):
         return f"module.{name}"
@@ -42,14 +42,14 @@ def variable_of(target: Any) -> str:
 
 
 def arguments_written(target: Any, args: tuple[Any, ...]) -> list[str]:
-    """Return what a target calls what it was called with by position: names that a person may have for it.
+    """Return a target's names for the positional arguments of a call.
 
     Examples:
         >>> from mithril_nb.models import Add
         >>> arguments_written(Add(), (1,)), arguments_written(lambda x, *more: x, (1, 2))
         (['left'], ['x', 'more_0'])
     """
-    if is_own(target):
+    if is_mithril_model(target):
         return list(input_names(graph_in(target)))[: len(args)]
     try:
         return argument_names(callable_of(target)[0], args)
@@ -58,12 +58,12 @@ def arguments_written(target: Any, args: tuple[Any, ...]) -> list[str]:
 
 
 def required(fn: Any, kwargs: Mapping[str, Any], shapes: Any = None) -> list[str]:
-    """Return the arguments that a function cannot do without, as a person writes them.
+    """Return the required arguments of a function as source code.
 
     Args:
         fn: The function.
-        kwargs: What it was given by name: numbers and text stand as they are.
-        shapes: Shapes that were given by name: such an argument is one of that shape.
+        kwargs: The keyword arguments of the call; numbers and text are written as their values.
+        shapes: Shapes by argument name; such an argument is written as a `jax.ShapeDtypeStruct`.
 
     Examples:
         >>> required(lambda x, *, axis, depth=2: x, {"axis": 0}, {"x": [4]})
@@ -77,7 +77,7 @@ def required(fn: Any, kwargs: Mapping[str, Any], shapes: Any = None) -> list[str
         if one.default is not one.empty or one.kind in _STARRED:
             continue
         value = _of_shape(known[one.name]) if _is_shape(known.get(one.name)) else ""
-        is_named = one.name in kwargs or bool(by_name)  # what stands after an argument by name needs its name, too
+        is_named = one.name in kwargs or bool(by_name)  # arguments after a keyword argument need a keyword, too
         if one.kind is one.KEYWORD_ONLY or (is_named and one.kind is not one.POSITIONAL_ONLY):
             by_name.append(f"{one.name}={value or _given(one, kwargs)}")
         else:
@@ -107,18 +107,18 @@ def check_call(
     title: str,
     options: Collection[str],
 ) -> None:
-    """Raise if a function cannot be called with these arguments, as far as it says what it takes.
+    """Raise if a function's signature does not accept these arguments.
 
     Args:
         fn: The function.
-        args: Its arguments.
-        kwargs: Those that it is given by name.
-        target: What the person called it by.
-        title: What to call it.
-        options: What `ml.inspect` takes beside them for such a target: one of these may be meant.
+        args: Its positional arguments.
+        kwargs: Its keyword arguments.
+        target: The target that the user passed.
+        title: The target's name in messages.
+        options: Options of `ml.inspect` for such a target, in case a keyword argument is a misspelt option.
 
     Raises:
-        UnexpectedInputError: Too few, too many, or of unknown names.
+        UnexpectedInputError: There are too few or too many arguments, or unknown names.
     """
     signature = signature_of(fn)
     if signature is None:
@@ -134,19 +134,19 @@ def check_call(
         raise UnexpectedInputError(
             f"cannot inspect {title!r} with these arguments: {error}.",
             (("takes", str(signature)), ("given", ", ".join(given) or "nothing")),
-            door().call(variable_of(target), *wanted, *instead),
+            entry_point().call(variable_of(target), *wanted, *instead),
         ) from None
 
 
 class _Spec(str):
-    """The dtype and the sizes of an array, which stand in the place of its numbers."""
+    """The dtype and the shape of an array, printed without quotes instead of its values."""
 
     def __repr__(self) -> str:
         return str(self)
 
 
 def shown(value: Any) -> str:
-    """Return an argument as a short text: of arrays only what they are.
+    """Return an argument as short text, with dtype and shape for each array.
 
     Examples:
         >>> shown({"w": jax.ShapeDtypeStruct((3, 2), "float32"), "axis": 0})
@@ -159,6 +159,6 @@ def shown(value: Any) -> str:
 
     try:
         told = jax.tree.map(spec, value)
-    except (TypeError, ValueError):  # a dict whose keys JAX cannot put in order
+    except (TypeError, ValueError):  # a dict whose keys JAX cannot sort
         told = value
     return " ".join(short_repr(told, 40).split())

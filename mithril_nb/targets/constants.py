@@ -1,4 +1,4 @@
-"""Arguments that are constants of the program: what a partial binds, and static arguments."""
+"""Arguments that are constants of the program: bound by a partial, or static."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import jax
 from mithril_nb.errors import MithrilError, StageUnavailableError, UnknownOptionError, short_repr
 from mithril_nb.targets.arguments import Arguments, argument_names, is_jitted, signature_of, static_of_jit, title_of
 from mithril_nb.targets.calls import shown, variable_of
-from mithril_nb.targets.entry_point import EntryPoint, door
-from mithril_nb.targets.mithril_models import is_own
+from mithril_nb.targets.entry_point import EntryPoint, entry_point
+from mithril_nb.targets.mithril_models import is_mithril_model
 from mithril_nb.targets.modules import is_foreign
 from mithril_nb.targets.results import NUMBERS, results_of
 from mithril_nb.targets.scopes import is_module
@@ -26,10 +26,10 @@ _LONGEST = 80
 def without_partial(
     target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """Return a target without its `functools.partial`, as far as that binds inputs of the program.
+    """Return a target without its `functools.partial` if that binds inputs of the program.
 
-    Of a function these are modules and `jax.ShapeDtypeStruct`s; other values stay bound and are constants of the
-    program, as in `jax.jit`. A model or a module receives everything.
+    For a function, the inputs are modules and `jax.ShapeDtypeStruct`s; other values stay bound and are constants of the
+    program, as in `jax.jit`. A model or a module receives all bound values as arguments.
 
     Examples:
         >>> import jax.numpy as jnp
@@ -41,7 +41,7 @@ def without_partial(
     if not isinstance(target, functools.partial):
         return target, args, dict(kwargs)
     fn: Any = target.func
-    if is_own(fn) or is_foreign(fn) or is_module(getattr(fn, "__self__", None)):
+    if is_mithril_model(fn) or is_foreign(fn) or is_module(getattr(fn, "__self__", None)):
         return fn, (*target.args, *args), {**target.keywords, **kwargs}
     positional = target.args if any(map(_is_input, target.args)) else ()
     named = {name: value for name, value in target.keywords.items() if _is_input(value)}
@@ -61,14 +61,14 @@ def _is_input(value: Any) -> bool:
 def static_arguments(
     fn: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], static_argnums: Any, static_argnames: Any
 ) -> frozenset[int | str]:
-    """Return the places and the names of the arguments that are static, as `jax.jit` understands these options.
+    """Return the positions and names of the static arguments, as `jax.jit` interprets these options.
 
     Args:
         fn: A function that is not jitted.
         args: Its positional arguments.
         kwargs: Its keyword arguments.
-        static_argnums: As `jax.jit` takes it.
-        static_argnames: The same.
+        static_argnums: As in `jax.jit`.
+        static_argnames: As in `jax.jit`.
 
     Raises:
         UnknownOptionError: `jax.jit` rejects these options, or the value of a static argument, which must be hashable.
@@ -88,7 +88,7 @@ def static_arguments(
         raise UnknownOptionError(
             f"{title_of(fn)!r} is jitted: its own jax.jit declares what is static.",
             (("given", written),),
-            door().call(f"jax.jit({variable_of(fn)}.__wrapped__, {written})", *names),
+            entry_point().call(f"jax.jit({variable_of(fn)}.__wrapped__, {written})", *names),
         )
     try:
         static = frozenset(static_of_jit(jax.jit(fn, **options), len(args)))
@@ -105,7 +105,7 @@ def static_arguments(
             raise UnknownOptionError(
                 f"jax.jit rejects {name!r} of {title_of(fn)!r} as a static argument: it is not hashable.",
                 (("given", f"{name}={shown(value)}"),),
-                _as_constant(door(), fn, args, kwargs, name, shown(value)),
+                _as_constant(entry_point(), fn, args, kwargs, name, shown(value)),
             )
     return static
 
@@ -131,14 +131,14 @@ def _as_constant(
 
 
 class NumbersNeeded:
-    """Explains why tracing fails if a number of Python causes it: Python needs its value, and JAX traces an array.
+    """Explanation of a failed trace whose cause is a number that JAX traces although Python needs its value.
 
-    Or a text, which is no array.
+    Also explains text in place of an array.
 
     Args:
-        call: The program; it is traced with the numbers themselves once it has failed.
+        call: The program; after a failure it is traced again with the numbers as constants.
         arguments: The arguments of the function.
-        specs: What the program is traced with: perhaps parts of modules, and then what `arguments` traces.
+        specs: The program's arguments for tracing: parts of modules if there are any, then those of `arguments`.
         entry: The function that the user called.
     """
 
@@ -147,22 +147,22 @@ class NumbersNeeded:
         self._names = (*[""] * (len(specs) - len(arguments.names)), *arguments.names)
 
     def around(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function with an error that names the numbers, if it fails because of them."""
+        """Wrap a function so that its error names the numbers that caused it."""
 
         @functools.wraps(call)
         def explained(*traced: Any) -> Any:
             try:
                 return call(*traced)
             except Exception as error:
-                told = self._explain(error)
-                if told is None:
+                explanation = self._explain(error)
+                if explanation is None:
                     raise
-                raise told.with_traceback(error.__traceback__) from error
+                raise explanation.with_traceback(error.__traceback__) from error
 
         return explained
 
     def _explain(self, error: Exception) -> StageUnavailableError | None:
-        """Return the error for numbers whose values are needed, or for text; `None` if it fails for another reason."""
+        """Return the error for numbers whose values Python needs, or for text; `None` if the cause is another."""
         given = self._arguments
         first = error.__cause__ if isinstance(error, MithrilError) and error.__cause__ is not None else error
         because = f"{type(first).__name__}: {_first_line(first)}"
@@ -187,7 +187,7 @@ class NumbersNeeded:
         )
 
     def _traces(self, static: set[str]) -> bool:
-        """Whether the function can be traced while the numbers of some arguments are known."""
+        """Return whether the function can be traced if the numbers of these arguments are constants."""
         leaves: list[Any] = []
         known: list[bool] = []
         for name, value in zip(self._names, self._specs, strict=True):
@@ -203,7 +203,7 @@ class NumbersNeeded:
 
         try:
             jax.eval_shape(whole, *(leaf for leaf, is_known in zip(leaves, known, strict=True) if not is_known))
-        except Exception:  # Whatever fails has another reason.
+        except Exception:  # The failure has another cause.
             return False
         return True
 
@@ -235,4 +235,4 @@ def _first_line(error: BaseException) -> str:
 
 
 def _is_number(value: Any) -> bool:
-    return all(type(leaf) in NUMBERS for leaf in jax.tree.leaves(value))  # those that are written as they print
+    return all(type(leaf) in NUMBERS for leaf in jax.tree.leaves(value))  # not subclasses, which print differently

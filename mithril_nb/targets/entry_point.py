@@ -1,4 +1,4 @@
-"""The function that a person called: what is refused behind it names it, and advises a call of it."""
+"""The public function that the user called, so that errors raised below it name it and advise a call of it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from mithril_nb.errors import short_repr
 
 @dataclass(frozen=True)
 class EntryPoint:
-    """A function that takes what `ml.inspect` takes.
+    """A public function that accepts the arguments of `ml.inspect`.
 
     Attributes:
-        name: What a person writes to call it.
-        own: Arguments that it takes besides and was given, as they are written.
+        name: The function as the user writes it, `"ml.sweep"`.
+        own: Its additional arguments in this call, as source code.
 
     Examples:
         >>> EntryPoint("ml.sweep", ("batch=[8, 16]",)).call("model", "x")
@@ -28,34 +28,34 @@ class EntryPoint:
     own: tuple[str, ...] = ()
 
     def call(self, *args: str) -> str:
-        """Return a call of it, as it is written."""
+        """Return the source code of a call."""
         return f"{self.name}({', '.join((*args, *self.own))})"
 
 
 _INSPECT = EntryPoint("ml.inspect")
-_DOOR: ContextVar[EntryPoint | None] = ContextVar("door", default=None)
+_ENTRY_POINT: ContextVar[EntryPoint | None] = ContextVar("entry_point", default=None)
 
 
-def door() -> EntryPoint:
-    """Return what the person called."""
-    return _DOOR.get() or _INSPECT
+def entry_point() -> EntryPoint:
+    """Return the public function that the user called."""
+    return _ENTRY_POINT.get() or _INSPECT
 
 
 @contextmanager
 def called_as(name: str, **own: Any) -> Iterator[None]:
-    """Have what is refused in here name another function than `ml.inspect`.
+    """Make errors inside the `with` block name another function than `ml.inspect`.
 
     Args:
-        name: What the person wrote to call it.
-        **own: Arguments that it takes besides and was given.
+        name: The function as the user writes it.
+        **own: Its additional arguments in this call.
 
     Examples:
         >>> with called_as("ml.assert_cost", flops=500):
-        ...     door().call("model", "x")
+        ...     entry_point().call("model", "x")
         'ml.assert_cost(model, x, flops=500)'
     """
-    token = _DOOR.set(EntryPoint(name, tuple(f"{key}={short_repr(value, 60)}" for key, value in own.items())))
+    token = _ENTRY_POINT.set(EntryPoint(name, tuple(f"{key}={short_repr(value, 60)}" for key, value in own.items())))
     try:
         yield
     finally:
-        _DOOR.reset(token)
+        _ENTRY_POINT.reset(token)

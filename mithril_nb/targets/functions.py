@@ -1,4 +1,4 @@
-"""Functions that a person wrote, and the modules of other libraries that they take or close over."""
+"""The user's functions, and the Flax and Equinox modules that they receive or close over."""
 
 from __future__ import annotations
 
@@ -15,28 +15,29 @@ import jax
 from mithril_nb.stages.param_names import DEFAULT
 from mithril_nb.targets.arguments import Arguments, named, names_of, title_of, with_self
 from mithril_nb.targets.constants import NumbersNeeded
-from mithril_nb.targets.entry_point import door
+from mithril_nb.targets.entry_point import entry_point
 from mithril_nb.targets.modules import Arrays, is_equinox, is_nnx, nnx_params, part
 from mithril_nb.targets.results import checked_result
 from mithril_nb.targets.scopes import by_path, is_module, modules_in, named_modules, submodules
-from mithril_nb.targets.sizes import telling_of_sizes
+from mithril_nb.targets.sizes import explain_sizes
 
 _LIBRARIES = frozenset(
     {"builtins", "equinox", "flax", "functools", "haiku", "jax", "jaxlib", "mithril_nb", "numpy", "optax"}
 )
-"""Packages whose functions are not looked into for modules."""
+"""Packages whose functions are not searched for modules."""
 
 
 @dataclass(frozen=True)
 class FunctionProgram:
-    """A function of arrays alone.
+    """A function whose arguments are arrays only.
 
     Attributes:
         function: The function.
-        specs: What to trace it with.
-        holders: By name of what a person gave it, or of a module that it closes over, which inputs that became; of
-            modules of nnx, and of those that it closes over, only the parameters.
-        trained: The parameters of its modules, those among its arguments if there are such, as their library tells.
+        specs: Its arguments for tracing.
+        holders: The inputs that each argument or closed-over module became, by its name. For nnx modules and
+            closed-over modules these are only the parameters.
+        trained: Inputs that are parameters of modules, according to their library: of modules among the arguments,
+            otherwise of closed-over modules.
     """
 
     function: Callable[..., Any]
@@ -45,10 +46,10 @@ class FunctionProgram:
     trained: tuple[str, ...] = ()
 
     def params(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Return which inputs hold the parameters.
+        """Return the inputs that hold the parameters.
 
         Args:
-            names: What holds them, as a person calls it.
+            names: The user's names for them: arguments or modules.
         """
         if names == (DEFAULT,) and DEFAULT not in self.holders:
             return self.trained or names
@@ -61,16 +62,16 @@ def function_program(
     kwargs: Mapping[str, Any],
     static: Collection[int | str] = frozenset(),
 ) -> FunctionProgram:
-    """Return a function as a function of arrays alone.
+    """Return a function as a function of arrays only.
 
-    Modules of nnx and Equinox that the function closes over become inputs, and so do those of nnx among its arguments:
-    what it changes in them is given back beside its result.
+    nnx modules among the arguments, and nnx and Equinox modules that the function closes over, become inputs. The
+    changed state of nnx modules is returned together with the result.
 
     Args:
         fn: The function.
-        args: Its arguments.
-        kwargs: Those that it is given by name.
-        static: Places and names of arguments that are static, as `static_arguments` gives them.
+        args: Its positional arguments.
+        kwargs: Its keyword arguments.
+        static: Positions and names of static arguments, from `static_arguments`.
     """
     count = len(args)
     fn, args = with_self(fn, args)
@@ -89,7 +90,7 @@ def function_program(
     parts = {name: part(one) for name, one in closed.items() if not is_nnx(one)}
     nnx = {**objects, **{name: one for name, one in closed.items() if is_nnx(one)}}
     if nnx:
-        parts["modules"] = part(nnx)  # All at once: an optimizer may share arrays with its model.
+        parts["modules"] = part(nnx)  # Together, because an optimizer may share arrays with its model.
     known = {path for start, root in by_path(roots).items() for path, _ in submodules(root, start)}
     nests = {name: _Nest({**one.params, **one.state}, known) for name, one in parts.items()}
 
@@ -103,7 +104,7 @@ def function_program(
         here = _roots(dict(zip(given.all_names, (*again, *keywords.values()), strict=True)))
         here |= {name: built.get(name, one) for name, one in held.items()}
         naming = named_modules(here, [(one, built[name]) for name, one in closed.items()])
-        with naming, telling_of_sizes(values, title_of(fn)):
+        with naming, explain_sizes(values, title_of(fn)):
             out = fn(*again, **keywords)
         return out, built
 
@@ -111,14 +112,14 @@ def function_program(
         out, built = called(*traced)
         if not nnx:
             return checked_result(out, title_of(fn))
-        checked_result(out, title_of(fn))  # it may give nothing, and change its modules
+        checked_result(out, title_of(fn))  # the result may be empty: the function changes its modules
         after = part({name: built[name] for name in nnx})
         return out, nests["modules"].tree({**after.params, **after.state})
 
     lifted = tuple(nests[name].tree({**one.params, **one.state}) for name, one in parts.items())
     names = (*(f"{name}_" * (name in values) or name for name in parts), *given.names)
     specs = (*lifted, *given.traced)
-    program = named(NumbersNeeded(run, given, specs, door()).around(run), names, title_of(fn), fn)
+    program = named(NumbersNeeded(run, given, specs, entry_point()).around(run), names, title_of(fn), fn)
     arguments = names_of(program)
     trained = dict[str, list[str]]()
     for (name, one), argument in zip(parts.items(), arguments, strict=False):
@@ -136,20 +137,20 @@ def function_program(
 
 
 def plain_program(given: Arguments) -> Callable[..., Any]:
-    """Return the function of a call as one of its traced arguments alone; modules that it closes over stay in it."""
-    explain = NumbersNeeded(given.calling, given, given.traced, door()).around
-    trace = None if given.has_clash else explain(given.trace)  # JAX 0.10 fails where it has one name for two
+    """Return the function of a call as a function of the traced arguments only; closed-over modules stay constants."""
+    explain = NumbersNeeded(given.calling, given, given.traced, entry_point()).around
+    trace = None if given.has_clash else explain(given.trace)  # JAX 0.10 fails if two arguments have one name
     return named(explain(given.calling), given.names, title_of(given.fn), given.fn, trace)
 
 
 def _holders(given: Arguments, names: Sequence[str]) -> dict[str, Sequence[str]]:
-    """What the arguments are called that hold arrays, by their names for a person; nothing for one that holds none."""
+    """Return the program's input for each argument name; no input for an argument without arrays."""
     traced = dict(zip(given.names, names, strict=True))
     return {name: [traced[name]] if name in traced else [] for name in given.all_names}
 
 
 class _Nest:
-    """Arrays by dotted name, as nested dicts whose last key tells block and array: `{"mu": {"layers.0.kernel": a}}`."""
+    """Arrays by dotted name, as nested dicts whose last key is block and array: `{"mu": {"layers.0.kernel": a}}`."""
 
     def __init__(self, arrays: Arrays, known: set[tuple[str, ...]]):
         self._places = {dots: self._place(tuple(dots.split(".")), known) for dots in arrays}
@@ -161,7 +162,7 @@ class _Nest:
         return (".".join(parts[:-1]), parts[-1]) if len(parts) > 1 else parts
 
     def reach(self, dots: str) -> str:
-        """How to reach an array in the tree, as JAX writes it: `['layers.0']['kernel']`."""
+        """Return the key path of an array in the tree, as JAX prints it: `['layers.0']['kernel']`."""
         return jax.tree_util.keystr(tuple(map(jax.tree_util.DictKey, self._places.get(dots, (dots,)))))
 
     def tree(self, arrays: Arrays) -> Any:
@@ -178,7 +179,10 @@ class _Nest:
 
 
 def _roots(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The modules among arguments by name. What an optimizer keeps for a module looks like it, and stands deeper."""
+    """Return the modules among the arguments by name.
+
+    An optimizer's state for a module has the same type but is nested deeper, so only the outermost of each type count.
+    """
     found = [((name, *path), module) for name, value in values.items() for path, module in modules_in(value)]
     least: dict[type, int] = {}
     for path, module in found:
@@ -187,9 +191,9 @@ def _roots(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def modules_of(fn: Any) -> dict[str, Any]:
-    """Return the modules that a function closes over, or takes from its file, by the names of the variables.
+    """Return the modules that a function closes over or reads from globals, by variable name.
 
-    Functions that it uses are looked into as well, unless they are a library's.
+    The functions that it uses are searched as well, except those of libraries.
     """
     found: dict[str, Any] = {}
     seen: set[int] = set()
@@ -218,13 +222,13 @@ def modules_of(fn: Any) -> dict[str, Any]:
 
 
 def other_modules(fn: Any, module: Any) -> dict[str, Any]:
-    """Return the modules with parameters that a function made of a module holds beside it, and besides those in it.
+    """Return the other modules with parameters that a function around a module closes over.
 
     Args:
         fn: The function.
-        module: The module, of Equinox.
+        module: The Equinox module that the function wraps.
     """
-    own = {id(array) for array in part(module).params.values()}  # what Equinox wraps may hold a copy of the module
+    own = {id(array) for array in part(module).params.values()}  # Equinox wrappers may contain a copy of the module
     return {
         name: one
         for name, one in modules_of(fn).items()
@@ -233,13 +237,13 @@ def other_modules(fn: Any, module: Any) -> dict[str, Any]:
 
 
 def _is_of_library(fn: types.FunctionType) -> bool:
-    # `functools.wraps` writes the module of what it wraps; where a function was defined stays in its globals.
+    # `functools.wraps` copies `__module__` from the wrapped function; the globals keep the wrapper's own module.
     written = (fn.__module__ or "", str(fn.__globals__.get("__name__", "")))
     return all(name.partition(".")[0] in _LIBRARIES for name in written)
 
 
 def names_in_code(fn: Any) -> set[str]:
-    """Return the names of globals and attributes in the code of a function, and in the functions that it defines.
+    """Return the names of globals and attributes in the code of a function and of its inner functions.
 
     Examples:
         >>> sorted(names_in_code(lambda x: jax.vmap(len)(x)))
@@ -260,7 +264,7 @@ def _variables(fn: types.FunctionType) -> Iterator[tuple[str, Any]]:
     for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
         try:
             yield name, cell.cell_contents
-        except ValueError:  # a variable that has no value yet
+        except ValueError:  # the variable has no value yet
             continue
     for code in _codes(fn.__code__):
         used = (one.argval for one in dis.get_instructions(code) if one.opname == "LOAD_GLOBAL")

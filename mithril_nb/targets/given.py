@@ -1,4 +1,4 @@
-"""Programs that begin at a later stage than Python: what JAX lowered, compiled or exported, and files of these."""
+"""Programs without their Python: lowered, compiled or exported by JAX, and files of these."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mithril_nb.stages.given import (
     given_of_stablehlo,
 )
 from mithril_nb.stages.records import PROGRAM_SUFFIXES
-from mithril_nb.targets.entry_point import door
+from mithril_nb.targets.entry_point import entry_point
 
 LARGEST_BYTES = 256_000_000
 _FIRST_CHARS = 100_000
@@ -37,7 +37,7 @@ _WRITERS = {
 
 
 def is_program_file(target: Any) -> bool:
-    """Whether a target is the path of a file that may contain a program: a `Path`, or a text with a known suffix.
+    """Return whether a target is the path of a program file: a `Path`, or text with a known suffix.
 
     Examples:
         >>> is_program_file("step.mlir"), is_program_file("model.json"), is_program_file(Path("model.json"))
@@ -51,17 +51,17 @@ def is_program_file(target: Any) -> bool:
 def inspect_late(
     target: Any, args: tuple[Any, ...], given: Mapping[str, Any], options: Mapping[str, Any]
 ) -> Inspection | None:
-    """Return the inspection of a program that begins at a later stage than Python; `None` for anything else.
+    """Return the inspection of a lowered, compiled or exported program, or of a file; `None` for other targets.
 
     Args:
-        target: What is inspected.
-        args: What it is called with: nothing, as it has its arguments.
-        given: What it is called with by name.
-        options: Options of `inspect` by name; those that are `None` are not given.
+        target: The target of `inspect`.
+        args: Positional arguments, which such a program rejects: it contains its own.
+        given: Keyword arguments, also rejected.
+        options: Options of `inspect` by name; `None` means not given.
 
     Raises:
-        UnknownOptionError: It is given arguments, or an option that it has no use for.
-        ModelFileError: There is no such file, or it is broken, too large, or no program.
+        UnknownOptionError: The call has arguments, or an option that does not apply.
+        ModelFileError: The file does not exist, is broken or too large, or contains no program.
     """
     made = _given_of(target, options["device"])
     if made is None:
@@ -75,7 +75,7 @@ def inspect_late(
         raise UnknownOptionError(
             f"program {made.name!r} takes no {what}.",
             (("given as", made.kind), ("takes", ", ".join(f"{one}=" for one in options if one in allowed))),
-            door().call(_written(target)),
+            entry_point().call(_written(target)),
         )
     chosen = {name: value for name, value in options.items() if value is not None and name in allowed}
     return inspect_given(made, **chosen)
@@ -99,7 +99,7 @@ def _given_of(target: Any, device: Any) -> Given | None:
 
 
 def _written(target: Any) -> str:
-    """Return how a program is written in a call."""
+    """Return a program as source code in a call."""
     if is_program_file(target):
         return repr(str(target))
     names = {jax.stages.Lowered: "lowered", jax.stages.Compiled: "compiled", jax.export.Exported: "exported"}
@@ -107,7 +107,7 @@ def _written(target: Any) -> str:
 
 
 def _kind_of_text(text: str) -> str:
-    r"""Return `"hlo"` or `"stablehlo"` for a text that may be one, else `""`.
+    r"""Return `"hlo"` or `"stablehlo"` for text that looks like one, else `""`.
 
     Examples:
         >>> _kind_of_text("HloModule jit_f"), _kind_of_text("module @jit_f {\n}"), _kind_of_text("a module of mine")
@@ -125,10 +125,10 @@ def _kind_of_text(text: str) -> str:
 
 
 def _read(data: bytes, device: Any, path: Path | None = None) -> Given:
-    """Return the program in some bytes.
+    """Return the program that the bytes contain.
 
     Raises:
-        ModelFileError: They are no program, or a broken one.
+        ModelFileError: The bytes contain no program, or a broken one.
     """
     if not data.strip():
         raise _refused(path, "it is empty")
@@ -158,19 +158,19 @@ def _read(data: bytes, device: Any, path: Path | None = None) -> Given:
 
 
 def _bytes_of(path: Path) -> bytes:
-    """Return what is in a file.
+    """Return the bytes of a file.
 
     Raises:
-        ModelFileError: There is no such file, it cannot be read, or it is too large.
+        ModelFileError: The file does not exist, cannot be read, or is too large.
     """
     try:
         found = path.stat()
         if stat.S_ISDIR(found.st_mode):
             inside = sorted(one.name for one in path.iterdir() if one.suffix.lower() in PROGRAM_SUFFIXES)
-            advice = door().call(repr(str(path / inside[0]))) if inside else _advice(path / "step.mlir")
+            advice = entry_point().call(repr(str(path / inside[0]))) if inside else _advice(path / "step.mlir")
             raise _refused(path, "it is a folder", (("programs in it", listed(inside)),), advice)
         if not stat.S_ISREG(found.st_mode):
-            raise _refused(path, "it is no regular file", (), _advice(None))
+            raise _refused(path, "it is not a regular file", (), _advice(None))
         if path.suffix.lower() not in PROGRAM_SUFFIXES:
             known = ("suffixes", ", ".join(PROGRAM_SUFFIXES))
             why = f"files with the suffix {path.suffix!r} are not read"
@@ -184,20 +184,20 @@ def _bytes_of(path: Path) -> bytes:
         raise
     except FileNotFoundError as error:
         raise _refused(path, "there is no such file", (("folder", str(Path.cwd())),)) from error
-    except (OSError, ValueError) as error:  # ValueError: no path has a zero byte
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
         because = getattr(error, "strerror", None) or str(error)
         raise _refused(path, "it cannot be read", (("because", because),), _advice(None)) from error
 
 
 def _refused(path: Path | None, why: str, facts: Facts = (), advice: str = "") -> ModelFileError:
-    """Return what to raise of a file or of bytes; by default it advises how to write such a file."""
+    """Return the error for a file or bytes; by default it advises how to write such a file."""
     what = "this data" if path is None else repr(str(path))
     return ModelFileError(f"cannot inspect {what}: {why}.", facts, advice or _advice(path))
 
 
 def _advice(path: Path | None) -> str:
-    """Return how to write such a file, or how to do without one."""
+    """Return code that writes such a file, or that inspects a program without one."""
     if path is None:
-        return door().call("jax.jit(f).lower(x)")
+        return entry_point().call("jax.jit(f).lower(x)")
     writer = _WRITERS.get(path.suffix.lower(), "write_text(jax.jit(f).lower(x).as_text(debug_info=True))")
     return f"pathlib.Path({str(path)!r}).{writer}"

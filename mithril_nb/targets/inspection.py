@@ -1,4 +1,4 @@
-"""`inspect`: from anything that a person may want to look at to all its stages."""
+"""`inspect`: from a model, a function, a module, a traced program or a file to all its stages."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from mithril_nb.stages.trace.user_lines import calling_line
 from mithril_nb.targets.arguments import Arguments, title_of, without_compiler_options
 from mithril_nb.targets.calls import check_call
 from mithril_nb.targets.constants import static_arguments, without_partial
-from mithril_nb.targets.entry_point import door
+from mithril_nb.targets.entry_point import entry_point
 from mithril_nb.targets.functions import function_program, plain_program
 from mithril_nb.targets.given import inspect_late
-from mithril_nb.targets.mithril_models import compiled_for, given_specs, inspect_own, is_own
+from mithril_nb.targets.mithril_models import compiled_for, given_specs, inspect_model, is_mithril_model
 from mithril_nb.targets.modules import callable_of, foreign, is_foreign, is_haiku, is_linen, is_nnx, within
 from mithril_nb.targets.option_checks import OF_FUNCTIONS, OF_MODULES, OPTIONS, check_options
 from mithril_nb.targets.options import takes_params
@@ -35,7 +35,7 @@ from mithril_nb.targets.traced import without_trace
 from mithril_nb.targets.unsupported import check_target, refuse, refuse_several, refuse_training
 
 PROGRAMS = ("forward", "forward+backward", "train step")
-"""Programs that a model has."""
+"""Names of a model's programs."""
 _NOTHING = {"program": None, "loss": None, "optimizer": None}
 
 
@@ -56,54 +56,54 @@ def inspect(
     compiler_options: Mapping[str, Any] | None = None,
     **named: Any,
 ) -> Inspection:
-    """Look at a program at every stage on its way to the machine, without running it, whatever it is.
+    """Inspect a program at every compiler stage, from its Python to machine code, without running it.
 
-    A function is traced as `jax.jit` traces it: arrays and numbers among its arguments are traced, and
-    `jax.ShapeDtypeStruct`s, which take no memory. What `jax.jit` rejects is static: text, config objects, functions.
-    Values that a `functools.partial` binds are constants of the program. In a call of a module, and in the modules of
-    Equinox, numbers are static, as in `eqx.filter_jit`. Blocks are the blocks of a `Model`, the modules of Flax,
-    Equinox and Haiku by their paths (`blocks/0/attention/query`), else named scopes and Python functions.
+    A function is traced as by `jax.jit`: arrays, numbers and `jax.ShapeDtypeStruct`s, which take no memory, are traced.
+    Values that `jax.jit` rejects are static: text, config objects, functions. Values that a `functools.partial` binds
+    are constants of the program. Numbers in a call of a module, and inside Equinox modules, are static, as in
+    `eqx.filter_jit`. Blocks are the blocks of a `Model`, or the modules of Flax, Equinox and Haiku by their paths
+    (`blocks/0/attention/query`), otherwise named scopes and Python functions.
 
     Args:
         target: A `Model`, a `PhysicalModel`, any function that JAX can trace, a module of Flax nnx or linen, of
-            Equinox, or a Haiku transform. Equinox modules are called as they are: `jax.vmap(module)` takes a batch, and
-            has the programs of a module. Also each object of JAX's own pipeline, which has its arguments: what
-            `jax.make_jaxpr(f)(x)`, `jax.jit(f).trace(x)`, `jax.jit(f).lower(x)`, its `compile` and `jax.export`
-            return; StableHLO or HLO as text; the path of a file with such a text, a serialized HLO module or an
-            exported program, or its bytes. Stages above such an object are unavailable, except the lines of Python
-            that JAX wrote into it.
-        *args: What it is called with; for a model its inputs in order.
-        kwargs: What it is called with by name, where a name is one of those below.
-        shapes: Shapes of the inputs of a model, in the place of arguments: `{"input": [32, 784]}`. With names in the
-            place of numbers, `["batch", 784]`, costs are formulas, and XLA, which needs numbers, is not asked.
-        variables: Variables of a linen module, or of a Haiku transform; default: those that `init` would give.
-        params: Which argument of a function holds its parameters, `"w"`, or which part of one, `"state.params"`, or
-            several; `()` if it has none. By default the one called `params`, else the modules of nnx that it takes,
-            or the modules that it closes over; without any of these, how many there are is unknown. It is the
-            function's own argument where that has one called `params` that is not given otherwise.
-        static_argnums: Places of the arguments of a function that are static, as in `jax.jit`: a number that Python
-            needs while the function is traced, such as an axis or a size, or that a branch depends on.
-        static_argnames: The names of such arguments: `"axis"`, or several.
-        program: Of a model or a module: `"forward"`, `"forward+backward"` or `"train step"`; default: the last one
-            with an optimizer, the second with only a loss, else the first.
+            Equinox, or a Haiku transform. Equinox modules are called directly; `jax.vmap(module)` takes a batch and
+            has the programs of a module. Also the objects of JAX's own pipeline, which contain their arguments: the
+            results of `jax.make_jaxpr(f)(x)`, `jax.jit(f).trace(x)`, `jax.jit(f).lower(x)`, its `compile` and
+            `jax.export`; StableHLO or HLO as text; the path of a file with such text, a serialized HLO module or an
+            exported program, or the file's bytes. Stages before such an object are unavailable, except the lines of
+            Python that JAX recorded in it.
+        *args: Positional arguments of the call; for a model, its inputs in order.
+        kwargs: Keyword arguments of the call whose names clash with the options below.
+        shapes: Shapes of a model's inputs, instead of arguments: `{"input": [32, 784]}`. If some sizes are names,
+            `["batch", 784]`, costs are formulas, and nothing is compiled, because XLA needs numbers.
+        variables: Variables of a linen module or a Haiku transform; default: the variables that `init` would return.
+        params: The argument of a function that holds its parameters, `"w"`, or a part of one, `"state.params"`, or
+            several; `()` if it has none. Default: the argument called `params`, otherwise the nnx modules among the
+            arguments, otherwise the modules that the function closes over; without these, the number of parameters is
+            unknown. If the function has an argument called `params` that is not given otherwise, this is its value.
+        static_argnums: Positions of a function's static arguments, as in `jax.jit`: numbers that Python needs during
+            tracing, such as an axis, a size, or the condition of a branch.
+        static_argnames: Names of static arguments: `"axis"`, or several.
+        program: Program of a model or a module: `"forward"`, `"forward+backward"` or `"train step"`. Default:
+            `"train step"` if an optimizer is given, `"forward+backward"` if only a loss is, otherwise `"forward"`.
         loss: Loss of a model or a module as in `ml.fit`; default: `"cross_entropy"`.
         optimizer: Optimizer of a model or a module as in `ml.fit`; default: `"adam"`.
-        name: What to call the program.
+        name: Name of the program.
         device: The `jax.Device` to lower and compile for.
         compiler_options: Further options of XLA, added to those of the target's own `jax.jit`.
-        **named: What it is called with by name.
+        **named: Keyword arguments of the call.
 
     Returns:
-        The stages, made when they are first asked for. A function that cannot be traced has them, too: each says why
-        it is unavailable.
+        The stages, each computed on first use. A function that cannot be traced has them as well: each stage reports
+        why it is unavailable.
 
     Raises:
-        UnknownOptionError: Something that cannot be called; a program, or an option, that it does not have; an option
-            that is no such thing; parameters in an argument that there is not.
-        UnexpectedInputError: Too few arguments, or too many.
-        ShapeError: Shapes of a model's inputs that are missing, or that do not fit.
-        StageUnavailableError: A block of a model that is trained needs a number where a name stands.
-        ModelFileError: There is no such file, or it contains no program.
+        UnknownOptionError: The target cannot be called, it has no such program or option, an option has a wrong type,
+            or `params` names an argument that does not exist.
+        UnexpectedInputError: There are too few or too many arguments.
+        ShapeError: Shapes of a model's inputs are missing, or do not fit.
+        StageUnavailableError: A block of a trained model needs a number instead of a name.
+        ModelFileError: The file does not exist, or contains no program.
 
     Examples:
         >>> import jax
@@ -121,14 +121,14 @@ def inspect(
     check_options(kwargs, name, device, compiler_options)
     given = {**named, **(kwargs or {})}
     static = {"static_argnums": static_argnums, "static_argnames": static_argnames}
-    asked = {"program": program, "loss": loss, "optimizer": optimizer}
+    training = {"program": program, "loss": loss, "optimizer": optimizer}
     late = {"name": name, "params": None if params == DEFAULT else params, "shapes": shapes, "variables": variables}
-    late |= {**static, **asked, "device": device, "compiler_options": compiler_options}
+    late |= {**static, **training, "device": device, "compiler_options": compiler_options}
     found = inspect_late(target, args, given, late)
     if found is not None:
         return found
     target, args, given = without_trace(*without_partial(unwatched(target), args, given))
-    check_target(target, args, {"shapes": shapes, **asked})
+    check_target(target, args, {"shapes": shapes, **training})
     if takes_params(target, args, given, params):
         given, params = {**given, "params": params}, DEFAULT
     holders = names_of_params(params)
@@ -136,26 +136,26 @@ def inspect(
     if own_options:
         compiler_options = {**own_options, **(compiler_options or {})}
     options = {"name": name, "device": device, "compiler_options": compiler_options}
-    is_model = is_own(target) or is_foreign(target) or is_module(getattr(target, "__self__", None))
-    if not is_model and asked != _NOTHING:
+    is_model = is_mithril_model(target) or is_foreign(target) or is_module(getattr(target, "__self__", None))
+    if not is_model and training != _NOTHING:
         around = within(target)
         is_model = around is not None
         if is_model:
-            refuse_several(asked, around, target)
+            refuse_several(training, around, target)
     if not is_model:
-        refuse_training(asked, target, args, given)
+        refuse_training(training, target, args, given)
     chosen = _program_name(program, loss, optimizer)
     loss, optimizer = "cross_entropy" if loss is None else loss, "adam" if optimizer is None else optimizer
     if is_model and holders != (DEFAULT,):
         refuse("params", params, target, args, given)
-    if is_own(target):
+    if is_mithril_model(target):
         for option, value in (("variables", variables), *static.items()):
             refuse(option, value, target, args, given)
         sizes, dtypes = given_specs(target, args, given, shapes)
         if has_names(sizes.values()):
             scope = scope_of((*args, *given.values()))
             return inspect_with_names(target, sizes, dtypes, scope, chosen, loss, optimizer, options)
-        return inspect_own(compiled_for(target, sizes, dtypes), chosen, loss, optimizer, options)
+        return inspect_model(compiled_for(target, sizes, dtypes), chosen, loss, optimizer, options)
     refuse("shapes", shapes, target, args, given)
     if is_model:
         for option, value in static.items():
@@ -171,7 +171,7 @@ def inspect(
 def as_plain_call(
     target: Any, args: tuple[Any, ...], options: Mapping[str, Any]
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """Return the function that `inspect` traces for a call, and its arguments, without what is static.
+    """Return the function that `inspect` traces for a call, and its arguments without the static ones.
 
     Args:
         target: A function, as in `inspect`; a model or a module is returned unchanged.
@@ -189,12 +189,12 @@ def as_plain_call(
     """
     given = {name: value for name, value in options.items() if name not in OPTIONS} | (options.get("kwargs") or {})
     fn, own, given = without_trace(*without_partial(unwatched(target), args, given))
-    if is_own(fn) or is_foreign(fn) or any(map(is_nnx, (*own, *given.values()))):
+    if is_mithril_model(fn) or is_foreign(fn) or any(map(is_nnx, (*own, *given.values()))):
         return target, args
     if takes_params(fn, own, given, options.get("params", DEFAULT)):
         given = {**given, "params": options["params"]}
     static = static_arguments(fn, own, given, *map(options.get, ("static_argnums", "static_argnames")))
-    own, given = jax.tree.map(_as_jax_array, (own, given))  # Arguments keep only the shapes of arrays of NumPy
+    own, given = jax.tree.map(_as_jax_array, (own, given))  # `Arguments` keeps only the shapes of NumPy arrays
     whole = Arguments(fn, own, given, static=static)
     return plain_program(whole), whole.traced
 
@@ -226,10 +226,12 @@ def _inspect_module(
     own_options = [one for one in OF_MODULES if one != "variables" or is_linen(target) or is_haiku(target)]
     check_call(takes, args, {key: value for key, value in given.items() if key not in own}, whole, title, own_options)
     arguments = Arguments(takes, args, given, are_numbers_static=True)
-    # A module may make an array of them: then all of its costs would be those of a few numbers, without a word.
+    # A module may convert sizes to an array: its costs would then silently be those of a few numbers.
     because = "a module computes with arrays"
     if not arguments.traced:
-        refused = no_array(arguments.by_name, title, because) or no_array_but_text(arguments, because, door(), whole)
+        refused = no_array(arguments.by_name, title, because) or no_array_but_text(
+            arguments, because, entry_point(), whole
+        )
         if refused is not None:
             raise refused
     try:
@@ -241,8 +243,10 @@ def _inspect_module(
     except MithrilError:
         raise
     except Exception as error:
-        # What JAX says of a module that cannot be traced stands in its stages, as it does for a function.
-        return inspect(_raising(error, title), *arguments.traced, **{**options, "name": options["name"] or title})
+        # The stages report JAX's error for a module that cannot be traced, as they do for a function.
+        return inspect_function(
+            _raising(error, title), *arguments.traced, **{**options, "name": options["name"] or title}
+        )
     if program == "forward":
         return inspect_function(made.function, *made.specs, **{**options, "name": options["name"] or title})
     own = {"name": options["name"] or program, "requested_at": calling_line()}
@@ -250,10 +254,10 @@ def _inspect_module(
 
 
 def _program_name(program: str | None, loss: Any, optimizer: Any) -> str:
-    """Return which program of a model or a module is meant.
+    """Return the name of the requested program of a model or a module.
 
     Raises:
-        UnknownOptionError: There is no such program.
+        UnknownOptionError: The program does not exist.
     """
     if program is not None and program not in PROGRAMS:
         near = get_close_matches(str(program).replace("_", " ").replace("-", " "), PROGRAMS, 1, 0.5)

@@ -1,4 +1,4 @@
-"""Our own models: their programs, the Python that builds them, and what kind each block is."""
+"""Mithril models as targets: their inputs, their programs, and shapes to advise."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from mithril_nb.models.model import Model
 from mithril_nb.models.naming import input_names, input_specs, written_shape
 from mithril_nb.physical import PhysicalModel, compile, graph_of
 from mithril_nb.physical.inspecting import inspect_program
-from mithril_nb.targets.entry_point import door
+from mithril_nb.targets.entry_point import entry_point
 from mithril_nb.targets.option_checks import OPTIONS, meant, options_written
 from mithril_nb.targets.sizes import written_spec
 from mithril_nb.train import programs
 from mithril_nb.train.losses import resolve_loss
 
 
-def is_own(target: Any) -> bool:
-    """Whether a target is a model of ours, compiled or not."""
+def is_mithril_model(target: Any) -> bool:
+    """Return whether a target is a Mithril model or block, compiled or not."""
     return isinstance(target, Model | LogicalGraph | Block | PhysicalModel)
 
 
 def compiled_for(target: Any, sizes: Mapping[str, Sequence[Dim]], dtypes: Mapping[str, str]) -> PhysicalModel:
-    """Return the model, compiled for the inputs that it is looked at with.
+    """Return the model, compiled for the given inputs.
 
     Args:
         target: A model, compiled or not.
-        sizes: The shape of each input that is known of, as `given_specs` finds them.
-        dtypes: The dtype of those that are given as arrays.
+        sizes: The known shape of each input, from `given_specs`.
+        dtypes: The dtype of each input that is given as an array.
 
     Raises:
-        ShapeError: Shapes that do not fit, or that are not known in numbers.
+        ShapeError: Shapes do not fit, or are unknown.
     """
     graph = graph_in(target)
     if isinstance(target, PhysicalModel):
@@ -59,33 +59,33 @@ def graph_in(target: Any) -> LogicalGraph:
 def given_specs(
     target: Any, args: Sequence[Any], named: Mapping[str, Any], shapes: Mapping[str, Sequence[Dim]] | None
 ) -> tuple[dict[str, Sequence[Dim]], dict[str, str]]:
-    """Return the shape of each input that is known of, and the dtype of those that are given as arrays.
+    """Return the known shape of each input, and the dtype of each input that is given as an array.
 
     Args:
         target: A model, compiled or not.
-        args: Inputs in the order of the model's, or their shapes.
-        named: Inputs by name, or their shapes.
-        shapes: Shapes by name of the input.
+        args: Inputs in the model's order: arrays or `jax.ShapeDtypeStruct`s.
+        named: Inputs by name.
+        shapes: Shapes by input name.
 
     Raises:
-        UnexpectedInputError: More inputs than the model has, one that is given twice, or that it does not have.
-        UnknownOptionError: An input that is no array, shapes that are none, or what is no input but a slip.
+        UnexpectedInputError: The model has fewer inputs, or does not have this one, or an input is given twice.
+        UnknownOptionError: An input is no array, a shape is invalid, or a keyword argument is a misspelt option.
     """
     graph = graph_in(target)
     names = input_names(graph)
-    input_specs(graph, {} if shapes is None else shapes)  # says what is no shape, and what is no input
+    input_specs(graph, {} if shapes is None else shapes)  # raises for invalid shapes and unknown inputs
     if len(args) > len(names):
         raise UnexpectedInputError(
-            f"the model has {len(names)} input{'s' * (len(names) != 1)}, and was given {len(args)}.",
+            f"the model has {len(names)} input{'s' * (len(names) != 1)} but receives {len(args)}.",
             (("inputs", ", ".join(map(repr, names)) or "none"),),
-            door().call("model", *names),
+            entry_point().call("model", *names),
         )
     given = dict(zip(names, args, strict=False))
     for name, value in named.items():
         if name in given:
             raise UnexpectedInputError(
                 f"the input {name!r} is given twice.",
-                advice=door().call("model", *(f"{one}={one}" for one in {**given, **named})),
+                advice=entry_point().call("model", *(f"{one}={one}" for one in {**given, **named})),
                 port=name,
             )
         given[name] = value
@@ -95,10 +95,10 @@ def given_specs(
             _refuse_name(name, value, names, [*arrays, *options_written({"shapes": shapes})])
         if not hasattr(value, "shape") or not hasattr(value, "dtype"):
             written = written_shape(value) or "[32, 784]"
-            advice = door().call("model", f'shapes={{"{name}": {written}}}')
+            advice = entry_point().call("model", f'shapes={{"{name}": {written}}}')
             if written_spec(value):
                 positional = [written_spec(one) or name for name, one in zip(names, args, strict=False)]
-                advice = door().call(
+                advice = entry_point().call(
                     "model", *positional, *(f"{k}={written_spec(one) or k}" for k, one in named.items())
                 )
             raise UnknownOptionError(
@@ -110,30 +110,30 @@ def given_specs(
 
 
 def _refuse_name(name: str, value: Any, names: Sequence[str], given: Sequence[str]) -> None:
-    """Raise for what is given by a name that is neither an input's nor an option's, and is no array either."""
+    """Raise for a keyword argument that is neither an input nor an option, and whose value is no array."""
     option, known = meant(name), given or names
-    advice = door().call("model", *known)
+    advice = entry_point().call("model", *known)
     if option is not None:
-        advice = door().call("model", *known, f"{option}={short_repr(value, 40)}")
+        advice = entry_point().call("model", *known, f"{option}={short_repr(value, 40)}")
     elif name in signature(compile).parameters:
-        advice = door().call(f"ml.compile(model, {name}=..., shapes=...)")
+        advice = entry_point().call(f"ml.compile(model, {name}=..., shapes=...)")
     raise UnknownOptionError(
-        f"{door().name} takes no option {name!r}, and the model has no input of this name.",
+        f"{entry_point().name} takes no option {name!r}, and the model has no input of this name.",
         (("inputs", ", ".join(map(repr, names)) or "none"), ("options", ", ".join(OPTIONS))),
         advice,
     )
 
 
 def _dim(dim: Any) -> Dim:
-    """A size of an array; the name of one that has no number."""
+    """Return a size of an array: a number, or the name of a symbolic dimension."""
     return str(dim) if jax.export.is_symbolic_dim(dim) else dim
 
 
 _EXAMPLES = ([32, 784], [32, 16], [32, 2], [32, 28, 28, 1], [32, 64, 64, 3], [32, 64, 16], [784])
-"""Shapes of inputs to try out: rows, short texts, pictures, sequences, one row."""
+"""Input shapes to try for advice: rows, short texts, images, sequences, one row."""
 
 
-def inspect_own(
+def inspect_model(
     model: PhysicalModel,
     program: str,
     loss: Any,
@@ -146,15 +146,15 @@ def inspect_own(
         model: The model.
         program: Name of the program.
         loss: As in `fit`.
-        optimizer: The same.
-        options: What `mithril_nb.inspection.inspect` is told besides; `None` counts as not said.
+        optimizer: As in `fit`.
+        options: Further options of `mithril_nb.inspection.inspect`; `None` means not given.
 
     Raises:
-        ShapeError: The loss takes one output, and the model gives several.
+        ShapeError: The loss takes one output, but the model has several.
     """
     if program != "forward" and resolve_loss(loss).needs_output(model.output_names):
         raise ShapeError(
-            f"the loss {loss!r} takes one output, and the model gives {len(model.output_names)}.",
+            f"the loss {loss!r} takes one output, but the model has {len(model.output_names)}.",
             (("outputs", ", ".join(f"{name!r} {model.output_specs[name]}" for name in model.output_names)),),
             "loss=a function of (outputs, targets), which gets the outputs as a dict.",
         )
@@ -165,20 +165,24 @@ def inspect_own(
 
 
 def _concrete(model: PhysicalModel) -> PhysicalModel:
-    """The model itself, if the shapes of its inputs are known; the first dim may be any batch."""
+    """Return the model unchanged if the shapes of its inputs are known, except for the batch dimension.
+
+    Raises:
+        ShapeError: A shape is unknown.
+    """
     for name in _unknown(model):
         spec, example = model.input_specs[name], _example_shapes(model)
         raise ShapeError(
-            f"the shape of input {name!r} is not known in numbers.",
+            f"the shape of input {name!r} is unknown.",
             (("so far", str(spec)),),
-            f"shapes={example}{', ' if '  # ' in example else '  # '}beside the model",
+            f"shapes={example}{', ' if '  # ' in example else '  # '}add this to the call",
             port=name,
         )
     return model
 
 
 def example_shapes(model: Model) -> str:
-    """Return shapes that a model takes, as a person may write them: what is advised has been tried.
+    """Return input shapes for a model as source code; the model compiles with them.
 
     Examples:
         >>> from mithril_nb.models import Conv2d
@@ -196,14 +200,14 @@ def _example_shapes(model: PhysicalModel) -> str:
     names, specs = _unknown(model), model.input_specs
     known = {name: spec.shape for name, spec in specs.items() if name not in names}
     for shape in _EXAMPLES:
-        # What is known of a shape stays as it is, with a number for each of its names.
+        # Known sizes stay; each name becomes a number.
         tried = {
             name: [dim if isinstance(dim, int) else 32 for dim in specs[name].shape] if specs[name].shape[1:] else shape
             for name in names
         }
         with suppress(MithrilError):
             compile(model.graph, model.backend, shapes={**known, **tried})
-            # All inputs: what is pasted in place of the shapes that were given must not lose these.
+            # All inputs, because the user replaces the whole `shapes=` with this text.
             return _written({name: tried.get(name, list(known.get(name, ()))) for name in specs})
     return _written({name: (...,) for name in names}) + "  # with numbers that fit"
 

@@ -1,7 +1,7 @@
-"""Modules of other libraries as what every program here is made of: arrays by dotted name, and a pure function.
+"""Modules of Flax, Equinox and Haiku as arrays by dotted name and a pure function.
 
-`blocks.0.attention.query.kernel` belongs to the block `blocks/0/attention/query`, as our own parameters do. Libraries
-are looked for among what is imported already: whoever has a module has imported its library.
+`blocks.0.attention.query.kernel` belongs to the block `blocks/0/attention/query`, as for Mithril models. No library is
+imported here: if the target is a module, the user has imported its library already.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ import numpy as np
 from mithril_nb.errors import StageUnavailableError, UnexpectedInputError
 from mithril_nb.graph.paths import component
 from mithril_nb.targets.arguments import Arguments
-from mithril_nb.targets.entry_point import door
+from mithril_nb.targets.entry_point import entry_point
 from mithril_nb.targets.scopes import Scopes, class_of, haiku_path, is_module, named_modules
 
 Arrays = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Parted:
-    """A module, parted into arrays and what makes a module of them again.
+class SplitModule:
+    """A module, split into its arrays and a function that rebuilds it.
 
     Attributes:
-        params: What training changes, by dotted name.
-        state: Its other arrays: running statistics, random keys, buffers.
-        build: Makes a module of params and state.
-        after: Gives the state of a module that was called; `None` if a call changes nothing.
+        params: Trainable arrays by dotted name.
+        state: The other arrays: running statistics, random keys, buffers.
+        build: Rebuilds the module from params and state.
+        after: Returns the state of a module after a call; `None` if calls change nothing.
     """
 
     params: Arrays
@@ -43,15 +43,15 @@ class Parted:
 
 
 @dataclass(frozen=True)
-class Foreign:
+class PureModule:
     """A module of another library as a pure function.
 
     Attributes:
-        name: What to call it.
-        params: Specs of what training changes, by dotted name.
-        state: Specs of its other arrays by name.
-        run: Takes params, state, arguments and keyword arguments; gives the result, and the state after, `{}` if a
-            call leaves it as it is. Equations carry the paths of the modules.
+        name: The module's name in messages.
+        params: Specs of the trainable arrays by dotted name.
+        state: Specs of the other arrays by name.
+        run: Takes params, state, arguments and keyword arguments; returns the result and the new state, `{}` if the
+            call does not change it. Equations have the modules' paths as scopes.
     """
 
     name: str
@@ -61,27 +61,27 @@ class Foreign:
 
 
 def is_nnx(value: Any) -> bool:
-    """Whether a value is a module of Flax nnx, or an optimizer or other object with arrays of it."""
+    """Return whether a value is a Flax nnx module, or an optimizer or other object with nnx variables."""
     return isinstance(value, class_of("flax.nnx", "Pytree"))
 
 
 def is_equinox(value: Any) -> bool:
-    """Whether a value is a module of Equinox."""
+    """Return whether a value is an Equinox module."""
     return isinstance(value, class_of("equinox", "Module"))
 
 
 def is_linen(value: Any) -> bool:
-    """Whether a value is a module of Flax linen."""
+    """Return whether a value is a Flax linen module."""
     return isinstance(value, class_of("flax.linen", "Module"))
 
 
 def is_haiku(value: Any) -> bool:
-    """Whether a value is what `hk.transform` or `hk.transform_with_state` gave."""
+    """Return whether a value is a result of `hk.transform` or `hk.transform_with_state`."""
     return isinstance(value, (class_of("haiku", "Transformed"), class_of("haiku", "TransformedWithState")))
 
 
 def flat(tree: Any) -> tuple[Arrays, Callable[[Arrays], Any]]:
-    """Return the leaves of a tree by dotted name, and what makes the tree of them again.
+    """Return the leaves of a tree by dotted name, and a function that rebuilds the tree.
 
     Examples:
         >>> leaves, rebuild = flat({"layers": [{"w": 1}, {"w": 2}]})
@@ -95,24 +95,24 @@ def flat(tree: Any) -> tuple[Arrays, Callable[[Arrays], Any]]:
 
 
 def dotted(path: tuple[Any, ...]) -> str:
-    """Return the name of a leaf: its keys, attributes and places on the way to it."""
+    """Return the dotted name of a leaf: the keys, attributes and indices of its path."""
     keys = [str(next(getattr(step, kind) for kind in ("key", "name", "idx") if hasattr(step, kind))) for step in path]
-    if len(keys) > 1 and keys[-1] == "value":  # A variable of nnx holds its array so.
+    if len(keys) > 1 and keys[-1] == "value":  # An nnx variable has its array in `value`.
         keys.pop()
     return ".".join(map(component, keys))
 
 
-def part(module: Any) -> Parted:
-    """Return a module of nnx or Equinox in parts."""
+def part(module: Any) -> SplitModule:
+    """Split a module of nnx or Equinox."""
     return _part_nnx(module) if is_nnx(module) else _part_equinox(module)
 
 
 def nnx_params(objects: Mapping[str, Any]) -> list[str]:
-    """Return the dotted names of what training changes among objects of nnx: their types tell it."""
+    """Return the dotted names of the trainable variables of nnx objects, by the variables' types."""
     return list(_part_nnx(objects).params)
 
 
-def _part_nnx(module: Any) -> Parted:
+def _part_nnx(module: Any) -> SplitModule:
     nnx = sys.modules["flax.nnx"]
     definition, params, state = nnx.split(module, nnx.Param, ...)
     (trained, build_params), (rest, build_state) = flat(params), flat(state)
@@ -123,10 +123,10 @@ def _part_nnx(module: Any) -> Parted:
     def build(params: Arrays, state: Arrays) -> Any:
         return nnx.merge(definition, build_params(params), build_state(state))
 
-    return Parted(trained, rest, build, after if rest else None)
+    return SplitModule(trained, rest, build, after if rest else None)
 
 
-def _part_equinox(module: Any) -> Parted:
+def _part_equinox(module: Any) -> SplitModule:
     leaves, structure = jax.tree_util.tree_flatten_with_path(module)
     names = [dotted(path) for path, _ in leaves]
     held = {name: leaf for name, (_, leaf) in zip(names, leaves, strict=True)}
@@ -138,21 +138,21 @@ def _part_equinox(module: Any) -> Parted:
         found = {**held, **params, **state}
         return structure.unflatten([found[name] for name in names])
 
-    return Parted(params, state, build)
+    return SplitModule(params, state, build)
 
 
 def is_array(leaf: Any) -> bool:
-    """Whether a leaf is an array, or says the shape of one."""
+    """Return whether a leaf is an array or a `jax.ShapeDtypeStruct`."""
     return isinstance(leaf, jax.Array | np.ndarray | jax.ShapeDtypeStruct)
 
 
 def is_foreign(value: Any) -> bool:
-    """Whether a value is a module that `foreign` reads."""
+    """Return whether a value is a module that `foreign` accepts."""
     return is_module(value) or is_haiku(value)
 
 
 def callable_of(target: Any) -> tuple[Callable[..., Any], frozenset[str]]:
-    """Return what says which arguments a module takes, and names of keyword arguments that its library takes."""
+    """Return the function whose signature a module has, and keyword arguments that its library adds."""
     if is_linen(target):
         return target.__call__, frozenset(("rngs", "mutable", "method", "capture_intermediates"))
     if is_haiku(target):
@@ -161,7 +161,7 @@ def callable_of(target: Any) -> tuple[Callable[..., Any], frozenset[str]]:
 
 
 def within(function: Any) -> Any | None:
-    """Return the Equinox module that a function was made of, as `jax.vmap(module)` is; `None` if there is none."""
+    """Return the Equinox module that a function wraps, as `jax.vmap(module)` does; `None` if there is none."""
     inner = inspect.unwrap(function) if callable(function) else None
     return inner if inner is not function and is_equinox(inner) and callable(inner) else None
 
@@ -172,19 +172,19 @@ def foreign(
     variables: Any,
     method: Callable[..., Any] | None = None,
     around: Callable[..., Any] | None = None,
-) -> Foreign:
+) -> PureModule:
     """Return a module of any of the libraries as a pure function.
 
     Args:
         target: The module.
-        given: What it is called with.
-        variables: What `init` of a linen module, or of a Haiku transform, gave; by default it is found from the
-            arguments, without memory.
-        method: What to call in the place of the module of nnx or Equinox: a function of it.
-        around: The same, if it is a function that holds the module, and takes what it is called with.
+        given: The arguments of the call.
+        variables: The result of `init` of a linen module or a Haiku transform; default: computed from the arguments
+            by `jax.eval_shape`, without memory.
+        method: The method of an nnx or Equinox module to call instead of the module.
+        around: A function that wraps the module, to call instead of it.
 
     Raises:
-        UnexpectedInputError: Variables for a module that holds its own.
+        UnexpectedInputError: `variables` is given for a module that holds its own arrays.
     """
     if is_linen(target):
         return _linen(target, given, variables)
@@ -192,9 +192,9 @@ def foreign(
         return _haiku(target, given, variables)
     if variables is not None:
         raise UnexpectedInputError(
-            f"{type(target).__name__!r} holds its arrays itself, and takes no variables.",
+            f"{type(target).__name__!r} contains its arrays, and takes no variables.",
             (("take variables", "modules of Flax linen, transforms of Haiku"),),
-            door().call("module", *given.all_names),
+            entry_point().call("module", *given.all_names),
         )
     parted = part(target)
 
@@ -208,20 +208,20 @@ def foreign(
                 out = module(*args, **kwargs) if method is None else method(module, *args, **kwargs)
         return out, parted.after(module) if parted.after else {}
 
-    return Foreign(type(target).__name__, specs_of(parted.params), specs_of(parted.state), run)
+    return PureModule(type(target).__name__, specs_of(parted.params), specs_of(parted.state), run)
 
 
 def _check_called(name: str, scopes: Scopes) -> None:
-    """Raise if a function called a copy of the module that it holds: nothing would depend on the parameters."""
+    """Raise if a function called a copy of its module: its result would not depend on the parameters."""
     if not scopes.has_substituted:
         raise StageUnavailableError(
-            f"the function around the module {name!r} calls a copy of it, whose parameters nobody can train.",
+            f"the function around the module {name!r} calls a copy of it, so its parameters cannot be trained.",
             (("as", "eqx.filter_jit does"),),
             "jax.vmap(module)  # or the module itself: a program is jitted in any case",
         )
 
 
-def _linen(module: Any, given: Arguments, variables: Any) -> Foreign:
+def _linen(module: Any, given: Arguments, variables: Any) -> PureModule:
     if variables is None:
 
         def init(key: Any, *traced: Any) -> Any:
@@ -245,10 +245,10 @@ def _linen(module: Any, given: Arguments, variables: Any) -> Foreign:
         return out[0], {name: flat(_unboxed(tree))[0] for name, tree in out[1].items()}
 
     state = {name: specs_of(leaves) for name, (leaves, _) in others.items()}
-    return Foreign(module.name or type(module).__name__, specs_of(params), state, run)
+    return PureModule(module.name or type(module).__name__, specs_of(params), state, run)
 
 
-def _haiku(transform: Any, given: Arguments, variables: Any) -> Foreign:
+def _haiku(transform: Any, given: Arguments, variables: Any) -> PureModule:
     has_state = isinstance(transform, class_of("haiku", "TransformedWithState"))
     if variables is None:
 
@@ -264,11 +264,11 @@ def _haiku(transform: Any, given: Arguments, variables: Any) -> Foreign:
         whole = (build_params(params), build_own(state)) if has_state else (build_params(params),)
         with named_modules({}):
             out = transform.apply(*whole, *((state["rng"],) if takes_key else ()), *args, **kwargs)
-        # The key is an input of each call; who calls again brings another.
+        # The random key is an input of each call.
         return (out[0], _flat_haiku(out[1])[0]) if has_state else (out, {})
 
     state = {**specs_of(own), **({"rng": _key()} if takes_key else {})}
-    return Foreign("transform", specs_of(params), state, run)
+    return PureModule("transform", specs_of(params), state, run)
 
 
 def _flat_haiku(tree: Any) -> tuple[Arrays, Callable[[Arrays], Any]]:
@@ -284,7 +284,7 @@ def _flat_haiku(tree: Any) -> tuple[Arrays, Callable[[Arrays], Any]]:
 
 
 def _unboxed(variables: Any) -> Any:
-    """Variables without the notes of `nn.with_partitioning`."""
+    """Return variables without the metadata of `nn.with_partitioning`."""
     meta = sys.modules.get("flax.core.meta")
     return meta.unbox(variables) if meta is not None else variables
 

@@ -1,4 +1,4 @@
-"""What `ml.inspect` is told besides the program: which names there are, which one was meant, and what they take."""
+"""The options of `ml.inspect`: their names, suggestions for misspelt names, and checks of their values."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import Any
 import jax
 
 from mithril_nb.errors import UnknownOptionError, alike, short_repr
-from mithril_nb.targets.entry_point import door
+from mithril_nb.targets.entry_point import entry_point
 
 OPTIONS = (
     "kwargs", "shapes", "variables", "params", "static_argnums", "static_argnames", "program", "loss", "optimizer",
     "name", "device", "compiler_options",
 )  # fmt: skip
-"""The arguments of `ml.inspect` that are none of the program's."""
+"""The options of `ml.inspect`; other keyword arguments belong to the program."""
 OF_MODULES = tuple(one for one in OPTIONS if one not in ("shapes", "params", "static_argnums", "static_argnames"))
-"""Those that a module of another library takes."""
+"""The options for modules of Flax, Equinox and Haiku."""
 OF_FUNCTIONS = tuple(one for one in OPTIONS if one not in ("shapes", "variables", "program", "loss", "optimizer"))
-"""Those that a plain function takes."""
+"""The options for plain functions."""
 _ALIKE = 0.6
 
 
 def meant(name: str, known: Collection[str] = OPTIONS, least: float = _ALIKE) -> str | None:
-    """Return the name that is most like one that nothing has; `None` if none is like it.
+    """Return the known name most similar to an unknown one; `None` if none is similar.
 
     Args:
-        name: What a person wrote.
-        known: The names that there are.
-        least: How much of them has to agree.
+        name: The name that the user wrote.
+        known: The known names.
+        least: The smallest similarity that counts, from 0 to 1.
 
     Examples:
         >>> meant("optimiser"), meant("peak", ["peak_bytes", "flops"]), meant("backend")
@@ -38,7 +38,7 @@ def meant(name: str, known: Collection[str] = OPTIONS, least: float = _ALIKE) ->
 
 
 def options_written(options: Mapping[str, Any]) -> list[str]:
-    """Return options as a person writes them in a call: those that were given.
+    """Return the given options as source code in a call.
 
     Examples:
         >>> options_written({"shapes": {"input": [4, 64]}, "loss": None})
@@ -53,21 +53,21 @@ def check_options(
     device: Any = None,
     compiler_options: Any = None,
 ) -> None:
-    """Raise if an option is what it cannot be: JAX would say so only when a stage is made, or not at all.
+    """Raise if an option has a wrong type: JAX would report it only when a stage is computed, or not at all.
 
     Args:
-        kwargs: As `ml.inspect` takes it.
-        name: The same.
-        device: The same.
-        compiler_options: The same.
+        kwargs: As in `ml.inspect`.
+        name: As in `ml.inspect`.
+        device: As in `ml.inspect`.
+        compiler_options: As in `ml.inspect`.
 
     Raises:
-        UnknownOptionError: One of them is no such thing.
+        UnknownOptionError: One of them has a wrong type.
     """
     if not _is_by_name(kwargs):
         _refuse("kwargs", kwargs, "a dict of arguments by name", 'kwargs={"axis": 0}')
     if name is not None and not isinstance(name, str):
-        _refuse("name", name, "a text", 'name="my step"')
+        _refuse("name", name, "a string", 'name="my step"')
     if device is not None and not isinstance(device, jax.Device):
         here = ", ".join(f"{one.platform}:{one.id}" for one in jax.devices())
         _refuse("device", device, "a jax.Device", "device=jax.devices()[0]", (("present", here),))
@@ -76,20 +76,20 @@ def check_options(
         _refuse("compiler_options", compiler_options, "a dict of XLA's options by name", example)
 
 
-def check_handed_on(options: Mapping[str, Any]) -> None:
-    """Raise if an option is what it cannot be, of what a function hands on to `ml.inspect`.
+def check_forwarded_options(options: Mapping[str, Any]) -> None:
+    """Raise if an option that a function passes on to `ml.inspect` has a wrong type.
 
     Args:
-        options: What it hands on.
+        options: The options.
 
     Raises:
-        UnknownOptionError: One of them is no such thing.
+        UnknownOptionError: One of them has a wrong type.
 
     Examples:
-        >>> check_handed_on({"name": 3})
+        >>> check_forwarded_options({"name": 3})
         Traceback (most recent call last):
-        mithril_nb.errors.UnknownOptionError: ml.inspect cannot take name=3.
-            needs  a text
+        mithril_nb.errors.UnknownOptionError: ml.inspect does not accept name=3.
+            needs  a string
             Try: name="my step"
     """
     check_options(*(options.get(name) for name in ("kwargs", "name", "device", "compiler_options")))
@@ -102,4 +102,6 @@ def _is_by_name(value: Any) -> bool:
 
 def _refuse(option: str, value: Any, needs: str, example: str, facts: tuple[tuple[str, str], ...] = ()) -> None:
     given = " ".join(short_repr(value, 60).split())  # an array takes several lines
-    raise UnknownOptionError(f"{door().name} cannot take {option}={given}.", (("needs", needs), *facts), example)
+    raise UnknownOptionError(
+        f"{entry_point().name} does not accept {option}={given}.", (("needs", needs), *facts), example
+    )

@@ -1,4 +1,7 @@
-"""Options that functions take beside those of `ml.inspect`: a slip in their names is not a program's argument."""
+"""Options of functions such as `ml.what_if`, which also accept the arguments of `ml.inspect` and of the program.
+
+A misspelt option must not be mistaken for an argument of the program.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.models.naming import input_names
 from mithril_nb.stages.param_names import DEFAULT
-from mithril_nb.targets.arguments import is_own_argument
+from mithril_nb.targets.arguments import accepts_keyword
 from mithril_nb.targets.constants import without_partial
-from mithril_nb.targets.mithril_models import graph_in, is_own
+from mithril_nb.targets.mithril_models import graph_in, is_mithril_model
 from mithril_nb.targets.modules import callable_of
 from mithril_nb.targets.option_checks import OPTIONS, meant
 
@@ -18,12 +21,12 @@ _ALIKE = 0.8
 
 
 def has_argument(target: object, name: str, args: Sequence[object] = ()) -> bool | None:
-    """Return whether a target has an argument of a name that others leave open; `None` if it takes any name.
+    """Return whether a target accepts a keyword argument of this name; `None` if it accepts any name.
 
     Args:
-        target: What `ml.inspect` takes.
+        target: A target of `ml.inspect`.
         name: The name.
-        args: What it is called with by position.
+        args: The positional arguments of the call, whose parameters are taken.
 
     Examples:
         >>> from mithril_nb.models import Linear
@@ -32,19 +35,19 @@ def has_argument(target: object, name: str, args: Sequence[object] = ()) -> bool
         >>> has_argument(lambda x, axis: x, "x", args=(1,)), has_argument(lambda **every: 0, "batch")
         (False, None)
     """
-    if is_own(target):
+    if is_mithril_model(target):
         return name in input_names(graph_in(target))[len(args) :]
-    return is_own_argument(callable_of(target)[0], len(args), name)
+    return accepts_keyword(callable_of(target)[0], len(args), name)
 
 
 def takes_params(target: object, args: tuple[object, ...], given: Mapping[str, object], params: object) -> bool:
-    """Whether `params=` is an argument of a target itself, rather than what tells which of them holds its parameters.
+    """Return whether `params=` is an argument of the target itself, not the option that names the parameters' holder.
 
     Args:
-        target: What `inspect` takes.
-        args: What it is called with.
-        given: What it is called with by name, besides.
-        params: What `params=` is.
+        target: A target of `inspect`.
+        args: Its positional arguments.
+        given: Its other keyword arguments.
+        params: The value of `params=`.
     """
     target, args, given = without_partial(target, args, given)
     if "params" in given or (isinstance(params, str) and params == DEFAULT):
@@ -57,17 +60,17 @@ def takes_params(target: object, args: tuple[object, ...], given: Mapping[str, o
 def refuse_misspelt(
     called: str, options: Mapping[str, object], own: Callable[..., object], target: object, example: str = "..."
 ) -> None:
-    """Raise if one of the options is meant to be an argument of our own, but is written otherwise.
+    """Raise if one of the options is a misspelt argument of the function that the user called.
 
     Args:
-        called: What the person called.
-        options: What it is to hand on to `ml.inspect`.
-        own: The function that takes these arguments.
-        target: The program, which may take anything by name.
-        example: A value, for what to try.
+        called: The function as the user writes it.
+        options: The options to pass on to `ml.inspect`.
+        own: The function that the user called.
+        target: The program, which may accept any keyword argument.
+        example: A value for the advice.
 
     Raises:
-        UnknownOptionError: There is such an option.
+        UnknownOptionError: An option is misspelt.
     """
     known = [one.name for one in python_inspect.signature(own).parameters.values() if one.kind is one.KEYWORD_ONLY]
     for name in options:

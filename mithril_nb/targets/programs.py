@@ -1,4 +1,4 @@
-"""The programs of a module of another library: forward, forward+backward and train step, as those of our own models."""
+"""The programs of a Flax, Equinox or Haiku module: forward, forward+backward and train step, as for Mithril models."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Any
 import jax
 
 from mithril_nb.targets.arguments import Arguments, named
-from mithril_nb.targets.modules import Arrays, Foreign
+from mithril_nb.targets.modules import Arrays, PureModule
 from mithril_nb.targets.results import checked_result
 from mithril_nb.train import Program, loss_function, resolve_optimizer, train_step
 from mithril_nb.train.losses import resolve_loss
 from mithril_nb.train.step import OptimizerAndModelState, target_specs
 
 
-def module_program(module: Foreign, given: Arguments, name: str, loss: Any, optimizer: Any) -> Program:
+def module_program(module: PureModule, given: Arguments, name: str, loss: Any, optimizer: Any) -> Program:
     """Return a program of a module.
 
     Args:
         module: The module.
-        given: What it is called with.
+        given: The arguments of the call.
         name: `"forward"`, `"forward+backward"` or `"train step"`.
         loss: As in `fit`.
-        optimizer: The same.
+        optimizer: As in `fit`.
     """
     if name != "forward":
         return _training(module, given, name, loss, optimizer)
@@ -32,7 +32,7 @@ def module_program(module: Foreign, given: Arguments, name: str, loss: Any, opti
     return Program(name, named(_forward(module, given), names, module.name), (*own.values(), *given.traced))
 
 
-def _forward(module: Foreign, given: Arguments) -> Callable[..., Any]:
+def _forward(module: PureModule, given: Arguments) -> Callable[..., Any]:
     def called(params: Arrays, *rest: Any) -> tuple[Any, Arrays]:
         state, traced = (rest[0], rest[1:]) if module.state else ({}, rest)
         return module.run(params, state, *given.whole(*traced))
@@ -45,7 +45,7 @@ def _forward(module: Foreign, given: Arguments) -> Callable[..., Any]:
     return forward
 
 
-def _training(module: Foreign, given: Arguments, name: str, loss: Any, optimizer: Any) -> Program:
+def _training(module: PureModule, given: Arguments, name: str, loss: Any, optimizer: Any) -> Program:
     has_state = bool(module.state)
     inputs = dict(zip(given.names, given.traced, strict=True))
     chosen, update = resolve_loss(loss), resolve_optimizer(optimizer)

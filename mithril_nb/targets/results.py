@@ -1,4 +1,4 @@
-"""What a function gives back: arrays, or what to do about it if there are none."""
+"""The results of a traced function: arrays and numbers, or an error with advice if there are none."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ import numpy as np
 from mithril_nb.errors import StageUnavailableError, short_repr
 
 NUMBERS = (bool, int, float, complex)
-"""What Python computes with itself."""
+"""Types of Python's own numbers."""
 _RESULTS = (jax.Array, np.generic, *NUMBERS)
 
 
 def is_result(leaf: Any) -> bool:
-    """Whether a program can give this back: an array, or a number."""
+    """Return whether a program can return this leaf: an array or a number."""
     return leaf.dtype.kind in "biufcV" if isinstance(leaf, np.ndarray) else isinstance(leaf, _RESULTS)
 
 
 def results_of(out: Any) -> Any:
-    """Return what a program can give of a function's result: arrays and numbers, `None` for the rest."""
+    """Return a function's result with `None` for every leaf that is neither an array nor a number."""
     return jax.tree.map(lambda leaf: leaf if is_result(leaf) else None, out)
 
 
 def checked_result(out: Any, title: str) -> Any:
-    """Return what a function gave, if something of it is an array, or if it gave nothing.
+    """Return a function's result unchanged if it contains an array, or is empty.
 
-    What it gives beside arrays may be anything: it is left out.
+    Leaves that are not arrays may be anything; the caller drops them.
 
     Args:
-        out: What it gave.
-        title: What to call the function.
+        out: The result.
+        title: The function's name in messages.
 
     Raises:
-        StageUnavailableError: It gave no array, or an iterator, which is not computed yet.
+        StageUnavailableError: The result contains no array, or an iterator, which is not computed yet.
     """
     leaves: list[Any] = jax.tree.leaves(out, is_leaf=_is_lazy)
     lazy = [leaf for leaf in leaves if _is_lazy(leaf)]
     if lazy:
         raise StageUnavailableError(
-            f"{title!r} gives what is not computed before somebody goes through it.",
-            (("gives", _told(lazy[0])),),
-            "return list(...)  # which JAX takes",
+            f"{title!r} returns an iterator, which JAX cannot trace.",
+            (("returned", _describe(lazy[0])),),
+            "return list(...)",
         )
     if leaves and not any(map(is_result, leaves)):
-        raise StageUnavailableError(f"{title!r} gives no array.", (("gives", _told(out)),), _advice(leaves[0]))
+        raise StageUnavailableError(f"{title!r} returns no array.", (("returned", _describe(out)),), _advice(leaves[0]))
     return out
 
 
@@ -59,11 +59,11 @@ def _is_lazy(value: Any) -> bool:
     return isinstance(value, Iterator)
 
 
-def _told(out: Any) -> str:
+def _describe(out: Any) -> str:
     text = " ".join(short_repr(out, 60).split())
     if " at 0x" in text:
         kind = type(out).__name__
-        return f"{article(kind)} {kind}"  # its address tells nobody anything
+        return f"{article(kind)} {kind}"  # without the memory address
     return f"{text} ({type(out).__name__})"
 
 
@@ -73,4 +73,4 @@ def _advice(leaf: Any) -> str:
         kind = type(leaf).__name__
         found = ", ".join(f'"{name}": result.{name}' for name in arrays)
         return f"return {{{found}}}  # or jax.tree_util.register_dataclass({kind}), if it is a dataclass"
-    return "return the arrays that it computes: one, or a tuple, a list or a dict of them."
+    return "return an array, or a tuple, list or dict of arrays."

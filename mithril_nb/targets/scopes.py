@@ -1,7 +1,7 @@
-"""Module paths of Flax, Equinox and Haiku, written into a trace as the scopes in which our own programs name blocks.
+"""Module paths of Flax, Equinox and Haiku, written into a trace as named scopes, as Mithril models do for blocks.
 
-linen and Haiku let a person intercept the calls of modules, and know their paths. Modules of nnx and Equinox do not
-know where they stand: while a program is traced their classes' `__call__` is replaced by one that looks that up.
+linen and Haiku provide hooks around module calls, with the module's path. Modules of nnx and Equinox do not have their
+path: while a program is traced, their classes' `__call__` is replaced by one that looks it up.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from mithril_nb.stages.trace.scopes import ROOT
 Path = tuple[str, ...]
 _KINDS = (("flax.nnx", "Module"), ("flax.linen", "Module"), ("equinox", "Module"))
 _PATCHING = threading.RLock()
-"""Classes belong to all threads: one trace at a time replaces their methods."""
+"""Classes are shared by all threads: only one trace at a time replaces their methods."""
 
 
 def class_of(package: str, name: str) -> Any:
-    """Return a class of a package if somebody imported that, else `()`, of which nothing is an instance.
+    """Return a class of a package if that is imported, else `()`, for which `isinstance` is always false.
 
     Examples:
         >>> isinstance(3, class_of("no_such_package", "Module"))
@@ -36,29 +36,29 @@ def class_of(package: str, name: str) -> Any:
 
 
 def is_module(value: Any) -> bool:
-    """Whether a value is a module of a library that was imported; what Equinox wraps around functions is none."""
+    """Return whether a value is a module of an imported library; Equinox's wrappers of functions do not count."""
     return is_module_class(type(value))
 
 
 @lru_cache(maxsize=1024)
 def is_module_class(cls: type) -> bool:
-    """Whether objects of a class are modules."""
+    """Return whether objects of a class are modules."""
     return any(issubclass(cls, class_of(*kind)) for kind in _KINDS) and not is_machinery(cls)
 
 
 @lru_cache(maxsize=1024)
 def _has_parts(cls: type) -> bool:
-    """Whether objects of a class hold modules in their attributes: modules, nnx.Optimizer, what Equinox wraps."""
+    """Return whether objects of a class hold modules in attributes: modules, nnx.Optimizer, Equinox's wrappers."""
     return any(issubclass(cls, kind) for kind in (class_of("flax.nnx", "Pytree"), *(class_of(*one) for one in _KINDS)))
 
 
 def is_machinery(cls: type) -> bool:
-    """Whether a class of Equinox is no layer: bound methods, and what `filter_jit` and the like give."""
+    """Return whether an Equinox class is not a layer: bound methods, and results of `filter_jit` and similar."""
     return cls.__module__.startswith("equinox.") and not cls.__module__.startswith("equinox.nn.")
 
 
 def modules_in(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Yield the outermost modules in nested lists, dicts and objects made of them, each with its path."""
+    """Yield the outermost modules in nested lists, dicts and dataclasses, each with its path."""
     if is_module(value):
         yield path, value
     else:
@@ -67,7 +67,7 @@ def modules_in(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def submodules(module: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Yield a module and all modules in it, each once, with its path from the outermost."""
+    """Yield a module and all modules inside it, each once, with its path from the outermost module."""
     seen: set[int] = set()
 
     def walk(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
@@ -85,7 +85,7 @@ def submodules(module: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def _parts(value: Any) -> list[tuple[str, Any]]:
-    # What holds modules: containers, modules, and what else a library keeps them in (nnx.Optimizer, TrainState).
+    # Modules are in containers, in modules, and in a library's other objects (nnx.Optimizer, TrainState).
     if isinstance(value, Mapping):
         return [(str(key), part) for key, part in value.items()]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -98,7 +98,7 @@ def _parts(value: Any) -> list[tuple[str, Any]]:
 
 
 def by_path(roots: Mapping[str, Any]) -> dict[Path, Any]:
-    """Return the outermost modules by the path that those inside start with: none if there is but one.
+    """Return the outermost modules by the path prefix of the modules inside them; a single one has no prefix.
 
     Examples:
         >>> by_path({"net": 1}), by_path({"models/encoder": 1, "head": 2})
@@ -108,18 +108,18 @@ def by_path(roots: Mapping[str, Any]) -> dict[Path, Any]:
 
 
 def is_alone(module: Any) -> bool:
-    """Whether a module is of nnx or Equinox and holds no others."""
+    """Return whether a module is of nnx or Equinox and contains no other modules."""
     return not isinstance(module, class_of("flax.linen", "Module")) and len(list(islice(submodules(module), 2))) == 1
 
 
 class Scopes:
-    """Names the modules that are called while a program is traced.
+    """Named scopes for the modules that are called while a program is traced.
 
-    A module is known by what it is: one of the roots, or of those inside them. One that a transform has built anew is
-    known by its class, if one module of that class is in the module around it; else its class stands for its name.
+    A module is identified as an object: one of the roots, or a module inside one. A module that a transform rebuilt is
+    identified by its class if the enclosing module has one module of that class; otherwise its class is its name.
 
     Args:
-        roots: The outermost modules by name, as `by_path` takes them.
+        roots: The outermost modules by name, as in `by_path`.
 
     Examples:
         >>> with Scopes({}).entered():
@@ -138,14 +138,14 @@ class Scopes:
             self._learn(path, root)
 
     def substitute(self, original: Any, rebuilt: Any) -> None:
-        """Let calls of a module, and of all in it, go to another of the same structure: one with traced arrays."""
+        """Redirect calls of a module, and of those inside it, to a module of the same structure with traced arrays."""
         found = {path: module for path, module in submodules(rebuilt)}
         for path, module in submodules(original):
             self._substitutes[id(module)] = found.get(path, module)
 
     @contextmanager
     def entered(self) -> Iterator[Scopes]:
-        """Name the modules that this thread calls until the end of the `with`."""
+        """Name the modules that this thread calls inside the `with` block."""
         with _PATCHING, ExitStack() as undo:
             self._thread = threading.get_ident()
             for package in ("flax.nnx", "equinox"):
@@ -187,7 +187,7 @@ class Scopes:
             if around is not None:
                 inside = list(submodules(around, self._known[id(around)][0])) if id(around) in self._known else []
             alike = {path for path, one in inside if type(one) is type(module) and one is not around}
-            # A module around it is passed by where a transform builds that anew, too.
+            # The enclosing modules are skipped if the transform rebuilt them, too.
             enclosing = self._open[-1][0] if self._open else ()
             own = (*enclosing, type(module).__name__)
             self._learn(alike.pop() if len(alike) == 1 else own, module)
@@ -199,12 +199,12 @@ class Scopes:
 
     @contextmanager
     def _at(self, path: Path, module: Any) -> Iterator[None]:
-        """Enter the scopes that lead from the enclosing module to a path."""
+        """Enter the scopes between the enclosing module and a path."""
         around = self._open[-1][0] if self._open else ()
         same, name = (len(around) if path[: len(around)] == around else 0), type(module).__name__
         with ExitStack() as scopes:
             if not path:
-                # A root that holds no others is a block itself: nothing stands below it.
+                # A root without submodules is itself a block.
                 scopes.enter_context(jax.named_scope(block_scope(name) if is_alone(module) else ROOT + name))
             for part in path[same:]:
                 scopes.enter_context(jax.named_scope(block_scope(part)))
@@ -222,7 +222,7 @@ class Scopes:
             return call(*args, **kwargs)
 
     def _linen_root(self, module: Any) -> Path:
-        """Path of the module that `apply` was called on: what is called is a copy of it, known by its class."""
+        """Return the path of the module whose `apply` runs: linen calls a copy, identified by its class."""
         if not module.path:
             alike = [path for path, root in self._roots.items() if type(root) is type(module)]
             unknown = (module.name or type(module).__name__,) if self._roots else ()
@@ -237,7 +237,7 @@ class Scopes:
 
 
 def haiku_path(name: str) -> Path:
-    """Return the path of a Haiku module; `~` stands for its constructor.
+    """Return the path of a Haiku module; `~` in a name marks the constructor and is dropped.
 
     Examples:
         >>> haiku_path("mlp/~/linear_0")
@@ -257,21 +257,21 @@ def _subclasses(base: Any) -> list[Any]:
 
 
 _CONTEXT: Any = jax.make_user_context(None)
-"""Part of the key by which JAX keeps what it traced: what ran before without scopes is traced again with them."""
+"""Part of JAX's trace cache key: functions traced before without scopes are traced again with them."""
 
 
 @contextmanager
 def named_modules(roots: Mapping[str, Any], substitutes: Sequence[tuple[Any, Any]] = ()) -> Iterator[Scopes]:
-    """Name the modules that are called until the end of the `with`, as `Scopes` says.
+    """Name the modules that are called inside the `with` block; see `Scopes`.
 
     Args:
         roots: The outermost modules by name.
-        substitutes: Pairs of a module and one of the same structure, to which its calls go.
+        substitutes: Pairs of a module and a module of the same structure that receives its calls.
     """
     scopes = Scopes(roots)
     for original, rebuilt in substitutes:
         scopes.substitute(original, rebuilt)
-    # Nobody may get to see what was traced with substitutes: their arrays live no longer than the trace.
+    # Traces with substitutes must not stay in JAX's cache: their arrays are tracers, which end with the trace.
     key = object() if substitutes else tuple((name, type(root)) for name, root in roots.items())
     with _CONTEXT(key), scopes.entered():
         yield scopes

@@ -1,4 +1,4 @@
-"""Sizes of the arrays that a function is called with: numbers, or names that JAX knows of."""
+"""Sizes of the arrays in a call: whole numbers, or symbolic dimensions of JAX."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from mithril_nb.errors import MithrilError, ShapeError, StageUnavailableError, s
 from mithril_nb.graph.spec import read_spec
 
 _LARGEST = 1 << 20
-"""No array that a person tries out is longer along an axis."""
+"""A longer axis is not plausible in an array's shape."""
 
 
 def check_sizes(arguments: Mapping[str, Any], title: str) -> None:
-    """Raise if a size is only a text: JAX refuses that, and does not say what it would take.
+    """Raise if a size is text or a fraction: JAX rejects these without saying what it accepts.
 
     Args:
         arguments: The arguments by name.
-        title: What to call what they are for.
+        title: The target's name in messages.
 
     Raises:
-        ShapeError: There is such a size.
+        ShapeError: A size is neither a whole number nor a symbolic dimension.
     """
     strange = [(name, leaf) for name, value in arguments.items() for leaf in _specs(value) if _strange(leaf.shape)]
     if not strange:
@@ -41,16 +41,16 @@ def check_sizes(arguments: Mapping[str, Any], title: str) -> None:
         advice = f"{made}; {advice}"
     else:
         advice += "  # // divides to whole numbers, / does not"
-    kind = "number" if _whole(first) is None else "whole number"
+    kind = "a number" if _whole(first) is None else "a whole number"
     raise ShapeError(
-        f"the argument {name!r} of {title!r} has a size that is no {kind}: {first!r}.",
-        (("shape", str(shape)), ("needs", "whole numbers, or names that jax.export.symbolic_shape makes, all at once")),
+        f"the argument {name!r} of {title!r} has a size that is not {kind}: {first!r}.",
+        (("shape", str(shape)), ("needs", "whole numbers, or names from one call of jax.export.symbolic_shape")),
         advice,
     )
 
 
 def sizes_given(value: Any) -> tuple[int, ...] | None:
-    """Return the sizes that stand where an array may be meant: a tuple or a list of whole numbers, the first if nested.
+    """Return a value that may be a shape in place of an array: a tuple or list of whole numbers, the first if nested.
 
     Examples:
         >>> sizes_given((4, 64)), sizes_given({"x": [8, 2]}), sizes_given((4, 0.5)), sizes_given(4)
@@ -66,15 +66,15 @@ def sizes_given(value: Any) -> tuple[int, ...] | None:
 
 
 @contextmanager
-def telling_of_sizes(arguments: Mapping[str, Any], title: str) -> Iterator[None]:
-    """Say of what fails in here that sizes were given in the place of an array, if it was so.
+def explain_sizes(arguments: Mapping[str, Any], title: str) -> Iterator[None]:
+    """Replace errors inside the `with` block that come from a shape passed in place of an array.
 
     Args:
-        arguments: What it is called with, by name.
-        title: What to call it.
+        arguments: The arguments by name.
+        title: The target's name in messages.
 
     Raises:
-        StageUnavailableError: It failed, and there are sizes among the arguments.
+        StageUnavailableError: The block failed, and an argument contains a shape in place of an array.
     """
     try:
         yield
@@ -82,33 +82,33 @@ def telling_of_sizes(arguments: Mapping[str, Any], title: str) -> Iterator[None]
         raise
     except Exception as error:
         because = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-        told = no_array(arguments, title, because)
-        if told is None or not re.search(r"\b(tuple|list)\b", because):  # they may be meant, as the shape in a reshape
+        found = no_array(arguments, title, because)
+        if found is None or not re.search(r"\b(tuple|list)\b", because):  # sizes may be right, as in a reshape
             raise
-        raise told.with_traceback(error.__traceback__) from error  # where it failed in the person's Python
+        raise found.with_traceback(error.__traceback__) from error  # points to the line of the user's Python
 
 
 def no_array(arguments: Mapping[str, Any], title: str, because: str) -> StageUnavailableError | None:
-    """Return the error for sizes in the place of an array; `None` if there are none.
+    """Return the error for a shape in place of an array; `None` if no argument contains one.
 
     Args:
-        arguments: What something is called with, by name.
-        title: What to call it.
-        because: What came of it.
+        arguments: The arguments of a call by name.
+        title: The target's name in messages.
+        because: The failure.
     """
     found = [(name, value, sizes) for name, value in arguments.items() if (sizes := sizes_given(value))]
     if not found:
         return None
     name, value, sizes = found[0]
     return StageUnavailableError(
-        f"the argument {name!r} of {title!r} holds sizes and no array.",
+        f"the argument {name!r} of {title!r} contains sizes instead of an array.",
         (("given", short_repr(value)), ("because", because)),
         f'jax.ShapeDtypeStruct({sizes}, "float32")  # instead of the sizes',
     )
 
 
 def written_spec(value: Any) -> str:
-    """Return how to write an array of the type that a text prints; `""` if it prints none.
+    """Return source code for an array whose type is written as text; `""` if the text is no array type.
 
     Examples:
         >>> written_spec("f32[3,4]"), written_spec("bf16[]"), written_spec("relu")
@@ -122,13 +122,13 @@ def written_spec(value: Any) -> str:
 
 
 class _Names:
-    """What to write in the place of sizes that JAX does not take.
+    """Replacements, as source code, for sizes that JAX rejects.
 
     Attributes:
-        sizes: By the variable that holds a size, what JAX is to read it from.
+        sizes: For each variable, the text to pass to `jax.export.symbolic_shape`.
 
     Args:
-        dims: All sizes; a name that is made up is none of those in them.
+        dims: All sizes; new names differ from all names in them.
     """
 
     def __init__(self, dims: Sequence[Any]):
@@ -137,11 +137,11 @@ class _Names:
         self._taken = {word for dim in dims for word in re.findall(r"[^\W\d]\w*", str(dim))} | {"jax"}
 
     def of(self, dim: Any, axis: int) -> str:
-        """Return what to write for a size: a number, or the variable that holds it."""
+        """Return the replacement for a size: a number, or a variable."""
         whole = _whole(dim) if _is_strange(dim) else dim
         if whole is not None:
             return str(whole)
-        key = dim if isinstance(dim, str) else axis  # `None` is one size along an axis, and another along the next
+        key = dim if isinstance(dim, str) else axis  # `None` is a different size on each axis
         if key not in self._variables:
             is_read = _is_readable(dim)
             is_name = is_read and dim.isidentifier() and not keyword.iskeyword(dim) and dim != "jax"
@@ -157,7 +157,7 @@ class _Names:
 
 
 def _whole(dim: Any) -> int | None:
-    """The whole number that a size stands for, as 16.0 or "16"; `None` if there is none."""
+    """Return a size such as 16.0 or "16" as a whole number; `None` if it is not one."""
     try:
         return int(dim)
     except (TypeError, ValueError, OverflowError):
@@ -165,10 +165,10 @@ def _whole(dim: Any) -> int | None:
 
 
 def _is_readable(dim: Any) -> bool:
-    """Whether JAX reads a text as one size: a name, or what is computed of names."""
+    """Return whether JAX parses a text as one size: a name, or an expression of names."""
     try:
         return isinstance(dim, str) and len(jax.export.symbolic_shape(dim)) == 1
-    except Exception:  # Python's tokenizer has errors of its own
+    except Exception:  # Python's tokenizer raises its own errors
         return False
 
 

@@ -1,4 +1,4 @@
-"""Models and blocks whose sizes have names: traced by JAX as they are, so that their costs are formulas."""
+"""Models and blocks with symbolic sizes: JAX traces them with symbolic dimensions, so that costs are formulas."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from mithril_nb.train import programs
 
 
 def has_names(shapes: Iterable[Sequence[Dim]]) -> bool:
-    """Return whether sizes have names in the place of numbers, and there are none that nobody knows of.
+    """Return whether some sizes are names instead of numbers, and no shape has unknown dimensions (`"..."`).
 
     Examples:
         >>> has_names([["batch", 784]]), has_names([[32, 784]]), has_names([["...", 784]])
@@ -40,7 +40,7 @@ def has_names(shapes: Iterable[Sequence[Dim]]) -> bool:
 
 
 def scope_of(arrays: Iterable[Any]) -> Any:
-    """Return where JAX knows the names of sizes from; `None` if there is none among these."""
+    """Return the symbolic scope of the arrays' sizes; `None` if no size is symbolic."""
     dims = (dim for array in arrays for dim in getattr(array, "shape", ()))
     return next((dim.scope for dim in dims if jax.export.is_symbolic_dim(dim)), None)
 
@@ -59,20 +59,20 @@ def inspect_with_names(
 
     Args:
         target: A model, compiled or not, or a block.
-        shapes: The shape of each input, of numbers and names: `{"input": ["batch", 784]}`.
-        dtypes: The dtype of each input; by default what its block asks for.
-        scope: Where JAX knows the names from, with what it is told of them: `dim.scope`. By default they are new.
+        shapes: The shape of each input, with numbers and names: `{"input": ["batch", 784]}`.
+        dtypes: The dtype of each input; default: the dtype that its block declares.
+        scope: The JAX scope of the names, with their constraints: `dim.scope`; default: a new one.
         program: `"forward"`, `"forward+backward"` or `"train step"`.
         loss: As in `fit`.
-        optimizer: The same.
-        options: What `mithril_nb.inspection.inspect` is told besides; `None` counts as not said.
+        optimizer: As in `fit`.
+        options: Further options of `mithril_nb.inspection.inspect`; `None` means not given.
 
     Returns:
-        The stages; those after StableHLO need numbers. Their cost has formulas.
+        The stages up to StableHLO, because later stages need numbers. Costs are formulas.
 
     Raises:
-        ShapeError: Shapes that do not fit, or from which the shape of a parameter does not follow.
-        UnexpectedInputError: An input that the model does not have.
+        ShapeError: Shapes do not fit, or do not determine the shape of a parameter.
+        UnexpectedInputError: The model does not have this input.
 
     Examples:
         >>> from mithril_nb.models import Linear
@@ -92,17 +92,17 @@ def inspect_with_names(
 
 
 def block_formula(target: Any, shapes: Mapping[str, Sequence[Dim]], field: str = "flops", path: str = "") -> str:
-    """Return what a block costs forward, in the names of its sizes.
+    """Return the formula of a block's forward cost, in the names of its sizes.
 
     Args:
         target: A block, or a model.
-        shapes: The shape of each input, of numbers and names.
+        shapes: The shape of each input, with numbers and names.
         field: `"flops"`, `"transcendentals"`, `"bytes_accessed"` or `"params"`.
-        path: A block inside of it; by default all of it.
+        path: A block inside it; default: the whole target.
 
     Raises:
-        ShapeError: Shapes that do not fit, or from which the shape of a parameter does not follow.
-        StageUnavailableError: A block needs a number where a name stands.
+        ShapeError: Shapes do not fit, or do not determine the shape of a parameter.
+        StageUnavailableError: A block needs a number instead of a name.
 
     Examples:
         >>> from mithril_nb.models import Linear, Relu
@@ -115,7 +115,7 @@ def block_formula(target: Any, shapes: Mapping[str, Sequence[Dim]], field: str =
 
 
 class _Named:
-    """A model whose sizes may have names, with what `train.programs` asks of one."""
+    """A model whose sizes may be names, with the interface that `train.programs` needs."""
 
     def __init__(
         self,
@@ -136,14 +136,14 @@ class _Named:
         self.input_specs: Mapping[str, Any] = {name: dims.struct(name, spec) for name, spec in found.inputs.items()}
         self.params, self.state = _structs(dims, found.parameters), _structs(dims, found.states)
         self.needs_key = draws_random_numbers(graph, backend.toolkit, True)
-        self._toolkit = around_blocks(backend.toolkit, _saying_why_not)
+        self._toolkit = around_blocks(backend.toolkit, _explaining_failure)
 
     @property
     def input_names(self) -> tuple[str, ...]:
         return tuple(self.input_specs)
 
     def check_sizes(self, sizes: Mapping[str, int]) -> None:
-        """Raise if the model cannot have these numbers in the place of names, as it does for shapes in numbers."""
+        """Raise if the model does not accept these numbers for its names; same errors as for shapes of numbers."""
         specs = {
             name: TensorSpec(tuple(parse(dim).evaluate(**sizes) for dim in map(str, spec.shape)), spec.dtype)
             for name, spec in self._inferred.items()
@@ -167,12 +167,12 @@ class _Named:
         return {name: jnp.zeros(spec.shape, spec.dtype) for name, spec in self.state.items()}
 
     def randomize_params(self, seed: int | None = None) -> dict[str, Any]:
-        # `Trainable` asks for it; `programs` does not, as it is given the specs of the parameters.
-        raise AssertionError("nothing is run whose sizes have only names")
+        # `Trainable` requires this method; `programs` receives the parameters' specs and never calls it.
+        raise AssertionError("a model with symbolic sizes cannot run")
 
 
-def _saying_why_not(path: str, arrays: Arrays, run: Callable[[Arrays], Arrays]) -> Arrays:
-    """Run a block; if it cannot do with a name for a size, say which block that is, and of which input."""
+def _explaining_failure(path: str, arrays: Arrays, run: Callable[[Arrays], Arrays]) -> Arrays:
+    """Run a block; if it fails because a size is symbolic, raise an error that names the block and the input."""
     try:
         return run(arrays)
     except MithrilError:
@@ -189,7 +189,7 @@ def _saying_why_not(path: str, arrays: Arrays, run: Callable[[Arrays], Arrays]) 
                 *((port, f"({', '.join(shapes[port])})") for port in ports),
                 ("because", f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"),
             ),
-            f"a number in the place of {' or '.join(names)} in shapes=.",
+            f"a number instead of {' or '.join(names)} in shapes=.",
             block=path,
             port=ports[0],
         ) from error
@@ -205,7 +205,7 @@ def _kinds(graph: LogicalGraph) -> dict[str, str]:
 
 
 def _bounds(graph: LogicalGraph, found: Inference) -> Iterator[str]:
-    """What blocks ask of sizes with names: no more times than there are positions."""
+    """Yield the blocks' constraints on symbolic sizes: sequences must fit the number of learned positions."""
     for path, node in graph.walk():
         spec = found.blocks[path].inputs.get("input") if node.block.op == "learned_positions" else None
         if isinstance(spec, TensorSpec) and isinstance(spec.shape[-2], str):
@@ -217,7 +217,7 @@ def _structs(dims: _Dims, arrays: Iterable[Parameter]) -> dict[str, jax.ShapeDty
 
 
 class _Dims:
-    """Dims of JAX for the names of sizes, all of one scope."""
+    """JAX symbolic dimensions for the names of sizes, all in one scope."""
 
     def __init__(self, names: Iterable[str], constraints: Sequence[str], scope: Any):
         ordered = sorted(names)
@@ -237,9 +237,9 @@ class _Dims:
                 raise UndecidedError
         except UndecidedError:
             raise ShapeError(
-                f"the shape of {name!r} does not follow from those of the inputs.",
+                f"the shape of {name!r} does not follow from the shapes of the inputs.",
                 (("so far", str(spec)), ("sizes", ", ".join(self.made) or "none")),
-                "a name, or a number, for each size of every input.",
+                "give a name or a number for each size of every input.",
                 port=name,
             ) from None
         found: Any = polynomial.at(self.made)

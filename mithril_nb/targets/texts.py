@@ -1,4 +1,4 @@
-"""Text where an array is meant: `"f32[3,4]"` instead of `jax.ShapeDtypeStruct((3, 4), "float32")`."""
+"""Errors for text in place of an array: `"f32[3,4]"` instead of `jax.ShapeDtypeStruct((3, 4), "float32")`."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _USUAL = 'jax.ShapeDtypeStruct((4, 64), "float32")  # instead of the text'
 def no_array_but_text(
     given: Arguments, because: str, entry: EntryPoint, target: Any = None
 ) -> StageUnavailableError | None:
-    """Return the error for text where an array is meant; `None` if no argument holds text that is not static.
+    """Return the error for text in place of an array; `None` if no traced argument contains text.
 
     Args:
         given: The arguments.
-        because: What failed.
+        because: The failure.
         entry: The function that the user called.
-        target: The module that the arguments are for: only the type of an array is refused there; `None` for a
-            function.
+        target: The module that receives the arguments: it rejects only text that is an array's type, as `"f32[3]"`.
+            `None` for a function, which rejects any text.
     """
     found = {
         name: [leaf for leaf in jax.tree.leaves(value) if isinstance(leaf, str)]
@@ -39,16 +39,16 @@ def no_array_but_text(
         return None
     title = title_of(given.fn if target is None else target)
     return StageUnavailableError(
-        f"the argument {names[0]!r} of {title!r} holds text and no array.",
+        f"the argument {names[0]!r} of {title!r} contains text instead of an array.",
         (("given", short_repr(given.by_name[names[0]])), ("because", because)),
         _advice(given, entry, given.fn if target is None else target, found[names[0]]),
     )
 
 
 def _advice(given: Arguments, entry: EntryPoint, target: Any, texts: list[str]) -> str:
-    """Return the call with arrays for the texts that print their types; else how to write an array."""
+    """Return the call with an array for each text that is an array's type; otherwise, how to write an array."""
     args, kwargs = given.call(given.values)
-    if not any(map(written_spec, given.values)):  # inside a container, whose other parts have no names
+    if not any(map(written_spec, given.values)):  # inside a container: its other elements have no names
         return next((f"{written_spec(text)}  # instead of {text!r}" for text in texts if written_spec(text)), _USUAL)
     values = [_written(name, value) for name, value in zip(argument_names(given.fn, args), args, strict=True)]
     values += [f"{name}={_written(name, value)}" for name, value in kwargs.items()]

@@ -1,4 +1,4 @@
-"""A program that JAX has traced already, as the function of its arguments that it stands for."""
+"""Programs that JAX has traced already, turned back into functions of their arguments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jax.extend import core
 
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.stages import jax_jit, jax_versions
-from mithril_nb.targets.entry_point import door
+from mithril_nb.targets.entry_point import entry_point
 
 _FIRST_NAME = re.compile(r"\w+")
 
@@ -22,15 +22,15 @@ _FIRST_NAME = re.compile(r"\w+")
 def without_trace(
     target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[Any, tuple[Any, ...], Mapping[str, Any]]:
-    """What `jax.jit(f).trace(x)` or `jax.make_jaxpr(f)(x)` gave is a function of what it was traced with.
+    """Return the result of `jax.jit(f).trace(x)` or `jax.make_jaxpr(f)(x)` as a function with its arguments.
 
     Args:
-        target: It, or anything else, which is given back as it is.
-        args: What it is called with; by default what it was traced with.
-        kwargs: The same, by name.
+        target: The traced program; anything else is returned unchanged.
+        args: The positional arguments of the call; default: the shapes that the program was traced with.
+        kwargs: The keyword arguments.
 
     Returns:
-        A function, and shapes of its arguments. What it does is what was traced: nothing of the original runs again.
+        A function that runs the traced equations, not the original Python, and the shapes of its arguments.
 
     Raises:
         UnknownOptionError: It was traced with other arguments.
@@ -57,8 +57,8 @@ def without_trace(
     if (args or kwargs) and _shapes((args, dict(kwargs))) != _shapes((positional, named)):
         raise UnknownOptionError(
             f"program {function.__name__!r} was traced with other arguments.",
-            (("traced with", _told(positional, named)), ("given", _told(args, kwargs))),
-            f"{door().call('traced')}  # with its own arguments; for others, trace it with them",
+            (("traced with", _format_arguments(positional, named)), ("given", _format_arguments(args, kwargs))),
+            f"{entry_point().call('traced')}  # with its own arguments; for others, trace it with them",
         )
     return function, positional, named
 
@@ -68,13 +68,13 @@ def _spec(aval: Any) -> jax.ShapeDtypeStruct:
 
 
 def _whole(closed: Any, results: Any = None) -> Callable[..., Any]:
-    """Return the function that a jaxpr stands for.
+    """Return a jaxpr as a function.
 
     Args:
         closed: The jaxpr.
-        results: What its results are given as; by default a list, or the only one.
+        results: The structure of its results; by default a list, or the only result itself.
     """
-    every = jax_versions.jaxpr_as_fun(closed)  # A `Traced` is called as one equation with all others in it.
+    every = jax_versions.jaxpr_as_fun(closed)  # A `Traced` becomes one equation that contains all others.
 
     def whole(*args: Any, **kwargs: Any) -> Any:
         found = every(*jax.tree.leaves((args, kwargs)))
@@ -88,7 +88,7 @@ def _whole(closed: Any, results: Any = None) -> Callable[..., Any]:
 def _function(
     call: Callable[..., Any], name: str, names: Sequence[str], named: Sequence[str] = ()
 ) -> Callable[..., Any]:
-    """Return a function that says what the original took, as far as its trace tells."""
+    """Return a function with the original's signature, as far as the trace contains it."""
 
     def function(*args: Any, **kwargs: Any) -> Any:
         return call(*args, **kwargs)
@@ -105,7 +105,7 @@ def _function(
 
 
 def _donating(function: Callable[..., Any], positional: Sequence[Any], named: Mapping[str, Any]) -> Callable[..., Any]:
-    """Return a function that may reuse the memory of the arguments for its results that were donated."""
+    """Return a function that donates the arguments that the traced program donated."""
 
     def is_donated(one: Any) -> bool:
         leaves = jax.tree.leaves(one)
@@ -117,19 +117,19 @@ def _donating(function: Callable[..., Any], positional: Sequence[Any], named: Ma
 
 
 def _refuse_shardings(traced: jax.stages.Traced) -> None:
-    """Raise if a program was told where its arrays lie: a trace of it does not hand that on."""
+    """Raise if a program was traced with shardings: its jaxpr does not contain them."""
     meshes = [aval.sharding.mesh for aval in jax.tree.leaves(traced.in_avals)]
-    if not jax_jit.says_shardings(traced) and all(mesh.empty for mesh in meshes):
+    if not jax_jit.declares_shardings(traced) and all(mesh.empty for mesh in meshes):
         return
     raise UnknownOptionError(
         f"program {traced.fun_name!r} was traced with shardings, which are not in its equations.",
         (("needs", "the function that was traced, with its shardings"),),
-        f"{door().call('jax.jit(f, in_shardings=...)', 'x')}  # with the function itself",
+        f"{entry_point().call('jax.jit(f, in_shardings=...)', 'x')}  # with the function itself",
     )
 
 
 def _argument_names(jaxpr: Any, positional: Sequence[Any]) -> list[str]:
-    """Return what the arguments by position are called: each as the first array in it, as far as that has a name."""
+    """Return the names of the positional arguments: each has the name of its first array, if that has one."""
     leaves = _leaf_names(jaxpr)
     names: list[str] = []
     place = 0
@@ -142,18 +142,18 @@ def _argument_names(jaxpr: Any, positional: Sequence[Any]) -> list[str]:
 
 
 def _leaf_names(jaxpr: Any) -> list[str]:
-    """Return what a trace calls the arrays that it takes: `"params['w']"`."""
+    """Return a jaxpr's names for its input arrays: `"params['w']"`."""
     known = getattr(_debug_info(jaxpr), "arg_names", None) or ()
     return [name or f"x_{place}" for place, name in enumerate(known or [""] * len(jaxpr.in_avals))]
 
 
 def _debug_info(jaxpr: Any) -> Any:
-    """Return what JAX keeps for its own error messages; nothing depends on it but names."""
+    """Return the jaxpr's debug info, which JAX keeps for its error messages; only names depend on it."""
     return getattr(jax_versions.open_jaxpr(jaxpr), "debug_info", None)
 
 
 def _identifier(text: str) -> str:
-    """Return a name for what a trace calls an array.
+    """Return a Python identifier for a jaxpr's name of an array.
 
     Examples:
         >>> _identifier("params['w']"), _identifier("x"), _identifier("[0]")
@@ -164,7 +164,7 @@ def _identifier(text: str) -> str:
 
 
 def _shapes(tree: Any) -> Any:
-    """Return the structure of arguments with shapes and dtypes, as JAX takes them: numbers are arrays too."""
+    """Return the arguments with a shape and dtype for each array and number."""
     leaves, structure = jax.tree.flatten(tree)
     specs = [one if hasattr(one, "shape") else np.asarray(one) for one in leaves]
     return structure, [
@@ -172,8 +172,8 @@ def _shapes(tree: Any) -> Any:
     ]
 
 
-def _told(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """Return arguments in words: shapes and dtypes of arrays."""
+def _format_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """Format arguments for messages, with shape and dtype for each array."""
     leaves = jax.tree.leaves((tuple(args), dict(kwargs)))
     return (
         ", ".join(f"{one.dtype}{[*one.shape]}" if hasattr(one, "shape") else type(one).__name__ for one in leaves)

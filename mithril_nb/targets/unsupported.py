@@ -1,4 +1,4 @@
-"""What cannot be inspected, or not with these options, and what to write instead."""
+"""Errors for targets that cannot be inspected, and for options that do not apply to a target, with advice."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from mithril_nb.inspection import Inspection
 from mithril_nb.models.calling import example_block, example_call
 from mithril_nb.models.model import Model
 from mithril_nb.models.naming import input_names
-from mithril_nb.targets.arguments import Arguments, argument_names, is_own_argument, signature_of, title_of
+from mithril_nb.targets.arguments import Arguments, accepts_keyword, argument_names, signature_of, title_of
 from mithril_nb.targets.calls import required, shown, variable_of
-from mithril_nb.targets.entry_point import door
+from mithril_nb.targets.entry_point import entry_point
 from mithril_nb.targets.functions import modules_of, names_in_code, other_modules
-from mithril_nb.targets.mithril_models import example_shapes, graph_in, is_own
+from mithril_nb.targets.mithril_models import example_shapes, graph_in, is_mithril_model
 from mithril_nb.targets.modules import callable_of, is_equinox, is_foreign
 from mithril_nb.targets.option_checks import OF_FUNCTIONS, meant, options_written
 from mithril_nb.targets.results import article
 from mithril_nb.targets.scopes import is_module_class
 
 _TAKERS = {
-    "params": "functions: a model knows its own",
+    "params": "functions: a model's parameters are known",
     "shapes": "models of mithril_nb",
     "static_argnums": "functions: numbers that a module receives are static",
     "static_argnames": "functions: numbers that a module receives are static",
@@ -33,19 +33,19 @@ _TAKERS = {
 }
 _MODELS = "models, and modules of Flax, Equinox and Haiku"
 _MADE = {"rngs": "rngs=flax.nnx.Rngs(0)", "key": "key=jax.random.key(0)"}
-"""What the libraries' modules are made with, by the names that all of them use."""
+"""Values for constructor arguments of modules, by the names that the libraries use."""
 
 
 def check_target(target: Any, args: Sequence[Any], options: Mapping[str, Any]) -> None:
-    """Raise if something is neither a model nor a function nor a module.
+    """Raise if a target is not a model, a function or a module.
 
     Args:
-        target: It.
-        args: What it is called with.
-        options: Options by name; `None` counts as not given.
+        target: The target.
+        args: The positional arguments of the call.
+        options: Options by name; `None` means not given.
 
     Raises:
-        UnknownOptionError: A class, what an inspection gave, or something else.
+        UnknownOptionError: The target is a class, the result of an inspection, or something else.
     """
     needs = (
         "needs",
@@ -55,26 +55,28 @@ def check_target(target: Any, args: Sequence[Any], options: Mapping[str, Any]) -
         raise UnknownOptionError(
             f"cannot inspect the class {target.__name__!r}.",
             (needs,),
-            door().call(*_of_class(target, args, options)),
+            entry_point().call(*_of_class(target, args, options)),
         )
-    if is_own(target) or is_foreign(target):
+    if is_mithril_model(target) or is_foreign(target):
         return
-    is_inspect = door().name == "ml.inspect"
+    is_inspect = entry_point().name == "ml.inspect"
     if isinstance(target, Inspection):
         raise UnknownOptionError(
-            f"program {target.name!r} is inspected already: it takes no arguments and no options.",
-            advice="print(inspection)" if is_inspect else door().call("inspection"),
+            f"program {target.name!r} is already inspected: it takes no arguments and no options.",
+            advice="print(inspection)" if is_inspect else entry_point().call("inspection"),
         )
     if type(target).__module__.startswith("mithril_nb."):
         kind = type(target).__name__
         raise UnknownOptionError(
             f"cannot inspect {' '.join(short_repr(target).split())}.",
-            (("is", f"{article(kind)} {kind}, which tells of a program and does not hold it"), needs),
-            "ml.inspect(model, x)  # with the model behind it" if is_inspect else door().call("inspection"),
+            (("is", f"{article(kind)} {kind}, which describes a program but does not contain it"), needs),
+            "ml.inspect(model, x)  # with the model itself" if is_inspect else entry_point().call("inspection"),
         )
     if not callable(target):
         raise UnknownOptionError(
-            f"cannot inspect {short_repr(target)}.", (needs,), door().call("lambda x: x + 1", "jax.numpy.ones(3)")
+            f"cannot inspect {short_repr(target)}.",
+            (needs,),
+            entry_point().call("lambda x: x + 1", "jax.numpy.ones(3)"),
         )
 
 
@@ -82,79 +84,83 @@ def _of_class(cls: type, args: Sequence[Any], options: Mapping[str, Any]) -> lis
     """Return the arguments of a call that inspects an object of a class."""
     xs = [f"x_{place}" for place in range(len(args))] if len(args) > 1 else ["x"]
     if not issubclass(cls, Model):
-        # Of the class itself some libraries say nothing: how it is made is said by its `__init__`.
+        # Some libraries' classes have no useful signature; `__init__` has the arguments.
         names = required(functools.partial(cls.__init__, None), {}) if is_module_class(cls) else ["..."]
         made = [_MADE.get(name.partition("=")[0], name) for name in names]
         return [f"{cls.__name__}({', '.join(made)})", *xs, *options_written({**options, "shapes": None})]
     call, given = example_call(cls), options_written(options)
     if not args and options.get("shapes") is None:
-        with suppress(Exception):  # a person's own class, whose arguments nobody knows
+        with suppress(Exception):  # the user's class, whose arguments are unknown
             given = [f"shapes={example_shapes(example_block(cls))}", *given]
     return [call, *(xs if args else ()), *given]
 
 
 def refuse(option: str, value: Any, target: Any, args: Sequence[Any], given: Mapping[str, Any]) -> None:
-    """Raise if an option was given to a target that has no use for it.
+    """Raise if an option was given that does not apply to the target.
 
     Args:
         option: Name of the option.
-        value: Its value; `None` is not given.
+        value: Its value; `None` means not given.
         target: The target.
-        args: What it is called with.
-        given: What it is called with by name.
+        args: Its positional arguments.
+        given: Its keyword arguments.
 
     Raises:
-        UnknownOptionError: It was given.
+        UnknownOptionError: The option was given.
     """
     if value is None:
         return
-    if is_own(target):
+    if is_mithril_model(target):
         names = list(input_names(graph_in(target)))
     else:
         names = required(callable_of(target)[0], given, value if option == "shapes" else None)
     raise UnknownOptionError(
         f"{title_of(target)!r} takes no {option}=.",
         ((f"{option}= is for", _TAKERS[option]),),
-        door().call(variable_of(target), *names),
+        entry_point().call(variable_of(target), *names),
     )
 
 
-def refuse_training(asked: Mapping[str, Any], function: Any, args: tuple[Any, ...], given: Mapping[str, Any]) -> None:
-    """Raise if a plain function is asked for a program of a model, or is given an option of one that is misspelt.
+def refuse_training(
+    requested: Mapping[str, Any], function: Any, args: tuple[Any, ...], given: Mapping[str, Any]
+) -> None:
+    """Raise if a plain function is given `program=`, `loss=` or `optimizer=`, or a misspelling of one.
 
     Args:
-        asked: Program, loss and optimizer; `None` is not given.
+        requested: Program, loss and optimizer; `None` means not given.
         function: The function.
-        args: What it is called with.
-        given: What it is called with by name.
+        args: Its positional arguments.
+        given: Its keyword arguments.
 
     Raises:
-        UnknownOptionError: It was so.
+        UnknownOptionError: One of these options was given.
     """
-    own = {name: value for name, value in given.items() if is_own_argument(function, len(args), name) is not False}
-    options = {name: (name, value) for name, value in asked.items() if value is not None}
+    own = {name: value for name, value in given.items() if accepts_keyword(function, len(args), name) is not False}
+    options = {name: (name, value) for name, value in requested.items() if value is not None}
     takes = signature_of(function)
-    known = [*(takes.parameters if takes else ()), *OF_FUNCTIONS, *asked]
+    known = [*(takes.parameters if takes else ()), *OF_FUNCTIONS, *requested]
     for name in (name for name in given if name not in own):
         near = meant(name, known)
-        if near is not None and near in asked:
+        if near is not None and near in requested:
             options[near] = name, given[name]
     if not options:
         return
     option, (written, value) = next(iter(options.items()))
-    if written != option and modules_of(function):  # around a module it may well be taken
+    if written != option and modules_of(function):  # such a function may accept it
         raise UnknownOptionError(
             f"{title_of(function)!r}, a function around a module, takes no {written}=.",
-            (("options", ", ".join(asked)),),
+            (("options", ", ".join(requested)),),
             f"{option}={shown(value)}",
         )
     _refuse_around_module(option, value, function)
     if takes is not None and option in takes.parameters:
         by_name = option if hasattr(value, "shape") else shown(value)
         raise UnknownOptionError(
-            f"{title_of(function)!r} takes {option}= by kwargs, as ml.inspect has an option of that name.",
+            f"{title_of(function)!r} takes {option}= in kwargs=, because ml.inspect has an option of that name.",
             ((f"option {option}= is for", _MODELS),),
-            door().call(variable_of(function), *argument_names(function, args), f'kwargs={{"{option}": {by_name}}}'),
+            entry_point().call(
+                variable_of(function), *argument_names(function, args), f'kwargs={{"{option}": {by_name}}}'
+            ),
         )
     slip = [("given", f"{written}={shown(value)}")] if written != option else []
     raise UnknownOptionError(
@@ -165,7 +171,7 @@ def refuse_training(asked: Mapping[str, Any], function: Any, args: tuple[Any, ..
 
 
 def _gradient(function: Any, args: tuple[Any, ...], given: Mapping[str, Any]) -> str:
-    """Return how to see the gradient of a function, if it has one."""
+    """Return a call that inspects the gradient of a function, if it has one."""
     by_name = [f"{key}={key if hasattr(value, 'shape') else shown(value)}" for key, value in given.items()]
     name, names = variable_of(function), argument_names(function, args)
     for are_numbers_static in (False, True):
@@ -176,13 +182,13 @@ def _gradient(function: Any, args: tuple[Any, ...], given: Mapping[str, Any]) ->
         inside = f"lambda *x: {name}({', '.join(['*x', *by_name])}){'' if is_number else '.mean()'}"
         is_direct = is_number and not are_numbers_static
         advised = [f"jax.grad({name})", *names, *by_name] if is_direct else [f"jax.grad({inside})", *names]
-        return f"{door().call(*advised)}  # or a function that is the whole step"
-    return f"{door().call('step', 'x')}, where step is a function that is the whole step."
+        return f"{entry_point().call(*advised)}  # or a function that is the whole step"
+    return f"{entry_point().call('step', 'x')}, where step is a function that is the whole step."
 
 
 def _is_number_differentiable(arguments: Arguments) -> bool | None:
-    """Return whether a function returns one number; `None` if it has no derivative by its first argument."""
-    with suppress(Exception):  # it cannot be called so
+    """Return whether a function returns one number; `None` if it is not differentiable in its first argument."""
+    with suppress(Exception):  # the call fails
         call, specs = arguments.calling, arguments.traced
         is_number = jax.eval_shape(call, *specs).shape == ()
         jax.eval_shape(jax.grad(lambda *x: jax.numpy.mean(call(*x))), *specs)
@@ -191,17 +197,17 @@ def _is_number_differentiable(arguments: Arguments) -> bool | None:
 
 
 def _refuse_around_module(option: str, value: Any, function: Any) -> None:
-    """Raise if a function that was given a module's option closes over a module, as `jax.vmap(module)` does."""
+    """Raise, with advice for its module, if the function closes over one, as `jax.vmap(module)` does."""
     held = list(modules_of(function).items())
     if not held:
         return
     name, module = held[0]
     given = ["x", f"{option}={short_repr(value, 40)}"]
-    advice = door().call(name, *given)
-    if is_equinox(module):  # it may take one of the batch at a time: then the function has to map it
+    advice = entry_point().call(name, *given)
+    if is_equinox(module):  # if it takes single examples, the function must map it over the batch
         is_mapped = names_in_code(function) & {"vmap", "filter_vmap"}
         advice += f"  # or jax.vmap({name}) for a batch"
-        advice = door().call(f"jax.vmap({name})", *given) if is_mapped else advice
+        advice = entry_point().call(f"jax.vmap({name})", *given) if is_mapped else advice
     raise UnknownOptionError(
         f"{title_of(function)!r}, a function around the module {type(module).__name__!r}, takes no {option}=.",
         ((f"{option}= is for", _MODELS),),
@@ -210,15 +216,15 @@ def _refuse_around_module(option: str, value: Any, function: Any) -> None:
 
 
 def refuse_several(options: Mapping[str, Any], module: Any, function: Any) -> None:
-    """Raise if a function made of a module holds others: they would be neither counted nor trained, without a word.
+    """Raise if a function around a module closes over other modules: they would silently be left out of the program.
 
     Args:
-        options: Options that make it a program of a module; `None` is not given.
-        module: The module that it was made of.
+        options: Options that request a program of a module; `None` means not given.
+        module: The module that the function wraps.
         function: The function.
 
     Raises:
-        UnknownOptionError: It holds others.
+        UnknownOptionError: The function closes over other modules.
     """
     others = other_modules(function, module)
     if not others:
@@ -234,5 +240,5 @@ def refuse_several(options: Mapping[str, Any], module: Any, function: Any) -> No
             ("holds besides", besides),
             (f"{option}= is for", _MODELS),
         ),
-        f"{door().call('function', 'x')}  # counts all of them; or train one module that holds them",
+        f"{entry_point().call('function', 'x')}  # counts all of them; or train one module that contains them",
     )

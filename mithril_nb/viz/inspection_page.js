@@ -1,25 +1,25 @@
-// The page of a program at every stage. Its data are packed beside this script; nothing is loaded from elsewhere.
+// The page of a program at every stage. Its compressed data are in the same file; nothing is loaded over the network.
 (async function () {
   "use strict";
   const ROW = 18, MOST = 2000, LOOKS = { op: "f", meta: "k", type: "t", number: "m", string: "s", comment: "c" };
   const page = document.querySelector(".mnb-page"), packed = document.getElementById("mnb-data");
-  if (!window.DecompressionStream) return; // the first lines are shown without a script
+  if (!window.DecompressionStream) return; // without it, the static version of the page stays
   const bytes = Uint8Array.from(atob(packed.textContent), (letter) => letter.charCodeAt(0));
   const unpacked = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
   const data = JSON.parse(await new Response(unpacked).text());
   packed.remove();
 
   const element = (tag, look, text) => {
-    const made = document.createElement(tag);
-    if (look) made.className = look;
-    if (text) made.textContent = text;
-    return made;
+    const node = document.createElement(tag);
+    if (look) node.className = look;
+    if (text) node.textContent = text;
+    return node;
   };
   const button = (text, act) => {
-    const made = element("button", "", text);
-    made.type = "button";
-    made.addEventListener("click", act);
-    return made;
+    const node = element("button", "", text);
+    node.type = "button";
+    node.addEventListener("click", act);
+    return node;
   };
 
   // Links between lines, boxes and rows
@@ -28,7 +28,7 @@
   const groupsOf = data.equations.map(() => []);
   data.groups.forEach((group, at) => { for (const equation of group) groupsOf[equation].push(at); });
 
-  // A link: the groups of equations, the looks, and the parts of pictures and tables to highlight.
+  // A link holds the groups of equations, the looks, and the parts of pictures and tables to highlight.
   function linkTo(equations, blocks, isBlock) {
     const groups = new Uint8Array(data.groups.length), looks = new Uint8Array(data.looks.length);
     for (const equation of equations) for (const group of groupsOf[equation]) groups[group] = 1;
@@ -61,12 +61,12 @@
   }
   const isLinked = ({ equations, block }, link) =>
     equations ? equations.some((at) => link.lights[at]) : link.blocks.some((one) => isIn(one, block));
-  let lit = null, pinned = null, pinnedAt = "";
+  let hovered = null, pinned = null, pinnedAt = "";
   function mark(look, link) {
     for (const one of parts) one.part.classList.toggle(look, !!link && isLinked(one, link));
     for (const pane of panes.values()) pane.paint();
   }
-  const light = (link) => { lit = link; mark("on", lit); };
+  const light = (link) => { hovered = link; mark("on", hovered); };
   function pin(link, at, from) {
     pinned = link === null || at === pinnedAt ? null : link;
     pinnedAt = pinned ? at : "";
@@ -109,7 +109,7 @@
     return [found, open];
   }
 
-  // Panes, which draw only visible lines
+  // Panes draw only their visible lines
 
   function read(raw) {
     const lines = raw.text.replace(/\n$/, "").split("\n"), owner = new Int32Array(lines.length).fill(-1);
@@ -120,14 +120,14 @@
     });
     return { ...raw, lines, owner };
   }
-  function told(stage, at) {
+  function describe(stage, at) {
     const look = data.looks[stage.look[at]], ids = data.groups[stage.group[at]], opcode = data.opcodes[stage.opcode[at]];
-    const whose = look.shares.slice(0, 6).map(([path, share]) =>
+    const blocks = look.shares.slice(0, 6).map(([path, share]) =>
       data.paths[path] + (look.shares.length > 1 ? ` ${(share * 100).toFixed(1)} %` : ""));
-    const parts = [whose.join(", ") || "unattributed", opcode, look.role, data.origins[look.origin]];
+    const parts = [blocks.join(", ") || "unattributed", opcode, look.role, data.origins[look.origin]];
     const named = ids.slice(0, 8).map((id) => data.equations[id]).join(", ") + (ids.length > 8 ? ", …" : "");
     if (ids.length) parts.push(`equation${ids.length > 1 ? "s" : ""} ${named}`);
-    const inside = look.transforms.length ? `inside of ${look.transforms.join(", ")}` : "";
+    const inside = look.transforms.length ? `inside ${look.transforms.join(", ")}` : "";
     const help = (data.help[stage.name] || {})[opcode] || "";
     return [parts.filter(Boolean).join(" · "), help, inside, look.source.join(", "), look.library.join(", ")].filter(Boolean).join("\n");
   }
@@ -151,10 +151,10 @@
       this.tall = element("div", "tall");
       this.tall.style.height = `${stage.lines.length * ROW}px`;
       this.tall.style.minWidth = `calc(${this.wide + String(stage.lines.length).length}ch + 48px)`;
-      this.sight = element("div", "sight");
-      this.sight.style.setProperty("--w", String(stage.lines.length).length);
+      this.visible = element("div", "sight");
+      this.visible.style.setProperty("--w", String(stage.lines.length).length);
       this.ticks = element("div", "ticks");
-      this.tall.append(this.sight);
+      this.tall.append(this.visible);
       this.code.append(this.tall);
       this.root.append(head);
       if (stage.unavailable) this.root.append(element("p", "gone", `not available: ${stage.unavailable}`));
@@ -183,18 +183,18 @@
     draw() {
       const first = Math.max(0, Math.floor(this.code.scrollTop / ROW) - 8);
       const last = Math.min(this.stage.lines.length, first + Math.ceil(this.code.clientHeight / ROW) + 16);
-      this.sight.style.transform = `translateY(${first * ROW}px)`;
+      this.visible.style.transform = `translateY(${first * ROW}px)`;
       this.rows = [];
       for (let line = first; line < last; line++) this.rows.push(this.row(line));
-      this.sight.replaceChildren(...this.rows);
+      this.visible.replaceChildren(...this.rows);
       this.paint();
     }
     row(line) {
-      const { stage } = this, made = element("div", "l"), at = stage.owner[line], stripe = element("span", "s");
-      made.dataset.line = line;
+      const { stage } = this, row = element("div", "l"), at = stage.owner[line], stripe = element("span", "s");
+      row.dataset.line = line;
       if (at >= 0) {
         const look = data.looks[stage.look[at]], bars = element("span");
-        made.title = told(stage, at);
+        row.title = describe(stage, at);
         stripe.className = `s${{ inferred: " i", kernel: " k" }[look.origin] || ""}${{ backward: " rb", update: " ru" }[look.role] || ""}`;
         for (const [path, share, hue] of look.shares) {
           const bar = element("i", hue);
@@ -206,8 +206,8 @@
       const code = element("span", "x"), whole = stage.lines[line];
       for (const [look, text] of this.pieces(line, whole.slice(0, MOST))) code.append(look ? element("span", look, text) : text);
       if (whole.length > MOST) code.append(element("span", "c", ` … ${whole.length - MOST} more characters`));
-      made.append(element("span", "n", String(line + 1)), stripe, code);
-      return made;
+      row.append(element("span", "n", String(line + 1)), stripe, code);
+      return row;
     }
     pieces(line, text) {
       if (!this.opens) return split(this.rules, text, null)[0];
@@ -218,7 +218,7 @@
     paint() {
       for (const row of this.rows || []) {
         const line = Number(row.dataset.line);
-        row.classList.toggle("on", this.is(lit, line));
+        row.classList.toggle("on", this.is(hovered, line));
         row.classList.toggle("pin", this.is(pinned, line));
         row.classList.toggle("here", line === this.here);
       }
@@ -286,7 +286,7 @@
   page.querySelector(".plain").remove();
   gather();
 
-  // The picture: a level of it opens with a click
+  // The picture: a click opens the next level
 
   const frame = page.querySelector(".picture");
   function draw(key) {
@@ -302,15 +302,15 @@
       pin(null, "", null);
       if (goal === key && link) pin(link, `node:${key}`, null);
       draw(goal);
-      const again = [...frame.querySelectorAll("[data-node]")].find((one) => one.dataset.node === key);
-      if (again) again.focus({ preventScroll: true });
+      const reopened = [...frame.querySelectorAll("[data-node]")].find((one) => one.dataset.node === key);
+      if (reopened) reopened.focus({ preventScroll: true });
     } else if (link) pin(link, `part:${key || part.dataset.block}`, null);
   }
   const partOf = (event) => event.target.closest && event.target.closest("[data-block],[data-e]");
   page.addEventListener("mouseover", (event) => {
     if (event.target.closest(".code")) return;
     const part = partOf(event);
-    if (part || lit) light(part ? linkOfPart(part) : null);
+    if (part || hovered) light(part ? linkOfPart(part) : null);
   });
   page.addEventListener("click", (event) => {
     const part = event.target.closest("[data-node],[data-block]");
@@ -324,12 +324,12 @@
   });
   if (frame) {
     const tools = element("div", "tools");
-    tools.append(button("first view", () => draw("@first")), button("close all", () => draw("")));
-    tools.append(element("span", "quiet", "click to open a block and pin its lines"));
+    tools.append(button("Reset view", () => draw("@first")), button("Close all", () => draw("")));
+    tools.append(element("span", "quiet", "Click a block to open it and pin its lines"));
     frame.before(tools);
   }
 
-  // The passes: a list, and the diff of the selected one
+  // The passes: a list, and the diff of the selected pass
 
   const list = page.querySelector(".passes");
   if (list && data.passes.length) {
@@ -337,7 +337,7 @@
     list.after(side);
     const choose = (at) => {
       rows.forEach((row, one) => row.classList.toggle("pin", one === at));
-      const lines = (data.passes[at] || "only names and layouts changed\n").replace(/\n$/, "").split("\n");
+      const lines = (data.passes[at] || "only names or layouts changed\n").replace(/\n$/, "").split("\n");
       const title = rows[at].querySelector("b").textContent;
       const stage = { name: "pass", title, lines, owner: new Int32Array(lines.length).fill(-1) };
       const pane = new Pane(stage, "hlo");

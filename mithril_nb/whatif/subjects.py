@@ -13,7 +13,7 @@ from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.inspection import Inspection
 from mithril_nb.targets import inspect
 from mithril_nb.targets.arguments import title_of
-from mithril_nb.targets.mithril_models import is_own
+from mithril_nb.targets.mithril_models import is_mithril_model
 from mithril_nb.whatif.arguments import Batch, batch_of, cast, common_dtype, resized
 from mithril_nb.whatif.settings import NOT_SWEPT, PRECISIONS, Settings, checked, format_setting, format_value
 
@@ -112,9 +112,9 @@ class Made:
             return result
         if isinstance(result, tuple) and len(result) > 1:  # pyright: ignore[reportUnknownArgumentType]
             target, *given = result  # pyright: ignore[reportUnknownVariableType]
-            if is_own(target) and len(given) == 1 and isinstance(given[0], Mapping):
+            if is_mithril_model(target) and len(given) == 1 and isinstance(given[0], Mapping):
                 return inspect(target, shapes=given[0])  # pyright: ignore[reportUnknownArgumentType]
-            if callable(target) or is_own(target):
+            if callable(target) or is_mithril_model(target):
                 is_whole = len(given) == 1 and isinstance(given[0], tuple)
                 args: tuple[Any, ...] = given[0] if is_whole else tuple(given)
                 return inspect(target, *args)

@@ -17,9 +17,9 @@ from mithril_nb.stages.failure import failure_of
 from mithril_nb.targets import inspect
 from mithril_nb.targets.arguments import title_of
 from mithril_nb.targets.calls import arguments_written, variable_of
-from mithril_nb.targets.entry_point import called_as, door
-from mithril_nb.targets.mithril_models import is_own
-from mithril_nb.targets.option_checks import check_handed_on, options_written
+from mithril_nb.targets.entry_point import called_as, entry_point
+from mithril_nb.targets.mithril_models import is_mithril_model
+from mithril_nb.targets.option_checks import check_forwarded_options, options_written
 from mithril_nb.targets.options import has_argument
 from mithril_nb.whatif.background_queue import BackgroundQueue, Future
 from mithril_nb.whatif.change import Change, Peak
@@ -204,11 +204,11 @@ def subject_of(
     """
     is_ours = type(target).__module__.startswith("mithril_nb.")  # such as a `WhatIf`, which is callable
     is_function = callable(target) and not isinstance(target, type) and not hasattr(target, "init") and not is_ours
-    is_made = not args and shapes is None and is_function and not is_own(target)
+    is_made = not args and shapes is None and is_function and not is_mithril_model(target)
     if not is_made and not isinstance(target, Inspection):
         _refuse_settings(target, args, {"shapes": shapes, **settings})
-        check_handed_on(settings)
-    if is_own(target):
+        check_forwarded_options(settings)
+    if is_mithril_model(target):
         return OwnModel(target, args, shapes, settings)
     if isinstance(target, Inspection):
         if args or settings:
@@ -224,23 +224,25 @@ def subject_of(
 
 def _refuse_settings(target: Any, args: tuple[Any, ...], options: Settings) -> None:
     """Raise if a program is given settings in the first call that are not its arguments."""
-    known = (*OF_ANY, "remat") if is_own(target) else OF_ANY
+    known = (*OF_ANY, "remat") if is_mithril_model(target) else OF_ANY
     changed = {name: value for name, value in options.items() if name in known and has_argument(target, name) is False}
     if not changed:
         return
     others = {name: value for name, value in options.items() if name not in changed}
     call = [variable_of(target), *arguments_written(target, args), *options_written(others)]
     facts = (("given", _given(changed)), ("settings", ", ".join(known)))
-    if door().name == "ml.sweep":
+    if entry_point().name == "ml.sweep":
         raise UnknownOptionError(
             f"ml.sweep varies settings of {title_of(target)!r} only if they are given as lists.",
             facts,
-            door().call(*call, *(format_setting(name, (value,), is_swept=True) for name, value in changed.items())),
+            entry_point().call(
+                *call, *(format_setting(name, (value,), is_swept=True) for name, value in changed.items())
+            ),
         )
     raise UnknownOptionError(
         f"ml.what_if takes settings of {title_of(target)!r} in a second call.",
         facts,
-        f"{door().call(*call)}({_given(changed)})",
+        f"{entry_point().call(*call)}({_given(changed)})",
     )
 
 

@@ -109,7 +109,7 @@ class SessionWidget(FrontEndWidget):
             self.session.passes.request_diff(found.number)
 
     def _request_text(self, id: Any, stage: str, short: bool) -> None:
-        problem = self.session.run_command("want_stage", {"stage": stage})
+        problem = self.session.run_command("request_stage", {"stage": stage})
         if problem is not None or self.session.stage(stage) is None:
             self._reply(id, problem)  # without a problem: the page requests the text again when it is computed
             return

@@ -1,4 +1,4 @@
-"""Blocks beside Flax and Equinox: their parameters come across as they are (Equinox's transposed)."""
+"""Blocks compared with Flax and Equinox: parameters are copied unchanged (Equinox's transposed)."""
 
 import jax
 import jax.numpy as jnp

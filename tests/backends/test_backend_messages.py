@@ -289,7 +289,7 @@ CASES = [
         """,  # noqa: E501
     ),
     (
-        "a dtype that is no name",
+        "a dtype that is not a name",
         lambda: ml.JaxBackend().zeros(3, dtype=3),
         """
         UnknownDtypeError: unknown dtype 3.

@@ -257,8 +257,8 @@ def test_message(call, text):
     with pytest.raises(MithrilError) as error:
         call()
     expected = textwrap.dedent(text).strip().replace("COUNT", str(len(OPS)))
-    said = re.sub(rf"{re.escape(__file__)}:\d+$", "HERE", str(error.value), flags=re.MULTILINE)
-    assert f"{type(error.value).__name__}: {said}" == expected
+    message = re.sub(rf"{re.escape(__file__)}:\d+$", "HERE", str(error.value), flags=re.MULTILINE)
+    assert f"{type(error.value).__name__}: {message}" == expected
 
 
 def test_error_of_a_function_is_the_cause():

@@ -11,7 +11,7 @@ from IPython.core.interactiveshell import InteractiveShell
 import mithril_nb as ml
 from mithril_nb.backends.jax.custom import inferring_for
 from mithril_nb.errors import MithrilError
-from mithril_nb.ipython import CalledTexts, load, unload
+from mithril_nb.ipython import StringCallRewriter, load, unload
 from mithril_nb.models import KINDS, Linear, Model, Operator, Relu
 from mithril_nb.models import custom as brought
 from mithril_nb.models.infer import infer
@@ -84,7 +84,7 @@ def test_two_backends_may_have_two_functions_of_one_name():
         assert shapes(ml.op("foo"), input=[4, 3]) == "(4, 3) float32"
     with inferring_for(second):
         assert shapes(ml.op("foo"), input=[4, 3]) == "(4, 6) float32"
-    assert shapes(ml.op("foo"), input=[4, 3]) == "('...',) float32", "nobody says for which of them"
+    assert shapes(ml.op("foo"), input=[4, 3]) == "('...',) float32", "the function could belong to either backend"
     for backend, width in ((first, 3), (second, 6)):
         assert ml.compile(ml.op("foo"), backend).evaluate({}, {"input": X})["output"].shape == (4, width)
     del second, backend
@@ -115,7 +115,7 @@ def test_symbolic_shapes_are_inferred_if_possible():
     assert shapes(ml.op("doubled_rows"), input=["n", 3]) == "('2*n', 3) float32"
     assert shapes(ml.op("gram"), input=["n", 3]) == "('n', 'n') float32"
     assert shapes(ml.op("as_one_row"), input=["n", 3]) == "('3*n',) float32"
-    assert shapes(ml.op("halves"), input=["n", 3]) == "('...',) float32", "no sum of products: not known yet"
+    assert shapes(ml.op("halves"), input=["n", 3]) == "('...',) float32", "not a sum of products, so unknown"
     assert shapes(ml.op("halves"), input=[6, 3]) == "(3, 3) float32"
     assert shapes(ml.op("gram")) == "('...',) float32"
     assert shapes(ml.op("whole"), input=["n"]) == "('n',) int32"
@@ -138,7 +138,7 @@ def test_primitive_has_its_registered_gradient():
 
     by_hand = jax.grad(lambda x: backend.sin_times_x(x).sum())(jnp.asarray(X))
     np.testing.assert_allclose(by_hand, 7 * X, rtol=1e-6)
-    assert backend.sin_times_x is backend.sin_times_x, "what is made once is compiled once"
+    assert backend.sin_times_x is backend.sin_times_x, "built and compiled once"
 
     def by_input(pm):
         return jax.grad(lambda x: pm.forward({}, {"input": x})["output"].sum())(jnp.asarray(X))
@@ -172,7 +172,7 @@ def test_block_with_a_compute_method():
             return {"output": backend.sin(x) * x}
 
     class Shifted(Operator):
-        """Adds a number, and tells how many items there are."""
+        """Adds a number, and returns the number of elements."""
 
         output_ports = ("output", "count")
 
@@ -221,7 +221,7 @@ def test_the_extension_is_loaded_once_and_unloaded():
     shell = InteractiveShell()
     load(shell)
     ml.load_ipython_extension(shell)
-    assert [type(one) for one in shell.ast_transformers] == [CalledTexts]
+    assert [type(one) for one in shell.ast_transformers] == [StringCallRewriter]
     assert "mithril_watch" in shell.magics_manager.magics["cell"]
     unload(shell)
     assert shell.ast_transformers == []

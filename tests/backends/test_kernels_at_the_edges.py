@@ -90,7 +90,7 @@ def test_nan_and_infinity_pass_through(name, bad):
     if name in ("sigmoid", "tanh") and bad == "inf":
         np.testing.assert_array_equal(out[0], np.ones_like(out[0]))
     else:
-        assert not np.isfinite(out[0]).all(), "what is wrong in the data is seen in the output"
+        assert not np.isfinite(out[0]).all(), "invalid data is visible in the output"
     np.testing.assert_allclose(out[1:], outputs()[name]["whole"][1:], rtol=1e-5, err_msg="and stays in its row")
 
 

@@ -190,7 +190,7 @@ CASES = [
         """,
     ),
     (
-        "a gradient of no function",
+        "a gradient of something other than a function",
         lambda: B.grad(3),
         """
         UnknownOptionError: cannot differentiate 3.

@@ -149,7 +149,7 @@ def test_gradient_of_cross_entropy_is_its_derivative():
     shares = backend.softmax(backend.randn(5, 4))
     by_hand = backend.grad(lambda one: backend.cross_entropy(one, shares))(logits)
     np.testing.assert_allclose(backend.cross_entropy_grad(logits, shares), by_hand, atol=1e-7)
-    assert np.isnan(backend.cross_entropy(logits, labels + 4)), "a label that is no class is seen"
+    assert np.isnan(backend.cross_entropy(logits, labels + 4)), "an invalid label gives NaN"
     assert np.isnan(backend.cross_entropy(logits, labels - 1)), "-1 is not the last class"
     assert np.isnan(backend.cross_entropy_grad(logits, labels - 4)).any()
     one_hot = backend.one_hot(labels, 4)
@@ -235,7 +235,7 @@ def test_seeds_keys_and_splits():
     drawn = first.randn(3)
     second.set_seed(42)
     np.testing.assert_array_equal(second.randn(3), drawn)
-    assert not np.array_equal(second.randn(3), drawn), "the stream goes on"
+    assert not np.array_equal(second.randn(3), drawn), "the stream continues"
     key = first.get_random_key()
     one, other = first.split_key(key)
     np.testing.assert_array_equal(first.random_normal(one, shape=(3,)), first.random_normal(one, shape=(3,)))

@@ -98,7 +98,7 @@ MESSAGES: list[tuple[str, Any, str]] = [
         """,
     ),
     (
-        "what is no block",
+        "not a block",
         lambda: Sequential(Linear(5), "relu"),  # pyright: ignore
         """
         UnknownOptionError: cannot add 'relu' to a model.
@@ -126,7 +126,7 @@ MESSAGES: list[tuple[str, Any, str]] = [
         """,
     ),
     (
-        "the number of no network's name, as a text",
+        "an unknown network number, as text",
         lambda: ResNet("180"),  # pyright: ignore
         """
         UnknownOptionError: ResNet cannot take layers='180'.

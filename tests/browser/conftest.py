@@ -17,7 +17,7 @@ from playwright.sync_api import sync_playwright
 
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = "MITHRIL_NB_CHROMIUM"
-"""`make test` names the browser here; a test run by hand looks on PATH."""
+"""Path of the browser, set by `make test`; otherwise it is searched on PATH."""
 
 HERE = Path(__file__).parent
 LONGEST_FIRST = [
@@ -31,15 +31,15 @@ LONGEST_FIRST = [
     "test_explorer.py",
     "test_explorer_transforms.py",
 ]
-"""Several processes share these files: the one that takes a long file last keeps all others waiting."""
+"""Long files, which run first: several processes share the files, and a long one at the end delays all."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark everything here, so that `-m "not browser"` leaves it out; and begin with what takes long."""
+    """Mark all tests here, so that `-m "not browser"` skips them; and run long files first."""
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.browser)
-    items.sort(key=_rank)  # a stable sort: what is not named keeps its place, after what is
+    items.sort(key=_rank)  # a stable sort: other files follow in their order
 
 
 def _rank(item: pytest.Item) -> tuple[bool, int]:
@@ -50,7 +50,7 @@ def _rank(item: pytest.Item) -> tuple[bool, int]:
 
 @pytest.fixture(scope="session")
 def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """A headless Chromium with one empty profile, which keeps JupyterLab's own files compiled from test to test."""
+    """A headless Chromium with one empty profile, which keeps JupyterLab's compiled files between tests."""
     program = os.environ.get(CHROMIUM) or shutil.which("chromium") or shutil.which("google-chrome")
     if not program:
         pytest.skip(f"no Chromium: `make test` installs one, and {CHROMIUM} names one")
@@ -70,7 +70,7 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
-    """JupyterLab on loopback. SIGTERM ends it too: it becomes an interrupt, which pytest cleans up after."""
+    """JupyterLab on loopback. SIGTERM becomes an interrupt, so that pytest's cleanup ends it, too."""
     before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     running = Server({"JAX_PLATFORMS": os.environ.get("JAX_PLATFORMS", "cpu")})
     try:
@@ -81,13 +81,13 @@ def server() -> Iterator[Server]:
 
 
 class Kept:
-    """The notebook that a file's tests share, if there is one now."""
+    """The notebook that the tests of a file share, if any."""
 
     def __init__(self) -> None:
         self.page: NotebookPage | None = None
 
     def close(self, is_sound: bool = True) -> None:
-        """Close it and end its kernel."""
+        """Close the notebook and end its kernel."""
         page, self.page = self.page, None
         if page is not None:
             _close(page, is_sound)
@@ -96,7 +96,7 @@ class Kept:
 
 @pytest.fixture(scope="module")
 def kept() -> Iterator[Kept]:
-    """What outlasts a test and ends with its file."""
+    """Objects that the tests of one file share."""
     kept = Kept()
     yield kept
     kept.close()
@@ -106,10 +106,10 @@ def kept() -> Iterator[Kept]:
 def run_cells(
     kept: Kept, server: Server, chromium: Browser, request: pytest.FixtureRequest
 ) -> Iterator[Callable[..., NotebookPage]]:
-    """Return a function that runs cells in the notebook of the tests before: `run_cells(["code", ...])`.
+    """Return a function that runs cells in the file's shared notebook: `run_cells(["code", ...])`.
 
-    A test finds cells, values and widgets of its own; the page and the kernel, which has imported what it needs, are
-    those of the file. After a test that fails the next one gets both anew. It takes `width` and `height`.
+    Each test has new cells, values and widgets. Page and kernel, with its imports, are shared by the file, and replaced
+    after a failed test. The function accepts `width` and `height`.
     """
     name = _name(request)
 
@@ -135,10 +135,10 @@ def open_notebook(
 ) -> Iterator[Callable[..., NotebookPage]]:
     """Return a function that opens a notebook: `open_notebook(["code", ...])` or `open_notebook(path)`.
 
-    It takes the keyword arguments of `NotebookPage`. A test that fails leaves a picture of each page in
-    `tests/browser/screenshots`. Pages are closed and kernels ended after the test.
+    It accepts the keyword arguments of `NotebookPage`. A failed test saves a screenshot of each page in
+    `tests/browser/screenshots`. After the test, pages are closed and kernels ended.
     """
-    kept.close()  # what follows has the machine to itself
+    kept.close()  # the next tests have the machine to themselves
     pages: list[NotebookPage] = []
     name = _name(request)
 
@@ -169,7 +169,7 @@ def _picture_of_failure(page: NotebookPage, name: str) -> None:
     try:
         page.picture(HERE / "screenshots" / f"failed-{name}.png")
     except PlaywrightError as error:
-        print(f"no picture of the failed page: {error}")  # it hangs: the failure itself tells more
+        print(f"no picture of the failed page: {error}")  # the page hangs; the failure itself is more useful
 
 
 def _close(page: NotebookPage, is_sound: bool) -> None:
@@ -182,5 +182,5 @@ def _close(page: NotebookPage, is_sound: bool) -> None:
 
 @pytest.fixture(scope="session")
 def screenshots() -> Path:
-    """The folder for pictures that are looked at and not kept."""
+    """The folder for temporary screenshots."""
     return HERE / "screenshots"

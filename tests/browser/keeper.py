@@ -1,4 +1,4 @@
-"""Runs a program and ends it, and what it started, when our own standard input closes.
+"""Run a program, and end it with its child processes when our standard input closes.
 
 The tests start servers through this. However the tests end, also by SIGKILL, the pipe closes and nothing stays behind.
 """
@@ -13,9 +13,9 @@ import threading
 
 
 def keep(command: list[str]) -> int:
-    """Run the program in a session of its own until it ends or our input does."""
+    """Run the program in its own process session until it ends or our standard input closes."""
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
-    # The one who started us ends us by closing the pipe; an interrupt of the terminal is theirs to handle.
+    # The parent ends this process by closing the pipe, and handles interrupts of the terminal itself.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: end(process))
     threading.Thread(target=lambda: (sys.stdin.buffer.read(), end(process)), daemon=True).start()
@@ -23,7 +23,7 @@ def keep(command: list[str]) -> int:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Ask the program's group to end, and insist after a while."""
+    """Terminate the program's group, and kill it after a while."""
     for number, patience_s in ((signal.SIGTERM, 5), (signal.SIGKILL, 5)):
         if process.poll() is not None:
             return

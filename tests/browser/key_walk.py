@@ -1,4 +1,4 @@
-"""Clicks on every kind of element inside a widget and presses keys there; records each key that leaves the widget."""
+"""Click on every kind of element inside a widget, press keys there, and record each key that leaves the widget."""
 
 from __future__ import annotations
 

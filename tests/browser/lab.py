@@ -1,8 +1,8 @@
 """The harness: one JupyterLab on loopback, and notebooks open in a real browser.
 
-`Server` starts JupyterLab (which serves Notebook 7 as well) with settings of its own in a temporary folder: no token,
-no question, no look at the user's own Jupyter. `NotebookPage` is one notebook in one browser tab. It speaks to the
-kernel through the page's own connection, so what it sees is what a user sees.
+`Server` starts JupyterLab (which serves Notebook 7 as well) with separate settings in a temporary folder: no token, no
+dialogs, nothing from the user's Jupyter. `NotebookPage` is one notebook in one browser tab. It communicates with the
+kernel through the page's connection, so that tests see what users see.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ CHROMIUM_FLAGS = [
     "--force-color-profile=srgb",
     "--font-render-hinting=none",
 ]
-"""A quiet browser that asks nothing of any network, whose pictures look the same everywhere."""
+"""Options of a browser without network requests, whose screenshots are the same on every machine."""
 
 _KERNEL = "window.jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel"
 
@@ -72,7 +72,7 @@ _PROGRESS = """() => {
         };
     });
 }"""
-"""How far the cells are. Outputs stay in the page: to fetch a megabyte of them ten times a second slows the kernel."""
+"""Progress of the cells, without outputs: fetching a megabyte of them ten times a second slows the kernel."""
 
 _SHOW = """async (notebook) => {
     const {context} = window.jupyterapp.shell.currentWidget;
@@ -83,11 +83,11 @@ _SHOW = """async (notebook) => {
 
 
 class KernelError(AssertionError):
-    """Code in the kernel raised, or a cell of the notebook has an error for output."""
+    """Code in the kernel raised, or a cell of the notebook has an error as output."""
 
 
 def free_port() -> int:
-    """Return a port of the loopback interface that nobody listens on."""
+    """Return an unused port of the loopback interface."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -102,15 +102,15 @@ def notebook_of(cells: list[str]) -> nbformat.NotebookNode:
 
 
 class Server:
-    """JupyterLab on loopback, with nothing of the user's own settings.
+    """JupyterLab on loopback, without the user's settings.
 
     Args:
-        environment: Environment variables for the server and its kernels, over those of this process.
-        arguments: More arguments for JupyterLab.
+        environment: Environment variables for the server and its kernels, added to those of this process.
+        arguments: Further arguments of JupyterLab.
 
     Attributes:
-        root: The folder it serves.
-        url: Where it listens.
+        root: The served folder.
+        url: The server's address.
     """
 
     def __init__(self, environment: dict[str, str] | None = None, arguments: tuple[str, ...] = ()) -> None:
@@ -147,7 +147,7 @@ class Server:
             "--ServerApp.port_retries=0",
             "--IdentityProvider.token=",
             "--ServerApp.password=",
-            "--ServerApp.disable_check_xsrf=True",  # the harness ends kernels without a browser's cookie
+            "--ServerApp.disable_check_xsrf=True",  # the harness ends kernels without the browser's cookie
             f"--ServerApp.root_dir={self.root}",
             "--LabApp.expose_app_in_browser=True",
             "--JupyterNotebookApp.expose_app_in_browser=True",
@@ -184,7 +184,7 @@ class Server:
     def ask(self, method: str, path: str) -> Any:
         """Send a request to the server's API and return the JSON of its answer."""
         request = urllib.request.Request(self.url + path, method=method)
-        # Not through a proxy of the environment: it does not know our loopback.
+        # Without the environment's proxy, which cannot reach our loopback.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(request, timeout=10) as answer:
             content = answer.read()
@@ -234,10 +234,10 @@ _LAY_DOWN = """async () => {
 
 
 class Browser:
-    """Chromium, and a tab with JupyterLab loaded that goes from test to test: to load it anew takes three seconds.
+    """Chromium with a loaded JupyterLab tab that tests share, because loading takes three seconds.
 
     Args:
-        context: Its one profile.
+        context: The browser's profile.
     """
 
     def __init__(self, context: BrowserContext) -> None:
@@ -245,12 +245,12 @@ class Browser:
         self._spare: Page | None = None
 
     def take(self) -> Page | None:
-        """Return the tab that has JupyterLab loaded and nothing open, if there is one."""
+        """Return a tab with a loaded JupyterLab and no open notebook, if there is one."""
         tab, self._spare = self._spare, None
         return tab
 
     def keep(self, tab: Page) -> None:
-        """Close what is open in a tab of JupyterLab, end its kernels, and keep it for the next."""
+        """Close the notebooks in a JupyterLab tab, end its kernels, and keep the tab for the next test."""
         tab.evaluate(_LAY_DOWN)
         if self._spare:
             self._spare.close()
@@ -258,19 +258,19 @@ class Browser:
 
 
 class NotebookPage:
-    """One notebook, open in a browser tab in which nothing else is.
+    """One notebook, open alone in a browser tab.
 
     Args:
-        server: Where it is served.
-        browser: The browser to open it in.
+        server: The server.
+        browser: The browser.
         name: The notebook's name in the served folder.
         app: `lab` for JupyterLab, `notebooks` for Notebook 7.
         width: Of the window, in CSS pixels.
         height: Of the window, in CSS pixels.
 
     Attributes:
-        page: The Playwright page, for everything that has no shorthand here.
-        problems: What the page wrote to its console as an error, and exceptions nobody caught.
+        page: The Playwright page, for everything without a method here.
+        problems: Errors in the page's console, and uncaught exceptions.
     """
 
     def __init__(
@@ -300,10 +300,10 @@ class NotebookPage:
 
     def _have_light(self) -> None:
         if self.page.evaluate("document.body.dataset.jpThemeLight") == "false":
-            self.set_theme(LIGHT)  # the theme is kept by the server: the test before may have left another
+            self.set_theme(LIGHT)  # the server keeps the theme, which an earlier test may have changed
 
     def show(self, cells: list[str], width: int = 1280, height: int = 900) -> None:
-        """Have other cells in the notebook, none of which has run. The page and the kernel stay.
+        """Replace the cells of the notebook by new ones, which have not run. The page and the kernel stay.
 
         Args:
             cells: Source of each.
@@ -324,7 +324,7 @@ class NotebookPage:
             self.problems.append(message.text)
 
     def command(self, name: str, arguments: dict[str, Any] | None = None) -> None:
-        """Run a JupyterLab command and wait until it has been carried out."""
+        """Run a JupyterLab command and wait until it is done."""
         self.page.evaluate(
             "([name, args]) => window.jupyterapp.commands.execute(name, args ?? undefined).then(() => null)",
             [name, arguments],
@@ -393,26 +393,26 @@ class NotebookPage:
             if time.monotonic() > deadline:
                 raise KernelError(f"after {patience_s} s this is still not true: {expression}")
             self.page.wait_for_timeout(pause_ms)
-            pause_ms = min(2 * pause_ms, 160)  # each question takes the kernel from what is waited for
+            pause_ms = min(2 * pause_ms, 160)  # each poll interrupts the kernel's work
 
     def output(self, cell: int) -> Locator:
         """Return the output area of a cell, counted from 0, code or not."""
         return self.page.locator(".jp-Notebook .jp-Cell").nth(cell).locator(".jp-OutputArea").first
 
     def set_theme(self, theme: str) -> None:
-        """Switch JupyterLab's theme and wait until the page wears it."""
+        """Switch JupyterLab's theme and wait until the page has it."""
         light = "false" if theme == DARK else "true"
         self.command("apputils:change-theme", {"theme": theme})
         self.page.wait_for_function(f"document.body.dataset.jpThemeLight === '{light}'")
-        # JupyterLab takes its splash screen away twice if the theme changes again while it fades, and fails then.
+        # If the theme changes while the splash screen fades, JupyterLab removes it twice and fails.
         self.page.wait_for_function("!document.getElementById('jupyterlab-splash')")
 
     def resize(self, width: int, height: int = 900) -> None:
-        """Give the window another size."""
+        """Resize the window."""
         self.page.set_viewport_size({"width": width, "height": height})
 
     def picture(self, path: Path, of: Locator | None = None) -> Path:
-        """Save a picture of the page or of a part of it and return where it is."""
+        """Save a screenshot of the page or a part of it, and return its path."""
         path.parent.mkdir(parents=True, exist_ok=True)
         (of or self.page).screenshot(path=str(path), animations="disabled")
         return path
@@ -427,7 +427,7 @@ class NotebookPage:
     ) -> None:
         """Save pictures, light and dark, at each width: `name-light-1280.png` and so on.
 
-        What is taller than the window is cut off: give a height that fits.
+        Content taller than the window is cut off: choose a height that fits.
         """
         for theme, word in ((LIGHT, "light"), (DARK, "dark")):
             self.set_theme(theme)
@@ -438,18 +438,18 @@ class NotebookPage:
         self.set_theme(LIGHT)
 
     def save(self) -> nbformat.NotebookNode:
-        """Save the notebook and return what is in the file."""
+        """Save the notebook and return the content of the file."""
         self.command("docmanager:save")
         name = self.page.evaluate("() => window.jupyterapp.shell.currentWidget.context.path")
         return nbformat.read(self.server.root / name, as_version=4)
 
     def reload(self) -> None:
-        """Load the page anew; the kernel lives on."""
+        """Reload the page; the kernel keeps running."""
         self.page.reload(timeout=60_000)
         self._wait_for_kernel()
 
     def close(self, is_sound: bool = True) -> None:
-        """Close the notebook. Its tab is kept for the next unless it is of no use for one, or no longer sound."""
+        """Close the notebook. Its tab is kept for the next test unless it cannot be reused."""
         self.page.remove_listener("pageerror", self._hear_exception)
         self.page.remove_listener("console", self._hear)
         if is_sound and self._is_for_the_next:
@@ -459,23 +459,23 @@ class NotebookPage:
 
 
 def focus(place: Locator) -> None:
-    """Move the keyboard there. What is still hidden takes no focus and says nothing, so it is waited for."""
+    """Move the keyboard focus to an element, after waiting for it: a hidden element silently takes no focus."""
     place.wait_for()
     place.focus()
 
 
 @contextmanager
 def watched_page(context: BrowserContext, address: str, height: int) -> Iterator[Page]:
-    """Open a page that stands alone, 1280 wide; it must ask for nothing but itself, and log nothing."""
+    """Open a self-contained page, 1280 wide; it must send no further request, and log nothing."""
     page = context.new_page()
-    said: list[str] = []
+    messages: list[str] = []
     asked: list[str] = []
-    page.on("console", lambda message: said.append(message.text))
-    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("console", lambda message: messages.append(message.text))
+    page.on("pageerror", lambda error: messages.append(str(error)))
     page.on("request", lambda request: asked.append(request.url))
     page.set_viewport_size({"width": 1280, "height": height})
     page.goto(address)
     yield page
     page.close()
-    assert said == []
+    assert messages == []
     assert asked == [address]

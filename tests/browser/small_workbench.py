@@ -5,7 +5,7 @@ from __future__ import annotations
 from lab import NotebookPage
 from playwright.sync_api import Locator
 
-# Sizes that occur once only: a line that names 53 is of linear_1, or of what reads it.
+# Unique sizes: a line with 53 belongs to linear_1, or to a reader of its output.
 BATCH, SIZES = 7, (29, 37, 53, 11)
 WIDTHS = {f"linear_{k}": (SIZES[k], SIZES[k + 1]) for k in range(3)}
 STAGES = ("jaxpr", "stablehlo", "hlo")
@@ -24,14 +24,14 @@ OPEN = f'wb = ml.workbench(model, shapes={{"input": [{BATCH}, {SIZES[0]}]}})\nwb
 
 
 def shown(notebook: NotebookPage) -> None:
-    """Wait for the workbench and have it in view."""
+    """Wait for the workbench and scroll it into view."""
     root = notebook.page.locator("[data-mnb-version]").first
     root.wait_for()
     root.scroll_into_view_if_needed()
 
 
 def settled(notebook: NotebookPage, *stages: str) -> None:
-    """Wait until the panes show the texts of the snapshot that is painted."""
+    """Wait until the panes show the texts of the drawn snapshot."""
     for stage in stages or STAGES:
         notebook.page.wait_for_function(
             """(stage) => {
@@ -41,7 +41,7 @@ def settled(notebook: NotebookPage, *stages: str) -> None:
             }""",
             arg=stage,
             timeout=60_000,
-            polling=50,  # to ask at every frame has the browser paint sixty of them in a second while XLA compiles
+            polling=50,  # polling at every frame makes the browser draw sixty frames a second while XLA compiles
         )
 
 

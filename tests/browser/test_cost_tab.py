@@ -1,4 +1,4 @@
-"""The Cost tab in a real browser: sources side by side, linked pictures, measuring, what if; by hand and by keys."""
+"""The Cost tab in a real browser, by mouse and keyboard: sources side by side, linked pictures, measuring, what if."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ FAINT = """(panel) => {
     };
     const faint = [];
     for (const element of document.querySelectorAll(`${panel} *`)) {
-        const said = [...element.childNodes].some((one) => one.nodeType === 3 && one.textContent.trim());
-        if (!said || !element.checkVisibility() || element.closest('[aria-disabled], option')) continue;
+        const text = [...element.childNodes].some((one) => one.nodeType === 3 && one.textContent.trim());
+        if (!text || !element.checkVisibility() || element.closest('[aria-disabled], option')) continue;
         const below = ground(element);
         const [a, b] = [light(over(rgba(getComputedStyle(element).color), below)), light(below)].sort((x, y) => y - x);
         const ratio = (a + 0.05) / (b + 0.05);
@@ -85,7 +85,7 @@ def is_sound(notebook: Any, name: str = "wb") -> bool:
     return notebook.problems == [] and notebook.evaluate(f"[str(one) for one in {name}.errors]") == []
 
 
-def test_the_table_is_sorted_by_keys_and_sets_sources_side_by_side(tab) -> None:
+def test_keys_sort_the_table_and_compare_sources(tab) -> None:
     notebook, at = tab()
     page = notebook.page
     model_order = rows(notebook)
@@ -108,12 +108,12 @@ def test_the_table_is_sorted_by_keys_and_sets_sources_side_by_side(tab) -> None:
     page.keyboard.press("Space")
     at("cost.sort.compiled").wait_for()
     total = page.locator(f"{PANEL} .mnb-total td")
-    told = [total.nth(place).get_attribute("title") for place in range(3)]
+    titles = [total.nth(place).get_attribute("title") for place in range(3)]
     expected = notebook.evaluate(
         "[wb.session.analysis.inspection.cost(one).total.flops for one in ('analytic', 'lowered', 'compiled')]"
     )
-    assert told == [f"{value:,} FLOP" for value in expected]
-    # A row opens to its equations, the dearest first.
+    assert titles == [f"{value:,} FLOP" for value in expected]
+    # A row opens to its equations, the most expensive first.
     at("cost.source.lowered").click()
     at("cost.source.compiled").click()
     focus(page.locator(f'{PANEL} tr[data-mnb-cost="linear_1"]'))
@@ -126,7 +126,7 @@ def test_the_table_is_sorted_by_keys_and_sets_sources_side_by_side(tab) -> None:
     assert is_sound(notebook)
 
 
-def test_a_click_on_a_cell_of_the_treemap_selects_the_block_everywhere(tab) -> None:
+def test_clicking_a_treemap_cell_selects_the_block(tab) -> None:
     notebook, at = tab()
     page = notebook.page
     settled(notebook, "jaxpr")
@@ -144,7 +144,7 @@ def test_a_click_on_a_cell_of_the_treemap_selects_the_block_everywhere(tab) -> N
     hidden = "(panel) => { const one = document.querySelector(panel); return one.scrollHeight - one.clientHeight; }"
     assert page.evaluate(hidden, PANEL) <= 0, "all of the picture is in view"
     largest = max(size, key=lambda one: one[1])
-    assert largest[0] == max(flops, key=flops.get), "the largest area is the dearest block"
+    assert largest[0] == max(flops, key=flops.get), "the largest area is the most expensive block"
     cell.click()
     notebook.wait_for("wb.selection == ('linear_1',)")
     assert node(notebook, "linear_1").get_attribute("data-mnb-linked") == "pinned"
@@ -153,8 +153,8 @@ def test_a_click_on_a_cell_of_the_treemap_selects_the_block_everywhere(tab) -> N
     node(notebook, "linear_0").click()
     page.locator(f'{PANEL} .mnb-drawing [data-block="linear_0"][data-mnb-linked="pinned"]').wait_for()
     page.locator(f"{PANEL} .mnb-words summary").first.click()
-    assert "linear_1" in page.locator(f"{PANEL} .mnb-twin").first.inner_text()
-    # In the dark it is another picture, at once.
+    assert "linear_1" in page.locator(f"{PANEL} .mnb-text-version").first.inner_text()
+    # The dark theme changes the picture at once.
     fill = f"getComputedStyle(document.querySelector('{PANEL} .mnb-drawing').shadowRoot.querySelector('text')).fill"
     before = page.evaluate(fill)
     notebook.set_theme(DARK)
@@ -163,24 +163,24 @@ def test_a_click_on_a_cell_of_the_treemap_selects_the_block_everywhere(tab) -> N
     assert is_sound(notebook)
 
 
-def test_memory_and_before_and_after_are_drawn_by_what_is_compiled(tab) -> None:
+def test_compiling_draws_memory_and_comparison(tab) -> None:
     notebook, at = tab()
     page = notebook.page
     at("cost.source.compiled").click()
     at("cost.view.memory").click()
     page.locator('[data-mnb-drawn="memory"]').wait_for()
     peak = notebook.evaluate("wb.session.analysis.inspection.memory.peak_bytes")
-    words = page.locator(f"{PANEL} .mnb-picture .mnb-twin").first.text_content()
+    words = page.locator(f"{PANEL} .mnb-picture .mnb-text-version").first.text_content()
     assert f"{peak:,}" in words or f"{peak / 1e3:.1f} kB" in words
     at("cost.view.beside").click()
     page.locator('[data-mnb-drawn="beside"]').wait_for()
     pressed = page.locator(f'{PANEL} [data-mnb-action^="cost.source"][aria-pressed="true"]').all_inner_texts()
     assert pressed == ["Analytic", "Compiled"]
-    assert "linear_1" in page.locator(f"{PANEL} .mnb-picture .mnb-twin").first.text_content()
+    assert "linear_1" in page.locator(f"{PANEL} .mnb-picture .mnb-text-version").first.text_content()
     assert is_sound(notebook)
 
 
-def test_what_is_measured_fills_the_table_and_the_roofline(tab) -> None:
+def test_measured_times_fill_table_and_roofline(tab) -> None:
     notebook, at = tab()
     page = notebook.page
     at("cost.measure").click()
@@ -189,12 +189,12 @@ def test_what_is_measured_fills_the_table_and_the_roofline(tab) -> None:
     assert time.inner_text().split()[-1] in ("µs", "ms", "s")
     at("cost.view.roofline").click()
     page.locator('[data-mnb-drawn="roofline"]').wait_for(timeout=60_000)
-    assert "reached" in page.locator(f"{PANEL} .mnb-picture .mnb-twin").first.text_content()
+    assert "reached" in page.locator(f"{PANEL} .mnb-picture .mnb-text-version").first.text_content()
     assert page.locator(f'{PANEL} .mnb-drawing [data-block="linear_1"]').count() > 0
     assert is_sound(notebook)
 
 
-def test_what_if_tells_the_difference_and_applies_it(tab) -> None:
+def test_what_if_shows_and_applies_a_change(tab) -> None:
     notebook, at = tab()
     page = notebook.page
     node(notebook, "linear_0").click()
@@ -205,7 +205,7 @@ def test_what_if_tells_the_difference_and_applies_it(tab) -> None:
     batch.fill("1e12")
     batch.press("Enter")
     problem = page.locator(f"#{batch.get_attribute('aria-describedby')}")
-    assert problem.inner_text() == "“1e12” is too large. Type a whole number from 1 to 1,048,576."
+    assert problem.inner_text() == "“1e12” is too large. Enter a whole number from 1 to 1,048,576."
     for theme in (DARK, LIGHT):
         notebook.set_theme(theme)
         assert page.evaluate(FAINT, PANEL) == [], theme
@@ -221,13 +221,13 @@ def test_what_if_tells_the_difference_and_applies_it(tab) -> None:
         " return cell && cell.title && cell.title !== was; }",
         arg=f"{was:,}",
     )
-    told = [row.locator("td").nth(place).get_attribute("title") for place in range(2)]
+    titles = [row.locator("td").nth(place).get_attribute("title") for place in range(2)]
     flops = page.locator('[data-mnb-whatif="flops"] td').nth(1).get_attribute("title")
     assert notebook.evaluate("wb.snapshot['shapes']") == {"input": [7, 29]}, "nothing is changed yet"
     at("whatif.apply").click()
     notebook.wait_for("wb.snapshot['shapes'] == {'input': [14, 29]}")
     notebook.wait_for("wb.session.wait(20)")
-    assert told == [f"{was:,}", f"{notebook.evaluate('wb.cost.total.params'):,}"]
+    assert titles == [f"{was:,}", f"{notebook.evaluate('wb.cost.total.params'):,}"]
     assert flops == f"{notebook.evaluate('wb.cost.total.flops'):,} FLOP"
     notebook.execute("wb.do('undo')")
     notebook.wait_for("wb.snapshot['shapes'] == {'input': [7, 29]}")
@@ -247,7 +247,7 @@ e
 """
 
 
-def test_an_explorer_has_the_same_and_compiles_nothing_unasked(tab) -> None:
+def test_an_explorer_has_costs_and_compiles_only_on_request(tab) -> None:
     notebook, at = tab(EXPLORER, ".mnb-explorer")
     page = notebook.page
     at("cost.view.treemap").click()

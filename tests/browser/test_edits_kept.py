@@ -53,7 +53,7 @@ def test_edits_survive_a_restart_and_are_restored_by_a_button(open_notebook):
     expect(action(notebook, "connection.copy")).to_be_visible()
     expect(node(notebook, "tanh_0")).to_be_visible()
     add(notebook, "Relu")
-    expect(strip).to_contain_text("Not done, because no kernel is connected: add block.")
+    expect(strip).to_contain_text("Not run, because no kernel is connected: add block.")
 
     notebook.run_all()
     shown(notebook)
@@ -71,7 +71,7 @@ def test_edits_survive_a_restart_and_are_restored_by_a_button(open_notebook):
     assert "mnb-palette-search" in focused
 
 
-def test_the_cell_again_offers_the_edits_and_starts_from_the_code_if_the_user_wants(open_notebook):
+def test_a_rerun_cell_offers_edits_or_starts_from_code(open_notebook):
     notebook = open_notebook([MODEL, OPEN, "wb"], height=1000)
     notebook.run_all()
     shown(notebook)

@@ -1,4 +1,4 @@
-"""The explorer in a real browser: the first view, links between graph and stages, the passes, and what it weighs."""
+"""The explorer in a real browser: the first view, links between graph and stages, the passes, and its size."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def lit(notebook: Any, stage: str) -> list[int]:
     return [int(line.get_attribute("data-mnb-line")) for line in lines.all()]
 
 
-def test_the_first_view_is_linked_and_worked_by_hand_and_by_keys(open_explorer, record_property) -> None:
+def test_the_first_view_is_linked_for_mouse_and_keyboard(open_explorer, record_property) -> None:
     notebook = open_explorer()
     page = notebook.page
-    assert not notebook.evaluate("e.inspection.is_compiled"), "nobody asked for it"
+    assert not notebook.evaluate("e.inspection.is_compiled"), "compiled without a request"
     layer = page.locator('.mnb-stage-graph [data-node="layer_1"]')
     layer.click()
     for stage in ("jaxpr", "stablehlo"):
@@ -56,13 +56,13 @@ def test_the_first_view_is_linked_and_worked_by_hand_and_by_keys(open_explorer, 
         assert found, stage
         assert set(found) <= set(expected), stage
     assert page.locator(".mnb-stripe").count() > 4
-    # A line says in plain words what its operation does, and lights the node that it belongs to.
+    # A line's tooltip explains its operation, and its node is highlighted.
     line = page.locator('[data-mnb-pane="stablehlo"] .cm-line', has_text="stablehlo.tanh").first
     line.hover(position={"x": 90, "y": 6})
     page.locator(".mnb-tip", has_text="tangent").wait_for()
     line.click(position={"x": 90, "y": 6})
     page.locator('.mnb-stage-graph [data-node="layer_0"][data-mnb-linked="pinned"]').wait_for()
-    # By keys: from the node into it and out again, the focus stays on it.
+    # By keyboard: opening and closing the node keeps the focus on it.
     focus(layer)
     nodes = page.locator("[data-mnb-nodes]")
     before = int(nodes.get_attribute("data-mnb-nodes"))
@@ -82,11 +82,11 @@ def test_the_first_view_is_linked_and_worked_by_hand_and_by_keys(open_explorer, 
     assert notebook.evaluate("len(e.errors)") == 0
 
 
-def test_what_needs_the_compiler_comes_when_it_is_asked_for(open_explorer, record_property) -> None:
+def test_compiled_results_are_computed_on_request(open_explorer, record_property) -> None:
     notebook = open_explorer()
     page = notebook.page
     page.locator('[data-mnb-tab="passes"]').click()
-    page.locator('[data-mnb-action="passes.ask"]').click()
+    page.locator('[data-mnb-action="passes.compile"]').click()
     page.locator('[data-mnb-action="pane.hlo"]').click()
     page.locator('[data-mnb-pane="hlo"][data-mnb-state="ready"][data-mnb-version="1"]').wait_for()
     page.locator('[data-mnb-shown="0"]').wait_for()
@@ -102,14 +102,14 @@ def test_what_needs_the_compiler_comes_when_it_is_asked_for(open_explorer, recor
     assert lit(notebook, "hlo")
     assert all(number < long for number in lit(notebook, "hlo"))
     assert lit(notebook, "stablehlo"), "lines in short are linked as the long ones are"
-    page.locator(".mnb-pass-history", has_text="of HLO").wait_for()
+    page.locator(".mnb-pass-history", has_text="in HLO").wait_for()
     took = page.evaluate("performance.getEntriesByName('mnb:diff').map((one) => one.duration)")
     record_property("diff_ms", took)
     assert notebook.problems == []
     assert notebook.evaluate("len(e.errors)") == 0
 
 
-def test_a_program_that_cannot_be_traced_shows_how_far_it_came(open_explorer) -> None:
+def test_an_untraceable_program_shows_the_traced_part(open_explorer) -> None:
     cell = "def broken(x):\n    return jnp.sin(x) + jnp.ones(7)\ne = explore(broken, spec(3))\ne"
     notebook = open_explorer(cell, "() => document.querySelector('[data-mnb-pane=\"jaxpr\"][data-mnb-version]')")
     pane = notebook.page.locator('[data-mnb-pane="jaxpr"]')
@@ -119,7 +119,7 @@ def test_a_program_that_cannot_be_traced_shows_how_far_it_came(open_explorer) ->
     assert notebook.problems == []
 
 
-def test_a_program_given_as_hlo_shows_the_costs_there_are(open_explorer) -> None:
+def test_a_program_from_hlo_shows_available_costs(open_explorer) -> None:
     cell = """text = jax.jit(net).lower([spec(29, 37), spec(37, 53)], spec(7, 29)).compile().as_text()
 e = explore(text)
 e"""

@@ -1,4 +1,4 @@
-"""Transforms in the explorer in a real browser: stepped through by keys, both sides beside each other, and numbers."""
+"""Transforms in the explorer in a real browser: steps by keyboard, both sides side by side, and numbers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_transforms_are_stepped_through_by_keys(run_cells, screenshots) -> None:
     part.locator('[data-mnb-side="before"] .cm-line', has_text="dot_general").first.click(position={"x": 90, "y": 6})
     after.locator(".mnb-pinned").first.wait_for()
     assert "to " in part.locator('[data-mnb-side="before"] .mnb-pane-figures').inner_text()
-    assert not notebook.evaluate("bool(e.snapshot['transforms']['compared'])"), "nothing is run before somebody asks"
+    assert not notebook.evaluate("bool(e.snapshot['transforms']['compared'])"), "nothing runs before a request"
     focus(page.locator('[data-mnb-action="transforms.compare"]'))
     page.keyboard.press("Enter")
     part.locator(".mnb-compared", has_text="✓ agrees with a Python loop of 4 runs").wait_for()
@@ -56,4 +56,4 @@ def test_transforms_are_stepped_through_by_keys(run_cells, screenshots) -> None:
     assert notebook.problems == []
     assert notebook.evaluate("[str(error) for error in e.errors]") == []
     html = notebook.evaluate("e._bundle()['text/html']")
-    assert "carry them back" in html, "a saved notebook shows the steps too"
+    assert "for the backward pass" in html, "a saved notebook shows the steps too"

@@ -1,4 +1,4 @@
-"""The harness itself, with nothing but ipywidgets: what it says of a page is so."""
+"""The harness itself, with ipywidgets only: it reports a page correctly."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_cell_that_raises_fails_the_run(run_cells) -> None:
         run_cells(["1 / 0"])
 
 
-def test_other_cells_come_into_the_page_and_kernel_of_those_before(run_cells) -> None:
+def test_new_cells_use_the_same_page_and_kernel(run_cells) -> None:
     notebook = run_cells(["seven = 7", SLIDER])
     notebook.page.locator(".widget-slider .noUi-handle").wait_for()
     notebook.resize(900)
@@ -79,11 +79,11 @@ def test_the_kernel_answers_and_its_errors_are_raised(run_cells) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="process groups are a POSIX thing")
-def test_nothing_stays_behind_when_the_tests_are_killed(tmp_path: Path) -> None:
+def test_killed_tests_leave_no_process(tmp_path: Path) -> None:
     keeper = Path(__file__).with_name("keeper.py")
-    told = tmp_path / "pid"
-    child = f"import os, time; open({str(told)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
-    # The one in the middle stands for pytest: it holds the pipe, and dies without a word.
+    pid_file = tmp_path / "pid"
+    child = f"import os, time; open({str(pid_file)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    # The middle process plays pytest: it holds the pipe, and is killed.
     middle = (
         "import subprocess, sys, time; "
         f"subprocess.Popen([sys.executable, {str(keeper)!r}, sys.executable, '-c', {child!r}], stdin=subprocess.PIPE); "
@@ -91,11 +91,11 @@ def test_nothing_stays_behind_when_the_tests_are_killed(tmp_path: Path) -> None:
     )
     process = subprocess.Popen([sys.executable, "-c", middle])
     try:
-        _until(lambda: told.exists() and told.read_text() != "")
+        _until(lambda: pid_file.exists() and pid_file.read_text() != "")
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
-    number = int(told.read_text())
+    number = int(pid_file.read_text())
     _until(lambda: not Path(f"/proc/{number}").exists() if Path("/proc").exists() else not _runs(number))
 
 

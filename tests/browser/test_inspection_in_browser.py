@@ -32,7 +32,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def page(chromium: Browser, address: str) -> Iterator[Page]:
-    """The page, opened; it must ask for nothing and log nothing."""
+    """The opened page; it must send no request and log nothing."""
     with watched_page(chromium.context, address, 900) as page:
         page.wait_for_selector(".mnb-page[data-ready]", timeout=20_000)
         yield page
@@ -44,7 +44,7 @@ def lines(page: Page, stage: str, look: str) -> list[str]:
     )
 
 
-def test_a_line_lights_up_its_counterparts_everywhere(page: Page):
+def test_a_line_highlights_its_counterparts(page: Page):
     page.locator('[data-stage="jaxpr"] .l', has_text="tanh").locator(".x").hover()
     assert any("tanh" in text for text in lines(page, "stablehlo", "on"))
     assert any("tanh" in text for text in lines(page, "hlo", "on"))
@@ -55,7 +55,7 @@ def test_a_line_lights_up_its_counterparts_everywhere(page: Page):
 def test_stages_are_chosen_and_blocks_open_by_a_click(page: Page):
     page.get_by_role("button", name="machine code", exact=True).click()
     assert page.locator('[data-stage="asm"] .l').count() > 5
-    page.get_by_role("button", name="close all").click()
+    page.get_by_role("button", name="Close all").click()
     assert page.locator('.picture [aria-expanded="true"]').count() == 0
     page.locator('.picture [data-node="two"]').click()
     assert page.locator('.picture [data-node="two"]').get_attribute("aria-expanded") == "true"

@@ -1,4 +1,4 @@
-"""Widgets outside of Jupyter: the code of a widget alone, and marimo, where it is installed."""
+"""Widgets outside Jupyter: the code of a widget alone, and marimo if it is installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The workbench in the hands of a newcomer: keys typed without waiting, keys pressed after a click anywhere."""
+"""The workbench with a new user's input: keys typed without waiting, keys pressed after a click anywhere."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def test_blocks_typed_one_after_the_other_are_all_added(run_cells, delay_ms: int
     assert notebook.evaluate(edges) == ["linear_0.output -> relu_0.input", "relu_0.output -> linear_1.input"]
     page.keyboard.type("no_such_block_of_a_long_name", delay=0)
     hint = page.locator(".mnb-palette-list .mnb-hint")
-    assert "No block is called “no_such_block_of_a_long_name”." in hint.inner_text()
+    assert "No block matches “no_such_block_of_a_long_name”." in hint.inner_text()
     assert hint.evaluate("hint => hint.scrollWidth <= hint.clientWidth && hint.clientHeight > 30"), "it wraps"
     assert notebook.problems == []
 
 
-def test_the_rename_button_takes_a_name_and_delete_acts_on_the_graph_alone(run_cells) -> None:
+def test_rename_button_and_delete_key_in_the_graph(run_cells) -> None:
     notebook = run_cells([MODEL, OPEN], height=1000)
     page = notebook.page
     shown(notebook)
@@ -73,7 +73,7 @@ def test_the_rename_button_takes_a_name_and_delete_acts_on_the_graph_alone(run_c
     page.keyboard.press("Enter")
     notebook.wait_for("'act' in wb.model.graph.by_name")
     assert page.locator(".mnb-rename").count() == 0
-    # Clicks on text focus what is around it.
+    # A click on text focuses the element around it.
     places = (
         '[data-mnb-pane="jaxpr"] .cm-line',
         ".mnb-bar-title",
@@ -119,7 +119,7 @@ def test_the_readout_of_a_chart_shows_the_last_step(run_cells) -> None:
     assert page.locator(".u-legend .u-value").nth(1).inner_text() not in ("", "–", "--")
 
 
-def test_an_empty_workbench_shows_no_static_text_and_a_whole_placeholder(run_cells) -> None:
+def test_an_empty_workbench_shows_a_placeholder(run_cells) -> None:
     notebook = run_cells(
         [MODEL, "wb = ml.workbench(Model() + Linear(3), autosave=False)\nwb", "ml.workbench(autosave=False)"]
     )
@@ -141,5 +141,5 @@ def test_an_empty_workbench_shows_no_static_text_and_a_whole_placeholder(run_cel
     page.keyboard.type("4")
     page.keyboard.press("Backspace")
     page.keyboard.press("Enter")
-    page.locator(".mnb-header .mnb-field-problem", has_text="A shape has at least one size, as in 32, 64.").wait_for()
+    page.locator(".mnb-header .mnb-field-problem", has_text="Enter at least one size, such as 32, 64.").wait_for()
     assert notebook.problems == []

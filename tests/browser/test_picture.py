@@ -11,7 +11,7 @@ from lab import NotebookPage
 ROOT = Path(__file__).resolve().parents[2]
 README_PICTURE = ROOT / "notebooks" / "images" / "workbench.png"
 REFRESH = "MITHRIL_NB_REFRESH_SCREENSHOT"
-"""Set by `make screenshot`: the picture of the README is made anew."""
+"""Set by `make screenshot`, which renews the picture of the README."""
 
 CELLS = [
     """\

@@ -25,7 +25,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def page(chromium: Browser, report: str) -> Iterator[Page]:
-    """The report, opened; it must ask for nothing and log nothing."""
+    """The opened report; it must send no request and log nothing."""
     with watched_page(chromium.context, report, 800) as page:
         yield page
 
@@ -36,7 +36,7 @@ def pinned(page: Page, stage: str) -> list[str]:
     )
 
 
-def test_a_click_on_a_block_pins_its_lines_in_every_stage_and_no_other(page: Page):
+def test_clicking_a_block_pins_exactly_its_lines(page: Page):
     page.locator('.node[data-block="linear_1"]').click()
     for stage in ("jaxpr", "stablehlo", "hlo"):
         found = pinned(page, stage)
@@ -53,7 +53,7 @@ def test_a_click_on_a_block_pins_its_lines_in_every_stage_and_no_other(page: Pag
     assert pinned(page, "jaxpr") == []
 
 
-def test_hovering_a_line_lights_up_its_block_and_its_counterparts(page: Page):
+def test_hovering_a_line_highlights_block_and_counterparts(page: Page):
     line = page.locator('[data-stage="jaxpr"] .l[data-of="layer_norm_0"]:not([data-e^="arg"])').first
     equation = line.get_attribute("data-e")
     line.locator(".x").hover()
@@ -97,7 +97,7 @@ def test_it_reads_without_scripts_and_its_links_work(chromium: Browser, report: 
     context.close()
 
 
-def test_light_and_dark_differ_and_the_graph_is_as_tall_as_it_should_be(page: Page):
+def test_themes_differ_and_the_graph_has_its_height(page: Page):
     ground = "getComputedStyle(document.body).backgroundColor"
     light = page.evaluate(ground)
     page.emulate_media(color_scheme="dark")
@@ -114,12 +114,12 @@ def test_panes_have_the_height_that_they_should(page: Page, chromium: Browser):
         assert 200 < box["height"] <= 0.52 * 800 + 1
 
 
-def test_a_report_has_the_stages_that_a_person_reads(page: Page):
+def test_a_report_has_the_readable_stages(page: Page):
     shown = page.eval_on_selector_all("[data-stage]", "panes => panes.map(pane => pane.getAttribute('data-stage'))")
     assert shown == ["jaxpr", "stablehlo", "hlo"]
 
 
-def test_reports_are_files_of_their_own(report: str):
+def test_reports_are_self_contained(report: str):
     assert Path(report.removeprefix("file://")).stat().st_size < 1_000_000
 
 

@@ -1,4 +1,4 @@
-"""A cell that runs again and again leaves nothing behind: no memory, thread, comm or element of the page."""
+"""A cell that runs repeatedly leaks nothing: no memory, thread, comm or element of the page."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def counts():
 
 
 def counted(notebook: NotebookPage) -> dict[str, float]:
-    """Return what the kernel and the page hold."""
+    """Return the sizes of the kernel and the page."""
     devtools = notebook.page.context.new_cdp_session(notebook.page)
     devtools.send("HeapProfiler.collectGarbage")
     nodes = devtools.send("Memory.getDOMCounters")["nodes"]
@@ -43,7 +43,7 @@ def run_again(notebook: NotebookPage) -> None:
     settled(notebook, *(STAGES if is_long() else STAGES[:1]))
 
 
-def test_a_cell_that_runs_again_leaves_nothing_behind(open_notebook, stress):
+def test_rerun_cells_leak_nothing(open_notebook, stress):
     runs, warm = stress.size(short=1, long=100), stress.size(short=1, long=10)
     notebook = open_notebook([MODEL + COUNTS, OPEN], height=1000)
     notebook.run_all()

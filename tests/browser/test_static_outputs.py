@@ -1,4 +1,4 @@
-"""What values look like in JupyterLab without any widget: pictures, listings, tables, curves."""
+"""Display of values in JupyterLab without widgets: pictures, listings, tables, curves."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def cells_of(row: Locator) -> list[str]:
     return row.locator("th, td").all_inner_texts()
 
 
-def test_values_show_themselves(open_notebook: Callable[..., NotebookPage], screenshots: Path):
+def test_values_have_a_rich_display(open_notebook: Callable[..., NotebookPage], screenshots: Path):
     page = open_notebook(CELLS)
     page.run_all()
     graph = page.output(1).locator("img, svg").first
@@ -39,7 +39,7 @@ def test_values_show_themselves(open_notebook: Callable[..., NotebookPage], scre
     for stage in ("jaxpr", "stablehlo"):
         assert listing.locator(f'[data-stage="{stage}"] .l.pin').count() > 0, stage
     assert listing.locator('.picture .node.pin[data-block="linear_0"]').count() == 1
-    # What a compiler makes is no pane, even if it is there; the table tells how long it is, and what is not made.
+    # Compiled stages have no pane, even if available; the table shows their length, or that they are not computed.
     panes = listing.locator("[data-stage]").evaluate_all("panes => panes.map(pane => pane.dataset.stage)")
     assert panes == ["jaxpr", "stablehlo"]
     rows = {row[0]: row[1:] for row in map(cells_of, listing.locator("table.made tbody tr").all())}

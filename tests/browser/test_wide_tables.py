@@ -1,4 +1,4 @@
-"""Tables of costs that are wider than the cell they stand in: they scroll there, on the ground of their panel."""
+"""Tables of costs that are wider than their cell scroll inside their panel."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mithril_nb.viz.costs.numbers import Numbers
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The address of a page with cells of costs, all of whose parts are open."""
+    """The address of a page with cells of costs, fully expanded."""
 
     def net(x, w):
         with jax.named_scope("a_block_with_a_long_name_of_its_own"):

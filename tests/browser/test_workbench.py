@@ -1,4 +1,4 @@
-"""The workbench in a real browser: what a hand does, what the eye sees, what the kernel knows."""
+"""The workbench in a real browser: mouse and keyboard input, visible output, and the kernel's state."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def numbers(text: str) -> set[int]:
     return {int(size) for shape in shapes for size in re.split("[x,]", shape) if size}
 
 
-def test_a_click_on_a_block_lights_the_right_lines_everywhere_and_no_wrong_one(show_workbench, record_property) -> None:
+def test_clicking_a_block_highlights_exactly_its_lines(show_workbench, record_property) -> None:
     notebook = show_workbench()
     settled(notebook)
     for path, (size_in, size_out) in WIDTHS.items():
@@ -104,14 +104,14 @@ def test_a_click_on_a_block_lights_the_right_lines_everywhere_and_no_wrong_one(s
                 " for line in range(i.line, i.line + i.lines))"
             )
             assert sorted(lit) == expected, f"{path} in {stage}"
-            # By the sizes alone, whatever our own map says: a product is of the block whose weight it has the sizes of.
+            # Checked by sizes alone, independently of our attribution: a product belongs to the block of its weight.
             products = notebook.evaluate(
                 f"[(n, t) for n, t in enumerate(wb.stages[{stage!r}].text.splitlines(), 1) if {DOT[stage]!r} in t]"
             )
             mine = [(number, text) for number, text in products if number in lit]
             assert mine, f"no product of {path} in {stage}"
             assert all(numbers(text) <= {BATCH, size_in, size_out} for _, text in mine), f"{path} in {stage}"
-            if stage == "stablehlo":  # the one whose lines give the shapes of the operands too
+            if stage == "stablehlo":  # its lines contain the shapes of the operands, too
                 own = [number for number, text in products if numbers(text) >= {size_in, size_out}]
                 assert [number for number, _ in mine] == own, f"{path} in {stage}"
     took = notebook.page.evaluate("performance.getEntriesByName('mnb:link').map((entry) => entry.duration)")
@@ -120,7 +120,7 @@ def test_a_click_on_a_block_lights_the_right_lines_everywhere_and_no_wrong_one(s
     assert notebook.problems == []
 
 
-def test_a_click_on_a_line_selects_its_block_and_lights_the_other_panes(show_workbench) -> None:
+def test_clicking_a_line_selects_its_block(show_workbench) -> None:
     notebook = show_workbench()
     settled(notebook)
     line = notebook.page.locator('[data-mnb-pane="stablehlo"] .cm-line', has_text="stablehlo.dot_general").first
@@ -134,7 +134,7 @@ def test_a_click_on_a_line_selects_its_block_and_lights_the_other_panes(show_wor
     assert lit_lines(notebook, "jaxpr") == [{}]
 
 
-def test_hovering_lights_without_selecting_or_scrolling(show_workbench) -> None:
+def test_hovering_highlights_without_selecting_or_scrolling(show_workbench) -> None:
     notebook = show_workbench()
     settled(notebook)
     places = "() => [...document.querySelectorAll('.cm-scroller')].map((one) => one.scrollTop)"
@@ -142,13 +142,13 @@ def test_hovering_lights_without_selecting_or_scrolling(show_workbench) -> None:
     line = notebook.page.locator('[data-mnb-pane="stablehlo"] .cm-line', has_text="stablehlo.dot_general").first
     line.hover(position={"x": 60, "y": 6})
     notebook.page.locator('[data-mnb-node="linear_0"][data-mnb-linked="hover"]').wait_for()
-    node(notebook, "linear_2").hover()  # in one leap, from what is lit to what is to be lit
+    node(notebook, "linear_2").hover()  # in one jump between the highlighted lines
     notebook.page.locator('[data-mnb-node="linear_2"][data-mnb-linked="hover"]').wait_for()
     assert notebook.page.evaluate(places) == before
     assert notebook.evaluate("wb.selection") == ()
 
 
-def test_moving_a_width_slider_moves_graph_shapes_cost_and_stages(show_workbench, record_property) -> None:
+def test_a_width_slider_updates_all_panes(show_workbench, record_property) -> None:
     notebook = show_workbench()
     settled(notebook)
     node(notebook, "linear_0").click()
@@ -197,7 +197,7 @@ def test_moving_a_width_slider_moves_graph_shapes_cost_and_stages(show_workbench
     assert notebook.problems == []
 
 
-def test_blocks_are_added_connected_renamed_and_removed_by_keyboard(show_workbench) -> None:
+def test_the_keyboard_edits_blocks_and_connections(show_workbench) -> None:
     notebook = show_workbench()
     settled(notebook, "jaxpr")
     node(notebook, "relu_0").click()
@@ -236,7 +236,7 @@ def test_the_shape_of_an_input_is_typed_in_the_header(show_workbench) -> None:
     assert notebook.evaluate("wb.errors") == []
 
 
-def test_a_shape_error_stands_on_its_edge_and_in_the_problems(show_workbench) -> None:
+def test_a_shape_error_is_shown_on_its_edge_and_in_the_list(show_workbench) -> None:
     notebook = show_workbench()
     settled(notebook, "jaxpr")
     notebook.execute("wb.do('set_attribute', path='linear_1', name='input_size', value=5)")
@@ -251,7 +251,7 @@ def test_a_shape_error_stands_on_its_edge_and_in_the_problems(show_workbench) ->
     settled(notebook, "jaxpr")
 
 
-def test_training_runs_live_is_steered_and_leaves_the_kernel_free(show_workbench, record_property) -> None:
+def test_live_training_is_controlled_and_kernel_stays_free(show_workbench, record_property) -> None:
     notebook = show_workbench(TRAINING)
     page = notebook.page
     page.locator('[data-mnb-tab="train"]').click()
@@ -284,7 +284,7 @@ def test_training_runs_live_is_steered_and_leaves_the_kernel_free(show_workbench
     assert notebook.problems == []
 
 
-def test_the_inspector_tells_by_which_formula_a_block_is_counted(show_workbench) -> None:
+def test_the_inspector_shows_the_cost_formula_of_a_block(show_workbench) -> None:
     notebook = show_workbench()
     settled(notebook)
     page = notebook.page

@@ -1,4 +1,4 @@
-"""The workbench after the page was loaded anew, in a notebook that was kept, and in Notebook 7."""
+"""The workbench after a reload of the page, in a saved notebook, and in Notebook 7."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ipywidgets.IntSlider(value=3, min=0, max=10, description="width")
 """
 
 
-def test_a_reload_brings_everything_back(open_notebook) -> None:
+def test_a_reload_restores_the_widget(open_notebook) -> None:
     notebook = open_notebook([MODEL, OPEN], height=1000)
     notebook.run_all()
     shown(notebook)
@@ -26,16 +26,16 @@ def test_a_reload_brings_everything_back(open_notebook) -> None:
     assert f"({BATCH}, 41)" in node(notebook, "linear_0").inner_text()
 
 
-def test_a_saved_notebook_shows_the_workbench_with_no_kernel_as_it_was_left(open_notebook, tmp_path) -> None:
+def test_a_saved_notebook_shows_the_workbench_without_kernel(open_notebook, tmp_path) -> None:
     notebook = open_notebook([MODEL, OPEN], height=1000)
     notebook.run_all()
     shown(notebook)
     settled(notebook)
     twin = "[style*='--mnb-twin'] .mnb"
-    # A picture that takes the place of an older one stands beside it for a while: in the page, where both are hidden.
+    # A new picture and the one that it replaces are both in the page for a while, hidden.
     notebook.page.locator(twin).first.wait_for(state="attached")
     visible = notebook.page.locator(twin).filter(visible=True)
-    assert visible.count() == 0, "while the widget lives, its picture has nothing to say"
+    assert visible.count() == 0, "while the widget lives, its picture is hidden"
     notebook.execute("wb.do('rename', path='linear_0', name='entrance')")
     # The graph comes at once, stages and costs when nothing has changed for a while.
     notebook.page.locator(twin, has_text="entrance").filter(has_text="dot_general").first.wait_for(state="attached")
@@ -44,7 +44,7 @@ def test_a_saved_notebook_shows_the_workbench_with_no_kernel_as_it_was_left(open
     saved = notebook.save()
     pictures = [one for one in saved.cells[-1].outputs if "mnb-still" in one.get("data", {}).get("text/html", "")]
     assert len(pictures) == 1, "the newest one alone is kept"
-    assert "widgets" not in saved.metadata, "JupyterLab keeps no state of widgets, unless it is told to"
+    assert "widgets" not in saved.metadata, "JupyterLab saves no widget state by default"
     copy = tmp_path / "reopened.ipynb"
     nbformat.write(saved, copy)
     later = open_notebook(copy, width=1280, height=1000)

@@ -1,4 +1,4 @@
-"""The Passes tab of the workbench in a real browser: what XLA did, stepped through, and what of an older design."""
+"""The Passes tab of the workbench in a real browser: XLA's passes step by step, also of an older design."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_the_passes_of_a_design_are_stepped_through_by_keys(run_cells, record_pr
     page: Any = notebook.page
     focus(page.locator('.mnb-workbench [data-mnb-tab="passes"]'))
     page.keyboard.press("Enter")
-    focus(page.locator('[data-mnb-action="passes.ask"]'))
+    focus(page.locator('[data-mnb-action="passes.compile"]'))
     page.keyboard.press("Enter")
     page.locator('[data-mnb-shown="0"]').wait_for()
     page.keyboard.press("Tab")
@@ -31,16 +31,16 @@ def test_the_passes_of_a_design_are_stepped_through_by_keys(run_cells, record_pr
     record_property("diff_ms", page.evaluate("performance.getEntriesByName('mnb:diff').map((one) => one.duration)"))
     assert page.locator(".mnb-pass").count() == notebook.evaluate("len(wb.session.analysis.inspection.passes)")
     notebook.pictures(screenshots, "workbench-passes", page.locator(".mnb-workbench"), widths=(1280, 1600), height=1100)
-    # A pinned line of HLO has a history; a changed model makes the list an old one, which stays readable.
+    # A pinned line of HLO has a history; after a change of the model, the old list stays readable.
     page.locator('[data-mnb-pane="hlo"] .cm-line', has_text="fusion").first.click(position={"x": 90, "y": 6})
-    page.locator(".mnb-pass-history", has_text="of HLO").wait_for()
+    page.locator(".mnb-pass-history", has_text="in HLO").wait_for()
     notebook.execute("wb.do('set_attribute', path='linear_0', name='dimension', value=40)")
     page.locator('.mnb-passes[data-mnb-state="stale"] .mnb-hint', has_text="The model has changed").wait_for()
     assert page.locator(".mnb-pass-body").is_visible()
-    page.locator('[data-mnb-action="passes.ask"]').click()
+    page.locator('[data-mnb-action="passes.compile"]').click()
     page.locator('.mnb-passes[data-mnb-state="ready"]').wait_for()
     page.locator(".mnb-pass-text .cm-line", has_text="40").first.wait_for()
-    # A page that is loaded anew is told the list by the kernel.
+    # A reloaded page receives the list from the kernel.
     notebook.save()
     notebook.reload()
     page.locator('.mnb-workbench [data-mnb-tab="passes"]').click()

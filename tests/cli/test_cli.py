@@ -1,4 +1,4 @@
-"""The terminal twin, as a person types it: what is printed, what is said of mistakes, and the exit codes."""
+"""The command line: output, error messages and exit codes."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def model(tmp_path: Path) -> str:
     return str(path)
 
 
-def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+def run_cli(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     code = cli.main(arguments)
     captured = capsys.readouterr()
     return code, captured.out, captured.err
 
 
 def test_show_prints_the_graph(model, capsys):
-    assert said(capsys, "show", model, "--shape", "input=32,784") == (
+    assert run_cli(capsys, "show", model, "--shape", "input=32,784") == (
         0,
         "input     input                          (32, 784)\n"
         "linear_0  Linear  784 → 64  <- input     (32, 64)\n"
@@ -42,13 +42,13 @@ def test_show_prints_the_graph(model, capsys):
 
 def test_show_prints_stages(model, capsys):
     for stage, start in (("jaxpr", "{ lambda"), ("stablehlo", "module @jit_forward"), ("hlo", "HloModule")):
-        code, out, err = said(capsys, "show", model, "--stage", stage, "--shape", "input=32,784")
+        code, out, err = run_cli(capsys, "show", model, "--stage", stage, "--shape", "input=32,784")
         assert (code, err) == (0, "")
         assert out.startswith(start)
 
 
 def test_show_prints_costs_that_add_up(model, capsys):
-    code, out, _ = said(capsys, "show", model, "--stage", "cost", "--shape", "input=32,784", "--json")
+    code, out, _ = run_cli(capsys, "show", model, "--stage", "cost", "--shape", "input=32,784", "--json")
     data = json.loads(out)
     assert code == 0
     assert list(data["sources"]) == ["analytic", "lowered", "compiled"]
@@ -57,7 +57,7 @@ def test_show_prints_costs_that_add_up(model, capsys):
         assert (
             sum(part["flops"] for part in parts) == cost["total"]["flops"] == sum(row["flops"] for row in cost["rows"])
         )
-    code, out, _ = said(capsys, "show", model, "--stage", "cost", "--shape", "input=32,784")
+    code, out, _ = run_cli(capsys, "show", model, "--stage", "cost", "--shape", "input=32,784")
     first, second = (part.splitlines() for part in out.split("\n\n")[:2])
     assert (first[0].split(), second[0].split()) == (
         ["block", "FLOPs", "transcendentals", "share"], ["block", "bytes", "params"]
@@ -68,21 +68,21 @@ def test_show_prints_costs_that_add_up(model, capsys):
 
 
 def test_json_has_the_instructions_with_their_blocks(model, capsys):
-    _, out, _ = said(capsys, "show", model, "--stage", "jaxpr", "--shape", "input=32,784", "--json")
+    _, out, _ = run_cli(capsys, "show", model, "--stage", "jaxpr", "--shape", "input=32,784", "--json")
     data = json.loads(out)
     dots = [one for one in data["instructions"] if one["opcode"] == "dot_general"]
     assert [dot["blocks"] for dot in dots] == [{"linear_0": 1.0}, {"linear_1": 1.0}]
 
 
 def test_json_of_the_graph_is_the_diagram(model, capsys):
-    _, out, _ = said(capsys, "show", model, "--json")
+    _, out, _ = run_cli(capsys, "show", model, "--json")
     assert [node["name"] for node in json.loads(out)["graph"]["nodes"]] == [
         "input", "linear_0", "relu_0", "linear_1", "output",
     ]  # fmt: skip
 
 
 def test_show_prints_the_source(model, capsys):
-    code, out, _ = said(capsys, "show", model, "--stage", "source")
+    code, out, _ = run_cli(capsys, "show", model, "--stage", "source")
     names: dict = {}
     exec(out, names)
     assert (code, names["model"]) == (0, Model() + Linear(64) + Relu() + Linear(10))
@@ -90,7 +90,7 @@ def test_show_prints_the_source(model, capsys):
 
 def test_report_writes_one_file(model, tmp_path, capsys):
     target = tmp_path / "out.html"
-    code, out, err = said(capsys, "report", model, "-o", str(target), "--shape", "input=8,64")
+    code, out, err = run_cli(capsys, "report", model, "-o", str(target), "--shape", "input=8,64")
     assert (code, err) == (0, "")
     assert out == f"wrote {target}, {len(target.read_bytes()) / 1000:.0f} kB\n"
     page = target.read_text(encoding="utf-8")
@@ -104,26 +104,26 @@ def test_report_writes_one_file(model, tmp_path, capsys):
     [
         (
             ["--stage", "jaxpr"],
-            "ShapeError: the shape of input 'input' is not known in numbers.\n"
+            "ShapeError: the shape of input 'input' is unknown.\n"
             "    so far  ('...',) float32\n"
             "    Try: --shape input=32,784\n",
         ),
         (
             ["--stage", "jaxpr", "--shape", "input"],
-            "UnknownOptionError: 'input' gives no input a shape.\n"
-            "    needs  the input's name, =, and its sizes with commas\n"
+            "UnknownOptionError: invalid --shape 'input'.\n"
+            "    needs  INPUT=SIZES, with commas between the sizes\n"
             "    Try: --shape input=32,784\n",
         ),
         (
             ["--shape", "input=-1,3"],
-            "UnknownOptionError: '-1' in 'input=-1,3' is no size.\n"
-            "    needs  a whole number from 0 on, or a name for a size that is not known yet\n"
+            "UnknownOptionError: invalid size '-1' in --shape 'input=-1,3'.\n"
+            "    needs  a whole number of at least 0, or a name for an unknown size\n"
             "    Try: --shape input=32,784\n",
         ),
         (
             ["--shape", "input=batch,2.5"],
-            "UnknownOptionError: '2.5' in 'input=batch,2.5' is no size.\n"
-            "    needs  a whole number from 0 on, or a name for a size that is not known yet\n"
+            "UnknownOptionError: invalid size '2.5' in --shape 'input=batch,2.5'.\n"
+            "    needs  a whole number of at least 0, or a name for an unknown size\n"
             "    Try: --shape input=32,784\n",
         ),
         (
@@ -134,50 +134,50 @@ def test_report_writes_one_file(model, tmp_path, capsys):
         ),
     ],
 )
-def test_mistakes_are_told_without_a_traceback(model, capsys, arguments, message):
-    assert said(capsys, "show", model, *arguments) == (2, "", message)
+def test_user_errors_print_no_traceback(model, capsys, arguments, message):
+    assert run_cli(capsys, "show", model, *arguments) == (2, "", message)
 
 
-def test_shapes_that_do_not_fit_are_told_below_the_graph(tmp_path, capsys):
+def test_shape_errors_are_printed_below_the_graph(tmp_path, capsys):
     path = tmp_path / "wrong.json"
     save(Model() + Linear(64, input_size=100) + LayerNorm(), path)
-    code, out, err = said(capsys, "show", str(path), "--shape", "input=32,784")
+    code, out, err = run_cli(capsys, "show", str(path), "--shape", "input=32,784")
     assert code == 2
     assert out.startswith("input ")
     assert err.startswith("ShapeError: ")
     assert "Try: " in err
-    assert said(capsys, "show", str(path), "--shape", "input=32,784", "--stage", "hlo") == (2, "", err)
+    assert run_cli(capsys, "show", str(path), "--shape", "input=32,784", "--stage", "hlo") == (2, "", err)
 
 
-def test_files_that_are_not_there_broken_or_cannot_be_written(model, tmp_path, capsys):
-    assert said(capsys, "show", "nowhere.json") == (
+def test_missing_broken_and_unwritable_files(model, tmp_path, capsys):
+    assert run_cli(capsys, "show", "nowhere.json") == (
         2,
         "",
         "ModelFileError: cannot read 'nowhere.json'.\n    because  No such file or directory\n",
     )
     missing = model.replace("model", "modle")
-    assert said(capsys, "show", missing) == (
+    assert run_cli(capsys, "show", missing) == (
         2,
         "",
         f"ModelFileError: cannot read {missing!r}.\n    because  No such file or directory\n    Try: {model}\n",
     )
     broken = tmp_path / "broken.json"
     broken.write_text('{"format": "mithril_nb.model"', encoding="utf-8")
-    code, out, err = said(capsys, "report", str(broken), "-o", "x.html")
+    code, out, err = run_cli(capsys, "report", str(broken), "-o", "x.html")
     assert (code, out) == (2, "")
     assert err.startswith(f"ModelFileError: {str(broken)!r} is not valid JSON.\n")
     target = str(tmp_path / "no" / "folder.html")
-    code, out, err = said(capsys, "report", model, "-o", target, "--shape", "input=8,64")
+    code, out, err = run_cli(capsys, "report", model, "-o", target, "--shape", "input=8,64")
     assert (code, out) == (2, "")
     assert err == (
         f"ModelFileError: cannot write {target!r}.\n    because  No such file or directory\n    Try: -o report.html\n"
     )
 
 
-def test_names_cannot_steer_the_terminal(tmp_path, capsys):
+def test_control_characters_in_names_are_escaped(tmp_path, capsys):
     path = tmp_path / "named.json"
     save(Model() | Linear(3, name="\x1b[31mred\x9b\u202e\ud800")(input="in\x07"), path)
-    assert said(capsys, "show", str(path), "--shape", "in\x07=2,4") == (
+    assert run_cli(capsys, "show", str(path), "--shape", "in\x07=2,4") == (
         0,
         "in\\x07                       input                                          (2, 4)\n"
         "\\x1b[31mred\\x9b\\u202e\\ud800  Linear  4 → 3  <- in\\x07                       (2, 3)\n"
@@ -185,22 +185,22 @@ def test_names_cannot_steer_the_terminal(tmp_path, capsys):
         "",
     )
     for stage in ("jaxpr", "cost", "source"):
-        code, out, err = said(capsys, "show", str(path), "--shape", "in\x07=2,4", "--stage", stage)
+        code, out, err = run_cli(capsys, "show", str(path), "--shape", "in\x07=2,4", "--stage", stage)
         assert (code, err) == (0, "")
         assert not set("\x07\x1b\x9b\u202e\ud800") & set(out)
     for arguments in ([], ["--stage", "cost"]):
-        code, out, err = said(capsys, "show", str(path), "--shape", "in\x07=2,4", "--json", *arguments)
+        code, out, err = run_cli(capsys, "show", str(path), "--shape", "in\x07=2,4", "--json", *arguments)
         assert (code, err, out.isascii()) == (0, "", True)
 
 
-def test_what_nobody_foresaw_is_told_too(model, capsys, monkeypatch):
+def test_unexpected_errors_are_printed(model, capsys, monkeypatch):
     def broken(path):
         raise ZeroDivisionError("deep inside")
 
     monkeypatch.setattr("mithril_nb.models.load", broken)
-    message = "ZeroDivisionError: deep inside\n    Try: the same with --debug, for where.\n"
-    assert said(capsys, "show", model) == (2, "", message)
-    code, _, err = said(capsys, "show", model, "--debug")
+    message = "ZeroDivisionError: deep inside\n    Try: run again with --debug to see the traceback.\n"
+    assert run_cli(capsys, "show", model) == (2, "", message)
+    code, _, err = run_cli(capsys, "show", model, "--debug")
     assert code == 2
     assert "Traceback (most recent call last)" in err
 
@@ -209,30 +209,30 @@ def test_what_nobody_foresaw_is_told_too(model, capsys, monkeypatch):
     ("option", "name", "value"),
     [("--processes", "processes", "0"), ("--devices", "devices", "-1"), ("--start-timeout", "start_timeout_s", "0")],
 )
-def test_launch_gives_advice_that_can_be_typed(tmp_path, capsys, option, name, value):
+def test_launch_advice_uses_command_line_options(tmp_path, capsys, option, name, value):
     script = tmp_path / "train.py"
     script.write_text("")
-    code, _, err = said(capsys, "launch", option, value, str(script))
+    code, _, err = run_cli(capsys, "launch", option, value, str(script))
     assert code == 2
     assert err.startswith(f"UnknownOptionError: {name} must be ")
     advice = err.partition("Try: ")[2].split()
     assert advice == [option, "60" if name.endswith("_s") else "2"]
-    missing = said(capsys, "launch", *advice, str(tmp_path / "none.py"))[2]
+    missing = run_cli(capsys, "launch", *advice, str(tmp_path / "none.py"))[2]
     assert missing.startswith("LaunchError: script ")
     assert "does not exist" in missing
 
 
-def test_launch_shows_where_something_unforeseen_happened(capsys, monkeypatch):
+def test_launch_debug_prints_the_traceback(capsys, monkeypatch):
     def broken(*arguments, **options):
         raise ZeroDivisionError("deep inside")
 
     monkeypatch.setattr("mithril_nb.launch.launch", broken)
-    message = "ZeroDivisionError: deep inside\n    Try: the same with --debug, for where.\n"
-    assert said(capsys, "launch", "train.py") == (2, "", message)
-    assert "Traceback (most recent call last)" in said(capsys, "launch", "--debug", "train.py")[2]
+    message = "ZeroDivisionError: deep inside\n    Try: run again with --debug to see the traceback.\n"
+    assert run_cli(capsys, "launch", "train.py") == (2, "", message)
+    assert "Traceback (most recent call last)" in run_cli(capsys, "launch", "--debug", "train.py")[2]
 
 
-def test_lab_opens_the_notebook_that_is_asked_for(tmp_path, capsys, monkeypatch):
+def test_lab_opens_the_given_notebook(tmp_path, capsys, monkeypatch):
     started: list[list[str]] = []
 
     class Server:
@@ -251,17 +251,17 @@ def test_lab_opens_the_notebook_that_is_asked_for(tmp_path, capsys, monkeypatch)
     monkeypatch.setattr(lab.subprocess, "Popen", Server)
     notebook = tmp_path / "mine.ipynb"
     notebook.write_text("{}")
-    code, out, _ = said(capsys, "lab", str(notebook), "--", "--no-browser")
+    code, out, _ = run_cli(capsys, "lab", str(notebook), "--", "--no-browser")
     assert code == 0
     assert started == [[sys.executable, "-m", "jupyterlab", str(notebook), "--no-browser"]]
-    assert out.startswith(f"opening {notebook} in JupyterLab")
-    code, _, err = said(capsys, "lab", str(tmp_path / "none.ipynb"))
+    assert out.startswith(f"Opening {notebook} in JupyterLab")
+    code, _, err = run_cli(capsys, "lab", str(tmp_path / "none.ipynb"))
     assert (code, err) == (
         2, f"ModelFileError: there is no notebook {str(tmp_path / 'none.ipynb')!r}.\n    Try: mithril-nb lab\n",
     )  # fmt: skip
 
 
-def test_lab_without_a_notebook_near_writes_one(tmp_path, monkeypatch):
+def test_lab_creates_a_notebook(tmp_path, monkeypatch):
     import nbformat
 
     monkeypatch.chdir(tmp_path)
@@ -273,9 +273,9 @@ def test_lab_without_a_notebook_near_writes_one(tmp_path, monkeypatch):
     assert lab._notebook(None).read_text(encoding="utf-8") == "mine"
 
 
-def test_lab_without_jupyterlab_says_how_to_get_it(capsys, monkeypatch):
+def test_lab_without_jupyterlab_advises_to_install_it(capsys, monkeypatch):
     monkeypatch.setattr(lab.importlib.util, "find_spec", lambda name: None)
-    code, _, err = said(capsys, "lab")
+    code, _, err = run_cli(capsys, "lab")
     assert code == 2
     assert err == (
         "UnavailableBackendError: JupyterLab is not installed in this environment.\n"
@@ -297,7 +297,7 @@ def test_help_is_quick_and_loads_no_array_library():
     assert "report" in run.stdout
 
 
-def test_a_reader_that_goes_away_is_no_error(model):
+def test_closed_pipe_is_not_an_error(model):
     command = f'"{sys.executable}" -m mithril_nb show "{model}" --stage source'
     run = subprocess.run(f"{command} | head -c 1", shell=True, capture_output=True, text=True, check=False)
     assert run.stderr == ""

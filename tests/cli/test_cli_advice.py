@@ -1,4 +1,4 @@
-"""What errors of the command line advise works."""
+"""The advice of errors of the command line works."""
 
 from __future__ import annotations
 

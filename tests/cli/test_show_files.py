@@ -32,32 +32,32 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+def run_cli(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     code = cli.main(arguments)
     captured = capsys.readouterr()
     return code, captured.out, captured.err
 
 
 def test_the_costs_of_stablehlo(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = said(capsys, "show", "step.mlir", "--stage", "cost")
+    code, out, err = run_cli(capsys, "show", "step.mlir", "--stage", "cost")
     assert (code, err) == (0, "")
     assert "no analytic costs: this program was given as StableHLO text: it has no jaxpr" in out
-    costs = json.loads(said(capsys, "show", "step.mlir", "--stage", "cost", "--json")[1])
+    costs = json.loads(run_cli(capsys, "show", "step.mlir", "--stage", "cost", "--json")[1])
     wanted = ml.inspect(step, X, W).costs("lowered", "compiled")
     for source in ("lowered", "compiled"):
         total = wanted.by_source[source].total
         found = costs["sources"][source]["total"]
         assert (found["flops"], found["bytes_accessed"]) == (total.flops, total.bytes_accessed)
-    by_line = said(capsys, "show", "step.mlir", "--stage", "cost", "--by", "line")[1]
+    by_line = run_cli(capsys, "show", "step.mlir", "--stage", "cost", "--by", "line")[1]
     assert by_line.startswith("step: lowered, by line\n")
     assert costs["unavailable"] == {"analytic": "this program was given as StableHLO text: it has no jaxpr"}
 
 
 def test_the_stages_of_hlo(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = said(capsys, "show", "step.hlo", "--stage", "hlo")
+    code, out, err = run_cli(capsys, "show", "step.hlo", "--stage", "hlo")
     assert (code, err) == (0, "")
     assert out.rstrip() == ml.inspect(step, X, W).stage("hlo").text.rstrip()
-    code, out, err = said(capsys, "show", "step.hlo", "--stage", "stablehlo")
+    code, out, err = run_cli(capsys, "show", "step.hlo", "--stage", "stablehlo")
     assert (code, out) == (2, "")
     assert err == (
         "StageUnavailableError: stablehlo is not available: this program was given as HLO text: it has no StableHLO.\n"
@@ -65,42 +65,43 @@ def test_the_stages_of_hlo(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_lines_of_a_block_and_the_graph(capsys: pytest.CaptureFixture[str]) -> None:
-    out = said(capsys, "show", "step.mlir", "--stage", "stablehlo", "--block", "body")[1]
+    out = run_cli(capsys, "show", "step.mlir", "--stage", "stablehlo", "--block", "body")[1]
     assert [line.split()[3] for line in out.splitlines()][:2] == ["stablehlo.dot_general", "stablehlo.tanh"]
-    code, out, err = said(capsys, "show", "step.mlir")
+    code, out, err = run_cli(capsys, "show", "step.mlir")
     assert (code, err) == (0, "")
     assert [line.split()[0] for line in out.splitlines()][:2] == ["body", "stablehlo.dot_general"]
 
 
 def test_a_report(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
-    assert said(capsys, "report", "step.mlir", "-o", "step.html")[0] == 0
+    assert run_cli(capsys, "report", "step.mlir", "-o", "step.html")[0] == 0
     page = (folder / "step.html").read_text(encoding="utf-8")
     assert "this program was given as StableHLO text: it has no jaxpr" in page
     assert "stablehlo.dot_general" in page
 
 
-def test_files_that_are_refused(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
-    assert said(capsys, "show", "other.mlir") == (
+def test_invalid_files_are_rejected(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    assert run_cli(capsys, "show", "other.mlir") == (
         2,
         "",
         "ModelFileError: cannot inspect 'other.mlir': there is no such file.\n"
         f"    folder  {folder}\n"
         "    Try: pathlib.Path('other.mlir').write_text(jax.jit(f).lower(x).as_text(debug_info=True))\n",
     )
-    assert said(capsys, "show", "step.mlir", "--arg", "f32[3]") == (
+    assert run_cli(capsys, "show", "step.mlir", "--arg", "f32[3]") == (
         2,
         "",
-        "UnknownOptionError: --arg is for models and functions, and the program in 'step.mlir' has its arguments.\n"
+        "UnknownOptionError: --arg is for models and functions, "
+        "but the program in 'step.mlir' contains its arguments.\n"
         "    Try: mithril-nb show step.mlir\n",
     )
     for option in (("--shape", "x=3"), ("--static", "x"), ("--program", "forward")):
-        out = said(capsys, "show", "step.mlir", *option)
+        out = run_cli(capsys, "show", "step.mlir", *option)
         assert out[2].startswith(f"UnknownOptionError: {option[0]} is for models and functions, ")
         assert out[2].endswith("    Try: mithril-nb show step.mlir\n")
 
 
 def test_advice_is_for_the_terminal(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
-    assert said(capsys, "show", "step.hlo", "--passes") == (
+    assert run_cli(capsys, "show", "step.hlo", "--passes") == (
         2,
         "",
         "StageUnavailableError: program 'step' has no record of how XLA compiled it.\n"
@@ -109,4 +110,4 @@ def test_advice_is_for_the_terminal(capsys: pytest.CaptureFixture[str], folder: 
     )
     (folder / "a.hlo").mkdir()
     (folder / "step.hlo").rename(folder / "a.hlo" / "b c.hlo")
-    assert said(capsys, "show", "a.hlo")[2].endswith("    Try: mithril-nb show 'a.hlo/b c.hlo'\n")
+    assert run_cli(capsys, "show", "a.hlo")[2].endswith("    Try: mithril-nb show 'a.hlo/b c.hlo'\n")

@@ -1,4 +1,4 @@
-"""`show file.py:name`: a Python file is run as Python runs it, and messages name what the file has."""
+"""`show file.py:name`: a Python file runs as under Python, and messages list its names."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             del sys.modules[name]
 
 
-def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+def run_cli(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     code = cli.main(arguments)
     captured = capsys.readouterr()
     return code, captured.out, captured.err
@@ -53,32 +53,32 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str,
 
 @pytest.mark.parametrize("place", ["nets/my-net.py", "./nets/my-net.py", "{folder}/nets/my-net.py"])
 def test_a_function_of_a_python_file(capsys, folder, place):
-    code, out, err = said(capsys, "show", f"{place.format(folder=folder)}:step", "--stage", "jaxpr")
+    code, out, err = run_cli(capsys, "show", f"{place.format(folder=folder)}:step", "--stage", "jaxpr")
     assert (code, err) == (0, "")
     assert "mul b 3.0:f32[]" in out
-    by_line = said(capsys, "show", f"{place.format(folder=folder)}:step", "--by", "line", "--stage", "cost")[1]
+    by_line = run_cli(capsys, "show", f"{place.format(folder=folder)}:step", "--by", "line", "--stage", "cost")[1]
     assert "    return jnp.sin(x) * Config().scale" in by_line
 
 
 def test_a_file_named_as_an_imported_module(capsys, folder):
     (folder / "jax.py").write_text("import jax\ndef f(x): return x * 2\n", encoding="utf-8")
-    assert said(capsys, "show", "./jax.py:f", "--arg", "f32[3]", "--stage", "jaxpr")[::2] == (0, "")
+    assert run_cli(capsys, "show", "./jax.py:f", "--arg", "f32[3]", "--stage", "jaxpr")[::2] == (0, "")
     assert hasattr(sys.modules["jax"], "jit")
 
 
 def test_a_file_of_a_package_imports_relatively(capsys, folder):
     (folder / "nets" / "__init__.py").write_text("", encoding="utf-8")
     (folder / "nets" / "deep.py").write_text("from .beside import SCALE\ndef f(x): return x * SCALE", encoding="utf-8")
-    code, out, err = said(capsys, "show", "nets/deep.py:f", "--arg", "f32[3]", "--stage", "jaxpr")
+    code, out, err = run_cli(capsys, "show", "nets/deep.py:f", "--arg", "f32[3]", "--stage", "jaxpr")
     assert (code, err) == (0, "")
     assert "mul a 3.0:f32[]" in out
 
 
 def test_a_file_that_fails_is_run_again(capsys, folder):
     (folder / "bad.py").write_text("1 / 0", encoding="utf-8")
-    message = "ZeroDivisionError: division by zero\n    Try: the same with --debug, for where.\n"
+    message = "ZeroDivisionError: division by zero\n    Try: run again with --debug to see the traceback.\n"
     for _ in range(2):
-        assert said(capsys, "show", "bad.py:f") == (2, "", message)
+        assert run_cli(capsys, "show", "bad.py:f") == (2, "", message)
     assert "bad" not in sys.modules
 
 
@@ -87,7 +87,7 @@ def test_a_file_that_fails_is_run_again(capsys, folder):
     [
         (
             "nets/my-net.py",
-            "ModelFileError: 'nets/my-net.py' is a Python file, and the name of a function or a model in it is missing."
+            "ModelFileError: 'nets/my-net.py' is a Python file: add the name of a function or a model in it."
             "\n    has  init, step\n    Try: mithril-nb show nets/my-net.py:step\n",
         ),
         (
@@ -107,34 +107,38 @@ def test_a_file_that_fails_is_run_again(capsys, folder):
         ),
         (
             "mlp",
-            "ModelFileError: 'mlp' is no file, and no name in a module.\n"
+            "ModelFileError: 'mlp' is not a file, and not of the form module:name.\n"
             "    a file  model.json, step.mlir\n"
             "    a name  mlp:step, mlp.py:step\n"
             "    Try: mithril-nb show mlp.py:forward\n",
         ),
         (
             "nope",
-            "ModelFileError: 'nope' is no file, and no name in a module.\n"
+            "ModelFileError: 'nope' is not a file, and not of the form module:name.\n"
             "    a file  model.json, step.mlir\n"
             "    a name  nope:step, nope.py:step\n"
             '    Try: mithril-nb show jax.nn:gelu --arg "f32[32,784]"\n',
         ),
         (
             "mpl:forward",
-            "ModelFileError: there is no module 'mpl'.\n    looked in  {folder}, and what is installed\n"
+            "ModelFileError: there is no module 'mpl'.\n    looked in  {folder}, and the environment\n"
             "    Try: mithril-nb show mlp:forward\n",
         ),
     ],
 )
-def test_messages_name_what_the_file_has(capsys, folder, target, message):
-    assert said(capsys, "show", target) == (2, "", message.format(folder=folder))
+def test_messages_list_the_names_in_the_file(capsys, folder, target, message):
+    assert run_cli(capsys, "show", target) == (2, "", message.format(folder=folder))
 
 
 def test_python_files_without_functions(capsys, folder):
     (folder / "empty.py").write_text("import jax", encoding="utf-8")
     (folder / "values.py").write_text("import jax\nmodel = 3", encoding="utf-8")
-    assert said(capsys, "show", "empty.py")[2].endswith("    has  no function\n    Try: add a function to the file.\n")
-    assert said(capsys, "show", "values.py")[2].endswith("    has  model\n    Try: mithril-nb show values.py:model\n")
+    assert run_cli(capsys, "show", "empty.py")[2].endswith(
+        "    has  no function\n    Try: add a function to the file.\n"
+    )
+    assert run_cli(capsys, "show", "values.py")[2].endswith(
+        "    has  model\n    Try: mithril-nb show values.py:model\n"
+    )
 
 
 UNTRAINED = """
@@ -171,24 +175,24 @@ def test_a_report_of_a_model_that_cannot_be_traced(folder: Path, capsys: pytest.
     assert capsys.readouterr().err == ""
 
 
-def test_a_file_that_ends_python(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_file_that_exits(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "script.py").write_text("import sys\ndef step(x): return x\nsys.exit(0)\n", encoding="utf-8")
-    code, printed, failed = said(capsys, "show", "script.py:step")
+    code, printed, failed = run_cli(capsys, "show", "script.py:step")
     assert (code, printed) == (2, "")
     assert failed.endswith(
-        "script.py' ends Python when it is run, before its functions can be read.\n"
+        "script.py' exits when it is run, before its functions can be read.\n"
         "    SystemExit  0\n"
-        '    Try: put the end of the script under `if __name__ == "__main__":`.\n'
+        '    Try: move the code that exits under `if __name__ == "__main__":`.\n'
     )
 
 
 def test_advice_for_names(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "my net.py").write_text("import jax.numpy as jnp\ndef step(x): return x\nmodel: object = 3\n")
-    assert "Try: mithril-nb show 'my net.py:step'\n" in said(capsys, "show", "my net.py:ste")[2]
-    assert "    has  step\n" in said(capsys, "show", "my net.py:jnq")[2], "modules are no programs"
-    assert "    a name  mlp.py:step\n    Try: mithril-nb show mlp.py:forward\n" in said(capsys, "show", "mlp.py:")[2]
+    assert "Try: mithril-nb show 'my net.py:step'\n" in run_cli(capsys, "show", "my net.py:ste")[2]
+    assert "    has  step\n" in run_cli(capsys, "show", "my net.py:jnq")[2], "modules are no programs"
+    assert "    a name  mlp.py:step\n    Try: mithril-nb show mlp.py:forward\n" in run_cli(capsys, "show", "mlp.py:")[2]
     (folder / "values.py").write_text("model: object = 3\n", encoding="utf-8")
-    assert "    has  model\n" in said(capsys, "show", "values.py")[2]
+    assert "    has  model\n" in run_cli(capsys, "show", "values.py")[2]
 
 
 def test_a_package_is_run_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -196,5 +200,7 @@ def test_a_package_is_run_once(folder: Path, capsys: pytest.CaptureFixture[str])
     for name in ("pack", "v1.2"):
         (folder / name).mkdir()
         (folder / name / "__init__.py").write_text(source, encoding="utf-8")
-        code, printed, failed = said(capsys, "show", f"{name}/__init__.py:step", "--arg", "f32[3]", "--stage", "jaxpr")
+        code, printed, failed = run_cli(
+            capsys, "show", f"{name}/__init__.py:step", "--arg", "f32[3]", "--stage", "jaxpr"
+        )
         assert (code, printed.count("run\n")) == (0, 1), failed

@@ -1,4 +1,4 @@
-"""Programs on eight devices whose communication is known in closed form; they run in processes of their own."""
+"""Programs on eight devices whose communication is known in closed form; they run in separate processes."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def params_like(sharding: Any = None) -> Any:
 
 
 def data_parallel_by_xla() -> None:
-    """The gradients are reduced by collectives that XLA's partitioner adds, combined to one."""
+    """The gradients are reduced by collectives that XLA's partitioner adds, combined into one."""
     over = mesh(d=DEVICES)
     rows = NamedSharding(over, P("d"))
 
@@ -98,7 +98,10 @@ def data_parallel_by_xla() -> None:
         assert sums(found.cost("compiled")) == sums(cost)
     assert by_role(cost) == {"forward": (value, ring(value)), "backward": (GRADIENTS, ring(GRADIENTS))}
     blocks = {path: of.payload_bytes for path, of in cost.by_block.items() if of.communicates}
-    assert blocks == {**PARAM_BYTES, "error": value}  # by bytes: by count each block of two arrays would have the same
+    assert blocks == {
+        **PARAM_BYTES,
+        "error": value,
+    }  # split by bytes, not by the number of arrays
     instruction = next(one for one in program.stage("hlo").instructions if one.opcode == "all-reduce")
     assert len(instruction.equations) == 5
     whole = GRADIENTS + value
@@ -111,7 +114,7 @@ def ring(size: int, devices: int = DEVICES) -> int:
 
 
 def data_parallel() -> None:
-    """The same written with `psum`: all ways of counting agree."""
+    """The same with `psum`: all ways of counting agree."""
     over = mesh(d=DEVICES)
 
     def local(params: Any, x: jax.Array, y: jax.Array) -> Any:
@@ -146,7 +149,7 @@ def fully_sharded() -> None:
 
 
 def pipeline() -> None:
-    """A value goes from stage to stage, in a loop: as many times as the loop goes round."""
+    """A value passed from stage to stage in a loop counts once for each iteration."""
     over, rounds, size = mesh(stage=DEVICES), 11, 6 * 10 * 4
 
     def local(weight: jax.Array, x: jax.Array) -> jax.Array:
@@ -175,7 +178,7 @@ def tensor_parallel() -> None:
     program = inspect(on(two, over, specs, P("data")), array(16, 16), array(16, 64), array(64, 16))
     for source in ("analytic", "lowered", "compiled"):
         assert sums(program.cost(source)) == (2 * size, 2 * ring(size, 4)), source
-    # XLA is given the same program without collectives, and adds them.
+    # The same program without collectives, which XLA adds.
     placed = [
         array(*shape, sharding=NamedSharding(over, spec))
         for shape, spec in zip([(16, 16), (16, 64), (64, 16)], specs, strict=True)
@@ -190,7 +193,7 @@ def tensor_parallel() -> None:
 
 
 def sharded_only_inside() -> None:
-    """Outside of `shard_map` only arrays that are sharded may need collectives; replicated ones need none."""
+    """Outside `shard_map`, sharded arrays may need collectives; replicated arrays need none."""
     over = mesh(d=DEVICES)
     total = on(lambda x: lax.psum(x.sum(0), "d"), over, P("d"), P())
     double = on(lambda x: 2 * x, over, P("d"), P("d"))
@@ -216,7 +219,7 @@ def sharded_only_inside() -> None:
 
 
 def partly_automatic() -> None:
-    """In a `shard_map` over some axes, XLA divides arrays along the others: what is sharded there is unknown."""
+    """In a `shard_map` over some axes, XLA partitions arrays along the others: communication there is unknown."""
     over = mesh(a=2, b=4)
 
     def body(x: jax.Array) -> jax.Array:
@@ -231,7 +234,7 @@ def partly_automatic() -> None:
 
 
 def silent() -> None:
-    """What looks like a collective and sends nothing."""
+    """Collectives that send nothing."""
     over = mesh(one=1, d=DEVICES)
     x = array(16, 4)
 
@@ -248,7 +251,7 @@ def silent() -> None:
 
 
 def unknown() -> None:
-    """What is unknown is `None`, and the notes give the reason."""
+    """Unknown figures are `None`, and the notes give the reason."""
     over = mesh(d=DEVICES)
 
     def until(x: jax.Array) -> jax.Array:
@@ -267,7 +270,7 @@ def unknown() -> None:
 
 
 def branches() -> None:
-    """Of branches the most expensive counts; the others count nothing."""
+    """The most expensive branch counts; the others count 0."""
     over = mesh(d=DEVICES)
 
     def body(x: jax.Array) -> jax.Array:
@@ -279,7 +282,7 @@ def branches() -> None:
 
 
 def light_branches() -> None:
-    """What a branch with fewer FLOPs sends counts nothing if the most expensive one sends as much, else is unknown."""
+    """Communication of a branch with fewer FLOPs is 0 if the most expensive one sends as much, else unknown."""
     over = mesh(d=DEVICES)
 
     def program(heavy: Callable[..., Any], light: Callable[..., Any]) -> Any:
@@ -307,7 +310,7 @@ def light_branches() -> None:
             (note,) = (note for note in cost.notes if note.startswith("payload_bytes"))
             assert note.startswith("payload_bytes and wire_bytes of 1 × ")
             assert note.endswith(f": {why}")
-        # 32 and 56 bytes of the product; the others send as much, and more.
+        # The product sends 32 and 56 bytes; the others send as much, and more.
         heavy = lambda x: lax.psum(product(x), "d")  # noqa: E731
         assert sums(program(heavy, lambda x: lax.psum(x, "d")).cost(source)) == (32, 56), source
         cost = program(heavy, reduced_often).cost(source)
@@ -319,8 +322,8 @@ def light_branches() -> None:
         assert nested.total.payload_bytes is None, source
     cost = program(product, gathered).cost()
     for field in FIGURES:
-        assert cost.formula(field=field) == f"0 + what nobody knows (1 × all_gather: {why})"
-    assert "nobody" not in cost.formula()
+        assert cost.formula(field=field) == f"0 + unknown (1 × all_gather: {why})"
+    assert "unknown" not in cost.formula()
 
 
 def shown() -> None:
@@ -404,7 +407,7 @@ def random_programs(count: int) -> int:
             payload, wire = payload + each_payload, wire + each_wire
 
         def body(*arrays: jax.Array) -> list[jax.Array]:
-            # Each goes through an operation of its own: XLA merges what is equal.
+            # Each goes through a different operation, because XLA merges equal ones.
             return [
                 RANDOM[kind](x * (2.0 + number), axes, prod(over.shape[name] for name in axes))
                 for number, ((kind, axes, _, _), x) in enumerate(zip(calls, arrays, strict=True))

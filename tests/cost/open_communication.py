@@ -1,4 +1,4 @@
-"""What is not known of communication is `None`, and what sends nothing is 0: on eight devices, in fresh processes."""
+"""Unknown communication is `None`, and no communication is 0: on eight devices, in fresh processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def unknown(cost: Cost) -> list[str]:
 
 
 def what_nothing_needs() -> None:
-    """JAX drops a collective whose result nothing needs: here the value of the loss."""
+    """JAX drops a collective whose result is unused: here the value of the loss."""
     over = mesh(a=2, b=4)
 
     def local(w: jax.Array, x: jax.Array) -> jax.Array:
@@ -41,7 +41,7 @@ def what_nothing_needs() -> None:
 
 
 def literals() -> None:
-    """What `shard_map` casts is still a constant: no arithmetic on it is counted."""
+    """A constant that `shard_map` casts is still a constant: no arithmetic on it is counted."""
     over = mesh(a=2, b=4)
     double = jax.shard_map(lambda x: x * 2 + (1.0 + jnp.float32(0)), mesh=over, in_specs=P("a"), out_specs=P("a"))
     program = inspect(double, array(8, 16))
@@ -50,7 +50,7 @@ def literals() -> None:
 
 
 def partly_automatic() -> None:
-    """What a collective sends of an array that XLA divides along another axis is unknown before XLA has divided it."""
+    """A collective on an array that XLA partitions along another axis sends an unknown amount before partitioning."""
     over = mesh(a=2, b=4)
 
     def product(x: jax.Array, w: jax.Array) -> jax.Array:
@@ -68,7 +68,7 @@ def partly_automatic() -> None:
 
 
 def names() -> None:
-    """Instructions that only name what is there send nothing, even on sharded arrays."""
+    """Instructions that only name existing values send nothing, even on sharded arrays."""
     rows = array(8, 16, sharding=NamedSharding(mesh(a=2, b=4), P("a")))
     program = inspect(lambda x: jnp.flip(lax.while_loop(lambda x: x[0, 0] < 9, lambda x: x * 2.0, x), 0), rows)
     found = unknown(program.cost("lowered"))
@@ -77,7 +77,7 @@ def names() -> None:
 
 
 def shown() -> None:
-    """The jaxpr shows the params that JAX has; what costs are computed from besides is not among them."""
+    """The jaxpr shows only JAX's own params, not those added for costs."""
     over = mesh(a=2, b=4)
     total = jax.shard_map(lambda x: lax.psum(x, "b"), mesh=over, in_specs=P("a", "b"), out_specs=P("a"))
     rows = array(8, 16, sharding=NamedSharding(over, P("a", "b")))
@@ -91,7 +91,7 @@ def shown() -> None:
 
 
 def boundaries() -> None:
-    """XLA moves arrays that a `shard_map`, a call or the end of a program asks for with another sharding."""
+    """XLA moves arrays if a `shard_map`, a call or the result of a program needs another sharding."""
     over = mesh(a=2, b=4)
     whole, columns, rows = (NamedSharding(over, spec) for spec in (P(), P(None, "b"), P("a", None)))
     split = jax.shard_map(lambda x: x * 2, mesh=over, in_specs=P(("a", "b")), out_specs=P(("a", "b")))
@@ -104,7 +104,7 @@ def boundaries() -> None:
         (jax.jit(split, out_shardings=whole), x, 512, 448),
         (jax.jit(lambda x: x @ x.T, out_shardings=rows), x, 640, 512),
         (lambda x: jax.jit(lambda y: y, out_shardings=whole)(x), by_row, 512, 256),
-        # An argument that is a result is in no equation.
+        # An argument that is also a result is not in an equation.
         (jax.jit(lambda x: x, out_shardings=whole), by_row, 512, 256),
         (jax.jit(lambda x: x, out_shardings=columns), by_row, 512, 256),
         (jax.jit(lambda x: x, in_shardings=rows, out_shardings=whole), x, 512, 256),
@@ -115,10 +115,10 @@ def boundaries() -> None:
             cost = program.cost(source)
             assert unknown(cost), (source, payload)
             assert any("XLA's partitioner adds collectives there" in note for note in cost.notes)
-        assert "what nobody knows" in program.cost().formula(field="wire_bytes")
+        assert "+ unknown (" in program.cost().formula(field="wire_bytes")
         assert sums(program.cost("compiled")) == (payload, wire)
         assert program.cost().total.flops is not None
-    # XLA divides arguments, and what is computed from them, as a `shard_map` takes them: how depends on its version.
+    # XLA shards arguments, and values computed from them, as a `shard_map` needs them; details depend on its version.
     for fn, given in (
         (lambda x: (narrow(x), x.sum()), x),
         (lambda x: (narrow(x), x @ x.T), x),
@@ -130,7 +130,7 @@ def boundaries() -> None:
         assert unknown(program.cost())
         assert unknown(program.cost("lowered"))
         assert sums(program.cost("compiled")) > (0, 0)
-    # For sure nothing is moved.
+    # Nothing can be moved here.
     for fn, given in (
         (narrow, by_column),
         (narrow, x),
@@ -151,7 +151,7 @@ def boundaries() -> None:
 
 
 def propagated() -> None:
-    """XLA divides arrays before a constraint or a `shard_map`, and other results of them: all of that is unknown."""
+    """XLA partitions arrays before a constraint or a `shard_map`, and their other results: all are unknown."""
     over = mesh(a=2, b=4)
     rows, whole = NamedSharding(over, P(("a", "b"))), NamedSharding(over, P())
     split = jax.shard_map(lambda x: x * 2, mesh=over, in_specs=P(("a", "b")), out_specs=P(("a", "b")))
@@ -200,7 +200,7 @@ def propagated() -> None:
         assert opcodes <= {*unknown(program.cost())}, opcodes
         assert unknown(program.cost("lowered")), opcodes
         assert sums(program.cost("compiled")) > (0, 0), opcodes
-    # XLA divides nothing that only scalars and whole arrays connect to a divided array.
+    # XLA does not partition arrays connected to a sharded one only by scalars and whole arrays.
     for fn, given, opcodes in (
         (lambda x, y: (split(x), jnp.cumsum(y, 0)), (loose, loose), []),
         (lambda x, y: (split(x) * y[0, 0], jnp.cumsum(y * y[0, 0], 0)), (loose, kept), ["mul"]),
@@ -211,7 +211,7 @@ def propagated() -> None:
 
 
 def explicit() -> None:
-    """Arrays on explicit axes have their shardings in their types: XLA divides no others."""
+    """Arrays on explicit axes have their shardings in their types: XLA partitions no others."""
     over = jax.make_mesh((DEVICES,), ("a",), axis_types=(AxisType.Explicit,))
     rows, whole = (array(16, 16, sharding=NamedSharding(over, spec)) for spec in (P("a"), P()))
     program = inspect(lambda x, y: (x.sum(), jnp.sin(jnp.cumsum(y, 0)), x + y), rows, whole)

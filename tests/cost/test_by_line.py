@@ -1,4 +1,4 @@
-"""Costs by line of Python: they add up to the whole, and are printed as the source with figures."""
+"""Costs by line of Python: they add up to the total, and are printed as the source with figures."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ def test_measured_time_adds_up_too() -> None:
     assert " time " in str(cost.by_line).splitlines()[1]
 
 
-def test_each_line_has_what_it_costs() -> None:
+def test_each_line_has_its_cost() -> None:
     cost = inspect(net, X, X).cost()
     assert list(cost.by_line) == [at("x @ w"), at("relu"), at("sum")]
     assert [one.flops for one in cost.by_line.values()] == [2 * 4**3, 16, 15]
 
 
-def test_what_has_no_line_has_a_row() -> None:
+def test_costs_without_a_line_have_a_row() -> None:
     cost = PROGRAMS["library"].cost()
     assert list(cost.by_line) == [""]
     assert cost.by_line[""].flops == cost.total.flops
@@ -121,7 +121,7 @@ def test_text_in_the_source_is_text_in_html() -> None:
     assert "&lt;script&gt;" in html
 
 
-def test_a_line_that_is_not_there() -> None:
+def test_an_unknown_line_raises() -> None:
     cost = inspect(net, X, X).cost()
     for wrong, advice in ((at("x @ w") + "3", f'cost.by_line["{at("x @ w")}"]'), ("other", "[*cost.by_line]")):
         with pytest.raises(UnknownOptionError) as caught:
@@ -145,7 +145,7 @@ def test_costs_with_other_sizes_keep_the_lines() -> None:
     assert "h = x @ w" in str(cost.by_line)
 
 
-def test_sizes_without_numbers_are_formulas() -> None:
+def test_symbolic_sizes_give_formulas_by_line() -> None:
     (batch,) = jax.export.symbolic_shape("batch")
     by_line = inspect(net, jax.ShapeDtypeStruct((batch, 4), jnp.float32), X).cost().by_line
     lines = [_squeezed(line) for line in str(by_line).splitlines()]
@@ -165,7 +165,7 @@ def test_sizes_without_numbers_are_formulas() -> None:
     assert "cost.at(batch=32).by_line" in html
 
 
-def test_costs_that_were_pickled_keep_them() -> None:
+def test_pickled_costs_keep_their_lines() -> None:
     cost: Cost = pickle.loads(pickle.dumps(inspect(net, X, X).cost()))
     assert cost.by_line[at("x @ w")].flops == 128
     assert "h = x @ w" in str(cost.by_line)
@@ -179,7 +179,7 @@ def test_source_that_is_not_available_leaves_the_figures() -> None:
     assert _squeezed(lines[2]).endswith("2 <string>:2: the source is not available")
 
 
-def test_they_are_plain_data() -> None:
+def test_lines_as_plain_data() -> None:
     data = inspect(net, X, X).cost().by_line.to_dict()
     assert [(one["source"], one["flops"], one["share_bound"]) for one in data["lines"]] == [
         (at("x @ w"), 128, ""),

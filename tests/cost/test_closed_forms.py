@@ -1,4 +1,4 @@
-"""Matrix products and convolutions of whole networks against formulas that one can check by hand, to the last FLOP."""
+"""Matrix products and convolutions of whole networks against closed forms, exact to the FLOP."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def products(inspection: Inspection, role: str | None = None) -> int:
 
 
 def gpt2_forward() -> int:
-    """Four maps in each layer, scores and their product with the values, and the scores of the words."""
+    """Return the FLOPs of the projections in each layer, attention scores and values, and the logits."""
     tokens = BATCH * TIME
     maps = 2 * tokens * WIDTH * (3 * WIDTH + WIDTH + 4 * WIDTH + 4 * WIDTH)
     attention = 2 * 2 * BATCH * TIME * TIME * WIDTH
@@ -59,19 +59,19 @@ def resnet50_forward() -> int:
     return total
 
 
-@pytest.mark.parametrize("name", ["GPT-2 small", "GPT-2 small by scan", "GPT of ours"])
+@pytest.mark.parametrize("name", ["GPT-2 small", "GPT-2 small by scan", "mithril_nb GPT"])
 def test_gpt_2_small(name: str) -> None:
     assert products(of_corpus(f"{name}, forward")) == gpt2_forward() == 64_456_359_936
-    if name != "GPT of ours":
-        # Backward each product is made twice more: once for each of the two that were multiplied.
+    if name != "mithril_nb GPT":
+        # In the backward pass, each product needs two more: the gradient of each operand.
         step = of_corpus(f"{name}, train step")
         assert products(step) == 3 * gpt2_forward() == 193_369_079_808
         assert products(step, "forward") == gpt2_forward()
 
 
-def test_remat_makes_all_but_the_head_once_more() -> None:
+def test_remat_recomputes_all_but_the_head() -> None:
     head = 2 * BATCH * TIME * WIDTH * VOCABULARY
-    # The last product of a layer is what the next one is given: nobody needs it again.
+    # The last product of a layer is an input of the next one, so it is not recomputed.
     last = LAYERS * 2 * BATCH * TIME * WIDTH * 4 * WIDTH
     step = of_corpus("GPT-2 small by scan and remat, train step")
     assert products(step) == 4 * gpt2_forward() - head - last
@@ -81,7 +81,7 @@ def test_resnet_50_with_padding_counted() -> None:
     forward = of_corpus("ResNet-50, forward")
     found = multiply_adds(forward)
     assert 2 * sum(one.count or 0 for one in found) == IMAGES * resnet50_forward() == IMAGES * 8_178_368_512
-    # What XLA and our FLOPs leave out is told convolution by convolution.
+    # The products with padding, which XLA and our FLOPs leave out, by convolution.
     assert products(forward) == IMAGES * (8_178_368_512 - 281_864_704)
     rows = {row.id: row.flops for row in forward.cost().rows}
     assert all(rows[one.id] == 2 * ((one.count or 0) - (one.padding or 0)) for one in found)
@@ -91,15 +91,15 @@ def test_resnet_50_with_padding_counted() -> None:
     assert 2 * sum(one.padding or 0 for one in padded) == IMAGES * 281_864_704
 
 
-def test_padding_of_the_convolutions_of_resnet_50_by_hand() -> None:
-    """A side of `n` places and a window of 3 meets padding at its ends: twice, or once if the stride is 2."""
+def test_padding_of_the_convolutions_of_resnet_50() -> None:
+    """A window of 3 over `n` elements reads padding at both ends, or at one end if the stride is 2."""
     total = 0
     for size, inner, blocks in ((56, 64, 3), (28, 128, 4), (14, 256, 6), (7, 512, 3)):
         for number in range(blocks):
             ends = 1 if number == 0 and size < 56 else 2
             total += 2 * inner * inner * ((3 * size) ** 2 - (3 * size - ends) ** 2)
     side = 7 * 112
-    ends = 2 + 0 + 1 + 3  # "SAME" puts 2 before and 3 behind: places 0, 1 and 109 to 111 see 2, 0, 0, 1 and 3 of it
+    ends = 2 + 0 + 1 + 3  # "SAME" pads 2 before and 3 after: outputs 0, 1 and 109 to 111 read 2, 0, 0, 1 and 3 of it
     total += 2 * 3 * 64 * (side**2 - (side - ends) ** 2)
     assert total == 281_864_704
 
@@ -149,7 +149,7 @@ CONVOLUTIONS: dict[str, tuple[Sequence[int], Sequence[int], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_a_convolution_of_ones_counts_its_own_multiply_adds(name: str) -> None:
-    """Ones times ones, added up: the sum of the result is how many products there were, those with padding being 0."""
+    """With ones as operands, the sum of the result is the number of products without padding."""
     left, kernel, options = CONVOLUTIONS[name]
     options = {"window_strides": (1, 1), **options}
 
@@ -173,12 +173,12 @@ def test_a_convolution_of_ones_counts_its_own_multiply_adds(name: str) -> None:
                 for size, step in zip(kernel[2:], options.get("rhs_dilation", (1, 1)), strict=True)
             ]
             pads = lax.padtype_to_pads(left[2:], window, options["window_strides"], pads)
-        # As many ones where the padding was.
+        # The same with ones as padding.
         grown = (*left[:2], *(size + low + high for size, (low, high) in zip(left[2:], pads, strict=True)))
         whole = lax.conv_general_dilated(jnp.ones(grown), jnp.ones(kernel), **{**options, "padding": "VALID"})
         assert one.count == int(whole.sum())
     else:
-        assert one.count == 5 * 4 * 2 * 3 * 9  # each item of the input meets each place of each kernel
+        assert one.count == 5 * 4 * 2 * 3 * 9  # each element of the input is multiplied by each element of each kernel
 
 
 def test_multiply_adds_count_as_often_as_they_run() -> None:
@@ -191,7 +191,7 @@ def test_multiply_adds_count_as_often_as_they_run() -> None:
     assert (unknown.count, unknown.padding) == (None, None)
 
 
-def test_backward_convolutions_have_the_multiply_adds_of_the_forward_one() -> None:
+def test_backward_and_forward_convolutions_have_equal_macs() -> None:
     def loss(w: Any, x: Any) -> Any:
         return (lax.conv_general_dilated(x, w, (2, 2), "SAME") ** 2).sum()
 
@@ -213,7 +213,7 @@ def attention() -> tuple[Model, list[int], int]:
 
 
 @pytest.mark.parametrize("make", [dense, convolution, attention])
-def test_the_macs_of_a_block_are_those_of_its_formula(make: Callable[[], tuple[Model, list[int], int]]) -> None:
+def test_the_macs_of_a_block_match_its_formula(make: Callable[[], tuple[Model, list[int], int]]) -> None:
     model, shape, macs = make()
     assert ml.inspect(model, shapes={"input": shape}).cost().macs == macs
 

@@ -34,7 +34,7 @@ QUIET = {
     "axis_index", "precv", "preduced", "vary_unreduced_cast", "vary_unreduced_cast_p", "all_gather_done",
     "all_to_all_done", "pbroadcast_done", "ppermute_done", "psum_done", "reduce_scatter_done",
 }  # fmt: skip
-"""Parallel primitives that send nothing: they name, cast, receive, or wait for what is sent elsewhere."""
+"""Parallel primitives that send nothing: they name, cast, receive, or wait."""
 
 
 @pytest.mark.parametrize("half", [0, 1])
@@ -45,7 +45,7 @@ def test_closed_forms(half: int) -> None:
 
 
 @pytest.mark.parametrize("name", OPEN)
-def test_what_is_open_is_unknown(name: str) -> None:
+def test_communication_before_partitioning_is_unknown(name: str) -> None:
     run_fresh(START + f"import open_communication\nopen_communication.CASES[{name!r}]()", **FLAGS)
 
 
@@ -89,7 +89,7 @@ def test_parts_of_a_byte_are_rounded_up_for_each_operand() -> None:
     assert sent("all-to-all", [1, 1], 3) == (2, 2)  # the operands of an all-to-all are parts of one
 
 
-def test_sizes_may_have_names() -> None:
+def test_sizes_may_be_symbolic() -> None:
     size = parse("4·batch")
     assert sent("all-reduce", [size], 8) == (size, parse("7·batch"))
     assert str(sent("reduce-scatter", [parse("batch")], 8)[1]) == "-floor(-7·batch/8)"

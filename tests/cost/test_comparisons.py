@@ -1,4 +1,4 @@
-"""Costs against XLA's own and against each other: what differs is itemised, what fusion saves is told by fusion."""
+"""Costs against XLA's and against each other: differences are itemised, and savings listed by fusion."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_equations_and_instructions_count_the_same_primitives_the_same(step: Ins
     assert found.differing == ()
 
 
-def test_what_a_library_does_is_named() -> None:
+def test_library_calls_are_listed() -> None:
     found = inspect(lambda x: jnp.linalg.cholesky(x @ x), spec(4, 4), name="factor")
     (row,) = found.cost("lowered").difference().differing
     assert (row.opcode, row.count, row.ours, row.theirs) == ("custom-call", 1, None, None)
@@ -55,10 +55,10 @@ def test_what_a_library_does_is_named() -> None:
     against = found.cost().difference(found.cost("lowered"))
     (row,) = against.differing
     assert (row.opcode, row.ours, row.reason) == ("cholesky", 21, "")
-    assert against.total == 21 - (row.theirs or 0)  # what XLA does besides, to put zeros and the sign of an error
+    assert against.total == 21 - (row.theirs or 0)  # XLA's own instructions that set zeros and the sign of an error
 
 
-def test_a_switch_is_itemised_where_xla_adds_up_otherwise() -> None:
+def test_a_switch_is_itemised_if_xla_counts_differently() -> None:
     def fn(index, x):
         return lax.switch(index, [lambda x: x @ x, jnp.tanh, lambda x: x + 1], x)
 
@@ -66,7 +66,7 @@ def test_a_switch_is_itemised_where_xla_adds_up_otherwise() -> None:
     assert cost.difference().total == 0
     found = cost.difference(of="transcendentals")
     assert (found.our_total, found.their_total, found.total, found.relative) == (0, 256, -256, -1.0)
-    assert [(row.opcode, row.reason[:22]) for row in found.differing] == [("conditional", "XLA counts what it tak")]
+    assert [(row.opcode, row.reason[:22]) for row in found.differing] == [("conditional", "XLA counts its operand")]
 
 
 def test_a_difference_as_text_and_as_data() -> None:
@@ -83,7 +83,7 @@ def test_a_difference_as_text_and_as_data() -> None:
     assert data["rows"] == [{"opcode": "dot", "count": 1, "ours": 48, "theirs": None, "reason": ""}]
 
 
-def test_a_platform_that_does_not_say() -> None:
+def test_a_platform_without_xla_figures() -> None:
     cost = Cost("step", "lowered", (), {}, (), Source("XLA lowered"), Source("lowered, loops once", 0, 0, 0))
     found = cost.difference()
     assert (found.total, found.relative, found.is_rounding) == (None, None, False)
@@ -105,7 +105,7 @@ def test_messages(step: Inspection) -> None:
     with pytest.raises(UnknownOptionError) as error:
         step.cost().difference()
     assert str(error.value) == (
-        "XLA has no figure to hold beside the analytic costs of 'step'.\n"
+        "XLA has no figure to compare with the analytic costs of 'step'.\n"
         "    has one for  lowered, compiled\n"
         '    Try: inspection.cost().difference(inspection.cost("lowered"))'
     )
@@ -126,7 +126,7 @@ def test_a_comparison_adds_up(step: Inspection) -> None:
     assert str(found).splitlines()[0] == "step: lowered -> step: compiled"
 
 
-def test_a_fusion_saves_what_its_instructions_hand_to_each_other() -> None:
+def test_a_fusion_saves_its_intermediate_values() -> None:
     def fn(x, y):
         with jax.named_scope("sum"):
             z = x + y
@@ -135,7 +135,7 @@ def test_a_fusion_saves_what_its_instructions_hand_to_each_other() -> None:
 
     cost = inspect(fn, spec(1000), spec(1000)).cost("compiled")
     (fusion,) = cost.fusions
-    # By itself each of the three reads and writes: 3 + 2 + 3 arrays. Together they read two, and write one.
+    # One by one, the three access 3 + 2 + 3 arrays. Fused, they read two and write one.
     assert (fusion.count, fusion.alone, fusion.bytes_accessed, fusion.saved) == (3, 8 * 4000, 3 * 4000, 5 * 4000)
     assert {path for path, _ in fusion.blocks} == {"sum", "squash"}
     lowered = inspect(fn, spec(1000), spec(1000)).cost("lowered")
@@ -148,10 +148,10 @@ def test_a_fusion_saves_what_its_instructions_hand_to_each_other() -> None:
     )
 
 
-def test_fusions_that_save_more_than_the_whole_say_why() -> None:
+def test_fusions_that_save_more_than_the_total_have_a_note() -> None:
     def fn(x):
         y = x * 2 + 1
-        return y.sum(0), y.sum(1)  # y is cheap: each sum computes it for itself
+        return y.sum(0), y.sum(1)  # y is cheap, so each sum recomputes it
 
     program = inspect(fn, spec(40, 50), name="sums")
     found = program.cost("lowered").compare(program.cost("compiled"))
@@ -160,8 +160,8 @@ def test_fusions_that_save_more_than_the_whole_say_why() -> None:
     assert saved > less > 0
     (note,) = found.notes
     assert note == (
-        f"the fusions save {saved:,} bytes against their own instructions run one by one; run so, the program after "
-        f"would take {saved - less:,} more than the one before, and the whole saves {less:,}"
+        f"fusion saves {saved:,} bytes compared with running the same instructions one by one; unfused, the program "
+        f"after would access {saved - less:,} bytes more than before, so in total it saves {less:,}"
     )
     assert str(found).endswith(f"\n{note}")
     assert note in bundle(found)["text/html"]
@@ -170,15 +170,15 @@ def test_fusions_that_save_more_than_the_whole_say_why() -> None:
     assert program.cost("compiled").compare(other).notes == ()
 
 
-def test_what_else_the_compiled_program_reads_and_writes_is_told_exactly() -> None:
+def test_bytes_outside_of_fusions_are_exact() -> None:
     program = inspect(lambda x: (jnp.tanh(x) * 2 + 1, x), spec(64, 64))
     cost = program.cost("compiled")
     (note,) = program.cost("lowered").compare(cost).notes
     (copy,) = (row for row in cost.rows if row.opcode == "copy")
-    assert f" {copy.bytes_accessed:,} more than the one before" in note
+    assert f" {copy.bytes_accessed:,} bytes more than before" in note
 
 
-def test_a_fusion_in_a_loop_saves_each_time_round() -> None:
+def test_a_fusion_in_a_loop_saves_in_each_iteration() -> None:
     def fn(x):
         return lax.scan(lambda c, _: (jnp.tanh(c) * 2 + c, None), x, None, length=7)[0]
 
@@ -187,7 +187,7 @@ def test_a_fusion_in_a_loop_saves_each_time_round() -> None:
     largest = max(cost.fusions, key=lambda fusion: fusion.saved or 0)
     assert (largest.bytes_accessed, rows[largest.id].repeats) == (7 * 2 * 4000, 7)
     assert largest.alone == largest.bytes_accessed + (largest.saved or 0)
-    # Three arrays are handed on inside of it, each to be written and read again, and the argument is read once.
+    # Unfused, three intermediate arrays are written and read, and the argument is read once.
     assert (largest.saved or 0) // 7 >= 6 * 4000
     assert (largest.saved or 0) % 7 == 0
 
@@ -207,7 +207,7 @@ def test_only_equations_have_a_difference_by_primitive() -> None:
         )
 
 
-def test_what_is_not_known_in_full_has_no_difference() -> None:
+def test_partly_unknown_figures_have_no_difference() -> None:
     known, part = Figures(10, 1, 100), Figures(20, None, 90, unknown=1)
     delta = Change(known, part).delta
     assert (delta.flops, delta.transcendentals, delta.bytes_accessed) == (None, None, -10)
@@ -234,16 +234,16 @@ def test_a_comparison_is_made_into_plain_data_as_any_dataclass() -> None:
     assert set(found["by_block"]) == set(costs["compiled"].compare(costs["lowered"]).by_block)
 
 
-def test_what_xla_does_of_complex_numbers_explains_nothing_of_real_ones() -> None:
+def test_reasons_for_complex_numbers_are_not_given_for_real_ones() -> None:
     def fn(x):
         x = jnp.abs(x)
         return x @ x.T, x.sum(0), x[:3] * 2
 
-    for dtype, is_said in (("float32", False), ("complex64", True)):
+    for dtype, is_given in (("float32", False), ("complex64", True)):
         program = inspect(fn, jax.ShapeDtypeStruct((64, 32), dtype))
         reasons = {row.opcode: row.reason for row in program.cost().difference(program.cost("lowered")).rows}
         compiled = {row.opcode: row.reason for row in program.cost().difference(program.cost("compiled")).rows}
-        assert any("of complex numbers" in one for one in (*reasons.values(), *compiled.values())) is is_said
+        assert any("for complex numbers" in one for one in (*reasons.values(), *compiled.values())) is is_given
 
 
 def test_equations_that_the_lowering_removes_explain_a_difference() -> None:
@@ -259,7 +259,7 @@ def test_equations_that_the_lowering_removes_explain_a_difference() -> None:
     ]  # fmt: skip
     reasons = {row.opcode: row.reason for row in moved.differing}
     assert reasons["mul"] == "1 of these equations, 260 bytes, have no instruction: JAX's lowering removes them"
-    # Without that, another reason or none.
+    # Otherwise another reason or none.
     other = inspect(lambda x: jnp.cumsum(x, 0) + 1, spec(8, 4))
     (row,) = other.cost().difference(other.cost("lowered")).differing
     assert row.reason.startswith("XLA counts a window")

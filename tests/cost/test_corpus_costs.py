@@ -1,4 +1,4 @@
-"""Programs of many families: parts add up to the whole, the whole is XLA's, and what is not known says why."""
+"""Programs of many kinds: parts add up to the total, the total equals XLA's, and unknown costs have a reason."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mithril_nb.inspection import inspect
 CORPUS = {name: make for name, make in corpus().items() if not name.startswith("sharded")}
 FIELDS = ("flops", "transcendentals", "bytes_accessed", "params")
 UNKNOWN = {"while, forward"}
-"""Programs of which something is not known: only the run ends the loop."""
+"""Programs with unknown costs: the trip count depends on values."""
 
 
 def check_sums(cost: Cost) -> None:
@@ -29,7 +29,7 @@ def check_sums(cost: Cost) -> None:
 
 
 @pytest.mark.parametrize("name", CORPUS)
-def test_equations_cost_what_xla_counts_of_the_lowered_program(name: str) -> None:
+def test_equations_cost_as_xla_counts_when_lowered(name: str) -> None:
     fn, args = CORPUS[name]()
     found = inspect(fn, *args, name=name)
     analytic, lowered = found.cost(), found.cost("lowered")
@@ -37,7 +37,7 @@ def test_equations_cost_what_xla_counts_of_the_lowered_program(name: str) -> Non
     check_sums(lowered)
     assert lowered.xla is not None
     assert lowered.once.flops == pytest.approx(lowered.xla.flops, rel=1e-6)  # XLA adds in float32
-    # Before its passes XLA counts a loop's own counting too, which is no equation of a scan.
+    # Before its passes XLA also counts the loop counter, which is not an equation of a scan.
     assert flops_by_xla(analytic) == pytest.approx(lowered.xla.flops, rel=0.005)
     unknown = [row for cost in (analytic, lowered) for row in cost.rows if row.flops is None]
     assert bool(unknown) == (name in UNKNOWN)
@@ -45,8 +45,8 @@ def test_equations_cost_what_xla_counts_of_the_lowered_program(name: str) -> Non
     assert all(row.repeats is None or "no rule" in row.formula for row in unknown)
 
 
-def test_constants_that_are_given_to_functions_with_a_derivative_of_their_own() -> None:
-    """`softplus` subtracts a 0 that it is given, which XLA folds; a jitted function is lowered by itself."""
+def test_constant_arguments_of_custom_derivatives() -> None:
+    """`softplus` subtracts a constant 0, which XLA folds; a jitted function is lowered separately."""
 
     @jax.custom_jvp
     def shifted(x: Any, by: Any) -> Any:
@@ -64,7 +64,7 @@ def test_derivatives_along_a_single_axis_start_with_a_one() -> None:
     assert found.cost().total.flops == found.cost("lowered").total.flops
 
 
-def test_a_constant_in_another_dtype_is_another_number() -> None:
+def test_a_constant_may_change_with_its_dtype() -> None:
     def program(x: Any) -> Any:
         return x + jax.lax.convert_element_type(jax.lax.convert_element_type(jnp.full((), 0.4), "int32"), "float32")
 

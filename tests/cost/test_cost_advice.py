@@ -1,4 +1,4 @@
-"""What errors of costs advise works."""
+"""The advice in error messages of costs works."""
 
 from __future__ import annotations
 

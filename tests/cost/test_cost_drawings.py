@@ -1,4 +1,4 @@
-"""Costs draw themselves: of a real program, on its model and on the graph of its jaxpr."""
+"""Charts of the costs of a real program, on its model and on the graph of its jaxpr."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_cost_draws_itself(step) -> None:
 
 
 @pytest.mark.parametrize("source", ["analytic", "lowered", "compiled"])
-def test_a_roof_is_that_of_the_device_which_the_program_is_for(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_roofline_is_that_of_the_program_device(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
     monkeypatch.setattr("mithril_nb.measure.machines.known_machine", asked.append)
     (device,) = jax.devices()[:1]
@@ -52,7 +52,7 @@ def test_a_roof_is_that_of_the_device_which_the_program_is_for(source: str, monk
     assert pickle.loads(pickle.dumps(ml.inspect(jnp.dot, array, array, device=device).cost(source))).total.flops == 128
 
 
-def test_the_overlay_shows_what_the_cost_says(step) -> None:
+def test_the_overlay_shows_the_costs(step) -> None:
     model, program = step
     cost = program.cost()
     told = check(cost.overlay(model).svg).tooltips
@@ -78,7 +78,7 @@ def test_groups_keep_their_figure_when_they_are_opened() -> None:
         with jax.named_scope("mix"), jax.named_scope("rotary_embedding_of_queries"):
             return jnp.tanh(x) @ w
 
-    def program(x, w):  # within the loop and before it: how much of the sum is whose is not known
+    def program(x, w):  # inside the loop and before it: the shares of the sum are unknown
         x = lax.scan(lambda c, _: (mixed(c, w), None), mixed(x, w), None, length=4)[0]
         with jax.named_scope("a_name_that_is_longer_than_what_is_in_it"):
             return x * 2
@@ -89,7 +89,7 @@ def test_groups_keep_their_figure_when_they_are_opened() -> None:
     opened = check(cost.overlay(found, expanded=[*graph.nodes]).svg)
     together = f"Σ {FIELDS['flops'].short(cost.subtree('mix').flops)}"
     assert [one.text for one in closed.texts].count(together) >= 1
-    assert [one.text for one in opened.texts].count(together) == 4, "each of the two and what is in it"
+    assert [one.text for one in opened.texts].count(together) == 4, "both groups and the blocks inside them"
     assert any("128 FLOP" in one.text for one in opened.texts)
     assert "unknown" not in " ".join(one.text for one in opened.texts), (
         "what stands around the loop costs nothing itself"
@@ -108,11 +108,11 @@ def test_before_and_after_stand_side_by_side() -> None:
     assert any(one.text.startswith("−") for one in drawn.texts)
     shown = both._repr_mimebundle_()
     assert shown["image/svg+xml"] == both.beside().svg
-    for cell in re.split(r" {2,}|\n+", str(both)):  # the cell says all that the text does
+    for cell in re.split(r" {2,}|\n+", str(both)):  # the cell contains the whole text
         assert escaped(cell) in shown["text/html"]
 
 
-def test_a_comparison_in_which_all_is_the_same_says_so(step) -> None:
+def test_a_comparison_of_equal_costs_has_a_note(step) -> None:
     _, program = step
     same = "nothing changes: every figure here is the same before and after"
     both = program.cost().compare(program.cost())
@@ -121,10 +121,10 @@ def test_a_comparison_in_which_all_is_the_same_says_so(step) -> None:
     assert f"<p>{same}</p>" in both._repr_mimebundle_()["text/html"]
     assert same not in str(program.cost("lowered").compare(program.cost("compiled")))
     unknown = ml.inspect(jnp.linalg.cholesky, jnp.eye(3), name="cholesky").cost("lowered")
-    assert same not in str(unknown.compare(unknown)), "what is unknown may have changed"
+    assert same not in str(unknown.compare(unknown)), "unknown costs may have changed"
 
 
-def test_a_setting_that_changes_nothing_says_so_and_why() -> None:
+def test_a_setting_without_effect_has_a_note() -> None:
     ask = ml.what_if(Model() + Linear(16) + Relu() + Linear(4), shapes={"input": [8, 32]})
     same = "nothing changes: every figure here is the same before and after"
     remat = ask(remat=True)

@@ -1,4 +1,4 @@
-"""Costs by each way of counting: what is asked of blocks, roles and the whole adds up, to the last FLOP and byte."""
+"""Costs by each way of counting: blocks and roles add up exactly to the total."""
 
 from __future__ import annotations
 
@@ -45,27 +45,27 @@ def check(cost: Cost) -> None:
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_blocks_and_roles_add_up_to_the_whole(step: Inspection, source: str) -> None:
+def test_blocks_and_roles_add_up_to_the_total(step: Inspection, source: str) -> None:
     cost = step.cost(source=source)
     check(cost)
     assert cost is step.cost(source=source)
     assert cost.unattributed.flops == 0
     assert cost.by_block["linear_0"].params == 784 * 512 + 512
     assert cost.total.time_s is None
-    assert cost.notes == ("time_s: nothing here is run, so no time is known",)
+    assert cost.notes == ("time_s: not measured, because nothing ran",)
     assert all(cost.by_role[role].flops for role in ("forward", "backward", "update"))
     assert json.loads(cost.to_json())["total"]["flops"] == cost.total.flops
 
 
-def test_products_cost_the_same_however_they_are_counted(step: Inspection) -> None:
-    # Forward, the gradient of the weights, and that of what came in, which the first layer needs not.
+def test_products_cost_the_same_by_each_source(step: Inspection) -> None:
+    # Forward, the gradient of the weights, and of the input, which the first layer does not need.
     products = 2 * 128 * (2 * 784 * 512 + 3 * 512 * 256 + 3 * 256 * 10)
     for source, opcode in (("analytic", "dot_general"), ("lowered", "dot"), ("compiled", "dot")):
         assert sum(row.flops or 0 for row in step.cost(source=source).rows if row.opcode == opcode) == products
 
 
 @pytest.mark.parametrize("source", ["lowered", "compiled"])
-def test_xlas_own_figures_stand_beside_the_sum(step: Inspection, source: str) -> None:
+def test_xla_figures_match_the_sum(step: Inspection, source: str) -> None:
     cost = step.cost(source=source)
     assert cost.xla is not None
     for field in ("flops", "transcendentals", "bytes"):
@@ -102,13 +102,13 @@ def test_blocks_inside_of_blocks() -> None:
     assert cost.subtree("net/linear").flops == 128
 
 
-def test_what_is_unknown_is_named_and_in_no_sum() -> None:
+def test_unknown_costs_are_listed_and_not_summed() -> None:
     cost = inspect(lambda x: lax.while_loop(lambda c: c.sum() < 10, lambda c: c @ c, x), spec(8, 8)).cost("lowered")
     check(cost)
     assert "flops and bytes_accessed of 1 × dot: trip count unknown" in cost.notes
     library = inspect(jnp.linalg.cholesky, spec(4, 4)).cost("lowered")
     check(library)
-    assert "flops, transcendentals and bytes_accessed of 1 × custom-call: no rule: a library does it" in library.notes
+    assert "flops, transcendentals and bytes_accessed of 1 × custom-call: no rule: a library call" in library.notes
 
 
 def test_a_program_that_cannot_be_compiled_still_has_analytic_costs() -> None:
@@ -130,7 +130,7 @@ def test_a_program_that_cannot_be_compiled_still_has_analytic_costs() -> None:
         ({}, "analytic"),
     ],
 )
-def test_a_source_that_there_is_not(source: Any, near: str, step: Inspection) -> None:
+def test_an_unknown_source_of_costs_raises(source: Any, near: str, step: Inspection) -> None:
     for call, advice in ((step.cost, f'cost(source="{near}")'), (step.costs, f'costs("{near}")')):
         with pytest.raises(UnknownOptionError) as error:
             call(source)
@@ -142,7 +142,7 @@ def test_a_source_that_there_is_not(source: Any, near: str, step: Inspection) ->
         assert near in repr(eval(error.value.diagnostics[0].advice, {"inspection": step}))
 
 
-def test_what_is_measured_is_a_profile(step: Inspection) -> None:
+def test_measured_costs_point_to_profile(step: Inspection) -> None:
     with pytest.raises(UnknownOptionError) as error:
         step.cost("measured")
     assert error.value.diagnostics[0].advice == "ml.profile(inspection)"
@@ -174,7 +174,7 @@ def test_the_text_is_a_tree_with_exact_sums() -> None:
     assert [line[: len(line) - len(line.lstrip())] for line in str(cost).splitlines()[2:6]] == ["", "  ", "  ", ""]
 
 
-def test_roles_of_a_block_that_there_is_not() -> None:
+def test_roles_of_an_unknown_block_raise() -> None:
     cost = inspect(nested, spec(2, 3), spec(3, 3), name="program").cost()
     assert cost.by_block_and_role["net/up"]["forward"].transcendentals == 6
     with pytest.raises(UnknownBlockError) as error:
@@ -220,12 +220,12 @@ def test_costs_are_a_mapping_from_each_way_of_counting() -> None:
         ("net.up", "costs of 'program' have no block 'net.up'.", 'cost.by_block["net/up"]'),
         (
             "net",
-            "costs of 'program' have no figures of block 'net' by itself, only of blocks inside it.",
+            "costs of 'program' have no figures for block 'net' itself, only for blocks inside it.",
             'cost.subtree("net")  # adds them up',
         ),
     ],
 )
-def test_a_block_that_there_is_not_names_those_that_there_are(path: Any, summary: str, advice: str) -> None:
+def test_an_unknown_block_lists_the_known_ones(path: Any, summary: str, advice: str) -> None:
     by_block = inspect(nested, spec(2, 3), spec(3, 3), name="program").cost().by_block
     with pytest.raises(UnknownBlockError) as error:
         _ = by_block[path]
@@ -234,7 +234,7 @@ def test_a_block_that_there_is_not_names_those_that_there_are(path: Any, summary
     assert by_block.get(path) is None
 
 
-def test_a_block_with_dots_that_only_holds_others_is_answered_with_what_adds_them_up() -> None:
+def test_a_dotted_path_of_an_outer_block_suggests_subtree() -> None:
     with pytest.raises(UnknownBlockError) as error:
         _ = ByBlock({"net/up/matmul": 1}, "costs of 'step'")["net.up"]
     assert str(error.value) == (
@@ -257,7 +257,7 @@ def test_a_block_with_dots_that_only_holds_others_is_answered_with_what_adds_the
         (None, 'cost.subtree("") is the whole.'),
     ],
 )
-def test_a_subtree_of_no_block_is_refused(source: str, path: Any, advice: str) -> None:
+def test_the_subtree_of_an_unknown_block_raises(source: str, path: Any, advice: str) -> None:
     cost = inspect(nested, spec(2, 3), spec(3, 3), name="program").cost(source)
     with pytest.raises(UnknownBlockError) as error:
         cost.subtree(path)
@@ -266,10 +266,10 @@ def test_a_subtree_of_no_block_is_refused(source: str, path: Any, advice: str) -
     assert cost.subtree(path, cost.nothing) == cost.nothing
 
 
-def test_a_block_that_the_program_comes_to_and_that_costs_nothing_is_no_mistake() -> None:
+def test_a_block_without_cost_is_not_an_error() -> None:
     def program(x):
         with jax.named_scope("only"):
-            y = jnp.zeros(3)  # in XLA's program it is no instruction of its own
+            y = jnp.zeros(3)  # XLA's program has no separate instruction for it
         with jax.named_scope("head"):
             return x * 2 + y
 
@@ -277,7 +277,7 @@ def test_a_block_that_the_program_comes_to_and_that_costs_nothing_is_no_mistake(
     assert cost.subtree("only") == cost.subtree("deep") == cost.subtree("deep/inside") == Figures()
 
 
-def test_an_unknown_of_two_blocks_is_a_bound_for_what_is_around_both() -> None:
+def test_an_unknown_shared_by_blocks_bounds_their_parent() -> None:
     rows = [
         CostRow("0", "dot", (("net/a", 1.0),), None, 60, 0, 8, 1, "n"),
         CostRow("1", "fusion", (("net/a", 0.5), ("net/b", 0.5)), None, None, None, 8, None, "n"),
@@ -307,7 +307,7 @@ def test_costs_are_compared_with_costs_alone(step: Inspection) -> None:
     )
 
 
-def test_json_says_that_a_time_which_is_no_number_is_unknown() -> None:
+def test_a_time_that_is_nan_is_null_in_json() -> None:
     row = CostRow("%r", "dot", (("a", 1.0),), None, 10**400, 0, 0, 1, "", float("nan"))
     data = json.loads(Cost("step", "measured", (row,), {}, (), None, Source("measured")).to_json())
     assert (data["total"]["time_s"], data["rows"][0]["time_s"], data["total"]["flops"]) == (None, None, 10**400)
@@ -321,13 +321,13 @@ def test_parts_of_a_whole_sum_to_it(value: int, weights: list[float]) -> None:
     assert all(abs(part - value * share) <= 1 for part, share in zip(parts, shares, strict=True))
 
 
-def test_seconds_of_rows_are_those_of_blocks_roles_and_the_whole() -> None:
+def test_seconds_add_up_over_rows_blocks_and_roles() -> None:
     def row(blocks: tuple[tuple[str, float], ...], role: Role | None, time_s: float | None) -> CostRow:
         return CostRow("%r", "dot", blocks, role, 0, 0, 0, 1, "", time_s)
 
     rows = (
         row((("net/a", 1 / 3), ("net/b", 2 / 3)), "forward", 0.3),
-        row((("net/a", 0.5),), "backward", 0.1),  # half of it, and all that is known
+        row((("net/a", 0.5),), "backward", 0.1),  # half of it, and all known costs
         row((("net", 1.0),), "forward", None),
         row((), None, 0.2),
     )
@@ -341,19 +341,19 @@ def test_seconds_of_rows_are_those_of_blocks_roles_and_the_whole() -> None:
     assert times == {"forward": 0.3, "backward": 0.1, "update": None, "": 0.2}
 
 
-def test_the_figures_of_no_rows_are_found_once() -> None:
+def test_the_figures_of_no_rows_are_cached() -> None:
     cost = inspect(nested, spec(2, 3), spec(3, 3)).cost()
-    assert cost.nothing is cost.nothing  # a comparison asks for each block; they are found in all rows
+    assert cost.nothing is cost.nothing  # a comparison uses them for each block, and they are computed from all rows
 
 
-def test_nothing_costs_nothing() -> None:
+def test_an_identity_costs_nothing() -> None:
     cost = inspect(lambda x: x, spec(2), params=()).cost()
     assert cost.total == cost.unattributed == cost.subtree("") == cost.subtree("net", Figures()) == Figures()
     with pytest.raises(UnknownBlockError, match="have no block 'net'"):
         cost.subtree("net")
 
 
-def test_parameters_are_unknown_if_nothing_says_which_inputs_they_are() -> None:
+def test_parameters_are_unknown_if_not_named() -> None:
     program = inspect(nested, spec(2, 3), spec(3, 3), name="program")
     for source in SOURCES:
         cost = program.cost(source)
@@ -362,11 +362,11 @@ def test_parameters_are_unknown_if_nothing_says_which_inputs_they_are() -> None:
         } == {None}
         assert cost.notes[0] == (
             "params: none of the arguments x, w is called 'params'; "
-            'ml.inspect(..., params="x") says what holds them, params=() that nothing does'
+            'name them with ml.inspect(..., params="x"), or params=() if there are none'
         )
         assert json.loads(cost.to_json())["unattributed"]["params"] is None
     assert program.cost().to_pandas("block")["params"].isna().all()
-    # Nothing looks like parameters here, so that tables do without; pictures and formulas of parameters say why.
+    # Nothing looks like parameters here, so tables omit them; charts and formulas of parameters give the reason.
     shown = program.cost()._repr_mimebundle_()
     for text in (
         str(program.cost()),
@@ -381,7 +381,7 @@ def test_parameters_are_unknown_if_nothing_says_which_inputs_they_are() -> None:
     assert (changed.total.after.params, changed.total.delta.params) == (9, None)
 
 
-def test_what_looks_like_parameters_is_named_in_tables() -> None:
+def test_tables_name_arguments_that_look_like_parameters() -> None:
     def net(x, table, weights):
         return x @ weights["w"] + weights["b"] + table["one"].sum()
 
@@ -389,7 +389,7 @@ def test_what_looks_like_parameters_is_named_in_tables() -> None:
     program = inspect(net, spec(2, 3), {"one": spec(5)}, weights)
     note = (
         "params of weights are not counted: none of the arguments x, table, weights is called 'params'; "
-        'ml.inspect(..., params="weights") says what holds them, params=() that nothing does'
+        'name them with ml.inspect(..., params="weights"), or params=() if there are none'
     )
     for source in SOURCES:
         assert program.cost(source).notes[0] == note
@@ -411,7 +411,7 @@ def test_a_scan_within_a_scan() -> None:
         assert [(row.repeats, row.flops) for row in products] == [(15, 15 * 2 * 8**3)]
 
 
-def test_a_value_of_costs_is_told_in_one_line():
+def test_the_repr_of_costs_is_one_line():
     square = jax.ShapeDtypeStruct((8, 8), jnp.float32)
     program = inspect(jnp.matmul, square, square)
     analytic, lowered = program.cost(), program.cost("lowered")
@@ -420,7 +420,7 @@ def test_a_value_of_costs_is_told_in_one_line():
     assert repr(analytic.compare(lowered)) == "Comparison('matmul: analytic' -> 'matmul: lowered')"
 
 
-def test_blocks_stand_in_the_order_of_the_program_however_they_are_counted():
+def test_blocks_are_in_program_order_by_each_source():
     fn, args = programs()["mlp train step"]
     program = inspect(fn, *args)
     wanted = list(program.cost().by_block)
@@ -457,7 +457,7 @@ print(mapped.cost().difference(compiled).devices)
 """
 
 
-def test_of_several_devices_it_is_said_what_is_counted_for_one() -> None:
+def test_notes_name_figures_for_one_of_several_devices() -> None:
     flops, lowered, devices, compared, is_printed, mapped, difference, *on_one = run_fresh(
         SPREAD, XLA_FLAGS="--xla_force_host_platform_device_count=8"
     ).splitlines()
@@ -479,7 +479,7 @@ def test_of_several_devices_it_is_said_what_is_counted_for_one() -> None:
     assert count == "16"
 
 
-def test_a_role_that_there_is_not_names_those_that_there_are(step: Inspection) -> None:
+def test_an_unknown_role_lists_the_known_ones(step: Inspection) -> None:
     with pytest.raises(UnknownOptionError) as caught:
         step.cost().by_role["forwar"]
     assert str(caught.value) == (

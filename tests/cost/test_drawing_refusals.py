@@ -1,4 +1,4 @@
-"""What a picture of costs cannot be drawn by is refused in words, and what is advised then works when it is pasted."""
+"""Invalid options of charts raise whole error messages, whose advice works when pasted."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def net(x: Any, w: Any) -> Any:
 
 
 def greedy(*args: Any) -> None:
-    """A function that takes whatever it is given: whoever calls it, is found out."""
+    """A function that accepts any arguments and records that it was called."""
     CALLED.append("greedy")
 
 
 class Layer:
-    """A module of another library: it can be called, and keeps something that it calls its graph."""
+    """A module of another library: a callable with an attribute `graph`."""
 
     def __call__(self) -> None:
         CALLED.append("layer")
@@ -59,7 +59,7 @@ def known() -> dict[str, Any]:
 
 
 def refused(call: Callable[[SimpleNamespace], Any], known: dict[str, Any], kind: str = "UnknownOptionError") -> str:
-    """Return what is said of a call, once what is advised in it has drawn something."""
+    """Return the error message of a call, after running its advice."""
     with pytest.raises(MithrilError) as raised:
         call(SimpleNamespace(**known))
     assert type(raised.value).__name__ == kind
@@ -78,7 +78,7 @@ def refused(call: Callable[[SimpleNamespace], Any], known: dict[str, Any], kind:
     ],
     ids=["function", "module", "class", "text", "nothing"],
 )
-def test_what_is_no_graph_is_refused_and_not_called(target: Any, told: str, known: dict[str, Any]) -> None:
+def test_a_callable_that_is_not_a_graph_raises_without_a_call(target: Any, told: str, known: dict[str, Any]) -> None:
     CALLED.clear()
     assert refused(lambda here: here.cost.overlay(target), known) == (
         f"costs of 'net' cannot be shown on {told}.\n"
@@ -88,7 +88,7 @@ def test_what_is_no_graph_is_refused_and_not_called(target: Any, told: str, know
     assert CALLED == []
 
 
-def test_a_graph_of_another_program_is_refused(known: dict[str, Any]) -> None:
+def test_a_graph_of_another_program_raises(known: dict[str, Any]) -> None:
     other = ml.inspect(jnp.tanh, jax.ShapeDtypeStruct((3,), jnp.float32), name="other")
     assert refused(lambda here: here.cost.overlay(other), known) == (
         "the costs of 'net' contain no block of this graph.\n"
@@ -98,7 +98,7 @@ def test_a_graph_of_another_program_is_refused(known: dict[str, Any]) -> None:
     )
 
 
-def test_groups_to_open_are_there(known: dict[str, Any]) -> None:
+def test_unknown_groups_to_expand_raise(known: dict[str, Any]) -> None:
     cost, inspection, model = known["cost"], known["inspection"], known["model"]
     assert cost.overlay(inspection, expanded="hidden").svg == cost.overlay(inspection, expanded=["hidden"]).svg
     assert refused(lambda here: here.cost.overlay(inspection, expanded=3), known) == (
@@ -148,7 +148,7 @@ def test_a_width_may_be_any_number_of_px(known: dict[str, Any]) -> None:
         (lambda here: here.comparison.beside("time"), "'time'", 'comparison.beside("time_s")'),
     ],
 )  # fmt: skip
-def test_a_figure_that_is_misspelt(call: Any, given: str, advice: str, known: dict[str, Any]) -> None:
+def test_a_misspelt_figure_raises(call: Any, given: str, advice: str, known: dict[str, Any]) -> None:
     assert refused(call, known) == (
         f"unknown cost field {given}.\n"
         "    fields  flops, bytes_accessed, params, time_s, transcendentals\n"
@@ -173,7 +173,7 @@ def test_a_figure_that_is_misspelt(call: Any, given: str, advice: str, known: di
             '{"flops_per_s": 1e+12, "bytes_per_s": 1e+11}'),
     ],
 )  # fmt: skip
-def test_peaks_that_are_none(peaks: Any, told: str, advice: str, known: dict[str, Any]) -> None:
+def test_invalid_peaks_raise(peaks: Any, told: str, advice: str, known: dict[str, Any]) -> None:
     assert refused(lambda here: here.cost.roofline(peaks), known) == (
         f"cost.roofline cannot take peaks={told}.\n"
         "    needs  flops_per_s and bytes_per_s as numbers above 0, or the result of ml.machine()\n"
@@ -181,7 +181,7 @@ def test_peaks_that_are_none(peaks: Any, told: str, advice: str, known: dict[str
     )
 
 
-def test_the_function_that_measures_peaks_is_no_peaks(known: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_machine_function_itself_raises_as_peaks(known: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     peaks = ml.machine.__globals__["Machine"]("cpu", "cpu", 2, "0", "", {"float32": 2e11}, 6e10, "2026-01-01", "told")
     here = {**known, "ml": SimpleNamespace(machine=lambda: peaks)}
     for slip in (ml.machine, type(peaks)):

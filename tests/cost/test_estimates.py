@@ -1,4 +1,4 @@
-"""The estimate of memory from the equations alone beside XLA's plan, for programs of the sizes that people run."""
+"""Memory estimated from the equations against XLA's allocation, for programs of realistic sizes."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from mithril_nb.whatif.arguments import batch_of, cast, common_dtype, resized
 
 QUICK = ("MLP, forward", "ensemble by vmap, forward", "mixture of experts, forward", "LeNet, forward")
 LONG = (
-    *QUICK, "MLP, train step", "MLP, gradient descent by hand", "LSTM by scan, forward", "LSTM by scan, train step",
-    "mixture of experts, train step", "ensemble by vmap, train step", "LeNet, train step", "MLP of ours, forward",
-    "MLP of ours, train step", "GPT of ours, forward", "GPT-2 small by scan, forward",
+    *QUICK, "MLP, train step", "MLP, hand-written SGD", "LSTM by scan, forward", "LSTM by scan, train step",
+    "mixture of experts, train step", "ensemble by vmap, train step", "LeNet, train step", "mithril_nb MLP, forward",
+    "mithril_nb MLP, train step", "mithril_nb GPT, forward", "GPT-2 small by scan, forward",
     "GPT-2 small by scan, train step",
 )  # fmt: skip
 
 
 def sizes(name: str) -> Iterator[tuple[str, int, int]]:
-    """What is estimated for a program, and for others like it, and what XLA plans."""
+    """Return the estimates for a program and its variants, and XLA's allocation."""
     fn, args = corpus(full=True)[name]()
     program = inspect(fn, *args)
     yield "as it is", *both(program)
@@ -47,7 +47,7 @@ def both(program: Inspection) -> tuple[int, int]:
     return found[0], found[1]
 
 
-def test_estimates_are_within_ten_percent_of_the_plan_of_xla(stress: Stress) -> None:
+def test_estimates_are_within_ten_percent_of_xla(stress: Stress) -> None:
     names = (QUICK, LONG)[stress.size(short=0, long=1)]
     errors: dict[str, float] = {}
     wrong: list[str] = []
@@ -65,7 +65,7 @@ def test_estimates_are_within_ten_percent_of_the_plan_of_xla(stress: Stress) -> 
     assert wrong == []
 
 
-def test_what_is_set_aside_lies_in_outputs_as_far_as_it_fits() -> None:
+def test_temporaries_reuse_output_buffers() -> None:
     x, y = LiveRange("x", "arguments", "", 1000, 0, 3), LiveRange("y", "outputs", "", 640, 3, 3)
     first, second = LiveRange("a", "temporaries", "", 640, 0, 1), LiveRange("b", "temporaries", "", 320, 1, 2)
     assert set_aside_for([x, y, first], 4) == 1640
@@ -73,7 +73,7 @@ def test_what_is_set_aside_lies_in_outputs_as_far_as_it_fits() -> None:
     assert set_aside_for([x, y, LiveRange("c", "temporaries", "", 641, 0, 1)], 4) == 1640 + 11 * 64
 
 
-def test_lives_are_not_compared_with_each_other_to_set_memory_aside() -> None:
+def test_allocation_time_is_not_quadratic() -> None:
     read: list[str] = []
 
     class Told(LiveRange):
@@ -83,7 +83,7 @@ def test_lives_are_not_compared_with_each_other_to_set_memory_aside() -> None:
             return super().__getattribute__(name)
 
     count = 400
-    # As the activations of as many layers, and their updated weights at the end.
+    # Like the activations of many layers, and their updated weights at the end.
     activations = [Told(f"a{n}", "temporaries", "", 256, n, 2 * count - n) for n in range(count)]
     weights = [Told(f"w{n}", "outputs", "", 1024, 2 * count + n, 3 * count) for n in range(count)]
     assert set_aside_for([*activations, *weights], 3 * count + 1) == count * (1024 + 8)
@@ -94,8 +94,8 @@ def test_lives_are_not_compared_with_each_other_to_set_memory_aside() -> None:
     ("order", "copies"),
     [("bhtd,bhsd->bhts", 0), ("bthd,bshd->bhts", 2), ("bhdt,bhds->bhts", 0)],
 )
-def test_products_copy_what_is_not_in_their_order(order: str, copies: int) -> None:
-    """Arguments, for what is made on the way is made in that order at once."""
+def test_products_copy_operands_in_another_axis_order(order: str, copies: int) -> None:
+    """Uses arguments, because intermediate values are written directly in the needed axis order."""
     shapes = [[dict(b=2, h=3, t=64, s=64, d=16)[axis] for axis in one] for one in order.partition("->")[0].split(",")]
     left, right = (jax.ShapeDtypeStruct(shape, "float32") for shape in shapes)
 
@@ -109,7 +109,7 @@ def test_products_copy_what_is_not_in_their_order(order: str, copies: int) -> No
 
 
 def crossed(x: Any) -> Any:
-    """With as many ways from its end to its start as a power of two of its length."""
+    """A program whose number of paths from end to start is exponential in its length."""
     for _ in range(40):
         x = (x + 1.0) * (x - 2.0)
     return x
@@ -122,7 +122,7 @@ def long(x: Any) -> Any:
 
 
 @pytest.mark.parametrize(("program", "needed"), [(crossed, 2 * 4 * 64), (long, 4 * (64 + 64 + 64))])
-def test_what_is_computed_in_place_is_gone_through_once(program: Any, needed: int) -> None:
+def test_fused_values_are_visited_once(program: Any, needed: int) -> None:
     assert memory_of(inspect(program, jax.ShapeDtypeStruct((8, 8), "float32")), "analytic").peak_bytes == needed
 
 
@@ -237,6 +237,6 @@ def rounds(body: Any, count: int = 4) -> Any:
         (jax.numpy.linalg.svdvals, (TALL,)),
     ],
 )
-def test_loops_branches_and_routines_are_estimated_as_planned(program: Any, args: Any) -> None:
+def test_loops_branches_and_routines_are_estimated_as_in_xla(program: Any, args: Any) -> None:
     estimate, plan = both(inspect(program, *args))
     assert estimate == pytest.approx(plan, rel=0.03)

@@ -24,21 +24,21 @@ from mithril_nb.cost.formulas.rules import RULES
 from mithril_nb.cost.formulas.structure import CALLS
 from mithril_nb.inspection import inspect
 
-REASONS = {"Python on the host", "an opaque custom call", "an exported program, which holds no jaxpr"}
-"""Why a primitive may have no count."""
+REASONS = {"Python on the host", "an opaque custom call", "an exported program without a jaxpr"}
+"""Reasons why a primitive may have no count."""
 OF_RUNTIME = "thunky."
 """Start of the names of primitives that are thunks of XLA's runtime, which no API of `jax` produces."""
 
 
 @lru_cache(maxsize=1)
 def primitives() -> frozenset[str]:
-    """The names of all primitives that any module of JAX makes, whether or not this platform can run them."""
+    """Return the names of all primitives in any module of JAX, whether or not this platform can run them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for module in pkgutil.walk_packages(jax._src.__path__, "jax._src."):
             try:
                 importlib.import_module(module.name)
-            except Exception:  # needs a library, or hardware, that is not here
+            except Exception:  # needs a missing library or hardware
                 continue
     modules = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == "jax"]
     made = [one.name for module in modules for one in vars(module).values() if isinstance(one, Primitive)]
@@ -65,7 +65,7 @@ def test_only_callbacks_and_opaque_calls_have_a_reason() -> None:
 X, Y, Z = spec(6, 6), spec(6, 6), spec(6, 6, dtype="complex64")
 VECTOR, INTS, BOOLS, KEY = spec(12), spec(12, dtype="int32"), spec(12, dtype="bool"), spec(2, dtype="uint32")
 SKIPPED = {"load", "save", "savez", "set_printoptions"}
-"""What reads or writes more than its arguments."""
+"""Functions that read or write files or global state."""
 
 
 def public(module: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
@@ -76,7 +76,7 @@ def public(module: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
 
 
 def calls(module: Any, *argument_lists: tuple[Any, ...]) -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
-    """Each public function of a module with the first of some argument lists that it can be traced with."""
+    """Yield each public function of a module with the first argument list that it can be traced with."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name, function in public(module):
@@ -119,13 +119,13 @@ MOVES = frozenset(
 )
 """Primitives that only move or rename data: they may take no arithmetic. Any other takes some, or a reason is below."""
 NOTHING = {
-    "0: XLA folds it", "0: nothing needs it", "0: another branch costs more", "0: the dtype stays",
-    "0: there is no choice", "0: a real number",
+    "0: folded by XLA", "0: unused", "0: another branch costs more", "0: the same dtype",
+    "0: only one case", "0: a real number",
 }  # fmt: skip
 
 
 def is_costless(row: CostRow) -> bool:
-    """Whether a row is counted as no arithmetic without a reason."""
+    """Return whether a row counts no arithmetic without a reason."""
     each = row.once
     if (
         each is None
@@ -137,7 +137,7 @@ def is_costless(row: CostRow) -> bool:
     ):
         return False
     sizes = dict(row.letters)
-    return row.formula != "in - out" or sizes["in"] != sizes["out"]  # over an axis of one item
+    return row.formula != "in - out" or sizes["in"] != sizes["out"]  # over an axis of one element
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -148,7 +148,7 @@ def test_each_function_of_an_api_costs_something_known(name: str) -> None:
     for function, call, args in calls(module, *arguments):
         found = cost_of(inspect(lambda *given, call=call: call(*given), *args))
         counted += 1
-        # How often a loop goes round may be known only to the run; what it does in a round is known.
+        # The trip count of a loop may depend on values; the cost of one iteration is known.
         rows = [row for row in found.rows if row.flops is None and row.unknown != "trip count unknown"]
         rows += [row for row in found.rows if not row.unknown and is_costless(row)]
         if rows:

@@ -66,7 +66,7 @@ RAGGED = {
 
 
 @pytest.mark.parametrize("name", RAGGED)
-def test_each_row_of_a_ragged_product_meets_one_group(name: str) -> None:
+def test_each_row_of_a_ragged_product_is_in_one_group(name: str) -> None:
     fn, args = RAGGED[name]
     rows = [row for row in inspect(fn, *args).cost().rows if row.opcode == "ragged_dot_general" and row.repeats]
     assert [row.flops for row in rows] == [2 * 8 * 5 * 7]
@@ -99,7 +99,7 @@ def test_generated_bits_count_by_their_algorithm(algorithm: str, each: int, bits
     assert dict(found.equations[0].params)["algorithm"] == algorithm
     assert row.flops == each * words
     assert cost.notes[0].startswith(f"1 × rng_bit_generator: {each * words:,} FLOPs by {each * words // 100}·n; XLA")
-    if algorithm == "RNG_THREE_FRY":  # XLA writes it out when it compiles
+    if algorithm == "RNG_THREE_FRY":  # XLA expands it when it compiles
         assert compiled is not None
         assert row.flops == pytest.approx(compiled, rel=0.04)
 
@@ -114,10 +114,10 @@ OF_COMPLEX = {
     "tan": (2 + 5 + 1 + 2, 3), "tanh": (2 + 5 + 1 + 2, 3), "expm1": (7, 4), "rsqrt": (3 + 1 + 2, 4),
     "pow": (3 + 1 + 2 + 4 + 3, 6), "atan2": (6 + 6 + 2 + 86 + 1 + 2 + 11 + 62 + 1, 7 + 4),
 }  # fmt: skip
-"""FLOPs and transcendentals of each elementwise primitive for one complex item."""
+"""FLOPs and transcendentals of each elementwise primitive for one complex element."""
 MOVES = {"copy", "optimization_barrier", "stop_gradient", "unstack", "tile", "create_token", "dce_sink"}
 OTHERS = {"cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "dot_general", "sort"}
-"""What is no function of one item, and is tested as a routine."""
+"""Primitives that are not elementwise; they are tested as routines."""
 
 
 def elementwise_of_complex() -> dict[str, tuple[Callable[..., Any], int]]:
@@ -130,7 +130,7 @@ def elementwise_of_complex() -> dict[str, tuple[Callable[..., Any], int]]:
         for count in (1, 2, 3):
             try:
                 equations = jax.make_jaxpr(fn)(*(jnp.zeros(60, "complex64"),) * count).eqns
-            except Exception:  # takes something else
+            except Exception:  # needs other arguments
                 continue
             if len(equations) == 1:
                 found[equations[0].primitive.name] = fn, count
@@ -157,7 +157,7 @@ def test_each_elementwise_primitive_of_complex_numbers_has_its_own_count() -> No
             assert all(f"XLA counts {theirs:,}" in note for note in noted), (primitive, theirs, noted)
 
 
-def test_complex_numbers_are_made_and_converted() -> None:
+def test_making_and_converting_complex_numbers() -> None:
     def count(fn: Callable[..., Any], *args: Any) -> tuple[int | None, int | None]:
         with jax.enable_x64(True):
             total = inspect(fn, *args).cost().total
@@ -172,7 +172,7 @@ def test_complex_numbers_are_made_and_converted() -> None:
     assert count(lax.pow, number, whole) == (13 * 100 + 100, 6 * 100)
 
 
-def test_the_place_of_the_greatest_complex_number() -> None:
+def test_argmax_of_complex_numbers() -> None:
     assert inspect(jnp.argmax, spec(9, dtype="complex64")).cost().total.flops == (9 - 3 + 5 + 2 + 2) * 8
 
 
@@ -230,7 +230,7 @@ def fold(key: Any) -> Any:
     return jax.random.fold_in(key, 4)
 
 
-def test_a_default_key_has_no_note_of_another_convention() -> None:
+def test_a_default_key_has_no_note_on_conventions() -> None:
     key = jax.ShapeDtypeStruct((), jax.random.key(0).dtype)
     cost = inspect(lambda k: (jax.random.bits(k, (10, 10)), fold(k), jax.random.split(k, 4)), key).cost()
     assert not [note for note in cost.notes if "XLA counts" in note]
@@ -254,7 +254,7 @@ COMBINED: dict[str, tuple[Callable[..., Any], Any, tuple[int, int]]] = {
 
 
 @pytest.mark.parametrize("name", COMBINED)
-def test_what_combines_items_counts_by_its_own_rules(name: str) -> None:
+def test_combiners_count_by_their_own_rules(name: str) -> None:
     fn, given, (flops, transcendentals) = COMBINED[name]
     found = inspect(fn, given)
     rows = [row for row in found.cost().rows if row.opcode in ("scatter", "reduce", "reduce_window")]

@@ -1,4 +1,4 @@
-"""Collectives in the text of HLO: groups in all forms, pairs that are started and awaited, and combined ones."""
+"""Collectives in HLO text: groups in all forms, asynchronous pairs, and combined collectives."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_groups_of_other_forms(text: str, size: int | None) -> None:
         ("replica_groups={}, channel_id=1, use_global_device_ids=true", "HloModule step", None),
     ],
 )
-def test_who_takes_part(attributes: str, head: str, devices: int | None) -> None:
+def test_group_modes(attributes: str, head: str, devices: int | None) -> None:
     found = sent(f"f32[100] all-reduce(%p), {attributes}, to_apply=%add", head)
     assert found == ((None, None) if devices is None else (400, -(-2 * (devices - 1) * 400 // devices)))
 
@@ -128,7 +128,7 @@ def test_each_collective(line: str, payload: int | None, wire: int | None) -> No
     assert sent(line) == (payload, wire)
 
 
-def test_what_is_started_and_awaited_counts_once() -> None:
+def test_asynchronous_collectives_count_once() -> None:
     groups = "channel_id=1, replica_groups={{0,1,2,3}}, use_global_device_ids=true"
     found = costs(
         f"%reduced = f32[100] all-reduce-start(%p), {groups}, to_apply=%add",

@@ -1,4 +1,4 @@
-"""Costs of HLO instructions: they add up to what XLA says of the module, to the last FLOP, transcendental and byte."""
+"""Costs of HLO instructions: FLOPs, transcendentals and bytes add up exactly to XLA's figures for the module."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def check(inspection: Inspection) -> None:
         figures = inspection.analysis(analysis)
         costs = hlo_costs(inspection.stage(stage))
         assert len(costs) == len(inspection.stage(stage).instructions)
-        # Of a call of a library XLA says -1, which it adds like anything else.
+        # XLA counts -1 for a library call, and adds it to the sum.
         libraries = sum(one.once for one in costs if one.instruction.opcode == "custom-call")
         for ours, theirs in FIELDS.items():
             told = figures.get(theirs, 0) + (libraries if ours != "transcendentals" else 0)
@@ -72,18 +72,18 @@ def check(inspection: Inspection) -> None:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_instructions_add_up_to_what_xla_says(name: str) -> None:
+def test_instructions_add_up_to_xla(name: str) -> None:
     fn, *args = PROGRAMS[name]
     check(inspect(fn, *args))
 
 
 @pytest.mark.parametrize("name", CORPUS)
-def test_those_of_programs_of_the_corpus_do(name: str) -> None:
+def test_instructions_of_corpus_programs_add_up_to_xla(name: str) -> None:
     fn, args = corpus()[name]()
     check(inspect(fn, *args))
 
 
-def test_loops_count_as_often_as_they_go_round_if_xla_knows() -> None:
+def test_loops_with_a_known_trip_count_multiply() -> None:
     found = inspect(lambda x: lax.fori_loop(0, 7, lambda _, c: jnp.tanh(c @ c), x), spec(8, 8))
     costs = hlo_costs(found.stage("hlo"))
     products = [one for one in costs if one.instruction.opcode == "dot"]
@@ -92,7 +92,7 @@ def test_loops_count_as_often_as_they_go_round_if_xla_knows() -> None:
 
 
 @pytest.mark.parametrize("source", ["lowered", "compiled"])
-def test_signs_in_the_name_of_a_block_change_no_count(source: str) -> None:
+def test_special_characters_in_block_names_change_no_count(source: str) -> None:
     def fn(x, w):
         with jax.named_scope('keep 50% of "it", {all}'):
             return jnp.tanh(x @ w)
@@ -102,7 +102,7 @@ def test_signs_in_the_name_of_a_block_change_no_count(source: str) -> None:
     assert cost.total.bytes_accessed == cost.xla.bytes
 
 
-def test_a_loop_that_only_the_run_can_count_is_unknown() -> None:
+def test_a_loop_with_dynamic_trip_count_is_unknown() -> None:
     found = inspect(lambda x: lax.while_loop(lambda c: c.sum() < 10, lambda c: c @ c, x), spec(8, 8))
     (product,) = (one for one in hlo_costs(found.stage("hlo")) if one.instruction.opcode == "dot")
     assert (product.flops, product.repeats, product.once) == (2 * 8**3, None, 1)
@@ -146,19 +146,19 @@ turn {{
         ({"sum": "subtract(%before, %step)", "start": 9, "how": "GE"}, 5),
         ({"step": 0}, None),
         ({"how": "EQ"}, None),
-        ({"same": 0}, None),  # what it is compared with changes from round to round
+        ({"same": 0}, None),  # the bound changes in each iteration
         ({"sum": "multiply(%before, %step)"}, None),
         ({"sum": "subtract(%step, %before)"}, None),
     ],
 )
-def test_a_loop_says_itself_how_often_if_it_counts_to_a_number(changes: dict, rounds: int | None) -> None:
+def test_trip_counts_are_inferred_from_loop_conditions(changes: dict, rounds: int | None) -> None:
     usual = {"start": 0, "end": 5, "how": "LT", "step": 1, "sum": "add(%before, %step)", "same": 1}
     text, found = read_hlo(LOOP.format(**{**usual, **changes}), Tags(set()), {}, {})
     (negate,) = (one for one in hlo_costs(Stage("hlo_before", text, found)) if one.instruction.opcode == "negate")
     assert negate.repeats == rounds
 
 
-def test_what_another_loop_or_a_call_gives_is_no_count_of_this_one() -> None:
+def test_bounds_from_another_loop_or_call_are_unknown() -> None:
     def nested(x):
         def turn(state):
             i, y = lax.while_loop(
@@ -183,10 +183,10 @@ def test_the_loops_of_random_numbers_are_known_before_xlas_passes() -> None:
     found = inspect(fn, *args)
     lowered = found.cost("lowered")
     assert (lowered.unknown, lowered.total.unknown_bytes) == ((), 0)
-    assert lowered.total.flops == pytest.approx(found.cost().total.flops, abs=6)  # the count of five rounds
+    assert lowered.total.flops == pytest.approx(found.cost().total.flops, abs=6)  # a trip count of five
 
 
-def test_what_a_fusion_does_is_told_of_its_body_and_what_it_moves_of_itself() -> None:
+def test_a_fusion_has_bytes_and_its_body_has_flops() -> None:
     found = inspect(lambda x: jnp.tanh(x) * 2 + 1, spec(32, 32))
     costs = {one.instruction.id: one for one in hlo_costs(found.stage("hlo"))}
     (fusion,) = (one for one in costs.values() if one.instruction.opcode == "fusion")
@@ -197,7 +197,7 @@ def test_what_a_fusion_does_is_told_of_its_body_and_what_it_moves_of_itself() ->
     assert all(one.bytes == 0 for one in costs.values() if one is not fusion)
 
 
-def test_of_the_branches_of_a_condition_the_dearest_counts() -> None:
+def test_the_most_expensive_branch_counts() -> None:
     def program(x):
         return lax.cond(x[0, 0] > 0, lambda x: x @ x, lambda x: x + 1, x)
 
@@ -206,12 +206,12 @@ def test_of_the_branches_of_a_condition_the_dearest_counts() -> None:
     assert [one.repeats for one in costs if one.instruction.opcode == "add"] == [0]
 
 
-def test_a_stage_that_is_not_there_costs_nothing_that_is_known() -> None:
+def test_a_missing_stage_has_no_costs() -> None:
     assert hlo_costs(Stage("hlo", "", unavailable="no compiler")) == ()
     assert hlo_costs(Stage("hlo", "written in another way")) == ()
 
 
-def test_what_many_call_is_counted_for_each_and_looked_at_once() -> None:
+def test_a_shared_computation_is_analysed_once() -> None:
     def twice(level: int) -> str:
         call = f"call(%{{}}.{level}), to_apply=%f{level + 1}"
         lines = (f"%x.{level} = f32[2] parameter(0)", f"%a.{level} = f32[2] {call.format('x')}",
@@ -225,7 +225,7 @@ def test_what_many_call_is_counted_for_each_and_looked_at_once() -> None:
     assert (negate.flops, negate.repeats, negate.once) == (2, 2**40, 2**40)
 
 
-def test_a_loop_of_which_nobody_knows_may_be_in_the_dearest_branch() -> None:
+def test_an_unknown_loop_may_be_in_the_most_expensive_branch() -> None:
     def loop(x):
         return lax.while_loop(lambda c: c.sum() < 10, lambda c: -c, x)
 

@@ -1,4 +1,4 @@
-"""Kernels of Pallas, functions that JAX writes out when it lowers, and custom calls: from inside, or by an estimate."""
+"""Pallas kernels, primitives that JAX expands in lowering, and custom calls: counted inside, or by an estimate."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ def test_a_kernel_costs_its_equations_times_the_grid() -> None:
     assert found.cost("lowered").total.flops == pytest.approx(row.flops, rel=0.01)  # a loop over the grid
 
 
-def test_the_bytes_are_those_of_the_blocks_as_often_as_they_change() -> None:
+def test_bytes_count_each_fetch_of_a_block() -> None:
     (row,) = inspect(matmul, spec(M, K), spec(K, N)).cost().rows
-    left, right, out = 16 * 8 * STEPS, 8 * 32 * STEPS, M * N  # the result stays while the last axis goes round
+    left, right, out = 16 * 8 * STEPS, 8 * 32 * STEPS, M * N  # the result block stays while the last axis advances
     assert row.bytes_accessed == 4 * (left + right + out)
     result = matmul(jnp.ones((M, K)), jnp.ones((K, N)))
     assert result.shape == (M, N)
@@ -109,7 +109,7 @@ def test_a_kernel_with_an_unknown_loop_names_it_or_costs_its_estimate() -> None:
     assert (row.flops, row.transcendentals, row.formula) == (700, 30, "700 + 30 transcendentals: its cost_estimate")
 
 
-def test_an_estimate_that_is_another_count_is_noted() -> None:
+def test_an_estimate_that_differs_has_a_note() -> None:
     def twice(x: Any, out: Any) -> None:
         out[...] = x[...] * 2
 
@@ -120,7 +120,7 @@ def test_an_estimate_that_is_another_count_is_noted() -> None:
     assert not [note for note in kernel(twice).notes if "pallas_call" in note]
 
 
-def test_the_grid_may_depend_on_a_size_that_has_a_name() -> None:
+def test_the_grid_may_depend_on_a_symbolic_size() -> None:
     def twice(x: Any) -> Any:
         block = pl.BlockSpec((16, 128), lambda i: (i, 0))
         return pl.pallas_call(
@@ -147,7 +147,7 @@ def test_a_kernel_under_vmap_and_grad_of_another_counts_each_run() -> None:
 
 
 def test_a_search_counts_the_same_on_every_jax() -> None:
-    """JAX 0.12 writes it out only when it lowers, from `call_hi_primitive`."""
+    """JAX 0.12 expands it only in lowering, from `call_hi_primitive`."""
     found = inspect(jnp.searchsorted, spec(64), spec(10)).cost()
     assert found.unknown == ()
     assert 10 * 6 * 2 <= (found.total.flops or 0) <= 10 * 7 * 20
@@ -157,16 +157,16 @@ def test_a_custom_call_costs_the_estimate_of_its_author() -> None:
     estimate = '{"bytes_accessed":7,"flops":5,"transcendentals":1}'
     config = f'{{"custom_call_config": {{"body": "TUzv", "cost_estimate": {estimate}}}}}'
     head = '  ROOT %k.1 = f32[64]{0} custom-call(%x), custom_call_target="tpu_custom_call"'
-    unknown = None, None, None, "no rule: a library does it"
+    unknown = None, None, None, "no rule: a library call"
     for text, expected in ((config, (5, 1, 7, "its cost_estimate")), ("{}", unknown)):
         line = read_line(f"{head}, backend_config={text}")
         assert not isinstance(line, str)
-        assert "estimate" not in line.written  # what is shown stays as XLA prints it
+        assert "estimate" not in line.written  # the displayed text stays as XLA prints it
         (found,) = costs_of_line(line.attributes)
         assert (found.flops, found.transcendentals, found.bytes, found.formula) == expected
 
 
-def test_a_call_of_a_library_costs_its_estimate_or_says_why_not() -> None:
+def test_a_library_call_costs_its_estimate_or_has_a_reason() -> None:
     specs = (TensorSpec((4,)),)
     plain = Equation("0", "tpu_custom_call", "", None, specs, specs)
     known = Equation("0", "tpu_custom_call", "", None, specs, specs, params=(("estimate", (5, 1, 7)),))

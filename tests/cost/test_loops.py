@@ -21,7 +21,7 @@ from mithril_nb.inspection import Inspection, inspect
 from mithril_nb.viz.costs.table import cost_text
 
 Loop = Callable[[Callable[..., Any], Any, Any], Any]
-"""Runs a function of what is carried and of one item over a tuple of items; gives what is carried in the end."""
+"""Runs a function of the carry and one item over a tuple of items; returns the final carry."""
 SQUARE = spec(64, 64)
 COUNT = 4
 
@@ -33,7 +33,7 @@ def written_out(step: Callable[..., Any], carry: Any, items: Sequence[Any]) -> A
 
 
 def stacked(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Have a program take its items in one array for each leaf, as a scan wants them."""
+    """Stack the items of a program into one array for each leaf, as a scan needs them."""
 
     def scan(step: Callable[..., Any], carry: Any, items: Any) -> Any:
         return lax.scan(lambda c, item: (step(c, item), None), carry, items)[0]
@@ -78,7 +78,7 @@ OVER_ITEMS: dict[str, tuple[Callable[..., Any], Any, Any]] = {
     "their gradient": (gradient, SQUARE, SQUARE),
     "their gradient with remat": (remat, SQUARE, SQUARE),
     "a condition in a loop": (conditional, SQUARE, SQUARE),
-    "vmap over what is carried": (
+    "vmap over the carry": (
         lambda loop, x, w: jax.vmap(lambda x: layers(loop, x, w))(x), spec(3, 64, 64), SQUARE,
     ),
     "a transformer": (
@@ -103,16 +103,16 @@ def check(loop: Cost, without: Cost) -> None:
         loop.total.flops
     )
     if loop.xla is not None and loop.xla.flops is not None:
-        assert loop.xla.flops < 0.6 * loop.total.flops  # XLA counts a loop once: there is something to be seen here
+        assert loop.xla.flops < 0.6 * loop.total.flops  # XLA counts the loop once, so the counts do differ
 
 
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("name", OVER_ITEMS)
-def test_a_scan_costs_what_it_costs_written_out(name: str, source: str) -> None:
+def test_a_scan_costs_the_same_as_unrolled(name: str, source: str) -> None:
     loop, without = pair(name)
     if "remat" in name and source == "compiled":
-        # Written out, XLA sees that remat computes the same again, and keeps the first; over a loop it cannot.
-        # That of jax 0.12 leaves it as it is asked for: it computes twice in both.
+        # Unrolled, XLA merges what remat recomputes with the first computation; in a loop it cannot.
+        # XLA of JAX 0.12 keeps the recomputation in both.
         is_kept = jax.__version_info__ < (0, 12)
         assert is_kept == ((loop.cost(source).total.flops or 0) > 1.2 * (without.cost(source).total.flops or 0))
         check(loop.cost(source), without.cost("lowered"))
@@ -121,7 +121,7 @@ def test_a_scan_costs_what_it_costs_written_out(name: str, source: str) -> None:
 
 
 def times(count: int, loop: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """A layer so many times: by a loop, and written out."""
+    """Return a layer applied several times: in a loop, and unrolled."""
 
     def without(x: Any, w: Any) -> Any:
         for _ in range(count):
@@ -154,7 +154,7 @@ def in_a_branch(x: Any, w: Any) -> Any:
 
 
 def carrying_for_nothing(x: Any, w: Any) -> Any:
-    """Of what goes round, the second only feeds itself, and the third only the second."""
+    """Of the carried values, the second only feeds itself, and the third only the second."""
 
     def turn(c: Any, _: Any) -> Any:
         return (layer(c[0], w), jnp.tanh(c[1] @ c[0] + c[2]), c[2] @ c[2]), c[1] @ w
@@ -170,14 +170,14 @@ TIMES: dict[str, Callable[..., Any]] = {
     "while in a branch": in_a_branch,
     "scan, two steps at a time": lambda x, w: lax.scan(lambda x, _: (layer(x, w), None), x, None, 6, unroll=2)[0],
     "scan, four steps at a time": lambda x, w: lax.scan(lambda x, _: (layer(x, w), None), x, None, 6, unroll=4)[0],
-    "scan, carrying what nothing needs": carrying_for_nothing,
+    "scan with an unused carry": carrying_for_nothing,
     "backwards": lambda x, w: lax.scan(lambda x, _: (layer(x, w), None), x, None, 6, reverse=True)[0],
 }
 
 
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("name", TIMES)
-def test_a_loop_that_is_told_how_often(name: str, source: str) -> None:
+def test_a_loop_with_a_given_trip_count(name: str, source: str) -> None:
     loop, without = times(6, TIMES[name])
     found = inspect(loop, SQUARE, SQUARE).cost(source)
     plain = inspect(without, SQUARE, SQUARE).cost(source)
@@ -187,7 +187,7 @@ def test_a_loop_that_is_told_how_often(name: str, source: str) -> None:
     assert found.total.flops >= 6 * 2 * 64**3
 
 
-def test_what_a_while_carries_for_nothing_costs_nothing() -> None:
+def test_unused_loop_carries_cost_nothing() -> None:
     """JAX drops it since 0.12; before, XLA does when it compiles."""
 
     def idle(x: Any, w: Any) -> Any:
@@ -203,14 +203,14 @@ def test_what_a_while_carries_for_nothing_costs_nothing() -> None:
 
 
 def unknown(x: Any) -> Any:
-    """A loop that only the run can end, over one that is told how often."""
+    """A loop with a dynamic trip count around one with a static trip count."""
     return lax.while_loop(
         lambda c: c.sum() < 3, lambda c: lax.scan(lambda c, _: (c @ c, None), c, None, length=3)[0], x
     )
 
 
 def carried(x: Any) -> Any:
-    """A loop that only the run can end; its result is what the loop around it carries."""
+    """A loop with a dynamic trip count, whose result the loop around it carries."""
     inner = partial(lax.while_loop, lambda c: c[0] < 5, lambda c: (c[0] + c[1], c[1] * 0.9, c[2] @ c[2]))
     return lax.scan(lambda c, _: (inner(c), None), (0.0, 1.0, x), None, length=5)[0]
 
@@ -226,17 +226,17 @@ def either(x: Any) -> Any:
 
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("program", [unknown, either, carried, carried_by_index])
-def test_a_loop_of_which_nobody_knows_makes_all_in_it_unknown(program: Callable[..., Any], source: str) -> None:
+def test_costs_in_a_loop_of_unknown_length_are_unknown(program: Callable[..., Any], source: str) -> None:
     cost = inspect(program, spec(8, 8)).cost(source)
     products = [row for row in cost.rows if "dot" in row.opcode]
     assert [(row.repeats, row.flops) for row in products] == [(None, None)]
     assert any("1 × dot" in note and "trip count unknown" in note for note in cost.notes)
-    # The condition of the loop runs at least once, but nobody knows how often: what is known stands outside of it.
+    # The loop's condition runs at least once, but how often is unknown, so the known costs are outside the loop.
     assert (cost.total.flops or 0) < 2 * 8**3
 
 
 @pytest.mark.parametrize("source", ["analytic", "lowered", "compiled"])
-def test_that_the_dearest_branch_is_counted_is_said(source: str) -> None:
+def test_a_note_states_that_the_most_expensive_branch_counts(source: str) -> None:
     def some(w, x):
         return lax.fori_loop(0, 6, lambda i, c: lax.cond(i % 2 == 0, lambda c: c @ w, lambda c: c, c), x)
 
@@ -267,7 +267,7 @@ def test_loops_without_transcendentals_leave_their_sum_exact() -> None:
             assert "≥ 20" not in row
 
 
-def test_saved_costs_without_a_count_of_transcendentals_bound_them_by_unknown_flops() -> None:
+def test_old_saved_costs_bound_transcendentals_by_unknown_flops() -> None:
     def body(x: Any) -> Any:
         return jax.lax.while_loop(lambda s: s < 3, lambda s: s + 1, jnp.tanh(x).sum())
 

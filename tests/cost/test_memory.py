@@ -1,4 +1,4 @@
-"""Memory: sums that are exact, peaks that are worked out by hand, and XLA's own account of the same programs."""
+"""Memory: exact sums, peaks computed manually, and XLA's figures for the same programs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def square(size: int) -> jax.ShapeDtypeStruct:
 
 
 def check_sums(found: MemoryUse) -> None:
-    """What is held adds up at every place, by block, and by kind, exactly."""
+    """Check that live ranges add up exactly at every position, by block, and by kind."""
     assert [one.bytes for one in found.timeline] == held(found.lives, len(found.timeline))
     assert max(one.bytes for one in found.timeline) == found.peak_bytes
     assert found.peak_at is not None
@@ -43,14 +43,14 @@ def check_sums(found: MemoryUse) -> None:
 
 
 def check_xla(program: Inspection, found: MemoryUse) -> None:
-    """The peak is what `memory_analysis()` adds up to, and the constants, which it leaves out."""
+    """Check that the peak is the sum of `memory_analysis()` and the constants, which it leaves out."""
     told = program.compiled.memory_analysis()
     whole = told.argument_size_in_bytes + told.output_size_in_bytes + told.temp_size_in_bytes - told.alias_size_in_bytes
     assert found.peak_bytes == whole + found.kinds["constants"]
     assert found.notes == ()
 
 
-def test_a_chain_of_products_holds_what_is_needed_and_no_more() -> None:
+def test_a_chain_of_products_keeps_only_live_values() -> None:
     def chain(x: jax.Array, w: jax.Array) -> jax.Array:
         for _ in range(4):
             x = jnp.tanh(x @ w)
@@ -61,14 +61,14 @@ def test_a_chain_of_products_holds_what_is_needed_and_no_more() -> None:
     check_sums(found)
     check_xla(program, found)
     one = 64 * 64 * 4
-    # x, w, the result, which takes turns with one temporary: tanh is done in place, and the next product needs another.
+    # x, w, the result, which alternates with one temporary: tanh runs in place, and the next product needs another.
     assert found.peak_bytes == 4 * one
     assert found.kinds["arguments"] == 2 * one
 
 
-def test_what_lies_where_an_output_will_lie_is_an_output_as_xla_says() -> None:
+def test_a_temporary_in_an_output_buffer_counts_as_output() -> None:
     def step(w: jax.Array, x: jax.Array) -> jax.Array:
-        return w - 0.1 * (x.T @ x)  # the product lies where the result will
+        return w - 0.1 * (x.T @ x)  # the product uses the buffer of the result
 
     program = inspect(step, square(64), square(64))
     found = program.memory
@@ -80,7 +80,7 @@ def test_what_lies_where_an_output_will_lie_is_an_output_as_xla_says() -> None:
     assert {life.kind for life in found.lives if life.size_bytes == ONE} == {"arguments", "outputs"}
 
 
-def test_what_nobody_needs_takes_no_memory() -> None:
+def test_unused_values_take_no_memory() -> None:
     def wasteful(x: jax.Array) -> jax.Array:
         _ = x @ x @ x
         return x + 1
@@ -117,14 +117,14 @@ def test_the_body_of_a_loop_is_held_by_the_block_in_it() -> None:
     check_sums(found)
     check_xla(program, found)
     one = 64 * 64 * 4
-    # The argument, the carry, the product of the body, and 100 rows: as often as it goes round, each is there once.
+    # The argument, the carry, the product of the body, and 100 rows: each exists once, in every iteration.
     assert 3 * one + 100 * 64 * 4 <= found.filled_bytes < 4 * one + 100 * 64 * 4
     assert found.subtree("turn") >= one
     inside = {life.id for life in found.lives} & {one.id for one in program.stage("hlo").instructions}
     assert inside
 
 
-def test_values_are_held_by_the_block_that_makes_them_and_loops_by_what_is_in_them() -> None:
+def test_values_belong_to_the_block_that_produces_them() -> None:
     def turn(x: jax.Array, _: None) -> tuple[jax.Array, None]:
         with jax.named_scope("turn"):
             return jnp.tanh(x @ x), None
@@ -147,8 +147,8 @@ def test_values_are_held_by_the_block_that_makes_them_and_loops_by_what_is_in_th
     assert {life.block for life in pointers} == {""}, "what XLA keeps for itself"
 
 
-def test_what_a_loop_stacks_and_cuts_out_belongs_to_the_blocks_in_its_body() -> None:
-    """The residuals of two blocks, for a gradient: by memory at the peak, and by the bytes that are moved."""
+def test_stacked_values_belong_to_blocks_in_the_loop_body() -> None:
+    """The residuals of two blocks for a gradient: memory at the peak, and bytes moved."""
 
     def turn(x: jax.Array, weights: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
         with jax.named_scope("up"):
@@ -169,9 +169,9 @@ def test_what_a_loop_stacks_and_cuts_out_belongs_to_the_blocks_in_its_body() -> 
     for source in ("lowered", "compiled"):
         found = program.cost(source)
         rows = {row.id: dict(row.blocks) for row in found.rows if "dynamic" in row.opcode or "dynamic" in row.id}
-        assert rows  # one of them stacks what was handed on, which is the loop's, and shares a function with others
+        assert rows  # one fusion stacks carried values, which belong to the loop, and shares a function with others
         assert not [(id, blocks) for id, blocks in rows.items() if blocks.get("layers", 0) > 0.25]
-        # What is left to the loop fills what it stacks into with zeros, and counts.
+        # The loop itself only initialises the stacks with zeros, and counts.
         moved = [figures.bytes_accessed or 0 for figures in (found.by_block["layers"], found.total)]
         assert moved[0] < 0.1 * moved[1]
 
@@ -185,7 +185,7 @@ def test_it_adds_up_and_agrees_with_xla(name: str) -> None:
     assert program.memory.peak_bytes is not None
     estimated = memory_of(program, "analytic").peak_bytes
     assert estimated is not None
-    assert 0.6 < estimated / program.memory.peak_bytes < 1.4, "an estimate knows nothing of copies and of packing"
+    assert 0.6 < estimated / program.memory.peak_bytes < 1.4, "the estimate ignores copies and packing"
 
 
 SPREAD = """
@@ -204,11 +204,11 @@ for found in (program.memory, memory_of(program, "analytic")):
 """
 
 
-def test_of_a_program_on_eight_devices_one_part_is_compiled_and_the_whole_is_estimated() -> None:
+def test_memory_on_eight_devices() -> None:
     assert run_fresh(SPREAD, XLA_FLAGS="--xla_force_host_platform_device_count=8").splitlines() == [
         f"{(8 * 16 + 16 * 16 + 8 * 16) * 4} {(8 * 16 + 16 * 16) * 4}",
         f"{(64 * 16 + 16 * 16 + 64 * 16) * 4} {(64 * 16 + 16 * 16) * 4} "
-        "arrays that are spread over devices are counted whole, not by device",
+        "arrays sharded over devices are counted whole, not by device",
     ]
 
 
@@ -247,17 +247,17 @@ for program in (
 """
 
 
-def test_programs_that_place_unsharded_arrays_on_devices_are_said_to_be_counted_whole() -> None:
-    note = "arrays that are spread over devices are counted whole, not by device"
+def test_arrays_on_several_devices_are_counted_whole() -> None:
+    note = "arrays sharded over devices are counted whole, not by device"
     printed = run_fresh(PLACED, XLA_FLAGS="--xla_force_host_platform_device_count=8")
     assert printed.split("\n")[:9] == [note] * 6 + [""] * 3
 
 
-def test_a_source_that_does_not_exist_is_named() -> None:
+def test_an_unknown_source_raises() -> None:
     with pytest.raises(UnknownOptionError) as caught:
         memory_of(inspect(jnp.sin, jnp.zeros(3)), "guess")
     assert str(caught.value) == (
-        "memory of 'sin' cannot be known by 'guess'.\n"
+        "memory of 'sin' cannot be computed by 'guess'.\n"
         "    sources  analytic, compiled\n"
         '    Try: memory_of(inspection, "compiled")'
     )
@@ -279,18 +279,18 @@ def estimate(fn: Callable[..., Any], *args: Any) -> MemoryUse:
     return found
 
 
-def test_the_estimate_of_a_chain_writes_over_what_is_needed_no_more() -> None:
+def test_the_estimate_of_a_chain_reuses_dead_operands() -> None:
     def chain(x: jax.Array, w: jax.Array) -> jax.Array:
         for _ in range(4):
             x = jnp.tanh(x @ w)
         return x
 
     found = estimate(chain, square(64), square(64))
-    assert found.peak_bytes == 4 * ONE, "x, w, what a product takes and what it makes; tanh is done in place"
+    assert found.peak_bytes == 4 * ONE, "x, w, the operand and the result of a product; tanh runs in place"
     assert found.timeline[0].bytes == 3 * ONE, "the first product takes x"
 
 
-def test_the_estimate_leaves_out_what_nothing_needs_and_what_is_computed_on_the_way() -> None:
+def test_the_estimate_leaves_out_unused_and_fused_values() -> None:
     def spare(x: jax.Array, unused: jax.Array) -> jax.Array:
         _ = x @ x
         return jnp.sum((x * 2 + 1) ** 2)
@@ -306,7 +306,7 @@ def test_the_estimate_of_a_donated_argument() -> None:
     assert estimate(jax.jit(step, donate_argnums=0), square(64)).peak_bytes == ONE
 
 
-def test_the_estimate_of_a_scan_keeps_every_round_that_is_given_back() -> None:
+def test_the_estimate_of_a_scan_keeps_all_stacked_results() -> None:
     def turn(carry: jax.Array, row: jax.Array) -> tuple[jax.Array, jax.Array]:
         return jnp.tanh(carry @ carry), carry[0] + row
 
@@ -315,13 +315,13 @@ def test_the_estimate_of_a_scan_keeps_every_round_that_is_given_back() -> None:
     )
     rows = 100 * 64 * 4
     row = 64 * 4
-    # x, all rows, what is carried, the product, the row of one round, all rows that come back.
+    # x, all rows, the carry, the product, the row of one iteration, all result rows.
     assert found.filled_bytes == 3 * ONE + 2 * rows + row
     kinds = {"arguments": ONE + rows, "outputs": ONE + rows, "temporaries": ONE + row}
     assert found.kinds == {**kinds, "constants": 0, "unfilled": 2 * 8}  # pointers to both results
 
 
-def test_the_estimate_of_a_while_loop_holds_what_its_body_is_given() -> None:
+def test_the_estimate_of_a_while_loop_holds_its_operands() -> None:
     def loop(x: jax.Array, w: jax.Array) -> jax.Array:
         return jax.lax.while_loop(lambda s: s[0, 0] < 5, lambda s: s @ w, x)
 
@@ -345,7 +345,7 @@ def test_the_estimate_of_an_identity_has_a_copy_of_its_argument() -> None:
     assert found.kinds["arguments"] == found.kinds["outputs"] == ONE
 
 
-def test_a_program_that_does_not_compile_is_estimated_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_does_not_compile_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: Any, **__: Any) -> None:
         raise RuntimeError("UNIMPLEMENTED: not on this machine")
 
@@ -354,35 +354,37 @@ def test_a_program_that_does_not_compile_is_estimated_and_says_so(monkeypatch: p
     found = program.memory
     assert found.source == "analytic"
     assert found.peak_bytes == 2 * ONE
-    assert found.notes == ("an estimate, for it does not compile: RuntimeError: UNIMPLEMENTED: not on this machine",)
+    assert found.notes == (
+        "an estimate, because the program does not compile: RuntimeError: UNIMPLEMENTED: not on this machine",
+    )
     with pytest.raises(StageUnavailableError) as caught:
         memory_of(program)
     assert str(caught.value) == (
-        "memory of 'sin' is not known: it does not compile.\n"
+        "memory of 'sin' is unknown: it does not compile.\n"
         "    reason  RuntimeError: UNIMPLEMENTED: not on this machine\n"
         "    Try: inspection.memory  # an estimate, from the equations"
     )
 
 
-def test_memory_of_sizes_without_numbers_asks_for_numbers() -> None:
+def test_memory_with_symbolic_sizes_needs_numbers() -> None:
     x, y = jax.export.symbolic_args_specs((jnp.ones((2, 3)), jnp.ones((3, 2))), ("A, B", "B, A"))
     with pytest.raises(StageUnavailableError) as caught:
         memory_of(inspect(jnp.matmul, x, y))
     assert str(caught.value) == (
-        "memory of 'matmul' is not known: it does not compile.\n"
+        "memory of 'matmul' is unknown: it does not compile.\n"
         "    reason  XLA needs a number for each size, and has none for A, B\n"
         "    Try: inspect it with numbers for A, B."
     )
 
 
 @pytest.mark.parametrize("shape", [("b", 4), ("b", "b")])
-def test_memory_of_an_exported_program_with_sizes_without_numbers(shape: tuple[Any, ...]) -> None:
+def test_memory_of_an_exported_program_with_symbolic_sizes(shape: tuple[Any, ...]) -> None:
     (b,) = jax.export.symbolic_shape("b")
     x = jax.ShapeDtypeStruct([b if dim == "b" else dim for dim in shape], "float32")
     with pytest.raises(StageUnavailableError) as caught:
         _ = ml.inspect(jax.export.export(jax.jit(jnp.sin))(x)).memory
     assert str(caught.value) == (
-        "memory of 'sin' is not known: it does not compile.\n"
+        "memory of 'sin' is unknown: it does not compile.\n"
         "    reason  XLA needs a number for each size, and has none for b\n"
         '    Try: inspection.stage("stablehlo")  # the first stage of this program'
     )
@@ -405,12 +407,10 @@ def test_without_live_ranges_the_peak_is_known_and_the_timeline_is_not(monkeypat
     assert found.source == "compiled"
     assert found.peak_bytes == sum(found.at_peak.values()) == sum(found.kinds.values()) == 3 * ONE
     assert (found.peak_at, found.filled_bytes, found.timeline, found.lives) == (None, None, (), ())
-    assert found.notes == ("timeline: this platform does not write down from when to when a program needs its values",)
+    assert found.notes == ("timeline: this platform does not report the live ranges of a program",)
 
 
-def test_where_xla_writes_nothing_down_its_sums_are_what_is_known(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_buffer_assignment_memory_analysis_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def told() -> MemoryUse:
         return inspect(
             jnp.matmul, square(64), square(64), compiler_options={"xla_dump_to": str(tmp_path)}
@@ -420,7 +420,7 @@ def test_where_xla_writes_nothing_down_its_sums_are_what_is_known(
     assert found.kinds == {"arguments": 2 * ONE, "outputs": ONE, "temporaries": 0, "constants": 0, "unfilled": 0}
     assert found.at_peak == {"": 3 * ONE}
     assert found.xla is not None
-    assert found.notes[0].startswith("timeline: XLA was told to write to")
+    assert found.notes[0].startswith("timeline: XLA writes its files to")
 
     def silent(self: jax.stages.Compiled) -> None:
         raise NotImplementedError
@@ -428,7 +428,7 @@ def test_where_xla_writes_nothing_down_its_sums_are_what_is_known(
     monkeypatch.setattr(jax.stages.Compiled, "memory_analysis", silent)
     found = told()
     assert (found.peak_bytes, found.xla, found.at_peak, found.kinds) == (None, None, {}, {})
-    assert found.notes[0].startswith("peak_bytes, timeline: XLA was told to write to")
+    assert found.notes[0].startswith("peak_bytes, timeline: XLA writes its files to")
 
 
 STEPS: tuple[Callable[[jax.Array, jax.Array], jax.Array], ...] = (
@@ -452,7 +452,7 @@ def test_random_programs_add_up(steps: list[int], is_donated: bool, is_different
                 x = STEPS[step](x, w)
         return x
 
-    # A gradient through a loop of unknown length there is none; here all lengths are known.
+    # JAX has no gradient through a loop of unknown length, so all lengths are known here.
     wanted = jax.grad(lambda x, w: forward(x, w).sum()) if is_differentiated else forward
     program = inspect(jax.jit(wanted, donate_argnums=(0,) if is_donated else ()), square(8), square(8))
     check_sums(program.memory)
@@ -464,7 +464,7 @@ def test_random_programs_add_up(steps: list[int], is_donated: bool, is_different
 
 
 @pytest.mark.parametrize("source", ["analytic", "compiled"])
-def test_what_the_optimizer_keeps_for_a_block_is_held_by_it(source: str) -> None:
+def test_optimizer_state_belongs_to_its_block(source: str) -> None:
     fn, args = corpus()["LeNet, train step"]()
     found = memory_of(inspect(fn, *args), source)
     state = {life.block for life in found.lives if life.kind == "arguments" and ("mu" in life.id or "nu" in life.id)}

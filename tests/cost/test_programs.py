@@ -38,7 +38,7 @@ def by_role(found: Cost, block: str) -> tuple[int | None, ...]:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_the_total_is_that_of_xla(name: str) -> None:
+def test_the_total_equals_xla(name: str) -> None:
     fn, args = PROGRAMS[name]
     found = cost(fn, *args)
     figures = jax.jit(fn).lower(*args).cost_analysis()
@@ -54,7 +54,7 @@ def test_a_scan_of_ten_matrix_products() -> None:
     found = cost(lambda x, w: lax.scan(lambda c, _: (c @ w, None), x, None, length=10)[0], SQUARE, SQUARE)
     assert found.total.flops == 41_943_040
     assert [(one.repeats, one.once.flops, one.flops) for one in found.rows] == [(10, 4_194_304, 41_943_040)]
-    assert found.once.flops == 4_194_304  # what XLA and jax.experimental.roofline say
+    assert found.once.flops == 4_194_304  # the counts of XLA and jax.experimental.roofline
 
 
 def test_loops_multiply_inside_loops() -> None:
@@ -62,7 +62,7 @@ def test_loops_multiply_inside_loops() -> None:
         return lax.scan(lambda c, _: (c @ c, None), c, None, length=3)[0]
 
     found = cost(lambda x: lax.fori_loop(0, 5, lambda _, c: inner(c), x), spec(8, 8))
-    assert found.total.flops == 5 * 3 * 2 * 8**3  # nothing needs the count of rounds
+    assert found.total.flops == 5 * 3 * 2 * 8**3  # the loop counter is unused
 
 
 def test_a_scan_costs_what_the_unrolled_loop_costs() -> None:
@@ -80,7 +80,7 @@ def test_a_scan_costs_what_the_unrolled_loop_costs() -> None:
     assert found.total.flops == pytest.approx(by_hand.cost_analysis()["flops"], rel=0.01)
 
 
-def test_a_loop_that_only_the_run_can_count_is_unknown() -> None:
+def test_a_loop_with_dynamic_trip_count_is_unknown() -> None:
     def fn(x):
         return lax.while_loop(lambda c: c.sum() < 3, lambda c: (c @ c) * 2, x) + 1
 
@@ -95,7 +95,7 @@ def test_a_loop_that_only_the_run_can_count_is_unknown() -> None:
     check_sums(found)
 
 
-def test_a_mark_for_the_partitioner_takes_nothing() -> None:
+def test_partitioner_annotations_cost_nothing() -> None:
     def draw(key):
         return jax.random.normal(key, (4,))
 
@@ -104,14 +104,14 @@ def test_a_mark_for_the_partitioner_takes_nothing() -> None:
     assert (new.total.flops, new.total.transcendentals) == (old.total.flops, old.total.transcendentals)
 
 
-def test_nothing_known_is_no_zero_with_loops_once_either() -> None:
+def test_unknown_is_not_zero_with_loops_counted_once() -> None:
     for source in ("analytic", "compiled"):
         found = inspect(on_host, spec(8, 8)).cost(source)
         assert found.once is not None
         assert (found.total.transcendentals, found.once.transcendentals) == (None, None)
 
 
-def test_what_has_no_rule_is_named() -> None:
+def test_operations_without_a_rule_are_listed() -> None:
     found = cost(lambda x: on_host(x) + 1, spec(9))
     (unknown,) = found.unknown
     assert (unknown.opcode, unknown.reason, unknown.count, unknown.each) == (
@@ -123,8 +123,8 @@ def test_what_has_no_rule_is_named() -> None:
     assert found.total.flops == 9
 
 
-def test_the_train_step_of_an_mlp_by_hand() -> None:
-    """Batch 128: two matrix products forward and two backward in each layer, less the one that nobody needs."""
+def test_the_train_step_of_an_mlp_in_closed_form() -> None:
+    """Batch 128: one matrix product forward and two backward in each layer, except the gradient of the input."""
     widths = (784, 512, 256, 10)
     step, args = train_step(mlp(widths), linear_params(widths), [spec(128, 784)], spec(128, 10))
     found = cost(step, *args)
@@ -151,7 +151,7 @@ def test_remat_is_paid_twice_and_nested_blocks_add_up() -> None:
     assert by_role(found, "scan/cell")[0] >= 3 * 2 * 3 * 9 * 9
 
 
-def test_figures_of_xla_come_when_they_are_asked_for() -> None:
+def test_xla_figures_are_computed_on_demand() -> None:
     inspection = inspect(lambda x: (x @ x).sum(), SQUARE)
     total = cost_of(inspection).total
     assert xla_figures(inspection) == ()
@@ -167,7 +167,7 @@ def test_figures_of_xla_come_when_they_are_asked_for() -> None:
     assert costs_so_far(inspection) == costs
 
 
-def test_a_program_that_does_not_compile_says_so_where_costs_stand_side_by_side() -> None:
+def test_side_by_side_costs_of_a_program_that_does_not_compile() -> None:
     costs = costs_of(inspect(lambda x: x @ x, spec(8, 8), name="square", compiler_options={"no_such_option": True}))
     assert list(costs.by_source) == ["analytic", "lowered"]
     assert costs.memory is None
@@ -175,10 +175,10 @@ def test_a_program_that_does_not_compile_says_so_where_costs_stand_side_by_side(
     assert f"no compiled costs: {costs.unavailable['compiled']}" in str(costs).splitlines()
 
 
-def test_a_platform_that_does_not_count_gives_none() -> None:
+def test_a_platform_without_cost_analysis_has_no_figures() -> None:
     inspection = inspect(lambda a, b: lax.linalg.triangular_solve(a, b), spec(9, 9), spec(9, 9))
     (lowered,) = xla_figures(inspection, lower=True)
-    assert lowered.flops is None  # XLA says -1
+    assert lowered.flops is None  # XLA returns -1
     assert cost_of(inspection).total.flops == 9**3
 
 
@@ -214,7 +214,7 @@ def test_an_empty_program() -> None:
 
 
 def test_the_gradient_of_gelu_is_counted_in_full_on_every_jax():
-    # JAX 0.12 has a primitive for the polynomial in it, which 0.10 writes out.
+    # JAX 0.12 has a primitive for its polynomial, which 0.10 expands.
     x = jax.ShapeDtypeStruct((32, 128), "float32")
 
     def backward(x, g):
@@ -226,7 +226,7 @@ def test_the_gradient_of_gelu_is_counted_in_full_on_every_jax():
 
 
 def solver(where: tuple[str, ...]):
-    """A program whose blocks `known`, `some` and `none` cost what is known, in part and not at all."""
+    """A program whose blocks `known`, `some` and `none` have known, partly known and unknown costs."""
 
     def run(x):
         for block in ("known", "some", "none"):
@@ -250,7 +250,7 @@ def test_a_block_of_unknown_cost_does_not_cost_nothing() -> None:
     assert rows["none"].bytes_accessed == 2 * 8 * 8 * 4  # known without a rule
     assert (found.total.flops, found.total.unknown) == (2 * product, 2)
     shares = {path: (row["share"], row["share_bound"]) for path, row in found.to_dict()["by_block"].items()}
-    # More is unknown in `some` and elsewhere: nobody can tell its share.
+    # Costs are unknown in `some` and elsewhere, so its share has no bound.
     assert shares == {"known": (0.5, "≤"), "some": (None, ""), "none": (None, "")}
     lines = {line.split()[0]: line.split()[1:4] for line in str(found).splitlines() if line}
     assert lines["known"] == ["1,024", "0", "768"]
@@ -259,7 +259,7 @@ def test_a_block_of_unknown_cost_does_not_cost_nothing() -> None:
     assert lines["total"] == ["≥", "2,048", "unknown"]
 
 
-def test_a_share_is_a_lower_bound_where_all_that_is_unknown_is() -> None:
+def test_a_share_with_all_unknown_costs_is_a_lower_bound() -> None:
     found = solver(("some",))
     assert found.share_of(found.by_block["some"]) == (0.5, "≥")
     assert found.share_of(found.by_block["known"]) == (0.5, "≤")

@@ -1,7 +1,7 @@
-"""What the literature says that networks cost, and what we say by the same convention; `benchmarks.published` has both.
+"""Published costs of networks against our counts by the same convention; `benchmarks.published` has both.
 
-Papers count the multiply-adds of matrix products and convolutions alone, those with padding included, and attention
-over all pairs of tokens. Some say one FLOP for each, some two: each entry says which.
+Papers count only the multiply-adds of matrix products and convolutions, including those with padding, and attention
+over all pairs of tokens. Some count one FLOP for each, some two; each entry states which.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EXACT = {
     "BERT-base, 128 tokens": 22_348_431_360,
     "GPT-2 small, 1,024 tokens": 291_648_307_200,
 }
-"""The same to the last digit, by the formulas below."""
+"""Exact counts, by the formulas below."""
 
 
 @cache
@@ -41,7 +41,7 @@ def products(inspection: Inspection, *parts: str) -> int:
 
 
 @pytest.mark.parametrize("one", PUBLISHED, ids=lambda one: one.network)
-def test_within_one_percent_of_what_is_published(one: Published) -> None:
+def test_costs_are_within_one_percent_of_published_figures(one: Published) -> None:
     found = named(one.network)
     assert one.counted(found) == pytest.approx(one.figure, rel=0.01)
     assert one.counted(found) == EXACT[one.network]
@@ -49,8 +49,8 @@ def test_within_one_percent_of_what_is_published(one: Published) -> None:
     assert not found.is_lowered
 
 
-def test_vgg_16_by_hand() -> None:
-    """Each 3x3 convolution reads 9 places of all channels below it, at each place of its image."""
+def test_vgg_16() -> None:
+    """Each 3x3 convolution reads 9 pixels of all input channels, at each pixel of its image."""
     total, before = 0, 3
     for size, channels, count in ((224, 64, 2), (112, 128, 2), (56, 256, 3), (28, 512, 3), (14, 512, 3)):
         for _ in range(count):
@@ -60,38 +60,38 @@ def test_vgg_16_by_hand() -> None:
 
 
 @pytest.mark.parametrize(("network", "layers"), [("ResNet-18", (2, 2, 2, 2)), ("ResNet-34", (3, 4, 6, 3))])
-def test_small_resnets_by_hand(network: str, layers: tuple[int, ...]) -> None:
-    """Each block has two 3x3 convolutions; the first of a stage but the first has half the channels below it."""
+def test_small_resnets(network: str, layers: tuple[int, ...]) -> None:
+    """Each block has two 3x3 convolutions; the first in each stage after the first has half as many input channels."""
     total = 112 * 112 * 64 * 7 * 7 * 3 + 512 * 1000
     for stage, count in enumerate(layers):
         size, channels = 56 >> stage, 64 << stage
         total += 2 * count * size * size * 9 * channels * channels
-        if stage:  # and there is a 1x1 convolution in the way around
+        if stage:  # and the shortcut has a 1x1 convolution
             total += size * size * channels * (channels // 2) * (1 - 9)
     assert total == EXACT[network]
 
 
 def transformer(tokens: int, layers: int = 12, width: int = 768) -> tuple[int, int]:
-    """Multiply-adds of the maps of a transformer, which has 12 * width * width weights in a layer, and of attention."""
+    """Return the multiply-adds of a transformer: of 12 * width * width weights in each layer, and of attention."""
     return layers * tokens * 12 * width**2, layers * 2 * tokens**2 * width
 
 
-def test_vit_b_16_by_hand() -> None:
+def test_vit_b_16() -> None:
     maps, attention = transformer(197)
     whole = 196 * 16 * 16 * 3 * 768 + maps + attention + 768 * 1000
     assert whole == EXACT["ViT-B/16"]
-    assert whole - attention == pytest.approx(16.87e9, rel=0.01)  # what others say, who leave attention out
+    assert whole - attention == pytest.approx(16.87e9, rel=0.01)  # the figure of papers that leave attention out
     assert products(named("ViT-B/16"), "attention/attention") == 2 * attention
 
 
-def test_bert_base_by_hand() -> None:
+def test_bert_base() -> None:
     pooler = 768 * 768
     assert 2 * (sum(transformer(128)) + pooler) == EXACT["BERT-base, 128 tokens"]
-    # With all other arithmetic, which most leave out, it comes to the published figure as well.
+    # With all other arithmetic, which most papers leave out, it also reaches the published figure.
     assert named("BERT-base, 128 tokens").cost().total.flops == pytest.approx(22.5e9, rel=0.01)
 
 
-def test_gpt_2_by_hand_and_by_two_rules_of_thumb() -> None:
+def test_gpt_2_and_two_rules_of_thumb() -> None:
     gpt = named("GPT-2 small, 1,024 tokens")
     maps, attention = transformer(TOKENS)
     head = TOKENS * 768 * 50257

@@ -1,4 +1,4 @@
-"""`ml.register_cost`: rules of the user's own, and each of its refusals as a whole text."""
+"""`ml.register_cost`: rules of the user, and the whole text of each error."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SMOOTH.def_abstract_eval(lambda x, **_: x)
 @pytest.fixture(autouse=True)
 def no_rules_are_left() -> Iterator[None]:
     known = ml.inspect(program, spec(8, 4))
-    known.cost()  # a primitive of a program whose costs are counted is known: no test depends on an earlier one
+    known.cost()  # makes its primitives known, so tests do not depend on earlier ones
     yield
     for name in list(USER_RULES):
         ml.register_cost(name, None)
@@ -101,7 +101,7 @@ def test_a_rule_may_return_every_figure() -> None:
     assert ml.inspect(program, spec(8, 4)).cost().rows[0].unknown == "no rule"
 
 
-def test_sizes_that_have_names_go_through_a_rule() -> None:
+def test_a_rule_may_compute_with_symbolic_sizes() -> None:
     ml.register_cost(SMOOTH, items)
     (b,) = jax.export.symbolic_shape("b")
     cost = ml.inspect(program, spec(b, 4)).cost()
@@ -112,7 +112,7 @@ def test_sizes_that_have_names_go_through_a_rule() -> None:
     assert cost.at(b=8).total.flops == 64
 
 
-def test_a_rule_of_the_user_goes_before_that_of_the_package() -> None:
+def test_a_user_rule_takes_precedence() -> None:
     ml.register_cost("dot_general", lambda equation: 11)
     assert ml.inspect(jnp.matmul, spec(3, 3), spec(3, 3)).cost().total.flops == 11
 
@@ -129,7 +129,7 @@ def test_a_rule_of_the_user_goes_before_that_of_the_package() -> None:
 
 
 @pytest.mark.parametrize("given", [3, None, "", lambda x: x])
-def test_what_is_no_primitive_is_refused(given: Any) -> None:
+def test_an_invalid_primitive_raises(given: Any) -> None:
     with pytest.raises(UnknownOptionError) as error:
         ml.register_cost(given, items)
     lines = str(error.value).splitlines()
@@ -146,8 +146,8 @@ def test_a_misspelt_name_warns_with_the_nearest_primitive() -> None:
         ml.register_cost("dot_genral", items)
     (text,) = (str(one.message) for one in warned)
     assert text == (
-        "ml.register_cost has a rule for 'dot_genral', which is no known primitive; 'dot_general' is one. "
-        "The rule counts if a program has a primitive called 'dot_genral'.\n"
+        "ml.register_cost has a rule for 'dot_genral', an unknown primitive similar to 'dot_general'. "
+        "The rule applies only if a program has a primitive named 'dot_genral'.\n"
         "    Try: ml.register_cost('dot_general', lambda equation: 1_000)"
     )
     assert warned[0].filename == __file__
@@ -168,7 +168,7 @@ def test_names_that_may_be_right_do_not_warn() -> None:
         ml.register_cost(name, items)
 
 
-def test_what_is_no_rule_is_refused() -> None:
+def test_an_invalid_rule_raises() -> None:
     with pytest.raises(UnknownOptionError) as error:
         ml.register_cost(SMOOTH, 1000)  # pyright: ignore[reportArgumentType]
     assert str(error.value) == (
@@ -179,12 +179,12 @@ def test_what_is_no_rule_is_refused() -> None:
     )
 
 
-def test_what_holds_equations_takes_no_rule() -> None:
+def test_a_primitive_that_holds_equations_raises() -> None:
     with pytest.raises(UnknownOptionError) as error:
         ml.register_cost("scan", items)
     assert str(error.value) == (
-        "ml.register_cost cannot take 'scan': its cost is that of the equations it holds.\n"
-        "    because  a rule for it would count them twice\n"
+        "ml.register_cost cannot take 'scan': its cost is the sum over the equations it holds.\n"
+        "    because  a rule for it would count these equations twice\n"
         "    Try: ml.register_cost(\"ffi_call\", lambda equation: 1_000)  # or another primitive that 'scan' holds"
     )
 
@@ -192,27 +192,27 @@ def test_what_holds_equations_takes_no_rule() -> None:
 RETURNED = {
     "a text": (
         lambda equation: "many",
-        "the rule that ml.register_cost was given for 'smooth' returns 'many', no count.\n"
+        "the rule registered with ml.register_cost for 'smooth' returns 'many', which is not a valid count.\n"
         "    needs  numbers of at least 0, or a dict of them\n"
         "    given  str\n"
         "    Try: ml.register_cost('smooth', lambda equation: 1_000)",
     ),
     "less than nothing": (
         lambda equation: -1,
-        "the rule that ml.register_cost was given for 'smooth' returns -1, no count.\n"
+        "the rule registered with ml.register_cost for 'smooth' returns -1, which is not a valid count.\n"
         "    needs  numbers of at least 0, or a dict of them\n"
         "    given  int\n"
         "    Try: ml.register_cost('smooth', lambda equation: 1_000)",
     ),
     "another figure": (
         lambda equation: {"flop": 1},
-        "the rule that ml.register_cost was given for 'smooth' returns 'flop', no figure.\n"
+        "the rule registered with ml.register_cost for 'smooth' returns an unknown figure: 'flop'.\n"
         "    figures  flops, transcendentals, bytes_accessed, payload_bytes, wire_bytes\n"
         "    Try: ml.register_cost('smooth', lambda equation: {\"flops\": 1_000})",
     ),
     "an error": (
         lambda equation: 1 / 0,
-        "the rule that ml.register_cost was given for 'smooth' raised ZeroDivisionError.\n"
+        "the rule registered with ml.register_cost for 'smooth' raised ZeroDivisionError.\n"
         "    error   'division by zero'\n"
         "    inputs  ((8, 4) float32,)\n"
         "    Try: ml.register_cost('smooth', lambda equation: 1_000)",
@@ -221,7 +221,7 @@ RETURNED = {
 
 
 @pytest.mark.parametrize("case", RETURNED)
-def test_a_rule_that_returns_no_count_is_named(case: str) -> None:
+def test_a_rule_that_returns_no_count_raises(case: str) -> None:
     rule, told = RETURNED[case]
     ml.register_cost(SMOOTH, rule)  # pyright: ignore[reportArgumentType]
     with pytest.raises(UnknownOptionError) as error:
@@ -231,7 +231,7 @@ def test_a_rule_that_returns_no_count_is_named(case: str) -> None:
 
 def test_a_rule_of_the_user_counts_before_xla_folds() -> None:
     inspection = ml.inspect(lambda x: x * 1.0, spec(8, 4))
-    assert inspection.cost().total.flops == 0  # XLA folds it
+    assert inspection.cost().total.flops == 0  # XLA folds it without the rule
     ml.register_cost("mul", lambda equation: 7)
     row = inspection.cost().rows[-1]
     assert (row.flops, row.explained) == (7, "flops: ml.register_cost with flops=7")

@@ -1,6 +1,6 @@
 """Routines of linear algebra, transforms, sorting and complex numbers against closed forms of the literature.
 
-The closed forms are computed in float64; a count is a whole number, so it may be off by a half.
+The closed forms are computed in float64; a count is an integer, so it may differ by one half.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def real(m: int, n: int) -> dict[str, Case]:
 
 
 def of_complex(m: int, n: int) -> dict[str, Case]:
-    """The same of complex numbers: a sum is 2 operations, a product 6, a multiply-add 8."""
+    """The same for complex numbers: a sum is 2 operations, a product 6, a multiply-add 8."""
     z, square = spec(m, n, dtype="complex64"), spec(n, n, dtype="complex64")
     return {
         "sum": (lax.add, (z, z), 2 * m * n),
@@ -169,7 +169,7 @@ BESIDE: dict[str, Callable[[int], int]] = {
     "positive definite solve": lambda n: 2 * n**2,
     "solve": lambda n: 3 * n,
 }
-"""What JAX computes besides: the mask of a triangle and zeros over the rest, pivots, a zero to pad with."""
+"""Additional operations of JAX: triangular masks, pivots, and a zero for padding."""
 TABLES = {"real": real, "complex": of_complex}
 
 
@@ -180,7 +180,7 @@ def test_a_routine_costs_its_closed_form(table: str, name: str, sizes: Sizes) ->
     found = inspect(fn, *args).cost()
     assert found.unknown == ()
     whole = closed_form + BESIDE.get(name, lambda n: 0)(sizes[1])
-    rows = sum(row.opcode in FACTORIZATIONS for row in found.rows)  # each is a whole number
+    rows = sum(row.opcode in FACTORIZATIONS for row in found.rows)  # each is an integer
     assert found.total.flops == pytest.approx(whole, abs=max(rows, 1) / 2, rel=1e-15)
 
 
@@ -215,8 +215,8 @@ NAMED: dict[str, Callable[[Any, Any], tuple[Any, ...]]] = {
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_sizes_that_have_names_count_as_numbers_do(name: str) -> None:
-    """Numbers in the place of names after tracing give what tracing with them gives."""
+def test_symbolic_sizes_count_like_numbers(name: str) -> None:
+    """Numbers for symbolic sizes after tracing give the same costs as tracing with numbers."""
     fn, *args = NAMED[name](*jax.export.symbolic_shape("b, n"))
     found = inspect(fn, *args).cost()
     assert found.symbols
@@ -226,15 +226,15 @@ def test_sizes_that_have_names_count_as_numbers_do(name: str) -> None:
         assert found.at(**here).total == inspect(fn, *args).cost().total
 
 
-def test_a_typical_count_says_what_it_depends_on() -> None:
+def test_a_typical_count_names_what_it_depends_on() -> None:
     found = inspect(lambda a: jnp.linalg.eigh(a)[0] + lax.igamma(a[0], a[1]), spec(8, 8)).cost()
     assert [note for note in found.notes if "typical" in note] == [
-        "1 × eigh: a typical count, B·9·n³; it depends on how many QR steps it takes",
-        "1 × igamma: a typical count, (93 + 48·I)·n; it depends on how soon it converges; 20 iterations",
+        "1 × eigh: a typical count, B·9·n³; it depends on the number of QR steps",
+        "1 × igamma: a typical count, (93 + 48·I)·n; it depends on convergence; 20 iterations",
     ]
 
 
-def test_the_compiled_count_stays_that_of_xla() -> None:
+def test_compiled_counts_equal_xla() -> None:
     z = spec(8, 16, dtype="complex64")
     found = inspect(lambda z: jnp.fft.fft(z) * z, z)
     assert found.cost().total.flops == 5 * 128 * 4 + 6 * 128

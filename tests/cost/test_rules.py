@@ -45,7 +45,7 @@ RUNNING = "cumsum cumprod cummax cummin cumlogsumexp".split()
 OF_COMPLEX = (
     "neg exp exp2 log log1p logistic sin cos asin acos atan sinh cosh asinh acosh atanh sqrt square real imag"
 ).split()
-"""Those that JAX writes out; `test_forms_of_rules` has the others."""
+"""Functions that JAX expands; `test_forms_of_rules` has the others."""
 OF_TWO_COMPLEX = "add sub mul div eq ne max min".split()
 POWERS = (-3, -2, -1, 0, 1, 2, 3, 4, 5, 7, 8, 10, 15)
 
@@ -165,7 +165,7 @@ def test_a_rule_counts_as_xla_does(case: str) -> None:
 @pytest.mark.parametrize(
     ("groups", "batch_groups", "dtype"), [(1, 1, "float32"), (3, 1, "float32"), (1, 2, "float32"), (1, 2, "complex64")]
 )
-def test_a_convolution_counts_only_real_items(options: dict, groups: int, batch_groups: int, dtype: str) -> None:
+def test_a_convolution_does_not_count_padding(options: dict, groups: int, batch_groups: int, dtype: str) -> None:
     options = {"window_strides": (1, 1), **options, "feature_group_count": groups, "batch_group_count": batch_groups}
     args = spec(4, 9, 10, 3, dtype=dtype), spec(3, 2, 3 // groups, 6, dtype=dtype)
     fn = lambda x, kernel: conv(x, kernel, **options)  # noqa: E731
@@ -173,17 +173,17 @@ def test_a_convolution_counts_only_real_items(options: dict, groups: int, batch_
 
 
 @pytest.mark.parametrize("name", RUNNING)
-def test_a_running_sum_counts_each_item_once_and_xla_a_window_for_each(name: str) -> None:
+def test_a_cumulative_sum_counts_each_element_once(name: str) -> None:
     found = inspect(lambda x: getattr(lax, name)(x, axis=1), spec(6, 10))
     each = {"cumlogsumexp": 8}.get(name, 1)
     assert (found.cost().total.flops, found.cost("lowered").total.flops) == (each * 6 * 9, each * 60 * 9)
     (row,) = found.cost().difference(found.cost("lowered")).differing
     assert (row.opcode, row.ours, row.theirs) == (name, each * 6 * 9, each * 60 * 9)
-    assert row.reason == "XLA counts a window as long as the axis for each item; we count each item once"
+    assert row.reason == "XLA counts a window as long as the axis for each element; we count each element once"
     assert cost_of(inspect(lambda x: getattr(lax, name)(x, axis=0), spec(0, 8))).total.flops == 0
 
 
-def test_what_is_counted_otherwise_of_complex_numbers_says_so() -> None:
+def test_complex_counts_that_differ_have_a_reason() -> None:
     found = inspect(lambda z: lax.abs(z), COMPLEX).cost()
     assert (found.total.flops, found.total.transcendentals) == (3 * N, N)
     cost = inspect(lambda z: lax.mul(z, z), COMPLEX).cost()
@@ -198,8 +198,8 @@ def test_the_gradients_of_a_convolution() -> None:
     assert cost_of(inspect(fn, *args)).total.flops == jax.jit(fn).lower(*args).cost_analysis()["flops"]
 
 
-def test_convolution_pairs_by_hand() -> None:
-    """Three places under a kernel of three on four items, one column of padding on each side: 2 + 3 + 3 + 2 pairs."""
+def test_convolution_pairs_of_a_small_example() -> None:
+    """A kernel of three on four elements, with one element of padding on each side: 2 + 3 + 3 + 2 pairs."""
     equation = Equation(
         "0", "conv_general_dilated", "", "forward",
         (TensorSpec((1, 1, 4)), TensorSpec((1, 1, 3))), (TensorSpec((1, 1, 4)),),
@@ -244,7 +244,7 @@ def test_every_rule_has_a_formula_and_a_documented_function() -> None:
             assert all(meaning(letter, name) for letter in parse(text).names), name
 
 
-def test_folding_by_hand() -> None:
+def test_constant_folding() -> None:
     two = (TensorSpec((3,)), TensorSpec((3,)))
     known = itertools.product((None, 0.0, 1.0, "?"), repeat=2)
     folded = {
@@ -265,7 +265,7 @@ def test_bytes_of_any_dtype() -> None:
     assert nbytes(TensorSpec((5,), "int4")) == 3
 
 
-def test_what_has_no_known_size_is_unknown_not_small() -> None:
+def test_bytes_of_unknown_sizes_are_unknown() -> None:
     assert nbytes(TensorSpec((4,), "opaque")) is None
     assert nbytes(TensorSpec(("batch", 4), "float32")) is None
     (batch,) = export.symbolic_shape("batch")
@@ -273,11 +273,11 @@ def test_what_has_no_known_size_is_unknown_not_small() -> None:
     product, turned = found.rows
     assert (product.flops, product.transcendentals, product.bytes_accessed) == (None, 0, None)
     assert (product.formula, product.letters) == ("2·B·M·N·K", (("B", 1), ("M", "batch"), ("N", 3), ("K", 4)))
-    assert (turned.flops, turned.bytes_accessed) == (0, None)  # moving data takes no arithmetic, however much of it
+    assert (turned.flops, turned.bytes_accessed) == (0, None)  # moving data takes no arithmetic, whatever its size
     assert [(one.opcode, one.reason, one.count) for one in found.unknown] == [("dot_general", "size unknown", 1)]
 
 
-def test_what_is_printed_on_the_way_takes_nothing_of_the_device() -> None:
+def test_debug_prints_cost_nothing() -> None:
     def program(x):
         jax.debug.print("{x}", x=x)
         return x @ x

@@ -1,4 +1,4 @@
-"""Costs of programs whose sizes have names: with numbers in their place they are what tracing at those gives."""
+"""Costs of programs with symbolic sizes: with numbers for them they equal the costs of a trace with numbers."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def costs(name: str, b, t) -> Cost:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_numbers_in_the_place_of_names_cost_what_tracing_with_them_costs(name: str) -> None:
+def test_numbers_for_symbolic_sizes_match_tracing(name: str) -> None:
     named = costs(name, *symbolic_shape("b, t"))
     assert set(named.symbols) == {"b", "t"}
     for sizes in SIZES:
@@ -80,7 +80,7 @@ def test_numbers_in_the_place_of_names_cost_what_tracing_with_them_costs(name: s
                 assert round(polynomial.value(sizes)) == traced.by_role[role].flops
 
 
-def test_formulas_of_blocks_and_of_the_whole() -> None:
+def test_formulas_of_blocks_and_the_program() -> None:
     cost = costs("attention", *symbolic_shape("b, t"))
     assert cost.formula("scores") == "12·b·t² + 72·b·t"
     assert cost.formula("mix", "transcendentals") == "b·t²"
@@ -90,7 +90,7 @@ def test_formulas_of_blocks_and_of_the_whole() -> None:
     assert cost.at(b=2, t=3).formula("scores") == "2·6·6·6 + 2·2·3·3·6"
 
 
-def test_blocks_have_formulas_as_data_where_they_have_no_number() -> None:
+def test_data_has_formulas_for_symbolic_figures() -> None:
     (batch,) = symbolic_shape("batch")
 
     def program(params, x):
@@ -110,19 +110,19 @@ def test_blocks_have_formulas_as_data_where_they_have_no_number() -> None:
     lines = {line.split()[0]: line for line in str(cost).splitlines() if line}
     assert lines["block"].split() == ["block", "FLOPs", "transcendentals", "bytes", "params"]
     assert "≥ 26·batch" in lines["net"]
-    assert lines["program"].split()[4:] == ["12", "16·batch", "+", "200", "0"], "what has a number is exact"
+    assert lines["program"].split()[4:] == ["12", "16·batch", "+", "200", "0"], "params have an exact number"
     assert "no FLOP rule for pure_callback" in str(cost)
     assert "size unknown" not in str(cost)
 
 
-def test_a_row_says_what_its_letters_stand_for() -> None:
+def test_a_row_explains_its_letters() -> None:
     (batch,) = symbolic_shape("batch")
     for size, shown in ((32, "32"), (batch, "batch")):
         (row,) = inspect(jnp.matmul, spec(size, 784), spec(784, 10)).cost().rows
         assert row.explained == f"2·B·M·N·K with B=1, M={shown}, N=10, K=784"
 
 
-def test_rounds_that_depend_on_a_size_are_known() -> None:
+def test_trip_counts_may_depend_on_a_size() -> None:
     cost = costs("scan of named length", *symbolic_shape("b, t"))
     assert {(row.rounds, row.repeats, row.unknown) for row in cost.rows if row.opcode == "add"} == {
         ("t", None, "size unknown")
@@ -131,12 +131,12 @@ def test_rounds_that_depend_on_a_size_are_known() -> None:
     assert {row.rounds for row in cost.at(b=2, t=3).rows} == {""}
 
 
-def test_what_has_no_formula_is_named() -> None:
+def test_operations_without_a_formula_are_listed() -> None:
     (batch,) = symbolic_shape("batch")
     found = inspect(lambda x: on_host(x[:, :2]) + 1, spec(batch, 9)).cost()
-    assert found.formula() == "2·batch + what nobody knows (1 × pure_callback: no rule: Python on the host)"
+    assert found.formula() == "2·batch + unknown (1 × pure_callback: no rule: Python on the host)"
     assert found.notes[1] == "flops of 1 × pure_callback: no rule: Python on the host"
-    assert found.formula(field="params").endswith("what nobody knows (the argument x is not called 'params')")
+    assert found.formula(field="params").endswith("unknown (the argument x is not called 'params')")
     branches = costs("most expensive branch", *symbolic_shape("b, t"))
     assert branches.formula().endswith("dot_general: which branch costs more depends on sizes)")
 
@@ -159,30 +159,30 @@ FIGURES = "figures  flops, transcendentals, bytes_accessed, payload_bytes, wire_
         (("mixed", "param", "forwards"), "block 'mixed'", "blocks  mix, scores", '"mix", "params", "forward"'),
     ],
 )  # fmt: skip
-def test_formulas_of_what_there_is_not(given: tuple[Any, ...], what: str, known: str, advice: str) -> None:
+def test_formulas_of_unknown_names_raise(given: tuple[Any, ...], what: str, known: str, advice: str) -> None:
     cost = costs("attention", 2, 3)
     with pytest.raises(UnknownOptionError) as error:
         cost.formula(*given)
     assert str(error.value) == (
-        f"program 'attention' has no {what} to give a formula of.\n    {known}\n    Try: cost.formula({advice})"
+        f"cannot write a formula: program 'attention' has no {what}.\n    {known}\n    Try: cost.formula({advice})"
     )
     assert isinstance(eval(error.value.diagnostics[0].advice, {"cost": cost}), str)
 
 
-def test_a_primitive_is_no_block_and_its_rows_have_formulas() -> None:
+def test_a_primitive_as_block_suggests_its_rows() -> None:
     cost = inspect(jnp.matmul, spec(2, 3), spec(3, 4), name="program").cost()
     for given in ("dot_general", "dot_genral"):
         with pytest.raises(UnknownOptionError) as error:
             cost.formula(given)
         assert str(error.value) == (
-            f"program 'program' has no block {given!r} to give a formula of.\n    blocks  matmul\n"
+            f"cannot write a formula: program 'program' has no block {given!r}.\n    blocks  matmul\n"
             '    Try: [row.explained for row in cost.rows if row.opcode == "dot_general"]'
         )
         shown = eval(error.value.diagnostics[0].advice, {"cost": cost})
         assert shown == ["2·B·M·N·K with B=1, M=2, N=4, K=3"]
 
 
-def test_a_block_within_others_is_meant_by_its_own_name() -> None:
+def test_an_inner_block_is_suggested_by_its_name() -> None:
     def net(x):
         with jax.named_scope("net"), jax.named_scope("up"):
             return x * 2
@@ -192,7 +192,7 @@ def test_a_block_within_others_is_meant_by_its_own_name() -> None:
     assert error.value.diagnostics[0].advice == 'cost.formula("net/up", "flops")'
 
 
-def test_what_xla_counts_has_no_formula() -> None:
+def test_xla_counts_have_no_formula() -> None:
     with pytest.raises(UnknownOptionError) as error:
         inspect(jnp.sin, spec(3)).cost("lowered").formula()
     assert str(error.value) == (
@@ -201,18 +201,18 @@ def test_what_xla_counts_has_no_formula() -> None:
     )
 
 
-def test_what_depends_on_a_size_without_a_number_has_none() -> None:
+def test_costs_of_symbolic_sizes_have_no_number() -> None:
     (batch,) = symbolic_shape("batch")
     cost = inspect(lambda params, x: (x @ params["w"], params["w"] * 2), {"w": spec(4, 3)}, spec(batch, 4)).cost()
     assert cost.symbols == ("batch",)
     assert [row.flops for row in cost.rows] == [None, 12]
     assert cost.total.flops is None
     assert cost.total.params == 12
-    assert cost.notes[0] == "what depends on batch has no number: see cost.at(batch=32), cost.formula()"
+    assert cost.notes[0] == "costs that depend on batch have no number: see cost.at(batch=32), cost.formula()"
     assert cost.at(batch=5).total.flops == 2 * 5 * 4 * 3 + 12
 
 
-def test_what_needs_numbers_names_the_sizes_that_have_none() -> None:
+def test_errors_list_the_symbolic_sizes() -> None:
     width, batch = symbolic_shape("width, batch")
     found = inspect(lambda x: jnp.tanh(x @ x.T), spec(batch, 2 * width + batch // 3), name="gram")
     assert found.stage("stablehlo").unavailable is None
@@ -233,12 +233,12 @@ def test_what_needs_numbers_names_the_sizes_that_have_none() -> None:
     assert found.costs().unavailable == {"lowered": reason, "compiled": reason}
     assert found.memory.peak_bytes is None
     assert found.memory.notes == (
-        "peak_bytes, timeline: nobody knows without a number for batch, width: inspect it with numbers",
+        "peak_bytes, timeline: unknown without a number for batch, width: inspect it with numbers",
     )
     assert str(found.memory).splitlines()[1] == "peak unknown"
 
 
-def test_parameters_may_have_sizes_with_names() -> None:
+def test_parameters_may_have_symbolic_sizes() -> None:
     (width,) = symbolic_shape("width")
     cost = inspect(lambda params, x: x @ params["w"], {"w": spec(width, 3)}, spec(2, width)).cost()
     assert cost.total.params is None
@@ -247,31 +247,31 @@ def test_parameters_may_have_sizes_with_names() -> None:
 
 @pytest.mark.parametrize(
     ("sizes", "fact"),
-    [({"b": 3}, "missing  t"), ({"b": 3, "t": 0}, "no size  t=0"), ({"b": 3, "t": 4, "d": 5}, "not there  d")],
+    [({"b": 3}, "missing  t"), ({"b": 3, "t": 0}, "invalid  t=0"), ({"b": 3, "t": 4, "d": 5}, "unknown  d")],
 )
-def test_sizes_that_do_not_fit_are_refused(sizes: dict, fact: str) -> None:
+def test_sizes_that_do_not_fit_raise(sizes: dict, fact: str) -> None:
     cost = costs("sort", *symbolic_shape("b, t"))
     with pytest.raises(UnknownOptionError) as error:
         cost.at(**sizes)
     left, _, right = fact.partition("  ")
-    width = max(len("sizes"), len(left))
+    width = len("symbolic sizes")
     assert str(error.value) == (
-        "the sizes of program 'sort' are not those that were given.\n"
-        f"    {'sizes':<{width}}  b, t\n    {left:<{width}}  {right}\n    Try: cost.at(b=32, t=32)"
+        "the given sizes do not match the symbolic sizes of program 'sort'.\n"
+        f"    symbolic sizes  b, t\n    {left:<{width}}  {right}\n    Try: cost.at(b=32, t=32)"
     )
 
 
-def test_a_program_whose_sizes_have_numbers_takes_none() -> None:
+def test_a_program_without_symbolic_sizes_takes_none() -> None:
     cost = inspect(jnp.sin, spec(3)).cost()
     assert cost.symbols == ()
     assert cost.at() is cost
-    with pytest.raises(UnknownOptionError, match="none: all of them have numbers"):
+    with pytest.raises(UnknownOptionError, match="symbolic sizes  none"):
         cost.at(b=3)
     with pytest.raises(UnknownOptionError):
         inspect(jnp.sin, spec(3)).cost("lowered").at(b=3)
 
 
-def test_no_sum_is_told_where_sizes_have_no_numbers():
+def test_no_partial_sums_with_symbolic_sizes():
     (b,) = jax.export.symbolic_shape("b")
     cost = inspect(
         jnp.matmul, jax.ShapeDtypeStruct((b, 3), jnp.float32), jax.ShapeDtypeStruct((3, 4), jnp.float32)

@@ -1,4 +1,4 @@
-"""Polynomials in sizes: whatever is computed with them is what Fractions and whole numbers give."""
+"""Polynomials in sizes: their arithmetic matches that of fractions and integers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mithril_nb.cost.formulas.symbols import (
 )
 
 NAMES = ("B", "I", "O", "in", "lambda")
-"""The last two are words of Python, which sizes may be called all the same."""
+"""The last two are Python keywords, which are valid names of sizes."""
 sizes = st.fixed_dictionaries({name: st.integers(1, 50) for name in NAMES})
 leaves = st.one_of(st.sampled_from(NAMES).map(symbol), st.integers(-5, 9).map(constant))
 polynomials = st.recursive(
@@ -41,7 +41,7 @@ polynomials = st.recursive(
 
 
 @given(polynomials, polynomials, st.integers(1, 9), sizes)
-def test_arithmetic_is_that_of_numbers(left: Polynomial, right: Polynomial, number: int, at: dict) -> None:
+def test_arithmetic_matches_numbers(left: Polynomial, right: Polynomial, number: int, at: dict) -> None:
     a, b = left.evaluate(**at), right.evaluate(**at)
     assert (left + right).evaluate(**at) == a + b
     assert (left - right).evaluate(**at) == a - b
@@ -58,7 +58,7 @@ def test_arithmetic_is_that_of_numbers(left: Polynomial, right: Polynomial, numb
 
 
 @given(polynomials, sizes)
-def test_the_text_reads_back_as_the_same(found: Polynomial, at: dict) -> None:
+def test_the_text_parses_to_the_same_polynomial(found: Polynomial, at: dict) -> None:
     again = parse(str(found))
     assert again.evaluate(**at) == found.evaluate(**at)
     assert str(again) == str(found)
@@ -66,13 +66,13 @@ def test_the_text_reads_back_as_the_same(found: Polynomial, at: dict) -> None:
 
 
 @given(polynomials, polynomials, sizes)
-def test_what_is_put_in_the_place_of_a_name(found: Polynomial, other: Polynomial, at: dict) -> None:
+def test_names_are_substituted(found: Polynomial, other: Polynomial, at: dict) -> None:
     value = other.evaluate(**at)
     assert found.substitute({"B": other}).evaluate(**at) == found.evaluate(**{**at, "B": value})
 
 
 @given(polynomials, polynomials, sizes)
-def test_a_comparison_is_right_or_refused(left: Polynomial, right: Polynomial, at: dict) -> None:
+def test_a_comparison_is_right_or_raises(left: Polynomial, right: Polynomial, at: dict) -> None:
     a, b = left.evaluate(**at), right.evaluate(**at)
     for told, true in (
         (lambda: left >= right, a >= b), (lambda: left > right, a > b),
@@ -85,7 +85,7 @@ def test_a_comparison_is_right_or_refused(left: Polynomial, right: Polynomial, a
 
 
 @given(polynomials, polynomials)
-def test_equal_ones_are_one_key(left: Polynomial, right: Polynomial) -> None:
+def test_equal_polynomials_have_equal_hashes(left: Polynomial, right: Polynomial) -> None:
     assert left + right == right + left
     assert hash(left + right) == hash(right + left)
     assert (left - left) == 0
@@ -117,12 +117,12 @@ def test_comparisons_take_sizes_to_be_at_least_one() -> None:
         _ = batch > 2
     with pytest.raises(UndecidedError, match="whether B - 1 is zero depends on B"):
         bool(batch - 1)
-    with pytest.raises(UndecidedError, match="B has no number: it depends on B"):
+    with pytest.raises(UndecidedError, match="B is not a number: it depends on B"):
         int(batch)
 
 
-def test_a_value_that_is_no_whole_number_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"\(1/2\)·B is 3/2, and no whole number"):
+def test_a_value_that_is_not_an_integer_raises() -> None:
+    with pytest.raises(ValueError, match=r"\(1/2\)·B is 3/2, not an integer"):
         (symbol("B") / 2).evaluate(B=3)
     with pytest.raises(KeyError):
         symbol("B").evaluate(I=3)
@@ -138,12 +138,12 @@ def test_formulas_in_letters() -> None:
 
 
 @pytest.mark.parametrize("text", ["...", "a b", "", "f(x)", "2.5*b", "b[0]", "b if b else c"])
-def test_what_is_no_polynomial_is_refused(text: str) -> None:
-    with pytest.raises(UndecidedError, match="is no polynomial"):
+def test_text_that_is_not_a_polynomial_raises(text: str) -> None:
+    with pytest.raises(UndecidedError, match="is not a polynomial"):
         parse(text)
 
 
-def test_dims_of_jax_read_as_they_are_meant() -> None:
+def test_jax_dims_are_parsed() -> None:
     b, t = symbolic_shape("b, t")
     for dim in (b * t + 3, (b + t) // 2, b % 3, 2 * b * b - t, -(-t // 4)):
         for values in ({"b": 3, "t": 5}, {"b": 8, "t": 128}):

@@ -1,4 +1,4 @@
-"""Costs as tables of pandas: exact whole numbers, and what is unknown is missing, never 0."""
+"""Costs as pandas tables: exact integers; unknown figures are missing, never 0."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_inline_code_of_docstrings_runs(examples: Examples, tmp_path: Path, monk
 
 
 def problem_of(span: Span, examples: Examples) -> str:
-    """Run inline code, as it is or as `INSTEAD` completes it; return what is wrong with it."""
+    """Run inline code, unchanged or as `INSTEAD` completes it; return the problem, or `""`."""
     if span.text in NOT_RUN or is_notation(span.text):
         return ""
     if is_file_name(span.text):

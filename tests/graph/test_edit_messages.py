@@ -139,7 +139,7 @@ CASES = [
         """,
     ),
     (
-        "rename what is not there",
+        "rename a missing name",
         lambda: rename(chain(), "a", "b"),
         """
         UnknownBlockError: the model has no block 'a'.
@@ -157,7 +157,7 @@ CASES = [
         """,
     ),
     (
-        "swap what is not there",
+        "swap a missing block",
         lambda: swap(chain(), "R", RELU),
         """
         UnknownBlockError: the model has no block 'R'.

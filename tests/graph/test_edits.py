@@ -35,10 +35,10 @@ def assert_holds(graph: LogicalGraph) -> None:
     assert {edge.source for edge in graph.edges} <= sources
     for edge in graph.edges:
         if edge.source.node and edge.target.node:
-            assert place[edge.source.node] < place[edge.target.node], "nodes stand in an order that runs"
+            assert place[edge.source.node] < place[edge.target.node], "nodes are in execution order"
     read = {edge.source for edge in graph.edges if edge.target.node}
     given_out = {edge.source for edge in graph.edges if not edge.target.node}
-    assert not read & given_out, "an output of the graph is what nothing reads"
+    assert not read & given_out, "nothing reads an output of the graph"
     assert read | given_out == sources, "nothing is left open"
     assert len({port.name for port in graph.inputs}) == len(graph.inputs)
     assert len({port.name for port in graph.outputs}) == len(graph.outputs)

@@ -1,4 +1,4 @@
-"""Each piece of advice of an error has a case that runs it; what is left out has a reason."""
+"""Each error's advice has a case that runs it; exceptions have a reason."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_advice_of_all_rooms_works(stress, tmp_path, monkeypatch) -> None:
     stress.report(cases=len(cases), sites=len(all_sites()), executed=len(covered()), left=len(left()))
 
 
-def test_what_is_left_out_exists_and_has_no_case() -> None:
+def test_excluded_sites_exist_and_have_no_case() -> None:
     assert sorted(left() - all_sites().keys()) == []
     assert sorted(left() & covered()) == []
 

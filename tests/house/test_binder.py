@@ -1,4 +1,4 @@
-"""What Binder needs: repo2docker, without a Docker engine, says what it would build."""
+"""The Binder configuration: repo2docker accepts it, without a Docker engine."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_lock_is_found_from_where_it_is_named() -> None:
     assert (ROOT / "binder" / named[1]).resolve() == ROOT / "requirements.lock"
 
 
-def test_the_python_is_one_the_project_supports() -> None:
+def test_binder_python_is_supported() -> None:
     version = (ROOT / "binder" / "runtime.txt").read_text(encoding="utf-8").strip().removeprefix("python-")
     assert f"Programming Language :: Python :: {version}" in PROJECT["classifiers"]
 
@@ -41,8 +41,8 @@ def test_repo2docker_accepts_the_folder() -> None:
     done = subprocess.run(
         [*command, "--user-name", "jovyan", "."], cwd=ROOT, capture_output=True, text=True, timeout=60
     )
-    said = done.stdout + done.stderr
-    assert done.returncode == 0, said
-    assert re.search(r'pip install .*-r "binder/requirements.txt"', said)
-    assert "./binder/postBuild" in said
-    assert re.search(r"3\.11", said)
+    output = done.stdout + done.stderr
+    assert done.returncode == 0, output
+    assert re.search(r'pip install .*-r "binder/requirements.txt"', output)
+    assert "./binder/postBuild" in output
+    assert re.search(r"3\.11", output)

@@ -1,4 +1,4 @@
-"""Files: how long they may be, what they may be called, and what they may not contain."""
+"""Limits on files: length, names and content."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MACHINE_PATHS = re.compile(r"(?<![\w.])/(work|root|home/\w+|Users/\w+)/")
 
 
 def tracked(*suffixes: str) -> list[Path]:
-    """Return the files of the project, as git knows them where there is git, else as they lie."""
+    """Return the files of the project: tracked by git if there is git, otherwise all."""
     done = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True
     )
@@ -45,7 +45,7 @@ def test_no_file_is_too_long() -> None:
     assert {name: count for name, count in counts.items() if count > LINES} == {}
 
 
-def test_no_file_has_a_name_that_says_nothing() -> None:
+def test_no_file_has_a_generic_name() -> None:
     wrong = [shown(path) for path in tracked(".py", ".ts") if path.stem.lstrip("_").lower() in FORBIDDEN_NAMES]
     assert wrong == []
 
@@ -57,7 +57,7 @@ def test_tests_are_in_folders_without_init_and_have_unique_names() -> None:
     assert sorted({name for name in names if names.count(name) > 1}) == []
 
 
-def test_nothing_is_left_to_do_or_unfinished() -> None:
+def test_no_todo_and_no_unfinished_code() -> None:
     wrong = [
         f"{shown(path)}:{number}"
         for path in tracked(".py", ".ts", ".mjs")

@@ -1,4 +1,4 @@
-"""The project's papers agree with each other and with the code."""
+"""The project's documents and metadata agree with each other and with the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The public names: what they are, and that each says what it is for."""
+"""The public names: the list is fixed, and each has a docstring."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ def public() -> list[str]:
     return [name for name in mithril_nb.__all__ if callable(getattr(mithril_nb, name))]
 
 
-def test_every_public_name_is_there() -> None:
+def test_every_public_name_exists() -> None:
     assert set(mithril_nb.__all__) <= set(dir(mithril_nb))
     for name in mithril_nb.__all__:
         assert getattr(mithril_nb, name) is not None
 
 
 @pytest.mark.parametrize("name", public())
-def test_a_public_name_says_what_it_is_for(name: str) -> None:
+def test_public_name_has_a_docstring(name: str) -> None:
     documented = getattr(mithril_nb, name)
     text = inspect.getdoc(documented) or ""
     assert text.splitlines(), f"{name} has no docstring"

@@ -176,9 +176,7 @@ def test_a_failing_program_is_reported_with_its_last_output(tmp_path: Path) -> N
     assert steps.tail(log) == "last words"
 
 
-def test_a_program_runs_beside_others_and_ends_with_its_block(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_background_program_ends_with_its_block(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with steps.Beside([sys.executable, "-c", "print('at last'); raise SystemExit(3)"], tmp_path / "log") as begun:
         assert begun.finish() == 3
     assert capsys.readouterr().out == "at last\n"
@@ -195,7 +193,7 @@ def test_a_program_runs_beside_others_and_ends_with_its_block(
 
 
 def test_programs_cache_bytecode(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Packages are installed without bytecode: without it every process compiles all of JAX anew."""
+    """Packages are installed without bytecode: without a cache, every process compiles all of JAX again."""
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     assert "PYTHONDONTWRITEBYTECODE" not in environment.Environment(tmp_path).variables()
 

@@ -1,6 +1,6 @@
 """Models of other libraries give the same outputs here.
 
-Flax takes a variance by default as `E[x²] - E[x]²`, which is off by more than 1e-6 in float32: not so here.
+By default, Flax computes a variance as `E[x²] - E[x]²`, with an error above 1e-6 in float32. The tests turn this off.
 """
 
 from __future__ import annotations

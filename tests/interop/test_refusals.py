@@ -92,7 +92,7 @@ CASES = {
             needs  an Equinox module
             Try: ml.from_equinox(eqx.nn.MLP(784, 10, 64, 2, key=key))""",
     ),
-    "a module with code of its own": (
+    "a module with custom code": (
         lambda: ml.from_equinox(Own(eqx.nn.Linear(4, 4, key=KEY))),
         "because  the code of Own cannot be converted",
     ),
@@ -100,7 +100,7 @@ CASES = {
         lambda: ml.from_equinox(eqx.nn.Sequential([DoubledLinear(4, 4, key=KEY)])),
         "because  the code of DoubledLinear cannot be converted",
     ),
-    "a subclass of what holds layers": (
+    "a subclass of a container": (
         lambda: ml.from_equinox(DoubledMlp(4, 4, 4, 1, key=KEY)),
         "because  the code of DoubledMlp cannot be converted",
     ),
@@ -263,11 +263,11 @@ def test_message(name):
     call, text = CASES[name]
     with pytest.raises(MithrilError) as error:
         call()
-    said = f"{type(error.value).__name__}: {error.value}"
+    message = f"{type(error.value).__name__}: {error.value}"
     if text.startswith("because"):  # the rest shows the other library's own text of the module
-        assert text in [line.strip() for line in said.splitlines()]
+        assert text in [line.strip() for line in message.splitlines()]
     else:
-        assert said == textwrap.dedent(text).strip("\n")
+        assert message == textwrap.dedent(text).strip("\n")
 
 
 def test_flattened_images_of_unknown_size():

@@ -68,7 +68,7 @@ def test_failure_ends_a_process_that_ignores_sigterm(script, nothing_left, monke
 
 
 @pytest.mark.parametrize(
-    ("code", "status", "said"),
+    ("code", "status", "expected"),
     [
         ("def f():\n    raise ValueError('no such luck')\nf()\n", 1, "ValueError: no such luck\n"),
         ("import sys\nsys.exit('no such luck')\n", 1, "no such luck\n"),
@@ -78,7 +78,7 @@ def test_failure_ends_a_process_that_ignores_sigterm(script, nothing_left, monke
         ("import sys\nassert (__name__, sys.argv[1:]) == ('__main__', ['--a', 'b'])\n", 0, ""),
     ],
 )
-def test_script_exits_like_under_python(script, monkeypatch, capsys, code, status, said):
+def test_script_exits_like_under_python(script, monkeypatch, capsys, code, status, expected):
     """Run the worker in this process, as if it had connected to the others."""
     path = str(script(code))
     monkeypatch.setattr(Rank, "join", lambda rank: None)
@@ -92,19 +92,19 @@ def test_script_exits_like_under_python(script, monkeypatch, capsys, code, statu
         assert worker.main(theirs, path, ["--a", "b"]) == status
         assert ours.recv(64) == worker.READY
     err = capsys.readouterr().err
-    assert err.endswith(said)
-    if "Error" in said:
+    assert err.endswith(expected)
+    if "Error" in expected:
         assert err.startswith(f'Traceback (most recent call last):\n  File "{path}", line 3, in <module>\n')
 
 
-@pytest.mark.parametrize(("number", "said"), [(signal.SIGINT, "[0] saved\n"), (signal.SIGTERM, "")])
-def test_a_signal_ends_everything(script, launched, nothing_left, number, said):
+@pytest.mark.parametrize(("number", "expected"), [(signal.SIGINT, "[0] saved\n"), (signal.SIGTERM, "")])
+def test_a_signal_ends_everything(script, launched, nothing_left, number, expected):
     one = launched("--processes", "1", script(WAIT))
     pids = one.workers(1)
     one.process.send_signal(number)
     assert one.wait(20) == 128 + number
     nothing_left([one.process.pid, *pids])
-    assert one.out == f"[0] pid {pids[0]}\n{said}"
+    assert one.out == f"[0] pid {pids[0]}\n{expected}"
 
 
 @pytest.mark.timeout(90)

@@ -1,4 +1,4 @@
-"""What the profiler wrote down is read into runs, and each moment of a run has one owner."""
+"""Profiler events are read into runs, and each moment of a run is attributed once."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def test_every_moment_is_counted_once(found: list[tuple[str, int, int]]) -> None
     assert times.events == len(found)
 
 
-def test_a_loop_has_only_what_its_body_leaves() -> None:
+def test_loop_has_only_the_time_outside_its_body() -> None:
     events = [Event("while", 10, 60), Event("dot", 10, 30), Event("body", 30, 40), Event("dot", 40, 55)]
     times = divided(RunEvents(0, 100, events), INSIDE)
     assert times.by_id == {"while": 5, "dot": 35, "body": 10}
     assert (times.between_ns, times.dispatch_ns) == (0, 50)
 
 
-def test_gaps_are_told_from_what_lies_around() -> None:
+def test_gaps_and_dispatch_are_separate() -> None:
     times = divided(RunEvents(0, 100, [Event("dot", 10, 30), Event("tanh", 35, 60)]), {})
     assert (times.by_id, times.between_ns, times.dispatch_ns) == ({"dot": 20, "tanh": 25}, 5, 50)
     assert divided(RunEvents(0, 100, []), {}).dispatch_ns == 100
@@ -54,13 +54,13 @@ def test_events_belong_to_the_run_in_which_they_begin() -> None:
     assert (found.planes, found.unavailable) == (("/host:CPU",), None)
 
 
-def test_other_programs_are_left_out() -> None:
+def test_events_of_other_programs_are_ignored() -> None:
     others = [raw("add", 13, module="jit_g"), raw("sort", 14, program=9), raw("dot", 15, program=9)]
     found = _recording(two_runs(), [raw("dot", 12), raw("dot", 32), *others], "jit_f", IDS)
     assert [len(run.events) for run in found.runs.values()] == [1, 1]
 
 
-def test_accelerators_speak_for_themselves() -> None:
+def test_accelerator_events_replace_host_events() -> None:
     launches = [raw("dot", 12), raw("dot", 32)]
     found = _recording(two_runs(), [*launches, raw("dot", 14, "/device:GPU:0")], "jit_f", IDS)
     assert [len(run.events) for run in found.runs.values()] == [1, 0]
@@ -70,9 +70,9 @@ def test_accelerators_speak_for_themselves() -> None:
 @pytest.mark.parametrize(
     ("runs", "events", "reason"),
     [
-        ({}, [], "the profiler wrote down no run of the program"),
-        (two_runs(), [], "the profiler of this platform tells of no instructions"),
-        (two_runs(), [raw("dot", 12, module="jit_g")], "the profiler tells of no instruction of module 'jit_f'"),
+        ({}, [], "the profiler recorded no run of the program"),
+        (two_runs(), [], "the profiler of this platform records no instructions"),
+        (two_runs(), [raw("dot", 12, module="jit_g")], "the profiler recorded no instruction of module 'jit_f'"),
         (
             two_runs(),
             [raw("dot", 12), raw("dot", 13, program=9)],
@@ -80,12 +80,12 @@ def test_accelerators_speak_for_themselves() -> None:
         ),
     ],
 )
-def test_what_cannot_be_told_has_a_reason(runs: dict[int, RunEvents], events: list[_Raw], reason: str) -> None:
+def test_unavailable_times_have_a_reason(runs: dict[int, RunEvents], events: list[_Raw], reason: str) -> None:
     assert _recording(runs, events, "jit_f", IDS).unavailable == reason
 
 
 def xspace() -> bytes:
-    """Two threads of XLA's CPU runtime, in the form of jaxlib 0.10.2: a tanh goes on after its call has returned."""
+    """Two threads of XLA's CPU runtime, in the form of jaxlib 0.10.2: a tanh continues after its call has returned."""
     ours = {"hlo_module": "jit_f", "program_id": 8}
     events = [
         ("python", "mithril_nb run", 1_000, 9_000, {"run": 0}),
@@ -102,7 +102,7 @@ def xspace() -> bytes:
     def value(one: int | str) -> str:
         return f'str_value: "{one}"' if isinstance(one, str) else f"int64_value: {one}"
 
-    def told(name: str, start: int, length: int, found: dict[str, int | str]) -> str:
+    def format_event(name: str, start: int, length: int, found: dict[str, int | str]) -> str:
         inner = " ".join(
             f"stats {{ metadata_id: {stats.index(stat) + 1} {value(one)} }}" for stat, one in found.items()
         )
@@ -111,7 +111,7 @@ def xspace() -> bytes:
         )
 
     def line(number: int, thread: str) -> str:
-        found = " ".join(told(*event) for where, *event in events if where == thread)
+        found = " ".join(format_event(*event) for where, *event in events if where == thread)
         return f'lines {{ id: {number} name: "{thread}" {found} }}'
 
     lines = " ".join(line(number, thread) for number, thread in enumerate(("python", "worker", "pool")))
@@ -121,7 +121,7 @@ def xspace() -> bytes:
     return ProfileData.text_proto_to_serialized_xspace(f'planes {{ name: "/host:CPU" {lines} {" ".join(known)} }}')
 
 
-def test_an_instruction_lasts_until_it_is_through_wherever_that_is_said(tmp_path: Path) -> None:
+def test_completion_event_on_another_thread_counts(tmp_path: Path) -> None:
     folder = tmp_path / "plugins" / "profile" / "2026_11_22"
     folder.mkdir(parents=True)
     (folder / "vm.xplane.pb").write_bytes(xspace())
@@ -141,7 +141,7 @@ import gc, sys
 from pathlib import Path
 from mithril_nb.measure.events import read_recording
 for _ in range(3):
-    gc.collect()  # takes away the type of what was read, unless somebody holds it
+    gc.collect()  # collects the type of the data unless something references it
     print(read_recording(Path(sys.argv[1]), "jit_f", {"dot.1"}).planes)
 """
 

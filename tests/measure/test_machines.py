@@ -1,4 +1,4 @@
-"""The peaks of a machine are measured once, kept, and measured anew where what was kept is of no use."""
+"""The peaks of a machine are measured once, cached, and measured again if the cache is unusable."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ BEST, ROUNDS = module._best, module._ROUNDS
 
 
 def rates(monkeypatch: pytest.MonkeyPatch, rate: float, copied: float) -> None:
-    """Have every round give these rates."""
+    """Make every round return these rates."""
     monkeypatch.setattr(module, "matmul_rounds", lambda dtype: lambda: rate)
     monkeypatch.setattr(module, "copy_rounds", lambda platform: lambda: copied)
 
 
 @pytest.fixture
 def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Which peaks are measured; each takes a moment here."""
+    """Names of the measured peaks; measurements are fake and quick."""
     found: list[str] = []
     matmul_rounds, copy_rounds = module.matmul_rounds, module.copy_rounds
 
@@ -57,7 +57,7 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def test_tests_leave_what_is_kept_for_the_user() -> None:
+def test_tests_do_not_use_the_users_cache() -> None:
     assert cache_folder().is_relative_to(tempfile.gettempdir())
 
 
@@ -77,9 +77,9 @@ def test_each_peak_is_measured_once(measured: list[str]) -> None:
     assert measured[3:] == ["float32", "copy"]
 
 
-def test_the_best_of_what_was_ever_measured_is_kept(measured: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_keeps_the_best_rate(measured: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert known_machine() is None
-    for rate, copied in ((2e9, 3e9), (1e9, 4e9)):  # each is quicker in one of them
+    for rate, copied in ((2e9, 3e9), (1e9, 4e9)):  # each rate is higher in one of them
         rates(monkeypatch, rate, copied)
         found = machine(anew=True)
     assert (found.flops_per_s, found.bytes_per_s) == ({"float32": 2e9}, 4e9)
@@ -124,13 +124,13 @@ def test_each_peak_keeps_the_version_of_jax_that_measured_it(
     assert str(known_machine()).endswith(", jax 0.10.2 and 0.12.0)"), "this version has measured nothing"
     file = cache_folder() / "machines.json"
     older = {key: {**entry} for key, entry in json.loads(file.read_text()).items()}
-    for entry in older.values():  # kept before there were versions of each
+    for entry in older.values():  # cached before versions were stored per peak
         del entry["jax_versions"]
     file.write_text(json.dumps(older))
     assert str(known_machine()).endswith(f", jax {found.jax_version})")
 
 
-def test_peaks_that_were_kept_without_dates_have_theirs(measured: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_peaks_without_dates_get_the_common_date(measured: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_now", lambda: "2026-11-01 12:00 UTC")
     machine()
     file = cache_folder() / "machines.json"
@@ -151,27 +151,28 @@ def test_peaks_that_were_kept_without_dates_have_theirs(measured: list[str], mon
     [
         (
             {"dtypes": "bfloat16"},
-            "ml.machine cannot take dtypes='bfloat16'.\n    needs  a list of names of dtypes\n"
+            "ml.machine does not accept dtypes='bfloat16'.\n    needs  a list of names of dtypes\n"
             '    Try: ml.machine(["bfloat16"])',
         ),
         (
             {"dtypes": ["flot"]},
-            "ml.machine cannot take dtypes=['flot'].\n    needs  a list of names of dtypes\n"
+            "ml.machine does not accept dtypes=['flot'].\n    needs  a list of names of dtypes\n"
             '    Try: ml.machine(["float32"])',
         ),
         (
             {"dtypes": 3},
-            'ml.machine cannot take dtypes=3.\n    needs  a list of names of dtypes\n    Try: ml.machine(["float32"])',
+            "ml.machine does not accept dtypes=3.\n    needs  a list of names of dtypes\n"
+            '    Try: ml.machine(["float32"])',
         ),
         (
             {"device": "cpu"},
-            "ml.machine cannot take device='cpu'.\n    needs    a jax.Device\n"
+            "ml.machine does not accept device='cpu'.\n    needs    a jax.Device\n"
             f"    present  {', '.join(f'{one.platform}:{one.id}' for one in jax.devices())}\n"
             "    Try: ml.machine(device=jax.devices()[0])",
         ),
     ],
 )
-def test_what_is_no_dtype_and_no_device_is_refused(options: dict[str, Any], text: str, measured: list[str]) -> None:
+def test_invalid_dtypes_and_devices_are_rejected(options: dict[str, Any], text: str, measured: list[str]) -> None:
     with pytest.raises(UnknownOptionError) as refused:
         machine(**options)
     assert str(refused.value) == text
@@ -179,7 +180,7 @@ def test_what_is_no_dtype_and_no_device_is_refused(options: dict[str, Any], text
 
 
 @pytest.mark.parametrize("text", ["", "not json", "[]", '{"cpu": 3}', '{"cpu": {"platform": "cpu"}}', "\x00"])
-def test_a_cache_that_cannot_be_read_is_measured_anew(text: str, measured: list[str]) -> None:
+def test_unreadable_cache_is_measured_again(text: str, measured: list[str]) -> None:
     cache_folder().mkdir(parents=True)
     (cache_folder() / "machines.json").write_text(text)
     assert machine().source == "measured"
@@ -190,7 +191,7 @@ def test_a_cache_that_cannot_be_read_is_measured_anew(text: str, measured: list[
 @pytest.mark.parametrize(
     ("field", "value"), [("bytes_per_s", 0), ("flops_per_s", {}), ("flops_per_s", {"float32": "x"}), ("dates", "today")]
 )
-def test_peaks_that_cannot_be_are_measured_anew(field: str, value: Any, measured: list[str]) -> None:
+def test_impossible_peaks_are_measured_again(field: str, value: Any, measured: list[str]) -> None:
     machine()
     file = cache_folder() / "machines.json"
     broken = {key: {**entry, field: value} for key, entry in json.loads(file.read_text()).items()}
@@ -199,16 +200,14 @@ def test_peaks_that_cannot_be_are_measured_anew(field: str, value: Any, measured
     assert measured == ["float32", "copy"] * 2
 
 
-def test_other_settings_are_another_machine(measured: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_settings_have_their_own_peaks(measured: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     machine()
     monkeypatch.setenv("NPROC", "1")
     assert machine().settings.endswith("NPROC=1")
     assert measured == ["float32", "copy"] * 2
 
 
-def test_what_a_busy_machine_does_is_measured_again_when_it_is_not(
-    measured: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_busy_peaks_are_measured_again_on_an_idle_machine(measured: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_is_busy", lambda cores: True)
     rates(monkeypatch, 2e9, 3e9)
     first = machine()
@@ -223,14 +222,12 @@ def test_what_a_busy_machine_does_is_measured_again_when_it_is_not(
     assert (quiet.source, quiet.busy) == ("measured", ())
     monkeypatch.setattr(module, "_is_busy", lambda cores: True)
     rates(monkeypatch, 4.1e9, 1e9)
-    assert machine(anew=True).busy == (), "what a quiet machine told stands"
+    assert machine(anew=True).busy == (), "the rate of an idle machine is final"
     rates(monkeypatch, 8e9, 1e9)
-    assert machine(anew=True).busy == ("float32",), "it was not quiet, if even a busy one is quicker"
+    assert machine(anew=True).busy == ("float32",), "a higher rate on a busy machine means that it was not idle before"
 
 
-def test_the_roofline_says_what_was_measured_on_a_busy_machine(
-    measured: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_roofline_notes_peaks_of_a_busy_machine(measured: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     found = inspect(jnp.dot, jnp.zeros((8, 16)), jnp.zeros((16, 32)))
     for is_busy, source in ((True, "(measured before on a busy machine, machines.json)"), (False, "machines.json)")):
         monkeypatch.setattr(module, "_is_busy", lambda cores, is_busy=is_busy: is_busy)
@@ -241,7 +238,7 @@ def test_the_roofline_says_what_was_measured_on_a_busy_machine(
 
 
 def disturbed(random: np.random.Generator, peak: float, share: float) -> Callable[[], float]:
-    """Rounds of a machine that does something else for this share of them, which takes up to two thirds of its time."""
+    """Rounds of which this share is disturbed and up to three times slower."""
 
     def rounds() -> float:
         lost = random.uniform(0.05, 0.66) if random.random() < share else random.uniform(0, 0.03)
@@ -251,8 +248,8 @@ def disturbed(random: np.random.Generator, peak: float, share: float) -> Callabl
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.8])
-def test_noisy_rounds_give_figures_within_five_percent(share: float, stress: Stress) -> None:
-    """One process after the other, none of which knows of the others; those that say so may be lower."""
+def test_noisy_rounds_agree_within_five_percent(share: float, stress: Stress) -> None:
+    """Independent processes agree; rates that are marked as busy may be lower."""
     random = np.random.default_rng(int(share * 10))
     found = [module._best(disturbed(random, 1e11, share)) for _ in range(stress.size(short=200, long=20_000))]
     settled = [rate for rate, is_quiet in found if is_quiet]
@@ -264,10 +261,8 @@ def test_noisy_rounds_give_figures_within_five_percent(share: float, stress: Str
     assert spread < 0.05 or share > 0.5
 
 
-def test_what_is_kept_differs_by_less_than_five_percent_from_run_to_run(
-    measured: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On a machine that is never quiet the first runs may raise what is kept; then it stays."""
+def test_cached_peaks_differ_by_less_than_five_percent(measured: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine that is never idle, the first runs may raise the cached rates; later runs do not."""
     random = np.random.default_rng(1)
     monkeypatch.setattr(module, "_best", BEST)
     monkeypatch.setattr(module, "_ROUNDS", ROUNDS)
@@ -283,10 +278,8 @@ def test_what_is_kept_differs_by_less_than_five_percent_from_run_to_run(
         assert max(kept) > 0.95e11
 
 
-def test_processes_that_measure_at_once_keep_the_best_of_both(
-    measured: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """While one measures, the other has written its figures."""
+def test_concurrent_processes_keep_the_best_rates(measured: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process writes its rates during the measurement."""
 
     def meanwhile(platform: str) -> Callable[[], float]:
         rates(monkeypatch, 5e9, 1e9)
@@ -301,7 +294,7 @@ def test_processes_that_measure_at_once_keep_the_best_of_both(
     assert known_machine() == replace(found, source="measured before, machines.json")
 
 
-def test_another_version_of_jax_has_the_same_machine(measured: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_jax_version_uses_the_same_cache(measured: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     machine()
     monkeypatch.setattr(jax, "__version__", "0.99")
     assert machine().source == "measured before, machines.json"
@@ -309,13 +302,13 @@ def test_another_version_of_jax_has_the_same_machine(measured: list[str], monkey
     assert machine().source == "measured"
 
 
-def test_a_folder_in_the_place_of_the_cache_is_done_without(measured: list[str]) -> None:
+def test_folder_instead_of_the_cache_file_is_ignored(measured: list[str]) -> None:
     (cache_folder() / "machines.json").mkdir(parents=True)
     assert machine().source == machine().source == "measured"
     assert [path.name for path in cache_folder().iterdir()] == ["machines.json"]
 
 
-def test_a_dtype_without_a_peak_has_the_highest() -> None:
+def test_dtype_without_a_peak_uses_the_highest() -> None:
     peaks = Machine("gpu", "H", 8, "0.10.2", "", {"float32": 1e13, "bfloat16": 4e14}, 3e12, "2026-11-22 07:35 UTC")
     assert (peaks.peak_of("float32"), peaks.peak_of("int8"), peaks.peak_of()) == (1e13, 4e14, 4e14)
     assert str(peaks) == (

@@ -1,4 +1,4 @@
-"""What errors of measuring advise works."""
+"""The advice of errors of `ml.profile` works."""
 
 from __future__ import annotations
 

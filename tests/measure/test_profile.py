@@ -1,4 +1,4 @@
-"""`ml.profile`: what a program takes when it runs, and that nothing of the person's is touched meanwhile."""
+"""`ml.profile`: measured times of a program, without changing the user's arrays."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def seconds(profile: Profile, rows: Any = None) -> dict[str, float]:
     return {row.id: row.time_s for row in rows or profile.rows if row.time_s is not None}
 
 
-def test_blocks_and_what_is_nobodys_sum_to_the_whole_exactly(loop: Profile) -> None:
+def test_blocks_and_unattributed_time_sum_to_the_total(loop: Profile) -> None:
     times = [figures.time_s for figures in (*loop.by_block.values(), loop.unattributed) if figures.time_s is not None]
     assert loop.total.time_s == sum(times) == sum(reversed(times)) == sum(seconds(loop).values())
     assert loop.subtree("").time_s == loop.total.time_s
@@ -50,7 +50,7 @@ def test_blocks_and_what_is_nobodys_sum_to_the_whole_exactly(loop: Profile) -> N
     assert all(time_s >= 0 for time_s in seconds(loop).values())
 
 
-def test_a_time_that_several_blocks_share_is_split_exactly(loop: Profile) -> None:
+def test_shared_time_is_split_exactly(loop: Profile) -> None:
     third = (("a", 1 / 3), ("b", 1 / 3), ("c/d", 1 / 3))
     shared = replace(loop, rows=tuple(replace(row, blocks=third if row.role else ()) for row in loop.rows))
     parts = [shared.by_block[path].time_s for path in ("a", "b", "c/d")]
@@ -59,19 +59,19 @@ def test_a_time_that_several_blocks_share_is_split_exactly(loop: Profile) -> Non
     assert shared.subtree("c").time_s == parts[2]
 
 
-def test_what_no_instruction_takes_is_told_apart(loop: Profile) -> None:
+def test_time_outside_instructions_has_its_own_rows(loop: Profile) -> None:
     assert {BETWEEN, DISPATCH} <= seconds(loop).keys()
     assert loop.unattributed.time_s >= seconds(loop)[BETWEEN] + seconds(loop)[DISPATCH]
     assert loop.instructions_s == pytest.approx(loop.total.time_s - seconds(loop)[BETWEEN] - seconds(loop)[DISPATCH])
 
 
-def test_each_run_under_the_profiler_is_divided_whole(loop: Profile) -> None:
+def test_each_profiled_run_is_divided_completely(loop: Profile) -> None:
     assert {len(samples) for samples in loop.samples.values()} == {6}
     for place, wall_s in enumerate(loop.profiled_s):
         assert sum(samples[place] for samples in loop.samples.values()) == pytest.approx(wall_s)
 
 
-def test_the_whole_is_what_the_clock_says_without_the_profiler(loop: Profile) -> None:
+def test_total_is_the_wall_time_without_the_profiler(loop: Profile) -> None:
     assert loop.total.time_s is not None
     assert loop.instructions_s is not None
     assert loop.total.time_s == pytest.approx(max(loop.wall_s, loop.instructions_s), abs=1e-9)
@@ -80,17 +80,17 @@ def test_the_whole_is_what_the_clock_says_without_the_profiler(loop: Profile) ->
     assert spread.least <= loop.wall_s <= spread.most
 
 
-def test_bodies_of_loops_and_branches_have_times_of_their_own(loop: Profile) -> None:
+def test_loop_bodies_and_branches_have_their_own_times(loop: Profile) -> None:
     opcodes = {row.opcode for row in loop.rows if row.time_s is not None}
     assert {"while", "conditional", "sort"} <= opcodes
     sorts = [row for row in loop.rows if row.opcode == "sort" and row.time_s is not None]
     assert {row.blocks[0][0] for row in sorts} == {"inside", "choice"}
-    # The loop runs the sort: what that takes is not the loop's as well.
+    # The loop runs the sort, whose time does not count for the loop as well.
     loops = sum(row.time_s for row in loop.rows if row.opcode == "while")
     assert loops + sum(row.time_s for row in sorts) < loop.total.time_s
 
 
-def test_it_costs_what_the_compiled_program_costs(loop: Profile) -> None:
+def test_flops_and_bytes_are_those_of_the_compiled_program(loop: Profile) -> None:
     cost = ml.inspect(looping, jnp.ones((24, 24)), jnp.eye(24)).cost("compiled")
     for field in ("flops", "bytes_accessed", "transcendentals", "params"):
         assert getattr(loop.total, field) == getattr(cost.total, field)
@@ -110,10 +110,10 @@ def test_runs_are_counted(loop: Profile) -> None:
     found = ml.profile(program, jnp.ones(3), runs=2, warm_up=3, peaks=PEAKS)
     jax.effects_barrier()
     assert len(called) == found.times_run == 3 + 2 + 2 + 2 * 2
-    assert f"debug_callback: what it does outside was done {found.times_run} times" in found.notes
+    assert f"debug_callback: side effects happened {found.times_run} times" in found.notes
 
 
-def test_the_persons_arrays_are_intact_though_the_program_may_take_them() -> None:
+def test_donated_arrays_of_the_user_stay_valid() -> None:
     step = jax.jit(lambda params, key, x: (jax.tree.map(lambda w: w - x.sum(), params), key), donate_argnums=(0, 1))
     params, key, x = {"w": jnp.ones((8, 8)), "b": np.ones(8, np.float32)}, jax.random.key(0), jnp.ones(3)
     found = ml.profile(step, params, key, x, runs=2, warm_up=1, peaks=PEAKS)
@@ -124,25 +124,25 @@ def test_the_persons_arrays_are_intact_though_the_program_may_take_them() -> Non
 
 
 @pytest.mark.parametrize("given", [jax.ShapeDtypeStruct((8,), "int4"), jnp.ones(8, "int4"), np.ones(8, jnp.int4)])
-def test_integers_of_four_bits_have_the_layout_that_is_compiled_for(given: Any) -> None:
+def test_int4_arrays_have_the_compiled_layout(given: Any) -> None:
     found = ml.profile(lambda x: x.astype("int8") + 1, given, runs=1, warm_up=0, peaks=PEAKS)
     assert (found.total.flops, found.times_run) == (16, 4)
 
 
-def test_values_are_made_up_where_there_are_none() -> None:
+def test_missing_values_are_placeholders() -> None:
     def lookup(table: Any, tokens: Any) -> Any:
         return table[tokens]
 
     inspection = ml.inspect(lookup, jax.ShapeDtypeStruct((5, 4), "float32"), jax.ShapeDtypeStruct((3,), "int32"))
-    note = "made-up values for {}: whole numbers are 0, others small and random"
+    note = "placeholder values for {}: integers are 0, other numbers small and random"
     assert note.format("table, tokens") in ml.profile(inspection, runs=1, warm_up=0, peaks=PEAKS).notes
-    # The last arguments may be given alone, as the inputs of a model whose parameters are made up.
+    # The last arguments suffice, as the inputs of a model with placeholder parameters.
     assert note.format("table") in ml.profile(inspection, jnp.arange(3), runs=1, warm_up=0, peaks=PEAKS).notes
     given = ml.profile(inspection, np.ones((5, 4)), jnp.arange(3), runs=1, warm_up=0, peaks=PEAKS)
-    assert not any("made-up" in note for note in given.notes)
+    assert not any("placeholder" in note for note in given.notes)
 
 
-def test_models_and_options_of_inspect_are_taken() -> None:
+def test_models_and_options_of_inspect_are_accepted() -> None:
     model = ml.models.Linear(4)
     found = ml.profile(model, shapes={"input": [2, 3]}, optimizer="adam", runs=2, warm_up=0, peaks=PEAKS)
     assert found.program == "train step"
@@ -159,11 +159,11 @@ def test_models_and_options_of_inspect_are_taken() -> None:
     )
     assert summed.total.time_s > 0
     assert summed.total.params == 6
-    assert not any("made-up" in note for note in summed.notes)
-    assert not any("made-up" in note for note in summed.notes)
+    assert not any("placeholder" in note for note in summed.notes)
+    assert not any("placeholder" in note for note in summed.notes)
 
 
-def test_arguments_that_do_not_fit_are_refused() -> None:
+def test_arguments_that_do_not_fit_are_rejected() -> None:
     inspection = ml.inspect(jnp.matmul, jnp.ones((2, 3)), jnp.ones((3, 4)), name="product")
     with pytest.raises(UnexpectedInputError) as refused:
         ml.profile(inspection, jnp.ones((3, 2)), 2.5)
@@ -176,18 +176,19 @@ def test_arguments_that_do_not_fit_are_refused() -> None:
     with pytest.raises(UnknownOptionError) as refused:
         ml.profile(inspection, optimizer="adam")
     assert str(refused.value) == (
-        "program 'product' is inspected already, and takes no options.\n"
+        "program 'product' is already inspected, and takes no options.\n"
         "    given  optimizer=\n"
-        "    Try: pass the options to ml.inspect, and its result alone to ml.profile."
+        "    Try: pass the options to ml.inspect, and only its result to ml.profile."
     )
     with pytest.raises(UnknownOptionError) as refused:
         ml.profile(inspection, runs=0)
     assert str(refused.value) == (
-        "ml.profile cannot take runs=0.\n    needs  a whole number, at least 1\n    Try: ml.profile(inspection, runs=3)"
+        "ml.profile does not accept runs=0.\n    needs  a whole number, at least 1\n"
+        "    Try: ml.profile(inspection, runs=3)"
     )
 
 
-def test_a_program_that_does_not_compile_says_why() -> None:
+def test_error_of_a_program_that_does_not_compile() -> None:
     def broken(x: Any) -> Any:
         raise ValueError("no such axis")
 
@@ -202,13 +203,13 @@ def test_a_program_that_does_not_compile_says_why() -> None:
     )
     with pytest.raises(StageUnavailableError) as refused:
         ml.profile(jnp.tanh, jnp.ones(3), compiler_options={"no_such_option": True})
-    told = str(refused.value).splitlines()
-    assert told[0] == "program 'tanh' cannot be profiled: it does not compile."
-    assert "no_such_option" in told[1]
-    assert told[-1] == '    Try: inspection.cost(source="analytic")  # needs no compiler'
+    lines = str(refused.value).splitlines()
+    assert lines[0] == "program 'tanh' cannot be profiled: it does not compile."
+    assert "no_such_option" in lines[1]
+    assert lines[-1] == '    Try: inspection.cost(source="analytic")  # needs no compiler'
 
 
-def test_a_program_that_xla_made_otherwise_the_second_time_is_to_be_inspected_anew(
+def test_advice_if_xla_compiles_another_program(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     inspection = ml.inspect(jnp.tanh, jnp.ones(3))
@@ -221,8 +222,8 @@ def test_a_program_that_xla_made_otherwise_the_second_time_is_to_be_inspected_an
             ml.profile(inspection, runs=1, warm_up=0, peaks=PEAKS)
     assert str(refused.value) == (
         "program 'tanh' cannot be profiled with this inspection.\n"
-        "    OtherProgramError  XLA made another program when it compiled this one again; "
-        "ask for this of a new inspection before anything else\n"
+        "    OtherProgramError  XLA compiled a different program the second time; "
+        "request this first in a new inspection\n"
         "    Try: inspect the program again, and pass it to ml.profile before anything else."
     )
     inspection = ml.inspect(jnp.tanh, jnp.ones(3))
@@ -230,7 +231,7 @@ def test_a_program_that_xla_made_otherwise_the_second_time_is_to_be_inspected_an
     assert inspection.stage("hlo").text
 
 
-def test_an_option_that_is_misspelt_is_none_of_the_program() -> None:
+def test_misspelt_option_is_rejected() -> None:
     with pytest.raises(UnknownOptionError) as refused:
         ml.profile(jnp.tanh, jnp.ones(3), run=3)
     assert str(refused.value) == (
@@ -238,19 +239,19 @@ def test_an_option_that_is_misspelt_is_none_of_the_program() -> None:
     )
 
 
-def test_peaks_that_are_none_are_refused_before_anything_runs() -> None:
+def test_invalid_peaks_are_rejected_before_a_run() -> None:
     with pytest.raises(UnknownOptionError) as refused:
         ml.profile(jnp.tanh, jnp.ones(3), peaks=3)  # pyright: ignore[reportArgumentType]
     assert str(refused.value) == (
-        "ml.profile cannot take peaks=3.\n    needs  what ml.machine() gives\n"
-        "    Try: ml.profile(inspection, peaks=ml.machine())  # or leave peaks= out: they are then measured"
+        "ml.profile does not accept peaks=3.\n    needs  the result of ml.machine()\n"
+        "    Try: ml.profile(inspection, peaks=ml.machine())  # or omit peaks= to measure them"
     )
 
 
-def test_peaks_of_another_device_are_said_to_be_so() -> None:
+def test_note_on_peaks_of_another_device() -> None:
     other = replace(PEAKS, platform="gpu", device_kind="NVIDIA H100")
     found = ml.profile(jnp.tanh, jnp.ones(3), runs=1, warm_up=0, peaks=other)
-    note = "roofline: peaks= are those of gpu NVIDIA H100, and the program ran on cpu: shares of it mean little"
+    note = "roofline: peaks= are of gpu NVIDIA H100, but the program ran on cpu, so roofline shares are not meaningful"
     assert note in found.notes
     assert not any("peaks=" in note for note in ml.profile(jnp.tanh, jnp.ones(3), runs=1, peaks=PEAKS).notes)
 
@@ -270,15 +271,15 @@ def test_it_shows_as_a_table(loop: Profile) -> None:
     assert loop.times_run == 21
     shown = loop._repr_mimebundle_()
     assert shown["text/plain"] == str(loop)
-    told = {unescape(cell) for cell in re.findall(r">([^<>]+)<", shown["text/html"])}
-    for line in lines[1:]:  # the cell says all that the text does
-        assert {cell for cell in re.split(r"  +", line)} <= told, line
+    cells = {unescape(cell) for cell in re.findall(r">([^<>]+)<", shown["text/html"])}
+    for line in lines[1:]:  # the HTML has every cell of the text
+        assert {cell for cell in re.split(r"  +", line)} <= cells, line
     data = json.loads(loop.to_json())
     assert data["total"]["time_s"] == loop.total.time_s
     assert data["machine"]["flops_per_s"] == {"float32": 2e11}
 
 
-def test_its_pictures_are_of_the_time(loop: Profile) -> None:
+def test_plots_show_time(loop: Profile) -> None:
     assert loop.treemap().text.startswith("looping: time by block, measured")
     assert loop.treemap("flops").text.startswith("looping: FLOPs by block, measured")
     program = ml.inspect(looping, jnp.ones((24, 24)), jnp.eye(24))
@@ -286,7 +287,7 @@ def test_its_pictures_are_of_the_time(loop: Profile) -> None:
     assert program.cost().treemap().text.startswith("looping: FLOPs by block, analytic")
 
 
-def test_more_than_the_roof_is_explained_where_it_occurs(loop: Profile) -> None:
+def test_shares_above_the_roof_are_explained(loop: Profile) -> None:
     memory = "above 100 % of the roof: part of the data came from cache, which is faster than main memory"
     machine = replace(PEAKS, bytes_per_s=1.0)
     slow = replace(loop, machine=machine)
@@ -299,7 +300,7 @@ def test_more_than_the_roof_is_explained_where_it_occurs(loop: Profile) -> None:
     assert "above 100 %" not in str(quick) + quick.roofline().text + quick._repr_mimebundle_()["text/html"]
 
 
-def test_blocks_together_spread_and_go_as_their_runs_did() -> None:
+def test_spread_and_rate_of_several_blocks() -> None:
     def nested(x: Any) -> Any:
         with jax.named_scope("net"):
             with jax.named_scope("up"):
@@ -347,7 +348,7 @@ def test_a_comparison_of_profiles_has_times(loop: Profile) -> None:
     assert "µs before" in found._repr_mimebundle_()["text/html"]
 
 
-def test_a_comparison_with_costs_that_were_not_measured(loop: Profile) -> None:
+def test_comparison_with_unmeasured_costs(loop: Profile) -> None:
     counted = replace(loop, rows=tuple(replace(row, time_s=None) for row in loop.rows))
     (_, *rows) = next(iter(loop.compare(counted).tables.values()))
     assert rows[-1][:4] == ("total", f"{1e6 * loop.total.time_s:,.1f}", "unknown", "unknown")
@@ -356,7 +357,7 @@ def test_a_comparison_with_costs_that_were_not_measured(loop: Profile) -> None:
     assert head[1] == "FLOPs before"
 
 
-def test_a_block_that_one_profile_lacks_took_no_time(loop: Profile) -> None:
+def test_block_missing_in_one_profile_took_no_time(loop: Profile) -> None:
     without = replace(loop, rows=tuple(row for row in loop.rows if "inside" not in dict(row.blocks)), params={})
     assert "inside" not in without.by_block
     assert loop.compare(without).by_block["inside"].after.time_s == 0

@@ -1,4 +1,4 @@
-"""The profiler is switched off and its folder gone whatever happens, and without it whole runs are still timed."""
+"""The profiler always stops and its folder is deleted; without events, whole runs are timed."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_nothing_is_left_behind(temporary: Path) -> None:
+def test_profiler_folder_is_deleted(temporary: Path) -> None:
     assert profile_quickly(jnp.sin, jnp.ones(3)).total.time_s > 0
     assert not list(temporary.glob("mithril_nb_profile_*"))
 
 
-def test_a_program_that_fails_leaves_arrays_and_profiler_as_they_were(temporary: Path) -> None:
+def test_failed_run_leaves_arrays_and_profiler_unchanged(temporary: Path) -> None:
     asked = []
 
     def refuse(x: Any) -> Any:
@@ -49,23 +49,23 @@ def test_a_program_that_fails_leaves_arrays_and_profiler_as_they_were(temporary:
         return jax.pure_callback(refuse, x, x, vmap_method="sequential") + 1
 
     x = jnp.ones(3)
-    with pytest.raises(ProfilingError, match="program 'program' failed when it was run to be measured"):
+    with pytest.raises(ProfilingError, match="program 'program' failed in run 5 of its measurement"):
         ml.profile(jax.jit(program, donate_argnums=0), x, runs=3, warm_up=2, peaks=PEAKS)
     assert float(x.sum()) == 3
     assert not list(temporary.glob("mithril_nb_profile_*"))
     assert profile_quickly(jnp.sin, x).total.time_s > 0
 
 
-def test_what_failed_is_told() -> None:
+def test_error_of_a_failed_run() -> None:
     def gone() -> Any:
         raise RuntimeError("RESOURCE_EXHAUSTED: out of memory")
 
     with pytest.raises(ProfilingError) as failed:
         Runner("net", gone, Values((), jax.tree.structure(((), {})), (), ())).run()
     assert str(failed.value) == (
-        "program 'net' failed when it was run to be measured (run 1).\n"
+        "program 'net' failed in run 1 of its measurement.\n"
         "    RuntimeError  RESOURCE_EXHAUSTED: out of memory\n"
-        "    your arrays   are as they were\n"
+        "    your arrays   are unchanged\n"
         "    Try: inspection.compiled(*args)  # shows where it fails"
     )
 
@@ -86,7 +86,7 @@ def test_an_interrupt_switches_the_profiler_off(temporary: Path, monkeypatch: py
     assert profile_quickly(jnp.sin, jnp.ones(3)).by_block
 
 
-def test_a_profiler_in_use_is_left_alone(temporary: Path) -> None:
+def test_profiler_in_use_is_not_stopped(temporary: Path) -> None:
     with jax.profiler.trace(str(temporary / "theirs")):
         with pytest.raises(ProfilingError) as refused:
             profile_quickly(jnp.sin, jnp.ones(3))
@@ -113,7 +113,7 @@ def test_threads_take_turns() -> None:
     assert all(profile.total.time_s > 0 and not profile.unattributed.flops for profile in found.values())
 
 
-def test_a_trace_that_cannot_be_read_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_trace_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     whole, read = runs.read_recording, []
 
     def unreadable_first(*given: Any) -> runs.Recording:
@@ -122,7 +122,7 @@ def test_a_trace_that_cannot_be_read_is_left_out(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(runs, "read_recording", unreadable_first)
     found = profile_quickly(jnp.sin, jnp.ones(3))
-    assert "times: 1 of the traces are left out: it is empty" in found.notes
+    assert "times: 1 of the traces are not used: it is empty" in found.notes
     assert (len(found.profiled_s), {len(samples) for samples in found.samples.values()}) == (1, {1})
     assert all(figures.time_s > 0 for figures in found.by_block.values())
 
@@ -132,7 +132,7 @@ def test_without_events_whole_runs_are_timed(reason: str, monkeypatch: pytest.Mo
     def unreadable(*_: Any) -> runs.Recording:
         if reason == "broken file":
             raise ValueError("not a trace")
-        return runs.Recording({}, unavailable="the profiler of this platform tells of no instructions")
+        return runs.Recording({}, unavailable="the profiler of this platform records no instructions")
 
     monkeypatch.setattr(runs, "read_recording", unreadable)
     found = profile_quickly(jnp.sin, jnp.ones(3))
@@ -141,8 +141,8 @@ def test_without_events_whole_runs_are_timed(reason: str, monkeypatch: pytest.Mo
     assert all(figures.time_s is None for figures in found.by_block.values())
     assert found.instructions_s is None
     assert found.notes[-1] == "times of instructions, blocks and roles: " + (
-        "what the profiler wrote cannot be read: not a trace"
+        "the profiler's events cannot be read: not a trace"
         if reason == "broken file"
-        else "the profiler of this platform tells of no instructions"
+        else "the profiler of this platform records no instructions"
     )
     assert WHOLE in str(found)

@@ -80,7 +80,7 @@ CASES = [
         """,
     ),
     (
-        "what is required",
+        "a missing required argument",
         lambda: OneHot(),
         """
         UnknownOptionError: cannot make OneHot: missing a required argument: 'num_classes'.
@@ -89,7 +89,7 @@ CASES = [
         """,
     ),
     (
-        "what it does not take",
+        "an unknown argument",
         lambda: Linear(64, width=1),
         """
         UnknownOptionError: cannot make Linear: got an unexpected keyword argument 'width'.
@@ -198,7 +198,7 @@ CASES = [
         """,
     ),
     (
-        "a chance that is no number",
+        "a rate that is not a number",
         lambda: Dropout(float("nan")),
         """
         UnknownOptionError: Dropout cannot take p=nan.

@@ -166,7 +166,7 @@ def test_the_chain_connects_to_the_first_open_input():
     assert model.graph.source_of[Endpoint("add_0", "right")] == Endpoint("relu_0", "output")
     model += Add()
     assert model.graph.source_of[Endpoint("add_1", "left")] == Endpoint("add_0", "output")
-    assert [port.name for port in model.inputs] == ["x", "input"], "the first input that nobody named"
+    assert [port.name for port in model.inputs] == ["x", "input"], "the first unnamed input"
 
 
 def test_a_call_sets_ports_and_attributes_and_changes_nothing():

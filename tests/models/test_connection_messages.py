@@ -325,7 +325,7 @@ CASES = [
         """,
     ),
     (
-        "a connection of no such name",
+        "an unknown connection name",
         lambda: linear()["outputt"],
         """
         ConnectionError: Model has no connection 'outputt'.

@@ -75,9 +75,9 @@ def test_a_repeat_equals_its_body_with_separate_parameters():
         "repeat.body.linear_0.bias": (5, 8),
     }
     weights = params["repeat.body.linear_0.weight"]
-    assert not np.array_equal(weights[0], weights[1]), "each starts by itself"
+    assert not np.array_equal(weights[0], weights[1]), "each is initialized separately"
     alone = compiled(Sequential(Linear(8), Relu()), input=[2, 8]).randomize_params(0)["linear_0.weight"]
-    assert 0.8 < np.std(weights) / np.std(alone) < 1.25, "its fans are those of one of them"
+    assert 0.8 < np.std(weights) / np.std(alone) < 1.25, "the fans are those of a single block"
     x = np.random.default_rng(0).normal(size=(3, 8)).astype("float32")
     one, expected = compiled(block), x
     for round_ in range(5):
@@ -105,7 +105,7 @@ def test_each_step_draws_separately():
     pm = compiled(Repeat(Dropout(0.5), 2), input=[400])
     out = pm.forward({}, {"input": np.ones(400)}, key=jax.random.key(0), training=True)["output"]
     shares = [float((out == value).mean()) for value in (0.0, 4.0)]
-    assert abs(shares[0] - 0.75) < 0.1, "two draws that are not the same let a quarter through"
+    assert abs(shares[0] - 0.75) < 0.1, "two independent draws keep a quarter"
     assert abs(shares[1] - 0.25) < 0.1
 
 
@@ -190,7 +190,7 @@ CASES = [
         """,
     ),
     (
-        "a carry that is no dict",
+        "a carry that is not a dict",
         lambda: Scan(Relu(), carry="ab"),
         """
         UnknownOptionError: Scan cannot take carry='ab'.
@@ -217,7 +217,7 @@ CASES = [
         """,
     ),
     (
-        "an axis that is no number",
+        "an axis that is not a number",
         lambda: Scan(Relu(), axis="x"),
         """
         UnknownOptionError: Scan cannot take axis='x'.
@@ -254,7 +254,7 @@ CASES = [
         """,
     ),
     (
-        "a scan of what takes nothing",
+        "a scan of a model without inputs",
         lambda: Scan(Constant(1.0)),
         """
         UnknownOptionError: Scan cannot run Constant(value=1.0, dtype=None): no input is scanned along the axis.
@@ -312,7 +312,7 @@ CASES = [
         """,
     ),
     (
-        "a scan of what is no array",
+        "a scan of a value that is not an array",
         lambda: compiled(Scan(Shape()), input=[5, 6, 3]),
         """
         ShapeError: the input 'input' does not fit 'scan.input'.
@@ -322,7 +322,7 @@ CASES = [
         """,
     ),
     (
-        "a branch that is no array",
+        "a branch that is not an array",
         lambda: compiled(Cond(Relu(), Shape()), input=[5, 6, 3]),
         """
         ShapeError: the input 'input' does not fit 'cond.input'.

@@ -33,7 +33,7 @@ def test_models_of_such_values_differ(one, other):
     assert hash(Constant(one).block) == hash(pickle.loads(pickle.dumps(Constant(one).block)))
 
 
-def test_no_number_is_itself():
+def test_nan_constants_are_equal():
     assert Constant(float("nan")) == Constant(float("nan"))
 
 

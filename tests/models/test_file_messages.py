@@ -440,7 +440,7 @@ CASES = [
         """,  # noqa: E501
     ),
     (
-        "a name that is no text",
+        "a name that is not a string",
         lambda: from_dict(data(name=[1])),
         """
         ModelFileError: this model is broken.

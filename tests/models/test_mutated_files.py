@@ -145,11 +145,11 @@ def agrees(graph: LogicalGraph, data: dict) -> bool:
 
 
 def _agrees_with_note(note: Any, data: dict) -> bool:
-    told = {key: value for key, value in data.items() if key not in ("node", "port") and value not in (None, False)}
-    told |= {"is_trainable": False} if data.get("is_trainable") is False else {}
-    if "initializer" in told:
-        told["initializer"] = initializer_text(told["initializer"])
-    return not told if note is None else all(same(getattr(note, key), value) for key, value in told.items())
+    declared = {key: value for key, value in data.items() if key not in ("node", "port") and value not in (None, False)}
+    declared |= {"is_trainable": False} if data.get("is_trainable") is False else {}
+    if "initializer" in declared:
+        declared["initializer"] = initializer_text(declared["initializer"])
+    return not declared if note is None else all(same(getattr(note, key), value) for key, value in declared.items())
 
 
 def _agrees_with_node(block: Any, data: dict) -> bool:

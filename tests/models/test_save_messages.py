@@ -101,7 +101,7 @@ CASES = [
         """,
     ),
     (
-        "save what is no model",
+        "save a value that is not a model",
         lambda: save(None, "m.json"),  # type: ignore
         """
         UnknownOptionError: cannot save None.
@@ -110,7 +110,7 @@ CASES = [
         """,
     ),
     (
-        "save to what is no path",
+        "save to an invalid path",
         lambda: saved(None),
         """
         UnknownOptionError: cannot save to None.
@@ -137,7 +137,7 @@ CASES = [
         """,
     ),
     (
-        "load what is no path",
+        "load from an invalid path",
         lambda: load(None),  # type: ignore
         """
         UnknownOptionError: cannot load None.

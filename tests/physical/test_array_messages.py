@@ -63,7 +63,7 @@ CASES = [
         """,
     ),
     (
-        "a name that is no text",
+        "a name that is not a string",
         lambda: mlp.evaluate(params, {1: X, "input": X}),
         """
         UnexpectedInputError: the model has no input 1.

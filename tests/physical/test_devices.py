@@ -79,7 +79,7 @@ def test_evaluate_on_many_devices():
     print(len(wide(X).devices()))
     """)
     lines = out.splitlines()
-    # 10 units are no multiple of 4: the weight is split over its 16 inputs, the bias lies whole on each device.
+    # 10 units are not a multiple of 4: the weight is sharded along its 16 inputs, the bias is replicated.
     assert lines[3] == "(4, 10) (10,)"
     assert lines[0].startswith("data (2, 10)")
     assert lines[1] == "(16, 10) (10,)"

@@ -87,13 +87,13 @@ def test_jit_defaults_to_the_backend_setting():
 
 def test_batch_may_differ_from_the_declared_one(params):
     fixed = ml.compile(MLP(3, [4], 2), BACKEND, shapes={"input": [5, 3]})
-    with pytest.warns(MithrilWarning) as said:
+    with pytest.warns(MithrilWarning) as warned:
         assert fixed.evaluate(params, {"input": X[:2]})["output"].shape == (2, 2)
-    assert [str(one.message) for one in said] == [
+    assert [str(one.message) for one in warned] == [
         "input 'input' of shape (2, 3) causes a recompilation: the model was compiled for (5, 3). "
         "shapes={'input': ['batch', 3]} accepts any batch; static_shapes=True rejects other shapes."
     ]
-    assert said[0].filename == __file__
+    assert warned[0].filename == __file__
     # Once is enough.
     assert fixed.evaluate(params, {"input": X[None]})["output"].shape == (1, 5, 2)
 
@@ -199,7 +199,7 @@ def test_seeds_and_streams():
     np.testing.assert_array_equal(weight, pm.randomize_params(7)["weight"])
     assert not np.array_equal(weight, pm.randomize_params(8)["weight"])
     first, second = pm.randomize_params()["weight"], pm.randomize_params()["weight"]
-    assert not np.array_equal(first, second), "the stream goes on"
+    assert not np.array_equal(first, second), "the stream continues"
     again = ml.compile(Linear(2), ml.JaxBackend(seed=3), shapes={"input": [5, 3]}).randomize_params()["weight"]
     np.testing.assert_array_equal(first, again)
 
@@ -224,7 +224,7 @@ def test_dropout_in_evaluate_follows_its_flag():
     moving = ml.compile(Model() | Dropout(0.5)(training=True), backend)
     first, second = (moving.evaluate({}, {"input": x})["output"] for _ in range(2))
     assert np.any(first == 0)
-    assert not np.array_equal(first, second), "each call draws anew"
+    assert not np.array_equal(first, second), "each call draws new numbers"
     backend.set_seed(1)
     np.testing.assert_array_equal(moving.evaluate({}, {"input": x})["output"], first)
     outputs, gradients = moving.evaluate({}, {"input": x}, {"output": x})
@@ -317,9 +317,9 @@ def test_own_parameters_outlive_a_traced_call():
 def test_long_list_causes_a_warning(params):
     pm = ml.compile(MLP(3, [4], 2), BACKEND, shapes={"input": ["batch", 3]})
     rows = np.ones((30, 3)).tolist()
-    with pytest.warns(MithrilWarning) as told:
+    with pytest.warns(MithrilWarning) as warned:
         found = pm.evaluate(params, {"input": rows})["output"]
-    assert str(told[0].message) == (
+    assert str(warned[0].message) == (
         "input 'input' is a list of 90 numbers. Each is a separate argument of the jitted program, which is slow. "
         "np.asarray(values) is one argument."
     )

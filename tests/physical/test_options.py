@@ -91,11 +91,11 @@ def test_frozen_params_have_no_gradient():
 
 
 def test_static_shapes_reject_other_shapes():
-    said = ml.compile(Linear(2), BACKEND, shapes=FIVE, static_shapes=True)
-    params = said.randomize_params(0)
+    declared = ml.compile(Linear(2), BACKEND, shapes=FIVE, static_shapes=True)
+    params = declared.randomize_params(0)
     first = ml.compile(Linear(2), BACKEND, static_shapes=True)
     named = ml.compile(Linear(2), BACKEND, shapes={"input": ["batch", 3]}, static_shapes=True)
-    for pm in (said, first, named):
+    for pm in (declared, first, named):
         assert pm.evaluate(params, {"input": X})["output"].shape == (5, 2)
         with pytest.raises(MithrilError) as error:
             pm.evaluate(params, {"input": X[:2]})
@@ -191,16 +191,16 @@ WARNED = [
 
 @pytest.mark.parametrize(("options", "text"), WARNED)
 def test_options_without_effect_warn_once(options, text):
-    with pytest.warns(MithrilWarning) as said:
+    with pytest.warns(MithrilWarning) as warned:
         ml.compile(Relu(), BACKEND, **options)
-    assert [str(one.message) for one in said] == [text]
-    assert said[0].filename == __file__
+    assert [str(one.message) for one in warned] == [text]
+    assert warned[0].filename == __file__
 
 
 def test_flag_for_another_platform_warns():
-    with pytest.warns(MithrilWarning) as said:
+    with pytest.warns(MithrilWarning) as warned:
         backend = ml.JaxBackend(xla_flags=["--xla_gpu_autotune_level=4"])
-    assert [str(one.message) for one in said] == [
+    assert [str(one.message) for one in warned] == [
         "the XLA flag 'xla_gpu_autotune_level' has no effect: it is for GPUs, and this backend runs on cpu."
     ]
     assert backend.compiler_options == {}

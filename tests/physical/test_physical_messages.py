@@ -186,7 +186,7 @@ CASES = [
         """,
     ),
     (
-        "an op without a kernel, built by hand",
+        "a hand-written op without a kernel",
         lambda: ml.PhysicalModel(THREE, OnlyRelu(), infer(THREE, {}), False),
         """
         UnknownOpError: backend 'jax' has no kernel for op 'linear' (block 'linear').

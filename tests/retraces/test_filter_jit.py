@@ -1,4 +1,4 @@
-"""Reasons of retraces of what `eqx.filter_jit` returns name the arguments of the user's function."""
+"""Reasons for retraces under `eqx.filter_jit` name the arguments of the user's function."""
 
 from __future__ import annotations
 
@@ -74,9 +74,9 @@ def test_reasons_name_the_arguments_of_the_user(what: str) -> None:
     eqx.clear_caches()
     step(net(), X)
     step(*args, **kwargs)
-    (again,) = step.retraces
-    assert again.reason == reason
-    assert again.place.startswith(HERE)
+    (retrace,) = step.retraces
+    assert retrace.reason == reason
+    assert retrace.place.startswith(HERE)
 
 
 def test_numbers_functions_and_their_changes() -> None:
@@ -84,7 +84,7 @@ def test_numbers_functions_and_their_changes() -> None:
     eqx.clear_caches()
     for n, activation in ((1, square), (2, square), (2, jnp.tanh), (2, lambda x: x), (2, lambda x: x)):
         step(net(activation=activation), X, n=n, config={"scale": n})
-    first, second, third, fourth = (again.reason for again in step.retraces)
+    first, second, third, fourth = (retrace.reason for retrace in step.retraces)
     assert first == "argument `config['scale']` changed from 1 to 2; static argument `n` changed from 1 to 2"
     assert second.startswith(f"argument 1 `model.activation` changed from `square` at {HERE}:")
     assert third.startswith("argument 1 `model.activation` changed from ")
@@ -92,7 +92,7 @@ def test_numbers_functions_and_their_changes() -> None:
     assert fourth.startswith(f"argument 1 `model.activation` is a new function object: `<lambda>` at {HERE}:")
 
 
-def test_what_is_jitted_anew_has_a_new_function_object() -> None:
+def test_jitting_again_creates_a_new_function_object() -> None:
     with ml.watch() as seen:
         for _ in range(2):
             eqx.filter_jit(lambda x: x * 3)(X)
@@ -101,7 +101,7 @@ def test_what_is_jitted_anew_has_a_new_function_object() -> None:
         for size in (4, 5):
             net((size, 2)).twice(jnp.ones((3, size)))
     reports = {one.name: one for one in seen.report().functions if one.library is None}
-    found = {name: [again.reason for again in one.retraces] for name, one in reports.items()}
+    found = {name: [retrace.reason for retrace in one.retraces] for name, one in reports.items()}
     (fresh,) = found["<lambda>"]
     assert fresh.startswith(f"a new function object: `<lambda>` at {HERE}:")
     (module,) = (found[name] for name in found if name not in ("<lambda>", "twice"))

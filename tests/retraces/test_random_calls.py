@@ -1,4 +1,4 @@
-"""Random calls: traces are counted as the function itself counts them, and each retrace has a true reason."""
+"""Random calls: the number of traces equals the function's own count, and each retrace has a correct reason."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def random_call(rng, arrays, static):
 
 
 def run(seed, calls):
-    """Make random calls of a new function; return its report, that of a block, and how often each call ran it."""
+    """Call a new function at random; return its report, the report of a block, and the number of traces per call."""
     rng, traced, counted = random.Random(seed), [], []
 
     def f(x, y=0.0, n=0):
@@ -86,14 +86,14 @@ def test_counts_and_reasons_of_random_calls(stress):
         assert found.traces == sum(counted)
         assert found.calls == calls
         assert found.left_out == 0
-        again_traced = {again.call for again in found.retraces if again.is_traced}
+        again_traced = {retrace.call for retrace in found.retraces if retrace.is_traced}
         assert {number for number, count in enumerate(counted, 1) if count} == again_traced | {1}
-        missed = {again.call for again in found.retraces} | {1}
+        missed = {retrace.call for retrace in found.retraces} | {1}
         assert found.hits == calls - len(missed), "each call that is no cache hit is the first, or has a reason"
-        assert [again.reason for again in found.retraces if "an equal call" in again.reason] == []
+        assert [retrace.reason for retrace in found.retraces if "an equal call" in retrace.reason] == []
         assert (own.traces, own.lowerings, own.compilations) == (found.traces, found.lowerings, found.compilations)
-        assert [again.reason for again in own.retraces] == [again.reason for again in found.retraces]
+        assert [retrace.reason for retrace in own.retraces] == [retrace.reason for retrace in found.retraces]
         retraces, hits = retraces + found.traces - 1, hits + found.hits
-        compiled_again += sum(not again.is_traced for again in found.retraces)
+        compiled_again += sum(not retrace.is_traced for retrace in found.retraces)
     assert min(retraces, hits) > 5 * size
     stress.report(calls=size * calls, hits=hits, retraces=retraces, compiled_again=compiled_again)

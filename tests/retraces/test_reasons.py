@@ -1,4 +1,4 @@
-"""The reason of each retrace, as a whole sentence, and the user's line."""
+"""The reason for each retrace as a full sentence, and the user's line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HERE = Path(__file__).name
 
 
 def fresh(function):
-    """Return a copy of a function: JAX keeps traces for each function object, also across `jax.jit`."""
+    """Return a copy of a function: JAX caches traces per function object, also across `jax.jit`."""
     copy = types.FunctionType(
         function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
     )
@@ -32,11 +32,11 @@ def watch(function, **options):
 
 
 def watched(function, *calls, **options):
-    """Return the reasons of the retraces of a function that is called with each of the arguments."""
+    """Return the reasons for the retraces of a function called with each of the arguments."""
     seen = watch(function, **options)
     for args, kwargs in calls:
         seen(*args, **kwargs)
-    return [again.reason for again in seen.retraces]
+    return [retrace.reason for retrace in seen.retraces]
 
 
 def call(*args, **kwargs):
@@ -173,10 +173,10 @@ def test_static_function():
 
 
 class Config:
-    """Compared by identity, as most classes are."""
+    """A class whose instances are compared by identity, as most are."""
 
 
-def test_static_object_that_is_compared_by_identity():
+def test_static_object_compared_by_identity():
     reasons = watched(lambda x, config: x, call(X, Config()), call(X, Config()), static_argnums=1)
     assert reasons == [
         f"static argument `config` is another object that prints the same, <{__name__}.Config object>, "
@@ -199,7 +199,7 @@ def test_context():
         seen(X)
     with jax.set_mesh(jax.make_mesh((1,), ("data",))):
         seen(X)
-    assert [again.reason for again in seen.retraces] == [
+    assert [retrace.reason for retrace in seen.retraces] == [
         "jax_enable_x64 changed from False to True",
         "jax_default_matmul_precision changed from none to 'float32'",
         "the mesh of the context changed from none to (data: 1)",
@@ -214,7 +214,7 @@ def test_placement_compiles_again_without_a_trace():
     seen(jax.device_put(X, jax.NamedSharding(mesh, jax.P("data"))))
     report = seen.report()
     assert (report.traces, report.lowerings, report.compilations) == (2, 3, 3)
-    assert [(again.reason, again.is_traced) for again in report.retraces] == [
+    assert [(retrace.reason, retrace.is_traced) for retrace in report.retraces] == [
         ("argument 1 `x` became committed to cpu:0", False),
         # The mesh is part of the type, so JAX traces again.
         ("argument 1 `x` became committed to P('data',) on the mesh (data: 1)", True),
@@ -226,7 +226,7 @@ def test_explicit_sharding_is_part_of_the_type():
     mesh = jax.make_mesh((1,), ("data",), axis_types=(jax.sharding.AxisType.Explicit,))
     for spec in (jax.P(), jax.P("data")):
         seen(jax.device_put(X, jax.NamedSharding(mesh, spec)))
-    assert [(again.reason, again.is_traced) for again in seen.retraces] == [
+    assert [(retrace.reason, retrace.is_traced) for retrace in seen.retraces] == [
         ("argument 1 `x` changed from f32[32,10] to f32[32@data,10]", True)
     ]
 
@@ -236,12 +236,12 @@ def test_cleared_cache():
     seen(X)
     seen.clear_cache()
     seen(X)
-    assert [again.reason for again in seen.retraces] == [
+    assert [retrace.reason for retrace in seen.retraces] == [
         "an equal call was traced before; JAX's cache no longer holds it (cleared, or too many entries)"
     ]
 
 
-def test_static_objects_that_only_their_class_can_tell_apart():
+def test_static_objects_that_only_their_class_distinguishes():
     class Odd:
         def __repr__(self):
             return "Odd()"
@@ -293,7 +293,7 @@ def test_long_static_values():
     ]
 
 
-def test_static_object_that_cannot_be_printed():
+def test_static_object_whose_repr_fails():
     class Broken:
         def __init__(self, size):
             self.size = size
@@ -312,7 +312,7 @@ def test_static_object_that_cannot_be_printed():
     ]
 
 
-def test_the_most_similar_earlier_call_is_compared():
+def test_comparison_with_the_most_similar_call():
     seen = watch(f)
     seen(X, 2)
     seen(jnp.ones(3), 2.0)
@@ -351,7 +351,7 @@ class Model:
 
 
 class TestNewFunctionObject:
-    """`jax.jit` of a new object for each call."""
+    """Calls of `jax.jit` on a new object each time."""
 
     def reasons(self, make):
         with ml.watch() as seen:
@@ -359,7 +359,7 @@ class TestNewFunctionObject:
                 make()(X)
         reports = [one for one in seen.report().functions if one.library is None]
         assert [one.traces for one in reports] == [3]
-        reasons = [again.reason for again in seen.retraces]
+        reasons = [retrace.reason for retrace in seen.retraces]
         assert len(set(reasons)) == 1
         assert len(reasons) == 2
         return reasons[0]
@@ -406,7 +406,7 @@ class TestNewFunctionObject:
             for size in (2, 3):
                 jax.jit(lambda x: x + 6)(jnp.ones(size))
         line = (lambda: 0).__code__.co_firstlineno - 1
-        assert [again.reason for again in seen.retraces] == [
+        assert [retrace.reason for retrace in seen.retraces] == [
             f"a new function object: `<lambda>` at {HERE}:{line}; argument 1 `x` changed from f32[2] to f32[3]"
         ]
 
@@ -417,21 +417,21 @@ class TestNewFunctionObject:
         with ml.watch() as seen:
             jax.jit(plain)(jnp.ones(3))
             jax.jit(plain, donate_argnums=0)(jnp.ones(3))
-        assert [(again.reason, again.is_traced) for again in seen.retraces] == [
+        assert [(retrace.reason, retrace.is_traced) for retrace in seen.retraces] == [
             ("the option donate_argnums of jax.jit changed from () to (0,)", False)
         ]
 
 
 def helper(function, x):
-    return function(x)  # the line of the user
+    return function(x)  # the user's line
 
 
-def test_line_is_the_innermost_of_the_user():
+def test_line_is_the_innermost_user_line():
     seen = watch(f)
     helper(seen, X)
     helper(seen, X[0])
     line = helper.__code__.co_firstlineno + 1
-    assert [(again.file, again.line, again.place, again.call) for again in seen.retraces] == [
+    assert [(retrace.file, retrace.line, retrace.place, retrace.call) for retrace in seen.retraces] == [
         (__file__, line, f"{HERE}:{line}", 2)
     ]
 
@@ -441,7 +441,7 @@ def test_line_of_a_call_from_a_library():
     jax.grad(seen)(X)
     jax.grad(seen)(X[0])
     line = (lambda: 0).__code__.co_firstlineno - 1
-    assert [again.place for again in seen.retraces] == [f"{HERE}:{line}"]
+    assert [retrace.place for retrace in seen.retraces] == [f"{HERE}:{line}"]
 
 
 def test_line_is_unknown_in_a_thread_of_library_code():
@@ -450,9 +450,9 @@ def test_line_is_unknown_in_a_thread_of_library_code():
     thread = threading.Thread(target=seen, args=(X[0],))
     thread.start()
     thread.join()
-    (again,) = seen.retraces
-    assert (again.file, again.line, again.place) == ("", 0, "")
-    assert str(again) == "unknown line: argument 1 `x` changed from f32[32,10] to f32[10]"
+    (retrace,) = seen.retraces
+    assert (retrace.file, retrace.line, retrace.place) == ("", 0, "")
+    assert str(retrace) == "unknown line: argument 1 `x` changed from f32[32,10] to f32[10]"
 
 
 def test_function_inside_another_trace():
@@ -465,12 +465,12 @@ def test_function_inside_another_trace():
         jitted = jax.jit(outer)
         jitted(X)
         jitted(X[0])
-    again = next(one for one in seen.retraces if one.line == outer.__code__.co_firstlineno + 1)
-    assert again.reason == "argument 1 `x` changed from f32[32,10] to f32[10]"
-    assert again.trace_s is None, "its time is part of the time of the outer trace"
+    retrace = next(one for one in seen.retraces if one.line == outer.__code__.co_firstlineno + 1)
+    assert retrace.reason == "argument 1 `x` changed from f32[32,10] to f32[10]"
+    assert retrace.trace_s is None, "its time is part of the time of the outer trace"
 
 
-def test_an_object_that_cannot_be_compared_does_not_disturb():
+def test_an_object_whose_comparison_fails_is_ignored():
     class Broken:
         def __repr__(self):
             raise RuntimeError("no repr")
@@ -482,6 +482,6 @@ def test_an_object_that_cannot_be_compared_does_not_disturb():
     seen = ml.watch(jax.jit(lambda x, b: x, static_argnums=1))
     for one in made:
         np.testing.assert_array_equal(seen(X, one), X)
-    assert [again.reason for again in seen.retraces] == [
+    assert [retrace.reason for retrace in seen.retraces] == [
         "static argument `b` is a Broken that cannot be printed, and is not equal to the earlier Broken"
     ]

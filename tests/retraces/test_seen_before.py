@@ -20,19 +20,19 @@ def test_traced_before_it_was_watched():
     double(X)
     seen = ml.watch(double)
     seen(X[0])
-    assert [again.reason for again in seen.retraces] == [
+    assert [retrace.reason for retrace in seen.retraces] == [
         "the earlier calls were not watched, so there is nothing to compare with"
     ]
 
 
 @pytest.mark.parametrize("donate", [(), (0,)])
-def test_cache_hits_are_compared_with(donate):
+def test_retraces_are_compared_with_cache_hits(donate):
     double = jitted(donate_argnums=donate)
     double(X + 0)
     seen = ml.watch(double)
     seen(X + 0)
     seen(X[0])
-    assert [(again.call, again.reason) for again in seen.retraces] == [
+    assert [(retrace.call, retrace.reason) for retrace in seen.retraces] == [
         (2, "argument 1 `x` changed from f32[32,10] to f32[10]")
     ]
 
@@ -44,7 +44,7 @@ def test_a_trace_after_a_call_that_was_only_compiled():
     seen(X)
     seen(X[0])
     assert (seen.report().traces, seen.report().lowerings) == (1, 2)
-    assert [again.reason for again in seen.retraces] == ["argument 1 `x` changed from f32[32,10] to f32[10]"]
+    assert [retrace.reason for retrace in seen.retraces] == ["argument 1 `x` changed from f32[32,10] to f32[10]"]
 
 
 @pytest.mark.parametrize("see", [lambda f: f.lower(X).compile(), lambda f: ml.inspect(f, X).cost("compiled")])
@@ -54,6 +54,6 @@ def test_a_function_that_was_compiled_ahead(see):
     seen = ml.watch(double)
     for x in (X, X, X[0]):
         seen(x)
-    assert [(again.call, again.reason) for again in seen.retraces] == [
+    assert [(retrace.call, retrace.reason) for retrace in seen.retraces] == [
         (3, "argument 1 `x` changed from f32[32,10] to f32[10]")
     ]

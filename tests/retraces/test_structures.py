@@ -1,4 +1,4 @@
-"""How arguments change their structure, in sentences."""
+"""Descriptions of changes in the structure of arguments."""
 
 from __future__ import annotations
 
@@ -58,21 +58,21 @@ def test_change_of_structure(name: str) -> None:
     seen = ml.watch(jax.jit(lambda tree: jax.tree.map(jnp.sin, tree)))
     seen(earlier)
     seen(later)
-    assert [again.reason for again in seen.retraces] == [reason]
+    assert [retrace.reason for retrace in seen.retraces] == [reason]
 
 
-def test_a_call_of_the_same_structure_is_nearer() -> None:
+def test_a_call_with_the_same_structure_is_more_similar() -> None:
     seen = ml.watch(jax.jit(lambda tree: jax.tree.map(jnp.sin, tree)))
     for value in (jnp.ones(3), None, jnp.ones(3, "bfloat16"), 1):
         seen({"a": value})
-    assert [again.reason for again in seen.retraces][1:] == [
+    assert [retrace.reason for retrace in seen.retraces][1:] == [
         "argument 1 `tree['a']` changed from f32[3] to bf16[3]",
         "argument 1 `tree['a']` changed from bf16[3] to weak i32[]",
     ]
 
 
 class Table:
-    """A static value whose comparison is an array, as that of a data frame."""
+    """A static value whose comparison returns an array, as with a data frame."""
 
     def __hash__(self) -> int:
         return 1
@@ -88,16 +88,16 @@ def test_static_values_that_cannot_be_compared() -> None:
     seen = ml.watch(jax.jit(lambda x, table: x, static_argnums=1))
     seen(jnp.ones(3), Table())
     seen(jnp.ones(4), Table())
-    assert [again.reason for again in seen.retraces] == ["argument 1 `x` changed from f32[3] to f32[4]"]
+    assert [retrace.reason for retrace in seen.retraces] == ["argument 1 `x` changed from f32[3] to f32[4]"]
 
 
-def test_what_a_partial_binds() -> None:
+def test_bound_arguments_of_a_partial() -> None:
     seen = ml.watch(jax.jit(lambda fn, x: fn(x), static_argnums=0))
     for low in (0.0, 1.0):
         seen(functools.partial(jnp.clip, min=low), jnp.ones(3))
-    (again,) = seen.retraces
-    assert "with min=0.0 to functools.partial of `clip`" in again.reason
-    assert again.reason.endswith("with min=1.0")
+    (retrace,) = seen.retraces
+    assert "with min=0.0 to functools.partial of `clip`" in retrace.reason
+    assert retrace.reason.endswith("with min=1.0")
 
 
 def _registered() -> Any:
@@ -110,19 +110,22 @@ def _registered() -> Any:
 
 
 @pytest.mark.parametrize("define", [_registered, lambda: collections.namedtuple("State", "x")])
-def test_class_that_is_defined_again(define: Any) -> None:
-    seen = ml.watch(jax.jit(lambda tree: jax.tree.map(jnp.sin, tree)))
-    earlier, later = define(), define()
-    seen(earlier(X))
-    seen(later(X))
-    seen([earlier(X)])
-    seen([later(X)])
-    reasons = [again.reason for again in seen.retraces]
+def test_redefined_class(define: Any) -> None:
+    for _ in range(9):
+        seen = ml.watch(jax.jit(lambda tree: jax.tree.map(jnp.sin, tree)))
+        earlier, later = define(), define()
+        for tree in (earlier(X), later(X), [earlier(X)], [later(X)]):
+            seen(tree)
+        # JAX considers the structures of a redefined dataclass equal, but hashes them differently. So it reuses the
+        # earlier trace in 3 % of the cases.
+        if seen.report().traces == 4:
+            break
+    reasons = [retrace.reason for retrace in seen.retraces]
     assert reasons[0] == "argument 1 `tree` is of a class State that was defined again"
     assert reasons[2] == "argument 1 `tree[0]` is of a class State that was defined again"
 
 
-def test_nearest_call_has_the_same_containers() -> None:
+def test_most_similar_call_has_the_same_containers() -> None:
     seen = ml.watch(jax.jit(lambda tree: jax.tree.map(jnp.sin, tree)))
     for count, container in ((2, list), (2, tuple), (3, list)):
         seen({f"l{number}": container([X]) for number in range(count)})

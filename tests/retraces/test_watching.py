@@ -1,4 +1,4 @@
-"""Counts of watched functions and blocks: exact, on all threads, without a change to what the function does."""
+"""Exact counts of watched functions and blocks, on all threads, without changes to the behaviour."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ def test_counts_and_times():
     assert counts(found) == (5, 3, 2, 2, 2)
     assert found.disk_hits == found.untimed_traces == found.left_out == 0
     assert min(found.trace_s, found.lower_s, found.compile_s) > 0
-    (again,) = found.retraces
-    assert again.call == 3
-    assert again.time_s == again.trace_s + again.lower_s + again.compile_s
-    assert again.time_s < found.time_s
+    (retrace,) = found.retraces
+    assert retrace.call == 3
+    assert retrace.time_s == retrace.trace_s + retrace.lower_s + retrace.compile_s
+    assert retrace.time_s < found.time_s
     assert step.calls == 5
     assert step.retraces == found.retraces
 
 
-def test_reset_counts_from_zero_and_keeps_what_it_compares_with():
+def test_reset_clears_counts_and_keeps_signatures():
     step = ml.watch(jax.jit(lambda x: x - 2))
     step(X)
     step.reset()
     assert counts(step.report()) == (0, 0, 0, 0, 0)
     step(X[0])
-    assert [again.reason for again in step.retraces] == ["argument 1 `x` changed from f32[3,2] to f32[2]"]
+    assert [retrace.reason for retrace in step.retraces] == ["argument 1 `x` changed from f32[3,2] to f32[2]"]
 
 
 def test_plain_function_is_jitted():
@@ -67,7 +67,7 @@ def test_plain_function_is_jitted():
     assert counts(step.report()) == (1, 0, 1, 1, 1)
 
 
-def test_behaviour_is_that_of_the_jitted_function():
+def test_behaves_like_the_jitted_function():
     def f(x, n, *, scale=1.0):
         return {"y": x * n * scale}
 
@@ -84,12 +84,12 @@ def test_behaviour_is_that_of_the_jitted_function():
     np.testing.assert_array_equal(jax.jit(lambda x: step(x, 3)["y"])(X), 3 * X)
     with pytest.raises(AttributeError, match="no attribute 'colour'"):
         _ = step.colour
-    again = copy.deepcopy(step)
-    np.testing.assert_array_equal(again(X, 3)["y"], 3 * X)
-    assert again.calls == 1
+    copied = copy.deepcopy(step)
+    np.testing.assert_array_equal(copied(X, 3)["y"], 3 * X)
+    assert copied.calls == 1
 
 
-def test_ahead_of_time_is_no_call():
+def test_ahead_of_time_lowering_is_not_a_call():
     step = ml.watch(jax.jit(lambda x: x * 5))
     step.lower(X).compile()
     assert counts(step.report()) == (0, 0, 1, 1, 0), "the compilation is a method of what lower returned"
@@ -109,7 +109,7 @@ def test_method_decorator():
         np.testing.assert_array_equal(layer.forward(X), 2 * X)
     assert isinstance(Layer.forward, Watched)
     assert counts(Layer.forward.report()) == (3, 1, 2, 2, 2)
-    assert [again.reason for again in Layer.forward.retraces] == [
+    assert [retrace.reason for retrace in Layer.forward.retraces] == [
         "static argument `self` is another object that prints the same, "
         f"<{Layer.__module__}.test_method_decorator.<locals>.Layer object>, but is not equal to the earlier one"
     ]
@@ -122,7 +122,7 @@ def test_donated_arrays():
         np.testing.assert_array_equal(step(x, y), np.full(size, 2))
         assert x.is_deleted()
         assert not y.is_deleted()
-    assert [again.reason for again in step.retraces] == [
+    assert [retrace.reason for retrace in step.retraces] == [
         "argument 1 `x` changed from f32[4] to f32[5]; argument 2 `y` changed from f32[4] to f32[5]"
     ]
 
@@ -185,7 +185,7 @@ def test_equinox_and_flax():
         assert len(step.retraces) == 1
 
 
-def test_a_function_of_a_library_that_the_user_jits():
+def test_a_library_function_jitted_by_the_user():
     with ml.watch() as seen:
         jnp.arctanh(jnp.ones(7))
         for size in (3, 4):
@@ -193,11 +193,11 @@ def test_a_function_of_a_library_that_the_user_jits():
         for low in (1.0, 2.0):
             jax.jit(functools.partial(jnp.clip, min=low))(X)
     own = {one.name: one for one in seen.report().functions if one.library is None}
-    assert {name: [again.reason.partition(" at ")[0] for again in one.retraces] for name, one in own.items()} == {
+    assert {name: [retrace.reason.partition(" at ")[0] for retrace in one.retraces] for name, one in own.items()} == {
         "arctanh in jit": ["argument 1 `x` changed from f32[3] to f32[4]"],
         "clip": ["a new function object: functools.partial of `clip`"],
     }
-    assert {again.place.partition(":")[0] for again in seen.retraces} == {"test_watching.py"}
+    assert {retrace.place.partition(":")[0] for retrace in seen.retraces} == {"test_watching.py"}
     assert "argument 1 `x` changed from f32[3] to f32[4]" in str(seen.report())
 
 
@@ -220,10 +220,10 @@ def test_threads():
             assert found.shape == (size,)
     found = step.report()
     assert found.calls == 200
-    # Two threads may trace for the same shape at once; JAX does so too.
+    # JAX, too, may trace for the same shape on two threads at once.
     assert 8 <= found.traces <= 64
-    assert found.hits == found.calls - len({again.call for again in found.retraces}) - 1
-    assert len(found.retraces) == found.traces - 1 + sum(not again.is_traced for again in found.retraces)
+    assert found.hits == found.calls - len({retrace.call for retrace in found.retraces}) - 1
+    assert len(found.retraces) == found.traces - 1 + sum(not retrace.is_traced for retrace in found.retraces)
     assert seen.report()[step.__name__].traces == found.traces
 
 
@@ -267,7 +267,7 @@ def test_many_calls(stress):
     stress.report(calls=calls, bytes_more=grown)
 
 
-def test_block_counts_what_runs_in_it():
+def test_block_counts_functions_inside_it():
     first, second = jax.jit(lambda x: x + 21), jax.jit(lambda x: x + 22)
     first(X)
     with ml.watch() as seen:
@@ -278,7 +278,7 @@ def test_block_counts_what_runs_in_it():
     second(X[:1])
     own = [one for one in seen.report().functions if one.library is None]
     assert [counts(one) for one in own] == [(None, None, 2, 2, 2)]
-    assert [again.reason for again in seen.retraces] == ["argument 1 `x` changed from f32[3,2] to f32[2]"]
+    assert [retrace.reason for retrace in seen.retraces] == ["argument 1 `x` changed from f32[3,2] to f32[2]"]
     assert seen.report().traces == sum(one.traces for one in seen.report().functions)
 
 
@@ -297,7 +297,7 @@ def test_unknown_name_in_a_report():
         report["zzz"]
 
 
-def test_functions_of_libraries_are_apart():
+def test_library_functions_are_reported_separately():
     with ml.watch() as seen:
         for size in (71, 72):
             jnp.cumsum(jnp.ones(size))
@@ -317,7 +317,7 @@ def test_backward_pass_is_counted_by_a_block():
     assert own.retraces == ()
 
 
-def test_block_tells_a_function_from_its_gradient():
+def test_block_separates_a_function_from_its_gradient():
     def loss(x):
         return (x * x).sum()
 
@@ -373,7 +373,7 @@ def test_listeners_are_registered_once():
     assert util.test_event_listener is jit_events._on_event
 
 
-def test_listeners_that_were_cleared_are_registered_again():
+def test_cleared_listeners_are_registered_again():
     jax.monitoring.clear_event_listeners()
     step = ml.watch(jax.jit(lambda x: x + 52))
     step(X)
@@ -382,7 +382,7 @@ def test_listeners_that_were_cleared_are_registered_again():
     assert jit_events.thread.open == []
 
 
-def test_another_listener_of_traces_is_still_called(monkeypatch):
+def test_another_trace_listener_is_still_called(monkeypatch):
     heard = []
     monkeypatch.setattr(util, "test_event_listener", lambda name, *args: heard.append(name))
     with ml.watch() as seen:
@@ -424,7 +424,7 @@ def test_disabled_jit():
     assert step.report().unjitted == 0
 
 
-def test_inspect_takes_a_watched_function():
+def test_inspect_accepts_a_watched_function():
     step = ml.watch(jax.jit(lambda x, n: x * n, static_argnums=1))
     assert "mul" in ml.inspect(step, X, 3).stage("jaxpr").text
     assert step.calls == 0

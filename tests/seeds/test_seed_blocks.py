@@ -362,9 +362,9 @@ def test_block(fork, document: str, number: int) -> None:
         assert status, f"it runs as printed:\n{text}"
     status, text = fork(program(document, number, mended=True))
     assert status == 0, text
-    said = re.findall(r"MithrilWarning: (.*)", text)
-    assert len(said) == len(seed.says), said
-    assert [one for one, start in zip(said, seed.says, strict=True) if not one.startswith(start)] == []
+    warnings = re.findall(r"MithrilWarning: (.*)", text)
+    assert len(warnings) == len(seed.says), warnings
+    assert [one for one, start in zip(warnings, seed.says, strict=True) if not one.startswith(start)] == []
 
 
 @pytest.mark.slow

@@ -152,9 +152,9 @@ def test_every_command_accepts_its_example(session):
             '    Try: key="mlp_0"',
         ),
         (
-            "want_stage",
+            "request_stage",
             {},
-            "command 'want_stage' failed: missing a required argument: 'stage'.\n"
+            "command 'request_stage' failed: missing a required argument: 'stage'.\n"
             "    given  nothing\n"
             "    takes  stage\n"
             '    Try: stage="jaxpr"',

@@ -27,7 +27,7 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def told(self, compiler_options=None, **options):
         compiled = compile(self, compiler_options, **options)
         asked = compiler_options or {}
-        # With this XLA ends after its passes: that is no compilation.
+        # With this option XLA stops after its passes, which is not a compilation.
         if NO_MACHINE_CODE.items() <= asked.items():
             return compiled
         found.append(WITHOUT_CODE if "xla_backend_optimization_level" in asked else IN_FULL)
@@ -59,7 +59,7 @@ def current(request: pytest.FixtureRequest) -> Session | Exploration:
 
 def ask(current: Session | Exploration, *stages: str) -> None:
     for stage in stages:
-        current.want_stage(stage)
+        current.request_stage(stage)
     assert current.wait(PATIENCE_S)
     assert current.errors == []
 
@@ -73,9 +73,9 @@ def times(current: Session | Exploration) -> dict[str, bool]:
 def test_hlo_costs_and_memory_need_no_machine_code(current, turns):
     assert times(current) == {"optimize": False, "compile": False}
     ask(current, "hlo")
-    current.run_command("want_cost", {"source": "compiled"})
-    current.run_command("want_cost_picture", {"key": "m", "view": "memory", "sources": ["compiled"]})
-    current.run_command("want_passes", {})
+    current.run_command("request_cost", {"source": "compiled"})
+    current.run_command("request_cost_picture", {"key": "m", "view": "memory", "sources": ["compiled"]})
+    current.run_command("request_passes", {})
     ask(current)
     assert turns == [WITHOUT_CODE]  # one that is for the passes alone ends where machine code would begin
     assert times(current) == {"optimize": True, "compile": False}
@@ -83,7 +83,7 @@ def test_hlo_costs_and_memory_need_no_machine_code(current, turns):
 
 def test_memory_and_hlo_share_a_compilation(current, turns):
     ask(current, "hlo")
-    current.run_command("want_cost_picture", {"key": "m", "view": "memory", "sources": ["compiled"]})
+    current.run_command("request_cost_picture", {"key": "m", "view": "memory", "sources": ["compiled"]})
     ask(current)
     assert turns == [WITHOUT_CODE]
 
@@ -124,8 +124,8 @@ def test_costs_and_stages_share_a_compilation_after_an_edit(session, turns):
     for size in (8, 9, 10):
         turns.clear()
         session.do("set_attribute", path="linear_0", name="dimension", value=size)
-        session.do("want_cost", source="compiled")
-        session.do("want_passes")
+        session.do("request_cost", source="compiled")
+        session.do("request_passes")
         ask(session)
         assert turns == [IN_FULL]
 
@@ -134,7 +134,7 @@ def test_hidden_stage_is_not_computed_for_new_designs(session, turns):
     ask(session, "hlo", "asm")
     turns.clear()
     session.do("leave_stage", stage="asm")
-    assert session.snapshot()["stages"]["asm"]["state"] == "ready", "what is there stays"
+    assert session.snapshot()["stages"]["asm"]["state"] == "ready", "available stages stay"
     session.do("set_attribute", path="linear_0", name="dimension", value=8)
     ask(session)
     assert turns == [WITHOUT_CODE]
@@ -149,7 +149,7 @@ def test_hidden_stage_is_not_computed_for_new_designs(session, turns):
 def test_stage_left_early_is_not_loading(session, monkeypatch):
     assert session.wait(PATIENCE_S)
     monkeypatch.setattr("mithril_nb.session.making._REST_S", 60.0)  # it has not begun
-    session.do("want_stage", stage="asm")
+    session.do("request_stage", stage="asm")
     assert session.snapshot()["stages"]["asm"]["state"] == "loading"
     session.do("leave_stage", stage="asm")
     assert session.snapshot()["stages"]["asm"] == vars(StageState())

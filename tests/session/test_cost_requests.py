@@ -57,7 +57,7 @@ def program() -> Inspection:
 @pytest.mark.parametrize("source", ["analytic", "lowered", "compiled"])
 def test_table_adds_up_in_model_order(program, source) -> None:
     desk, told, failed = desk_of(program)
-    desk.want_cost(source)
+    desk.request_cost(source)
     assert desk.wait(PATIENCE_S)
     [(kind, table)] = told
     assert (kind, table.source, table.version) == ("cost", source, 1)
@@ -68,7 +68,7 @@ def test_table_adds_up_in_model_order(program, source) -> None:
         assert sum(row[figure] for row in data["rows"]) == data["total"][figure]
     for row in (*data["rows"], data["total"]):
         parts = [of.get("flops", 0) for of in row["roles"].values()]
-        assert sum(parts) <= row["flops"], "what has no role is the rest"
+        assert sum(parts) <= row["flops"], "the rest has no role"
     assert data["total"]["flops"] == program.cost(source).total.flops
     assert desk.view()[source] == {"state": "ready", "message": "", "version": 1}
     assert failed == []
@@ -82,7 +82,7 @@ def test_rows_are_sorted_by_cost_and_the_rest_counted() -> None:
         return x
 
     desk, told, _ = desk_of(inspect(long, spec(9)))
-    desk.want_cost_rows("analytic", "many", "transcendentals")
+    desk.request_cost_rows("analytic", "many", "transcendentals")
     assert desk.wait(PATIENCE_S)
     [(_, found)] = told
     assert isinstance(found, BlockRows)
@@ -98,7 +98,7 @@ def test_fusion_is_shared_between_blocks(program) -> None:
     cost = program.cost("compiled")
     desk, told, _ = desk_of(program)
     for block in ("layer_0", "layer_1", ""):
-        desk.want_cost_rows("compiled", block)
+        desk.request_cost_rows("compiled", block)
         assert desk.wait(PATIENCE_S)
     flops = sum(row["figures"]["flops"] for _, found in told for row in found.data["rows"])
     assert all(found.data["left"] == 0 for _, found in told)
@@ -109,7 +109,7 @@ def test_fusion_is_shared_between_blocks(program) -> None:
 def test_every_picture_has_text_and_hues(program, view) -> None:
     desk, told, failed = desk_of(program)
     sources = ["lowered", "compiled"] if view == "beside" else ["compiled"]
-    desk.want_cost_picture("the key", view, sources, "flops", 640, ["layer_1"])
+    desk.request_cost_picture("the key", view, sources, "flops", 640, ["layer_1"])
     assert desk.wait(PATIENCE_S)
     [(kind, picture)] = told
     assert (kind, picture.key, picture.reason) == ("cost_picture", "the key", "")
@@ -124,8 +124,8 @@ def test_failed_compilation_keeps_uncompiled_costs() -> None:
         return jax.pure_callback(lambda y: y, jax.ShapeDtypeStruct((3,), "float32"), x) + jnp.ones(4)
 
     desk, told, failed = desk_of(inspect(f, spec(3)))
-    desk.want_cost("compiled")
-    desk.want_cost_picture("k", "memory", ["compiled"])
+    desk.request_cost("compiled")
+    desk.request_cost_picture("k", "memory", ["compiled"])
     desk.measure()
     assert desk.wait(PATIENCE_S)
     states = desk.view()
@@ -135,7 +135,7 @@ def test_failed_compilation_keeps_uncompiled_costs() -> None:
     [picture] = [value for _, value in told if isinstance(value, CostPicture)]
     assert picture.reason == states["compiled"]["message"]
     assert picture.svg == ""
-    assert failed == [], "it is no fault of ours"
+    assert failed == [], "an expected failure is not recorded as an error"
 
 
 def test_measured_costs_fill_table_and_roofline() -> None:
@@ -151,8 +151,10 @@ def test_measured_costs_fill_table_and_roofline() -> None:
     assert table.source == "measured"
     assert table.data["total"]["time_s"] > 0
     assert sum(row["time_s"] or 0 for row in table.data["rows"]) == pytest.approx(table.data["total"]["time_s"])
-    assert any("made-up" in note for note in table.data["notes"]), "values nobody gave are said to be made up"
-    assert session.run_command("want_cost_picture", {"key": "k", "view": "roofline", "sources": ["measured"]}) is None
+    assert any("placeholder" in note for note in table.data["notes"]), "missing values are reported as placeholders"
+    assert (
+        session.run_command("request_cost_picture", {"key": "k", "view": "roofline", "sources": ["measured"]}) is None
+    )
     assert session.wait(PATIENCE_S)
     assert "linear_0" in told[-1][1].text
     session.do("set_attribute", path="linear_0", name="dimension", value=9)
@@ -167,16 +169,16 @@ def test_invalid_requests_are_rejected(program) -> None:
     desk, _, _ = desk_of(program)
     known = "flops, bytes_accessed, transcendentals, params, time_s"
     for command, args, text in (
-        ("want_cost", ["told"], "unknown source 'told'.\n    known  analytic, lowered, compiled, measured\n"
+        ("request_cost", ["told"], "unknown source 'told'.\n    known  analytic, lowered, compiled, measured\n"
             "    Try: source='analytic'"),
-        ("want_cost_rows", ["analytic", "a", "cents"], f"unknown figure 'cents'.\n    known  {known}\n"
+        ("request_cost_rows", ["analytic", "a", "cents"], f"unknown figure 'cents'.\n    known  {known}\n"
             "    Try: figure='flops'"),
         (
-            "want_cost_picture", ["k", "pie", ["analytic"]],
+            "request_cost_picture", ["k", "pie", ["analytic"]],
             "unknown view 'pie'.\n    known  treemap, roofline, memory, beside\n    Try: view='treemap'",
         ),
         (
-            "want_cost_picture", ["k", "beside", ["analytic"]],
+            "request_cost_picture", ["k", "beside", ["analytic"]],
             "the picture 'beside' received 1 sources.\n    needs  2, before and after\n"
             '    Try: sources=["lowered", "compiled"]',
         ),
@@ -193,10 +195,10 @@ def test_unexpected_error_is_stored_and_shown(program, monkeypatch) -> None:
     monkeypatch.setattr(cost_requests, "cost_table", broken)
     desk, _, failed = desk_of(program)
     monkeypatch.setattr(cost_requests, "PICTURES", {"treemap": broken})
-    desk.want_cost_picture("k", "treemap", ["analytic"])
+    desk.request_cost_picture("k", "treemap", ["analytic"])
     assert desk.wait(PATIENCE_S)
     assert [type(one) for one in failed] == [ZeroDivisionError]
-    desk.want_cost("analytic")
+    desk.request_cost("analytic")
     assert desk.wait(PATIENCE_S)
     assert len(failed) == 2
     assert desk.view()["analytic"]["state"] == "failed"
@@ -227,7 +229,7 @@ def test_table_counts_unknown_values() -> None:
             return jax.lax.while_loop(lambda v: v.sum() < 100, lambda v: v * 2 + 1, x)
 
     desk, told, _ = desk_of(inspect(f, spec(3)))
-    desk.want_cost("analytic")
+    desk.request_cost("analytic")
     assert desk.wait(PATIENCE_S)
     [(_, table)] = told
     assert isinstance(table, CostTable)

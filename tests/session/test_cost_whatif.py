@@ -62,7 +62,7 @@ def test_what_if_equals_the_edited_design(session) -> None:
     changes = [["", "batch", 9], ["linear_0", "dimension", 11]]
     answer, problem = ask(session, changes)
     assert problem is None
-    assert session.design.shapes == (("input", (4, 5)),), "the model stays as it is"
+    assert session.design.shapes == (("input", (4, 5)),), "the model is unchanged"
     assert session.snapshot()["can_undo"] is False
     found = figures(answer.data["rows"])
     assert found["flops"][0] == before.flops
@@ -70,7 +70,7 @@ def test_what_if_equals_the_edited_design(session) -> None:
     assert answer.data["how"].startswith("Analytic, traced again, in ")
     assert 'data-block="linear_0"' in answer.picture.svg
     assert "then" in answer.picture.text
-    # The same changes made in earnest, as one edit.
+    # The same changes as one real edit.
     assert session.run_command("apply_what_if", {"changes": changes}) is None
     assert session.wait(PATIENCE_S)
     after = session.cost.total
@@ -97,10 +97,10 @@ def test_an_input_without_dims_has_no_batch() -> None:
 
 
 def test_settings_of_a_design_have_current_values(session) -> None:
-    assert session.snapshot()["costs"]["what_if"]["settings"] is None, "nobody has asked"
+    assert session.snapshot()["costs"]["what_if"]["settings"] is None, "not requested yet"
     for size in (4, 6):
         session.do("set_shape", name="input", shape=[size, 5])
-        session.run_command("want_settings", {})
+        session.run_command("request_settings", {})
         assert session.wait(PATIENCE_S)
         view = session.snapshot()["costs"]["what_if"]
         fields = [(field["name"], field["value"]) for field in view["settings"]]
@@ -136,7 +136,7 @@ def test_both_programs_compile_on_request(session) -> None:
     peak = figures(answer.data["compiled"])["peak_bytes"]
     assert peak[0] == session.analysis.inspection.memory.peak_bytes
     answer, _ = ask(session, [["", "batch", 8]], figure="bytes_accessed")
-    assert answer.data["compiled"] is not None, "what is compiled once is known"
+    assert answer.data["compiled"] is not None, "compiled results are reused"
 
 
 def test_failed_what_if_is_reported_as_answer(session) -> None:
@@ -162,7 +162,7 @@ def test_program_accepts_other_batch_dtype_and_precision() -> None:
     exploration = Exploration(inspect(jax.grad(dense), spec(5, 3), spec(8, 5)))
     exploration.start()
     assert exploration.wait(PATIENCE_S)
-    exploration.run_command("want_settings", {})
+    exploration.run_command("request_settings", {})
     assert exploration.wait(PATIENCE_S)
     fields = exploration.snapshot()["costs"]["what_if"]["settings"]
     assert [(field["name"], field["value"]) for field in fields] == [
@@ -259,7 +259,7 @@ def test_settings_are_found_after_an_untraceable_design() -> None:
     states = []
     for subject in (current[0], Subject(2, lambda: what_if(good), {}, good)):
         current[0] = subject
-        desk.want_settings()
+        desk.request_settings()
         assert desk.wait(PATIENCE_S)
         states.append((desk.view()["state"], bool(desk.view()["settings"]), (desk.view()["problem"] or {}).get("code")))
     assert states == [("unavailable", False, "StageUnavailableError"), ("ready", True, None)]

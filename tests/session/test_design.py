@@ -62,7 +62,7 @@ def test_edits_reach_inside_a_composite():
     inner = changed.graph.by_name["mlp_0"].block
     assert inner.graph is not None
     assert inner.graph.by_name["linear_0"].block.options["dimension"] == 6
-    # The sizes that the MLP was made from would be a lie now.
+    # The sizes that the MLP was built from would no longer be true.
     assert (inner.kind, inner.attributes) == ("Model", ())
 
 

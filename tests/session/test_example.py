@@ -15,7 +15,7 @@ from mithril_nb.session.autosave import Autosave
 
 def test_the_example_has_stages_costs_and_data_to_train_on():
     session = Session(design_of(None, None), JaxBackend())
-    session.do("want_stage", stage="stablehlo")
+    session.do("request_stage", stage="stablehlo")
     session.do("load_example")
     assert session.wait(PATIENCE_S)
     found = session.snapshot()

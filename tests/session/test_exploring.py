@@ -156,10 +156,10 @@ def test_failed_commands_are_reported(program) -> None:
     problem = exploration.run_command("explode", {})
     assert str(problem) == (
         "unknown command 'explode'.\n"
-        "    known  want_stage, leave_stage, show_graph, open_node, close_node, select, dismiss, want_passes,"
-        " request_diff, request_instruction_history, want_cost, want_cost_rows, want_cost_picture, want_formula,"
-        " measure, want_settings, what_if\n"
-        "    Try: 'want_stage'"
+        "    known  request_stage, leave_stage, show_graph, open_node, close_node, select, dismiss, request_passes,"
+        " request_diff, request_instruction_history, request_cost, request_cost_rows, request_cost_picture,"
+        " request_formula, measure, request_settings, what_if\n"
+        "    Try: 'request_stage'"
     )
     assert str(exploration.run_command("show_graph", {"stage": "asm"})) == (
         "unknown stage 'asm'.\n    known  jaxpr, stablehlo, hlo_before, hlo\n    Try: stage=\"jaxpr\""
@@ -174,7 +174,7 @@ def test_passes_diffs_and_histories_on_request(program) -> None:
     exploration, told = program
     told.clear()
     assert exploration.snapshot()["passes"]["state"] == "empty"
-    exploration.run_command("want_passes", {})
+    exploration.run_command("request_passes", {})
     assert exploration.snapshot()["passes"]["state"] == "loading"
     exploration.run_command("show_graph", {"stage": "hlo"})
     assert exploration.wait(PATIENCE_S)
@@ -196,7 +196,7 @@ def test_passes_diffs_and_histories_on_request(program) -> None:
     history = next(value for kind, value in told if kind == "instruction_history")
     assert isinstance(history, InstructionHistoryOf)
     assert (history.stage, history.index) == ("hlo_before", gone)
-    assert {what for what, _, _ in history.said} <= {"appeared in", "vanished in"}
+    assert {what for what, _, _ in history.events} <= {"appeared in", "vanished in"}
     told.clear()
     at = next(at for at, one in enumerate(exploration.inspection.stage("jaxpr").instructions) if one.opcode == "tanh")
     exploration.run_command("request_instruction_history", {"stage": "jaxpr", "index": at})
@@ -204,7 +204,7 @@ def test_passes_diffs_and_histories_on_request(program) -> None:
     history = next(value for kind, value in told if kind == "instruction_history")
     assert isinstance(history, InstructionHistoryOf)
     assert (history.stage, history.index) == ("jaxpr", at)
-    assert history.became.startswith("kept as ") or any("by" in what for what, _, _ in history.said)
+    assert history.became.startswith("kept as ") or any("by" in what for what, _, _ in history.events)
     # With the program compiled, its graph is drawn.
     assert exploration.snapshot()["status"]["optimize_s"] > 0
     assert exploration.picture().stage == "hlo"
@@ -214,7 +214,7 @@ def test_passes_diffs_and_histories_on_request(program) -> None:
 def test_long_diff_is_cut(monkeypatch) -> None:
     monkeypatch.setattr(passes, "MOST_DIFF_LINES", 3)
     exploration, told = explored(jnp.tanh, spec(5, 7))
-    exploration.run_command("want_passes", {})
+    exploration.run_command("request_passes", {})
     assert exploration.wait(PATIENCE_S)
     number, whole = max(enumerate(one.diff for one in exploration.inspection.passes), key=lambda pair: len(pair[1]))
     exploration.run_command("request_diff", {"number": number})
@@ -257,7 +257,7 @@ def test_diff_requests_take_precedence_over_counts(monkeypatch) -> None:
     log: list[str] = []
     made = [SlowPass(number, log) for number in range(3)]
     desk, told = desk_of(lambda: SimpleNamespace(passes=made))
-    desk.want_passes()
+    desk.request_passes()
     until(lambda: log == ["diff 0"])
     assert [kind for kind, _ in told] == ["changed"], "the list comes with the first diff"
     made[0].resume["diff"].set()
@@ -287,9 +287,9 @@ def test_failed_passes_report_why_and_can_be_retried() -> None:
     with pytest.raises(UnknownOptionError) as caught:
         desk.request_diff(0)
     assert str(caught.value) == (
-        "no passes have been read.\n    passes  none\n    Try: run the command 'want_passes' first."
+        "no passes have been read.\n    passes  none\n    Try: run the command 'request_passes' first."
     )
-    desk.want_passes()
+    desk.request_passes()
     assert desk.wait(PATIENCE_S)
     assert desk.view(4) == {"state": "unavailable", "message": "XLA wrote nothing down", "version": 4}
     assert desk.view(5)["state"] == "stale"
@@ -301,7 +301,7 @@ def test_failed_passes_report_why_and_can_be_retried() -> None:
 
     desk, told = desk_of(broken)
     for _ in range(2):
-        desk.want_passes()
+        desk.request_passes()
         assert desk.wait(PATIENCE_S)
     assert desk.view(4) == {"state": "failed", "version": 4, "message": str(problem_of(error))}
     assert told == [("changed", None), ("changed", None), error] * 2

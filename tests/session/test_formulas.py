@@ -43,7 +43,7 @@ def test_linear_with_letters_and_numbers():
         "linear_0: 2·32·64·16 + 2048\n"
         "    2·B·M·N·K  B=1, M=32, N=64, K=16  65,536 FLOP  dot_general\n"
         "    n          n=2,048                 2,048 FLOP  add\n"
-        "    B: batch, M: rows of the left, N: columns of the right, K: summed over, n: items of the result"
+        "    B: batch, M: rows of the left, N: columns of the right, K: summed over, n: elements of the result"
     )
     assert str(found.terms[1]) == "n  n=2,048  2,048 FLOP  add"
 
@@ -87,14 +87,14 @@ def test_unknown_terms_come_first_with_a_reason():
     unknown = [term for term in found.terms if term.flops is None]
     assert found.terms[: len(unknown)] == tuple(unknown)
     assert {(term.times, term.why) for term in unknown} == {(None, "trip count unknown")}
-    assert "what nobody knows" in found.whole
+    assert "+ unknown (" in found.whole
     line = next(line for line in str(found).splitlines() if line.endswith("dot_general"))
     assert line.split() == ("? × 2·B·M·N·K B=1, M=4, N=4, K=4 unknown: trip count unknown dot_general".split())
 
 
 def test_letter_with_several_meanings_lists_all():
     found = formula_of(inspect(lambda x: jnp.sort(x) + 1, spec(8)).cost(), "")
-    assert found.legend == (("n", "items given or items of the result"), ("N", "length of the axis"))
+    assert found.legend == (("n", "elements of the input or elements of the result"), ("N", "length of the axis"))
 
 
 def test_ops_without_rule_have_no_letters():
@@ -133,13 +133,13 @@ def test_formula_message_has_version_and_reason():
     session = session_of(Linear(64))
     told: list[tuple[str, Any]] = []
     session.listen(lambda kind, value: told.append((kind, value)) if kind == "formula" else None)
-    assert session.run_command("want_formula", {"block": "linear_0"}) is None
+    assert session.run_command("request_formula", {"block": "linear_0"}) is None
     assert session.wait(PATIENCE_S)
     [(_, found)] = told
     assert found == formula_of(session.cost, "linear_0", session.snapshot()["version"])
     told.clear()
     session.do("set_shape", name="input", shape=[])
-    session.do("want_formula", block="linear_0")
+    session.do("request_formula", block="linear_0")
     assert session.wait(PATIENCE_S)
     [(_, found)] = told
     assert (found.block, found.whole, found.terms) == ("linear_0", "", ())

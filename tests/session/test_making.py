@@ -50,7 +50,7 @@ def test_lines_of_a_real_stage():
     model = Model()
     model |= Linear(4)
     session = Session(design_of(model, {"input": [2, 3]}), JaxBackend())
-    session.want_stage("stablehlo")
+    session.request_stage("stablehlo")
     assert session.wait(60)
     for name in ("jaxpr", "stablehlo"):
         text = session.analysis.inspection.stage(name).text

@@ -20,9 +20,9 @@ def test_symbolic_sizes_give_formulas_and_reasons():
     session = Session(design_of(MLP(29, [37], 3), {"input": [8, 29]}), JaxBackend(), {"data": DATA, "epochs": 1})
     session.do("set_shape", name="input", shape=["batch", 29])
     for stage in ("stablehlo", "hlo"):
-        session.do("want_stage", stage=stage)
-    session.do("want_cost", source="compiled")
-    session.do("want_passes")
+        session.do("request_stage", stage=stage)
+    session.do("request_cost", source="compiled")
+    session.do("request_passes")
     session.do("what_if", key="wider", changes=[["linear_0", "dimension", 64]])
     assert session.wait(PATIENCE_S)
     found = session.snapshot()

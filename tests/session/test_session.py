@@ -59,7 +59,7 @@ def test_a_change_answers_at_once_and_the_stages_follow(session):
     told: list[dict] = []
     session.listen(lambda kind, value: told.append(value) if kind == "snapshot" else None)
     for name in session.snapshot()["stages"]:
-        session.want_stage(name)
+        session.request_stage(name)
     assert session.wait(PATIENCE_S)
     told.clear()
     session.do("set_attribute", path="linear_0", name="dimension", value=80)
@@ -82,7 +82,7 @@ def test_times_equal_those_of_an_explorer(session):
     assert session.wait(PATIENCE_S)
     assert session.snapshot()["status"]["optimize_s"] is None
     for stage in ("stablehlo", "hlo"):
-        session.want_stage(stage)
+        session.request_stage(stage)
     assert session.wait(PATIENCE_S)
     status = session.snapshot()["status"]
     elapsed = session.analysis.inspection.elapsed
@@ -91,7 +91,7 @@ def test_times_equal_those_of_an_explorer(session):
 
 
 def test_undo_reuses_computed_stages(session):
-    session.want_stage("hlo")
+    session.request_stage("hlo")
     assert session.wait(PATIENCE_S)
     before = session.analysis.inspection
     session.do("set_attribute", path="linear_0", name="dimension", value=80)
@@ -111,7 +111,7 @@ def test_passes_belong_to_their_design(session):
 
     assert session.wait(PATIENCE_S)
     assert state() == "empty"
-    session.do("want_passes")
+    session.do("request_passes")
     assert state() == "loading"
     assert session.wait(PATIENCE_S)
     assert state() == "ready"
@@ -122,7 +122,7 @@ def test_passes_belong_to_their_design(session):
     session.do("request_diff", number=2)  # what is on screen can still be current at
     assert session.wait(PATIENCE_S)
     assert [(one.version, one.number) for kind, one in told if kind == "diff"] == [(1, 0), (1, 2)]
-    session.do("want_passes")
+    session.do("request_passes")
     assert session.wait(PATIENCE_S)
     assert (state(), session.passes.latest.version) == ("ready", 2)
     assert session.passes.latest.number == 2, "the one that was current at"
@@ -133,7 +133,7 @@ def test_passes_belong_to_their_design(session):
 
 
 def test_only_the_latest_request_is_computed(session):
-    session.want_stage("hlo")
+    session.request_stage("hlo")
     for width in range(20, 60):
         session.do("set_attribute", path="linear_0", name="dimension", value=width)
     assert session.wait(PATIENCE_S)
@@ -142,7 +142,7 @@ def test_only_the_latest_request_is_computed(session):
     assert inspection is session.analysis.inspection
     assert "f32[32,59]" in inspection.stage("hlo").text
     made = [program for program in session._seen.values() if program._inspection and program._inspection.is_compiled]
-    assert len(made) <= 3, "what nobody waits for any more is not compiled"
+    assert len(made) <= 3, "replaced requests are not compiled"
 
 
 def test_failed_command_changes_nothing(session):
@@ -285,7 +285,7 @@ def test_training_sends_curves_and_completes():
     assert run is not None
     run.wait(PATIENCE_S)
     until(lambda: runs and runs[-1]["state"] == "done")
-    # The rows that were told make up the whole history, each once and in order.
+    # The sent rows are the whole history, each once and in order.
     told = np.concatenate([one.values for one in rows], axis=1)
     assert told.shape[1] == len(run.history) == 16
     assert list(told[0]) == list(range(1, 17))
@@ -485,4 +485,4 @@ def test_stages_are_computed_for_the_program_device():
 def test_palette_starts_with_common_blocks():
     kinds = [(entry["category"], entry["kind"]) for entry in palette()]
     assert kinds[:2] == [("Common", "Linear"), ("Common", "Relu")]
-    assert len({kind for _, kind in kinds}) == len(kinds), "each stands there once"
+    assert len({kind for _, kind in kinds}) == len(kinds), "each kind is listed once"

@@ -16,8 +16,8 @@ CASES = {
     "session/commands.py:check_arguments": f"""{SESSION}
         session.do("select", paths=3)
         """,
-    "session/cost_requests.py:CostRequests.want_cost_picture": f"""{SESSION}
-        session.do("want_cost_picture", key="map", view="beside", sources=["analytic"])
+    "session/cost_requests.py:CostRequests.request_cost_picture": f"""{SESSION}
+        session.do("request_cost_picture", key="map", view="beside", sources=["analytic"])
         """,
     "session/cost_whatif.py:checked_changes": f"""{SESSION}
         session.do("apply_what_if", changes=[3])
@@ -27,7 +27,7 @@ CASES = {
         """,
     "session/passes.py:PassRequests._request": f"""{SESSION}
         session.do("request_instruction_history", stage="hlo", index=0)
-        # Try: session.do("want_passes")
+        # Try: session.do("request_passes")
         """,
     "session/commands.py:check_command": f"""{SESSION}
         session.do("slect", paths=["linear_0"])
@@ -53,10 +53,10 @@ CASES = {
         exploration.show_graph(stage="asmm")
         """,
     "session/making.py:_check": f"""{SESSION}
-        session.do("want_stage", stage="asmm")
+        session.do("request_stage", stage="asmm")
         """,
     "session/passes.py:PassRequests.request_instruction_history": f"""{SESSION}
-        session.wait(60); session.do("want_passes"); session.wait(60)
+        session.wait(60); session.do("request_passes"); session.wait(60)
         session.do("request_instruction_history", stage="asmm", index=0)
         """,
     "session/snapshot.py:place_of": f"""{SESSION}
@@ -112,7 +112,7 @@ CASES = {
         run_command("rename", ["linear_0", "encoder"])
         """,
     "session/cost_requests.py:_check": f"""{SESSION}
-        session.do("want_cost", source="compild")
+        session.do("request_cost", source="compild")
         """,
     "session/cost_whatif.py:WhatIfRequests.what_if": f"""{SESSION}
         session.do("what_if", key="wider", changes=[["linear_0", "dimension", 16]], figure="cents")

@@ -1,4 +1,4 @@
-"""A program as data: what the schema says is what is written, and any reader of JSON can read it."""
+"""A program as data: it matches the schema, and any JSON reader can read it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TRACED = ("python", "graph", "jaxpr")
 
 
 def closed(schema: Any) -> Any:
-    """Return the schema with nothing allowed that it does not name: what is written must be documented."""
+    """Return the schema with unknown fields forbidden, so that every field must be documented."""
     if isinstance(schema, list):
         return [closed(one) for one in schema]
     if not isinstance(schema, dict):
@@ -48,7 +48,7 @@ def test_the_schema_is_a_schema() -> None:
     ["MLP, train step", "LSTM by scan, forward", "while, forward", "ensemble by vmap, forward", "Adam alone",
      "mixture of experts, forward", "remat, gradient", "LeNet, forward", "hessian"],
 )  # fmt: skip
-def test_programs_are_written_as_the_schema_says(name: str) -> None:
+def test_programs_match_the_schema(name: str) -> None:
     fn, args = corpus()[name]()
     data = checked(inspect(fn, *args).to_json(*TRACED, passes=False))
     assert [stage["name"] for stage in data["stages"]] == list(TRACED)
@@ -56,7 +56,7 @@ def test_programs_are_written_as_the_schema_says(name: str) -> None:
     assert {id for stage in data["stages"] for one in stage["instructions"] for id in one["equations"]} <= ids
 
 
-def test_all_stages_and_the_passes_are_written_as_the_schema_says() -> None:
+def test_all_stages_and_passes_match_the_schema() -> None:
     data = checked(inspect(lambda x: jnp.tanh(x) * 2 + x.sum(), spec(4, 4)).to_json())
     assert [stage["name"] for stage in data["stages"]] == list(STAGES)
     assert [one["number"] for one in data["passes"]] == list(range(len(data["passes"])))
@@ -64,19 +64,19 @@ def test_all_stages_and_the_passes_are_written_as_the_schema_says() -> None:
     assert set(data["elapsed"]) == {"trace", "lower", "compile"}
 
 
-def test_a_program_that_cannot_be_traced_says_why() -> None:
+def test_untraceable_program_states_the_reason() -> None:
     data = checked(inspect(lambda x: x @ x, spec(2, 3)).to_json())
     assert data["equations"] == data["passes"] == []
     assert all(stage["unavailable"].startswith("TypeError") for stage in data["stages"])
 
 
-def test_numbers_that_json_has_no_word_for_are_texts() -> None:
+def test_nan_and_infinity_are_written_as_strings() -> None:
     program = inspect(lambda x: jax.lax.reduce(x, -jnp.inf, jax.lax.max, (0,)) + jnp.nan, spec(3))
     data = checked(program.to_json("jaxpr", passes=False))
     assert {value for one in data["equations"] for value in one["constants"]} >= {"nan"}
 
 
-def test_names_that_are_no_text_can_be_written_to_a_file() -> None:
+def test_names_with_invalid_unicode_can_be_written() -> None:
     def fn(x: Any) -> Any:
         with jax.named_scope("\ud800"):
             return x + 1

@@ -1,4 +1,4 @@
-"""Block, role and origin of equations, in all the ways in which JAX nests and wraps scopes."""
+"""Block, role and origin of equations, for every way in which JAX nests and wraps scopes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ X = spec(3, 3)
 
 
 def found(fn, *args) -> set[tuple[str, str, str]]:
-    """Primitive, block and role of all equations that are not calls."""
+    """Return primitive, block and role of all equations that are not calls."""
     return {(one.primitive, one.block, one.role or "") for one in inspect(fn, *args).equations if not one.is_call}
 
 
@@ -53,22 +53,22 @@ def _under_outer(fn, x):
 
 
 @pytest.mark.parametrize("name", WRAPPED)
-def test_the_block_of_an_equation_survives_every_transform(name: str) -> None:
+def test_blocks_survive_every_transform(name: str) -> None:
     assert ("sin", "outer/inner", "forward") in found(WRAPPED[name], X)
 
 
 @pytest.mark.parametrize("name", [name for name in WRAPPED if not name.startswith(("while", "jvp"))])
-def test_its_derivative_belongs_to_the_same_block_in_the_backward_pass(name: str) -> None:
+def test_derivatives_belong_to_the_same_block(name: str) -> None:
     products = found(jax.grad(lambda x: (WRAPPED[name](x) ** 2).sum()), X)
     assert ("mul", "outer/inner", "backward") in products
 
 
-def test_remat_computes_again_in_the_backward_pass() -> None:
+def test_remat_recomputes_in_the_backward_pass() -> None:
     sines = found(jax.grad(lambda x: (jax.checkpoint(inside)(x) ** 2).sum()), X)
     assert {("sin", "outer/inner", "forward"), ("cos", "outer/inner", "backward")} <= sines
 
 
-def test_a_derivative_rule_of_ones_own() -> None:
+def test_a_custom_derivative_rule() -> None:
     @jax.custom_vjp
     def fn(x):
         return jnp.sin(x)
@@ -82,7 +82,7 @@ def test_a_derivative_rule_of_ones_own() -> None:
     assert found(jax.value_and_grad(loss), X) >= {("sin", "own", "forward"), ("cos", "own", "backward")}
 
 
-def test_names_with_any_character_come_back_as_they_stand_in_paths() -> None:
+def test_names_with_any_character_are_restored_in_paths() -> None:
     def fn(x):
         with block("a%2Fb/c%20d/блок"):
             return jnp.sin(x)
@@ -90,7 +90,7 @@ def test_names_with_any_character_come_back_as_they_stand_in_paths() -> None:
     assert found(fn, X) == {("sin", "a%2Fb/c%20d/блок", "forward")}
 
 
-def test_what_is_outside_every_block() -> None:
+def test_equations_outside_every_block() -> None:
     def fn(params, x):
         with block("linear"):
             y = x @ params["linear.weight"]
@@ -106,7 +106,7 @@ def test_what_is_outside_every_block() -> None:
     }
 
 
-def test_what_the_outermost_module_does_itself_has_its_name() -> None:
+def test_own_equations_of_the_outermost_module_have_its_name() -> None:
     def fn(x):
         with jax.named_scope("root:Net"):
             with block("up"):
@@ -121,8 +121,8 @@ def test_what_the_outermost_module_does_itself_has_its_name() -> None:
     }
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "by hand"])
-def test_a_step_that_a_person_wrote_around_named_blocks(optimizer: str) -> None:
+@pytest.mark.parametrize("optimizer", ["adam", "hand-written SGD"])
+def test_a_hand_written_step_around_named_blocks(optimizer: str) -> None:
     forward, params, adam = mlp((5, 7, 3)), linear_params((5, 7, 3)), optax.adam(1e-3)
 
     def penalized(params, x, y):
@@ -130,7 +130,7 @@ def test_a_step_that_a_person_wrote_around_named_blocks(optimizer: str) -> None:
 
     def step(params, state, x, y):
         value, gradients = jax.value_and_grad(penalized)(params, x, y)
-        if optimizer == "by hand":
+        if optimizer == "hand-written SGD":
             return jax.tree.map(lambda param, gradient: param - 0.1 * gradient, params, gradients), value
         updates, state = adam.update(gradients, state, params)
         return optax.apply_updates(params, updates), state, value
@@ -147,7 +147,7 @@ def test_a_step_that_a_person_wrote_around_named_blocks(optimizer: str) -> None:
         assert one.block == {(5, 7): "linear_0", (7, 3): "linear_1"}[one.outputs[0].shape], one
 
 
-def test_in_other_programs_named_scopes_are_the_blocks() -> None:
+def test_named_scopes_are_blocks_in_other_programs() -> None:
     def fn(params, x):
         with jax.named_scope("encoder"), jax.named_scope("dense"):
             x = jax.checkpoint(lambda x: jnp.sin(x @ params["encoder"]["dense"]["kernel"]))(x)
@@ -163,7 +163,7 @@ def test_in_other_programs_named_scopes_are_the_blocks() -> None:
     assert [one.block for one in inspection.inputs] == ["encoder/dense", ""]
 
 
-def test_a_call_belongs_to_the_block_that_holds_all_of_it() -> None:
+def test_a_call_belongs_to_the_block_around_its_whole_body() -> None:
     def step(x, _):
         with block("net/a"):
             x = jnp.sin(x)
@@ -194,7 +194,7 @@ def jitted(optimizer: optax.GradientTransformation) -> optax.GradientTransformat
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_what_an_optimizer_does_for_one_block_belongs_to_it(name: str) -> None:
+def test_updates_of_one_block_belong_to_it(name: str) -> None:
     optimizer = OPTIMIZERS[name] or jitted(optax.adam(1e-3))
     step, args = train_step(mlp(WIDTHS), linear_params(WIDTHS), [spec(2, 5)], spec(2, 3), optimizer=optimizer)
     updates = [one for one in inspect(step, *args).equations if one.role == "update" and not one.is_call]
@@ -210,7 +210,7 @@ def test_what_an_optimizer_does_for_one_block_belongs_to_it(name: str) -> None:
             assert one.block in (OPTIMIZER, "linear_0", "linear_1")
 
 
-def test_a_tied_weight_that_two_blocks_use_has_one_owner() -> None:
+def test_a_tied_weight_has_one_owner() -> None:
     def forward(params, x):
         with block("embed"):
             x = x @ params["embed.weight"]
@@ -225,13 +225,13 @@ def test_a_tied_weight_that_two_blocks_use_has_one_owner() -> None:
     assert {one.block for one in inspection.equations if one.primitive == "dot_general"} == {"embed", "head"}
 
 
-def test_sources_are_the_lines_that_wrote_the_equations() -> None:
+def test_sources_are_the_lines_that_created_the_equations() -> None:
     (equation,) = inspect(inside, X).equations
     assert equation.source.startswith("test_attribution.py:")
     relu = inspect(jax.nn.relu, X).equations[-1]
     assert relu.source.startswith("test_attribution.py:") or relu.source == ""
 
 
-def test_params_are_plain_though_vmap_counts_with_numbers_of_numpy() -> None:
+def test_numpy_axes_of_vmap_become_plain_params() -> None:
     (equation,) = inspect(jax.vmap(lambda x: x.sum(0)), spec(3, 4, 5)).equations
-    assert repr(equation.param["axes"]) == "(1,)"  # NumPy's 1 is equal to Python's, and no JSON.
+    assert repr(equation.param["axes"]) == "(1,)"  # NumPy's 1 equals Python's, but is not valid JSON

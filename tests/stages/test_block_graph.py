@@ -1,4 +1,4 @@
-"""The logical graph as an outline: every block a line, in order, with what feeds it, whatever it is called."""
+"""The logical graph as an outline: every block on one line, in order, with its inputs, under any name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def feeds(stage: Stage) -> dict[str, tuple[str, ...]]:
     return {one.id: one.operands for one in stage.instructions}
 
 
-def test_blocks_inside_of_blocks_and_a_way_around_them() -> None:
+def test_nested_blocks_and_a_skip_connection() -> None:
     def fn(x):
         with block("first"):
             x = x * 2.0
@@ -77,7 +77,7 @@ def named(name: str, x):
         return jnp.sin(x)
 
 
-def test_names_are_a_line_each_and_colour_no_terminal() -> None:
+def test_names_take_one_line_without_escape_codes() -> None:
     text, found = outline([made("0", "one\ntwo"), made("1", "\x1b[31mred")], [], {"one\ntwo": "a\nkind"})
     assert text == (
         "block        kind     equations\n"
@@ -91,11 +91,11 @@ def made(id: str, path: str) -> Instruction:
     return Instruction(id, "sin", 1, (id,), ((path, 1.0),), "forward", "tagged")
 
 
-def test_a_program_without_blocks_has_no_lines_but_the_head() -> None:
+def test_program_without_blocks_has_only_a_head() -> None:
     assert outline([], [], {}) == ("block  equations\n", ())
 
 
-def test_roles_are_counted_apart_and_kinds_are_shown() -> None:
+def test_roles_are_counted_separately() -> None:
     parts = [
         Instruction("0", "dot", 1, ("0",), (("net", 1.0),), "forward", "tagged"),
         Instruction("1", "dot", 2, ("1",), (("net", 1.0),), "backward", "tagged"),
@@ -107,7 +107,7 @@ def test_roles_are_counted_apart_and_kinds_are_shown() -> None:
     assert (net.opcode, net.equations, net.role) == ("Linear", ("0", "1", "2", "10"), None)
 
 
-def test_a_loss_gives_the_number_that_nobody_takes() -> None:
+def test_loss_result_has_no_user() -> None:
     def program(w, x):
         with jax.named_scope("hidden"):
             hidden = jnp.tanh(x @ w)

@@ -1,4 +1,4 @@
-"""Buffers: what XLA says of a program's memory, against JAX's own sums, and text that nobody has seen yet."""
+"""Buffers: XLA's report against JAX's own sums, and random text."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Used values:
 """
 
 
-def test_all_that_xla_says_of_a_buffer_is_read() -> None:
+def test_every_attribute_of_a_buffer_is_read() -> None:
     found = buffers_in(ASSIGNMENT)
     assert [(one.number, one.size_bytes, one.kind, one.parameter, one.is_given_back) for one in found] == [
         (4, 68, "temporary", None, False),
@@ -47,7 +47,7 @@ def test_all_that_xla_says_of_a_buffer_is_read() -> None:
 
 
 @pytest.mark.parametrize("name", ["MLP, train step", "LSTM by scan, train step", "switch, forward"])
-def test_they_add_up_to_what_jax_says_and_name_instructions(name: str) -> None:
+def test_buffers_sum_to_jax_figures_and_name_instructions(name: str) -> None:
     programs = corpus(full=False)
     fn, args = programs[name]()
     program = inspect(fn, *args)
@@ -55,22 +55,22 @@ def test_they_add_up_to_what_jax_says_and_name_instructions(name: str) -> None:
     for buffer in program.buffers:
         by_kind[buffer.kind] = by_kind.get(buffer.kind, 0) + buffer.size_bytes
         assert all(held.offset_bytes + held.size_bytes <= buffer.size_bytes for held in buffer.values)
-    told = program.compiled.memory_analysis()
-    assert by_kind.get("parameter", 0) == told.argument_size_in_bytes
-    assert by_kind.get("result", 0) == told.output_size_in_bytes
-    assert by_kind.get("temporary", 0) == told.temp_size_in_bytes
+    stats = program.compiled.memory_analysis()
+    assert by_kind.get("parameter", 0) == stats.argument_size_in_bytes
+    assert by_kind.get("result", 0) == stats.output_size_in_bytes
+    assert by_kind.get("temporary", 0) == stats.temp_size_in_bytes
     known = {one.id for one in program.stage("hlo").instructions}
     assert {held.instruction for buffer in program.buffers for held in buffer.values} <= known
 
 
-def test_a_reused_argument_is_given_back() -> None:
+def test_donated_argument_holds_a_result() -> None:
     program = inspect(jax.jit(lambda x: x + 1, donate_argnums=0), jnp.zeros(64))
     (buffer,) = (one for one in program.buffers if one.kind == "parameter")
     assert buffer.is_given_back
     assert len(buffer.values) == 2
 
 
-def test_a_program_that_does_not_compile_says_why() -> None:
+def test_program_that_does_not_compile_states_the_reason() -> None:
     program = inspect(lambda x: x @ x, jnp.zeros((2, 3)))
     with pytest.raises(StageUnavailableError, match="has no buffers"):
         _ = program.buffers

@@ -1,4 +1,4 @@
-"""The paused collector: off inside, on after, and what was thrown away inside is found soon."""
+"""The paused collector: off inside, on afterwards, and garbage made inside is found soon."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from mithril_nb.stages.collector import paused_collector
 
 
 class Node:
-    """Something that the collector keeps an eye on."""
+    """An object that the collector tracks."""
 
 
-def test_it_is_off_inside_and_on_after_also_after_an_error() -> None:
+def test_collector_is_paused_and_restored_after_errors() -> None:
     assert gc.isenabled()
 
     def fail() -> None:
@@ -26,7 +26,7 @@ def test_it_is_off_inside_and_on_after_also_after_an_error() -> None:
     assert gc.isenabled()
 
 
-def test_who_turned_it_off_finds_it_off() -> None:
+def test_disabled_collector_stays_disabled() -> None:
     gc.disable()
     try:
         with paused_collector():
@@ -36,10 +36,10 @@ def test_who_turned_it_off_finds_it_off() -> None:
         gc.enable()
 
 
-def test_what_is_thrown_away_inside_does_not_pile_up() -> None:
-    """A person who moves a slider traces hundreds of programs, and traced programs refer to themselves."""
+def test_garbage_made_while_paused_is_collected_soon() -> None:
+    """Moving a slider traces hundreds of programs, and traced programs contain reference cycles."""
     of_the_tests = gc.get_threshold()
-    gc.set_threshold(700, 10, 10)  # as Python begins with
+    gc.set_threshold(700, 10, 10)  # Python's default
     try:
         for _ in range(50):
             with paused_collector():

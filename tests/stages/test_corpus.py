@@ -1,4 +1,4 @@
-"""The corpus: every equation is attributed, every product has its role, no link crosses from one layer to another."""
+"""Corpus of programs: every equation has a block, every product has a role, and links stay within a layer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PRODUCTS = ("dot_general", "conv_general_dilated")
 
 
 @pytest.mark.parametrize("name", CORPUS)
-def test_every_equation_has_a_block_and_every_product_a_role(name: str) -> None:
+def test_equations_have_blocks_and_products_have_roles(name: str) -> None:
     check(name)
 
 
@@ -59,7 +59,7 @@ def test_a_sharded_step_on_8_devices() -> None:
 
 
 def check_sharded() -> None:
-    """What the test above runs in a process that has 8 devices."""
+    """Run the checks of the test above in a process with 8 devices."""
     name = "sharded, train step"
     check(name)
     fn, args = corpus()[name]()
@@ -82,7 +82,7 @@ def check_sharded() -> None:
             assert one.role in ("forward", "backward")
 
 
-# An oracle for programs that are not ours: each layer has a prime width of its own, so that a line tells whose it is.
+# An oracle for other programs: each layer has its own prime width, so the shapes of a line identify its layer.
 
 BATCH = 4
 WIDTHS = (5, 7, 11, 13)
@@ -168,7 +168,7 @@ def widths_in(shape: str) -> frozenset[int]:
 
 
 def products(inspection: Inspection, stage: str) -> dict[str, tuple[Any, str]]:
-    """Every matrix product with the layer that its operands' and result's widths tell."""
+    """Return every matrix product with the layer that the widths of its operands and result identify."""
     made = inspection.stage(stage)
     lines = made.text.splitlines()
     specs = {one.id: [shape for each in (one.inputs, one.outputs) for shape in each] for one in inspection.equations}
@@ -190,7 +190,7 @@ def products(inspection: Inspection, stage: str) -> dict[str, tuple[Any, str]]:
 
 
 @pytest.mark.parametrize("stage", ["jaxpr", "stablehlo", "hlo"])
-def test_a_product_belongs_to_the_layer_whose_widths_it_has(step: Inspection, stage: str) -> None:
+def test_products_belong_to_the_layer_of_their_widths(step: Inspection, stage: str) -> None:
     found = products(step, stage)
     assert len(found) >= 3 + 3 + 2
     for one, layer in found.values():
@@ -200,17 +200,17 @@ def test_a_product_belongs_to_the_layer_whose_widths_it_has(step: Inspection, st
 
 
 @pytest.mark.parametrize("stage", ["stablehlo", "hlo"])
-def test_no_link_leads_from_a_product_to_one_of_another_layer(step: Inspection, stage: str) -> None:
+def test_links_of_products_stay_within_a_layer(step: Inspection, stage: str) -> None:
     here, there = products(step, "jaxpr"), products(step, stage)
     links = step.links("jaxpr", stage)
     assert {id for ids in links.values() for id in ids} >= there.keys()
     for id, (_, layer) in here.items():
         linked = {there[other][1] for other in links[id] if other in there}
         assert linked <= {layer}
-        assert linked or stage == "hlo"  # XLA computes what is asked for twice only once.
+        assert linked or stage == "hlo"  # XLA merges equal operations
 
 
-def test_the_update_of_a_weight_belongs_to_the_layer_that_uses_it(step: Inspection) -> None:
+def test_updates_belong_to_the_layer_of_the_weight(step: Inspection) -> None:
     found = [one for one in step.equations if one.role == "update" and not one.is_call]
     updates = [one for one in found if len(one.outputs[0].shape) == 2]
     assert len(updates) >= 3 * 8

@@ -1,4 +1,4 @@
-"""Who makes and who takes each array of a jaxpr: through calls, loops, branches, and what stands in none of them."""
+"""Producer and users of each array of a jaxpr, through calls, loops and branches."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def spare_operands(x: jax.Array) -> jax.Array:
 
 
 def two_loops(x: jax.Array) -> jax.Array:
-    """Constants in the condition and in the body, a loop in a loop, what is given back unchanged."""
+    """Constants in the condition and in the body, a nested loop, and values returned unchanged."""
     limit, step = x.sum(), (x @ x)[0]
 
     def turn(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
@@ -61,7 +61,7 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_every_array_is_made_before_it_is_taken(name: str) -> None:
+def test_every_array_is_computed_before_its_uses(name: str) -> None:
     program = inspect(PROGRAMS[name], X)
     values, equations = program.values, program.equations
     assert [value.made for value in values] == sorted(value.made for value in values)
@@ -81,7 +81,7 @@ def by_id(fn: Callable[..., Any], *args: Any) -> dict[str, Value]:
     return {value.id: value for value in inspect(fn, *args).values}
 
 
-def test_what_a_call_is_given_is_the_same_inside() -> None:
+def test_operands_of_a_call_are_the_same_values_inside() -> None:
     found = by_id(lambda x: jax.jit(lambda a: jnp.sin(a) @ a)(x) + 1, X)
     assert found.keys() == {"x", "0.0", "0.1", "1"}
     assert found["x"].uses == [0, 1, 2], "the call and the two equations in it"
@@ -89,7 +89,7 @@ def test_what_a_call_is_given_is_the_same_inside() -> None:
     assert found["1"].is_output
 
 
-def test_what_a_loop_takes_from_around_it_is_needed_to_its_end() -> None:
+def test_constants_of_a_loop_are_needed_to_its_end() -> None:
     def loop(x: jax.Array, w: jax.Array) -> jax.Array:
         return jax.lax.scan(lambda c, _: (jnp.sin(c @ w), None), x, None, length=3)[0] + 1
 
@@ -99,7 +99,7 @@ def test_what_a_loop_takes_from_around_it_is_needed_to_its_end() -> None:
     assert found["0"].uses == [1, 2, 3], "what is carried is one array"
 
 
-def test_a_solve_takes_the_operands_of_the_jaxpr_that_runs() -> None:
+def test_a_solve_uses_the_operands_of_the_jaxpr_that_runs() -> None:
     found = by_id(PROGRAMS["solve"], X)
     equations = inspect(PROGRAMS["solve"], X).equations
     solves = [place for place, one in enumerate(equations) if one.primitive == "triangular_solve"]

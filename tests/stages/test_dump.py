@@ -1,4 +1,4 @@
-"""What XLA writes down while it compiles: where it lies, how long, and that nothing of it stays behind."""
+"""The files that XLA writes while it compiles: their folder, their lifetime, and their removal."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def left(temp: Path) -> list[str]:
 
 
 def writing(**files: str):
-    """What compiles: it writes files, and says what it was told."""
+    """Return a compile function that writes files and returns the options it received."""
 
     def lower(options):
         for name, text in files.items():
@@ -53,14 +53,14 @@ def writing(**files: str):
 
 
 def python(code: str, temp: Path) -> subprocess.Popen[str]:
-    """Another process of Python that runs some code; its folders are made in `temp`."""
+    """Start another Python process that runs some code; its folders are created in `temp`."""
     environment = os.environ | {"TMPDIR": str(temp)}
     return subprocess.Popen(
         [sys.executable, "-c", code], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
 
 
-def test_the_files_go_with_the_last_that_refers_to_them(temp: Path) -> None:
+def test_files_are_removed_with_their_last_reference(temp: Path) -> None:
     inspection = inspect(lambda x: jnp.tanh(x) * 2, spec(3))
     passes = inspection.passes
     assert len(left(temp)) == 1
@@ -71,7 +71,7 @@ def test_the_files_go_with_the_last_that_refers_to_them(temp: Path) -> None:
     assert left(temp) == []
 
 
-def test_they_go_when_python_ends_and_after_a_crash_with_the_next_one(temp: Path) -> None:
+def test_files_are_removed_at_exit_and_after_a_crash(temp: Path) -> None:
     make = f"{ALONE}dump = Dump(); print(dump.folder, flush=True); "
     crashed, ended = python(make + "sys.stdin.read()", temp), python(make, temp)
     for process in (crashed, ended):
@@ -81,13 +81,13 @@ def test_they_go_when_python_ends_and_after_a_crash_with_the_next_one(temp: Path
     assert ended.returncode == 0
     assert len(left(temp)) == 1
     mine = Dump()
-    assert len(left(temp)) == 2  # the other still lives
+    assert len(left(temp)) == 2  # the other process still runs
     os.kill(crashed.pid, signal.SIGKILL)
     crashed.communicate()
     assert len(left(temp)) == 2
     assert mine.folder is not None
     home = mine.folder.parent
-    assert Dump().folder is not None  # what others left behind goes when a home is made, and this one has one
+    assert Dump().folder is not None  # leftovers are removed when a home is created, and this process has one
     assert len(left(temp)) == 2
     del mine
     assert left(temp) == [next(one.name for one in temp.iterdir() if one != home)]
@@ -97,7 +97,7 @@ def test_they_go_when_python_ends_and_after_a_crash_with_the_next_one(temp: Path
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_a_fork_leaves_them_to_its_parent(temp: Path) -> None:
+def test_fork_keeps_the_files_of_its_parent(temp: Path) -> None:
     code = (
         f"{ALONE}import os; dump = Dump(); child = os.fork()\n"
         "if not child: sys.exit()\n"
@@ -107,7 +107,7 @@ def test_a_fork_leaves_them_to_its_parent(temp: Path) -> None:
     assert left(temp) == []
 
 
-def test_dumps_on_threads_are_apart(temp: Path) -> None:
+def test_dumps_of_threads_are_separate(temp: Path) -> None:
     found: list[Dump] = []
 
     def make(number: int) -> None:
@@ -123,12 +123,12 @@ def test_dumps_on_threads_are_apart(temp: Path) -> None:
     assert sorted(dump.text("before_optimizations.txt") for dump in found) == [str(number) for number in range(8)]
     assert len(left(temp)) == 1
     assert len({dump.folder for dump in found}) == 8
-    assert len([*temp.glob("**/held")]) == 1  # an open file, of which a process may not have many
+    assert len([*temp.glob("**/held")]) == 1  # an open file; the number of open files is limited
     found.clear()
     assert left(temp) == []
 
 
-def test_what_others_have_in_the_same_place_stays(temp: Path) -> None:
+def test_files_of_others_are_kept(temp: Path) -> None:
     for name in ("mithril_nb-xla-half-made", "mithril_nb-other", "somebody"):
         (temp / name).mkdir()
     (temp / "mithril_nb-xla-file").write_text("")
@@ -141,8 +141,8 @@ def test_what_others_have_in_the_same_place_stays(temp: Path) -> None:
     assert len(left(temp)) == 6
 
 
-def test_what_xla_made_anew_while_its_process_ended_goes_after_a_while(temp: Path) -> None:
-    """A process may end while XLA writes: it makes the folder again that was just removed, and nobody locks that."""
+def test_folder_recreated_by_xla_is_removed_later(temp: Path) -> None:
+    """If a process ends while XLA writes, XLA creates the removed folder again, and no process locks it."""
     (temp / "mithril_nb-xla-link").symlink_to(temp / "mithril_nb-xla-new")
     for name in ("old", "new"):
         (temp / f"mithril_nb-xla-{name}" / "some").mkdir(parents=True)
@@ -154,7 +154,7 @@ def test_what_xla_made_anew_while_its_process_ended_goes_after_a_while(temp: Pat
     assert sorted(left(temp)) == sorted(["mithril_nb-xla-link", "mithril_nb-xla-new", dump.folder.parent.name])
 
 
-def test_somebody_may_remove_what_lies_there(temp: Path) -> None:
+def test_dump_folder_may_be_removed_by_others(temp: Path) -> None:
     first = Dump()
     assert first.folder is not None
     shutil.rmtree(first.folder.parent)
@@ -165,7 +165,7 @@ def test_somebody_may_remove_what_lies_there(temp: Path) -> None:
     assert left(temp) == []
 
 
-def test_names_of_files_with_and_without_something_in_between(temp: Path) -> None:
+def test_file_names_with_and_without_a_middle_part(temp: Path) -> None:
     names = (
         "before_optimizations.txt", "ptx", "a.b.ptx", "ir-with-opt.ll", "wrapped_sin_kernel_module.ir-with-opt.ll",
         "0000.p.after_x.before_y.txt",
@@ -181,7 +181,7 @@ def test_names_of_files_with_and_without_something_in_between(temp: Path) -> Non
     assert {dump.text(name, "ptx") for name in dump.names("ptx")} == {"text"}
 
 
-def test_of_several_modules_that_are_compiled_the_largest_is_the_program() -> None:
+def test_largest_module_is_the_program() -> None:
     def lower(options):
         for name, size in (("1.tiny", 1), ("2.program", 100), ("3.autotuned", 50)):
             (Path(options["xla_dump_to"]) / f"module_000{name}.before_optimizations.txt").write_text("x" * size)
@@ -191,7 +191,7 @@ def test_of_several_modules_that_are_compiled_the_largest_is_the_program() -> No
     assert dump.prefix == "module_0002.program"
 
 
-def test_who_says_where_xla_writes_has_the_files_there(tmp_path: Path) -> None:
+def test_user_dump_folder_gets_the_files(tmp_path: Path) -> None:
     wanted = tmp_path / "mine"
     inspection = inspect(lambda x: x + 1, spec(3), compiler_options={"xla_dump_to": str(wanted)})
     assert inspection.stage("hlo").unavailable is None
@@ -201,15 +201,12 @@ def test_who_says_where_xla_writes_has_the_files_there(tmp_path: Path) -> None:
     with pytest.raises(LookupError) as error:
         _ = dump.prefix
     assert str(error.value) == (
-        f"XLA was told to write to {str(wanted)!r}; "
-        "leave 'xla_dump_to' out of the compiler options to have here what it writes"
+        f"XLA writes its files to {str(wanted)!r}; remove 'xla_dump_to' from the compiler options to read them here"
     )
 
 
 @pytest.mark.parametrize("place", ["no-such-folder", "file"])
-def test_a_program_compiles_without_a_place_for_the_files(
-    place: str, temp: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_program_compiles_without_a_dump_folder(place: str, temp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (temp / "file").write_text("")
     monkeypatch.setattr(tempfile, "tempdir", str(temp / place))
     dump = Dump()
@@ -219,19 +216,19 @@ def test_a_program_compiles_without_a_place_for_the_files(
         dump.names("txt")
     why = {"no-such-folder": "No such file or directory", "file": "Not a directory"}[place]
     assert str(error.value) == (
-        f"there is no place for what XLA writes down ({why}); "
-        "start Python with TMPDIR set to a folder that can be written"
+        f"no folder can be created for the files of XLA ({why}); "
+        "set TMPDIR to a writable folder before you start Python"
     )
 
 
-def test_a_compiler_that_writes_nothing_is_said_to() -> None:
+def test_compiler_without_files_is_reported() -> None:
     dump = Dump()
     dump.compile(lambda options: None, {})
-    with pytest.raises(LookupError, match=re.escape("XLA wrote nothing down when it compiled this program")):
+    with pytest.raises(LookupError, match=re.escape("XLA wrote no files when it compiled this program")):
         dump.names("txt")
 
 
-def test_passes_are_there_although_the_program_is_in_the_persistent_cache(tmp_path: Path) -> None:
+def test_passes_exist_despite_the_persistent_cache(tmp_path: Path) -> None:
     code = f"""
 import jax, jax.numpy as jnp
 from mithril_nb.inspection import inspect
@@ -252,7 +249,7 @@ print(sum("cache_hits" in one for one in hits) > 0)
     assert run_fresh(code).split() == ["True", "True", "True"]
 
 
-def test_the_state_of_the_cache_is_as_it_was_also_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_state_is_restored_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     cache = pytest.importorskip("jax._src.compilation_cache")
     monkeypatch.setattr(type(jax.config), "jax_compilation_cache_dir", "somewhere", raising=False)
     monkeypatch.setattr(cache, "_cache_checked", True)

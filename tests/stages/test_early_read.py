@@ -1,4 +1,4 @@
-"""What is read while XLA compiles is what would be read afterwards; and where it is not, that is read."""
+"""A module read while XLA compiles equals the module read afterwards; if it cannot be read early, it is read late."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jax_programs import spec
 from mithril_nb.cost.hlo.instruction_costs import hlo_costs
 from mithril_nb.inspection import Inspection, inspect
 from mithril_nb.stages.records import Stage
-from mithril_nb.stages.xla.early_read import Ahead, fingerprint
+from mithril_nb.stages.xla.early_read import EarlyRead, fingerprint
 from mithril_nb.stages.xla.passes import files_of_passes
 
 
@@ -29,8 +29,10 @@ def look() -> Inspection:
 
 @pytest.fixture
 def reading_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reads ahead even of a program that XLA compiles in no time: it waits for the reader before it goes on."""
-    monkeypatch.setattr(Ahead, "__exit__", lambda self, *_: self._over.set() if self._thread.join(60) is None else None)
+    """Read even a small program early: make XLA wait for the reader."""
+    monkeypatch.setattr(
+        EarlyRead, "__exit__", lambda self, *_: self._over.set() if self._thread.join(60) is None else None
+    )
 
 
 def everything(inspection: Inspection) -> list[object]:
@@ -46,37 +48,37 @@ def everything(inspection: Inspection) -> list[object]:
 @pytest.fixture
 def afterwards(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     with monkeypatch.context() as patch:
-        patch.setattr(Ahead, "_run", lambda self: None)
+        patch.setattr(EarlyRead, "_run", lambda self: None)
         inspection = look()
         found = everything(inspection)
-        assert inspection._pipeline.compilation._decided() is None
+        assert inspection._pipeline.compilation._early_module() is None
     return found
 
 
 @pytest.mark.usefixtures("reading_at_once")
-def test_what_is_read_ahead_is_what_is_read_afterwards(afterwards: list[object]) -> None:
+def test_early_read_equals_late_read(afterwards: list[object]) -> None:
     inspection = look()
     assert everything(inspection) == afterwards
-    decided = inspection._pipeline.compilation._decided()
+    decided = inspection._pipeline.compilation._early_module()
     assert decided is not None
     assert inspection.stage("hlo").instructions is decided.hlo[1]
     assert inspection.passes is decided.passes
 
 
 @pytest.mark.usefixtures("reading_at_once")
-def test_if_xla_changes_the_module_later_its_own_text_counts(afterwards, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_later_changes_of_the_module_are_used(afterwards, monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = iter(range(9))
     monkeypatch.setattr("mithril_nb.stages.xla.compilation.fingerprint", lambda text: bytes([next(numbers)]))
     inspection = look()
     assert everything(inspection) == afterwards
-    decided = inspection._pipeline.compilation._decided()
+    decided = inspection._pipeline.compilation._early_module()
     assert decided is not None
     assert inspection.stage("hlo").instructions is not decided.hlo[1]
 
 
 @pytest.mark.usefixtures("reading_at_once")
 @pytest.mark.parametrize("changes_later", [False, True])
-def test_costs_are_counted_ahead_and_anew_if_xla_changes_the_module_later(changes_later, monkeypatch) -> None:
+def test_costs_are_recounted_if_the_module_changes_later(changes_later, monkeypatch) -> None:
     counted: list[str] = []
 
     def count(stage: Stage, *args: object) -> object:
@@ -93,17 +95,17 @@ def test_costs_are_counted_ahead_and_anew_if_xla_changes_the_module_later(change
 
 
 @pytest.mark.usefixtures("reading_at_once")
-def test_another_module_that_was_compiled_on_the_way_is_not_taken_for_the_program(monkeypatch) -> None:
+def test_helper_module_is_not_mistaken_for_the_program(monkeypatch) -> None:
     inspection = look()
     compilation = inspection._pipeline.compilation
     dump = compilation.dump.get()
-    assert compilation._decided() is not None
+    assert compilation._early_module() is not None
     dump._prefix = "module_0009.other"
-    assert compilation._decided() is None
+    assert compilation._early_module() is None
 
 
 @pytest.mark.usefixtures("reading_at_once")
-def test_what_goes_wrong_while_reading_ahead_is_told_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_of_an_early_read_is_raised_on_use(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise ValueError("text of a newer XLA")
 
@@ -113,30 +115,30 @@ def test_what_goes_wrong_while_reading_ahead_is_told_when_it_is_asked_for(monkey
     assert "text of a newer XLA" in str(inspection.stage("hlo").unavailable)
 
 
-def test_a_program_that_does_not_compile_leaves_no_thread_behind() -> None:
-    with pytest.raises(RuntimeError, match="out of memory"), Ahead(lambda: None) as ahead:
+def test_failed_compilation_leaves_no_thread() -> None:
+    with pytest.raises(RuntimeError, match="out of memory"), EarlyRead(lambda: None) as ahead:
         raise RuntimeError("out of memory")
     deadline = time.monotonic() + 10
-    while any("reads ahead" in thread.name for thread in threading.enumerate()):
+    while any("early read" in thread.name for thread in threading.enumerate()):
         assert time.monotonic() < deadline
         time.sleep(0.01)
     assert ahead.get() is None
 
 
-def test_who_reads_ahead_lets_go_of_the_program() -> None:
+def test_early_read_releases_the_program() -> None:
     class Kept:
         def make(self) -> int:
             return 1
 
     kept = Kept()
     gone = weakref.ref(kept)
-    with Ahead(kept.make) as ahead:
+    with EarlyRead(kept.make) as ahead:
         assert ahead.get() == 1
     del kept
     assert gone() is None
 
 
-def test_modules_that_differ_in_what_counts() -> None:
+def test_fingerprints_of_different_modules_differ() -> None:
     text = '  %a = f32[] add(%b, %c), backend_config={"x":{"y":1},"z":2}\n'
     assert fingerprint(text) == fingerprint(text.replace('"x":{"y":1},"z":2', '"z":2,"x":{"y":1}'))
     assert fingerprint(text) != fingerprint(text.replace("add(%b", "add(%d"))
@@ -146,7 +148,7 @@ def test_modules_that_differ_in_what_counts() -> None:
     assert fingerprint("backend_config={no json}") != fingerprint("backend_config={json no}")
 
 
-def test_where_no_thread_can_be_started_the_program_is_read_afterwards(afterwards, monkeypatch) -> None:
+def test_program_is_read_late_without_threads(afterwards, monkeypatch) -> None:
     def refuse(self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -155,7 +157,7 @@ def test_where_no_thread_can_be_started_the_program_is_read_afterwards(afterward
 
 
 @pytest.mark.usefixtures("reading_at_once")
-def test_a_pass_that_was_written_down_later_counts() -> None:
+def test_passes_written_later_are_included() -> None:
     inspection = look()
     compilation = inspection._pipeline.compilation
     compilation.want(passes=True)
@@ -165,5 +167,5 @@ def test_a_pass_that_was_written_down_later_counts() -> None:
     dump.path(f"{len(names) + 50:04d}.later.after_late-pass.before_end", "txt").write_text(
         last.replace(" tanh(", " negate(")
     )
-    assert compilation._decided() is None
+    assert compilation._early_module() is None
     assert inspection.passes[-1].name == "late-pass"

@@ -1,4 +1,4 @@
-"""Programs that JAX refuses: its words, the person's line, and the equations up to there."""
+"""Programs that JAX rejects: the error of JAX, the user's line, and the equations before it."""
 
 from __future__ import annotations
 
@@ -76,13 +76,13 @@ def looked_at(fn) -> Inspection:
 
 
 def marked(inspection: Inspection) -> list[str]:
-    """The lines of the jaxpr that say why it ends, without numbers of lines."""
+    """Return the lines of the jaxpr that state why it ends, without line numbers."""
     lines = inspection.stage("jaxpr").text.splitlines()
     return [re.sub(r"\.py:\d+", ".py:1", line.strip()) for line in lines if line.startswith("    !! ")]
 
 
 @pytest.mark.parametrize("fn", BODIES, ids=lambda fn: fn.__name__)
-def test_equations_are_known_up_to_the_line_that_failed(fn) -> None:
+def test_equations_exist_up_to_the_failing_line(fn) -> None:
     inspection = looked_at(fn)
     stage = inspection.stage("jaxpr")
     assert tuple(one.opcode for one in stage.instructions if one.opcode != "parameter") == BODIES[fn]
@@ -116,7 +116,7 @@ PYTHON = {
 
 
 @pytest.mark.parametrize("fn", PYTHON, ids=lambda fn: fn.__name__)
-def test_errors_of_python_have_their_line_too(fn) -> None:
+def test_python_errors_have_a_line_too(fn) -> None:
     assert marked(looked_at(fn)) == PYTHON[fn]
 
 
@@ -137,7 +137,7 @@ def test_jax_own_advice_is_kept() -> None:
 
 def test_an_endless_recursion_ends(request: pytest.FixtureRequest) -> None:
     request.addfinalizer(partial(sys.setrecursionlimit, sys.getrecursionlimit()))
-    sys.setrecursionlimit(400)  # a quarter of the depth is a sixteenth of the frames
+    sys.setrecursionlimit(400)  # a quarter of the depth has a sixteenth of the frames
     inspection = looked_at(endless)
     first, second = marked(inspection)
     assert first == "!! test_failure.py:1  return endless(x + 1, w)"
@@ -145,7 +145,7 @@ def test_an_endless_recursion_ends(request: pytest.FixtureRequest) -> None:
     assert {one.opcode for one in inspection.stage("jaxpr").instructions} <= {"parameter", "add"}
 
 
-def test_a_wrong_count_of_arguments() -> None:
+def test_wrong_number_of_arguments() -> None:
     stage = inspect(inner, spec(3)).stage("jaxpr")
     assert stage.text == textwrap.dedent("""\
         { lambda
@@ -156,7 +156,7 @@ def test_a_wrong_count_of_arguments() -> None:
     assert stage.unavailable == "TypeError: inner() missing 1 required positional argument: 'w'"
 
 
-def test_long_messages_are_cut_and_empty_ones_said() -> None:
+def test_long_messages_are_cut_and_empty_ones_replaced() -> None:
     long = failure_of(ValueError("\n".join(map(str, range(99)))))
     assert long.message.splitlines() == [str(number) for number in range(8)]
     assert failure_of(AssertionError()).text == "AssertionError: no message"
@@ -169,7 +169,7 @@ def test_lines_and_text() -> None:
     assert failure.text == "ValueError: one\ntwo\n  at net.py:3: y = f(x)"
 
 
-def test_what_went_wrong_is_kept_and_raised_again_as_it_was() -> None:
+def test_error_is_cached_and_raised_unchanged() -> None:
     def make() -> int:
         raise ValueError("once")
 

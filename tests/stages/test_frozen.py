@@ -1,4 +1,4 @@
-"""Records that are quick to make are frozen dataclasses like any other."""
+"""Dataclasses with `quick_to_make` behave like any frozen dataclass."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Quick:
 @pytest.mark.parametrize(
     "make", [lambda cls: cls(1, (2,), "d"), lambda cls: cls(1), lambda cls: cls(b=(3,), a=2), lambda cls: cls(1, c="e")]
 )
-def test_it_is_the_dataclass_that_it_would_be(make: Callable[[type], object]) -> None:
+def test_quick_dataclass_equals_a_plain_one(make: Callable[[type], object]) -> None:
     plain, quick = make(Plain), make(Quick)
     assert asdict(quick) == asdict(plain)  # pyright: ignore[reportArgumentType]
     assert repr(quick) == repr(plain).replace("Plain", "Quick")
@@ -47,7 +47,7 @@ def test_the_signature_is_kept() -> None:
 
 
 @pytest.mark.parametrize("args", [(), (1, (), "c", 4)])
-def test_it_refuses_what_a_dataclass_refuses(args: tuple[object, ...]) -> None:
+def test_quick_dataclass_rejects_the_same_arguments(args: tuple[object, ...]) -> None:
     with pytest.raises(TypeError) as plain:
         Plain(*args)  # pyright: ignore[reportArgumentType, reportCallIssue]
     with pytest.raises(TypeError) as quick:

@@ -1,4 +1,4 @@
-"""The inspection as a whole: lazy, exact, symmetrical, and never in the way."""
+"""The inspection as a whole: lazy, exact, with symmetric links."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mithril_nb.stages.pipeline import STAGES
 EVERYTHING = train_step(everything, EVERYTHING_PARAMS, [spec(3, 7)], spec(3, 9))
 NEARLY_FREE = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "copy"}
 NO_KERNELS = {
-    (name, "this program has no kernel of its own: all of its work is done in libraries") for name in ("llvm", "asm")
+    (name, "this program has no separate kernel: all of its work is done in libraries") for name in ("llvm", "asm")
 }
 
 
@@ -61,7 +61,7 @@ def test_the_tagged_program_is_the_program(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["mlp train step", "everything", "random", "while", "solve"])
 def test_the_tagged_program_computes_the_same_bits(name: str) -> None:
-    # A few: XLA is given the same text, as the test above asserts of all, and it takes as long again to compile.
+    # Only a few: the test above asserts for all that XLA receives the same text, and compiling takes as long again.
     fn, args = CORPUS[name]
     given = arrays(args)
     ours = inspected(name).compiled(*given)
@@ -81,7 +81,7 @@ def test_links_agree_in_both_directions(name: str) -> None:
     assert inspection.links("asm", "jaxpr").keys() == {one.id for one in inspection.stage("asm").instructions}
 
 
-def test_ids_lines_and_shares_are_sound(name: str) -> None:
+def test_ids_lines_and_shares_are_consistent(name: str) -> None:
     inspection = inspected(name)
     equations = {one.id for one in inspection.equations} | {f"arg{k}" for k in range(len(inspection.inputs))}
     for name in STAGES:
@@ -112,7 +112,7 @@ def test_nearly_every_line_is_attributed(trained: str) -> None:
     assert sum(bool(one.shares) for one in real) >= 0.95 * len(real)
 
 
-def test_everything_is_attributed_to_the_block_that_wrote_it() -> None:
+def test_lines_are_attributed_to_the_right_block() -> None:
     whole = inspected("everything")
     text = whole.stage("jaxpr").text
     found = {(one.block, one.role) for one in whole.equations if one.primitive == "dot_general"}
@@ -125,7 +125,7 @@ def test_everything_is_attributed_to_the_block_that_wrote_it() -> None:
     }  # fmt: skip
 
 
-def test_nothing_is_made_before_it_is_asked_for() -> None:
+def test_stages_are_computed_on_first_use() -> None:
     traced = []
 
     def fn(x):
@@ -153,7 +153,7 @@ def test_nothing_is_made_before_it_is_asked_for() -> None:
     assert repr(inspection) == "Inspection('fn', made: jaxpr, stablehlo, hlo, asm)"
 
 
-def test_a_program_is_converted_to_hlo_once_for_its_text_and_its_figures() -> None:
+def test_program_is_converted_to_hlo_once() -> None:
     inspection = inspect(lambda x: x + 1, spec(2))
     assert inspection.stage("hlo_before").text
     assert inspection.analysis("lowered")["flops"] == 2
@@ -161,7 +161,7 @@ def test_a_program_is_converted_to_hlo_once_for_its_text_and_its_figures() -> No
     assert (counts.misses, counts.hits) == (1, 1)
 
 
-def test_many_threads_make_each_stage_once() -> None:
+def test_threads_compute_each_stage_once() -> None:
     traced = []
 
     def fn(x):
@@ -182,14 +182,14 @@ def test_many_threads_make_each_stage_once() -> None:
     assert len(set(found)) == 8
 
 
-def test_nothing_runs_and_no_memory_is_taken() -> None:
+def test_nothing_runs_and_no_memory_is_allocated() -> None:
     huge = spec(10**6, 10**6)
     inspection = inspect(lambda x: (x @ x).sum(), huge)
     assert inspection.stage("stablehlo").unavailable is None
     assert [one.spec.shape for one in inspection.inputs] == [(10**6, 10**6)]
 
 
-def test_a_function_that_cannot_be_traced_says_so_in_jax_words() -> None:
+def test_untraceable_function_shows_the_error_of_jax() -> None:
     inspection = inspect(lambda x: x @ x, spec(2, 3))
     stage = inspection.stage("hlo")
     assert stage.text == ""
@@ -209,7 +209,7 @@ def test_a_function_that_cannot_be_traced_says_so_in_jax_words() -> None:
     )
 
 
-def test_a_stage_that_does_not_exist() -> None:
+def test_unknown_stage_is_rejected() -> None:
     with pytest.raises(StageUnavailableError) as error:
         inspect(jnp.sin, spec(2)).stage("mlir")
     assert str(error.value) == (
@@ -222,7 +222,7 @@ def test_a_stage_that_does_not_exist() -> None:
     assert str(error.value).endswith('    Try: inspection.stage("stablehlo")')
 
 
-def test_a_program_that_compiles_nowhere_still_has_its_jaxpr(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jaxpr_exists_if_compilation_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     inspection = inspect(jnp.sin, spec(2))
 
     def fail(*args: object, **options: object) -> None:
@@ -233,14 +233,14 @@ def test_a_program_that_compiles_nowhere_still_has_its_jaxpr(monkeypatch: pytest
     assert inspection.stage("stablehlo").unavailable is None
 
 
-def test_arrays_are_taken_as_shapes_and_let_go() -> None:
+def test_arrays_are_replaced_by_shapes_and_released() -> None:
     x = jnp.ones((3, 5))
     inspection = inspect(lambda x: x.T @ x, x)
     assert not any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(inspection._pipeline._args))
     assert inspection.outputs[0].spec.shape == (5, 5)
 
 
-def test_inputs_have_names_and_owners() -> None:
+def test_inputs_have_names_and_blocks() -> None:
     step, args = train_step(mlp((5, 7, 3)), linear_params((5, 7, 3)), [spec(2, 5)], spec(2, 3))
     found = {one.name: (one.block, one.is_param) for one in inspect(step, *args).inputs}
     assert found["params['linear_0.weight']"] == ("linear_0", True)
@@ -252,14 +252,14 @@ def test_inputs_have_names_and_owners() -> None:
     assert (weight.blocks, weight.origin, weight.equations) == ({"linear_0": 1.0}, "inferred", ("arg1",))
 
 
-def test_a_jitted_function_is_looked_into_and_keeps_what_it_donates() -> None:
+def test_jitted_function_is_traced_and_keeps_donation() -> None:
     fn = jax.jit(lambda state, x: (state + x, x * 2), donate_argnums=0)
     inspection = inspect(fn, spec(4), spec(4))
     assert [one.primitive for one in inspection.equations] == ["add", "mul"]
     assert inspection.compiled.memory_analysis().alias_size_in_bytes == 16
 
 
-def test_figures_that_there_are_not_are_refused_by_name() -> None:
+def test_unknown_figures_are_rejected() -> None:
     with pytest.raises(UnknownOptionError) as caught:
         inspect(jnp.sin, jnp.zeros(3)).analysis("x")
     assert str(caught.value) == (
@@ -269,7 +269,7 @@ def test_figures_that_there_are_not_are_refused_by_name() -> None:
     )
 
 
-def test_a_program_that_was_tagged_before_is_tagged_apart() -> None:
+def test_tagged_program_gets_separate_tags() -> None:
     inner = inspect(lambda x: jnp.sin(x) + 1, spec(3))
     program = inner._pipeline.program.get()
     tagged = program.trace.call(program.tags.tag(program.trace.closed))
@@ -282,9 +282,9 @@ def test_a_program_that_was_tagged_before_is_tagged_apart() -> None:
 @pytest.mark.parametrize(
     "context", [lambda: jax.default_prng_impl("rbg"), lambda: jax.numpy_dtype_promotion("strict"), jax.enable_x64]
 )
-def test_a_stage_that_is_made_later_is_made_in_the_context_of_the_inspection(context) -> None:
+def test_stages_are_computed_in_the_context_of_inspect(context) -> None:
     def look() -> Inspection:
-        def program(x):  # JAX keeps what it traced of a function, whatever kind of keys is usual later
+        def program(x):  # JAX caches the trace of a function, whatever the default kind of keys is later
             keyed = jax.random.normal(jax.random.key(0), (3,))
             return keyed + x, jnp.ones(3, "float32") + jnp.ones(3, "int32"), np.float64(2) * x
 
@@ -298,7 +298,7 @@ def test_a_stage_that_is_made_later_is_made_in_the_context_of_the_inspection(con
     assert look().stage("stablehlo").text != expected.text
 
 
-def test_rounds_of_a_loop_that_xla_knows_are_told_in_the_graph_of_the_hlo() -> None:
+def test_hlo_graph_shows_known_trip_counts() -> None:
     found = inspect(lambda x: jax.lax.fori_loop(0, 7, lambda _, c: jnp.tanh(c @ c), x), spec(4, 4))
     loop = next(one for one in found.stage("hlo").instructions if one.opcode == "while")
     assert ("known_trip_count", "7") in loop.attributes

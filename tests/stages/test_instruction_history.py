@@ -1,4 +1,4 @@
-"""What became of equations, ops and instructions: kept, fused, merged, simplified or dropped, and in which pass."""
+"""Outcomes of equations, ops and instructions: kept, fused, merged, simplified or dropped, and by which pass."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def history(inspection: Inspection, primitive: str, at: int = 0) -> InstructionH
     return inspection.who_changed("jaxpr", found[at].id)
 
 
-def test_what_became_of_equations(inspection: Inspection) -> None:
+def test_outcomes_of_equations(inspection: Inspection) -> None:
     hlo = {one.id: one for one in inspection.stage("hlo").instructions}
     kept = history(inspection, "sort")
     assert kept.became == "kept"
@@ -64,7 +64,7 @@ def test_what_became_of_equations(inspection: Inspection) -> None:
     assert str(history(inspection, "cos")) == "dropped: nothing uses it"
 
 
-def test_ops_of_stablehlo_have_the_fate_of_their_equations(inspection: Inspection) -> None:
+def test_stablehlo_ops_have_the_outcome_of_their_equations(inspection: Inspection) -> None:
     for primitive, opcode in (("sort", "sort"), ("exp", "exponential"), ("sin", "sine"), ("neg", "negate")):
         op = next(one for one in inspection.stage("stablehlo").instructions if one.opcode == f"stablehlo.{opcode}")
         assert inspection.who_changed("stablehlo", op.id) == history(inspection, primitive), opcode
@@ -102,7 +102,7 @@ def test_histories_as_text_and_as_data(inspection: Inspection) -> None:
     }
 
 
-def test_a_function_that_two_calls_share_has_a_fate_for_each_equation() -> None:
+def test_shared_function_has_an_outcome_per_equation() -> None:
     @jax.jit
     def shared(x):
         return jnp.exp(jnp.sin(x))
@@ -117,7 +117,7 @@ def test_a_function_that_two_calls_share_has_a_fate_for_each_equation() -> None:
         assert all(id in hlo[name].equations for name in known.fused_into), known
 
 
-def test_there_is_no_fate_of_what_is_not_there(inspection: Inspection) -> None:
+def test_unknown_instruction_has_no_history(inspection: Inspection) -> None:
     stage: Any
     id: Any
     first = 'inspection.stage("{}").instructions[0].id'
@@ -136,7 +136,7 @@ def test_there_is_no_fate_of_what_is_not_there(inspection: Inspection) -> None:
         )
 
 
-def test_a_given_program_has_the_histories_that_names_prove() -> None:
+def test_given_program_has_histories_of_unique_names() -> None:
     wanted = inspect(program, X, W)
     given = ml.inspect(jax.jit(program).lower(X, W))
     ops = [one for one in given.stage("stablehlo").instructions if one.opcode != "func.func"]
@@ -158,7 +158,7 @@ def test_a_given_program_has_the_histories_that_names_prove() -> None:
             assert (outcome.by is None) == (outcome.became == "kept")
 
 
-def test_a_given_program_has_no_histories_where_it_has_no_stage() -> None:
+def test_given_program_without_a_stage_has_no_history() -> None:
     lowered = jax.jit(jnp.sin).lower(jnp.ones(3))
     cases = (
         (lowered, "jaxpr", "a jax.stages.Lowered", "jaxpr", "stablehlo"),
@@ -187,7 +187,7 @@ def test_a_given_program_has_no_histories_where_it_has_no_stage() -> None:
     )
 
 
-def test_what_is_in_a_loop_or_a_branch_has_a_fate_of_its_own() -> None:
+def test_loop_and_branch_bodies_have_separate_outcomes() -> None:
     cases: list[tuple[Any, Any, dict[str, str]]] = [
         (
             lambda x: lax.scan(lambda c, _: (jnp.tanh(c @ x), None), x, None, length=5)[0],
@@ -221,13 +221,13 @@ def test_what_is_in_a_loop_or_a_branch_has_a_fate_of_its_own() -> None:
                 assert set(found.who_changed("stablehlo", op.id).outcomes) <= set(told[id].outcomes), op
 
 
-def test_a_random_number_in_a_call_has_the_loop_that_makes_it() -> None:
+def test_random_number_in_a_call_belongs_to_its_loop() -> None:
     found = inspect(jax.jit(lambda key: jax.random.bits(key, (8,))), jax.random.key(0))
     check(found)
     assert all(found.who_changed("jaxpr", one.id).outcomes for one in found.equations)
 
 
-def test_helpers_of_a_rewrite_are_no_merges() -> None:
+def test_helpers_of_a_rewrite_are_not_merges() -> None:
     found = inspect(lambda x: jax.nn.softmax(x) + jax.nn.softmax(x), spec(64, 64))
     check(found)
     first, second = [one.id for one in found.equations if one.primitive == "div"]
@@ -249,7 +249,7 @@ def test_helpers_of_a_rewrite_are_no_merges() -> None:
     assert len(fused.fused_into) == 2  # the division by each sum, and the product with it
 
 
-def test_thousands_of_operations_in_a_row_are_merged_with_theirs() -> None:
+def test_long_chains_are_merged_pairwise() -> None:
     def chain(x):
         for _ in range(1200):
             x = jnp.sin(x)
@@ -261,7 +261,7 @@ def test_thousands_of_operations_in_a_row_are_merged_with_theirs() -> None:
         assert (outcome.became, outcome.equations) == ("merged", (str(int(id) - 1200),))
 
 
-def test_what_becomes_part_of_another_operation_is_not_kept_as_that() -> None:
+def test_absorbed_operation_is_not_kept() -> None:
     x = jnp.ones((64, 64))
     found = inspect(jax.grad(lambda w: jnp.sum(jnp.tanh(x @ w))), spec(64, 64))
     check(found)
@@ -276,7 +276,7 @@ def test_what_becomes_part_of_another_operation_is_not_kept_as_that() -> None:
 
 LEVELS = (
     "MLP, train step", "mixture of experts, train step", "LeNet, train step", "Equinox, train step",
-    "GPT of ours, forward", "LSTM by scan, train step",
+    "mithril_nb GPT, forward", "LSTM by scan, train step",
 )  # fmt: skip
 
 
@@ -337,7 +337,7 @@ def check(inspection: Inspection) -> Counter[str]:
         for one in known.outcomes:
             place = equation, one
             made = before.get(one.instruction)
-            if made is not None and made.opcode in AROUND:  # that of a call or a loop around it is not its own
+            if made is not None and made.opcode in AROUND:  # a call or loop around the equation does not do its work
                 assert calls.isdisjoint(made.equations), place
             if one.became in ("kept", "fused", "rewritten") and not one.equations:
                 assert one.into in hlo, place
@@ -353,9 +353,11 @@ def check(inspection: Inspection) -> Counter[str]:
                 assert one.by is not None, place
                 assert opcode_in(one.by, one.into) == made.opcode, place
                 ends.append(made.opcode)
-            if known.became == "simplified":  # nothing that is left does its work
+            if known.became == "simplified":  # no remaining instruction does its work
                 left = [each for each in hlo.values() if each.origin == "tagged" and each.equations == (equation.id,)]
-                at_work = {each.opcode for each in left} - {"fusion"}  # the instructions inside it are in the list too
+                at_work = {each.opcode for each in left} - {
+                    "fusion"
+                }  # the instructions inside a fusion are in the list too
                 assert at_work <= {"broadcast", "constant", "parameter", "tuple"}, (place, left)
             if one.became in ("merged", "simplified", "inlined"):
                 assert one.instruction in before, place
@@ -365,13 +367,13 @@ def check(inspection: Inspection) -> Counter[str]:
 
 
 def opcode_in(one: Pass, name: str) -> str:
-    """Return the opcode of an instruction in the module that a pass was given."""
+    """Return the opcode of an instruction in the module before a pass."""
     match = re.search(rf"^ +(?:ROOT )?%?{re.escape(name)} = .*? ([a-z][\w-]*)\(", one.before, re.MULTILINE)
     assert match is not None, (one, name)
     return match.group(1)
 
 
-def test_what_lost_its_name_is_found_by_what_takes_its_result() -> None:
+def test_nameless_instruction_is_found_by_its_users() -> None:
     x = spec(6)
     ones = inspect(lambda x: jnp.arange(6.0) * x + jnp.ones(6), x)
     (outcome,) = history(ones, "broadcast_in_dim").outcomes
@@ -391,7 +393,7 @@ def test_what_lost_its_name_is_found_by_what_takes_its_result() -> None:
         assert str(history(same, primitive)) == "dropped: no instruction is left of it when StableHLO becomes HLO"
 
 
-def test_what_is_not_known_is_not_called_dropped() -> None:
+def test_unknown_outcome_is_not_dropped() -> None:
     both = inspect(
         lambda x: lax.while_loop(lambda c: c[0][0] < 9.0, lambda c: (c[0] + c[2], c[2], c[1]),
         (x, jnp.zeros(6), jnp.ones(6))), spec(6),
@@ -400,7 +402,7 @@ def test_what_is_not_known_is_not_called_dropped() -> None:
     assert str(history(both, "broadcast_in_dim", 1)) == "unknown: no instruction has its name"
 
 
-def test_what_a_pass_rewrote_before_another_fused_it() -> None:
+def test_rewrite_before_fusion_is_reported() -> None:
     found = inspect(lambda x: jnp.exp(x) / 2.0 + jnp.ones(64), spec(64))
     told = "div.3: rewritten into multiply by pass 0 algsimp, then fused into broadcast_add_fusion by pass 1 fusion"
     assert str(history(found, "div")) == told
@@ -411,7 +413,7 @@ def test_what_a_pass_rewrote_before_another_fused_it() -> None:
     assert exp.as_data()["outcomes"][0]["rewritten"] is None
 
 
-def test_another_name_is_no_end() -> None:
+def test_renamed_instruction_has_not_vanished() -> None:
     found = inspect(lambda x: lax.scan(lambda c, _: (jnp.tanh(c @ x), None), x, None, length=5)[0], spec(6, 6))
     for opcode in ("while", "dot"):
         one = next(one for one in found.stage("hlo_before").instructions if one.opcode == opcode)
@@ -420,7 +422,7 @@ def test_another_name_is_no_end() -> None:
         assert re.fullmatch(rf"{re.escape(one.id)}: kept as [\w.]+", str(known)), known
 
 
-def test_what_has_no_name_is_followed_by_what_takes_it() -> None:
+def test_nameless_instruction_is_followed_by_its_users() -> None:
     found = inspect(lambda x: jnp.exp(x) / 2.0 + jnp.ones(64), spec(64))
     assert str(found.who_changed("hlo_before", "constant.2")) == (
         "constant.2: fused into broadcast_add_fusion by pass 1 fusion"
@@ -433,7 +435,7 @@ def test_what_has_no_name_is_followed_by_what_takes_it() -> None:
     assert {told.became for told in arguments} == {"inlined"}
 
 
-def test_arguments_of_calls_are_no_outcomes_of_an_equation() -> None:
+def test_call_arguments_are_not_outcomes() -> None:
     found = inspect(lambda x, ys: lax.scan(lambda c, y: (jnp.where(c > 0, c, 0.0) * y, None), x, ys)[0], spec(6), X_6)
     before = {one.id: one.opcode for one in found.stage("hlo_before").instructions}
     for one in found.equations:
@@ -453,7 +455,7 @@ def test_arguments_of_calls_are_no_outcomes_of_an_equation() -> None:
         lambda x: (x * 1.0 + 0.0) / 1.0,
     ],
 )
-def test_constants_that_are_there_at_the_end_are_not_simplified_away(program) -> None:
+def test_remaining_constants_are_not_simplified(program) -> None:
     found = inspect(program, spec(64))
     before, after = (
         dict(re.findall(r"%([\w.-]+) = (\S+ constant\(.*?\))", found.stage(name).text))

@@ -1,4 +1,4 @@
-"""Every public function of three modules of JAX is inspected down to StableHLO, and some of them down to HLO."""
+"""Inspection of every public function in three JAX modules down to StableHLO, and of some down to HLO."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ SPECIAL: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "special.sph_harm_y": (partial(jax.scipy.special.sph_harm_y, n_max=3), (WHOLE, WHOLE, spec(2), spec(2))),
     "special.zeta": (jax.scipy.special.zeta, (MATRIX, MATRIX)),
 }
-"""What wants other arguments than small matrices of floats."""
+"""Functions that need other arguments than small matrices of floats."""
 
 APART = {"nn.get_scaled_dot_general_config", "nn.scaled_matmul"}
-"""The first computes nothing; the second has a test of its own."""
+"""The first computes nothing; the second has its own test."""
 
 
 def programs() -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
@@ -64,14 +64,14 @@ def programs() -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
 PROGRAMS = programs()
 
 
-def test_all_of_them_are_there() -> None:
+def test_no_function_is_missing() -> None:
     assert len(PROGRAMS) > 110
     assert set(SPECIAL) <= set(PROGRAMS)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_function_of_jax_is_inspected(name: str) -> None:
+def test_a_jax_function_is_inspected(name: str) -> None:
     fn, args = PROGRAMS[name]
     inspection = inspect(fn, *args, name=name)
     assert [one.id for one in inspection.equations if not one.block or one.origin is None] == []
@@ -85,7 +85,7 @@ def test_a_function_of_jax_is_inspected(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["nn.gelu", "nn.relu", "linalg.qr", "linalg.solve", "special.expn", "special.logsumexp"]
 )
-def test_some_are_compiled(name: str) -> None:
+def test_some_functions_are_compiled(name: str) -> None:
     fn, args = PROGRAMS[name]
     stage = inspect(fn, *args, name=name).stage("hlo")
     assert stage.unavailable is None

@@ -1,4 +1,4 @@
-"""Kernels of a compiled program: all are found, each is known to run what it runs, and what is missing is said."""
+"""Kernels of a compiled program: all are found, each with its instructions, and missing code states the reason."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def inspection() -> Inspection:
 
 @pytest.fixture
 def dump(tmp_path: Path) -> Dump:
-    """A dump as a GPU writes it: one file of each kind for all kernels."""
+    """Return a dump as a GPU writes it: one file of each kind for all kernels."""
     dump = Dump()
     dump.compile(lambda options: write(Path(options["xla_dump_to"])), {})
     return dump
@@ -80,7 +80,7 @@ ENTRY %main (x: f32[4]) -> f32[4] {
 
 
 def owners(text: str = HLO) -> Owners:
-    """What is known of an HLO text, each fusion with an equation and a block of its own."""
+    """Return the owners for an HLO text in which each fusion has a separate equation and block."""
     found = []
     for number, line in enumerate(text.splitlines(), 1):
         if match := re.match(r" +(?:ROOT )?%([\w.]+) = \S+ ([\w-]+)\(.*?\)(?:, .*calls=(%[\w.]+))?", line):
@@ -103,7 +103,7 @@ def test_every_fusion_has_its_kernel_in_the_order_of_the_hlo(inspection: Inspect
     assert len(places) == len(names) - 1  # the comparison of the sort has the name of its computation
 
 
-def test_a_kernel_knows_what_its_instruction_knows(inspection: Inspection) -> None:
+def test_kernel_has_the_provenance_of_its_instruction(inspection: Inspection) -> None:
     hlo = {one.id: one for one in inspection.stage("hlo").instructions}
     for stage in ("llvm", "asm"):
         heads = [one for one in inspection.stage(stage).instructions if one.opcode == "kernel"]
@@ -152,7 +152,7 @@ def test_llvm_ir_before_and_after_its_optimizer(inspection: Inspection) -> None:
         assert kernel.object_code.startswith(b"\x7fELF")
 
 
-def test_a_gpu_writes_one_file_for_all_kernels_and_symbols_without_dots(dump: Dump) -> None:
+def test_gpu_file_with_all_kernels(dump: Dump) -> None:
     kernels = read_kernels(dump, ["add.fusion.1", "add.fusion.2"])
     assert [one.name for one in kernels] == ["add_fusion_1", "sort"]
     text, found = listing(kernels, owners(), lambda kernel: kernel.asm, lambda name, count: f"{name}: {count}")
@@ -162,11 +162,14 @@ def test_a_gpu_writes_one_file_for_all_kernels_and_symbols_without_dots(dump: Du
     assert (found[2].blocks, found[2].origin) == ({}, None)
 
 
-def test_code_that_a_platform_does_not_write_is_said_to_be_missing(dump: Dump) -> None:
+def test_missing_code_states_the_reason(dump: Dump) -> None:
     kernel = read_kernels(dump, [])[0]
     for what, reason in (
-        ("llvm_before", "XLA wrote no LLVM IR of this kernel as it was before LLVM's optimizer"),
-        ("object_code", "XLA writes no machine code for this platform; the stage llvm shows what it was made from"),
+        ("llvm_before", "XLA wrote no unoptimized LLVM IR for this kernel"),
+        (
+            "object_code",
+            "XLA writes no machine code for this platform; the stage llvm shows the LLVM IR it is made from",
+        ),
     ):
         with pytest.raises(LookupError) as error:
             getattr(kernel, what)
@@ -183,7 +186,7 @@ def test_fusions_are_alike_only_if_they_compute_the_same() -> None:
         assert others(before + mark + after.replace(old, new)) == ("5",), new
 
 
-def test_of_two_kernels_alike_nobody_says_which_one_a_third_fusion_runs() -> None:
+def test_ambiguous_kernel_is_not_attributed() -> None:
     third = HLO.replace("ROOT %add.fusion.2", "%add.fusion.2").replace(
         "calls=%body.1\n", "calls=%body.1\n  ROOT %add.fusion.3 = f32[4] fusion(%x), kind=kLoop, calls=%body\n"
     )
@@ -192,13 +195,13 @@ def test_of_two_kernels_alike_nobody_says_which_one_a_third_fusion_runs() -> Non
     assert owners(third).of(["add_fusion_1"])["add_fusion_1"].equations == ("5", "6", "7")
 
 
-def test_a_long_chain_in_a_fusion_is_no_deep_recursion() -> None:
+def test_long_chain_in_a_fusion_needs_no_recursion() -> None:
     chain = "".join(f"  %s{k} = f32[4] add(%{f's{k - 1}' if k else 'p'}, %p)\n" for k in range(3000))
     text = HLO.replace("  ROOT %sum = f32[4] add(%p, %wide)\n", f"{chain}  ROOT %sum = f32[4] add(%s2999, %p)\n")
     assert owners(text).of(["add_fusion_2"])["add_fusion_2"].equations == ("6",)
 
 
-def test_instructions_know_the_fusion_that_they_are_in() -> None:
+def test_instructions_have_their_fusion() -> None:
     assert owners().fusions == {
         **dict.fromkeys(("one", "wide", "sum"), "add.fusion.1"),
         **dict.fromkeys(("one.1", "wide.1", "sum.1"), "add.fusion.2"),

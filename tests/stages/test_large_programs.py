@@ -1,4 +1,4 @@
-"""Large programs of several shapes: the links of small ones are right, and the cost of looking at one stays small."""
+"""Large programs: the links of small ones are correct, and inspection stays cheap."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OURS: dict[str, Any] = {name: make() for name, make in ours.programs(False).item
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_the_outline_of_a_program_is_that_of_its_equations(name: str) -> None:
+def test_the_outline_matches_the_equations(name: str) -> None:
     fn, args = SMALL[name]
     program = inspect(fn, *args)._pipeline.program.get()
 
@@ -44,7 +44,7 @@ def test_the_outline_of_a_program_is_that_of_its_equations(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SMALL | OURS)
-def test_links_are_those_of_the_instructions(name: str) -> None:
+def test_links_match_the_instructions(name: str) -> None:
     fn, args = (SMALL | OURS)[name]
     inspection = inspect(fn, *args)
     links = [inspection.links("jaxpr", "stablehlo"), inspection.links("stablehlo", "jaxpr")]
@@ -55,7 +55,7 @@ def test_links_are_those_of_the_instructions(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_what_is_certain_to_be_in_a_block_is_in_one(name: str) -> None:
+def test_equations_certainly_in_blocks_have_blocks(name: str) -> None:
     fn, args = SMALL[name]
     program = inspect(fn, *args)._pipeline.program.get()
     assert are_all_in_blocks(program.trace)
@@ -64,14 +64,14 @@ def test_what_is_certain_to_be_in_a_block_is_in_one(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_what_our_own_functions_do_around_a_model_may_be_in_no_block(name: str) -> None:
+def test_equations_around_a_model_may_have_no_block(name: str) -> None:
     fn, args = OURS[name]
     program = inspect(fn, *args)._pipeline.program.get()
     assert not are_all_in_blocks(program.trace)
     assert program.outside == {one.id for one in program.equations if not one.block}
 
 
-def test_links_of_a_person_s_program_ask_nothing_of_its_equations() -> None:
+def test_links_of_user_programs_skip_attribution() -> None:
     fn, args = SMALL["calling"]
     inspection = inspect(fn, *args)
     before = inspection.links("jaxpr", "stablehlo")
@@ -82,7 +82,7 @@ def test_links_of_a_person_s_program_ask_nothing_of_its_equations() -> None:
     assert inspection.links("jaxpr", "stablehlo") == before
 
 
-def test_a_step_in_20_loops_is_read_as_fast_as_one_in_2() -> None:
+def test_a_step_in_20_loops_is_as_fast_as_in_2() -> None:
     params = {"weight": spec(8, 8), "bias": spec(8)}
 
     def loss(params: Any, x: Any) -> Any:
@@ -101,10 +101,10 @@ def test_a_step_in_20_loops_is_read_as_fast_as_one_in_2() -> None:
         inspection = inspect(lambda params, x: level(depth, params, x), params, spec(4, 8))
         return [(one.primitive, one.role) for one in inspection.equations if one.primitive not in ("scan", "add")]
 
-    assert roles(20) == roles(2)  # following each loop again in each round of another took 2^20 rounds
+    assert roles(20) == roles(2)  # without a cache, nested loops took 2^20 iterations
 
 
-def test_looking_at_a_large_program_needs_little_more_memory_than_lowering_it(stress: Stress) -> None:
+def test_inspecting_needs_little_more_memory_than_lowering(stress: Stress) -> None:
     name = f"flat, {stress.size(short=5_000, long=50_000):,} equations"
     ratio = peak_bytes(name, "to_stablehlo") / peak_bytes(name, "lower")
     stress.report(memory=round(ratio, 3))

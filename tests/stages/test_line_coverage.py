@@ -1,4 +1,4 @@
-"""How many equations and instructions have a line of the user: all of the one, nearly all of the other."""
+"""Coverage of the user's lines: all equations and nearly all instructions have one."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def equinox_gradient(x: Any) -> Inspection:
     return inspect(gradient, arrays, x)
 
 
-# Code that leaves nearly everything to libraries
+# Code that mostly calls libraries
 
 
 def linear_algebra(a: Any, b: Any) -> Any:
@@ -179,7 +179,7 @@ def in_loops(x: Any) -> Any:
 
 
 def libraries() -> dict[str, Make]:
-    """Return programs of this file by name; those that are no train step come as a gradient too."""
+    """Return programs of this file by name; programs without a train step also as a gradient."""
     square, params = spec(5, 5), {"up": spec(6, 8), "down": spec(8, 3)}
     image, rows, many = spec(2, 8, 8, 1), spec(2, 6), spec(2, 7, 6)
     key = jax.eval_shape(lambda: jax.random.key(0))
@@ -252,7 +252,7 @@ def our_steps() -> dict[str, Make]:
         "nnx, our gradient": lambda: ml.inspect(made, many, loss="mean_squared_error"),
         "linen, our train step": lambda: ml.inspect(Linen(), image, optimizer=optax.adamw(1e-3)),
         "linen, our gradient": lambda: ml.inspect(Linen(), image, loss=our_loss),
-        "Equinox, our train step": lambda: ml.inspect(
+        "Equinox, mithril_nb train step": lambda: ml.inspect(
             jax.vmap(equinox), many, loss="mean_squared_error", optimizer="sgd"
         ),
         "Haiku, our train step": lambda: ml.inspect(hk.transform(haiku_net), image, optimizer="rmsprop"),
@@ -290,14 +290,14 @@ def sharded() -> dict[str, Make]:
     model = ml.compile(Sequential(Linear(8), Relu(), Linear(4)), own, shapes=shapes, parallelism="mixed")
     made = {name: partial(_inspected, make) for name, make in corpus().items() if name.startswith("sharded")}
     made |= {f"shard_map, {name}": partial(inspect, fn, *args) for name, (fn, *args) in mapped().items()}
-    return made | {"sharded, ours": lambda: ml.inspect(model, optimizer="adam")}
+    return made | {"sharded, mithril_nb": lambda: ml.inspect(model, optimizer="adam")}
 
 
 def families(count: int) -> dict[str, Make]:
-    """Return programs by name, of each family as many as are wanted."""
+    """Return programs by name, the requested number of each family."""
     whole = {name: partial(_inspected, make) for name, make in corpus().items() if _is_users(name)}
     small = {f"tests: {name}": partial(inspect, fn, *args) for name, (fn, args) in programs().items()}
-    made = {name: pair[0] for name, pair in steps(False).items() if "by hand" in name}
+    made = {name: pair[0] for name, pair in steps(False).items() if "hand-written" in name}
     found = libraries() | optimizers(count)
     for family in (whole, small, made, our_steps(), our_models()):
         found |= dict(list(family.items())[:: max(1, len(family) // count)])
@@ -305,7 +305,7 @@ def families(count: int) -> dict[str, Make]:
 
 
 def _is_users(name: str) -> bool:
-    return "of ours" not in name and not name.startswith("sharded")
+    return not name.startswith(("mithril_nb", "sharded"))
 
 
 def _inspected(make: Callable[[], Any]) -> Inspection:
@@ -314,7 +314,7 @@ def _inspected(make: Callable[[], Any]) -> Inspection:
 
 
 def coverage(found: Inspection) -> tuple[list[str], dict[str, tuple[int, int]]]:
-    """Return the equations without a line, and of each stage the instructions with FLOPs, and those with a line."""
+    """Return the equations without a line, and for each stage the counts of instructions with FLOPs and a line."""
     lost = [f"{one.id} {one.primitive}" for one in found.equations if not one.source]
     worked = {row.id for row in found.cost().rows if row.flops}
     before = [one for one in found.stage("stablehlo").instructions if not worked.isdisjoint(one.equations)]
@@ -325,7 +325,7 @@ def coverage(found: Inspection) -> tuple[list[str], dict[str, tuple[int, int]]]:
 
 
 def measured(every: dict[str, Make]) -> tuple[dict[str, list[int]], dict[str, Any]]:
-    """Return the number of parts of each stage and of those with a line, and by program which parts lack one."""
+    """Return the total and covered instructions of each stage, and the uncovered ones of each program."""
     totals = {"equations": [0, 0], "stablehlo": [0, 0], "hlo": [0, 0]}
     wrong: dict[str, Any] = {}
     for name, make in every.items():
@@ -364,7 +364,7 @@ def print_sharded() -> None:
     print(json.dumps((len(every), *measured(every))))
 
 
-def test_what_we_call_has_the_line_of_the_users_call() -> None:
+def test_called_modules_have_the_line_of_the_users_call() -> None:
     found = our_steps()["nnx, our train step"]()
     (line,) = {one.source for one in found.equations if one.role == "update"}
     assert line in {one.source for one in found.equations if one.role == "forward"}, "that of the loss"
@@ -376,7 +376,7 @@ def test_what_we_call_has_the_line_of_the_users_call() -> None:
     assert {"optax", "mithril_nb"} <= libraries
 
 
-def test_what_no_block_of_our_models_made_has_the_line_of_the_users_call() -> None:
+def test_equations_outside_blocks_have_the_users_call() -> None:
     found = our_models()["ours, train step"]()
     blocks = {one.source for one in found.equations if not one.block.startswith("(")}
     (line,) = {one.source for one in found.equations} - blocks
@@ -388,7 +388,7 @@ def test_what_no_block_of_our_models_made_has_the_line_of_the_users_call() -> No
     assert "" not in found.cost().by_line
 
 
-def test_code_that_is_in_no_file_has_the_line_that_python_gives() -> None:
+def test_code_without_a_file_has_the_line_from_python() -> None:
     code = """
         import mithril_nb as ml
         from mithril_nb.models import Linear
@@ -402,7 +402,7 @@ def test_code_that_is_in_no_file_has_the_line_that_python_gives() -> None:
     assert printed.endswith("# <string>:5\n# the source is not available\n\n")
 
 
-def test_a_layer_alone_has_lines_of_the_library_and_none_of_the_user() -> None:
+def test_a_single_layer_has_only_library_lines() -> None:
     for made in (
         ml.inspect(nnx.eval_shape(lambda: nnx.Linear(3, 4, rngs=nnx.Rngs(0))), spec(2, 3)),
         ml.inspect(eqx.filter_eval_shape(eqx.nn.Linear, 3, 4, key=KEY), spec(3)),

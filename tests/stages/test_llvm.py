@@ -71,13 +71,13 @@ def test_instructions_have_opcodes_and_operands_and_the_callee_first() -> None:
     ]
 
 
-def test_the_cases_of_a_switch_are_lines_but_no_instructions() -> None:
+def test_switch_cases_are_lines_but_not_instructions() -> None:
     lines = [(line, opcode) for line, opcode, _ in everything()]
     at = lines.index(("    i32 0, label %loop", ""))
     assert lines[at + 1 : at + 3] == [("    i32 1, label %done", ""), ("  ]", "")]
 
 
-def test_what_says_nothing_to_people_is_left_out() -> None:
+def test_noise_is_left_out() -> None:
     text = "\n".join(line for line, _, _ in everything() if not line.startswith("@"))
     assert "align" not in text
     assert "!" not in text

@@ -1,4 +1,4 @@
-"""Object files and PTX read line by line: operands, names of what is called, constants, and what cannot be read."""
+"""Object files and PTX read line by line: operands, names of callees, constants, and unreadable input."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def elf(packed: str) -> bytes:
     return zlib.decompress(base64.b85decode(packed))
 
 
-def test_what_the_linker_puts_in_is_named() -> None:
+def test_linked_functions_and_constants_are_named() -> None:
     assert [line for line, _, _ in disassemble(elf(FAR), "twice")] == [
         "  0x0000  sub rsp, 8",
         "  0x0004  movabs rax, 0  ; sinf",
@@ -43,7 +43,7 @@ def test_what_the_linker_puts_in_is_named() -> None:
     ]
 
 
-def test_addresses_that_are_counted_from_the_next_instruction_name_the_same() -> None:
+def test_addresses_relative_to_the_next_instruction() -> None:
     assert [line for line, _, _ in disassemble(elf(NEAR), "twice")] == [
         "  0x0000  sub rsp, 8",
         "  0x0004  call 9  ; sinf",
@@ -63,19 +63,19 @@ def test_opcodes_and_operands() -> None:
 @pytest.mark.parametrize(
     ("code", "symbol", "reason"),
     [
-        (b"", "f", "the object file of 'f' is no ELF file; the stage llvm has its code"),
-        (b"\xcf\xfa\xed\xfe", "f", "the object file of 'f' is no ELF file; the stage llvm has its code"),
+        (b"", "f", "the object file of 'f' is not an ELF file; the stage llvm has its code"),
+        (b"\xcf\xfa\xed\xfe", "f", "the object file of 'f' is not an ELF file; the stage llvm has its code"),
         (elf(FAR), "thrice", "the object file has no function 'thrice'; the stage llvm has its code"),
         (elf(FAR), "sinf", "the object file has no function 'sinf'; the stage llvm has its code"),
         (
             elf(FAR)[:18] + struct.pack("<H", 21) + elf(FAR)[20:],
             "twice",
-            "machine code for 64-bit PowerPC is not read here, only for x64, AArch64, RISC-V; "
+            "machine code for 64-bit PowerPC is not supported, only for x64, AArch64, RISC-V; "
             "the stage llvm has the code",
         ),
     ],
 )
-def test_what_cannot_be_read_is_said(code: bytes, symbol: str, reason: str) -> None:
+def test_unreadable_object_files_state_the_reason(code: bytes, symbol: str, reason: str) -> None:
     with pytest.raises(ValueError) as error:  # noqa: PT011 - the whole text is compared
         disassemble(code, symbol)
     assert str(error.value) == reason
@@ -138,7 +138,7 @@ $L__BB0_2:
 """
 
 
-def test_of_several_functions_in_one_file_of_ptx_each_is_found() -> None:
+def test_every_function_of_a_ptx_file_is_found() -> None:
     code = [(opcode, operands) for _, opcode, operands in read_ptx(PTX, "loop_add_fusion") if opcode]
     assert code == [
         ("ld.param.b64", ("%rd1", "[loop_add_fusion_param_0]")),
@@ -159,7 +159,7 @@ def test_every_line_of_ptx_is_shown_without_tabs() -> None:
 
 
 @pytest.mark.parametrize("symbol", ["loop", "__nv_sinf", "early", ""])
-def test_a_function_that_the_ptx_does_not_have(symbol: str) -> None:
+def test_missing_ptx_function_is_reported(symbol: str) -> None:
     with pytest.raises(ValueError) as error:  # noqa: PT011 - the whole text is compared
         read_ptx(PTX, symbol)
     assert str(error.value) == f"the PTX has no function {symbol!r}; the stage llvm has its code"

@@ -1,4 +1,4 @@
-"""Programs that a careful reader thought of: shared functions, contexts, names with line breaks, gradients midway."""
+"""Unusual programs: shared functions, contexts, names with line breaks, intermediate gradients."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def unit(x):
     return x / jnp.sqrt((x * x).sum())
 
 
-def test_a_function_that_is_called_twice_binds_other_names_each_time() -> None:
+def test_a_function_called_twice_binds_new_names() -> None:
     text = inspect(lambda x, y: difference(x, y) + difference(y, x), spec(2), spec(2)).stage("jaxpr").text
     bound = [word.partition(":")[0] for word in text.split() if ":f32[2]" in word]
     assert len(bound) == len(set(bound)) == 13
 
 
-def test_a_call_of_a_function_that_others_call_has_its_own_equations() -> None:
+def test_each_call_of_a_shared_function_has_its_equations() -> None:
     def step(w, x):
         def loss(w):
             with jax.named_scope("net"):
@@ -45,12 +45,12 @@ def test_a_call_of_a_function_that_others_call_has_its_own_equations() -> None:
 
     found = inspect(step, spec(4, 4), spec(4, 4))
     calls = [one for one in found.stage("hlo_before").instructions if one.opcode == "call"]
-    told = {(tuple(one.blocks), one.role) for one in calls}
-    assert (("opt",), "update") in told
-    assert told <= {(("net",), "forward"), (("net",), "backward"), (("opt",), "update")}
+    attributed = {(tuple(one.blocks), one.role) for one in calls}
+    assert (("opt",), "update") in attributed
+    assert attributed <= {(("net",), "forward"), (("net",), "backward"), (("opt",), "update")}
 
 
-def test_a_gradient_on_the_way_to_a_result_is_no_update() -> None:
+def test_an_intermediate_gradient_is_not_an_update() -> None:
     def guided(x, w):
         return (x + jax.grad(lambda x: (x**2).sum())(x)) @ w
 
@@ -59,7 +59,7 @@ def test_a_gradient_on_the_way_to_a_result_is_no_update() -> None:
     assert roles["broadcast_in_dim"] == "backward"
 
 
-def test_the_context_is_that_of_the_call_and_not_of_the_look() -> None:
+def test_the_context_is_that_of_the_call() -> None:
     with jax.default_matmul_precision("highest"):
         precise = inspect(lambda x: x @ x, spec(3, 3))
     with jax.enable_x64(True):
@@ -83,20 +83,20 @@ def test_names_are_data() -> None:
     assert inspect(lambda x: jnp.sin(x) * 2, spec(3), name="n" * 170).passes
 
 
-def test_what_a_function_gives_may_be_what_is_wrong() -> None:
+def test_a_result_may_cause_the_error() -> None:
     found = inspect(lambda x: (x, "abc"), spec(3))
     assert "not a valid JAX type" in found.stage("jaxpr").unavailable
     assert found.stage("jaxpr").unavailable == found.stage("hlo").unavailable
 
 
-def test_of_a_module_with_several_kernels_each_has_its_own_lines() -> None:
+def test_each_kernel_of_a_module_has_its_own_lines() -> None:
     module = "@t = global i32 0\ndefine i32 @a() {\n  %1 = load i32, ptr @t\n  ret i32 %1\n}\n"
     module += "define i32 @b() {\n  ret i32 1\n}\n"
     assert [line for line, _, _ in llvm_lines(module, "b")] == ["define i32 @b() {", "  ret i32 1", "}"]
     assert [line for line, _, _ in llvm_lines(module, "a")][:2] == ["@t = global i32 0", "define i32 @a() {"]
 
 
-def test_two_programs_compiled_at_once_leave_the_cache_as_it_was(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+def test_concurrent_compilations_restore_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     cache = jax_jit.cache
     before = cache._cache_checked, cache._cache_used
     jax.config.update("jax_compilation_cache_dir", str(tmp_path))
@@ -120,5 +120,5 @@ def test_two_programs_compiled_at_once_leave_the_cache_as_it_was(monkeypatch: py
         ("/elsewhere/model.py", None),
     ],
 )
-def test_libraries_are_known_wherever_they_are_installed(path: str, library: str | None) -> None:
+def test_libraries_are_recognised_in_any_location(path: str, library: str | None) -> None:
     assert jax_versions.library_of(path) == library

@@ -1,7 +1,7 @@
-"""Roles in train steps with hand-written optimizers and optax's: what neither loss nor gradients need is the update.
+"""Roles in train steps with hand-written and optax optimizers.
 
-The oracle is the same step without its optimizer: its equations are the forward and the backward pass, whichever
-optimizer follows, and all other equations are the update.
+The oracle is the same step without its optimizer: its equations are the forward and the backward pass for any
+optimizer, and all other equations are the update.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def loss_of(params: Any, batch: Any) -> Any:
 
 
 def gradients(params: Any, batch: Any) -> Any:
-    """What each step does besides its update: loss, gradients, and a metric of what the forward pass gives."""
+    """Compute the parts of a step other than the update: loss, gradients, and a metric of the forward pass."""
     (loss, logits), grads = jax.value_and_grad(loss_of, has_aux=True)(params, batch)
     return grads, {"loss": loss, "accuracy": (logits.argmax(-1) == batch["label"]).mean()}
 
@@ -87,7 +87,7 @@ HAND_WRITTEN: dict[str, tuple[Any, Any]] = {
 
 
 def adamw_with_a_schedule(params, state, grads):
-    """Hand-written, with all that people add: clipping, a schedule, weight decay, an average of the parameters."""
+    """Hand-written AdamW with clipping, a schedule, weight decay and an average of the parameters."""
     norm = jnp.sqrt(sum((g**2).sum() for g in jax.tree.leaves(grads)))
     grads = tree(lambda g: g * jnp.minimum(1.0, 1.0 / norm), grads)
     step = state["t"] + 1
@@ -101,7 +101,7 @@ def adamw_with_a_schedule(params, state, grads):
 
 
 def accumulated(params, state, grads):
-    """Gradients of four batches are summed before one step."""
+    """Accumulate the gradients of four batches before one step."""
     total = tree(lambda a, g: a + g / 4, state["total"], grads)
     is_last = (state["t"] + 1) % 4 == 0
     params = lax.cond(is_last, lambda p, a: tree(lambda p, a: p - 0.1 * a, p, a), lambda p, a: p, params, total)
@@ -110,7 +110,7 @@ def accumulated(params, state, grads):
 
 
 def unless_it_failed(params, state, grads):
-    """The step is skipped, and not counted, where a gradient is no number."""
+    """Skip the step, and do not count it, if a gradient is NaN or infinite."""
     is_finite = jnp.array([jnp.isfinite(g).all() for g in jax.tree.leaves(grads)]).all()
     new, after = adam(params, state, grads)
     keep = lambda new, old: jnp.where(is_finite, new, old)  # noqa: E731
@@ -118,7 +118,7 @@ def unless_it_failed(params, state, grads):
 
 
 def lazily(params, state, grads):
-    """The rate is a number in the state; noise is added to the gradients."""
+    """Take the learning rate from the state and add noise to the gradients."""
     key, own = jax.random.split(state["key"])
     noise = 0.01 * jax.random.normal(own, PARAMS["w2"].shape)
     rate = state["rate"] * 0.99
@@ -264,7 +264,7 @@ def roles_by_primitive(fn: Callable[..., Any], *args: Any) -> dict[str, set[str 
     return roles
 
 
-def test_running_metrics_are_forward_and_the_rate_among_them_is_update() -> None:
+def test_running_metrics_are_forward_and_the_rate_is_update() -> None:
     def step(params, state, batch):
         grads, metrics = gradients(params, batch)
         rate = 0.1 / jnp.cosh(state["t"] / 10.0)
@@ -279,7 +279,7 @@ def test_running_metrics_are_forward_and_the_rate_among_them_is_update() -> None
     assert found["cosh"] == found["asinh"] == found["cbrt"] == {"update"}
 
 
-def test_what_chooses_the_update_is_update_and_what_prepares_the_batch_is_forward() -> None:
+def test_selecting_an_update_is_update_and_batching_is_forward() -> None:
     def step(params, batch):
         batch = batch | {"x": jnp.sinh(batch["x"])}
         grads, metrics = gradients(params, batch)
@@ -290,7 +290,7 @@ def test_what_chooses_the_update_is_update_and_what_prepares_the_batch_is_forwar
     assert (found["sinh"], found["cosh"], found["atan"]) == ({"forward"}, {"update"}, {"update"})
 
 
-def test_a_cell_that_gives_its_state_back_has_no_update() -> None:
+def test_a_cell_that_returns_its_state_has_no_update() -> None:
     def cell(state, x):
         count = state["t"] + 1
         return {"h": jnp.tanh(state["h"] + x), "t": count}, 0.9 * state["h"] / count

@@ -1,4 +1,4 @@
-"""Every layer has an odd width of its own, so that a line tells by its shapes whose it must be."""
+"""Attribution against an oracle: each layer has its own odd width, so shapes identify the layer of a line."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def inspection(request: pytest.FixtureRequest) -> Inspection:
 
 
 def shapes_by_name(text: str) -> dict[str, set[int]]:
-    """Sizes in the result of every HLO instruction, read without the parser that is under test."""
+    """Return the sizes in the result of each HLO instruction, without the parser under test."""
     return {
         name: {int(size) for size in sizes.split(",") if size}
         for name, sizes in re.findall(r"%([\w.\-]+) = \w+\[([\d,]*)\]", text)
@@ -56,7 +56,7 @@ def shapes_by_name(text: str) -> dict[str, set[int]]:
 
 
 def dots(inspection: Inspection, stage: str) -> list[tuple]:
-    """Every matrix product with all the sizes that it meets."""
+    """Return every matrix product with all sizes of its operands and result."""
     made = inspection.stage(stage)
     lines = made.text.splitlines()
     found = []
@@ -77,7 +77,7 @@ def dots(inspection: Inspection, stage: str) -> list[tuple]:
 
 
 @pytest.mark.parametrize("stage", ["jaxpr", "stablehlo", "hlo"])
-def test_every_matrix_product_belongs_to_the_layer_whose_widths_it_has(inspection: Inspection, stage: str) -> None:
+def test_products_belong_to_the_layer_of_their_widths(inspection: Inspection, stage: str) -> None:
     found = dots(inspection, stage)
     layers = len(WIDTHS) - 1
     expected = layers if inspection.name == "forward" else layers + layers + (layers - 1)
@@ -88,7 +88,7 @@ def test_every_matrix_product_belongs_to_the_layer_whose_widths_it_has(inspectio
 
 
 @pytest.mark.parametrize("stage", ["jaxpr", "stablehlo", "hlo"])
-def test_every_matrix_product_has_its_role(inspection: Inspection, stage: str) -> None:
+def test_products_have_their_roles(inspection: Inspection, stage: str) -> None:
     roles = [instruction.role for instruction, _, _ in dots(inspection, stage)]
     layers = len(WIDTHS) - 1
     assert roles.count("forward") == layers
@@ -96,7 +96,7 @@ def test_every_matrix_product_has_its_role(inspection: Inspection, stage: str) -
 
 
 @pytest.mark.parametrize("stage", ["stablehlo", "hlo"])
-def test_linked_matrix_products_are_products_of_the_same_widths(inspection: Inspection, stage: str) -> None:
+def test_linked_products_have_the_same_widths(inspection: Inspection, stage: str) -> None:
     by_id = {instruction.id: sizes for instruction, sizes, _ in dots(inspection, stage)}
     links = inspection.links("jaxpr", stage)
     for instruction, sizes, line in dots(inspection, "jaxpr"):
@@ -105,7 +105,7 @@ def test_linked_matrix_products_are_products_of_the_same_widths(inspection: Insp
 
 
 def owners_of(sizes: set[int]) -> set[str]:
-    """The blocks that may hold a line with these sizes: a width is the end of one layer and the start of the next."""
+    """Return the blocks that may contain a line with these sizes: adjacent layers share a width."""
     widths = sizes & set(WIDTHS)
     if len(widths) == 2:
         return {LAYERS[frozenset(widths)]}
@@ -114,7 +114,7 @@ def owners_of(sizes: set[int]) -> set[str]:
     return {f"linear_{place - 1}", f"act_{place - 1}", f"linear_{place}", "(loss)" if width == WIDTHS[-1] else ""}
 
 
-def test_no_line_of_hlo_belongs_to_a_block_of_other_widths(inspection: Inspection) -> None:
+def test_hlo_lines_belong_to_blocks_of_their_widths(inspection: Inspection) -> None:
     text = inspection.stage("hlo").text
     shapes = shapes_by_name(text)
     checked = 0
@@ -128,7 +128,7 @@ def test_no_line_of_hlo_belongs_to_a_block_of_other_widths(inspection: Inspectio
     assert checked >= 10
 
 
-def test_no_line_of_stablehlo_belongs_to_a_block_of_other_widths(inspection: Inspection) -> None:
+def test_stablehlo_lines_belong_to_blocks_of_their_widths(inspection: Inspection) -> None:
     lines = inspection.stage("stablehlo").text.splitlines()
     checked = 0
     for instruction in inspection.stage("stablehlo").instructions:
@@ -143,7 +143,7 @@ def test_no_line_of_stablehlo_belongs_to_a_block_of_other_widths(inspection: Ins
     assert checked >= 10
 
 
-def test_the_update_of_a_weight_belongs_to_its_layer_even_behind_a_global_norm() -> None:
+def test_updates_after_a_global_norm_belong_to_their_layer() -> None:
     fn, args = PROGRAMS["clipped train step"]
     updates = [one for one in inspect(fn, *args).equations if one.role == "update"]
     matrices = [one for one in updates if len(one.outputs[0].shape) == 2]
@@ -156,10 +156,10 @@ OWN_WIDTHS = own_widths()
 
 
 @pytest.mark.parametrize("name", OWN_WIDTHS)
-def test_every_line_belongs_to_the_block_whose_width_it_has(name: str) -> None:
+def test_lines_belong_to_the_block_of_their_width(name: str) -> None:
     own = OWN_WIDTHS[name]()
-    # One of them is compiled too: XLA's inliner gives what has no name of its own that of the function around it.
-    compiled = ("hlo",) if name == "blocks of Flax nnx, train step by hand" else ()
+    # Compile one of them too: XLA's inliner gives unnamed instructions the name of the function around them.
+    compiled = ("hlo",) if name == "blocks of Flax nnx, hand-written train step" else ()
     for stage in ("jaxpr", "stablehlo", *compiled):
         found = by_width(own.stage(stage).instructions)
         assert len(found) > 250

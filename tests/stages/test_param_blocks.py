@@ -1,4 +1,4 @@
-"""Whose a parameter is: the block's that computes with it, where its name does not tell."""
+"""Blocks of parameters whose names match no block: the block that computes with the parameter."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ PARAMS = {"w": spec(8, 16), "b": spec(16), "v": spec(16, 4), "tied": spec(4)}
 
 
 def network(params: Any, x: Any) -> Any:
-    half = jax.tree.map(lambda one: one.astype("bfloat16").astype("float32"), params)  # moved at the top, for no block
+    half = jax.tree.map(
+        lambda one: one.astype("bfloat16").astype("float32"), params
+    )  # moved at the top, outside all blocks
     with SCOPE("net"):
         with SCOPE("hidden"):
             x = jnp.tanh(x @ half["w"] + half["b"][None])
@@ -38,7 +40,7 @@ def owners(fn: Callable[..., Any], params: Any, *args: Any) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("fn", [network, jax.jit(network), jax.value_and_grad(network), step, jax.checkpoint(network)])
-def test_a_parameter_belongs_to_the_block_that_computes_with_it(fn: Callable[..., Any]) -> None:
+def test_parameters_belong_to_the_block_that_uses_them(fn: Callable[..., Any]) -> None:
     inspection = inspect(fn, PARAMS, spec(2, 8))
     found = {one.name: one for one in inspection.inputs}
     blocks = {"w": "net/hidden", "b": "net/hidden", "v": "net/out"}
@@ -64,7 +66,7 @@ def test_blocks_within_one_block_share_a_parameter() -> None:
     assert owners(fn, {"w": spec(4, 4)}, spec(2, 4)) == {"w": "net"}
 
 
-def test_the_parameters_of_stacked_layers_belong_to_the_layer() -> None:
+def test_parameters_of_stacked_layers_belong_to_the_layer() -> None:
     def scanned(params: Any, x: Any) -> Any:
         def layer(x: Any, own: Any) -> tuple[Any, None]:
             with SCOPE("layer"):
@@ -77,7 +79,7 @@ def test_the_parameters_of_stacked_layers_belong_to_the_layer() -> None:
     assert owners(jax.grad(lambda params, x: scanned(params, x).sum()), stacked, spec(2, 4))["w"] == "layer"
 
 
-def test_loops_and_branches_hand_parameters_on() -> None:
+def test_parameters_pass_through_loops_and_branches() -> None:
     def fn(params: Any, x: Any) -> Any:
         def body(place: Any, x: Any) -> Any:
             with SCOPE("loop"):
@@ -93,12 +95,12 @@ def test_loops_and_branches_hand_parameters_on() -> None:
     assert owners(fn, {"v": spec(4), "w": spec(4, 4)}, spec(2, 4)) == {"v": "often", "w": "loop"}
 
 
-def test_a_parameter_that_nobody_computes_with_belongs_to_nobody() -> None:
+def test_an_unused_parameter_has_no_block() -> None:
     found = inspect(lambda params, x: x * params["w"], {"unused": spec(3), "w": spec(4)}, spec(4)).inputs
     assert [(one.block, one.used_by) for one in found] == [("", ()), ("<lambda>", ()), ("", ())]
 
 
-def test_names_tell_first() -> None:
+def test_names_take_precedence() -> None:
     def fn(params: Any, x: Any) -> Any:
         with SCOPE("first"):
             x = x @ params["second"]["w"]

@@ -1,4 +1,4 @@
-"""The passes of XLA: in order, one taking up what the one before made, and differences that are exact."""
+"""The passes of XLA: each continues from the one before, and diffs are exact."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def computation(name: str, *lines: str) -> str:
 
 
 def written(**files: str) -> tuple[Pass, ...]:
-    """The passes of files that are written under such names; underscores at the start keep them in order."""
+    """Return the passes of files with these names; leading underscores keep them in order."""
     dump = Dump()
 
     def lower(options) -> None:
@@ -56,14 +56,14 @@ def written(**files: str) -> tuple[Pass, ...]:
 
 
 def step(before: str, after: str) -> Pass:
-    """The pass that makes one module of another."""
+    """Return a pass that turns one module into another."""
     files = {"before_optimizations": before, "0000.pipeline.after_algsimp.before_dce": after}
     (found,) = written(**files)
     return found
 
 
 def sections(text: str) -> dict[str, list[str]]:
-    """The lines of each computation of a module, and the heads of all."""
+    """Return the lines of each computation of a module, and the heads of all."""
     found: dict[str, list[str]] = {"computations": []}
     for line in text.splitlines():
         if line.endswith("{"):
@@ -75,7 +75,7 @@ def sections(text: str) -> dict[str, list[str]]:
 
 
 def applied(diff: str, before: str) -> dict[str, list[str]]:
-    """What a diff makes of a module, as sections."""
+    """Return a module after applying a diff, as sections."""
     old = sections(before)
     made: dict[str, list[str]] = {}
     taken: dict[str, int] = {}
@@ -102,7 +102,7 @@ def heads(lines: list[str]) -> list[str]:
     return [line.removeprefix("ENTRY ").split()[0] for line in lines]
 
 
-def test_each_pass_takes_up_what_the_one_before_made(inspection: Inspection) -> None:
+def test_passes_form_a_chain(inspection: Inspection) -> None:
     passes = inspection.passes
     assert [one.number for one in passes] == list(range(len(passes)))
     assert all(one.name and one.pipeline for one in passes)
@@ -114,7 +114,7 @@ def test_each_pass_takes_up_what_the_one_before_made(inspection: Inspection) -> 
     assert set(NAME.findall(passes[-1].after)) == last
 
 
-def test_every_pass_changed_something_and_its_diff_makes_it(inspection: Inspection) -> None:
+def test_diff_of_each_pass_reproduces_its_result(inspection: Inspection) -> None:
     for one in inspection.passes:
         assert one.before != one.after
         assert one.diff
@@ -124,7 +124,7 @@ def test_every_pass_changed_something_and_its_diff_makes_it(inspection: Inspecti
         assert set(one.changes.removed) == set(NAME.findall(one.before)) - set(names)
 
 
-def test_a_pass_that_only_tells_more_of_an_instruction_is_seen(inspection: Inspection) -> None:
+def test_pass_that_only_adds_attributes_is_listed(inspection: Inspection) -> None:
     known = [
         one for one in inspection.passes if "known_trip_count" in one.after and "known_trip_count" not in one.before
     ]
@@ -133,7 +133,7 @@ def test_a_pass_that_only_tells_more_of_an_instruction_is_seen(inspection: Inspe
     assert re.search(r'^\+.*backend_config=\{.*"known_trip_count"', known[0].diff, re.MULTILINE)
 
 
-def test_what_became_of_instructions(inspection: Inspection) -> None:
+def test_outcomes_of_instructions(inspection: Inspection) -> None:
     before = {one.id: one for one in inspection.stage("hlo_before").instructions}
     after = {one.id: one for one in inspection.stage("hlo").instructions}
     (fusion, *_) = (name for name, one in after.items() if one.opcode == "fusion")
@@ -152,7 +152,7 @@ def test_what_became_of_instructions(inspection: Inspection) -> None:
     assert " exponential(" in text[text.index(f"\n{body} ") :].split("\n}")[0]
 
 
-def test_histories_are_those_of_the_names() -> None:
+def test_histories_follow_names() -> None:
     text = {name: module(computation("%f", f"%{name} = f32[4] parameter(0)")) for name in "abc"}
     both = module(computation("%f", "%a = f32[4] parameter(0)", "%b = f32[4] negate(%a)"))
     found = Histories(
@@ -206,23 +206,23 @@ def test_the_text_of_a_diff() -> None:
     assert str(one) == "0. algsimp (pipeline)"
 
 
-def test_a_pass_that_only_puts_them_in_another_order_says_so() -> None:
+def test_pass_that_only_reorders_is_labelled() -> None:
     one = step(
         module(computation("%f", A, B, "%d = f32[4] abs(%a)", C)),
         module(computation("%f", A, "%d = f32[4] abs(%a)", B, C)),
     )
-    assert one.changes.summary == "another order, and nothing else"
+    assert one.changes.summary == "only reordered"
     assert len(one.changes.moved) == 1
     assert one.changes.added == one.changes.removed == one.changes.rewritten == ()
     assert one.diff.count("\n+") == one.diff.count("\n-") == 1
     turned = step(
         module(computation("%f", A), computation("%g", B)), module(computation("%g", B), computation("%f", A))
     )
-    assert turned.changes.summary == "another order, and nothing else"
+    assert turned.changes.summary == "only reordered"
     assert turned.diff.startswith("@@ -1,2 +1,2 @@ computations\n")
 
 
-def test_what_is_not_shown_is_no_change() -> None:
+def test_hidden_changes_do_not_count() -> None:
     metadata = ', metadata={op_name="jit(f)/add" stack_frame_id=3}'
     text = module(computation("%f", A, B + metadata, C))
     other = module(computation("%f", A, B, C), head="HloModule jit_f, is_scheduled=true")
@@ -240,7 +240,7 @@ def test_what_is_not_shown_is_no_change() -> None:
     assert passes[0].changes.summary == "1 rewritten"
 
 
-def test_files_are_read_in_the_order_of_their_numbers_and_named_after_what_ran() -> None:
+def test_pass_files_are_ordered_by_number() -> None:
     texts = [module(computation("%f", f"%x{number} = f32[4] parameter(0)")) for number in range(6)]
     passes = written(
         **{
@@ -249,7 +249,7 @@ def test_files_are_read_in_the_order_of_their_numbers_and_named_after_what_ran()
             "9999.late.after_pipeline-start.before_algsimp": texts[3],
             "0001.first.after_cse.v2.before_dce": texts[1],
             "0002.copy-insertion.after_adding_copies": texts[2],
-            "10001.said-in-another-way": texts[5],
+            "10001.written-differently": texts[5],
             "0003.no_text_of_a_module.after_a.before_b": "what a newer XLA may write\n",
             "cpu_after_optimizations": texts[5],
         }
@@ -259,14 +259,14 @@ def test_files_are_read_in_the_order_of_their_numbers_and_named_after_what_ran()
         ("a", "no_text_of_a_module"),
         ("late", "late"),
         ("algsimp", "late"),
-        ("said-in-another-way", ""),
+        ("written-differently", ""),
     ]
     for one, following in pairwise(passes):
         assert one.after == following.before
         assert isinstance(following.diff + following.before + following.changes.summary, str)
 
 
-def test_a_pass_that_runs_a_pipeline_inside_of_itself_did_what_that_begins_with() -> None:
+def test_outer_pass_owns_changes_at_pipeline_start() -> None:
     texts = [module(computation("%f", f"%x{number} = f32[4] parameter(0)")) for number in range(6)]
     passes = written(
         **{
@@ -287,20 +287,20 @@ def test_a_pass_that_runs_a_pipeline_inside_of_itself_did_what_that_begins_with(
     ]
 
 
-def test_a_platform_that_does_not_tell_of_its_passes() -> None:
+def test_platform_without_passes() -> None:
     with pytest.raises(LookupError) as error:
         written(before_optimizations=module())
-    assert str(error.value) == "XLA wrote down what it compiled, but not its passes"
+    assert str(error.value) == "XLA wrote its files, but no passes"
 
 
-def test_a_program_without_passes_says_why(tmp_path: Path) -> None:
+def test_missing_passes_state_the_reason(tmp_path: Path) -> None:
     inspection = inspect(lambda x: x, spec(2), name="f", compiler_options={"xla_dump_to": str(tmp_path)})
     with pytest.raises(StageUnavailableError) as error:
         _ = inspection.passes
     assert str(error.value) == (
         "program 'f' has no passes.\n"
-        f"    LookupError  XLA was told to write to {str(tmp_path)!r}; "
-        "leave 'xla_dump_to' out of the compiler options to have here what it writes\n"
+        f"    LookupError  XLA writes its files to {str(tmp_path)!r}; "
+        "remove 'xla_dump_to' from the compiler options to read them here\n"
         '    Try: inspection.stage("hlo")  # shows whether it compiles'
     )
 
@@ -320,7 +320,7 @@ def modules(draw: st.DrawFn) -> str:
 
 @settings(max_examples=40)
 @given(modules(), modules())
-def test_a_diff_makes_what_is_after_of_what_is_before(before: str, after: str) -> None:
+def test_diff_turns_before_into_after(before: str, after: str) -> None:
     passes = written(**{"before_optimizations": before, "0000.p.after_one.before_two": after})
     assert len(passes) == (before != after)
     for one in passes:

@@ -1,4 +1,4 @@
-"""The Python stage: whatever the code is, its lines are shown as they are, each with the equations that it made."""
+"""Python stage: lines of any code are shown unchanged, each with the equations that it created."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mithril_nb.stages.trace.python_source import Place, source_of_functions, so
 
 
 def defined(code: str, tmp_path: Path, name: str = "code.py") -> dict[str, object]:
-    """What a file of Python defines."""
+    """Return the names that a Python file defines."""
     path = tmp_path / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(textwrap.dedent(code), encoding="utf-8")
@@ -103,12 +103,12 @@ CODE = {
 
 
 @pytest.mark.parametrize("name", CODE)
-def test_the_statement_around_a_line_is_shown_as_it_is(name: str, tmp_path: Path) -> None:
+def test_the_statement_around_a_line_is_shown_unchanged(name: str, tmp_path: Path) -> None:
     code, text = CODE[name]
     assert shown(defined(code, tmp_path)["fn"]) == text
 
 
-def test_lines_that_are_new_lines_to_others_than_python_stay_one_line(tmp_path: Path) -> None:
+def test_form_feeds_do_not_break_lines(tmp_path: Path) -> None:
     code = (
         "def first(x):\n    return jnp.cos(x)\n\x0c\ndef fn(x):\n    '\x0b \x85 \u2028'\n    return jnp.sin(first(x))\n"
     )
@@ -121,14 +121,14 @@ def test_lines_that_are_new_lines_to_others_than_python_stay_one_line(tmp_path: 
     ]
 
 
-def test_warnings_about_the_persons_code_are_not_given_again(tmp_path: Path) -> None:
+def test_warnings_about_user_code_are_not_repeated(tmp_path: Path) -> None:
     path = tmp_path / "warns.py"
     path.write_text("def fn(x):\n    '\\d'\n    return x\n")
     text, _ = source({"0": 3}, str(path))  # a warning is an error here
     assert text == "# warns.py:1\ndef fn(x):\n    '\\d'\n    return x\n"
 
 
-def test_a_long_function_shows_only_what_matters(tmp_path: Path) -> None:
+def test_a_long_function_shows_only_its_relevant_lines(tmp_path: Path) -> None:
     path = tmp_path / "long.py"
     body = [f"    y{number} = {number}" for number in range(210)]
     body[100:100] = ["    try:", "        pass", "    except ValueError:", "        a = 1", "        b = 2"]
@@ -143,7 +143,7 @@ def test_a_long_function_shows_only_what_matters(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("code", ["def fn(x)\n    return x\n%matplotlib\n", "x = 1\0\n"])
-def test_code_that_python_does_not_read_is_shown_around_the_line(code: str, tmp_path: Path) -> None:
+def test_invalid_code_is_shown_around_the_line(code: str, tmp_path: Path) -> None:
     path = tmp_path / "broken.py"
     path.write_text("\n" * 9 + code)
     text, _ = source({"0": 10}, str(path))
@@ -151,7 +151,7 @@ def test_code_that_python_does_not_read_is_shown_around_the_line(code: str, tmp_
     assert code.splitlines()[0] in text
 
 
-def test_a_file_that_vanished_or_became_shorter(tmp_path: Path) -> None:
+def test_a_deleted_or_shortened_file(tmp_path: Path) -> None:
     assert source({"0": 7}, str(tmp_path / "gone.py"))[0] == "# gone.py:7\n# the source is not available\n"
     path = tmp_path / "short.py"
     path.write_text("x = 1\n")
@@ -161,7 +161,7 @@ def test_a_file_that_vanished_or_became_shorter(tmp_path: Path) -> None:
     assert source({"0": 1}, "<stdin>")[0] == "# <stdin>:1\n# the source is not available\n"
 
 
-def test_a_cell_of_a_notebook_is_told_by_the_number_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notebook_cells_are_labelled_by_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
     file = "ipykernel/123.py"
     code = "%time\ndef fn(x):\n    return x\n"
     monkeypatch.setitem(linecache.cache, file, (len(code), None, code.splitlines(keepends=True), file))
@@ -180,7 +180,7 @@ def test_a_cell_of_a_notebook_is_told_by_the_number_before_it(monkeypatch: pytes
     assert file_label(file) == "cell"
 
 
-def test_two_files_of_the_same_name_are_told_apart(tmp_path: Path) -> None:
+def test_two_files_with_the_same_name_have_own_labels(tmp_path: Path) -> None:
     first = defined("def first(x):\n    return jnp.sin(x)\n", tmp_path, "one/net.py")["first"]
     second = defined("def second(x):\n    return jnp.cos(x)\n", tmp_path, "two/net.py")["second"]
     stage = inspect(lambda x: first(second(x)), spec(3)).stage("python")  # type: ignore[operator]
@@ -188,7 +188,7 @@ def test_two_files_of_the_same_name_are_told_apart(tmp_path: Path) -> None:
     assert len({one.id for one in stage.instructions}) == len(stage.instructions)
 
 
-def test_each_line_has_what_it_made(tmp_path: Path) -> None:
+def test_each_line_has_its_equations(tmp_path: Path) -> None:
     path = tmp_path / "net.py"
     path.write_text("def fn(x):\n    y = x * 2; z = y + 1\n    return z\n")
     places = {id: Place(str(path), "net.py", line) for id, line in (("0", 2), ("1", 2), ("2", 3))}
@@ -201,7 +201,7 @@ def test_each_line_has_what_it_made(tmp_path: Path) -> None:
     assert text.splitlines()[2] == "    y = x * 2; z = y + 1"
 
 
-def test_why_it_failed_stands_below_the_line(tmp_path: Path) -> None:
+def test_the_error_is_below_the_line(tmp_path: Path) -> None:
     path = tmp_path / "net.py"
     path.write_text("def inner(x):\n    return x @ x\n\n\ndef fn(x):\n    y = x * 2\n    return inner(y)\n")
     failure = Failure("TypeError", "no\nand again no", "net.py:2", "return x @ x", (str(path), 2))
@@ -231,5 +231,5 @@ def test_the_python_that_builds_a_model_has_its_blocks(tmp_path: Path) -> None:
     assert [(one.id, one.line, one.equations) for one in more[1:]] == [("net.py:2", 5, ("2",))]
 
 
-def test_a_program_without_python_of_the_persons_says_so() -> None:
-    assert shown(jnp.sin) == "# no equation of this program was made by Python of yours\n"
+def test_a_program_without_user_code_reports_it() -> None:
+    assert shown(jnp.sin) == "# no line of your code created an equation of this program\n"

@@ -1,4 +1,4 @@
-"""Random small programs: whatever is composed, links and shares are sound, and blocks and roles are the right ones."""
+"""Random small programs: links and shares are consistent, blocks and roles are correct."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WRAPPERS = (lambda fn: fn, jax.jit, jax.checkpoint, lambda fn: jax.vmap(fn, in_a
 
 @st.composite
 def networks(draw: st.DrawFn):
-    """A chain of layers, each with a width of its own, an activation, a transform around it and perhaps a group."""
+    """Draw a chain of layers, each with its own width, an activation, a transform and possibly a group."""
     depth = draw(st.integers(1, 4))
     widths = draw(st.permutations(PRIMES))[: depth + 1]
     layers = []
@@ -144,7 +144,7 @@ def wrapped(fn: Any, around: dict[str, Any], names: list[str]) -> Any:
 
 
 def expected_role(equation: Any) -> str:
-    """What the shape of a product says: activations of (batch, out), or a gradient."""
+    """Return the role of a product from its shape: activations of (batch, out), or a gradient."""
     (layer,) = [index for index in range(3) if set(WIDTHS[index : index + 2]) <= _sizes(equation)]
     made = {int(size) for size in equation.outputs[0].shape} & set(WIDTHS)
     return "forward" if made == {WIDTHS[layer + 1]} else "backward"
@@ -164,7 +164,7 @@ def _sizes(equation: Any) -> set[int]:
 @settings(max_examples=25)
 def test_a_random_composition_of_transforms(layers: list[list[str]], losses: list[str], steps: list[str]) -> None:
     made = [wrapped(layer, AROUND_A_LAYER, names) for layer, names in zip(LAYERS, layers, strict=True)]
-    lead = max(names.count("vmap") for names in layers)  # Each vmap in a layer takes an axis off in front.
+    lead = max(names.count("vmap") for names in layers)  # Each vmap in a layer removes a leading axis.
 
     def loss(ws: Any, x: Any) -> Any:
         for layer, w in zip(made, ws, strict=True):
@@ -186,6 +186,6 @@ def test_a_random_composition_of_transforms(layers: list[list[str]], losses: lis
     assert len(products) >= 3 + 3 + 2
     for one in products:
         assert one.block.rpartition("/")[2] == OWNERS[frozenset(_sizes(one) & set(WIDTHS))], one
-        again = "remat" in one.transforms  # What is computed again has the shapes of the forward pass.
+        again = "remat" in one.transforms  # Recomputed equations have the shapes of the forward pass.
         assert one.role == expected_role(one) or (again and one.role == "backward"), one
     assert inspection.stage("stablehlo").unavailable is None

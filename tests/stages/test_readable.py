@@ -1,4 +1,4 @@
-"""Readable HLO: short, the same operations, and each line knows whose it is."""
+"""Readable HLO: short, with the same operations, and each line has its block."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _module(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_it_is_short_and_reads_back_to_the_same_operations(name: str) -> None:
+def test_readable_text_parses_to_the_same_operations(name: str) -> None:
     module = _module(name)
     short = readable(module)
     assert len(short.text) <= 0.4 * len(module)
@@ -67,11 +67,11 @@ def test_it_is_short_and_reads_back_to_the_same_operations(name: str) -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_no_operation_of_the_module_is_lost(name: str) -> None:
-    """The operations that are compared are those of the module, by an account of their own."""
+    """Compare with the operations of the module, counted independently."""
     _, computations = read_module(_module(name))
     found = Counter((one.opcode, one.results, one.is_root) for body in operations(_module(name)) for one in body)
     there = Counter((line.opcode, line.shapes, line.is_root) for body in computations for line in body.instructions)
-    # Only what a word says is missing: two parameters and one operation on numbers.
+    # Only computations shown as a word are missing: two parameters and one operation on numbers.
     left = there - found
     assert found <= there
     assert all(not sizes for _, shapes, _ in left for _, sizes in shapes)
@@ -82,7 +82,7 @@ def test_no_operation_of_the_module_is_lost(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_every_instruction_has_a_line_and_stands_on_it(name: str) -> None:
+def test_every_instruction_is_on_its_line(name: str) -> None:
     module = _module(name)
     short = readable(module)
     lines = short.text.split("\n")
@@ -99,7 +99,7 @@ def test_every_instruction_has_a_line_and_stands_on_it(name: str) -> None:
     assert len(shown) == sum(map(len, operations(module)))
 
 
-def test_names_are_those_of_python_and_fusions_stand_below_what_runs_them() -> None:
+def test_python_names_and_inline_fusion_bodies() -> None:
     module = """\
 HloModule jit_fn, is_scheduled=true, entry_computation_layout={(f32[4]{0}, f32[3,4]{1,0}, f32[2,3]{1,0})->f32[2]{0}}
 
@@ -151,7 +151,7 @@ entry:
     assert [name for number, name in short.lines if number == 12] == ["reduce_sum.2", "constant.1"]
 
 
-def test_what_several_lines_run_is_printed_once_and_named() -> None:
+def test_shared_computation_is_printed_once() -> None:
     module = """\
 HloModule f
 
@@ -202,7 +202,7 @@ ENTRY %main (x: f32[4], y: f32[2]) -> f32[4] {
     assert parse(short.text) == operations(module)
 
 
-def test_what_cannot_be_read_stays_as_text() -> None:
+def test_unreadable_lines_stay_text() -> None:
     assert readable("no module at all").text == "no module at all"
     assert parse("no module at all") == ()
     module = "HloModule f\nENTRY %main (x: f32[2]) -> f32[2] {\n  %x = f32[2]{0} parameter(0)\n  ~~ new form ~~\n}\n"
@@ -213,7 +213,7 @@ def test_what_cannot_be_read_stays_as_text() -> None:
     assert parse(readable(loop).text) == operations(loop)
 
 
-def test_a_deep_nest_is_no_reason_to_stop() -> None:
+def test_deep_nesting_is_printed() -> None:
     bodies = [
         f"%c{at} (p{at}: f32[]) -> f32[] {{\n  %p{at} = f32[] parameter(0)\n"
         f"  ROOT %r{at} = f32[] call(%p{at}), to_apply=%c{at + 1}\n}}"

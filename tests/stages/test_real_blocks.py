@@ -1,4 +1,4 @@
-"""Blocks that programs name are blocks of their models: none comes from a function of ours, or of JAX's making."""
+"""Blocks in programs are blocks of their models: none comes from internal functions of mithril_nb or JAX."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mithril_nb.stages.records import LOSS, OPTIMIZER
 from tests.blocks.case import Case, all_cases
 
 PSEUDO = {LOSS, OPTIMIZER}
-"""Blocks that are no blocks of the model; `mithril_nb.stages.records` documents them."""
+"""Blocks outside the model; `mithril_nb.stages.records` documents them."""
 ALWAYS = {"GRU", "GRUCell", "LSTM", "RNN", "Bidirectional", "Scan", "Repeat", "Cond", "GPT", "Conv2d", "Dropout"}
 NETWORKS: dict[str, tuple[Any, list[int]]] = {
     "GRU": (GRU(4), [2, 5, 3]),
@@ -46,7 +46,7 @@ def example(case: Case) -> tuple[Any, Any]:
 
 
 def check(inspection: Inspection, paths: set[str]) -> int:
-    """Assert that all blocks in the equations and in all trees are real; return how many equations there are."""
+    """Assert that all blocks in the equations and trees exist; return the number of equations."""
     for one in inspection.equations:
         assert one.block in paths | PSEUDO or (one.block == "" and not one.is_used), one
     for stage in ("graph", "jaxpr"):
@@ -66,7 +66,7 @@ def test_blocks_of_the_library_are_real(stress) -> None:
         paths = {path for path, _ in pm.graph.walk()}
         for program in ("forward", "forward+backward"):
             inspection = pm.inspect(program)
-            if inspection.stage("jaxpr").unavailable is None:  # a block that gives no array has no gradient
+            if inspection.stage("jaxpr").unavailable is None:  # a block that returns no array has no gradient
                 equations += check(inspection, paths)
         models += 1
     assert models > 20
@@ -82,7 +82,7 @@ def test_blocks_of_networks_are_real(name: str, program: str) -> None:
     check(ml.inspect(model, shapes={model.inputs[0].name: shape}, program=program, **loss), paths)
 
 
-def test_what_is_the_same_in_each_round_of_a_scan_has_the_scope_of_the_scan() -> None:
+def test_loop_invariants_of_a_scan_have_its_scope() -> None:
     def cell(h: Any, x: Any, params: Any) -> Any:
         with jax.named_scope("inner"):
             h = jnp.tanh(x @ params["w"] + h + jnp.sin(params["b"]))

@@ -1,4 +1,4 @@
-"""Products of matrices whose name XLA left away: found again in the pass that made them."""
+"""Matrix products whose op name XLA dropped: recovered from the pass that created them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ VECTORS = {"first": spec(7, 5), "second": spec(11, 7)}, spec(5)
 
 
 @pytest.mark.parametrize(("fn", "args"), [(one_by_one, IMAGES), (vector, VECTORS)])
-def test_products_have_one_block_one_role_and_their_own_equation(fn, args) -> None:
+def test_recovered_products_have_one_block_role_and_equation(fn, args) -> None:
     found = inspect(jax.value_and_grad(fn), *args)
     equations = {one.id: one for one in found.equations}
     products = [one for one in found.stage("hlo").instructions if one.opcode in ("dot", "convolution")]

@@ -1,7 +1,7 @@
-"""Roles of matrix products and convolutions in programs that are not ours, against what their shapes say.
+"""Roles of matrix products and convolutions in other programs, checked against their shapes.
 
-The oracle knows no scopes: batch, inputs and outputs of a product are prime numbers of their own, so its result tells
-whether it makes activations `(batch, out)`, gradients of activations `(batch, in)`, or of weights `(in, out)`.
+The oracle uses no scopes. Batch, inputs and outputs of a product have different prime sizes. So the shape of its result
+shows whether it computes activations `(batch, out)`, gradients of activations `(batch, in)`, or of weights `(in, out)`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def loss(w, x):
 
 
 def kind(equation: Any) -> str:
-    """What a product makes: activations, or the gradient of either; other axes may stand in front."""
+    """Return what a product computes: activations, or the gradient of either; there may be leading axes."""
     made = {
         frozenset((BATCH, NARROW)): "forward",
         frozenset((BATCH, WIDE)): "backward",
@@ -46,22 +46,22 @@ def products(fn: Callable[..., Any], *args: Any) -> list[Any]:
 
 
 @jax.custom_vjp
-def by_hand(w, x):
+def with_custom_vjp(w, x):
     return jnp.tanh(x @ w)
 
 
-def by_hand_forward(w, x):
+def custom_forward(w, x):
     y = jnp.tanh(x @ w)
     return y, (w, x, y)
 
 
-def by_hand_backward(kept, g):
+def custom_backward(kept, g):
     w, x, y = kept
     g = g * (1 - y * y)
     return x.T @ g, g @ w.T
 
 
-by_hand.defvjp(by_hand_forward, by_hand_backward)
+with_custom_vjp.defvjp(custom_forward, custom_backward)
 
 
 def sgd(w, x):
@@ -110,9 +110,13 @@ KNOWN = {
     "grad": (jax.grad(loss), 2),
     "grad of both": (jax.grad(loss, (0, 1)), 3),
     "value and grad in a jit": (lambda w, x: jax.jit(jax.value_and_grad(loss))(w, x)[1] * 2, 2),
-    "custom_vjp": (jax.grad(lambda w, x: by_hand(w, x).sum(), (0, 1)), 3),
+    "custom_vjp": (jax.grad(lambda w, x: with_custom_vjp(w, x).sum(), (0, 1)), 3),
     "custom_vjp in a scan": (
-        jax.grad(lambda w, x: lax.scan(lambda c, _: (c + by_hand(w, x), None), 0.0 * (x @ w), None, length=2)[0].sum()),
+        jax.grad(
+            lambda w, x: lax.scan(lambda c, _: (c + with_custom_vjp(w, x), None), 0.0 * (x @ w), None, length=2)[
+                0
+            ].sum()
+        ),
         None,
     ),
     "vmap of grad": (lambda w, x: jax.vmap(jax.grad(loss, (0, 1)), (None, 0))(w, jnp.stack([x, x])), 3),
@@ -128,7 +132,7 @@ KNOWN = {
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_a_product_has_the_role_that_its_shapes_say(name: str) -> None:
+def test_products_have_the_role_of_their_shapes(name: str) -> None:
     fn, count = KNOWN[name]
     found = products(fn, W, X)
     assert len(found) == count or (count is None and found)
@@ -147,11 +151,11 @@ def test_convolutions() -> None:
     ]
     made = {(2, 5, 11, 11): "forward", (2, 3, 13, 13): "backward"}
     assert len(found) == 3
-    for one in found:  # The gradient of the kernel has its axes in an order of its own.
+    for one in found:  # The gradient of the kernel has another order of axes.
         assert one.role == made.get(one.outputs[0].shape, "backward"), one
 
 
-def test_what_remat_computes_again_is_backward() -> None:
+def test_recomputation_by_remat_is_backward() -> None:
     found = products(
         jax.grad(lambda w, x: (jax.checkpoint(lambda w, x: layer(w, layer(w, x) @ w.T))(w, x) ** 2).sum()), W, X
     )
@@ -161,12 +165,12 @@ def test_what_remat_computes_again_is_backward() -> None:
     assert not [one for one in found if one.role == "backward" and "remat" not in one.transforms]
 
 
-def test_forward_mode_goes_forward() -> None:
+def test_forward_mode_is_forward() -> None:
     for fn in (jax.jacfwd(layer), lambda w, x: jax.jvp(layer, (w, x), (w, x)), jax.jacfwd(jax.jacfwd(layer))):
         assert {one.role for one in inspect(fn, W, X).equations} == {"forward"}
 
 
-def test_reverse_mode_in_forward_mode_and_in_itself_is_backward() -> None:
+def test_nested_reverse_mode_is_backward() -> None:
     hessian = products(jax.hessian(lambda x: loss(jnp.ones((WIDE, NARROW)), x)), X)
     assert {one.role for one in hessian} == {"forward", "backward"}
 
@@ -182,7 +186,7 @@ def test_reverse_mode_in_forward_mode_and_in_itself_is_backward() -> None:
     assert (kind(first), first.role) == ("forward", "forward")
 
 
-def test_the_step_of_an_inner_loop_is_an_update_and_what_follows_its_own_derivative_is_not() -> None:
+def test_a_differentiated_inner_step_is_not_an_update() -> None:
     found = inspect(two_steps, W, X).equations
     assert [one.role for one in found if one.primitive == "sub" and one.outputs[0].shape == (WIDE, NARROW)] == [
         "update"
@@ -190,7 +194,7 @@ def test_the_step_of_an_inner_loop_is_an_update_and_what_follows_its_own_derivat
     assert Counter(one.role for one in found if one.primitive == "tanh") == {"forward": 2}
 
 
-def test_all_that_an_optimizer_does_is_update() -> None:
+def test_all_equations_of_an_optimizer_are_update() -> None:
     def first(w, x):
         return layer(w, x)
 
@@ -208,11 +212,11 @@ def test_all_that_an_optimizer_does_is_update() -> None:
     assert {one.block for one in updates if one.outputs[0].shape == (WIDE, NARROW)} == {"first/layer"}
     assert {one.block for one in updates if one.outputs[0].shape == (NARROW, 3)} == {"second/layer"}
     counts = [one for one in found if one.primitive == "add" and one.outputs[0].dtype == "int32"]
-    # No gradient flows into the count of steps.
+    # No gradient flows into the step count.
     assert [(one.block, one.role, one.origin) for one in counts] == [("(optimizer)", "update", "tagged")]
 
 
-def test_a_call_that_holds_several_roles_has_none() -> None:
+def test_a_call_with_several_roles_has_none() -> None:
     scan = next(one for one in inspect(steps_in_a_scan, W, X).equations if one.primitive == "scan")
     assert scan.role is None
     calls = [

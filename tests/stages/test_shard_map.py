@@ -1,4 +1,4 @@
-"""Links of what runs on each of several devices: the bodies of `shard_map`. In processes with 8 forced CPU devices."""
+"""Links of the bodies of `shard_map`, in processes with 8 forced CPU devices."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ test_shard_map.measure()
 """
 SAME = {"tanh": "tanh", "dot_general": "dot_general", "psum_invariant": "all_reduce", "all_gather": "all_gather"}
 SAME |= {"ppermute": "collective_permute", "reduce_sum": "reduce", "exp": "exponential", "sin": "sine", "cos": "cosine"}
-"""Ops that JAX lowers to one op each: an oracle for links that does not use them."""
+"""Primitives that JAX lowers to one op each: an oracle independent of links."""
 NOTHING = frozenset({"pvary", "pcast", "copy", "copy_p", "stop_gradient", "convert_element_type", "reshape", "squeeze"})
-"""What JAX may lower to nothing at all."""
+"""Primitives that JAX may lower to nothing."""
 
 
 def programs():
@@ -88,7 +88,7 @@ def programs():
 
 
 def measure() -> None:
-    """Print for each program how many equations of the bodies have links, and to which instructions; check fates."""
+    """Print for each program the links of the equations in the bodies; check their instruction histories."""
     from test_instruction_history import check
 
     from mithril_nb.inspection import inspect
@@ -113,7 +113,7 @@ def measure() -> None:
         for id in inside:
             one = equations[id]
             if one.is_call or one.primitive in NOTHING or None not in one.constants:
-                continue  # what is made of constants alone, JAX may fold into what is outside
+                continue  # JAX may fold constants into the code outside
             total["equations"] += 1
             total["linked"] += bool(down[id])
             assert down[id], (name, one)
@@ -133,7 +133,7 @@ def measure() -> None:
             total["back"] += bool(back[one.id]) and inside.issuperset(one.equations)
         assert products, name
         fates += check(inspection)
-    # Six are of constants that a gradient multiplies: they lose their names before HLO, and so do their users.
+    # Six are constants multiplied by a gradient: they and their users lose their names before HLO.
     assert fates["unknown"] <= 0.03 * sum(fates.values()), fates
     print(*(f"{what} {count}" for what, count in total.items()), sep="\n")
 

@@ -1,4 +1,4 @@
-"""What MLIR's objects tell of a module is what its text tells."""
+"""Links read from MLIR's objects equal the links read from the text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def shared(x: Any) -> Any:
 
 
 def reducers(x: Any) -> Any:
-    """One that MLIR writes on one line, two that it writes out, and one over two numbers at once."""
+    """Return reductions: one that MLIR prints on one line, two in full, and one over two numbers at once."""
     least = lax.reduce(x, 1.0, lambda a, b: a * b + a, (0,))
     return x.sum(), least, jnp.argmax(x, 1), lax.reduce(x, 0.0, lax.sub, (1,))
 
@@ -56,12 +56,12 @@ def calls(x: Any) -> Any:
 
 
 def nothing_known(x: Any) -> Any:
-    """Constants that no equation makes, results that go out as they came in."""
+    """Return constants without an equation, and results that are unchanged arguments."""
     return x, jnp.ones(3), 4.0, lax.reduce(x, 0.0, lax.add, (0, 1))
 
 
 def called(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of a name that calls a jitted function of the same name twice."""
+    """Return a function with a given name that calls a jitted function of the same name twice."""
 
     def inner(x: Any) -> Any:
         return fn(x) * 2.0
@@ -84,7 +84,7 @@ def lambdas(x: Any) -> Any:
 
 
 def largest(x: Any) -> Any:
-    """An op that MLIR gives two names to."""
+    """Compute an op that MLIR gives two names."""
     values, places = lax.top_k(x, 2)
     return values, places, lax.top_k(jnp.sin(x), 1)
 
@@ -126,12 +126,12 @@ def check_objects(inspection: Inspection) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_objects_tell_what_the_text_tells(name: str) -> None:
+def test_links_from_objects_equal_links_from_text(name: str) -> None:
     check_objects(inspected(name))
 
 
 def random_program(seed: int) -> Callable[[Any], Any]:
-    """A few calls, loops, branches and ops in each other, jitted ones under odd names."""
+    """Return a program of a few nested calls, loops, branches and ops; jitted functions have unusual names."""
     rng = random.Random(seed)
     plain = (jnp.sin, jnp.cumsum, jnp.sort, lambda x: lax.top_k(x, 6)[0], lambda x: x * 1.5, lambda x: x - x.max())
 
@@ -159,13 +159,13 @@ def random_program(seed: int) -> Callable[[Any], Any]:
     return grown(2)
 
 
-def test_objects_tell_what_the_text_of_random_programs_tells(stress) -> None:
+def test_object_links_match_text_of_random_programs(stress) -> None:
     for seed in range(stress.size(short=12, long=300)):
         check_objects(inspect(random_program(seed), VECTOR))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_functions_are_known_by_their_own_names(name: str) -> None:
+def test_functions_keep_their_own_names(name: str) -> None:
     inspection = inspect(called(name, jnp.sin), VECTOR)
     shown = f"{name}_0" if name == "main" else name
     links = inspection.links("jaxpr", "stablehlo")
@@ -175,8 +175,8 @@ def test_functions_are_known_by_their_own_names(name: str) -> None:
     assert known[f"{shown}%0"].opcode == "stablehlo.sine"
 
 
-def test_names_of_operations_are_read_as_they_are() -> None:
-    """StableHLO's text and HLO's write letters outside of ASCII each in a way of its own."""
+def test_operation_names_are_decoded() -> None:
+    """StableHLO and HLO escape characters outside ASCII in different ways."""
 
     def program(größe: Any) -> Any:
         with jax.named_scope('größe "a"\\'):
@@ -206,7 +206,7 @@ def test_links_are_the_same_before_and_after_the_text_is_made(name: str) -> None
     assert [inspection.links(*pair) for pair in pairs] == before
 
 
-def test_what_several_equations_made_is_linked_to_all_of_them() -> None:
+def test_op_of_several_equations_is_linked_to_all() -> None:
     inspection = inspect(lambda x: jnp.sin(x) + jnp.cos(x), VECTOR)
     program = inspection._pipeline.program.get()
     module: Any = inspection.lowered.compiler_ir("stablehlo")
@@ -224,7 +224,7 @@ def test_what_several_equations_made_is_linked_to_all_of_them() -> None:
     assert [(one.id, one.equations) for one in read] == found
 
 
-def test_a_place_in_a_file_is_no_name_of_an_operation() -> None:
+def test_file_location_is_not_an_operation_name() -> None:
     read = read_stablehlo(
         "module @m {\n"
         "  func.func public @main(%arg0: tensor<f32>) -> tensor<f32> {\n"
@@ -240,7 +240,7 @@ def test_a_place_in_a_file_is_no_name_of_an_operation() -> None:
     assert [(one.id, one.equations) for one in read][:1] == [("%0", ("jit(f)/mlp/sin",))]
 
 
-def test_a_module_that_is_not_known_is_left_to_its_text() -> None:
+def test_unknown_module_is_read_from_its_text() -> None:
     inspection = inspected("calls")
     program = inspection._pipeline.program.get()
     module: Any = inspection.lowered.compiler_ir("stablehlo")

@@ -1,4 +1,4 @@
-"""What errors of stages advise works."""
+"""The advice in errors of stages works."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ CASES = {
         inspection = ml.inspect(jax.jit(jnp.tanh).lower(jnp.ones(3)).compile())
         inspection.passes
         """,
-    "stages/failure.py:none_named": """
+    "stages/failure.py:unknown_name": """
         inspection = ml.inspect(jnp.sin, jnp.ones(3))
         inspection.stage("mlir")
         """,
-    "stages/failure.py:none_named#2": """
+    "stages/failure.py:unknown_name#2": """
         inspection = ml.inspect(jnp.sin, jnp.ones(3))
         inspection.analysis("x")
         """,

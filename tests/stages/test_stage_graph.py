@@ -54,7 +54,7 @@ def layers(count: int) -> Stage:
     return made(*rows, ("dot", "head", str(len(rows) - 1)))
 
 
-def test_equal_blocks_in_a_row_are_one_node_that_says_how_many() -> None:
+def test_equal_neighbours_fold_into_one_node() -> None:
     graph = stage_graph(layers(12))
     assert seen(graph) == ["stem", "layer_0 ×12", "head"]
     layer = graph.nodes["layer_0"]
@@ -66,7 +66,7 @@ def test_equal_blocks_in_a_row_are_one_node_that_says_how_many() -> None:
     ]
 
 
-def test_an_open_fold_shows_one_of_them_and_no_wire_between_rounds() -> None:
+def test_open_fold_shows_one_round() -> None:
     graph = stage_graph(layers(12))
     assert seen(graph, {"layer_0"}) == ["stem", "layer_0 ×12", "linear", "relu", "sum", "head"]
     assert {(edge.source, edge.target) for edge in graph.edges({"layer_0"})} == {
@@ -78,7 +78,7 @@ def test_an_open_fold_shows_one_of_them_and_no_wire_between_rounds() -> None:
     }
 
 
-def test_a_block_that_differs_stands_for_itself() -> None:
+def test_different_block_is_not_folded() -> None:
     stage = layers(6)
     other = [*stage.instructions]
     at = next(at for at, one in enumerate(other) if one.blocks.get("layer_3/relu"))
@@ -89,7 +89,7 @@ def test_a_block_that_differs_stands_for_itself() -> None:
     assert seen(alike) == ["stem", "layer_0 ×6", "head"]
 
 
-def test_layers_that_take_other_sizes_and_give_the_same_are_not_equal() -> None:
+def test_layers_with_other_input_sizes_are_not_equal() -> None:
     def tower(weights: list[jax.Array], x: jax.Array) -> jax.Array:
         for at, weight in enumerate(weights):
             with jax.named_scope(f"layer_{at}"):
@@ -100,7 +100,7 @@ def test_layers_that_take_other_sizes_and_give_the_same_are_not_equal() -> None:
     assert [one for one in seen(graph) if one.startswith("layer")] == ["layer_0", "layer_1 ×2"]
 
 
-def test_every_instruction_is_in_one_node_and_found_again() -> None:
+def test_every_instruction_is_in_one_node() -> None:
     stage = layers(7)
     graph = stage_graph(stage)
     ids = [id for node in graph.visible() for id in graph.instructions_of(node.key)]
@@ -108,7 +108,7 @@ def test_every_instruction_is_in_one_node_and_found_again() -> None:
     assert len(graph.instructions_of("layer_0")) == 21
 
 
-def test_blocks_that_alternate_are_folded_by_the_round_when_they_are_many() -> None:
+def test_many_alternating_blocks_fold_into_rounds() -> None:
     rows = [("mul", "stem", ())]
     for at in range(40):
         rows += [("dot", f"linear_{at}", str(len(rows) - 1)), ("max", f"relu_{at}", str(len(rows)))]
@@ -119,7 +119,7 @@ def test_blocks_that_alternate_are_folded_by_the_round_when_they_are_many() -> N
 
 
 @pytest.mark.parametrize("count", [26, 200, 3000])
-def test_no_level_has_more_nodes_than_are_taken_in_at_a_glance(count: int) -> None:
+def test_levels_have_few_nodes(count: int) -> None:
     rows = [(f"op{at * at % 997}", f"block_{at}/inner", str(at - 1) if at else ()) for at in range(count)]
     graph = stage_graph(made(*rows))
     assert all(len(node.children) <= MOST for node in graph.nodes.values())
@@ -145,7 +145,7 @@ def test_rounds_are_found_where_they_cover_most() -> None:
     assert rounds("") is None
 
 
-def test_a_loop_is_a_region_that_says_how_often_it_runs() -> None:
+def test_loop_region_shows_its_trip_count() -> None:
     def scanned(x, ws):
         with jax.named_scope("stack"):
             return jax.lax.scan(lambda h, w: (jnp.tanh(h @ w), None), x, ws)[0]
@@ -156,7 +156,7 @@ def test_a_loop_is_a_region_that_says_how_often_it_runs() -> None:
     assert {"dot_general", "tanh"} <= {node.name for node in graph.level(loop.key)}
 
 
-def test_a_loop_nobody_can_count_says_so() -> None:
+def test_loop_with_unknown_trip_count() -> None:
     graph = stage_graph(
         inspect(lambda x: jax.lax.while_loop(lambda v: v < 9, lambda v: v * 2, x), f32()).stage("jaxpr")
     )
@@ -164,7 +164,7 @@ def test_a_loop_nobody_can_count_says_so() -> None:
     assert (loop.name, loop.note) == ("while", "unknown number of rounds")
 
 
-def test_branches_are_told_apart() -> None:
+def test_branches_are_separate() -> None:
     def chosen(flag, x):
         return jax.lax.cond(flag, lambda v: jnp.sin(v) * 2, lambda v: jnp.cos(v) + 1, x)
 
@@ -189,7 +189,7 @@ def test_forward_and_backward_of_a_scanned_block_are_one_node() -> None:
     assert all(loops[0].counts[:2])
 
 
-def test_a_loop_of_python_is_found_again_in_calls_of_the_same_functions() -> None:
+def test_unrolled_python_loop_is_detected() -> None:
     rows: list[tuple[str, str, str | tuple[str, ...]]] = [("mul", "model/embed", ())]
     for _ in range(6):
         at = len(rows)
@@ -215,13 +215,13 @@ def test_a_loop_of_python_is_found_again_in_calls_of_the_same_functions() -> Non
     }
 
 
-def test_inputs_that_the_forward_pass_takes_are_nodes_with_their_names() -> None:
+def test_inputs_of_the_forward_pass_are_named_nodes() -> None:
     def used(params, data, batch, unused):
         return params["w"] * data["x"] * batch
 
     graph = stage_graph(inspect(used, {"w": f32(3)}, {"x": f32(3)}, f32(3), f32(7)).stage("jaxpr"))
     assert [(node.kind, node.name) for node in graph.level()][:2] == [("input", "data['x']"), ("input", "batch")]
-    # Nobody takes the last, and the parameter belongs to the block that computes with it.
+    # The last input is unused, and the parameter belongs to the block that computes with it.
     assert {"unused", "params['w']"}.isdisjoint(node.name for node in graph.nodes.values())
 
 
@@ -236,7 +236,7 @@ def test_a_parameter_of_several_blocks_is_a_node() -> None:
     assert ("input", "params['w']") in {(node.kind, node.name) for node in graph.level()}
 
 
-def test_a_stage_that_is_not_there_has_no_nodes() -> None:
+def test_unavailable_stage_has_no_nodes() -> None:
     graph = stage_graph(Stage("asm", "", unavailable="no object files on this platform"))
     assert graph.visible() == ()
     assert graph.first_view() == frozenset()
@@ -259,7 +259,7 @@ def test_all_stages_of_a_program_have_a_graph(stage: str) -> None:
     assert graph.edges()
 
 
-def test_a_block_gives_what_it_computes_and_not_its_parameters() -> None:
+def test_block_result_excludes_its_parameters() -> None:
     def network(params, x):
         with jax.named_scope("head"):
             return x @ params["v"]

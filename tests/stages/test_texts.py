@@ -1,4 +1,4 @@
-"""The texts themselves: readable, complete, and never a reason to stop."""
+"""Texts of stages: readable, complete, and read without an exception."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _loops(x):
 LOOPS = inspect(jax.grad(_loops), spec(3, 4))
 
 
-def test_a_jaxpr_reads_as_jax_writes_it() -> None:
+def test_jaxpr_text_has_the_format_of_jax() -> None:
     assert (
         SMALL.stage("jaxpr").text
         == """\
@@ -64,7 +64,7 @@ def test_a_jaxpr_reads_as_jax_writes_it() -> None:
 
 
 def _custom_jvp(text: str) -> str:
-    """JAX 0.12 gives the call a name, 0.10 does not on every path."""
+    """Return the call, which JAX 0.12 names, but 0.10 not on every path."""
     return "custom_jvp_call[name=relu] h" if "custom_jvp_call[name=relu]" in text else "custom_jvp_call h"
 
 
@@ -109,7 +109,7 @@ def test_every_line_of_stablehlo_with_an_op_is_an_instruction() -> None:
         assert one.equations
 
 
-def test_a_function_that_is_called_twice_is_linked_to_both_calls() -> None:
+def test_a_function_called_twice_is_linked_to_both_calls() -> None:
     def fn(x):
         with block("a"):
             x = jax.nn.silu(x)
@@ -121,7 +121,7 @@ def test_a_function_that_is_called_twice_is_linked_to_both_calls() -> None:
     (divide,) = (one for one in stage.instructions if one.opcode == "stablehlo.divide")
     assert divide.equations == ("0.0", "1.0")
     assert divide.blocks == {"a": 0.5, "b": 0.5}
-    hlo = inspect(fn, spec(2, 2)).stage("hlo")  # XLA inlines the calls: there each is one block's again
+    hlo = inspect(fn, spec(2, 2)).stage("hlo")  # XLA inlines the calls, so each has one block
     divides = [one for one in hlo.instructions if one.opcode == "divide"]
     assert sorted(tuple(one.blocks) for one in divides) == [("a",), ("b",)]
 
@@ -152,7 +152,7 @@ def test_a_fusion_is_split_by_the_work_inside_it() -> None:
     assert fusions
     (fusion,) = fusions
     assert fusion.equations == ("0", "1", "2", "3", "4")
-    assert fusion.blocks == {"b": pytest.approx(0.6), "a": pytest.approx(0.4)}  # three and two operations an item
+    assert fusion.blocks == {"b": pytest.approx(0.6), "a": pytest.approx(0.4)}  # three and two operations per element
 
 
 TAGS = Tags(set())
@@ -180,7 +180,7 @@ ENTRY %main (x: f32[2,3]) -> f32[2] {
 """  # noqa: E501
 
 
-def test_who_only_moves_data_has_a_small_share_in_a_fusion() -> None:
+def test_data_movement_has_a_small_share_in_a_fusion() -> None:
     def fn(x, y):
         with block("computes"):
             x = x * y + 1.0
@@ -194,7 +194,7 @@ def test_who_only_moves_data_has_a_small_share_in_a_fusion() -> None:
     assert sum(fusion.blocks.values()) == pytest.approx(1.0, abs=1e-9)
 
 
-def test_a_module_written_by_hand() -> None:
+def test_a_hand_written_module() -> None:
     text, instructions = read_hlo(MODULE, TAGS, EQUATIONS, {"x": (0, "a")})
     assert (
         text
@@ -236,7 +236,7 @@ def _is_read_the_same_twice(line: str) -> bool:
 
 
 @pytest.mark.parametrize("made", [SMALL, LOOPS], ids=["small", "loops"])
-def test_lines_as_nearly_all_are_written_are_read_as_any_other(made: Inspection) -> None:
+def test_the_fast_reader_equals_the_general_one(made: Inspection) -> None:
     texts = (made.optimized.as_text() or "", made.lowered.as_text(dialect="hlo", debug_info=True))
     for text in texts:
         lines = [line for line in text.splitlines() if isinstance(read_line(line), hlo_text.HloLine)]
@@ -245,7 +245,7 @@ def test_lines_as_nearly_all_are_written_are_read_as_any_other(made: Inspection)
 
 
 @given(st.randoms(use_true_random=False))
-def test_a_damaged_line_is_read_the_same_whichever_reader_has_it(rng: random.Random) -> None:
+def test_both_readers_agree_on_a_damaged_line(rng: random.Random) -> None:
     lines = [line for line in (LOOPS.optimized.as_text() or "").splitlines() if line.startswith("  ")]
     parts = [
         ", to_apply=%f",
@@ -268,14 +268,14 @@ def test_a_damaged_line_is_read_the_same_whichever_reader_has_it(rng: random.Ran
 
 
 @given(st.text())
-def test_no_text_stops_a_reader(text: str) -> None:
+def test_readers_accept_any_text(text: str) -> None:
     read_line(text)
     read_hlo(text, TAGS, EQUATIONS, {})
     read_stablehlo(text, TAGS, EQUATIONS)
 
 
 @given(st.randoms(use_true_random=False))
-def test_no_damage_to_real_text_stops_a_reader(rng: random.Random) -> None:
+def test_readers_accept_damaged_text(rng: random.Random) -> None:
     program = SMALL._pipeline.program.get()
     for text, read in (
         (SMALL.compiled.as_text(), lambda text: read_hlo(text, program.tags, program.by_id, {})),
@@ -291,7 +291,7 @@ def test_no_damage_to_real_text_stops_a_reader(rng: random.Random) -> None:
 
 
 @given(st.randoms(use_true_random=False))
-def test_no_exchange_of_names_stops_a_reader(rng: random.Random) -> None:
+def test_readers_accept_exchanged_names(rng: random.Random) -> None:
     program = LOOPS._pipeline.program.get()
     pieces = re.split(r"(%[\w.\-]+)", LOOPS.compiled.as_text() or "")
     for _ in range(rng.randrange(1, 30)):
@@ -311,8 +311,8 @@ def test_no_exchange_of_names_stops_a_reader(rng: random.Random) -> None:
         ("ROOT %c = f32[2] call(%c), to_apply=%gone", "ROOT %d = f32[2] copy(%d)"),
     ],
 )
-def test_computations_that_call_themselves_end(first: str, second: str) -> None:
-    """XLA never writes them; a hand that edits, or a file that broke, may."""
+def test_recursive_computations_end(first: str, second: str) -> None:
+    """XLA never writes them, but an edited or broken file may contain them."""
     named = 'ROOT %e = f32[2] add(%x, %x), metadata={op_name="jit(f)/mnb#0~/add"}'
     text = f"""\
 HloModule m
@@ -339,7 +339,7 @@ ENTRY %main (x: f32[2]) -> f32[2] {{
     assert {"e", "x", "y"} <= {one.id for one in instructions}
 
 
-def test_locations_that_go_round_in_circles_end() -> None:
+def test_cyclic_locations_end() -> None:
     program = SMALL._pipeline.program.get()
     text = "module @m {\n  func.func public @main() {\n    return loc(#loc1)\n  } loc(#loc)\n} loc(#loc)\n"
     text += '#loc = loc(unknown)\n#loc1 = loc("a"(#loc2))\n#loc2 = loc("b"(#loc1))\n'
@@ -350,7 +350,7 @@ def test_locations_that_go_round_in_circles_end() -> None:
 @pytest.mark.parametrize(
     "name", ["relu", "gelu", "softmax", "silu", "elu", "celu", "glu", "log_softmax", "standardize", "hard_tanh"]
 )
-def test_functions_of_jax_nn(name: str) -> None:
+def test_jax_nn_functions(name: str) -> None:
     def fn(x):
         with block("it"):
             return getattr(jax.nn, name)(x)
@@ -362,7 +362,7 @@ def test_functions_of_jax_nn(name: str) -> None:
     assert sum(one.block == "it" for one in inspection.equations) >= 2
 
 
-def test_instructions_know_what_they_take_and_give() -> None:
+def test_instructions_have_operands_and_shapes() -> None:
     def fn(w, x):
         x = lax.fori_loop(0, 3, lambda _, x: jnp.tanh(x @ w), x)
         return lax.cond(x.sum() > 0, jnp.sin, jnp.cos, x)
@@ -412,12 +412,12 @@ def test_the_bodies_of_reductions_and_callbacks_have_blocks() -> None:
     assert call.origin == "tagged"
 
 
-def test_marks_in_a_function_that_was_called_count_from_its_caller() -> None:
+def test_tags_in_a_called_function_are_relative_to_the_call() -> None:
     def fn(x):
         with block("before"):
             x = jnp.sin(x)
         with block("sorted"):
-            return jnp.sort(x)  # a jitted function: its comparator keeps marks that count from it
+            return jnp.sort(x)  # a jitted function: the tags of its comparator are relative to it
 
     found = inspect(fn, spec(5))
     (sort,) = (one for one in found.equations if one.primitive == "sort")

@@ -1,4 +1,4 @@
-"""Transforms one at a time: every equation after names the one before it that it came from, and the numbers agree."""
+"""Transforms one at a time: each equation after a transform has its source before it, and the numbers agree."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ def test_the_first_step_is_the_trace() -> None:
     assert [step.name for step in steps] == ["trace"]
     assert steps[0].before is None
     assert [(one.id, one.mark) for one in steps[0].equations] == [("0", "new"), ("1", "new"), ("2", "new")]
-    assert steps[0].explanation == "runs 'loss' once on shapes and writes down 3 equations."
+    assert steps[0].explanation == "traces 'loss' once with shapes and records 3 equations."
     assert repr(steps) == "TransformSteps('loss': trace)"
 
 
-def test_vmap_batches_what_depends_on_the_batch() -> None:
+def test_vmap_batches_dependent_equations() -> None:
     def scaled(w, x):
         return jnp.exp(w) * x
 
@@ -75,7 +75,7 @@ def test_vmap_batches_what_depends_on_the_batch() -> None:
     agree(steps)
 
 
-def test_grad_links_each_derivative_and_transpose_to_its_forward_equation() -> None:
+def test_grad_links_derivatives_to_forward_equations() -> None:
     step = step_through(loss, spec(4, 3), spec(3), through=("grad",))[1]
     assert marks(step) == [
         ("dot_general", "kept", "0"),
@@ -92,7 +92,7 @@ def test_grad_links_each_derivative_and_transpose_to_its_forward_equation() -> N
     assert {one.origin for one in step.equations} == {"tagged"}
     assert step.made_of("1") == ("1", "2", "5")
     assert step.explanation == (
-        "keeps 3 of 3 equations as the forward pass and adds 4: 1 for derivatives on the way, 3 that carry them back."
+        "keeps 3 of 3 equations as the forward pass and adds 4: 1 for local derivatives, 3 for the backward pass."
     )
 
 
@@ -106,33 +106,33 @@ def test_a_wrapper_keeps_all_and_adds_itself(name: str, word: str) -> None:
     agree(steps)
 
 
-def test_scan_runs_the_function_so_often() -> None:
+def test_scan_repeats_the_function() -> None:
     steps = step_through(lambda c, w: jnp.tanh(w @ c), spec(3), spec(3, 3), through=(("scan", 4), "sum", "grad"))
     assert marks(steps[1]) == [("scan", "new", None), ("dot_general", "kept", "0"), ("tanh", "kept", "1")]
-    assert "into a loop of 4 rounds" in steps[1].explanation
+    assert "into a loop of 4 iterations" in steps[1].explanation
     agree(steps)
 
 
-def test_bodies_are_matched_too_and_what_has_no_place_is_gone() -> None:
+def test_bodies_are_matched_and_removed_equations_are_gone() -> None:
     step = step_through(everything, spec(4, 4), spec(4), through=("grad",))[1]
     before = {one.id: one.mark for one in step.equations_before}
-    assert before["0"] == "changed"  # the scan gives what the way back needs
+    assert before["0"] == "changed"  # the scan also returns residuals for the backward pass
     assert before["0.0"] == before["0.1"] == before["1.0.0"] == before["14.b0.0"] == "kept"
-    assert before["15"] == "gone"  # the checkpoint is run through on the way there
-    assert {one.origin for one in step.equations} == {"tagged", "inferred"}  # relu's own rule is traced anew
+    assert before["15"] == "gone"  # the checkpoint is inlined in the forward pass
+    assert {one.origin for one in step.equations} == {"tagged", "inferred"}  # relu's own rule is traced again
     assert [one.source for one in step.equations if one.source is None] == []
 
 
-def test_what_a_checkpoint_computes_again_is_told_from_what_carries_back() -> None:
+def test_recomputed_equations_are_counted_separately() -> None:
     step = step_through(loss, spec(4, 3), spec(3), through=("remat", "grad"))[2]
     again = [one for one in step.equations if "remat" in one.via]
     assert [(one.mark, one.source, one.note) for one in again] == [
-        ("new", "0.0", "once more dot_general"),
+        ("new", "0.0", "dot_general again"),
         ("new", "0.1", "transpose(jvp(remat)) of sin"),
     ]
     assert step.explanation == (
-        "keeps 3 of 4 equations as the forward pass and adds 6: 0 for derivatives on the way, "
-        "2 that a checkpoint computes again, 4 that carry them back; 1 is gone."
+        "keeps 3 of 4 equations as the forward pass and adds 6: 0 for local derivatives, "
+        "2 recomputed by a checkpoint, 4 for the backward pass; 1 is removed."
     )
 
 
@@ -168,14 +168,14 @@ def test_arguments_may_be_integers_keys_and_nested() -> None:
     assert "# tangent[1]" in tangent
 
 
-def test_a_transform_of_ones_own_is_linked_but_not_compared() -> None:
+def test_a_custom_transform_is_linked_but_not_compared() -> None:
     def twice(fn):
         return lambda x: fn(fn(x))
 
     steps = step_through(jnp.sin, spec(3), through=(twice,))
     assert marks(steps[1]) == [("sin", "kept", "0"), ("sin", "new", "0")]
-    assert steps[1].equations[1].note == "once more sin"
-    assert str(steps.check()[1]) == "twice: not compared: nothing is known of what it should equal"
+    assert steps[1].equations[1].note == "sin again"
+    assert str(steps.check()[1]) == "twice: not compared: its expected result is unknown"
 
 
 def test_a_wrong_derivative_is_shown() -> None:
@@ -187,12 +187,12 @@ def test_a_wrong_derivative_is_shown() -> None:
     found = step_through(lambda x: wrong(x).sum(), jnp.ones(3), through=("grad",)).check()[1]
     assert found.agrees is False
     assert found.how == "finite differences along a random direction"
-    assert str(found).startswith("grad: DIFFERS with finite differences along a random direction: off by ")
+    assert str(found).startswith("grad: DIFFERS from finite differences along a random direction: off by ")
     assert found.largest is not None
     assert found.largest > found.tolerance > 0
 
 
-def test_a_function_that_only_fails_when_it_is_run_is_shown() -> None:
+def test_a_failure_at_run_time_is_shown() -> None:
     seen = []
 
     def leaks(x):
@@ -202,9 +202,7 @@ def test_a_function_that_only_fails_when_it_is_run_is_shown() -> None:
     steps = step_through(leaks, jnp.ones(3), through=("jit",))
     first, second = steps.check()
     assert first.agrees is False
-    assert str(first).startswith(
-        "trace: FAILS when it is run: UnexpectedTracerError: Encountered an unexpected tracer."
-    )
+    assert str(first).startswith("trace: FAILS at run time: UnexpectedTracerError: Encountered an unexpected tracer.")
     assert second.agrees
 
 
@@ -215,20 +213,20 @@ def test_nan_and_infinity_on_both_sides_are_equal() -> None:
     assert "1 NaN on both sides" in str(steps.check()[1])
 
 
-def test_grad_of_no_number_stops_the_chain_and_says_what_helps() -> None:
+def test_grad_of_an_array_stops_the_chain_with_advice() -> None:
     steps = ml.step_through(loss, spec(4, 3), spec(3))
     assert [step.name for step in steps] == ["trace", "vmap", "grad"]
     assert steps.left_out == ("remat", "jit")
     assert steps[1].problem is None
     assert steps[2].after is None
     assert steps[2].before == steps[1].after
-    with pytest.raises(TypeError) as own:  # JAX 0.12 says more
+    with pytest.raises(TypeError) as own:  # JAX 0.12 prints more
         jax.make_jaxpr(jax.grad(jax.vmap(loss)))(spec(8, 4, 3), spec(8, 3))
     assert str(steps[2].problem) == (
-        "step 2 of 'loss', 'grad', cannot be done.\n"
+        "step 2 of 'loss', 'grad', cannot be applied.\n"
         f"    TypeError  {own.value}\n"
         "    takes      w (8, 4, 3) float32, x (8, 3) float32\n"
-        "    gives      result (8,) float32\n"
+        "    returns    result (8,) float32\n"
         '    Try: through=("vmap", "mean", "grad", "remat", "jit")'
     )
     assert steps.problem == steps[2].problem
@@ -236,42 +234,42 @@ def test_grad_of_no_number_stops_the_chain_and_says_what_helps() -> None:
     assert step_through(loss, spec(4, 3), spec(3), through=("vmap", "mean", "grad", "remat", "jit")).problem is None
 
 
-def test_grad_of_an_integer_says_which_argument_has_one() -> None:
+def test_grad_of_an_integer_suggests_another_argument() -> None:
     def picked(index, x):
         return x[index] ** 2
 
     steps = step_through(picked, spec(dtype="int32"), spec(3), through=("grad",))
     assert str(steps.problem) == (
-        "step 1 of 'picked', 'grad', cannot be done.\n"
+        "step 1 of 'picked', 'grad', cannot be applied.\n"
         "    TypeError  grad requires real- or complex-valued inputs (input dtype that is a sub-dtype of np.inexact), "
         "but got int32. If you want to use Boolean- or integer-valued inputs, use vjp or set allow_int to True.\n"
         "    takes      index () int32, x (3,) float32\n"
-        "    gives      result () float32\n"
+        "    returns    result () float32\n"
         "    Try: through=(functools.partial(jax.grad, argnums=1),)"
     )
     agree(step_through(picked, spec(dtype="int32"), spec(3), through=(functools.partial(jax.grad, argnums=1),)))
 
 
-def test_grad_with_more_results_says_has_aux() -> None:
+def test_grad_with_several_results_suggests_has_aux() -> None:
     steps = step_through(lambda x: (x.sum(), x), spec(3), through=("grad",))
     assert steps.problem.advice == "through=(functools.partial(jax.grad, has_aux=True),)"
     agree(step_through(lambda x: (x.sum(), x), spec(3), through=(functools.partial(jax.grad, has_aux=True),)))
 
 
-def test_vmap_over_an_axis_that_is_not_there() -> None:
+def test_vmap_over_a_missing_axis() -> None:
     steps = step_through(jnp.sin, spec(), through=(functools.partial(jax.vmap, in_axes=1), "jit"))
     assert str(steps.problem) == (
-        "step 1 of 'sin', 'vmap', cannot be done.\n"
+        "step 1 of 'sin', 'vmap', cannot be applied.\n"
         "    ValueError  vmap was requested to map its argument along axis 1, which implies that its rank should be at "
         "least 2, but is only 1 (its shape is (8,))\n"
         f"    takes       {steps[0].after.text.splitlines()[1].split('# ')[1]} () float32\n"
-        "    gives       result () float32\n"
+        "    returns     result () float32\n"
         '    Try: through=("vmap", "jit")'
     )
     agree(step_through(jnp.sin, spec(), through=("vmap", "jit")))
 
 
-def test_what_has_side_effects_keeps_the_steps_before() -> None:
+def test_side_effects_keep_the_earlier_steps() -> None:
     def called(x):
         return io_callback(lambda v: v, spec(3), x, ordered=True).sum()
 
@@ -289,16 +287,16 @@ def test_a_function_that_cannot_be_traced_has_one_step() -> None:
     steps = step_through(branches, 1.0, through=("jit",))
     assert [step.name for step in steps] == ["trace"]
     assert steps.problem.summary == "'branches' cannot be traced."
-    kind, said = steps.problem.facts[0]
+    kind, message = steps.problem.facts[0]
     assert kind == "TracerBoolConversionError"
-    assert said.startswith("Attempted boolean conversion of traced array with shape bool[].")
+    assert message.startswith("Attempted boolean conversion of traced array with shape bool[].")
     assert steps.check() == ()
     assert steps.left_out == ("jit",)
 
 
 @pytest.mark.parametrize("through", [3, None, np.ones(3)])
-def test_what_is_no_list_of_transforms_is_refused(through) -> None:
-    with pytest.raises(UnknownOptionError, match="step_through knows no transform"):
+def test_an_invalid_chain_is_rejected(through) -> None:
+    with pytest.raises(UnknownOptionError, match="step_through has no transform"):
         step_through(jnp.sin, spec(3), through=through)
 
 
@@ -306,14 +304,14 @@ def test_what_is_no_list_of_transforms_is_refused(through) -> None:
     ("entry", "shown", "near"),
     [("vmpa", "'vmpa'", "vmap"), (("scan", -1), "('scan', -1)", "scan"), (7, "7", "grad")],
 )
-def test_what_is_no_transform_is_refused(entry, shown: str, near: str) -> None:
+def test_an_unknown_transform_is_rejected(entry, shown: str, near: str) -> None:
     with pytest.raises(UnknownOptionError) as caught:
         step_through(jnp.sin, spec(3), through=(entry,))
     assert str(caught.value) == (
-        f"step_through knows no transform {shown}.\n"
+        f"step_through has no transform {shown}.\n"
         "    names  vmap, grad, value_and_grad, jvp, vjp, linearize, remat, checkpoint, jit, scan, mean, sum\n"
         '    pairs  ("vmap", 8), ("scan", 5)\n'
-        "    or     a function that takes a function and gives one\n"
+        "    or     a function that takes and returns a function\n"
         f'    Try: through=("{near}",)'
     )
 
@@ -380,7 +378,7 @@ def looks(site):
     specs = [[jax_versions.spec_of(atom.aval) for atom in atoms] for atoms in (equation.invars, equation.outvars)]
     bodies = [[looks(child) for child in body] for _, body in site.bodies]
     literals = [np.asarray(atom.val).tolist() for atom in equation.invars if jax_versions.is_literal(atom)]
-    params = dict(plain_params(equation))  # in whatever order JAX has them
+    params = dict(plain_params(equation))  # the order depends on JAX
     return site.primitive, params, specs, literals, bodies
 
 
@@ -395,6 +393,6 @@ def test_sums_of_every_kind_of_number_agree_with_numpy(name: str, made) -> None:
     assert [one.agrees for one in found] == [True, True], [str(one) for one in found]
 
 
-def test_a_number_of_rows_is_a_number() -> None:
+def test_the_size_of_a_batch_must_be_an_integer() -> None:
     with pytest.raises(UnknownOptionError, match="vmap"):
         step_through(jnp.sin, spec(3), through=(("vmap", True),))

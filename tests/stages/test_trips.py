@@ -1,4 +1,4 @@
-"""How often a `while` goes round: told by its jaxpr where it counts to a number, and by nobody where it does not."""
+"""Trip count of a `while`: known from the jaxpr if it counts to a number, unknown otherwise."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def rounds(fn: Callable[..., Any], *args: Any) -> int | None:
-    """How often the sine in a program runs, by its equation."""
+    """Return the number of runs of the sine in a program, from its equation."""
     (sine,) = (one for one in inspect(fn, *args).equations if one.primitive == "sin")
     return sine.repeats
 
@@ -37,7 +37,7 @@ def counted(is_on: Callable[[Any], Any], step: Callable[[Any], Any], start: Any)
 
 
 def by_running(how: str, start: int, step: int, end: int) -> int | None:
-    """Count by counting; no loop here takes longer than 30 rounds, unless it never ends."""
+    """Count iterations by running; no loop here has more than 30, unless it never ends."""
     for count in range(30):
         if not COMPARE[how](start, end):
             return count
@@ -73,12 +73,12 @@ TOLD = {
 
 
 @pytest.mark.parametrize("name", TOLD)
-def test_what_is_told_and_what_is_not(name: str) -> None:
+def test_known_and_unknown_counts(name: str) -> None:
     program, expected = TOLD[name]
     assert rounds(program, X) == expected
 
 
-def test_the_end_may_be_handed_on_from_round_to_round() -> None:
+def test_the_end_may_be_a_loop_invariant() -> None:
     def program(x: Any) -> Any:
         def turn(carry: Any) -> Any:
             count, end, x = carry
@@ -89,14 +89,14 @@ def test_the_end_may_be_handed_on_from_round_to_round() -> None:
     assert rounds(program, X) == 7
 
 
-def test_an_end_that_comes_with_the_run() -> None:
+def test_an_end_known_only_at_run_time() -> None:
     def program(x: Any, end: Any) -> Any:
         return lax.fori_loop(0, end, lambda _, x: jnp.sin(x), x)
 
     assert rounds(program, X, jax.ShapeDtypeStruct((), "int32")) is None
 
 
-def test_the_condition_is_asked_once_more_than_the_body_runs_and_loops_multiply() -> None:
+def test_conditions_run_once_more_and_nested_loops_multiply() -> None:
     inner = counted(lambda i: i < 4, lambda i: i + 1, 0)
 
     def program(x: Any) -> Any:

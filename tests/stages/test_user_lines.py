@@ -1,4 +1,4 @@
-"""The line of Python behind each equation: the user's call, also where a library made the equation."""
+"""The line of Python behind each equation: the user's call, even if a library created the equation."""
 
 from __future__ import annotations
 
@@ -94,12 +94,12 @@ ONE_CALL = (
 
 
 @pytest.mark.parametrize("fn", ONE_CALL)
-def test_what_a_library_made_has_the_line_of_the_users_call(fn: Callable[..., Any]) -> None:
+def test_library_equations_have_the_line_of_the_users_call(fn: Callable[..., Any]) -> None:
     assert sources(inspect(fn, X)) == {at(fn, "return")}
 
 
 @pytest.mark.parametrize("fn", [fn for fn in ONE_CALL if fn is not by_random])
-def test_the_gradient_of_a_library_function_has_that_line_too(fn: Callable[..., Any]) -> None:
+def test_gradients_of_library_functions_have_that_line_too(fn: Callable[..., Any]) -> None:
     def loss(x: Any) -> Any:
         return jax.grad(lambda x: fn(x).sum())(x)
 
@@ -120,12 +120,12 @@ def both(x: Any) -> Any:
     return first_user(x), second_user(x)
 
 
-def test_a_traced_body_that_jax_cached_has_the_line_of_each_call() -> None:
+def test_a_cached_trace_has_the_line_of_each_call() -> None:
     lines = [one.source for one in inspect(both, X).equations if one.primitive in ("max", "custom_jvp_call")]
     assert lines == [at(first_user, "relu")] * 2 + [at(second_user, "relu")] * 2
 
 
-def test_a_program_does_not_get_lines_of_a_program_before_it() -> None:
+def test_lines_do_not_come_from_an_earlier_program() -> None:
     assert sources(inspect(first_user, X)) == {at(first_user, "relu")}
     assert sources(inspect(second_user, X)) == {at(second_user, "x + 1"), at(second_user, "relu")}
     assert sources(inspect(first_user, X)) == {at(first_user, "relu")}
@@ -141,7 +141,7 @@ def calls_a_jitted_helper(x: Any) -> Any:
     return jitted_helper(x) + jitted_helper(x + 1)
 
 
-def test_the_body_of_the_users_jitted_function_has_its_own_lines() -> None:
+def test_the_users_jitted_function_has_its_own_lines() -> None:
     found = inspect(calls_a_jitted_helper, X)
     assert of_primitive(found, "sin").source == at(jitted_helper.__wrapped__, "sin")
     assert of_primitive(found, "select_n").source == at(jitted_helper.__wrapped__, "where")
@@ -157,7 +157,7 @@ def calls_back(x: Any) -> Any:
     return lax.map(mapped, x)
 
 
-def test_what_a_library_calls_back_has_the_line_in_the_users_function() -> None:
+def test_callbacks_have_the_line_in_the_users_function() -> None:
     found = inspect(calls_back, X)
     assert of_primitive(found, "tanh").source == at(mapped, "tanh")
     assert of_primitive(found, "scan").source == at(calls_back, "map")
@@ -167,23 +167,23 @@ def squared(x: Any) -> Any:
     return (x**2).sum()
 
 
-def test_what_jax_made_around_the_users_function_has_the_line_of_its_def() -> None:
+def test_equations_around_the_function_have_its_def_line() -> None:
     found = sources(inspect(jax.hessian(squared), spec(3)))
     assert found == {at(squared, "def squared"), at(squared, "return")}
 
 
-def test_without_a_line_of_the_user_the_lines_of_the_library_are_known() -> None:
+def test_library_lines_are_known_without_user_lines() -> None:
     found = inspect(jax.nn.softmax, X)
     assert sources(found) == {""}
     assert {one.library_source.partition(":")[0] for one in found.equations} == {"jax/_src/nn/functions.py"}
-    assert found.stage("python").text == "# no equation of this program was made by Python of yours\n"
+    assert found.stage("python").text == "# no line of your code created an equation of this program\n"
 
 
 def by_adam(grads: Any) -> Any:
     return optax.adam(1e-3).update(grads, optax.adam(1e-3).init(grads))[0]
 
 
-def test_the_line_of_the_library_is_kept_beside_that_of_the_user() -> None:
+def test_user_and_library_lines_are_both_kept() -> None:
     relu = of_primitive(inspect(by_relu, X), "max")
     assert relu.library_source == f"jax/_src/nn/functions.py:{line_of(python_inspect.unwrap(jax.nn.relu), 'maximum')}"
     adam = inspect(by_adam, X).equations
@@ -241,7 +241,7 @@ def test_the_python_stage_has_only_functions_that_contributed() -> None:
 
 def test_equal_functions_of_two_files_keep_their_files(tmp_path: Path) -> None:
     layers: list[Callable[[Any], Any]] = []
-    for name in ("alpha.py", "beta.py"):  # Python finds their code objects equal
+    for name in ("alpha.py", "beta.py"):  # their code objects compare equal
         names: dict[str, Any] = {"jnp": jnp}
         file = tmp_path / name
         file.write_text("def layer(x):\n    return jnp.exp(x) + 1\n")

@@ -1,4 +1,4 @@
-"""What XLA is told of our own accord, where an XLA does not know it."""
+"""Our own XLA options, if an XLA version does not support them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def nothing_refused_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mithril_nb.stages.xla.options._unknown", set())
 
 
-def test_options_that_this_xla_does_not_know_are_dropped_and_nothing_else_is() -> None:
+def test_only_unsupported_options_are_dropped() -> None:
     tried = []
 
     def compile(options: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -31,10 +31,10 @@ def test_options_that_this_xla_does_not_know_are_dropped_and_nothing_else_is() -
     assert tried[0] == asked.keys() | {"xla_cpu_enable_fast_math"}
     assert len(tried) == 3
     compile_with(asked, {}, compile)
-    assert tried[3:] == [{"xla_dump_to"}], "what it does not know it is told once"
+    assert tried[3:] == [{"xla_dump_to"}], "an unsupported option is passed only once"
 
 
-def test_an_option_that_the_person_gives_is_not_dropped_nor_overridden() -> None:
+def test_user_options_are_kept() -> None:
     def compile(options: Mapping[str, Any]) -> None:
         if options["xla_dump_emitter_re"] != "llvm|mlir":
             raise AssertionError(options)
@@ -44,7 +44,7 @@ def test_an_option_that_the_person_gives_is_not_dropped_nor_overridden() -> None
         compile_with(KERNELS, {"xla_dump_emitter_re": "llvm|mlir"}, compile)
 
 
-def test_another_error_of_the_compiler_is_raised_as_it_is() -> None:
+def test_other_compiler_errors_are_raised_unchanged() -> None:
     count = []
 
     def compile(options: Mapping[str, Any]) -> None:

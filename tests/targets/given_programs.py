@@ -1,4 +1,4 @@
-"""A small program at every step of JAX's ahead-of-time pipeline, and what `ml.inspect` answers to a broken one."""
+"""A small program at every step of JAX's ahead-of-time pipeline, and the error of `ml.inspect` for a broken one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The formula of every kind of block against numbers: at three settings each, it is what tracing with numbers gives."""
+"""The cost formula of every kind of block equals the cost traced with numbers, at three settings each."""
 
 from __future__ import annotations
 
@@ -97,17 +97,16 @@ NOT_EVERY_SIZE: dict[str, set[str]] = {
     "TsnePJoint": {"TypeError"},
     "Unique": {OTHERWISE},
 }
-"""Kinds of which some sizes may have to be numbers, and why: an array of NumPy or a Python loop as long as the size, an
-attribute that must divide it or bounds it, a comparison of it. Which of them comes up depends on the block that is
-drawn."""
+"""Kinds of blocks that may need numbers for some sizes, with the errors: a NumPy array or a Python loop of that length,
+an attribute that must divide or bound the size, a comparison. The error depends on the random block."""
 
 
 class DiffersError(Exception):
-    """JAX traces a program with names otherwise than with numbers."""
+    """JAX traces different equations with symbolic sizes than with numbers."""
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_formula_of_a_block_is_its_cost_in_numbers(name: str) -> None:
+def test_block_formula_equals_the_cost_at_numbers(name: str) -> None:
     model, inputs = richest(CASES[name])
     _, why = symbols_that_work(model, inputs)
     wrong = [error for error in why.values() if isinstance(error, AssertionError)]
@@ -130,7 +129,7 @@ def test_the_formula_of_a_block_is_its_cost_in_numbers(name: str) -> None:
     ],
     ids=lambda value: getattr(value, "kind", None),
 )  # fmt: skip
-def test_a_block_that_needs_a_number_says_which_and_where(
+def test_error_names_the_block_that_needs_a_number(
     block: Model, shape: list[int | str], needs: str, because: str, names: str
 ) -> None:
     name, program = block.kind.lower(), ml.inspect(block, shapes={"input": shape})
@@ -138,13 +137,13 @@ def test_a_block_that_needs_a_number_says_which_and_where(
         program.cost()
     assert str(error.value) == (
         f"block {name!r} needs a number for a size of its input 'input'.\n    input    {needs}\n"
-        f"    because  {because}\n    Try: a number in the place of {names} in shapes=."
+        f"    because  {because}\n    Try: a number instead of {names} in shapes=."
     )
     assert (error.value.diagnostics[0].block, error.value.diagnostics[0].port) == (name, "input")
 
 
 @pytest.mark.parametrize("options", [{}, {"loss": "cross_entropy"}, {"optimizer": "adam"}], ids=str)
-def test_names_among_the_shapes_of_a_model_give_its_programs_in_formulas(options: dict[str, str]) -> None:
+def test_symbolic_shapes_give_formulas_for_every_program(options: dict[str, str]) -> None:
     model = GPT(vocabulary=16, context=8, layers=1, heads=2, width=8)
     named = ml.inspect(model, shapes={"input": ["batch", "time"]}, **options)
     cost, traced = named.cost(), ml.inspect(model, shapes={"input": [3, 5]}, **options).cost()
@@ -153,7 +152,7 @@ def test_names_among_the_shapes_of_a_model_give_its_programs_in_formulas(options
     assert (found.total, found.by_block, found.by_role) == (traced.total, traced.by_block, traced.by_role)
 
 
-def test_names_may_come_with_arrays_and_with_what_jax_is_told_of_them() -> None:
+def test_symbolic_sizes_of_arrays_keep_their_constraints() -> None:
     batch, time = jax.export.symbolic_shape("batch, time", constraints=["time <= 8"])
     tokens = jax.ShapeDtypeStruct((batch, time), "int32")
     model = GPT(vocabulary=16, context=8, layers=1, heads=2, width=8)
@@ -163,7 +162,7 @@ def test_names_may_come_with_arrays_and_with_what_jax_is_told_of_them() -> None:
     assert ml.inspect(Flatten(1), shapes={"input": ["B", "H", "W"]}).cost().formula() == "0"
 
 
-def test_the_formula_of_a_block_in_the_names_of_all_its_sizes() -> None:
+def test_block_formula_in_the_names_of_all_sizes() -> None:
     shapes = {"input": ["B", "I"], "weight": ["I", "O"], "bias": ["O"]}
     assert block_formula(Linear(), shapes) == "2·B·I·O + B·O"
     assert block_formula(Linear(), shapes, "bytes_accessed") == "4·B·I + 12·B·O + 4·I·O + 12·O"
@@ -174,14 +173,14 @@ def test_the_formula_of_a_block_in_the_names_of_all_its_sizes() -> None:
     assert block_formula(model, {"input": ["B", "I"]}, path="layer_0/linear_0") == "128·B·I + 64·B"
 
 
-def test_shapes_of_which_nothing_follows_are_refused() -> None:
+def test_undetermined_shapes_are_rejected() -> None:
     with pytest.raises(ShapeError) as error:
         inspect_with_names(Linear(10), {})
     assert str(error.value) == (
-        "the shape of 'input' does not follow from those of the inputs.\n"
+        "the shape of 'input' does not follow from the shapes of the inputs.\n"
         "    so far  ('...',) float32\n"
         "    sizes   none\n"
-        "    Try: a name, or a number, for each size of every input."
+        "    Try: give a name or a number for each size of every input."
     )
 
 
@@ -190,9 +189,9 @@ def test_kinds_are_listed_once_and_exist() -> None:
 
 
 def symbols_that_work(model: Model, inputs: Arrays) -> tuple[Cost | None, dict[str, Exception]]:
-    """Give as many sizes a name as can have one; return the costs, and why others cannot."""
+    """Make as many sizes symbolic as possible; return the costs, and the errors of the other sizes."""
     sizes = sizes_of(inputs)
-    if not sizes or any(not array.size for array in inputs.values()):  # of empty arrays JAX traces other equations
+    if not sizes or any(not array.size for array in inputs.values()):  # JAX traces other equations for empty arrays
         return None, {}
     try:
         return compared(model, inputs, sizes), {}
@@ -209,19 +208,19 @@ def symbols_that_work(model: Model, inputs: Arrays) -> tuple[Cost | None, dict[s
 
 
 def compared(model: Model, inputs: Arrays, sizes: Sequence[int]) -> Cost:
-    """Return the costs with names for these sizes, held beside those with numbers at three settings.
+    """Return the costs with these sizes symbolic, after comparing them with numbers at three settings.
 
     Raises:
         DiffersError: JAX traces another program.
     """
     named = cost(model, inputs, {size: f"s{size}" for size in sizes})
-    # What an attribute of the block says is that number, whatever name it was given.
+    # A size that an attribute of the block declares is that number, whatever its name.
     sizes = [size for size in sizes if f"s{size}" in named.symbols]
     assert len(sizes) == len(named.symbols)
     for numbers in settings_of(sizes):
         try:
             traced = cost(model, inputs, numbers)
-        except Exception:  # windows, heads and groups divide: multiples of what is drawn do so too
+        except Exception:  # windows, heads and groups must divide the sizes: multiples of the random sizes work
             numbers = {size: size * max(numbers.values(), default=1) for size in sizes}
             traced = cost(model, inputs, numbers)
         given = {f"s{size}": number for size, number in numbers.items()}
@@ -260,7 +259,7 @@ def settings_of(sizes: Sequence[int]) -> Iterator[dict[int, int]]:
 
 
 def reason(error: Exception) -> str:
-    """What went wrong, without what depends on the sizes that were drawn."""
+    """Return the error as text, without the random sizes."""
     return OTHERWISE if isinstance(error, DiffersError) else type(error.__cause__ or error).__name__
 
 
@@ -269,7 +268,7 @@ def sizes_of(inputs: Arrays) -> list[int]:
 
 
 def richest(case: Case) -> tuple[Model, Arrays]:
-    """Of a few examples the one with most sizes that differ: they can have names of their own."""
+    """Return the example with the most different sizes, so that each can have its own name."""
     found: list[tuple[Model, Arrays]] = []
 
     @settings(max_examples=3, database=None, derandomize=True)

@@ -1,4 +1,4 @@
-"""Functions as targets: what is traced, what is static, and what is done with what jit, partial and methods say."""
+"""Functions as targets: traced and static arguments, and options of jit, partials and methods."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def scaled(x: Any, how: str, config: Any = None, *, double: bool = False, axis: 
     return x.sum(axis) if how == "sum" else x
 
 
-def test_what_is_no_array_is_static() -> None:
+def test_values_that_are_not_arrays_are_static() -> None:
     static = ("double", "axis")
     assert names(scaled, spec(2, 3), "sum", Config(2.0, jnp.tanh), double=True, axis=1, static_argnames=static) == ["x"]
     assert names(scaled, spec(2, 3), "none", None) == ["x"]
@@ -50,7 +50,7 @@ def test_what_is_no_array_is_static() -> None:
     assert [str(one.spec) for one in inspection.outputs] == ["(2,) float32"]
 
 
-def test_arrays_are_found_in_containers_and_text_beside_them_stays() -> None:
+def test_arrays_in_containers_are_traced_and_text_is_static() -> None:
     def pick(batch: Any) -> Any:
         return batch[batch["which"]] + batch["offset"]
 
@@ -61,14 +61,14 @@ def test_arrays_are_found_in_containers_and_text_beside_them_stays() -> None:
     ]
 
 
-def test_names_of_options_reach_the_target_by_kwargs() -> None:
+def test_kwargs_pass_arguments_that_have_names_of_options() -> None:
     def fit(x: Any, *, loss: Any, name: str) -> Any:
         return x * loss if name == "big" else x
 
     assert names(fit, spec(3), kwargs={"loss": spec(), "name": "big"}) == ["x", "loss"]
 
 
-def test_jit_says_what_is_static_and_donated() -> None:
+def test_static_and_donated_arguments_follow_jit() -> None:
     @functools.partial(jax.jit, static_argnums=1, static_argnames="how", donate_argnums=0)
     def step(state: Any, count: int, rate: float, how: str = "up") -> Any:
         return state + rate * count if how == "up" else state
@@ -85,8 +85,8 @@ def fast(**how: Any) -> Any:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What XLA was told, each time that it was asked to compile."""
+def compiler_options(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The compiler options of each compilation."""
     found: list[dict[str, Any]] = []
     compile = jax.stages.Lowered.compile
 
@@ -98,15 +98,15 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return found
 
 
-def test_a_jitted_function_may_say_what_xla_is_told(told: list[dict[str, Any]]) -> None:
+def test_compiler_options_of_jit_reach_xla(compiler_options: list[dict[str, Any]]) -> None:
     inspection = ml.inspect(fast()(lambda x: jnp.sin(x) * 2), spec(3))
     assert [one.primitive for one in inspection.equations] == ["sin", "mul"]
     np.testing.assert_allclose(inspection.compiled(jnp.zeros(3)), 0.0)
-    assert told[-1]["xla_cpu_enable_fast_math"] is True
+    assert compiler_options[-1]["xla_cpu_enable_fast_math"] is True
 
 
-def test_what_xla_is_told_is_kept_of_a_jit_with_static_arguments_and_may_be_told_otherwise(
-    told: list[dict[str, Any]],
+def test_compiler_options_of_jit_can_be_overridden(
+    compiler_options: list[dict[str, Any]],
 ) -> None:
     @fast(static_argnames="how", donate_argnums=0)
     def step(x: Any, scale: Any, how: str) -> Any:
@@ -116,17 +116,17 @@ def test_what_xla_is_told_is_kept_of_a_jit_with_static_arguments_and_may_be_told
     assert [one.name for one in inspection.inputs] == ["x", "scale"]
     assert "tf.aliasing_output" in inspection.stage("stablehlo").text
     np.testing.assert_allclose(inspection.compiled(jnp.ones(3), scale=2.0), 2.0)
-    assert told[-1]["xla_cpu_enable_fast_math"] is True
+    assert compiler_options[-1]["xla_cpu_enable_fast_math"] is True
     _ = ml.inspect(step, spec(3), 2.0, "up", compiler_options={"xla_cpu_enable_fast_math": False}).compiled
-    assert told[-1]["xla_cpu_enable_fast_math"] is False
+    assert compiler_options[-1]["xla_cpu_enable_fast_math"] is False
 
 
-def test_a_jitted_function_with_options_that_cannot_be_traced_says_why() -> None:
+def test_failed_trace_of_jit_with_compiler_options_has_a_reason() -> None:
     inspection = ml.inspect(fast()(lambda x: x if x > 0 else -x), spec())
     assert "TracerBoolConversionError" in str(inspection.stage("jaxpr").unavailable)
 
 
-def test_what_wraps_a_jitted_function_is_not_taken_for_it() -> None:
+def test_wrapper_of_a_jitted_function_is_not_the_function() -> None:
     inner = fast()(lambda x: jnp.sin(x))
 
     @functools.wraps(inner)
@@ -136,7 +136,7 @@ def test_what_wraps_a_jitted_function_is_not_taken_for_it() -> None:
     assert [one.primitive for one in ml.inspect(outer, spec(3)).equations] == ["add"]
 
 
-def test_shardings_and_donation_of_a_jit_are_those_of_the_program() -> None:
+def test_program_keeps_shardings_and_donation_of_jit() -> None:
     mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("data",))
     sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
     for jit in (jax.jit, fast()):
@@ -147,7 +147,7 @@ def test_shardings_and_donation_of_a_jit_are_those_of_the_program() -> None:
         assert inspection.compiled.input_shardings[0] == (sharding,)
 
 
-def test_a_jitted_method_counts_from_self(told: list[dict[str, Any]]) -> None:
+def test_a_jitted_method_counts_from_self(compiler_options: list[dict[str, Any]]) -> None:
     class Power:
         @fast(static_argnums=(0, 2))
         def run(self, x: Any, times: int) -> Any:
@@ -156,7 +156,7 @@ def test_a_jitted_method_counts_from_self(told: list[dict[str, Any]]) -> None:
     inspection = ml.inspect(Power().run, spec(3), 3)
     assert [one.name for one in inspection.inputs] == ["x"]
     np.testing.assert_allclose(inspection.compiled(2 * jnp.ones(3)), 8.0)
-    assert told[-1]["xla_cpu_enable_fast_math"] is True
+    assert compiler_options[-1]["xla_cpu_enable_fast_math"] is True
 
 
 def test_partials_methods_and_objects_that_are_called() -> None:
@@ -181,7 +181,7 @@ def test_any_number_of_arguments_and_arguments_by_name() -> None:
     assert names(jax.vmap(jnp.dot), spec(3, 2), spec(3, 2)) == ["a", "b"]
 
 
-def test_arguments_of_one_name_are_told_apart() -> None:
+def test_arguments_with_the_same_name_get_unique_names() -> None:
     def several(*x: Any, x_0: Any) -> Any:
         return x[0] - x_0
 
@@ -205,7 +205,7 @@ def count(*args: Any, **how: Any) -> int | None:
     return ml.inspect(*args, **how).cost().total.params
 
 
-def test_whose_params_a_keyword_is() -> None:
+def test_params_is_an_option_or_an_argument() -> None:
     def loss(params: Any, x: Any) -> Any:
         return x @ params
 
@@ -237,11 +237,11 @@ def test_parameters_may_be_a_part_of_an_argument() -> None:
 
     unknown = ml.inspect(step, state, spec(2, 3)).cost()
     assert unknown.total.params is None
-    assert """ml.inspect(..., params="state['params']") says""" in unknown.notes[0]
+    assert """ml.inspect(..., params="state['params']")""" in unknown.notes[0]
     assert count(step, state, spec(2, 3), params="state['params']") == 12
 
 
-def test_names_that_python_allows_no_parameter() -> None:
+def test_invalid_parameter_names_become_identifiers() -> None:
     def total(**batch: Any) -> Any:
         return sum(place * one for place, one in enumerate(batch[key] for key in ("input.ids", "class", "2²", "")))
 
@@ -265,18 +265,18 @@ def test_a_module_may_be_an_argument_of_any_name() -> None:
     assert names(lambda apart, x: apart(x), Scale(), spec(3)) == ["modules['apart']['weight']", "x"]
 
 
-def test_nothing_is_run_and_no_memory_is_taken() -> None:
+def test_inspect_runs_nothing_and_allocates_nothing() -> None:
     huge = spec(2**20, 2**20)
     inspection = ml.inspect(lambda x: (x @ x).sum(), huge)
     assert inspection.stage("stablehlo").unavailable is None
 
 
-def test_what_is_given_back_besides_arrays_is_left_out() -> None:
+def test_results_that_are_not_arrays_are_dropped() -> None:
     inspection = ml.inspect(lambda x: {"y": x + 1, "how": "sum", "n": 3}, spec(3))
     assert [one.name for one in inspection.outputs] == ["result['n']", "result['y']"]
 
 
-def test_a_function_that_cannot_be_traced_says_so_in_its_stages() -> None:
+def test_stages_report_a_failed_trace() -> None:
     inspection = ml.inspect(lambda x: x if x > 0 else -x, spec())
     for name in inspection.stages:
         if name in ("jaxpr", "stablehlo", "hlo"):

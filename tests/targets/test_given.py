@@ -1,4 +1,4 @@
-"""Every object of JAX's ahead-of-time pipeline is inspected: what was lowered, compiled, exported, and files of it."""
+"""Inspections of lowered, compiled and exported programs, and of their files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FROM_STABLEHLO = ("stablehlo", "hlo_before", "hlo", "llvm", "asm")
 SHORT = (
     "MLP, forward", "MLP with scopes, train step", "LSTM by scan, forward", "mixture of experts, forward",
     "ensemble by vmap, forward", "LeNet, forward", "remat, gradient", "cond, gradient", "switch, forward",
-    "while, forward", "gradient by hand", "steps in a scan", "Flax nnx, forward", "Equinox, forward",
+    "while, forward", "custom gradient", "steps in a scan", "Flax nnx, forward", "Equinox, forward",
 )  # fmt: skip
 """Programs that compile in about a second."""
 
@@ -139,8 +139,8 @@ def test_a_compiled_hlo_proto_and_an_xla_dump_are_read(tmp_path: Path) -> None:
 # The corpus
 
 
-def test_every_object_of_the_corpus(stress: Stress, tmp_path: Path) -> None:
-    """Texts are the objects' own; the costs of what XLA compiles are those of the function."""
+def test_pipeline_objects_of_the_corpus(stress: Stress, tmp_path: Path) -> None:
+    """Texts equal those of the objects; compiled costs equal those of the function."""
     names = SHORT[: stress.size(short=2, long=len(SHORT))]
     objects = 0
     for name in names:
@@ -159,7 +159,7 @@ def test_every_object_of_the_corpus(stress: Stress, tmp_path: Path) -> None:
             found = ml.inspect(target)
             if found.given is not None:
                 assert found.stage("stablehlo").text == stablehlo, (name, target)
-            if target is made or target is mlir:  # others have constants in other places, or other names
+            if target is made or target is mlir:  # others have other names, or constants in other places
                 assert lines(found.stage("hlo").text) == hlo, (name, target)
             cost = found.cost("compiled")
             assert (cost.total.flops, cost.total.transcendentals) == (wanted.total.flops, wanted.total.transcendentals)
@@ -185,7 +185,7 @@ def test_every_object_of_the_corpus(stress: Stress, tmp_path: Path) -> None:
 # Links and blocks
 
 
-def test_names_link_stablehlo_with_hlo_and_name_blocks() -> None:
+def test_op_names_link_stablehlo_with_hlo() -> None:
     found = ml.inspect(lowered().as_text(debug_info=True))
     stablehlo, hlo = found.stage("stablehlo"), found.stage("hlo")
     products = [one for one in stablehlo.instructions if one.opcode == "stablehlo.dot_general"]
@@ -223,7 +223,7 @@ def test_roles_follow_the_names_that_autodiff_gives() -> None:
 # What the device or the sizes do not allow
 
 
-def test_why_stablehlo_does_not_compile_here() -> None:
+def test_reason_why_stablehlo_does_not_compile() -> None:
     export: Any = jax.export.export(jax.jit(jnp.sin), platforms=["tpu"])
     found = ml.inspect(export(spec(3)))
     assert found.stage("stablehlo").unavailable is None
@@ -260,12 +260,12 @@ ENTRY %main (a: f32[4], b: f32[8]) -> (f32[4], f32[8]) {
   ROOT %work = (f32[4], f32[8]) tuple(%c, %d)
 }
 """
-"""The same names in several computations: XLA reads it, and never writes it."""
+"""The same names in several computations: XLA accepts this, but never prints it."""
 
 
 @pytest.mark.parametrize("stage", ["hlo_before", "hlo"])
 @pytest.mark.parametrize("sign", ["%", ""])
-def test_instructions_of_the_same_name_are_told_apart(stage: str, sign: str, tmp_path: Path) -> None:
+def test_instructions_with_the_same_name_get_unique_ids(stage: str, sign: str, tmp_path: Path) -> None:
     text = NAMESAKES.replace("%", sign)
     text = text.replace("HloModule twice", "HloModule twice, is_scheduled=true") if stage == "hlo" else text
     found = ml.inspect(file(tmp_path, "twice.hlo", text))
@@ -286,7 +286,7 @@ def test_instructions_of_the_same_name_are_told_apart(stage: str, sign: str, tmp
 # Where they are shown
 
 
-def test_explore_and_pages_show_the_stages_there_are(tmp_path: Path) -> None:
+def test_explore_and_reports_show_available_stages(tmp_path: Path) -> None:
     path = file(tmp_path, "step.hlo", lowered().compile().as_text() or "")
     widget = ml.explore(path)
     widget.session.start()
@@ -303,7 +303,7 @@ def test_explore_and_pages_show_the_stages_there_are(tmp_path: Path) -> None:
     assert "no analytic costs: this program was given as HLO text: it has no jaxpr" in page
 
 
-def test_json_holds_the_stages_there_are() -> None:
+def test_json_contains_the_available_stages() -> None:
     data = ml.inspect(lowered()).to_dict("jaxpr", "hlo")
     assert [one["unavailable"] for one in data["stages"]] == [
         "this program was given as a jax.stages.Lowered: it has no jaxpr", None,

@@ -1,4 +1,4 @@
-"""Costs and results of programs that were not traced here, from what they contain."""
+"""Costs and results of programs that start at a later stage than Python."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_costs_are_checked_without_a_source(kind: str) -> None:
         ml.assert_cost(found, flops=flops, source="analytic")
 
 
-def test_costs_with_names_of_sizes_are_refused_with_advice_that_helps() -> None:
+def test_costs_of_symbolic_sizes_fail_with_working_advice() -> None:
     (batch,) = jax.export.symbolic_shape("batch")
     with pytest.raises(StageUnavailableError) as caught:
         ml.inspect(jax.export.export(jax.jit(step))(spec(batch, 4), spec(4, 8))).cost()

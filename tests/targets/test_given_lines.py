@@ -1,4 +1,4 @@
-"""Lines of Python of programs that were not traced here: read from the locations that JAX wrote into them."""
+"""Python lines of programs that start at a later stage: read from the locations that JAX recorded."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_files_of_one_name_have_the_same_labels_in_every_stage() -> None:
 
 
 def test_lines_of_the_corpus(stress: Stress) -> None:
-    """Of the FLOPs that XLA counts, nearly all have the line that they have in the traced program."""
+    """Nearly all of XLA's FLOPs have the same line as in the traced program."""
     names = SHORT[: stress.size(short=2, long=len(SHORT))]
     least = 1.0
     for name in names:

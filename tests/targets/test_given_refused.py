@@ -1,4 +1,4 @@
-"""Programs in files and bytes that are missing, broken or damaged, and options without a use: refused with advice."""
+"""Errors for missing, broken and damaged files and bytes, and for options that do not apply."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mithril_nb.errors import ModelFileError
 from tests.targets.given_programs import ARGS, file, hlo_proto, lowered, refused, step
 
 
-def test_arguments_and_options_without_a_use_are_refused(tmp_path: Path) -> None:
+def test_unused_arguments_and_options_are_rejected(tmp_path: Path) -> None:
     path = file(tmp_path, "step.mlir", lowered().as_text())
     assert refused(path, spec(3)) == (
         "program 'step' takes no arguments.\n"
@@ -46,7 +46,7 @@ def test_arguments_and_options_without_a_use_are_refused(tmp_path: Path) -> None
     )
 
 
-def test_options_that_it_takes_are_used() -> None:
+def test_accepted_options_are_used() -> None:
     found = ml.inspect(lowered().as_text(debug_info=True), name="mine", params="x")
     assert found.name == "mine"
     assert found.cost("lowered").total.params == 8
@@ -54,7 +54,7 @@ def test_options_that_it_takes_are_used() -> None:
     assert dots.stage("hlo").unavailable is None
 
 
-def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_files_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert refused("step.mlir") == (
         "cannot inspect 'step.mlir': there is no such file.\n"
@@ -83,7 +83,7 @@ def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ".write_text(jax.jit(f).lower(x).as_text(debug_info=True))"
     )
     assert refused(Path("/dev/null")) == (
-        "cannot inspect '/dev/null': it is no regular file.\n    Try: ml.inspect(jax.jit(f).lower(x))"
+        "cannot inspect '/dev/null': it is not a regular file.\n    Try: ml.inspect(jax.jit(f).lower(x))"
     )
     monkeypatch.setattr("mithril_nb.targets.given.LARGEST_BYTES", 1)
     assert refused("empty.hlo") == (
@@ -94,7 +94,7 @@ def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     )
 
 
-def test_files_that_are_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broken_files_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     file(tmp_path, "note.txt", "a note\nof two lines")
     assert refused("note.txt") == (
@@ -124,8 +124,8 @@ def test_files_that_are_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     )
 
 
-def test_damaged_files_are_refused_or_read(stress: Stress) -> None:
-    """Nothing that is cut or changed ends the process, or raises anything but an error of ours."""
+def test_damaged_files_are_rejected_or_read(stress: Stress) -> None:
+    """Damaged files never end the process, and raise only errors of mithril_nb."""
     made = lowered()
     texts = [made.as_text(debug_info=True).encode(), (made.compile().as_text() or "").encode(), hlo_proto(made)]
     chance = random.Random(7)
@@ -178,7 +178,7 @@ def test_functions_that_call_each_other_exponentially_are_read_in_time() -> None
 
 
 def test_a_serialized_export_needs_a_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file(tmp_path, "flatbuffers.py", "raise ImportError")  # what the process that reads it finds
+    file(tmp_path, "flatbuffers.py", "raise ImportError")  # imported by the process that reads the program
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     assert refused(b"\0\0\0\0" + jax.export.export(jax.jit(step))(*ARGS).mlir_module_serialized) == (
         f"cannot inspect this data: it is not a serialized program that JAX {jax.__version__} can read.\n"
@@ -187,7 +187,7 @@ def test_a_serialized_export_needs_a_library(tmp_path: Path, monkeypatch: pytest
     )
 
 
-def test_bytecode_that_takes_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_bytecode_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mithril_nb.stages.given._LEAST_S", 0.001)
     with pytest.raises(ModelFileError, match=r"because  reading it takes longer than 0\.001 s: it is damaged"):
         ml.inspect(jax.export.export(jax.jit(step))(*ARGS).mlir_module_serialized)

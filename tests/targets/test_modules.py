@@ -1,4 +1,4 @@
-"""Modules of Flax, Equinox and Haiku as targets: their paths are the blocks, their arrays are params by path."""
+"""Modules of Flax, Equinox and Haiku as targets: module paths are blocks, arrays are params by path."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def spec(*shape: int, dtype: str = "float32") -> jax.ShapeDtypeStruct:
 
 
 def blocks(inspection: Inspection, role: str | None = None) -> set[str]:
-    """The blocks of its equations; what stands in none, or is the root's own, left out."""
+    """Return the blocks of the equations, without the root."""
     found = {one.block for one in inspection.equations if not one.is_call and role in (None, one.role)}
     return {block for block in found if block and "/" + block != "/" + inspection.name}
 
@@ -76,7 +76,7 @@ def test_an_nnx_module_has_its_paths_and_keeps_its_state(net: Net) -> None:
     assert "mithril" not in Net.__call__.__module__
 
 
-def test_modules_made_without_memory_are_inspected() -> None:
+def test_abstract_modules_are_inspected() -> None:
     inspection = ml.inspect(nnx.eval_shape(lambda: Net(nnx.Rngs(0))), spec(2, 4))
     assert blocks(inspection) == NET_BLOCKS
     shapes = eqx.filter_eval_shape(eqx.nn.MLP, 4, 2, 8, 1, key=jax.random.key(0))
@@ -96,7 +96,7 @@ def test_the_train_step_of_an_nnx_module(net: Net) -> None:
     assert blocks(both, "update") == set()
 
 
-def test_what_a_module_computes_is_what_the_inspected_program_computes() -> None:
+def test_program_of_a_module_computes_the_same_result() -> None:
     module = eqx.nn.MLP(4, 2, 8, 2, key=jax.random.key(0))
     x = jnp.arange(12.0).reshape(3, 4)
     inspection = ml.inspect(jax.vmap(module), x)
@@ -106,7 +106,7 @@ def test_what_a_module_computes_is_what_the_inspected_program_computes() -> None
     np.testing.assert_array_equal(inspection.compiled(arrays, x), jax.jit(jax.vmap(module))(x))
 
 
-def test_a_function_around_a_module_that_holds_another_is_not_trained_as_one_of_them() -> None:
+def test_function_around_several_modules_is_rejected() -> None:
     first, second = (eqx.nn.Linear(4, 4, key=jax.random.key(seed)) for seed in (0, 1))
     relu, x = eqx.nn.Lambda(jax.nn.relu), spec(8, 4)
 
@@ -126,7 +126,7 @@ def test_a_function_around_a_module_that_holds_another_is_not_trained_as_one_of_
             "    wraps          Linear\n"
             "    holds besides  second (Linear)\n"
             "    loss= is for   models, and modules of Flax, Equinox and Haiku\n"
-            "    Try: ml.inspect(function, x)  # counts all of them; or train one module that holds them"
+            "    Try: ml.inspect(function, x)  # counts all of them; or train one module that contains them"
         )
     assert ml.inspect(jax.vmap(both), x).cost().total.params == 2 * (4 * 4 + 4)
     assert ml.inspect(jax.vmap(with_relu), x, optimizer="adam").cost().total.params == 4 * 4 + 4
@@ -145,7 +145,7 @@ def test_a_function_around_a_module_that_holds_another_is_not_trained_as_one_of_
 @pytest.mark.parametrize(
     "mapped", [jax.vmap, eqx.filter_vmap, lambda module: jax.jit(jax.vmap(module))], ids=["vmap", "filter", "jit"]
 )
-def test_a_function_made_of_an_equinox_module_is_trained_as_the_module(mapped: Any) -> None:
+def test_wrapped_equinox_module_is_trained_as_the_module(mapped: Any) -> None:
     module = eqx.nn.MLP(4, 3, 8, 1, key=jax.random.key(0))
     x, y = jax.random.normal(jax.random.key(1), (5, 4)), jax.random.normal(jax.random.key(2), (5, 3))
 
@@ -175,7 +175,7 @@ def test_a_function_made_of_an_equinox_module_is_trained_as_the_module(mapped: A
     assert np.abs(grads["layers.1.bias"]).min() > 0
 
 
-def test_a_step_that_a_person_wrote_for_nnx(net: Net) -> None:
+def test_hand_written_nnx_train_step(net: Net) -> None:
     @nnx.jit
     def step(model: Any, optimizer: Any, x: Any, y: Any) -> Any:
         def loss(model: Any) -> Any:
@@ -200,7 +200,7 @@ def test_a_step_that_a_person_wrote_for_nnx(net: Net) -> None:
     assert "result[0]" in results
 
 
-def test_a_step_that_a_person_wrote_for_equinox() -> None:
+def test_hand_written_equinox_train_step() -> None:
     module, optimizer = eqx.nn.MLP(4, 2, 8, 1, key=jax.random.key(0)), optax.adam(1e-3)
 
     @eqx.filter_jit
@@ -219,12 +219,12 @@ def test_a_step_that_a_person_wrote_for_equinox() -> None:
     assert blocks(inspection, "update") == {"layers/0", "layers/1", "(optimizer)"}
     assert owners(inspection)["model.layers[0].weight"] == "layers/0"
     assert owners(inspection)["state[0].mu.layers[1].bias"] == "layers/1"
-    assert inspection.cost().total.params is None  # to Equinox the optimizer's state is made of modules as well
+    assert inspection.cost().total.params is None  # for Equinox, the optimizer's state consists of modules, too
     named = ml.inspect(step, module, state, spec(3, 4), spec(3, 2), params="model")
     assert named.cost().total.params == 4 * 8 + 8 + 8 * 2 + 2
 
 
-def test_functions_that_close_over_a_module_take_its_arrays(net: Net) -> None:
+def test_arrays_of_closed_over_modules_are_inputs(net: Net) -> None:
     module = eqx.nn.MLP(4, 2, 8, 1, key=jax.random.key(0))
 
     def loss(x: Any) -> Any:
@@ -239,7 +239,7 @@ def test_functions_that_close_over_a_module_take_its_arrays(net: Net) -> None:
     assert blocks(ml.inspect(net.encode, spec(2, 4))) >= {f"blocks/0/{one}" for one in ("linear", "norm", "dropout")}
 
 
-def test_two_modules_stand_below_their_names() -> None:
+def test_blocks_of_two_modules_start_with_their_names() -> None:
     first, second = (eqx.nn.MLP(4, 4, 8, 1, key=jax.random.key(seed)) for seed in (0, 1))
 
     def both(encoder: Any, decoder: Any, x: Any) -> Any:
@@ -258,7 +258,7 @@ def test_two_modules_stand_below_their_names() -> None:
     assert owners(inspection)["models['encoder'].layers[0].bias"] == "models/encoder/layers/0"
 
 
-def test_modules_that_a_transform_builds_anew_are_known_by_their_class_or_named_after_it() -> None:
+def test_modules_rebuilt_by_a_transform_are_found_by_class() -> None:
     class Pair(eqx.Module):
         first: eqx.nn.Linear
         second: eqx.nn.Linear
@@ -273,7 +273,7 @@ def test_modules_that_a_transform_builds_anew_are_known_by_their_class_or_named_
     assert blocks(inspection) == {"Linear", "norm"}
 
 
-def test_a_function_that_ran_before_is_traced_again_with_names(net: Net) -> None:
+def test_function_that_ran_before_is_traced_again_with_scopes(net: Net) -> None:
     module = eqx.nn.MLP(4, 2, 8, 1, key=jax.random.key(0))
     run = jax.jit(lambda x: jax.vmap(module)(x))
     plain = run(jnp.ones((3, 4)))
@@ -348,7 +348,7 @@ def test_haiku_transforms() -> None:
     assert blocks(step, "update") == want | {"(optimizer)"}
 
 
-def test_classes_are_as_they_were_also_after_a_trace_that_failed() -> None:
+def test_classes_are_restored_after_a_failed_trace() -> None:
     module = eqx.nn.MLP(4, 2, 8, 1, key=jax.random.key(0))
     calls = {cls: cls.__dict__["__call__"] for cls in (eqx.nn.MLP, eqx.nn.Linear, nnx.Linear)}
     assert "dot_general" in str(ml.inspect(module, spec(9)).stage("jaxpr").unavailable)

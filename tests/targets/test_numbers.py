@@ -1,4 +1,4 @@
-"""Numbers in calls of modules, of functions of modules, and of what other libraries jit."""
+"""Numbers in calls of modules, of functions of modules, and of functions jitted by other libraries."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def step(model: Any, x: Any, rate: float, count: int) -> Any:
 
 
 def named(*args: Any, **how: Any) -> tuple[list[str], int]:
-    """The inputs that are no parameters, and how many sines there are."""
+    """Return the inputs that are not parameters, and the number of sines."""
     found = ml.inspect(*args, **how)
     sines = sum(one.primitive == "sin" for one in found.equations)
     return [one.name for one in found.inputs if one.argument in ("x", "rate", "count", "more", "n")], sines
@@ -73,7 +73,7 @@ def test_numbers_that_a_module_receives_are_static() -> None:
     assert named(transform, X, n=1) == (["x"], 1)
 
 
-def test_numbers_in_a_module_are_static_and_numbers_beside_it_are_traced() -> None:
+def test_numbers_in_modules_are_static_and_others_traced() -> None:
     assert named(step, Nnx(), X, 0.1, 2, static_argnames="count") == (["x", "rate"], 2)
     assert named(step, EQUINOX, ROW, 0.1, 2, static_argnums=3) == (["x", "rate"], 3)
     assert named(functools.partial(step, Nnx(), count=2), X, 0.1) == (["x", "rate"], 2)
@@ -86,14 +86,14 @@ def test_numbers_in_a_module_are_static_and_numbers_beside_it_are_traced() -> No
     assert str(caught.value).endswith('Try: ml.inspect(step, model, x, 0.1, 2, static_argnames="count")')
 
 
-def test_jits_of_other_libraries_keep_what_they_take_as_static() -> None:
+def test_jits_of_other_libraries_keep_static_arguments() -> None:
     for static in ({"static_argnames": "count"}, {"static_argnums": 3}):
         assert named(nnx.jit(step, **static), Nnx(), X, 0.1, 2) == (["x", "rate"], 2)
     assert named(nnx.jit(lambda x, n: jnp.sin(x) * n), X, 2) == (["x", "n"], 1)
     assert named(eqx.filter_jit(step), EQUINOX, ROW, 0.1, 2) == (["x"], 3)
 
 
-def test_a_container_of_arrays_and_numbers_is_made_a_constant() -> None:
+def test_container_of_arrays_and_numbers_becomes_a_constant() -> None:
     def repeated(params: Any, x: Any) -> Any:
         return sum(x @ params["w"] for _ in range(params["count"]))
 
@@ -138,14 +138,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_static_arguments_that_there_are_not(what: str) -> None:
+def test_unknown_static_arguments_are_rejected(what: str) -> None:
     inspect, text = REFUSED[what]
     with pytest.raises(UnknownOptionError) as caught:
         inspect()
     assert str(caught.value) == text
 
 
-def test_what_hands_options_on_takes_static_arguments() -> None:
+def test_functions_that_forward_options_accept_static_arguments() -> None:
     def power(x: Any, n: int, scale: float) -> Any:
         return jnp.sin(x) ** n * scale if n > 1 else x
 

@@ -1,4 +1,4 @@
-"""What is refused is answered with a call that works: each is pasted and run, by what the person called."""
+"""The advice of errors is a call that runs, for every public function that accepts targets."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ NO_OPTIMIZER = """takes no optimizer=.
     Try: """
 COST = INSPECTION.cost()
 OF_COST = f"""cannot inspect {COST!r}.
-    is     a Cost, which tells of a program and does not hold it
+    is     a Cost, which describes a program but does not contain it
     needs  {NEEDS}
     Try: """
 
@@ -91,7 +91,7 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     needs  {NEEDS}
     Try: ml.inspect(Linear(dimension=64), shapes={{"input": [32, 784]}})""",
     ),
-    "a class, asked what it would cost": (
+    "the cost of a class": (
         lambda: ml.sweep(Linear, shapes={"input": [4, 64]}, batch=[2, 4]),
         f"""cannot inspect the class 'Linear'.
     needs  {NEEDS}
@@ -131,7 +131,7 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     "a module, with params": (
         lambda: ml.profile(NET, X, params="x"),
         """'Net' takes no params=.
-    params= is for  functions: a model knows its own
+    params= is for  functions: a model's parameters are known
     Try: ml.profile(module, x)""",
     ),
     "a number by its name": (
@@ -158,7 +158,7 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
         f"""'loss' {NO_OPTIMIZER}"""
         "ml.assert_cost(jax.grad(loss), P, X, scale=2.0, flops=10000)  # or a function that is the whole step",
     ),
-    "a misspelt option, asked what it would cost": (
+    "the cost with a misspelt option": (
         lambda: ml.what_if(MODEL, shapes=SHAPES, optimiser="adam"),
         f"ml.what_if {NO_OPTION}ml.what_if(model, shapes={{'input': [4, 64]}}, optimizer='adam')",
     ),
@@ -188,11 +188,11 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
         f"{OF_COST}ml.assert_cost(inspection, flops=200)",
     ),
     "costs, measured": (lambda: ml.profile(COST), f"{OF_COST}ml.profile(inspection)"),
-    "costs, asked what they would be": (lambda: ml.what_if(COST), f"{OF_COST}ml.what_if(inspection)"),
+    "costs as a target of what_if": (lambda: ml.what_if(COST), f"{OF_COST}ml.what_if(inspection)"),
     "costs, swept": (lambda: ml.sweep(COST, batch=[2, 4]), f"{OF_COST}ml.sweep(inspection, batch=[2, 4])"),
-    "what is inspected already": (
+    "an inspection": (
         lambda: ml.inspect(INSPECTION, X),
-        """program 'forward' is inspected already: it takes no arguments and no options.
+        """program 'forward' is already inspected: it takes no arguments and no options.
     Try: print(inspection)""",
     ),
 }
@@ -204,7 +204,7 @@ NAMES = {
 
 
 @pytest.mark.parametrize("what", CASES)
-def test_what_is_advised_is_said_and_works(what: str) -> None:
+def test_advice_is_exact_and_runs(what: str) -> None:
     run, text = CASES[what]
     with pytest.raises(MithrilError) as caught:
         run()
@@ -215,13 +215,13 @@ def test_what_is_advised_is_said_and_works(what: str) -> None:
         assert found.stage("jaxpr").unavailable is None
 
 
-def test_costs_lead_to_the_model_that_they_are_of() -> None:
+def test_advice_for_a_cost_names_the_model() -> None:
     with pytest.raises(MithrilError) as caught:
         ml.inspect(COST)
-    assert str(caught.value) == f"{OF_COST}ml.inspect(model, x)  # with the model behind it"
+    assert str(caught.value) == f"{OF_COST}ml.inspect(model, x)  # with the model itself"
 
 
-def test_a_function_that_has_no_gradient_is_not_advised_one() -> None:
+def test_advice_for_a_function_without_gradient() -> None:
     with pytest.raises(MithrilError) as caught:
         ml.inspect(counts, jax.ShapeDtypeStruct((4,), "int32"), loss="mean_squared_error")
     assert str(caught.value) == (
@@ -231,7 +231,7 @@ def test_a_function_that_has_no_gradient_is_not_advised_one() -> None:
     )
 
 
-def test_who_inspects_after_another_door_was_shut_is_told_of_inspect() -> None:
+def test_entry_point_is_reset_after_an_error() -> None:
     with pytest.raises(MithrilError):
         ml.profile(MODEL, X, optimiser="adam")
     with pytest.raises(MithrilError) as caught:
@@ -239,7 +239,7 @@ def test_who_inspects_after_another_door_was_shut_is_told_of_inspect() -> None:
     assert str(caught.value).endswith("Try: ml.inspect(model, left, right)")
 
 
-def test_what_a_function_does_that_makes_programs_is_its_own() -> None:
+def test_nested_call_has_its_own_entry_point() -> None:
     def make(batch: int = 4) -> Any:
         return ml.inspect(MODEL, shapes={"input": [batch, 5]}, optimiser="adam")
 
@@ -248,7 +248,7 @@ def test_what_a_function_does_that_makes_programs_is_its_own() -> None:
     assert str(caught.value).startswith("ml.inspect takes no option 'optimiser'")
 
 
-def test_arguments_are_told_by_what_they_are() -> None:
+def test_messages_describe_arguments_by_dtype_and_shape() -> None:
     with pytest.raises(MithrilError) as caught:
         ml.inspect(jnp.tanh, {"w": jnp.ones((3, 3))}, {1: X, "a": 2})
     assert "    given  {'w': float32[3, 3]}, {1: ShapeDtypeStruct(shape=(4, 5), dt...\n" in str(caught.value)

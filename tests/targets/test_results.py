@@ -1,4 +1,4 @@
-"""What is said of functions that give no arrays, and what may stand beside arrays."""
+"""Errors for functions that return no arrays, and results with arrays and other values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import mithril_nb as ml
 from mithril_nb.errors import StageUnavailableError
 
 X = jax.ShapeDtypeStruct((4, 5), "float32")
-NO_ARRAY = "    Try: return the arrays that it computes: one, or a tuple, a list or a dict of them."
+NO_ARRAY = "    Try: return an array, or a tuple, list or dict of arrays."
 
 
 class Answer:
@@ -46,36 +46,34 @@ def closing_over(module: Any) -> Callable[[Any], None]:
     return function
 
 
-SAID: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "text": (lambda x: "done", f"'<lambda>' gives no array.\n    gives  'done' (str)\n{NO_ARRAY}"),
-    "a set": (lambda x: {1}, f"'<lambda>' gives no array.\n    gives  {{1}} (set)\n{NO_ARRAY}"),
+MESSAGES: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "text": (lambda x: "done", f"'<lambda>' returns no array.\n    returned  'done' (str)\n{NO_ARRAY}"),
+    "a set": (lambda x: {1}, f"'<lambda>' returns no array.\n    returned  {{1}} (set)\n{NO_ARRAY}"),
     "an array of text": (
         lambda x: np.array(["a"]),
-        f"'<lambda>' gives no array.\n    gives  array(['a'], dtype='<U1') (ndarray)\n{NO_ARRAY}",
+        f"'<lambda>' returns no array.\n    returned  array(['a'], dtype='<U1') (ndarray)\n{NO_ARRAY}",
     ),
-    "a function": (lambda x: forgetful, f"'<lambda>' gives no array.\n    gives  a function\n{NO_ARRAY}"),
+    "a function": (lambda x: forgetful, f"'<lambda>' returns no array.\n    returned  a function\n{NO_ARRAY}"),
     "an object that JAX cannot look into": (
         lambda x: Answer(x.mean()),
-        "'<lambda>' gives no array.\n    gives  an Answer\n"
+        "'<lambda>' returns no array.\n    returned  an Answer\n"
         '    Try: return {"mean": result.mean}  # or jax.tree_util.register_dataclass(Answer), if it is a dataclass',
     ),
     "a generator": (
         lambda x: (row.sum() for row in x),
-        "'<lambda>' gives what is not computed before somebody goes through it.\n    gives  a generator\n"
-        "    Try: return list(...)  # which JAX takes",
+        "'<lambda>' returns an iterator, which JAX cannot trace.\n    returned  a generator\n    Try: return list(...)",
     ),
     "an iterator beside an array": (
         lambda x: {"sum": x.sum(), "rows": map(jnp.sin, x)},
-        "'<lambda>' gives what is not computed before somebody goes through it.\n    gives  a map\n"
-        "    Try: return list(...)  # which JAX takes",
+        "'<lambda>' returns an iterator, which JAX cannot trace.\n    returned  a map\n    Try: return list(...)",
     ),
-    "text, as a module": (Told(), f"'Told' gives no array.\n    gives  '(5,)' (str)\n{NO_ARRAY}"),
+    "text, as a module": (Told(), f"'Told' returns no array.\n    returned  '(5,)' (str)\n{NO_ARRAY}"),
 }
 
 
-@pytest.mark.parametrize("what", SAID)
-def test_what_gives_no_array_says_so(what: str) -> None:
-    function, text = SAID[what]
+@pytest.mark.parametrize("what", MESSAGES)
+def test_results_without_arrays_are_rejected(what: str) -> None:
+    function, text = MESSAGES[what]
     found = ml.inspect(function, jax.ShapeDtypeStruct((5,), "float32"))
     with pytest.raises(StageUnavailableError) as caught:
         found.cost()
@@ -89,7 +87,7 @@ def test_sizes_are_static_by_name() -> None:
 
 
 @pytest.mark.parametrize("function", [forgetful, closing_over(eqx.nn.Linear(5, 3, key=jax.random.key(0))), Silent()])
-def test_a_function_may_give_nothing_as_in_jit(function: Any) -> None:
+def test_empty_result_is_accepted_as_in_jit(function: Any) -> None:
     found = ml.inspect(function, jax.ShapeDtypeStruct((5,), "float32"))
     assert found.stage("jaxpr").unavailable is None
     assert found.outputs == ()
@@ -98,25 +96,25 @@ def test_a_function_may_give_nothing_as_in_jit(function: Any) -> None:
     assert found.cost().notes[0] == "nothing is computed: the results of the program need none of its equations"
 
 
-def test_what_does_something_may_give_nothing() -> None:
+def test_function_with_effects_may_return_nothing() -> None:
     def telling(x: Any) -> None:
         jax.debug.print("{}", x.sum())
 
     assert ml.inspect(telling, X).cost().total.flops == 19
 
 
-def test_what_changes_its_module_may_give_nothing() -> None:
+def test_function_that_changes_its_module_may_return_nothing() -> None:
     def update(model: nnx.Linear, x: Any) -> None:
         model.kernel[...] = model.kernel[...] + x.sum()
 
     assert (ml.inspect(update, nnx.Linear(5, 3, rngs=nnx.Rngs(0)), X).cost().total.flops or 0) > 0
 
 
-def test_an_empty_result_that_is_given_back_is_one() -> None:
+def test_empty_array_is_a_result() -> None:
     assert ml.inspect(lambda params: jax.tree.map(jnp.tanh, params), {}).cost().total.flops == 0
 
 
-def test_text_beside_arrays_is_left_out() -> None:
+def test_text_in_results_is_dropped() -> None:
     found = ml.inspect(lambda x: (x + 1, "label", None), X)
     assert [one.name for one in found.outputs] == ["result[0]"]
     assert found.cost().total.flops == 20

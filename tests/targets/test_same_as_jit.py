@@ -107,7 +107,7 @@ CALLS: dict[str, tuple[Any, tuple[Any, ...], dict[str, Any], dict[str, Any]]] = 
 
 
 @pytest.mark.parametrize("what", CALLS)
-def test_a_call_makes_the_program_of_jit(what: str) -> None:
+def test_call_traces_as_jit(what: str) -> None:
     fn, args, kwargs, static = CALLS[what]
     assert set(differences(fn, args, kwargs, **static)) <= {"hlo names"}
     found = ml.inspect(fn, *args, kwargs=kwargs, **static)
@@ -116,7 +116,7 @@ def test_a_call_makes_the_program_of_jit(what: str) -> None:
     assert found.cost().total.bytes_accessed is not None
     assert found.cost("compiled").total.bytes_accessed is not None
     jitted: Any = fn if hasattr(fn, "trace") else jax.jit(fn, **static)
-    if not static and what not in ("a jitted method", "a spec of a weak type"):  # it takes what JAX's own takes
+    if not static and what not in ("a jitted method", "a spec of a weak type"):  # the signature is JAX's
         jax.tree.map(np.testing.assert_array_equal, found.compiled(*args, **kwargs), jitted(*args, **kwargs))
 
 
@@ -152,7 +152,7 @@ INNER = (plain, wrapped, wrapped_partial, renamed, titled, lambda x: x * 2.0, Sc
 
 
 @pytest.mark.parametrize("depth", [0, 1, 2, 3])
-def test_a_program_has_the_name_that_jit_gives_it(depth: int, stress) -> None:
+def test_program_name_follows_jit(depth: int, stress) -> None:
     x = jnp.ones((2, 2, 2))  # vmap may be around it three times
     ways = [*itertools.product(AROUND, repeat=depth)]
     shown = ways[:: 1 if stress.size(short=0, long=1) else max(1, len(ways) // 12)]
@@ -172,7 +172,7 @@ def test_numbers_are_weakly_typed_inputs_as_in_make_jaxpr() -> None:
     assert [one.primitive for one in found.equations] == ["add"]
     assert found.compiled(3, 4) == 7
     (half,) = ml.inspect(lambda x, y: x * y, np.float16(1), 2.0).outputs
-    assert str(half.spec) == "() float16"  # a number does not widen it
+    assert str(half.spec) == "() float16"  # a Python number does not widen the dtype
     same = jax.make_jaxpr(lambda x, y: x + y)(3, 4)
     assert [one.weak_type for one in found._pipeline.traced.get().closed.in_avals] == [
         one.weak_type for one in same.in_avals
@@ -186,13 +186,13 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_the_corpus_makes_the_programs_of_jit(name: str) -> None:
+def test_corpus_traces_as_jit(name: str) -> None:
     fn, args = PROGRAMS[name]()
     stages = ("stablehlo", "hlo") if is_long() or not name.endswith("train step") else ("stablehlo",)
     assert set(differences(fn, args, stages=stages)) <= {"hlo names"}
 
 
-def test_random_calls_make_the_programs_of_jit(stress: Any) -> None:
+def test_random_calls_trace_as_jit(stress: Any) -> None:
     calls = stress.size(short=25, long=500)
     found = {}
     kinds: Counter[str] = Counter()
@@ -216,7 +216,7 @@ def test_a_gradient_by_whole_numbers_has_no_tangent_and_no_arithmetic() -> None:
 # Sharded programs
 
 
-def test_a_sharded_jit_keeps_its_entry_its_shardings_and_what_it_donates() -> None:
+def test_sharded_jit_keeps_shardings_and_donation() -> None:
     tests = Path(__file__).parent.parent
     environment = {
         **os.environ,
@@ -230,7 +230,7 @@ def test_a_sharded_jit_keeps_its_entry_its_shardings_and_what_it_donates() -> No
 
 
 def check_sharded() -> None:
-    """What the test above runs in a process that has 8 devices."""
+    """Check shardings, in a process with 8 devices."""
     mesh = jax.make_mesh((8,), ("data",), axis_types=(AxisType.Auto,))
     rows, whole = (NamedSharding(mesh, PartitionSpec(*names)) for names in (("data",), ()))
     x = jax.ShapeDtypeStruct((32, 16), "float32")
@@ -343,11 +343,11 @@ def test_a_number_that_python_needs_is_named(what: str) -> None:
     inspect, text = NEEDED[what]
     with pytest.raises(StageUnavailableError) as caught:
         inspect().cost()
-    # JAX's own words differ from release to release.
+    # JAX's wording differs between releases.
     assert re.sub(r"(    because  \w+): .{8,80}\n", r"\1\n", str(caught.value)) == text
 
 
-def test_what_fails_with_its_numbers_too_fails_as_in_jax() -> None:
+def test_other_trace_failures_are_reported_unchanged() -> None:
     with pytest.raises(StageUnavailableError, match="program '<lambda>' cannot be traced"):
         ml.inspect(lambda x, n: x @ x * n, X, 3).cost()
 

@@ -1,4 +1,4 @@
-"""Sizes in the place of an array: `(4, 64)` where `jax.ShapeDtypeStruct((4, 64), "float32")` is meant."""
+"""A shape instead of an array: `(4, 64)` instead of `jax.ShapeDtypeStruct((4, 64), "float32")`."""
 
 from __future__ import annotations
 
@@ -36,28 +36,28 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str]] = {
     "a function": (
         total,
         ((4, 64),),
-        """the argument 'x' of 'total' holds sizes and no array.
+        """the argument 'x' of 'total' contains sizes instead of an array.
     given    (4, 64)
     because  AttributeError: 'tuple' object has no attribute 'sum'""",
     ),
     "a function that is jitted": (
         jax.jit(lambda x, w: x.mean() * w),
         ((4, 64), W),
-        """the argument 'x' of '<lambda>' holds sizes and no array.
+        """the argument 'x' of '<lambda>' contains sizes instead of an array.
     given    (4, 64)
     because  AttributeError: 'tuple' object has no attribute 'mean'""",
     ),
     "a list in a dict": (
         in_dict,
         ({"x": [4, 64]},),
-        """the argument 'batch' of 'in_dict' holds sizes and no array.
+        """the argument 'batch' of 'in_dict' contains sizes instead of an array.
     given    {'x': [4, 64]}
     because  AttributeError: 'list' object has no attribute 'dot'""",
     ),
     "a function around a module": (
         closing,
         ((4, 64),),
-        """the argument 'x' of 'closing' holds sizes and no array.
+        """the argument 'x' of 'closing' contains sizes instead of an array.
     given    (4, 64)
     because  TypeError: can't multiply sequence by non-int of type 'tuple'""",
     ),
@@ -65,7 +65,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str]] = {
         f"a module of {library}": (
             module,
             ((4, 64),),
-            f"""the argument '{name}' of '{kind}' holds sizes and no array.
+            f"""the argument '{name}' of '{kind}' contains sizes instead of an array.
     given    (4, 64)
     because  a module computes with arrays""",
         )
@@ -79,7 +79,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str]] = {
 
 
 @pytest.mark.parametrize("what", CASES)
-def test_sizes_in_the_place_of_an_array_lead_to_what_has_a_shape(what: str) -> None:
+def test_shape_instead_of_array_is_rejected_with_advice(what: str) -> None:
     fn, args, text = CASES[what]
     with pytest.raises(StageUnavailableError) as error:
         ml.inspect(fn, *args).cost()
@@ -90,16 +90,16 @@ def test_sizes_in_the_place_of_an_array_lead_to_what_has_a_shape(what: str) -> N
         assert ml.inspect(fn, *meant).cost().total.flops != 0
 
 
-def test_the_stage_says_it_and_where_it_was() -> None:
+def test_stage_reports_the_error_and_its_line() -> None:
     stage = ml.inspect(closing, (4, 64)).stage("jaxpr")
     assert stage.unavailable is not None
     assert stage.unavailable.startswith(
-        "StageUnavailableError: the argument 'x' of 'closing' holds sizes and no array."
+        "StageUnavailableError: the argument 'x' of 'closing' contains sizes instead of an array."
     )
     assert stage.unavailable.endswith("return DENSE(x * x)")
 
 
-def test_sizes_that_are_meant_stay_sizes() -> None:
+def test_intended_sizes_are_accepted() -> None:
     assert ml.inspect(jnp.zeros, (4, 64), static_argnames="shape").outputs[0].spec.shape == (4, 64)
     assert ml.inspect(jnp.reshape, W, (3, 64), static_argnames="shape").stage("jaxpr").unavailable is None
     with pytest.raises(StageUnavailableError, match=r"cannot reshape array of shape \(64, 3\)"):

@@ -1,4 +1,4 @@
-"""Costs at numbers that the model itself refuses: it says why, as it does where it is inspected with these numbers."""
+"""Costs at sizes that the model rejects: the error is the same as for inspecting with these numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def gpt(context: int = 64, layers: int = 2) -> GPT:
 
 
 @pytest.mark.parametrize("options", [{}, {"optimizer": "adam"}])
-def test_more_time_steps_than_there_are_positions_are_refused(options: dict[str, Any]) -> None:
+def test_more_time_steps_than_positions_are_rejected(options: dict[str, Any]) -> None:
     cost = ml.inspect(gpt(), shapes={"input": ["B", "T"]}, **options).cost()
     with pytest.raises(ShapeError) as error:
         cost.at(B=3, T=100)
@@ -30,7 +30,7 @@ def test_more_time_steps_than_there_are_positions_are_refused(options: dict[str,
     with pytest.raises(ShapeError) as numbers:
         ml.inspect(gpt(), shapes={"input": [3, 100]}, **options)
     assert str(numbers.value) == str(error.value)
-    # All positions are read without a slice: that is cheaper than as many of more.
+    # All positions are read without a slice, which is cheaper than slicing a larger table.
     assert cost.at(B=3, T=64).total.flops == ml.inspect(gpt(), shapes={"input": [3, 64]}, **options).cost().total.flops
 
 
@@ -43,17 +43,15 @@ def test_more_time_steps_than_there_are_positions_are_refused(options: dict[str,
         (gpt(), {"input": [2, "T"]}, {"T": 64}),
     ],
 )
-def test_sizes_that_a_model_can_have_are_not_refused(
-    model: Model, shapes: dict[str, list[Any]], sizes: dict[str, int]
-) -> None:
+def test_sizes_that_fit_are_accepted(model: Model, shapes: dict[str, list[Any]], sizes: dict[str, int]) -> None:
     numbers = {name: [sizes.get(str(dim), dim) for dim in shape] for name, shape in shapes.items()}
     found = ml.inspect(model, shapes=shapes).cost().at(**sizes)
     assert found.total.flops == ml.inspect(model, shapes=numbers).cost().total.flops
 
 
-def test_numbers_that_are_advised_are_such_as_the_model_can_have() -> None:
+def test_advised_numbers_fit_the_model() -> None:
     cost = ml.inspect(gpt(context=8), shapes={"input": ["B", "T"]}).cost()
-    assert cost.notes[0] == "what depends on B, T has no number: see cost.at(B=8, T=8), cost.formula()"
+    assert cost.notes[0] == "costs that depend on B, T have no number: see cost.at(B=8, T=8), cost.formula()"
     assert eval(cost.notes[0].partition("see ")[2].partition(", cost.formula")[0], {"cost": cost}).total.flops
 
 
@@ -77,7 +75,7 @@ def test_a_program_with_other_arguments_is_checked_by_itself() -> None:
     assert other.cost().at(rows=3).total.flops == found.cost().at(B=3, T=8).total.flops
 
 
-def test_what_a_bound_leads_to_takes_sizes_that_the_model_can_have() -> None:
+def test_advice_of_a_bound_uses_sizes_that_fit() -> None:
     with pytest.raises(CostBoundError) as error:
         ml.assert_cost(gpt(context=8), shapes={"input": ["B", "T"]}, flops=1_000_000)
     assert error.value.diagnostics[0].advice == (
@@ -85,7 +83,7 @@ def test_what_a_bound_leads_to_takes_sizes_that_the_model_can_have() -> None:
     )
 
 
-def test_what_needs_numbers_leads_to_some_that_the_model_can_have() -> None:
+def test_advice_of_stages_uses_sizes_that_fit() -> None:
     found = ml.inspect(gpt(context=4), shapes={"input": ["B", "T"]})
     with pytest.raises(StageUnavailableError) as error:
         found.cost("compiled")
@@ -97,7 +95,7 @@ def test_what_needs_numbers_leads_to_some_that_the_model_can_have() -> None:
     assert missing.value.diagnostics[0].advice == "cost.at(B=4, T=4)"
 
 
-def test_a_block_with_dots_around_others_is_answered_with_its_path() -> None:
+def test_error_has_the_path_of_a_composite_block() -> None:
     cost = ml.inspect(gpt(), shapes={"input": ["B", "T"]}).cost()
     with pytest.raises(UnknownOptionError) as error:
         cost.formula("block_0.attention", "bytes_accessed")

@@ -1,4 +1,4 @@
-"""What errors of `ml.inspect` advise works."""
+"""The advice of errors of `ml.inspect` works."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ CASES = {
         model = Linear(3)
         ml.inspect(model, shapes={"input": [4, 64]}, optimiser="adam")
         """,
-    "targets/mithril_models.py:inspect_own": """
+    "targets/mithril_models.py:inspect_model": """
         model = Model() | Linear(3)(input="x", output="a") | Linear(2)(input="x", output="b")
         ml.inspect(model, shapes={"x": [2, 3]}, optimizer="adam")
         # Try: ml.inspect(model, shapes={"x": [2, 3]}, optimizer="adam", loss=lambda outputs, targets: outputs["a"].sum()).cost()
@@ -201,7 +201,7 @@ CASES = {
     "targets/option_checks.py:_refuse | a name": "ml.inspect(jnp.sum, jnp.ones(3), name=3)",
     "targets/option_checks.py:_refuse | a device": 'ml.inspect(jnp.sum, jnp.ones(3), device="cpu")',
     "targets/option_checks.py:_refuse | options of XLA": "ml.inspect(jnp.sum, jnp.ones(3), compiler_options=[0])",
-    "targets/symbolic.py:_saying_why_not": """
+    "targets/symbolic.py:_explaining_failure": """
         ml.inspect(Glu(), shapes={"input": [2, "s"]}).cost()
         # Try: ml.inspect(Glu(), shapes={"input": [2, 4]}).cost()
         """,

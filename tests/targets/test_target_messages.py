@@ -1,4 +1,4 @@
-"""What `inspect` says of targets and arguments that it cannot take."""
+"""Error messages of `inspect` for invalid targets and arguments."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def five_dimensions() -> Model:
     return model
 
 
-SAID = {
+MESSAGES = {
     "nothing that can be called": (
         lambda: ml.inspect(3, X),
         UnknownOptionError,
@@ -111,14 +111,14 @@ SAID = {
     "a function with an argument of that name": (
         lambda: ml.inspect(scaled, X, loss=X),
         UnknownOptionError,
-        """'scaled' takes loss= by kwargs, as ml.inspect has an option of that name.
+        """'scaled' takes loss= in kwargs=, because ml.inspect has an option of that name.
     option loss= is for  models, and modules of Flax, Equinox and Haiku
     Try: ml.inspect(scaled, x, kwargs={"loss": loss})""",
     ),
     "a copy of a module with an optimizer": (
         lambda: ml.inspect(eqx.filter_jit(eqx.filter_vmap(LINEAR)), X, optimizer="adam"),
         StageUnavailableError,
-        """the function around the module 'Linear' calls a copy of it, whose parameters nobody can train.
+        """the function around the module 'Linear' calls a copy of it, so its parameters cannot be trained.
     as  eqx.filter_jit does
     Try: jax.vmap(module)  # or the module itself: a program is jitted in any case""",
     ),
@@ -139,7 +139,7 @@ SAID = {
     "a module that holds its arrays, with variables": (
         lambda: ml.inspect(Twice(), jax.ShapeDtypeStruct((5,), "float32"), variables={}),
         UnexpectedInputError,
-        """'Twice' holds its arrays itself, and takes no variables.
+        """'Twice' contains its arrays, and takes no variables.
     take variables  modules of Flax linen, transforms of Haiku
     Try: ml.inspect(module, x)""",
     ),
@@ -161,7 +161,7 @@ SAID = {
     "parameters in the place of their names": (
         lambda: ml.inspect(norm, X, X, axis=0, params=0.5),
         UnknownOptionError,
-        """params=0.5 does not say what holds the parameters of a program.
+        """params=0.5 does not name the arguments that hold the parameters.
     needs  the name of an argument, or several; () if there are none
     Try: params="w"  # or params=("encoder", "decoder")""",
     ),
@@ -169,7 +169,7 @@ SAID = {
         lambda: ml.inspect(Linear(3), X, params="input"),
         UnknownOptionError,
         """'Linear' takes no params=.
-    params= is for  functions: a model knows its own
+    params= is for  functions: a model's parameters are known
     Try: ml.inspect(model, input)""",
     ),
     "an unknown program": (
@@ -189,44 +189,44 @@ SAID = {
     "a model without shapes": (
         lambda: ml.inspect(Linear(3)),
         ShapeError,
-        """the shape of input 'input' is not known in numbers.
+        """the shape of input 'input' is unknown.
     so far  ('...',) float32
-    Try: shapes={"input": [32, 784]}  # beside the model""",
+    Try: shapes={"input": [32, 784]}  # add this to the call""",
     ),
     "a model of pictures without shapes": (
         lambda: ml.inspect(Conv2d(8, 3)),
         ShapeError,
-        """the shape of input 'input' is not known in numbers.
+        """the shape of input 'input' is unknown.
     so far  ('...',) float32
-    Try: shapes={"input": [32, 28, 28, 1]}  # beside the model""",
+    Try: shapes={"input": [32, 28, 28, 1]}  # add this to the call""",
     ),
     "a model of two inputs without shapes": (
         lambda: ml.inspect(Add()),
         ShapeError,
-        """the shape of input 'left' is not known in numbers.
+        """the shape of input 'left' is unknown.
     so far  ('...',) float32
-    Try: shapes={"left": [32, 784], "right": [32, 784]}  # beside the model""",
+    Try: shapes={"left": [32, 784], "right": [32, 784]}  # add this to the call""",
     ),
     "a model of short texts without shapes": (
         lambda: ml.inspect(GPT(vocabulary=256, context=8, layers=1, heads=1, width=4)),
         ShapeError,
-        """the shape of input 'input' is not known in numbers.
+        """the shape of input 'input' is unknown.
     so far  ('...',) int32
-    Try: shapes={"input": [32, 2]}  # beside the model""",
+    Try: shapes={"input": [32, 2]}  # add this to the call""",
     ),
     "a model of which some sizes are known": (
         lambda: ml.inspect(partly_known()),
         ShapeError,
-        """the shape of input 'x' is not known in numbers.
+        """the shape of input 'x' is unknown.
     so far  ('a', 'b', 5) float32
-    Try: shapes={"x": [32, 32, 5]}  # beside the model""",
+    Try: shapes={"x": [32, 32, 5]}  # add this to the call""",
     ),
     "a model that takes none of the shapes that are tried": (
         lambda: ml.inspect(five_dimensions()),
         ShapeError,
-        """the shape of input 'x' is not known in numbers.
+        """the shape of input 'x' is unknown.
     so far  ('...',) float32
-    Try: shapes={"x": [...]}  # with numbers that fit, beside the model""",
+    Try: shapes={"x": [...]}  # with numbers that fit, add this to the call""",
     ),
     "shapes without names": (
         lambda: ml.inspect(Linear(3), shapes=[128, 784]),
@@ -331,65 +331,65 @@ SAID = {
     "a size that is only a text": (
         lambda: ml.inspect(norm, {"a": jax.ShapeDtypeStruct(("B", 4, "D"), "bfloat16")}, X, axis=0),
         ShapeError,
-        """the argument 'x' of 'norm' has a size that is no number: 'B'.
+        """the argument 'x' of 'norm' has a size that is not a number: 'B'.
     shape  ('B', 4, 'D')
-    needs  whole numbers, or names that jax.export.symbolic_shape makes, all at once
+    needs  whole numbers, or names from one call of jax.export.symbolic_shape
     Try: (B, D) = jax.export.symbolic_shape("B, D"); jax.ShapeDtypeStruct((B, 4, D), "bfloat16")""",
     ),
-    "a size that is no whole number": (
+    "a fractional size": (
         lambda: ml.inspect(Twice(), jax.ShapeDtypeStruct((2.5,), "float32")),  # pyright: ignore[reportArgumentType]
         ShapeError,
-        """the argument 'x' of 'Twice' has a size that is no whole number: 2.5.
+        """the argument 'x' of 'Twice' has a size that is not a whole number: 2.5.
     shape  (2.5,)
-    needs  whole numbers, or names that jax.export.symbolic_shape makes, all at once
+    needs  whole numbers, or names from one call of jax.export.symbolic_shape
     Try: jax.ShapeDtypeStruct((2,), "float32")  # // divides to whole numbers, / does not""",
     ),
     "keyword arguments that have no names": (
         lambda: ml.inspect(norm, X, X, kwargs=[0]),
         UnknownOptionError,
-        """ml.inspect cannot take kwargs=[0].
+        """ml.inspect does not accept kwargs=[0].
     needs  a dict of arguments by name
     Try: kwargs={"axis": 0}""",
     ),
-    "the same, of what is asked otherwise": (
+    "the same, of what_if": (
         lambda: ml.what_if(Linear(3), X, kwargs=[0]),
         UnknownOptionError,
-        """ml.what_if cannot take kwargs=[0].
+        """ml.what_if does not accept kwargs=[0].
     needs  a dict of arguments by name
     Try: kwargs={"axis": 0}""",
     ),
     "the same, of a function": (
         lambda: ml.what_if(jnp.tanh, X, name=3),
         UnknownOptionError,
-        """ml.what_if cannot take name=3.
-    needs  a text
+        """ml.what_if does not accept name=3.
+    needs  a string
     Try: name="my step\"""",
     ),
-    "the same, of what is run": (
+    "the same, of profile": (
         lambda: ml.profile(jnp.tanh, X, kwargs=[0]),
         UnknownOptionError,
-        """ml.profile cannot take kwargs=[0].
+        """ml.profile does not accept kwargs=[0].
     needs  a dict of arguments by name
     Try: kwargs={"axis": 0}""",
     ),
-    "the same, of what has bounds": (
+    "the same, of assert_cost": (
         lambda: ml.assert_cost(jnp.tanh, X, flops=1, name=3),
         UnknownOptionError,
-        """ml.assert_cost cannot take name=3.
-    needs  a text
+        """ml.assert_cost does not accept name=3.
+    needs  a string
     Try: name="my step\"""",
     ),
-    "a name that is no text": (
+    "a name that is not a string": (
         lambda: ml.inspect(jnp.tanh, X, name=jnp.ones(3)),
         UnknownOptionError,
-        """ml.inspect cannot take name=Array([1., 1., 1.], dtype=float32).
-    needs  a text
+        """ml.inspect does not accept name=Array([1., 1., 1.], dtype=float32).
+    needs  a string
     Try: name="my step\"""",
     ),
     "a device by its name": (
         lambda: ml.inspect(jnp.tanh, X, device="cpu"),
         UnknownOptionError,
-        f"""ml.inspect cannot take device='cpu'.
+        f"""ml.inspect does not accept device='cpu'.
     needs    a jax.Device
     present  {", ".join(f"{one.platform}:{one.id}" for one in jax.devices())}
     Try: device=jax.devices()[0]""",
@@ -397,14 +397,14 @@ SAID = {
     "options for XLA that have no names": (
         lambda: ml.inspect(Linear(3), X, compiler_options=[1]),
         UnknownOptionError,
-        """ml.inspect cannot take compiler_options=[1].
+        """ml.inspect does not accept compiler_options=[1].
     needs  a dict of XLA's options by name
     Try: compiler_options={"xla_cpu_enable_fast_math": True}""",
     ),
     "too many inputs": (
         lambda: ml.inspect(Add(), X, X, X),
         UnexpectedInputError,
-        """the model has 2 inputs, and was given 3.
+        """the model has 2 inputs but receives 3.
     inputs  'left', 'right'
     Try: ml.inspect(model, left, right)""",
     ),
@@ -414,7 +414,7 @@ SAID = {
         """the input 'left' is given twice.
     Try: ml.inspect(model, left=left, right=right)""",
     ),
-    "an input that is no array": (
+    "an input that is not an array": (
         lambda: ml.inspect(Linear(3), [[1.0]]),
         UnknownOptionError,
         """input 'input' must be an array, or a jax.ShapeDtypeStruct, not [[1.0]].
@@ -423,16 +423,16 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize("what", SAID)
+@pytest.mark.parametrize("what", MESSAGES)
 def test_messages(what: str) -> None:
-    run, kind, text = SAID[what]
+    run, kind, text = MESSAGES[what]
     assert isinstance(run, Callable)
     with pytest.raises(kind) as caught:  # pyright: ignore[reportArgumentType]
         run()
     assert str(caught.value) == text
 
 
-NAMELESS: list[tuple[Any, str]] = (  # from 0.12 on JAX itself refuses them, before anybody else sees them
+NAMELESS: list[tuple[Any, str]] = (  # from 0.12 on JAX itself rejects them first
     [((None, None), "(batch, batch_2)"), ((None, "a b", "batch"), "(batch_2, batch_3, batch)")]
     if jax.__version_info__ < (0, 12)
     else []
@@ -453,27 +453,27 @@ NAMELESS: list[tuple[Any, str]] = (  # from 0.12 on JAX itself refuses them, bef
         (("B, C", "(", float("inf")), "(batch, batch_2, batch_3)"),
     ],
 )
-def test_sizes_that_are_advised_work(shape: Any, advised: str) -> None:
+def test_advised_sizes_work(shape: Any, advised: str) -> None:
     with pytest.raises(ShapeError) as caught:
         ml.inspect(jnp.tanh, jax.ShapeDtypeStruct(shape, "float32"))
     advice = str(caught.value).rpartition("Try: ")[2]
     assert advised in advice
     names: dict[str, Any] = {"jax": jax}
     first, _, last = advice.rpartition("; ")
-    exec(first, names)  # what a person would paste
+    exec(first, names)  # as the user would paste it
     spec = eval(last.partition(", as ")[0], names)
     assert len(spec.shape) == len(shape)
     assert len(set(spec.shape)) == (len(shape) if shape != ("a b", "a b") else 1)
     assert ml.inspect(jnp.tanh, spec).cost().rows
 
 
-def test_a_size_that_nobody_named_is_the_same_in_all_arguments() -> None:
+def test_unnamed_size_gets_one_name_in_all_arguments() -> None:
     spec = jax.ShapeDtypeStruct((None if NAMELESS else "a b", 4), "float32")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ShapeError, match=r'Try: \(batch,\) = jax\.export\.symbolic_shape\("batch"\);'):
         ml.inspect(jnp.add, spec, spec)
 
 
-def test_what_is_advised_for_a_function_around_a_module_works() -> None:
+def test_advice_for_a_function_around_a_module_works() -> None:
     with pytest.raises(UnknownOptionError) as caught:
         ml.inspect(lambda x: jax.vmap(LINEAR)(x), X, program="train step")
     advice = str(caught.value).rpartition("Try: ")[2]
@@ -481,12 +481,12 @@ def test_what_is_advised_for_a_function_around_a_module_works() -> None:
     assert (found.name, found.cost().total.params) == ("train step", 5 * 3 + 3)
 
 
-def test_the_options_are_those_of_inspect() -> None:
+def test_options_match_the_signature_of_inspect() -> None:
     parameters = signature(ml.inspect).parameters.values()
     assert tuple(one.name for one in parameters if one.kind is one.KEYWORD_ONLY) == OPTIONS
 
 
-def test_what_is_advised_in_the_place_of_shapes_works() -> None:
+def test_advised_shapes_work() -> None:
     with pytest.raises(ShapeError) as caught:
         ml.what_if(Conv2d(8, 3))
     advice = str(caught.value).rpartition("Try: shapes=")[2].partition(", beside")[0]

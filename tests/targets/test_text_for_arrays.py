@@ -1,4 +1,4 @@
-"""Text in the place of an array: `"f32[3,4]"` where `jax.ShapeDtypeStruct((3, 4), "float32")` is meant."""
+"""Text instead of an array: `"f32[3,4]"` instead of `jax.ShapeDtypeStruct((3, 4), "float32")`."""
 
 from __future__ import annotations
 
@@ -35,63 +35,63 @@ jitted = jax.jit(total)
 CASES: dict[str, tuple[Callable[[], Any], str]] = {
     "a function": (
         lambda: ml.inspect(total, "f32[3,4]"),
-        """the argument 'x' of 'total' holds text and no array.
+        """the argument 'x' of 'total' contains text instead of an array.
     given    'f32[3,4]'
     because  AttributeError: 'str' object has no attribute 'sum'
     Try: ml.inspect(total, jax.ShapeDtypeStruct((3, 4), "float32"))""",
     ),
     "one of several arguments": (
         lambda: ml.inspect(product, "bf16[3, 4]", W, times=2),
-        """the argument 'x' of 'product' holds text and no array.
+        """the argument 'x' of 'product' contains text instead of an array.
     given    'bf16[3, 4]'
     because  AttributeError: 'str' object has no attribute 'dot'
     Try: ml.inspect(product, jax.ShapeDtypeStruct((3, 4), "bfloat16"), w, times=2)""",
     ),
     "several of them": (
         lambda: ml.inspect(product, "i32[]", w="float32[]"),
-        """the argument 'x' of 'product' holds text and no array.
+        """the argument 'x' of 'product' contains text instead of an array.
     given    'i32[]'
     because  AttributeError: 'str' object has no attribute 'dot'
     Try: ml.inspect(product, jax.ShapeDtypeStruct((), "int32"), w=jax.ShapeDtypeStruct((), "float32"))""",
     ),
     "a function of JAX": (
         lambda: ml.inspect(jnp.tanh, "f32[8]"),
-        """the argument 'x' of 'tanh' holds text and no array.
+        """the argument 'x' of 'tanh' contains text instead of an array.
     given    'f32[8]'
     because  TypeError: Error interpreting argument to <function tanh> as an abstract array. The prob...
     Try: ml.inspect(jax.numpy.tanh, jax.ShapeDtypeStruct((8,), "float32"))""",
     ),
     "a function that is jitted": (
         lambda: ml.inspect(jitted, "i8[8]"),
-        """the argument 'x' of 'total' holds text and no array.
+        """the argument 'x' of 'total' contains text instead of an array.
     given    'i8[8]'
     because  TypeError: Error interpreting argument to <function total> as an abstract array. The pro...
     Try: ml.inspect(total, jax.ShapeDtypeStruct((8,), "int8"))""",
     ),
     "text in a container": (
         lambda: ml.inspect(in_dict, {"x": "f32[3,4]", "w": W}),
-        """the argument 'batch' of 'in_dict' holds text and no array.
+        """the argument 'batch' of 'in_dict' contains text instead of an array.
     given    {'x': 'f32[3,4]', 'w': ShapeDtypeStruct(shape=(4, 3), dtype=float32)}
     because  AttributeError: 'str' object has no attribute 'dot'
     Try: jax.ShapeDtypeStruct((3, 4), "float32")  # instead of 'f32[3,4]'""",
     ),
-    "text that is no type": (
+    "text that is not a type": (
         lambda: ml.inspect(total, "3 by 4"),
-        """the argument 'x' of 'total' holds text and no array.
+        """the argument 'x' of 'total' contains text instead of an array.
     given    '3 by 4'
     because  AttributeError: 'str' object has no attribute 'sum'
     Try: jax.ShapeDtypeStruct((4, 64), "float32")  # instead of the text""",
     ),
     "a module of linen": (
         lambda: ml.inspect(nn.Dense(3), "f32[3,4]"),
-        """the argument 'inputs' of 'Dense' holds text and no array.
+        """the argument 'inputs' of 'Dense' contains text instead of an array.
     given    'f32[3,4]'
     because  a module computes with arrays
     Try: ml.inspect(module, jax.ShapeDtypeStruct((3, 4), "float32"))""",
     ),
     "a module of Equinox": (
         lambda: ml.inspect(eqx.nn.Linear(4, 3, key=jax.random.key(0)), "f32[4]"),
-        """the argument 'x' of 'Linear' holds text and no array.
+        """the argument 'x' of 'Linear' contains text instead of an array.
     given    'f32[4]'
     because  a module computes with arrays
     Try: ml.inspect(module, jax.ShapeDtypeStruct((4,), "float32"))""",

@@ -1,4 +1,4 @@
-"""What JAX has traced already is looked at as the function is that it was traced from."""
+"""Traced programs are inspected like the functions that they were traced from."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PARAMS = {"w": spec(4, 3), "b": spec(3)}
 X, SCALE = spec(5, 4), spec()
 
 
-def told(inspection: Any) -> list[Any]:
+def summary(inspection: Any) -> list[Any]:
     return [
         [(one.id, one.primitive, one.block, one.role, one.inputs, one.outputs) for one in inspection.equations],
         {path: figures.flops for path, figures in inspection.cost("compiled").by_block.items()},
@@ -38,12 +38,12 @@ def test_a_trace_is_looked_at_as_its_function_is() -> None:
     found, wanted = inspect(traced), inspect(jax.jit(layer), PARAMS, X, scale=SCALE)
     assert found.name == "layer"
     assert [one.name for one in found.inputs] == ["params['b']", "params['w']", "x", "scale"]
-    assert told(found) == told(wanted)
+    assert summary(found) == summary(wanted)
     assert found.cost().total == wanted.cost().total
     assert found.cost().total.params == 15
     arrays = {"w": np.ones((4, 3), np.float32), "b": np.ones(3, np.float32)}, np.ones((5, 4), np.float32)
     assert found.compiled(*arrays, scale=np.float32(2)).keys() == {"out"}
-    assert told(inspect(traced, PARAMS, X, scale=SCALE)) == told(found)
+    assert summary(inspect(traced, PARAMS, X, scale=SCALE)) == summary(found)
 
 
 def test_a_jaxpr_is_looked_at_as_its_function_is() -> None:
@@ -51,7 +51,7 @@ def test_a_jaxpr_is_looked_at_as_its_function_is() -> None:
     found = inspect(jaxpr)
     assert found.name == "layer"
     assert [one.name for one in found.inputs] == ["params_b", "params_w", "x", "scale"]
-    assert told(found)[:2] == told(inspect(layer, PARAMS, X, scale=SCALE))[:2]
+    assert summary(found)[:2] == summary(inspect(layer, PARAMS, X, scale=SCALE))[:2]
     assert inspect(jaxpr, params=["params_b", "params_w"]).cost().total.params == 15
 
 
@@ -74,7 +74,7 @@ def test_names_of_sizes_and_static_arguments_stay() -> None:
 
 
 def test_arguments_that_it_was_traced_with_may_be_given_again() -> None:
-    """As JAX takes them: numbers of Python, arrays of NumPy in float64, keys."""
+    """As JAX accepts them: Python numbers, NumPy arrays in float64, keys."""
 
     def noisy(x: Any, scale: Any, key: Any) -> Any:
         return x * scale + jax.random.normal(key, x.shape)

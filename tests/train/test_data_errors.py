@@ -254,7 +254,7 @@ OPTIONS = {
         "unknown loss 'cros_entropy'.\n    known  cross_entropy, mean_squared_error, binary_cross_entropy\n"
         '    Try: loss="cross_entropy"',
     ),
-    "loss of no kind": (
+    "an invalid loss": (
         {"loss": 3},
         "loss must be a name or a function, not 3.\n"
         "    known  cross_entropy, mean_squared_error, binary_cross_entropy\n"
@@ -264,7 +264,7 @@ OPTIONS = {
         {"optimizer": "adams"},
         f"unknown optimizer 'adams'.\n    known  {OPTIMIZERS}\n    Try: optimizer=\"adam\"",
     ),
-    "optimizer of no kind": (
+    "an invalid optimizer": (
         {"optimizer": 3},
         "optimizer must be a name, an optax factory or an optax transformation, not 3.\n"
         f"    known  {OPTIMIZERS}\n    Try: optimizer=optax.adam(1e-3)",
@@ -283,11 +283,11 @@ OPTIONS = {
     **{
         f"loss that gives {name}": (
             {"loss": lambda prediction, targets, given=given: given},
-            f"loss '<lambda>' does not return floats, so training cannot minimize it.\n    got     {said}\n"
+            f"loss '<lambda>' does not return floats, so training cannot minimize it.\n    got     {received}\n"
             "    needed  one float, or an array of floats whose first axis is the batch\n"
             "    Try: loss=lambda prediction, targets: abs(prediction - targets).mean()",
         )
-        for name, given, said in (
+        for name, given, received in (
             ("a tuple", (0.5, 1), "(0.5, 1)"),
             ("nothing", None, "None"),
             ("a word", "low", "'low'"),
@@ -334,12 +334,12 @@ OPTIONS = {
         {"metrics": ("f1",)},
         "unknown metric 'f1'.\n    known  accuracy\n    Try: metrics=()  # the loss alone",
     ),
-    "metrics of no kind": (
+    "invalid metrics": (
         {"metrics": 3},
         "metrics must be a sequence of names.\n    got  3\n"
         '    Try: metrics=("accuracy",)  # or metrics=() for the loss alone',
     ),
-    "params of no kind": (
+    "invalid params": (
         {"params": 3},
         "params must be a dict of arrays by name.\n    got  3\n    Try: params=run.params  # of an earlier run",
     ),
@@ -431,7 +431,7 @@ def test_integers_out_of_range_for_the_input_dtype() -> None:
     )
 
 
-@pytest.mark.parametrize(("said", "meant"), [("mse", "mean_squared_error"), ("BCE", "binary_cross_entropy")])
-def test_loss_initials_give_a_suggestion(said, meant):
+@pytest.mark.parametrize(("given", "meant"), [("mse", "mean_squared_error"), ("BCE", "binary_cross_entropy")])
+def test_loss_initials_give_a_suggestion(given, meant):
     with pytest.raises(UnknownOptionError, match=f'Try: loss="{meant}"'):
-        resolve_loss(said)
+        resolve_loss(given)

@@ -38,7 +38,7 @@ ANALYTIC = {
         {"opcode": "sort", "formula": "no rule", "flops": None, "bytes_accessed": None},
     ],
     "notes": ["flops and bytes_accessed of 1 × sort: no rule", "bytes_accessed of 1 × neg: size unknown",
-              "time_s: nothing here is run, so no time is known"],
+              "time_s: not measured, because nothing ran"],
     "once": {"name": "analytic, loops once", "flops": 1040000, "transcendentals": 320, "bytes": 46226},
     "xla": None,
 }  # fmt: skip
@@ -48,7 +48,7 @@ COMPILED = {
     "by_block": {"linear_0": figures(786000, 20000, roles=roles(262144, 523288, 568)), "extra": figures(10, 20)},
     "unattributed": figures(),
     "total": figures(786010, 20020),
-    "unknown": [{"opcode": "custom-call", "count": 1, "reason": "no rule: a library does it", "share": None}],
+    "unknown": [{"opcode": "custom-call", "count": 1, "reason": "no rule: a library call", "share": None}],
     "rows": [],
     "notes": [],
     "once": {"name": "compiled, loops once", "flops": 786010, "transcendentals": 0, "bytes": 20020},
@@ -85,7 +85,7 @@ def test_unknown_costs_are_explicit(parsed):
     assert "trip count unknown of while: 2 equations not counted" in text
     assert "bytes_accessed of 1 × neg: size unknown" in text
     text = cost_text(BESIDE)
-    assert "compiled: no FLOP rule for custom-call: 1 instruction not counted (a library does it)" in text
+    assert "compiled: no FLOP rule for custom-call: 1 instruction not counted (a library call)" in text
     assert "no lowered costs: XLA has no such thing" in text
     assert "measured: time_s: 20 runs on one thread" in text
     assert " ".join(text.split()).count("XLA compiled unknown unknown unknown") == 1
@@ -177,7 +177,7 @@ def test_the_table_of_formulas_is_included(parsed):
     assert page.index("2·B·M·N·K") < page.index('<th scope="row">mul</th>') < page.index('<th scope="row">sort</th>')
     assert '<td class="words">n</td><td>2</td><td title="262,144">262 kFLOP</td>' in page
     assert '<td class="words">no rule</td><td>1</td><td class="unknown">unknown</td>' in page
-    assert "time_s: nothing here is run, so no time is known" in page
+    assert "time_s: not measured, because nothing ran" in page
     assert "<details" not in cost_html({**ANALYTIC, "rows": []})
 
 

@@ -63,7 +63,7 @@ def small() -> dict[str, Any]:
         life("", "unfilled", "", 0.75, 0, 11),
         places=12,
         xla={"argument": 5_500_000, "output": 2_000_000, "temp": 7_750_000, "alias": 2_000_000, "code": 0},
-        notes=["2 values: XLA does not say when they are needed"],
+        notes=["2 values: XLA reports no live range"],
     )
 
 
@@ -85,7 +85,7 @@ def test_the_picture_and_the_text_of_a_small_program(golden) -> None:
     )
     assert {"embed", "mlp / up"} <= set(written), "layers with room for it have their name in them"
     assert {"embed 4.00 MB", "mlp / up 6.00 MB", "unfilled 750 kB"} <= set(written), "and all in the legend"
-    assert "2 values: XLA does not say when they are needed" in written
+    assert "2 values: XLA reports no live range" in written
 
 
 def test_layers_add_up_to_the_timeline_and_to_the_peak() -> None:

@@ -145,7 +145,7 @@ def test_values_are_shown_in_a_notebook(parsed):
     )
     shown = steps._repr_mimebundle_()
     parsed(shown["text/html"])
-    assert shown["text/plain"].splitlines()[0].startswith("0. trace: runs '<lambda>' once on shapes")
+    assert shown["text/plain"].splitlines()[0].startswith("0. trace: traces '<lambda>' once with shapes")
     assert shown["text/plain"].splitlines()[-1] == "not reached: jit"
     assert "not reached: jit" in shown["text/html"]
     assert bundle(steps[1])["text/plain"].startswith("vmap: adds a batch axis of 8 to 2 of 2 equations.")

@@ -123,7 +123,7 @@ def test_a_what_if_is_not_a_program() -> None:
     with pytest.raises(UnknownOptionError) as error:
         ml.what_if(ml.what_if(perceptron))
     assert str(error.value).partition("\n")[2] == (
-        "    is     a WhatIf, which tells of a program and does not hold it\n"
+        "    is     a WhatIf, which describes a program but does not contain it\n"
         "    needs  a model, a function, a module of Flax, Equinox or Haiku, "
         "a jaxpr, a lowered or compiled program, or its file\n"
         "    Try: ml.what_if(inspection)"

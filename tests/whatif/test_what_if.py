@@ -184,7 +184,7 @@ perceptron: FLOPs by block: batch=8, batch=16
 block     batch=8    batch=16    change
 run    10.2 kFLOP  20.5 kFLOP  +100.0 %
 total  10.2 kFLOP  20.5 kFLOP  +100.0 %
-time_s: nothing here is run, so no time is known
+time_s: not measured, because nothing ran
 peak_bytes: not computed yet; read change.peak_bytes to compute it"""
     )
     data = change.to_dict()

@@ -38,7 +38,7 @@ def open_one(monkeypatch) -> Iterator[Callable[[], Workbench]]:
         now[0] = cells.Cell(None, "3f2a", str(next(runs)))
         wb = workbench(MLP(29, [37, 53], 11), shapes={"input": [7, 29]}, autosave=False)
         for stage in ("jaxpr", "stablehlo", "hlo") if is_long() else ("jaxpr",):
-            wb.session.do("want_stage", stage=stage)
+            wb.session.do("request_stage", stage=stage)
         assert wb.session.wait(60)
         return wb
 

@@ -93,7 +93,7 @@ def test_reloaded_page_receives_initial_data(page: Page) -> None:
     assert content["stage"] == "jaxpr"
     assert data["svg"].startswith("<svg")
     assert data["nodes"]
-    page.ask("want_passes")
+    page.ask("request_passes")
     assert page.explorer.session.wait(PATIENCE_S)
     page.got.clear()
     page.ask("hello")
@@ -152,7 +152,7 @@ def test_other_messages_are_answered_while_a_text_is_packed(monkeypatch: pytest.
     send(3, "request_stage", stage="jaxpr")
     send(4, "dismiss")
     send(5, "request_stage", stage="stablehlo", short=True)
-    assert replies() == [(4, True), (2, True)], "the later wish for a stage is the one that is meant"
+    assert replies() == [(4, True), (2, True)], "the later request for a stage wins"
     goes_on.set()
     assert page.explorer._packer.wait_until_idle(PATIENCE_S)
     assert packed == [("jaxpr", False), ("jaxpr", False), ("stablehlo", True)]
@@ -181,8 +181,8 @@ def test_transforms_have_a_mark_on_each_equation() -> None:
     assert page.explorer.snapshot["transforms"]["state"] == "empty"
     data, _ = page.explorer._repr_mimebundle_()
     assert 'class="cost"' in data["text/html"], "with no kernel the costs are a table"
-    assert "carry them back" in data["text/html"]
-    assert "carry them back" in data["text/plain"]
+    assert "for the backward pass" in data["text/html"]
+    assert "for the backward pass" in data["text/plain"]
 
 
 def power(x: Any, n: int, scale: Any = 1.0, *, kind: str = "sin") -> Any:
@@ -234,7 +234,7 @@ def test_rejected_transform_lists_skipped_ones() -> None:
     content, steps = page.latest("transforms")
     assert content["left_out"] == ["jit"]
     assert steps[1]["after"] is None
-    assert steps[1]["problem"]["summary"] == "step 1 of 'sin', 'grad', cannot be done."
+    assert steps[1]["problem"]["summary"] == "step 1 of 'sin', 'grad', cannot be applied."
 
 
 def test_unsteppable_targets_are_rejected() -> None:
@@ -245,7 +245,7 @@ def test_unsteppable_targets_are_rejected() -> None:
         "    needs  a function and its arguments\n"
         '    Try: ml.explore(fn, *args, through=("grad",))'
     )
-    with pytest.raises(UnknownOptionError, match="step_through knows no transform 'gradient'"):
+    with pytest.raises(UnknownOptionError, match="step_through has no transform 'gradient'"):
         explore(scaled, spec(5, 6), spec(2, 5), through=("gradient",))
 
 

@@ -130,7 +130,7 @@ def test_magic_of_a_cell_without_a_result(shell, capsys, cell):
 def test_magic_takes_no_options(shell, capsys):
     done = shell.run_cell("%%mithril_watch bad args\nx = 1", store_history=True)
     assert str(done.error_in_exec) == (
-        "%%mithril_watch takes no options, and the cell begins on the next line.\n"
+        "%%mithril_watch takes no options; the cell's code starts on the next line.\n"
         "    given  'bad args'\n"
         "    Try: %%mithril_watch"
     )

@@ -55,7 +55,7 @@ def test_fallback_is_rendered_once_after_changes(outputs, monkeypatch):
 
     shown = StaticFallback(bundle, [])
     shown.refresh()
-    assert made == [], "what nobody has seen needs no picture"
+    assert made == [], "a hidden widget needs no picture"
     shown.show(VIEW, {})
     for _ in range(5):
         shown.refresh()

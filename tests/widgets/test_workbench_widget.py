@@ -88,7 +88,7 @@ def test_the_widget_follows_values_that_are_set(wb):
 
 
 def test_worker_does_not_undo_assignments(wb):
-    with wb.hold_trait_notifications():  # the traits are set, the session has not heard of it yet
+    with wb.hold_trait_notifications():  # the traits are set, but the session is not yet updated
         wb.model = Linear(4) + Gelu()
         wb.selection = ("gelu_0",)
         worker = threading.Thread(target=wb._on_change, args=("snapshot", wb.session.snapshot()))
@@ -149,7 +149,7 @@ def test_stages_are_a_lazy_mapping(wb):
 
 
 def test_passes_and_diffs_are_sent_on_request(wb):
-    assert ask(wb, "want_passes")["ok"]
+    assert ask(wb, "request_passes")["ok"]
     assert wb.session.wait(PATIENCE_S)
     assert wb.snapshot["passes"] == {"state": "ready", "message": "", "version": 1}
     assert ask(wb, "request_diff", number=0)["ok"]
@@ -166,7 +166,7 @@ def test_passes_and_diffs_are_sent_on_request(wb):
 
 
 def test_formula_message_has_terms_and_text(wb):
-    assert ask(wb, "want_formula", block="linear_1")["ok"]
+    assert ask(wb, "request_formula", block="linear_1")["ok"]
     assert wb.session.wait(PATIENCE_S)
     head, [buffer] = next((content, buffers) for content, buffers in sent if content["type"] == "formula")
     assert head == {"type": "formula", "block": "linear_1", "version": wb.snapshot["version"]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
+from functools import cache, partial
 from typing import Any
 from weakref import WeakSet
 
@@ -29,7 +30,7 @@ from mithril_nb.graph.spec import ITEM_BYTES, as_dtype
 from mithril_nb.models.custom import PRIMITIVES, check_name, define, ports_of
 from mithril_nb.models.infer import Parameter
 from mithril_nb.models.model import Model
-from mithril_nb.models.op import OPS
+from mithril_nb.models.op import OPS, set_shape_rule
 from mithril_nb.program import Kernel, Toolkit
 
 _PRECISIONS = {"default": "default", "high": "high", "highest": "highest"}
@@ -346,3 +347,6 @@ def _checked_precision(precision: Any) -> str | None:
             'precision="highest"',
         )
     return _PRECISIONS[name]
+
+
+set_shape_rule(partial(custom.shapes, default=cache(JaxBackend)))

@@ -8,9 +8,8 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 from weakref import WeakSet
 
 import jax
@@ -23,11 +22,8 @@ from mithril_nb.errors import MithrilError, ShapeError, UnknownOptionError
 from mithril_nb.graph.spec import LEADING, TensorSpec, as_dtype
 from mithril_nb.models import custom
 from mithril_nb.models.dims import MismatchError
-from mithril_nb.models.op import OPS, Operator, Options, Specs, set_shape_rule
+from mithril_nb.models.op import OPS, Operator, Options, Specs
 from mithril_nb.program import Arrays, Call, Kernel
-
-if TYPE_CHECKING:
-    from mithril_nb.backends.jax.backend import JaxBackend
 
 _LIBRARIES = tuple(f"{Path(module.__file__ or '').parent}{os.sep}" for module in (jax, numpy, mithril_nb))
 """Folders of library code, as opposed to the user's own functions."""
@@ -37,13 +33,22 @@ _TRACING_ADVICE = {
     jax.errors.ConcretizationTypeError: "jax.numpy alone, no float() or int(): a size comes from x.shape, not from x.",
 }
 """Advice for a function that needs the values of an array, which are unknown during tracing."""
-REGISTERED: dict[str, WeakSet[JaxBackend]] = {}
+
+
+class RunsCustomOps(Protocol):
+    """A backend that runs custom ops: the kernels registered on it, and its cached primitives."""
+
+    _own: dict[str, Kernel]
+    _primitives: dict[str, tuple[Any, Callable[..., Any]]]
+
+
+REGISTERED: dict[str, WeakSet[RunsCustomOps]] = {}
 """The living backends on which each op was registered."""
-_inferring: ContextVar[JaxBackend | None] = ContextVar("_inferring", default=None)
+_inferring: ContextVar[RunsCustomOps | None] = ContextVar("_inferring", default=None)
 
 
 @contextmanager
-def inferring_for(backend: JaxBackend) -> Iterator[None]:
+def inferring_for(backend: RunsCustomOps) -> Iterator[None]:
     """Infer the shapes of custom ops with the functions of one backend. Other backends may use the same names.
 
     Examples:
@@ -58,7 +63,7 @@ def inferring_for(backend: JaxBackend) -> Iterator[None]:
         _inferring.reset(before)
 
 
-def kernels(backend: JaxBackend) -> dict[str, Kernel]:
+def kernels(backend: RunsCustomOps) -> dict[str, Kernel]:
     """Return the kernels of the custom ops that this backend can run."""
     found = {name: plain(name, primitive(backend, name)) for name in custom.PRIMITIVES}
     found |= {
@@ -72,7 +77,7 @@ def plain(name: str, function: Callable[..., Any]) -> Kernel:
     return lambda call, arrays: _named(name, ("output",), function(*arrays.values()))
 
 
-def primitive(backend: JaxBackend, name: str) -> Callable[..., Any]:
+def primitive(backend: RunsCustomOps, name: str) -> Callable[..., Any]:
     """Return a primitive as a function of arrays, with its registered gradient.
 
     Each backend caches it, because JAX recompiles for each new function object.
@@ -85,7 +90,7 @@ def primitive(backend: JaxBackend, name: str) -> Callable[..., Any]:
 
 
 def _differentiable(
-    backend: JaxBackend, name: str, function: Callable[..., Any], gradient: Callable[..., Any] | None
+    backend: RunsCustomOps, name: str, function: Callable[..., Any], gradient: Callable[..., Any] | None
 ) -> Callable[..., Any]:
     def forward(*arrays: Any) -> Any:
         return function(backend, *arrays)
@@ -147,10 +152,18 @@ def _gradients(name: str, arrays: tuple[Any, ...], found: Any) -> tuple[Any, ...
 # Shapes
 
 
-def shapes(cls: type[Operator], options: Options, inputs: Specs) -> dict[str, TensorSpec] | None:
+def shapes(
+    cls: type[Operator], options: Options, inputs: Specs, *, default: Callable[[], RunsCustomOps]
+) -> dict[str, TensorSpec] | None:
     """Infer the output specs of a custom op by tracing its function; `None` if unknown.
 
     They are unknown if no backend is specified and several backends have different functions of this name.
+
+    Args:
+        cls: Class of the op.
+        options: Its options.
+        inputs: Specs of its inputs.
+        default: Returns the backend for ops that are not registered on a backend.
 
     Raises:
         MismatchError: The function does not accept these arrays.
@@ -160,7 +173,7 @@ def shapes(cls: type[Operator], options: Options, inputs: Specs) -> dict[str, Te
         return None
     found: list[dict[str, TensorSpec] | None] = []
     refusals: list[MithrilError | MismatchError] = []
-    for kernel in _kernels_of(cls.op):
+    for kernel in _kernels_of(cls.op, default):
         try:
             found.append(_specs(cls.op, kernel, options, inputs))
         except (MismatchError, UnknownOptionError, ShapeError) as refusal:
@@ -170,14 +183,14 @@ def shapes(cls: type[Operator], options: Options, inputs: Specs) -> dict[str, Te
     return found[0] if found and not refusals and all(one == found[0] for one in found) else None
 
 
-def _kernels_of(op: str) -> list[Kernel]:
+def _kernels_of(op: str, default: Callable[[], RunsCustomOps]) -> list[Kernel]:
     """Return the kernels of an op: of the backend in `inferring_for`, or of all backends that registered it."""
     backend = _inferring.get()
     if backend is None:
         registered = [one._own[op] for one in REGISTERED.get(op, ())]
         if registered:
             return registered
-        backend = _some_backend()
+        backend = default()
     found = kernels(backend).get(op)
     return [] if found is None else [found]
 
@@ -240,13 +253,3 @@ def _dim(dim: Any) -> int | str | None:
         return dim
     text = str(dim).replace(" ", "")
     return text if re.fullmatch(r"[\w*+-]+", text) else None
-
-
-@cache
-def _some_backend() -> JaxBackend:
-    from mithril_nb.backends.jax.backend import JaxBackend
-
-    return JaxBackend()
-
-
-set_shape_rule(shapes)

@@ -1,6 +1,6 @@
-"""What each primitive of JAX costs: a formula in symbols, and from the same text the numbers."""
+"""Cost rules of JAX primitives: formulas whose text is both displayed and evaluated."""
 
-from mithril_nb.cost.formulas import (  # noqa: F401  They register their rules.
+from mithril_nb.cost.formulas import (  # noqa: F401  Importing them registers their rules.
     complex_numbers,
     contractions,
     elementwise,

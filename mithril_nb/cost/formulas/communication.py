@@ -1,8 +1,8 @@
-"""What collectives send to other devices: payload and wire bytes of one device, by ring algorithms.
+"""Payload and wire bytes of collectives on one device, by ring algorithms.
 
-The payload is the buffer of one device: the operand, which the caller hands over; of an all-gather the result, which is
-the larger of its two buffers, as in nccl-tests. The wire bytes are what one device sends over its links. In a group of
-`N` devices that form a ring, for an operand of `S` bytes on each device:
+The payload is the buffer of one device: the operand, or for an all-gather the result, which is the larger of its two
+buffers, as in nccl-tests. The wire bytes are the bytes that one device sends over its links. In a ring of `N` devices,
+for an operand of `S` bytes on each device:
 
 | collective | payload | wire |
 |---|---|---|
@@ -15,10 +15,12 @@ the larger of its two buffers, as in nccl-tests. The wire bytes are what one dev
 
 Sources: Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms for clusters of workstations, J. Parallel
 Distrib. Comput. 69 (2009), which shows that no algorithm sends less; NVIDIA, nccl-tests, doc/PERFORMANCE.md, which has
-the same factors for all of them. Devices whose parts differ send the most; a byte that is split is rounded up.
+the same factors for all of them. If devices send different amounts, the largest counts; fractions of a byte are rounded
+up.
 
-Both are of one device, as costs of a `shard_map` body and of a compiled program are. A group of one device sends
-nothing. Where the group or a size is unknown, so are both; how much a ragged all-to-all sends depends on values.
+Both figures are for one device, like the costs of a `shard_map` body and of a compiled program. A group of one device
+sends nothing. Both are unknown if the group or a size is unknown, and for a ragged all-to-all, where they depend on
+values.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ def sent(kind: str, operands: Sequence[Expression | None], group: int | None) ->
         kind: Its opcode in HLO: `"all-reduce"`, `"all-gather"`, `"reduce-scatter"`, `"all-to-all"`,
             `"collective-permute"`, `"collective-broadcast"` or `"ragged-all-to-all"`.
         operands: The bytes of each operand on one device; `None` if unknown. Those of an all-to-all are parts of one.
-        group: The number of devices in a group, `None` if unknown. Of a permutation 1 if no device sends to another.
+        group: The number of devices in a group, `None` if unknown. For a permutation, 1 if no device sends to another.
 
     Examples:
         >>> sent("all-reduce", [1024], 8), sent("all-gather", [128], 8), sent("reduce-scatter", [1024], 8)
@@ -70,7 +72,7 @@ def sent(kind: str, operands: Sequence[Expression | None], group: int | None) ->
 
 
 def sends_no_more(one: Sent, other: Sent) -> bool:
-    """Return whether both figures of one are known to be at most those of the other.
+    """Return whether both figures of `one` are known to be at most those of `other`.
 
     Examples:
         >>> sends_no_more((8, 14), (8, 14)), sends_no_more((8, 14), (16, 8)), sends_no_more((8, 14), (None, None))
@@ -90,15 +92,15 @@ def sends_no_more(one: Sent, other: Sent) -> bool:
 def sent_by(equation: Equation, bytes_of: Callable[[TensorSpec], Expression | None]) -> Sent:
     """Return the payload and the wire bytes of one device for one run of an equation.
 
-    Collectives inside of `shard_map` send what `sent` counts. Other equations send nothing, except those on sharded
-    arrays that XLA's partitioner divides: what they send is unknown.
+    `sent` counts collectives inside `shard_map`. Other equations send nothing, except equations on sharded arrays that
+    XLA partitions, where both figures are unknown.
 
     Args:
         equation: The equation.
         bytes_of: Returns the size of an array in bytes.
 
     Raises:
-        UndecidedError: A size has no number and is no polynomial.
+        UndecidedError: A size is neither a number nor a polynomial.
     """
     if (PARTITIONED, True) in equation.params:
         return UNKNOWN

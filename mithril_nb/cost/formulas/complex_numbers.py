@@ -1,7 +1,8 @@
-"""Complex numbers: real operations. A sum takes 2, a product 6, a quotient 11, and what JAX writes out, as it does.
+"""Rules for complex numbers, in real operations: a sum takes 2, a product 6, a quotient 11.
 
 Source: LAPACK Working Note 41, "Operation Counts for the LAPACK Routines": 6 for a product and 2 for a sum, so 8 for a
-multiply-add. XLA counts each of them as one operation, and a multiply-add as two: its formula is beside each rule.
+multiply-add. Functions that JAX expands into simpler operations count as the expansion. XLA counts each complex
+operation as one, and a multiply-add as two; each rule has XLA's formula too.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ def _of_complex(*primitives: str) -> list[str]:
     return [f"{primitive}{OF_COMPLEX}" for primitive in primitives]
 
 
-def _written_out(flops: int, transcendentals: int, *primitives: str) -> None:
-    elementwise(flops, transcendentals, "complex, written out", *_of_complex(*primitives))
+def _expanded(flops: int, transcendentals: int, *primitives: str) -> None:
+    elementwise(flops, transcendentals, "complex, expanded", *_of_complex(*primitives))
 
 
 def _in_real_operations(each: int, *primitives: str) -> None:
@@ -40,36 +41,36 @@ _in_real_operations(2, "add", "add_any", "sub", "neg")
 _in_real_operations(_PRODUCT, "mul")
 _in_real_operations(_QUOTIENT, "div")
 _in_real_operations(2, "eq", "ne")
-rule(*_of_complex("clamp"), flops="18·n", note="max and min, written out", xla="n")(of_items)
+rule(*_of_complex("clamp"), flops="18·n", note="max and min, expanded", xla="n")(of_items)
 rule(*_of_complex("one_minus_square"), flops="10·n", note=f"(1 - z)·(1 + z), {_REAL}", xla="3·n")(of_items)
 rule("complex", "real", "imag", flops="0", note="moves data", xla="n")(of_items)
 rule(*_of_complex("sign"), flops="5·n", transcendentals="n", note="z / |z|", xla="n")(of_items)
-# Measured on the lowered module, the same from JAX 0.10 to 0.12.
-_written_out(9, 0, "max", "min")
-_written_out(14, 0, "square")
-_written_out(15, 4, "exp")
-_written_out(16, 4, "exp2")
-_written_out(62, 4, "log")
-_written_out(64, 4, "log2")
-_written_out(79, 5, "log1p")
-_written_out(18, 4, "logistic")
-_written_out(14, 4, "sin")
-_written_out(15, 4, "cos")
-_written_out(86, 7, "sqrt")
-_written_out(95, 12, "sinh", "cosh")
-_written_out(105, 9, "asin", "acos", "acosh")
-_written_out(104, 9, "asinh")
-_written_out(47, 2, "atan")
-_written_out(45, 2, "atanh")
+# Measured on the lowered module; the same from JAX 0.10 to 0.12.
+_expanded(9, 0, "max", "min")
+_expanded(14, 0, "square")
+_expanded(15, 4, "exp")
+_expanded(16, 4, "exp2")
+_expanded(62, 4, "log")
+_expanded(64, 4, "log2")
+_expanded(79, 5, "log1p")
+_expanded(18, 4, "logistic")
+_expanded(14, 4, "sin")
+_expanded(15, 4, "cos")
+_expanded(86, 7, "sqrt")
+_expanded(95, 12, "sinh", "cosh")
+_expanded(105, 9, "asin", "acos", "acosh")
+_expanded(104, 9, "asinh")
+_expanded(47, 2, "atan")
+_expanded(45, 2, "atanh")
 rule(
     *_of_complex("abs"),
-    flops="3·n", transcendentals="n", note="the root of re² + im²",
+    flops="3·n", transcendentals="n", note="sqrt(re² + im²)",
     xla=f"{COMPLEX_ABS_FLOPS}·n" if COMPLEX_ABS_FLOPS > 1 else "n",
 )(of_items)  # fmt: skip
 
 
 def _by_identity(flops: int, transcendentals: int, note: str, *primitives: str) -> None:
-    """Register functions of z = a + bi that XLA counts as one transcendental, and expands in machine code only.
+    """Register functions of z = a + bi that XLA counts as one transcendental and expands only in code generation.
 
     Source: Abramowitz & Stegun, Handbook of Mathematical Functions, §4.2 (powers), §4.3.57 and §4.5.51 (tangents).
     """
@@ -78,18 +79,20 @@ def _by_identity(flops: int, transcendentals: int, note: str, *primitives: str) 
     rule(*names, flops=texts[0], transcendentals=texts[1], note=f"{note}; XLA: 1 transcendental", xla="0")(of_items)
 
 
-# sinh 2a and cosh 2a, of one exponential and its reciprocal, take 5 operations; two products and quotients, and a sum.
+# sinh 2a and cosh 2a, from one exponential and its reciprocal, take 5 operations; then two products, two quotients and
+# a sum.
 _by_identity(10, 3, "(sinh 2a + i·sin 2b) / (cosh 2a + cos 2b)", "tanh")
 _by_identity(10, 3, "(sin 2a + i·sinh 2b) / (cos 2a + cosh 2b)", "tan")
 _by_identity(7, 4, "expm1(a)·cos b - 2·sin²(b/2) + i·exp(a)·sin b", "expm1")
-_by_identity(6, 4, "|z|^(-1/2), by half of the angle", "rsqrt")
-# Squares of 6 each, two sums of 2, a root of 86 and 7, `i·z` of 1, a quotient of 11, log of 62 and 4, and `-i` of 1.
+_by_identity(6, 4, "|z|^(-1/2) at half the angle", "rsqrt")
+# Two squares (6 each), two sums (2 each), sqrt (86 and 7 transcendentals), `i·z` (1), a quotient (11), log (62 and 4
+# transcendentals), and `-i` (1).
 _by_identity(177, 11, "-i·log((x + i·y) / sqrt(x² + y²))", "atan2")
 
 
 @rule(*_of_complex("pow"), flops="13·n", transcendentals="6·n", note="z^(c + di); XLA: 1 transcendental", xla="0")
 def power(equation: Equation) -> Letters | Formula:
-    """`|z|^c·exp(-d·θ)·(cos q + i·sin q)` with `q = c·θ + d·log |z|`; an integer exponent is converted: one more.
+    """`|z|^c·exp(-d·θ)·(cos q + i·sin q)` with `q = c·θ + d·log |z|`; converting an integer exponent takes 1 more.
 
     `|z|² = a² + b²` takes 3 operations, its power by `c/2` 1, `-d·θ` 2, `q` 4, the products 3; the transcendentals are
     `pow`, `exp`, `atan2`, `log`, `cos` and `sin`. Source: Abramowitz & Stegun, §4.2.
@@ -101,37 +104,37 @@ def power(equation: Equation) -> Letters | Formula:
 
 @rule("conj", *_of_complex("conj"), flops="n", note="the sign of the imaginary part", xla="4·n")
 def conjugate(equation: Equation) -> Letters | Formula:
-    """One change of sign for each item: `n`; a real number is only put in a complex one."""
+    """One change of sign for each element: `n`; a real operand is only converted to complex."""
     if equation.inputs[0].dtype.startswith("complex"):
         return of_items(equation)
     return Formula("0", of_items(equation), note="a real number", xla="2·n")
 
 
-@rule(*_of_complex("convert_element_type"), flops="2·n", note="0 if the dtype stays", xla="n")
+@rule(*_of_complex("convert_element_type"), flops="2·n", note="0 if the dtype is the same", xla="n")
 def conversion(equation: Equation) -> Formula:
-    """One conversion for each part of each item: `2·n`."""
+    """One conversion for each part of each element: `2·n`."""
     found = convert(equation)
     return found if found.flops == "0" else Formula("2·n", found.letters, note=_REAL, xla="n")
 
 
 @rule(*_of_complex("argmax", "argmin"), flops="15·(in - out)", note="in order of real, then imaginary parts")
 def arg_extremum(equation: Equation) -> Letters:
-    """As of floats, whose 9 operations have three comparisons: `>` takes 5 of complex numbers, `==` and `!=` 2 each.
+    """Like floats, whose 9 operations include three comparisons: for complex numbers `>` takes 5, `==` and `!=` 2 each.
 
-    JAX traces it, and lowers it for real numbers only.
+    JAX traces this for complex numbers but lowers it only for real ones.
     """
     return reduction(equation)
 
 
 @rule(*_of_complex("dot_general"), flops="8·B·M·N·K", note=_REAL, xla="2·B·M·N·K")
 def product(equation: Equation) -> Letters:
-    """One complex multiply-add for each item of the result and each place along the contracted axes: `8·B·M·N·K`."""
+    """One complex multiply-add for each element of the result and each index of the contracted axes: `8·B·M·N·K`."""
     return dot_general(equation)
 
 
 @rule(*_of_complex("ragged_dot_general", "ragged_dot"), flops="8·B·M·N·K", note="complex, each row in one group")
 def ragged_product(equation: Equation) -> Letters:
-    """As a product without groups, in complex multiply-adds: `8·B·M·N·K`."""
+    """Like a product without groups, in complex multiply-adds: `8·B·M·N·K`."""
     return ragged_dot(equation)
 
 
@@ -140,7 +143,7 @@ def ragged_product(equation: Equation) -> Letters:
     flops="3·2·B·F·(C/G)·valid + 3·left + 4·kernel + 3·out", note="three real ones, padding left out",
 )  # fmt: skip
 def complex_convolution(equation: Equation) -> Formula:
-    """JAX makes three real convolutions of it, and adds up their operands before and their results after."""
+    """JAX computes three real convolutions, with sums of their operands before and of their results after."""
     (left, kernel), out = map(count, equation.inputs), count(equation.outputs[0])
     found = convolution(equation)
     flops, letters = (found.flops, found.letters) if isinstance(found, Formula) else ("2·B·F·(C/G)·valid", found)
@@ -166,67 +169,67 @@ def integer_power(equation: Equation) -> Formula:
 
 @rule(*_of_complex("reduce_sum"), flops="2·(in - out)", note=_REAL, xla="in - out")
 def complex_sum(equation: Equation) -> Letters:
-    """Combining `k` items takes `k - 1` sums of 2 operations: `2·(in - out)`."""
+    """Combining `k` elements takes `k - 1` sums of 2 operations: `2·(in - out)`."""
     return reduction(equation)
 
 
 @rule(*_of_complex("reduce_prod"), flops="6·(in - out)", note=_REAL, xla="in - out")
 def complex_product(equation: Equation) -> Letters:
-    """Combining `k` items takes `k - 1` products of 6 operations: `6·(in - out)`."""
+    """Combining `k` elements takes `k - 1` products of 6 operations: `6·(in - out)`."""
     return reduction(equation)
 
 
-@rule(*_of_complex("reduce_max", "reduce_min"), flops="9·(in - out)", note="complex, written out")
+@rule(*_of_complex("reduce_max", "reduce_min"), flops="9·(in - out)", note="complex, expanded")
 def extremum(equation: Equation) -> Letters:
     """Comparing real parts, then imaginary ones: `9·(in - out)`."""
     return reduction(equation)
 
 
-@rule(*_of_complex("cummax", "cummin"), flops="9·(n - rows)", note="complex, written out", xla="9·n·(N - 1)")
+@rule(*_of_complex("cummax", "cummin"), flops="9·(n - rows)", note="complex, expanded", xla="9·n·(N - 1)")
 def running_extremum(equation: Equation) -> Letters:
-    """As a running maximum, comparing real parts, then imaginary ones: `9·(n - rows)`."""
+    """Like a running maximum, comparing real parts, then imaginary ones: `9·(n - rows)`."""
     return running(equation)
 
 
 @rule(*_of_complex("cumsum"), flops="2·(n - rows)", note=_REAL, xla="n·(N - 1)")
 def running_sum(equation: Equation) -> Letters:
-    """A complex sum for each item but the first of a row: `2·(n - rows)`."""
+    """A complex sum for each element but the first of a row: `2·(n - rows)`."""
     return running(equation)
 
 
 @rule(*_of_complex("cumprod"), flops="6·(n - rows)", note=_REAL, xla="n·(N - 1)")
 def running_product(equation: Equation) -> Letters:
-    """A complex product for each item but the first of a row: `6·(n - rows)`."""
+    """A complex product for each element but the first of a row: `6·(n - rows)`."""
     return running(equation)
 
 
 @rule(*_of_complex("cumlogsumexp"), flops="(9 + 15 + 79 + 2)·(n - rows)", transcendentals="9·(n - rows)", note=_REAL)
 def running_logsumexp(equation: Equation) -> Letters:
-    """An extremum, `exp`, `log1p` and a sum for each item but the first of a row."""
+    """An extremum, `exp`, `log1p` and a sum for each element but the first of a row."""
     return running(equation)
 
 
 @rule(*_of_complex("reduce_window_sum"), flops="2·n·(window - 1)", note=_REAL, xla="n·(window - 1)")
 def window_sum(equation: Equation) -> Letters:
-    """Sums of the `window` items under each place of the result: `2·n·(window - 1)`."""
+    """Sums of the `window` elements for each element of the result: `2·n·(window - 1)`."""
     return window_reduction(equation)
 
 
-@rule(*_of_complex("reduce_window_max", "reduce_window_min"), flops="9·n·(window - 1)", note="complex, written out")
+@rule(*_of_complex("reduce_window_max", "reduce_window_min"), flops="9·n·(window - 1)", note="complex, expanded")
 def window_extremum(equation: Equation) -> Letters:
-    """Comparing real parts, then imaginary ones, of the items under each place: `9·n·(window - 1)`."""
+    """Comparing real parts, then imaginary ones, of the elements in each window: `9·n·(window - 1)`."""
     return window_reduction(equation)
 
 
-@rule(*_of_complex("select_and_scatter_add"), flops="(9·window - 7)·source", note="complex, written out")
+@rule(*_of_complex("select_and_scatter_add"), flops="(9·window - 7)·source", note="complex, expanded")
 def scattered_extremum(equation: Equation) -> Letters:
-    """For each item of the source `window - 1` comparisons of 9 operations, and one sum of 2."""
+    """For each element of the source `window - 1` comparisons of 9 operations, and one sum of 2."""
     return select_and_scatter_add(equation)
 
 
 @rule(*_of_complex("psum", "psum_invariant", "unreduced_psum"), flops="2·n", note=_REAL, xla="n")
 def collective_sum(equation: Equation) -> Formula:
-    """As a sum of real numbers between devices, or over an axis that `vmap` named, of 2 operations each."""
+    """Like a sum of real numbers between devices, or over a `vmap` axis, with 2 operations each."""
     found = all_reduce(equation)
     real = found if isinstance(found, Formula) else Formula("n", found)
     return Formula(f"2·({real.flops})" if " " in real.flops else f"2·{real.flops}", real.letters, xla=real.flops)
@@ -234,20 +237,20 @@ def collective_sum(equation: Equation) -> Formula:
 
 @rule(*_of_complex("reduce_scatter", "unreduced_reduce_scatter"), flops="2·(in - out)", note=_REAL, xla="0")
 def scattered_sum(equation: Equation) -> Letters:
-    """As a sum of real numbers between devices, of 2 operations each: `2·(in - out)`."""
+    """Like a sum of real numbers between devices, with 2 operations each: `2·(in - out)`."""
     return reduce_scatter(equation)
 
 
 @rule(*_of_complex("addupdate", "accum_grad_in_ref"), flops="2·updates", note=_REAL, xla="updates")
 def complex_update(equation: Equation) -> Letters:
-    """One complex sum for each item that is added to a reference: `2·updates`."""
+    """One complex sum for each element added to a reference: `2·updates`."""
     return update(equation)
 
 
 def _scatter(each: int, *primitives: str, note: str, xla: str | None) -> None:
     @rule(*_of_complex(*primitives), flops=f"{each}·updates", note=f"{note}; + indices if clipped", xla=xla)
     def scatter(equation: Equation) -> Formula:
-        """One complex operation for each item of the updates; clipping takes one operation for each index."""
+        """One complex operation for each element of the updates; clipping takes one operation for each index."""
         found = scatter_combine(equation)
         clipped = " + indices" if "indices" in found.letters else ""
         theirs = f"updates{clipped}" if xla else None
@@ -256,4 +259,4 @@ def _scatter(each: int, *primitives: str, note: str, xla: str | None) -> None:
 
 _scatter(2, "scatter-add", "scatter-sub", "scatter_add", note=_REAL, xla="updates")
 _scatter(_PRODUCT, "scatter-mul", "scatter_mul", note=_REAL, xla="updates")
-_scatter(9, "scatter-max", "scatter-min", note="complex, written out", xla=None)
+_scatter(9, "scatter-max", "scatter-min", note="complex, expanded", xla=None)

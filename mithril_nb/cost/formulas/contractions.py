@@ -1,4 +1,4 @@
-"""Matrix products, convolutions and Fourier transforms: where nearly all FLOPs of a model are."""
+"""Rules for matrix products, convolutions and Fourier transforms, which have nearly all FLOPs of a model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mithril_nb.stages.records import Equation
 
 @rule("dot_general", flops="2·B·M·N·K")
 def dot_general(equation: Equation) -> Letters:
-    """One multiply-add for each item of the result and each place along the contracted axes: `2·B·M·N·K`."""
+    """One multiply-add for each element of the result and each index of the contracted axes: `2·B·M·N·K`."""
     return _product(equation, equation.param["dimension_numbers"])
 
 
@@ -38,9 +38,9 @@ def _product(equation: Equation, numbers: Any, groups: tuple[int, ...] = ()) -> 
 
 @rule("ragged_dot_general", "ragged_dot", flops="2·B·M·N·K", note="each row in one group")
 def ragged_dot(equation: Equation) -> Letters:
-    """As a product without groups, `2·B·M·N·K`: each item along the ragged axis of the left operand is in one group.
+    """Like a product without groups, `2·B·M·N·K`: each index of the left operand's ragged axis is in one group.
 
-    That holds in each of the three modes: where rows are ragged, where the contracted axis is, and the batch.
+    This holds in all three modes: ragged rows, contracted axis or batch.
     """
     numbers: Any = equation.param.get("ragged_dot_dimension_numbers", ((((1,), (1,)), ((), ())), (0,), (0,)))
     products, _, groups = numbers
@@ -49,7 +49,7 @@ def ragged_dot(equation: Equation) -> Letters:
 
 @rule("scaled_dot", "scaled_matmul", "scaled_matmul_wrapper", flops="2·n·K", note="scales left out")
 def scaled_dot(equation: Equation) -> Letters:
-    """One multiply-add for each item of the result and each place along the contracted axis: `2·n·K`."""
+    """One multiply-add for each element of the result and each index of the contracted axis: `2·n·K`."""
     return {"n": count(equation.outputs[0]), "K": length(equation.inputs[0], -1)}
 
 
@@ -58,7 +58,7 @@ def scaled_dot(equation: Equation) -> Letters:
     flops="2·n·K",
 )  # fmt: skip
 def accumulated_product(equation: Equation) -> Letters:
-    """A product on the matrix units of a GPU, added to what they hold: `2·n·K`."""
+    """A product on the matrix units of a GPU, added to the accumulator: `2·n·K`."""
     return {"n": count(equation.inputs[0]), "K": length(equation.inputs[1], -1)}
 
 
@@ -74,9 +74,9 @@ def systolic_product(equation: Equation) -> Letters:
     flops="4·n·K", note="scores and their product with the values",
 )  # fmt: skip
 def attention(equation: Equation) -> Letters:
-    """Two products for each item of the queries and each key: `4·n·K` (Dao, FlashAttention-2, §4.1).
+    """Two products for each element of the queries and each key: `4·n·K` (Dao, FlashAttention-2, §4.1).
 
-    cuDNN's kernel of `jax.nn.dot_product_attention`; a mask leaves out none of it here.
+    This is cuDNN's kernel for `jax.nn.dot_product_attention`. Masked scores are counted too.
     """
     query, key = equation.inputs[:2]
     return {"n": count(query), "K": length(key, 2 if equation.param.get("layout") in (1, "BNTH") else 1)}
@@ -93,9 +93,9 @@ def attention_gradient(equation: Equation) -> Letters:
 
 @rule("conv_general_dilated", "conv", flops="2·B·F·(C/G)·valid", note="padding left out")
 def convolution(equation: Equation) -> Letters | Formula:
-    """Multiply-adds with real items, not with padding: `2·B·F·(C/G)·valid`.
+    """Multiply-adds without those on padding: `2·B·F·(C/G)·valid`.
 
-    `valid` is, multiplied over the spatial axes, how many pairs of output place and kernel place meet an item.
+    `valid` is the product over the spatial axes of the number of pairs of output and kernel index that read an element.
     """
     param: Any = equation.param
     left, kernel, out = equation.inputs[0], equation.inputs[1], equation.outputs[0]
@@ -125,16 +125,16 @@ def convolution(equation: Equation) -> Letters | Formula:
 def _valid(outputs: Expression, window: Expression, inputs: Expression, place: tuple[Expression, ...]) -> Expression:
     stride, low, high, base, dilation = place
     if low == high == 0 and base == 1:
-        return outputs * window  # every place of the kernel meets an item
+        return outputs * window  # no padding, so every pair reads an element
     return call("valid", outputs, window, inputs, stride, low, base, dilation)
 
 
 def valid_pairs(outputs: int, window: int, inputs: int, place: tuple[int, int, int, int]) -> int:
-    """Count the pairs of output place and kernel place that meet an item, not padding or a hole of a dilation."""
+    """Count the pairs of output and kernel index that read an element, not padding or a hole of a dilated input."""
     stride, low, base, dilation = place
     extent = (inputs - 1) * base + 1
     if base == 1:
-        # For each kernel place, the output places o with 0 <= o * stride + offset < inputs form a range.
+        # For each kernel index, the output indices o with 0 <= o * stride + offset < inputs form a range.
         total = 0
         for tap in range(window):
             offset = tap * dilation - low
@@ -151,9 +151,9 @@ def valid_pairs(outputs: int, window: int, inputs: int, place: tuple[int, int, i
     )
 
 
-@rule("fft", flops="5·n·log2(N)", note="5/2 of a real one", xla="8·in·rounds")
+@rule("fft", flops="5·n·log2(N)", note="half if one side is real", xla="8·in·rounds")
 def fourier(equation: Equation) -> Formula:
-    """Radix-2 butterflies: `5·N·log2(N)` for `N` complex items, over all axes; half of it if one side is real.
+    """Radix-2 butterflies: `5·N·log2(N)` for `N` complex elements, over all axes; half of it if one side is real.
 
     Sources: Van Loan, Computational Frameworks for the FFT, §1.4; Frigo & Johnson, the convention of FFTW's benchFFT.
     XLA counts `floor(log2(length))` rounds, multiplied over the axes: `8·in·rounds`.
@@ -171,7 +171,7 @@ def fourier(equation: Equation) -> Formula:
 
 
 def rounds(length: int) -> int:
-    """Return in how many rounds a Fourier transform of some length is done, as XLA counts them.
+    """Return the number of rounds of a Fourier transform of some length, as XLA counts them.
 
     Examples:
         >>> rounds(16), rounds(31), rounds(1)

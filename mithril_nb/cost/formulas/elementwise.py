@@ -1,7 +1,8 @@
-"""Arithmetic item by item, and equations that only move or rename data.
+"""Rules for elementwise arithmetic, and for equations that only move or alias data.
 
-Sources: one FLOP for each item is the convention of the literature (Golub & Van Loan, Matrix Computations, §1.2.4) and
-of XLA. A function that JAX or XLA writes out in simpler operations counts as these, measured on the lowered module.
+Sources: one FLOP for each element is the convention of the literature (Golub & Van Loan, Matrix Computations, §1.2.4)
+and of XLA. Functions that JAX or XLA expands into simpler operations count as the expansion, measured on the lowered
+module.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ elementwise(
     0, 1, "",
     "exp", "log", "expm1", "log1p", "tanh", "sin", "cos", "tan", "atan", "atan2", "sqrt", "rsqrt", "cbrt", "erf",
 )  # fmt: skip
-# What JAX or XLA writes out in simpler ops; measured on the lowered module.
+# JAX or XLA expands these into simpler ops; measured on the lowered module.
 elementwise(3, 1, "1 / (1 + exp(-x))", "logistic")
 elementwise(1, 1, "exp(x log 2)", "exp2")
-elementwise(3, 2, "written out", "acos")
-elementwise(ASIN_FLOPS, 2, "written out", "asin")
-elementwise(11, 3, "written out", "asinh")
-elementwise(7, 4, "written out", "acosh")
-elementwise(6, 2, "written out", "atanh")
+elementwise(3, 2, "expanded", "acos")
+elementwise(ASIN_FLOPS, 2, "expanded", "asin")
+elementwise(11, 3, "expanded", "asinh")
+elementwise(7, 4, "expanded", "acosh")
+elementwise(6, 2, "expanded", "atanh")
 elementwise(24, 0, "bit by bit", "nextafter")
 elementwise(3, 0, "(1 - x)·(1 + x)", "one_minus_square")  # a primitive since JAX 0.12
 
@@ -47,35 +48,35 @@ def movement(equation: Equation) -> Letters:
     "reshape", "squeeze", "expand_dims", "copy", "stop_gradient", "name", "optimization_barrier", "random_wrap",
     "random_unwrap", "random_clone", "reshard", "sharding_constraint", "mesh_cast", "pvary", "pcast", "create_token",
     "platform_index",
-    flops="0", note="another name", moved=no_bytes,
+    flops="0", note="alias", moved=no_bytes,
 )  # fmt: skip
 def renaming(equation: Equation) -> Letters:
-    """What gives the same bytes another name takes nothing: `0`."""
+    """An alias of the same bytes costs nothing: `0`."""
     return {}
 
 
-@rule("debug_print", flops="0", note="the host prints it")
+@rule("debug_print", flops="0", note="printed by the host")
 def printing(equation: Equation) -> Letters:
     """Printing passes values to the host: `0`."""
     return {}
 
 
-@rule("dim_as_value", flops="0", note="a size, known when it is compiled", moved=no_bytes)
+@rule("dim_as_value", flops="0", note="a size, constant in the compiled program", moved=no_bytes)
 def size_as_value(equation: Equation) -> Letters:
-    """A size that has a name is a number by the time anything runs: `0`."""
+    """A symbolic size is a constant in the compiled program: `0`."""
     return {}
 
 
-@rule("convert_element_type", flops="n", note="0 if the dtype stays")
+@rule("convert_element_type", flops="n", note="0 if the dtype is the same")
 def convert(equation: Equation) -> Formula:
-    """One conversion for each item: `n`."""
-    stays = equation.inputs[0].dtype == equation.outputs[0].dtype
-    return Formula("0", note="the dtype stays") if stays else Formula("n", of_items(equation))
+    """One conversion for each element: `n`."""
+    is_same = equation.inputs[0].dtype == equation.outputs[0].dtype
+    return Formula("0", note="the same dtype") if is_same else Formula("n", of_items(equation))
 
 
 @rule("pow", flops="0", transcendentals="n")
 def power(equation: Equation) -> Letters | Formula:
-    """One power for each item; an integer exponent is converted first: `n` transcendentals."""
+    """One power for each element; an integer exponent is converted first: `n` transcendentals."""
     if equation.inputs[0].dtype == equation.inputs[1].dtype:
         return of_items(equation)
     return Formula("n", of_items(equation), "n", note="the exponent is converted")
@@ -94,16 +95,16 @@ def integer_power(equation: Equation) -> Formula:
 
 @rule("polynomial", flops="2·(k - 1)·n", note="k coefficients")
 def polynomial(equation: Equation) -> Letters:
-    """Horner's rule: a product and a sum for each coefficient but the first. JAX 0.12's exp and erf are made of it."""
+    """Horner's rule: a product and a sum for each coefficient but the first. JAX 0.12 uses it for exp and erf."""
     return {"k": len(equation.inputs) - 1, **of_items(equation)}
 
 
-@rule("select_n", flops="n", note="2·(cases - 1)·n if numbers select")
+@rule("select_n", flops="n", note="2·(cases - 1)·n if integers select")
 def select(equation: Equation) -> Formula:
-    """One selection for each item; where numbers select, cases are chosen one by one, each with a comparison."""
+    """One selection for each element; an integer selector takes a comparison and a selection for each case but one."""
     cases = len(equation.inputs) - 1
     if cases < 2:
-        return Formula("0", note="there is no choice")
+        return Formula("0", note="only one case")
     if equation.inputs[0].dtype == "bool":
         return Formula("n", of_items(equation))
     return Formula("2·(cases - 1)·n", {"cases": cases, **of_items(equation)})

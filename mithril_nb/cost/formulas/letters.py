@@ -1,4 +1,4 @@
-"""What the letters of formulas mean, in words: for who reads `2·B·M·N·K` for the first time."""
+"""Meanings of the letters in formulas such as `2·B·M·N·K`, as text."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ _WORDS = {
     "M": "rows of the left",
     "N": "columns of the right",
     "cases": "cases to choose from",
-    "combiner": "FLOPs that combine two items",
-    "calls": "transcendentals that its rule returns",
-    "flops": "FLOPs that its rule returns",
+    "combiner": "FLOPs that combine two elements",
+    "calls": "transcendentals from the registered rule",
+    "flops": "FLOPs from the registered rule",
     "grid": "steps of the grid",
-    "in": "items given",
+    "in": "elements of the input",
     "indices": "indices",
-    "j": "operations for each item, in complex numbers",
-    "k": "operations for each item",
-    "kernel": "items of the kernel",
-    "left": "items of the left",
+    "j": "operations for each element, in complex numbers",
+    "k": "operations for each element",
+    "kernel": "elements of the kernel",
+    "left": "elements of the left",
     "m": "rows",
-    "more": "axes more than one",
-    "n": "items of the result",
-    "out": "items of the result",
+    "more": "axes after the first, of size above 1",
+    "n": "elements of the result",
+    "out": "elements of the result",
     "q": "columns of Q",
     "rounds": "floor(log2) of the lengths",
     "rows": "rows",
-    "source": "items of the source",
-    "updates": "items written",
-    "valid": "pairs of places, of result and kernel, that meet an item and no padding",
-    "window": "items under the window",
+    "source": "elements of the source",
+    "updates": "elements written",
+    "valid": "pairs of result and kernel index that read an element, not padding",
+    "window": "elements in the window",
 }
 _OTHERWISE = {
-    ("fft", "n"): "complex items",
+    ("fft", "n"): "complex elements",
     ("fft", "N"): "length, over all axes",
-    ("sort", "n"): "items given",
-    ("top_k", "k"): "items chosen",
-    ("approx_top_k", "k"): "items chosen",
-    ("top_k", "n"): "items given",
-    ("approx_top_k", "n"): "items given",
+    ("sort", "n"): "elements of the input",
+    ("top_k", "k"): "elements returned",
+    ("approx_top_k", "k"): "elements returned",
+    ("top_k", "n"): "elements of the input",
+    ("approx_top_k", "n"): "elements of the input",
     ("pallas_call", "kernel"): "FLOPs of a step",
-    **{(one, "calls"): "transcendentals that combine two items" for one in ("reduce", "reduce_window", "scatter")},
+    **{(one, "calls"): "transcendentals that combine two elements" for one in ("reduce", "reduce_window", "scatter")},
     ("call_hi_primitive", "kernel"): "FLOPs of the equations it expands to",
     ("call_hi_primitive", "calls"): "transcendentals of the equations it expands to",
     ("pallas_call", "calls"): "transcendentals of a step",
@@ -65,10 +65,10 @@ _OTHERWISE = {
 
 
 def meaning(letter: str, primitive: str) -> str:
-    """Return what a letter means in the formula of a primitive; `""` of one that no rule uses.
+    """Return the meaning of a letter in the formula of a primitive; `""` if no rule uses the letter.
 
     Examples:
         >>> meaning("K", "dot_general"), meaning("n", "add"), meaning("n", "sort")
-        ('summed over', 'items of the result', 'items given')
+        ('summed over', 'elements of the result', 'elements of the input')
     """
     return _OTHERWISE.get((primitive, letter)) or _WORDS.get(letter, "")

@@ -1,4 +1,4 @@
-"""Factorizations and solvers of linear algebra: the leading terms of the literature's counts.
+"""Rules for factorizations and solvers of linear algebra: the leading terms of the counts in the literature.
 
 Sources:
     [GVL] Golub & Van Loan, Matrix Computations, 4th edition; the section is given with each rule.
@@ -23,15 +23,15 @@ from mithril_nb.stages.records import Equation
 from mithril_nb.stages.trace.equations import UNUSED
 
 Finding = Callable[[Equation], Letters | Formula]
-_QR_STEPS = "how many QR steps it takes"
+_QR_STEPS = "the number of QR steps"
 _PRODUCT = "B·(4·m·n·k - 2·(m + n)·k² + 4·k³/3)"
 """FLOPs of `k` Householder reflections, each on the rest of an `m` x `n` matrix."""
 _WITH_Q = _PRODUCT.removesuffix(")") + " + 4·m·q·k - 2·(m + q)·k² + 4·k³/3)"
-"""The same, and then on an `m` x `q` matrix."""
+"""FLOPs of the same, followed by the reflections on an `m` x `q` matrix."""
 
 
 def factorization(*primitives: str, flops: str, note: str = "", typical: str = "") -> Callable[[Finding], Finding]:
-    """Register a function as the rule of some primitives, for real and for complex matrices; as `rule`."""
+    """Register a function as the rule of some primitives, like `rule`, for real and for complex matrices."""
 
     def register(find: Finding) -> Finding:
         @wraps(find)
@@ -77,14 +77,14 @@ def lu(equation: Equation) -> Letters:
 def reflections(equation: Equation) -> Letters:
     """`2·m·n² - 2·n³/3` for `m ≥ n`; with `k = min(m, n)` reflections in general [GVL 5.2.2; LAWN 41, xGEQRF].
 
-    That is the factorization: R, and Q as reflections. Forming Q as a matrix is `householder_product`.
+    This is the factorization: R, and Q as reflections. `householder_product` forms Q as a matrix.
     """
     return _matrix(equation.inputs[0])
 
 
 @factorization("qr", flops=_WITH_Q, note="R alone 2·m·n² - 2·n³/3 if m ≥ n")
 def qr(equation: Equation) -> Formula:
-    """R as `geqrf`, `2·m·n² - 2·n³/3` for `m ≥ n`, and Q as `householder_product` if its result is used.
+    """R like `geqrf`, `2·m·n² - 2·n³/3` for `m ≥ n`, and Q like `householder_product` if Q is used.
 
     Q is formed from `k = min(m, n)` reflections as a matrix of `m` x `q` [GVL 5.1.6, 5.2.2; LAWN 41, xGEQRF, xORGQR]:
     as much again as R if it is thin and `m ≥ n`, `4·(m²·n - m·n² + n³/3)` if it is square.
@@ -102,7 +102,7 @@ def householder_product(equation: Equation) -> Letters:
     return {**_matrix(equation.inputs[0]), "k": length(equation.inputs[1], -1)}
 
 
-@factorization("ormqr", flops="B·(4·m·n·k - 2·n·k²)", note="k reflections; from the right, m and n change places")
+@factorization("ormqr", flops="B·(4·m·n·k - 2·n·k²)", note="k reflections; from the right, m and n are swapped")
 def apply_reflections(equation: Equation) -> Letters:
     """`k` reflections on an `m` x `n` matrix: `4·m·n·k - 2·n·k²` from the left [GVL 5.1.6; LAWN 41, xORMQR]."""
     spec = equation.inputs[2]
@@ -122,7 +122,7 @@ def eigh(equation: Equation) -> Letters:
 def eig(equation: Equation) -> Formula:
     """`10·n³` for eigenvalues alone, `26.33·n³` with right eigenvectors [GVL 7.5.6; LUG, xGEEV].
 
-    That is `25·n³` for the Schur form and `4·n³/3` for the eigenvectors of each side.
+    This is `25·n³` for the Schur form and `4·n³/3` for the eigenvectors of each side.
     """
     sides = [equation.param.get(f"compute_{side}_eigenvectors", False) for side in ("left", "right")]
     texts = {0: "B·10·n³", 1: "B·79·n³/3", 2: "B·83·n³/3"}
@@ -188,12 +188,12 @@ def cholesky_update(equation: Equation) -> Letters:
 
 @factorization("symmetric_product", flops="B·(k·n·(n + 1) + 3·n²)", note="k columns")
 def symmetric_product(equation: Equation) -> Letters:
-    """One triangle of `A·Aᵀ`, `k·n·(n + 1)`, and `α·A·Aᵀ + β·C` of it [LAWN 41, xSYRK]."""
+    """One triangle of `A·Aᵀ`, `k·n·(n + 1)`, and then `α·A·Aᵀ + β·C` [LAWN 41, xSYRK]."""
     spec = equation.inputs[0]
     return {**_batch(spec), "n": length(spec, -2), "k": length(spec, -1)}
 
 
 @rule("lu_pivots_to_permutation", flops="0", note="moves data")
 def permutation(equation: Equation) -> Letters:
-    """Rows change places: `0`."""
+    """Permuting rows takes no arithmetic: `0`."""
     return {}

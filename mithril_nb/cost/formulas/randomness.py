@@ -1,4 +1,4 @@
-"""Random numbers: JAX's default generator, Threefry, is plain integer arithmetic that costs more than people think."""
+"""Rules for random numbers. JAX's default generator, Threefry, is integer arithmetic with a considerable cost."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from mithril_nb.stages.records import Equation
 _THREEFRY = "key<fry>"
 """Dtype of the default generator's keys."""
 _UNSAFE = "key<urbg>"
-"""Dtype of keys that a counter generator makes as well; those of `rbg` are two keys of Threefry each."""
+"""Dtype of `unsafe_rbg` keys, which XLA's generator splits too; a key of `rbg` is two keys of Threefry."""
 _PHILOX = "Philox, 10 rounds"
 
-# The loop that JAX writes on a CPU has five rounds of 23 operations each: four rounds of Threefry (add, two shifts, or,
-# xor) and three additions of keys. XLA counts one round. Around it, 6 operations count, split the count in two words,
-# make the first keys and join the words.
+# On CPU, JAX's lowering has a loop of five iterations with 23 operations each: four rounds of Threefry (add, two
+# shifts, or, xor) and three additions of keys. XLA counts one iteration. Outside the loop, 6 operations count, split
+# the count into two words, make the first keys and join the words.
 
 
 @rule(
     "random_bits",
-    flops="(121 + 2·more)·n + 42", once="(29 + 2·more)·n + 10", note="20 rounds of Threefry; more axes than one",
+    flops="(121 + 2·more)·n + 42", once="(29 + 2·more)·n + 10",
+    note="20 rounds of Threefry; more: axes after the first",
 )  # fmt: skip
 def random_bits(equation: Equation) -> Letters | Formula:
-    """Twenty rounds of Threefry for each item: `5·23 + 6`, two more for each axis after the first.
+    """Twenty rounds of Threefry for each element: `5·23 + 6`, two more for each axis after the first.
 
-    On a CPU JAX writes the rounds as a loop of five, which XLA counts once. Keys of `rbg` use the generator of XLA,
-    Philox on a CPU and a GPU: `25·n`.
+    On CPU, JAX lowers the rounds to a loop of five iterations, which XLA counts once. Keys of `rbg` use XLA's
+    generator, which is Philox on CPU and GPU: `25·n`.
     """
     if equation.inputs[0].dtype != _THREEFRY:
         return _of_philox(equation, equation.param["bit_width"])
@@ -40,15 +41,15 @@ def random_bits(equation: Equation) -> Letters | Formula:
         return letters
     return Formula(
         "(122 + 2·more)·n + 42", letters, once="(30 + 2·more)·n + 10",
-        note="20 rounds of Threefry; more axes than one; bits cut off",
+        note="20 rounds of Threefry; more: axes after the first; bits truncated",
     )  # fmt: skip
 
 
 @rule("random_split", flops="120·n + 42", once="28·n + 9", note="20 rounds of Threefry")
 def random_split(equation: Equation) -> Letters | Formula:
-    """Twenty rounds of Threefry for each new key: `120·n + 42`; twice of keys of `rbg`, which are two keys.
+    """Twenty rounds of Threefry for each new key: `120·n + 42`; twice that for `rbg` keys, which are two keys.
 
-    Keys of `unsafe_rbg` are every tenth block of 4 words of the generator of XLA: `40·25·n`.
+    Keys of `unsafe_rbg` are every tenth block of 4 words of XLA's generator: `40·25·n`.
     """
     shape: Any = equation.param["shape"]
     letters = {"n": times(map(as_size, shape))}
@@ -61,7 +62,7 @@ def random_split(equation: Equation) -> Letters | Formula:
 
 @rule("random_fold_in", flops="127·n", once="35·n", note="20 rounds of Threefry")
 def random_fold_in(equation: Equation) -> Letters | Formula:
-    """Twenty rounds of Threefry on each key: `127·n`; as `random_split`, twice or another generator for other keys."""
+    """Twenty rounds of Threefry for each key: `127·n`; other keys as for `random_split`."""
     if equation.inputs[0].dtype == _THREEFRY:
         return of_items(equation)
     if equation.inputs[0].dtype == _UNSAFE:
@@ -71,7 +72,7 @@ def random_fold_in(equation: Equation) -> Letters | Formula:
 
 @rule("random_seed", flops="2·n")
 def random_seed(equation: Equation) -> Letters:
-    """Splitting the seed in two words."""
+    """Splitting the seed into two words."""
     return of_items(equation)
 
 
@@ -107,7 +108,7 @@ def generated_bits(equation: Equation) -> Formula:
     """A block of 98 operations for four words: `25·n`, twice for 64 bits; XLA counts `n` transcendentals.
 
     The algorithm is Philox on a CPU and a GPU unless Threefry is requested. Threefry takes 117 operations for two
-    words, and 7 to count, split and join them, as in the module that XLA writes out: `62·n`, twice for 64 bits.
+    words, and 7 to count, split and join them, as in the HLO that XLA expands it to: `62·n`, twice for 64 bits.
     """
     bits = equation.outputs[1]
     is_long = "64" in bits.dtype
@@ -117,15 +118,15 @@ def generated_bits(equation: Equation) -> Formula:
     return _of_philox(equation, 64 if is_long else 32, -1)
 
 
-@rule("rng_uniform", flops="27·n", xla="0", note=f"{_PHILOX}; scaled")
+@rule("rng_uniform", flops="27·n", xla="0", note=f"{_PHILOX}; then scaled")
 def uniform(equation: Equation) -> Letters:
-    """A word for each item, and a product and a sum: `27·n`; XLA counts `n` transcendentals."""
+    """A random word, a product and a sum for each element: `27·n`; XLA counts `n` transcendentals."""
     return of_items(equation)
 
 
 @rule("prng_random_bits", "prng_seed", "prng_split", "prng_join", flops="0", note="the generator of the device")
 def hardware_bits(equation: Equation) -> Letters:
-    """The hardware of a TPU makes the bits: `0`."""
+    """The TPU hardware generates the bits: `0`."""
     return {}
 
 

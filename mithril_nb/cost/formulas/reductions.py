@@ -1,4 +1,4 @@
-"""Reductions, windows, running sums, sorting, and places looked up or written by index."""
+"""Rules for reductions, windows, cumulative operations, sorting, gather and scatter."""
 
 from __future__ import annotations
 
@@ -29,57 +29,57 @@ from mithril_nb.stages.trace.kernels import COMBINER, equations_of
     flops="in - out",
 )  # fmt: skip
 def reduction(equation: Equation) -> Letters:
-    """Combining `k` items takes `k - 1` operations: `in - out`. Where there are none, the result is a constant."""
+    """Combining `k` elements takes `k - 1` operations: `in - out`. Without elements, the result is a constant."""
     given = count(equation.inputs[0])
     return {"in": given, "out": 0 if given == 0 else count(equation.outputs[0])}
 
 
 @rule("reduce", flops="(in - out)·combiner", transcendentals="(in - out)·calls")
 def generic_reduction(equation: Equation) -> Formula | str:
-    """As a reduction, with each equation of the combiner counted by its own rule: `(in - out)·combiner`."""
+    """Like a reduction, with each equation of the combiner counted by its own rule: `(in - out)·combiner`."""
     return _combined("(in - out)", reduction(equation), equation)
 
 
 @rule("argmax", "argmin", flops="9·(in - out)", note="7·(in - out) for integers")
 def arg_extremum(equation: Equation) -> Formula:
-    """Comparing values and places, with NaN first among floats: `9·(in - out)`."""
+    """Comparing values and indices, and checking floats for NaN: `9·(in - out)`."""
     is_float = "float" in equation.inputs[0].dtype
     return Formula("9·(in - out)" if is_float else "7·(in - out)", reduction(equation))
 
 
 @rule("reduce_window_max", "reduce_window_min", "reduce_window_sum", flops="n·(window - 1)")
 def window_reduction(equation: Equation) -> Letters:
-    """Combining the `window` items under each place of the result: `n·(window - 1)`."""
+    """Combining the `window` elements for each element of the result: `n·(window - 1)`."""
     return {"n": items(equation), "window": _window(equation)}
 
 
 @rule("reduce_window", flops="n·(window - 1)·combiner", transcendentals="n·(window - 1)·calls")
 def generic_window_reduction(equation: Equation) -> Formula | str:
-    """As a window reduction, with each equation of the combiner counted: `n·(window - 1)·combiner`."""
+    """Like a window reduction, with each equation of the combiner counted: `n·(window - 1)·combiner`."""
     return _combined("n·(window - 1)", window_reduction(equation), equation)
 
 
 @rule("select_and_scatter", "select_and_scatter_add", flops="source·window")
 def select_and_scatter_add(equation: Equation) -> Letters:
-    """For each item of the source `window - 1` comparisons and one addition: `source·window`."""
+    """For each element of the source `window - 1` comparisons and one addition: `source·window`."""
     return {"source": count(equation.inputs[0]), "window": _window(equation)}
 
 
 @rule("select_and_gather_add", flops="3·n·(window - 1)")
 def select_and_gather_add(equation: Equation) -> Letters:
-    """For each pair under a window a comparison and two selections: `3·n·(window - 1)`."""
+    """A comparison and two selections for each pair in a window: `3·n·(window - 1)`."""
     return window_reduction(equation)
 
 
 @rule(
     "cumsum", "cumprod", "cummax", "cummin",
-    flops="n - rows", note="one for each item but the first of a row", xla="n·(N - 1)",
+    flops="n - rows", note="one for each element but the first of a row", xla="n·(N - 1)",
 )  # fmt: skip
 def running(equation: Equation) -> Letters:
-    """Each item but the first of a row is combined with what came before it: `n - rows`.
+    """One operation for each element but the first of a row: `n - rows`, as in a sequential loop.
 
-    So much a loop takes. XLA counts more, and does more: JAX lowers it to a window as long as the axis, which XLA
-    counts as `n·(length - 1)`; for a CPU it makes windows of 16 of it, in rounds, some `17·n` in all.
+    XLA counts more and does more. JAX lowers this to a window as long as the axis, which XLA counts as
+    `n·(length - 1)`. On CPU, XLA rewrites it to several rounds of windows of 16, about `17·n` in all.
     """
     axis: Any = equation.param["axis"]
     given = equation.inputs[0]
@@ -90,13 +90,13 @@ def running(equation: Equation) -> Letters:
 
 @rule("cumlogsumexp", flops="8·(n - rows)", transcendentals="2·(n - rows)", xla="8·n·(N - 1)")
 def running_logsumexp(equation: Equation) -> Letters:
-    """As a running sum whose combiner takes 8 operations and 2 transcendentals."""
+    """Like a running sum whose combiner takes 8 operations and 2 transcendentals."""
     return running(equation)
 
 
 @rule("masked_cumsum", "masked_cummax", "masked_cummin", flops="n", note="a vector of a kernel")
 def masked_running(equation: Equation) -> Letters:
-    """One operation for each item: `n`."""
+    """One operation for each element: `n`."""
     return of_items(equation)
 
 
@@ -104,7 +104,7 @@ def masked_running(equation: Equation) -> Letters:
 def sort(equation: Equation) -> Letters:
     """Comparisons along the axis of length `N`: `n·log2(N)` (Knuth, The Art of Computer Programming 3, §5.3.1).
 
-    XLA counts `n·ceil(log2(n))`, over all items of the first operand, whatever the axis.
+    XLA counts `n·ceil(log2(n))`, over all elements of the first operand, whatever the axis.
     """
     given, axis = equation.inputs[0], equation.param.get("dimension", -1)
     assert isinstance(axis, int)
@@ -119,16 +119,16 @@ def vector_sort(equation: Equation) -> Letters:
 
 @rule("top_k", flops="n·(1 + log2(k))", note="comparisons", xla="0")
 def top_k(equation: Equation) -> Letters:
-    """A heap of the `k` largest items: one comparison with the smallest of them, and `log2(k)` to replace it.
+    """A heap of the `k` largest elements: for each element a comparison with the smallest, and `log2(k)` to replace it.
 
-    Source: Knuth, The Art of Computer Programming 3, §5.2.3; the worst case, in which each item replaces one.
+    Source: Knuth, The Art of Computer Programming 3, §5.2.3; the worst case, in which every element replaces another.
     """
     return {"n": count(equation.inputs[0]), "k": as_size(equation.param["k"])}
 
 
 @rule("approx_top_k", flops="n + out·log2(k)", note="comparisons", xla="0")
 def approximate_top_k(equation: Equation) -> Letters:
-    """The largest of each bin, and a sort of these: `n + out·log2(k)` (Chern et al., TPU-KNN, NeurIPS 2022, §5)."""
+    """The maximum of each bin, then a sort of the maxima: `n + out·log2(k)` (Chern et al., TPU-KNN, 2022, §5)."""
     given, made, axis = equation.inputs[0], equation.outputs[0], equation.param["reduction_dimension"]
     assert isinstance(axis, int)
     return {"n": count(given), "out": count(made), "k": length(made, axis)}
@@ -158,11 +158,12 @@ def dynamic_update_slice(equation: Equation) -> Letters:
     return {}
 
 
-@rule("gather", flops="0", note="4·indices - rows + n to fill what is out of bounds", moved=_slice_bytes)
+@rule("gather", flops="0", note="4·indices - rows + n to fill if out of bounds", moved=_slice_bytes)
 def gather(equation: Equation) -> Formula:
-    """Looking up takes no arithmetic; in fill mode each index is checked and each item selected.
+    """Reading takes no arithmetic; in fill mode each index is checked and each element selected.
 
-    Two comparisons and an `and` for each index, a reduction over those of a row, one selection for each item.
+    This takes two comparisons and an `and` for each index, a reduction over each row of indices, and one selection for
+    each element.
     """
     if equation.param.get("mode") != "FILL_OR_DROP":
         return Formula("0", note="moves data")
@@ -170,7 +171,7 @@ def gather(equation: Equation) -> Formula:
     depth = length(places, -1) if places.shape else 1
     rows = 0 if depth == 0 else times(length(places, axis) for axis in range(len(places.shape) - 1))
     letters = {"indices": count(places), "rows": rows, "n": items(equation)}
-    return Formula("4·indices - rows + n", letters, note="filled where out of bounds")
+    return Formula("4·indices - rows + n", letters, note="filled if out of bounds")
 
 
 @rule("scatter", "scatter-update", flops="0", note="indices if clipped", moved=_scatter_bytes)
@@ -189,7 +190,7 @@ def scatter_write(equation: Equation) -> Formula | str:
     flops="updates", note="+ indices if clipped", moved=_scatter_bytes,
 )  # fmt: skip
 def scatter_combine(equation: Equation) -> Formula:
-    """One operation for each item of the updates; clipping takes one more for each index."""
+    """One operation for each element of the updates; clipping takes one more for each index."""
     letters = {"updates": count(equation.inputs[2])}
     if not _clips(equation):
         return Formula("updates", letters)
@@ -206,13 +207,13 @@ def _window(equation: Equation) -> Expression:
 
 
 def _combined(times: str, letters: Letters, equation: Equation, *more: str) -> Formula | str:
-    """Return the formula of what combines items, so many times, each of its equations counted by its own rule.
+    """Return the formula of an equation's combiner, multiplied by `times`, with each of its equations counted by rule.
 
     Args:
-        times: How often it is computed, as text.
-        letters: What the letters of that text stand for.
-        equation: The equation whose param has the equations of the combiner.
-        *more: Letters that are added.
+        times: How often the combiner runs, as formula text.
+        letters: The values of the letters in `times`.
+        equation: The equation with the combiner in a param.
+        *more: Letters to add to the formula.
     """
     flops, calls, theirs = 0, 0, 0
     for one in equations_of(equation.param.get(COMBINER, ())):

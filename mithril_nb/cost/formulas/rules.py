@@ -1,11 +1,11 @@
-"""What one equation costs: a rule for each primitive, from shapes and plain params alone.
+"""Cost of one equation: a rule for each primitive, from shapes and plain params alone.
 
-A rule gives a formula and what its letters stand for; the formula that is shown is the one that is computed. Sizes that
-have names and no numbers make it a polynomial in them.
+A rule returns a formula and the values of its letters; the displayed formula is the one that is evaluated. With
+symbolic sizes, the result is a polynomial in them.
 
-The rules count as the literature does: one FLOP for each item that an elementwise op makes, two for each multiply-add,
-transcendental functions apart. Moving data costs nothing here; it costs bytes. XLA's HloCostAnalysis counts nearly all
-of it alike; a rule states XLA's own formula where that is another by convention.
+The rules count as in the literature: one FLOP for each element of an elementwise result, two for each multiply-add, and
+transcendental functions separately. Moving data costs bytes but no FLOPs. XLA's HloCostAnalysis mostly counts the same;
+where its convention differs, the rule also states XLA's formula.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from mithril_nb.stages.trace.collectives import PARTITIONED
 
 @dataclass(frozen=True)
 class Work:
-    """What something computes each time it runs.
+    """Operations in one run of an equation, instruction or computation.
 
     Attributes:
         flops: Arithmetic operations.
         transcendentals: Calls of `exp`, `tanh`, `sqrt`, ...
-        once: FLOPs if a loop that JAX hides in its lowering is counted once, as XLA does; by default the same.
+        once: FLOPs with a loop that JAX's lowering adds counted once, as XLA does; by default the same.
     """
 
     flops: int
@@ -40,21 +40,21 @@ class Work:
 
 
 Letters = Mapping[str, Expression]
-"""What the letters of a formula stand for: numbers, or polynomials in sizes that have only names."""
+"""The values of the letters of a formula: numbers, or polynomials in symbolic sizes."""
 
 
 @dataclass(frozen=True)
 class Formula:
-    """How much an equation computes each time it runs, in letters.
+    """The cost of one run of an equation as a formula.
 
     Attributes:
         flops: Its FLOPs, as text that `symbols.parse` reads: `"2·B·M·N·K"`.
-        letters: What the letters stand for in this equation.
+        letters: The values of the letters in this equation.
         transcendentals: Its transcendentals.
-        once: Its FLOPs if a loop that JAX hides in its lowering is counted once; by default the same.
-        note: What to know of it besides.
-        xla: The FLOPs by XLA's convention, if that is another; `None` if it is the same, or XLA has none.
-        typical: What decides the count if that depends on values: the formula is then a typical count. Else `""`.
+        once: Its FLOPs with a loop that JAX's lowering adds counted once; by default the same.
+        note: Short remark shown after the formula.
+        xla: The FLOPs by XLA's convention, if different; `None` if it is the same, or XLA has none.
+        typical: If the count depends on values, a text that names them: the formula is then a typical count. Else `""`.
 
     Examples:
         >>> found = Formula("2·n", {"n": 60}, "n")
@@ -76,15 +76,15 @@ class Formula:
         return " + ".join(parts) + (f": {self.note}" if self.note else "")
 
     def value(self, text: str) -> Expression:
-        """Return the value of one of its texts."""
+        """Return the value of a formula text with these letters."""
         return substituted(text, self.letters)
 
     @property
     def work(self) -> Work:
-        """The same in numbers.
+        """The operations as numbers.
 
         Raises:
-            UndecidedError: It depends on a size without a number.
+            UndecidedError: They depend on a symbolic size.
         """
         once = None if self.once is None else int(self.value(self.once))
         return Work(int(self.value(self.flops)), int(self.value(self.transcendentals)), once)
@@ -92,11 +92,11 @@ class Formula:
 
 @dataclass(frozen=True)
 class Rule:
-    """How to cost one primitive.
+    """The cost rule of one primitive.
 
     Attributes:
-        general: The formula in symbols; `n` is the number of items in the result.
-        find: Finds the formula of an equation; the reason if the cost is unknown, or `None` without one.
+        general: The formula in symbols; `n` is the number of elements in the result.
+        find: Returns the formula of an equation; if the cost is unknown, the reason, or `None` without a reason.
         moved: Computes the bytes read and written; by default all operands and all results.
         reason: Why the cost is unknown for all equations of the primitive; `""` if it is known.
         sent: Computes the payload and the wire bytes of one device; by default those of a collective of this name.
@@ -117,9 +117,9 @@ class Rule:
 Finding = TypeVar("Finding", bound=Callable[[Equation], "Letters | Formula | str | None"])
 
 RULES: dict[str, Rule] = {}
-"""The rule of each primitive, by name; with `OF_COMPLEX` behind it that of complex numbers, if it is another."""
+"""The rule of each primitive, by name; by name + `OF_COMPLEX` if it differs for complex numbers."""
 USER_RULES: dict[str, Rule] = {}
-"""What `ml.register_cost` was given, by name of the primitive; it goes before `RULES`."""
+"""Rules from `ml.register_cost`, by name of the primitive; they take precedence over `RULES`."""
 OF_COMPLEX = " of complex"
 
 
@@ -135,8 +135,8 @@ def rule(
 ) -> Callable[[Finding], Finding]:
     """Register a function as the rule of some primitives.
 
-    It is given an equation, and returns what the letters of the formula stand for in it; or another formula, where the
-    formula depends on more than letters; or the reason why its cost is unknown; or `None` without one.
+    The function receives an equation and returns the values of the letters in the formula; or another formula, if it
+    depends on more than letters; or the reason why the cost is unknown; or `None` without a reason.
 
     Args:
         *primitives: Their names.
@@ -146,7 +146,7 @@ def rule(
         note: As in `Formula`.
         xla: As in `Formula`.
         typical: As in `Formula`.
-        moved: Computes the bytes read and written, if they are not simply all operands and results.
+        moved: Computes the bytes read and written; by default all operands and results.
 
     Raises:
         ValueError: One of the primitives has a rule already.
@@ -171,7 +171,7 @@ def opaque(reason: str, *primitives: str) -> None:
     """Register primitives whose cost is unknown unless a call has a cost estimate, with the reason."""
 
     def find(equation: Equation) -> Formula | str:
-        """Return the reason, or what the author of the call estimates: its `cost_estimate`."""
+        """Return the author's `cost_estimate` if the call has one, else the reason."""
         estimate: Any = equation.param.get("estimate")
         return Formula(str(estimate[0]), {}, str(estimate[1]), note="its cost_estimate") if estimate else reason
 
@@ -195,17 +195,17 @@ def rule_of(equation: Equation) -> Rule | None:
 
 
 def size(spec: TensorSpec) -> int:
-    """Return the number of items of a spec whose dims are all numbers."""
+    """Return the number of elements of a spec without symbolic dims."""
     return prod(int(dim) for dim in spec.shape)
 
 
 def count(spec: TensorSpec) -> Expression:
-    """Return the number of items of a spec."""
+    """Return the number of elements of a spec."""
     return times(as_size(dim) for dim in spec.shape)
 
 
 def times(factors: Iterable[Expression]) -> Expression:
-    """Return the product."""
+    """Return the product of sizes."""
     product: Expression = 1
     for factor in factors:
         product = product * factor
@@ -218,10 +218,10 @@ def length(spec: TensorSpec, axis: int) -> Expression:
 
 
 def as_size(dim: Any) -> Expression:
-    """Return a dim, or a param that is a size: its number, or the polynomial that its text tells of.
+    """Return a dim, or a param that is a size, as a number or a polynomial.
 
     Raises:
-        UndecidedError: The text tells of none, as `"..."`.
+        UndecidedError: The text is not a polynomial, such as `"..."`.
     """
     return parse(dim) if isinstance(dim, str) else int(dim)
 
@@ -229,8 +229,8 @@ def as_size(dim: Any) -> Expression:
 def nbytes(spec: TensorSpec) -> int | None:
     """Return the size in bytes; `None` if a dim is symbolic, or the size of the dtype is unknown.
 
-    Tokens have no bytes, random keys two words (four for `rbg` and `unsafe_rbg`); for other dtypes the number of bits
-    in their name counts.
+    Tokens have no bytes, random keys have two words (four for `rbg` and `unsafe_rbg`); other dtypes have the number of
+    bits in their name.
 
     Examples:
         >>> nbytes(TensorSpec((4,), "float32")), nbytes(TensorSpec((), "key<fry>")), nbytes(TensorSpec((3,), "int4"))
@@ -243,7 +243,7 @@ def nbytes(spec: TensorSpec) -> int | None:
 
 
 def bytes_of(spec: TensorSpec) -> Expression | None:
-    """Return the size in bytes, as `nbytes`; a polynomial if a dim is symbolic.
+    """Return the size in bytes, like `nbytes`; a polynomial if a dim is symbolic.
 
     Examples:
         >>> bytes_of(TensorSpec(("batch", 4), "float32")), bytes_of(TensorSpec(("batch", 3), "int4"))
@@ -260,7 +260,7 @@ def bytes_of(spec: TensorSpec) -> Expression | None:
 
 
 def sum_of(*values: int | None) -> int | None:
-    """Return the sum; `None` if one of them is not known.
+    """Return the sum; `None` if one of the values is unknown.
 
     Examples:
         >>> sum_of(1, 2), sum_of(1, None), sum_of()
@@ -271,7 +271,7 @@ def sum_of(*values: int | None) -> int | None:
 
 
 def repeated(each: int | None, repeats: int | None) -> int | None:
-    """Return what something costs in all its runs; `None` if it costs something, and how much or how often is unknown.
+    """Return the cost of all runs; `None` if the cost of one run or the number of runs is unknown, unless one is 0.
 
     Examples:
         >>> repeated(3, 2), repeated(3, None), repeated(None, 2), repeated(0, None), repeated(None, 0)
@@ -283,7 +283,7 @@ def repeated(each: int | None, repeats: int | None) -> int | None:
 
 
 def bytes_sum(*specs: TensorSpec) -> Expression | None:
-    """Return the bytes of several specs together; `None` if one of them is not known."""
+    """Return the sum of the bytes of specs; `None` if one is unknown."""
     whole: Expression = 0
     for spec in specs:
         found = bytes_of(spec)
@@ -300,16 +300,16 @@ NOT_SENT = "how much it sends to other devices is unknown"
 
 @dataclass(frozen=True)
 class Counted:
-    """What one run of an equation costs: numbers, polynomials where it depends on sizes with names, `None` if unknown.
+    """The cost of one run of an equation: numbers, polynomials in symbolic sizes, or `None` if unknown.
 
     Attributes:
         flops: FLOPs.
         transcendentals: Transcendentals.
-        once: FLOPs, a loop that JAX hides in its lowering counted once.
+        once: FLOPs with a loop that JAX's lowering adds counted once.
         bytes: Bytes read and written.
-        formula: How the FLOPs are computed, or why they are not known.
-        rule: The same in letters, if a rule says so.
-        payload: Bytes of the buffers that one device hands over to collectives.
+        formula: The formula for the FLOPs as text, or why they are unknown.
+        rule: The formula, if a rule applies.
+        payload: Bytes of the buffers that one device passes to collectives.
         wire: Bytes that one device sends for them.
     """
 
@@ -336,12 +336,12 @@ class Counted:
 
 
 def has_cost(equation: Equation) -> bool:
-    """Whether an equation is more than a call of others: one before or after which XLA moves arrays is."""
+    """Return whether an equation has its own cost: all except calls, and calls around which XLA reshards arrays."""
     return not equation.is_call or (PARTITIONED, True) in equation.params
 
 
 def counted(equation: Equation) -> Counted:
-    """Return what one run of an equation costs."""
+    """Return the cost of one run of an equation."""
     found = _computed(equation)
     user = USER_RULES.get(equation.primitive)
     try:
@@ -360,11 +360,11 @@ def _computed(equation: Equation) -> Counted:
     moved = _known(bytes_moved, equation)
     found = rule_of(equation)
     if not equation.is_used:
-        return Counted(0, 0, 0, moved, "0: nothing needs it")
+        return Counted(0, 0, 0, moved, "0: unused")
     if found is None:
         return Counted(None, None, None, moved, NO_RULE)
     if equation.primitive not in USER_RULES and is_folded(equation):
-        return Counted(0, 0, 0, moved, "0: XLA folds it")
+        return Counted(0, 0, 0, moved, "0: folded by XLA")
     try:
         formula = found.find(equation)
         if formula is None or isinstance(formula, str):
@@ -377,7 +377,7 @@ def _computed(equation: Equation) -> Counted:
 
 
 def _rounded(value: Expression | Fraction) -> Expression:
-    """Return a count as the nearest whole number: `n³/3` is none for most `n`."""
+    """Return a count rounded to the nearest integer: `n³/3` is a fraction for most `n`."""
     return floor(value + Fraction(1, 2)) if isinstance(value, Fraction) else value
 
 
@@ -389,12 +389,12 @@ def _known(find: Callable[[Equation], Expression | None], equation: Equation) ->
 
 
 def items(equation: Equation) -> Expression:
-    """Return the number of items in the results."""
+    """Return the number of elements in the results."""
     return count(equation.outputs[0]) if equation.outputs else 0
 
 
 def is_folded(equation: Equation) -> bool:
-    """Whether XLA folds it away at once: an operation on constants alone, `x + 0`, `x - 0`, `x * 1`."""
+    """Return whether XLA's constant folding removes an equation: only constants, or `x + 0`, `x - 0`, `x * 1`."""
     known = equation.constants
     name = equation.primitive
     if name not in _FOLDED:
@@ -425,21 +425,21 @@ def bytes_moved(equation: Equation) -> Expression | None:
 
 
 def no_bytes(equation: Equation) -> int:
-    """Return 0: the result is the operand under another name."""
+    """Return 0, because the result is an alias of the operand."""
     return 0
 
 
 def of_items(equation: Equation) -> Letters:
-    """The letter `n` stands for the number of items in the result."""
+    """Return the letters of a formula in `n`, the number of elements in the result."""
     return {"n": items(equation)}
 
 
 def elementwise(flops: int, transcendentals: int, note: str, *primitives: str) -> None:
-    """Register rules of so many operations for each item of the result.
+    """Register rules with a fixed number of operations for each element of the result.
 
     Args:
-        flops: FLOPs for each item.
-        transcendentals: Transcendentals for each item.
+        flops: FLOPs for each element.
+        transcendentals: Transcendentals for each element.
         note: As in `Formula`.
         *primitives: The names of the primitives.
     """

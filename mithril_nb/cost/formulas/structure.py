@@ -1,4 +1,4 @@
-"""Equations that hold others, that move data in a kernel or between devices, and those whose cost is unknown."""
+"""Rules for equations that hold others, move data in a kernel or between devices, or have an unknown cost."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ CALLS = CALL_NAMES | frozenset(
     "eval_jaxpr fusible jaxpr_call linear_call mpmd_map parallel_loop pipeline_body remat remat_opt run_scoped "
     "run_state scan shard_map stage while xla_metadata_call".split()
 )
-"""Primitives that hold jaxprs: the equations of these are counted, as often as they run."""
+"""Primitives that hold jaxprs, whose equations are counted as often as they run."""
 
-opaque("its function is no jaxpr", *sorted(CALLS))
+opaque("its function is not a jaxpr", *sorted(CALLS))
 opaque("Python on the host", "pure_callback", "io_callback", "buffer_callback", "debug_callback")
 opaque(
     "an opaque custom call",
     "cudnn_fusion", "elementwise_inline_asm", "elementwise_inline_asm_p", "ffi_call", "inline_mgpu", "inline_mgpu_p",
     "mosaic_gpu_p", "tpu_custom_call",
 )  # fmt: skip
-opaque("an exported program, which holds no jaxpr", "call_exported")
+opaque("an exported program without a jaxpr", "call_exported")
 
 
 @rule(
@@ -57,16 +57,16 @@ def movement(equation: Equation) -> Letters:
     flops="0", note="no arithmetic", moved=no_bytes,
 )  # fmt: skip
 def bookkeeping(equation: Equation) -> Letters:
-    """Names, placement, synchronisation and checks during tracing are no arithmetic: `0`."""
+    """Names, placement, synchronisation and checks during tracing take no arithmetic: `0`."""
     return {}
 
 
 @rule(
     "accum_grad_in_ref", "addupdate", "atomic_rmw", "sc_fetch_and_add",
-    flops="updates", note="one for each item",
+    flops="updates", note="one for each element",
 )  # fmt: skip
 def update(equation: Equation) -> Letters:
-    """One addition for each item that is added to a reference: `updates`."""
+    """One addition for each element added to a reference: `updates`."""
     return {"updates": count(equation.inputs[min(1, len(equation.inputs) - 1)])}
 
 
@@ -74,7 +74,7 @@ def update(equation: Equation) -> Letters:
     "atomic_cas", "multimem_load_reduce", "all_reduce_ffs", "all_reduce_population_count", "stochastic_round", flops="n"
 )
 def each_item(equation: Equation) -> Letters:
-    """One operation for each item of the result: `n`."""
+    """One operation for each element of the result: `n`."""
     return {"n": count(equation.outputs[0]) if equation.outputs else 0}
 
 
@@ -84,9 +84,9 @@ def each_item(equation: Equation) -> Letters:
     flops="n", note="(N - 1)/N of it in a ring of N devices",
 )  # fmt: skip
 def all_reduce(equation: Equation) -> Letters | Formula:
-    """One operation for each item on each device: `n`, as XLA counts; a ring of `N` devices takes `(N - 1)/N` of it.
+    """One operation for each element on each device: `n`, as XLA counts; a ring of `N` devices takes `(N - 1)/N` of it.
 
-    Over an axis that `vmap` named, a number among `axes`, it is a reduction on the device: `in - out`.
+    Over a `vmap` axis, which is a number in `axes`, it is a reduction on the device: `in - out`.
     Source: Chan et al., Collective communication: theory, practice, and experience, CCPE 19 (2007), §4.
     """
     letters = {"n": sum((count(spec) for spec in equation.outputs), start=0)}
@@ -105,7 +105,7 @@ def all_reduce(equation: Equation) -> Letters | Formula:
     flops="in - out", note="ring", xla="0",
 )  # fmt: skip
 def reduce_scatter(equation: Equation) -> Letters:
-    """Each device adds all parts but its own, in a ring: `in - out`; source as `all_reduce`. XLA counts 0."""
+    """Each device adds all parts but its own, in a ring: `in - out`; same source as `all_reduce`. XLA counts 0."""
     return {"in": count(equation.inputs[0]), "out": count(equation.outputs[0])}
 
 

@@ -1,7 +1,7 @@
-"""Exact polynomials in the names of sizes: what a cost is before the sizes have numbers.
+"""Exact polynomials in symbolic sizes, for costs of programs whose sizes have no numbers.
 
-JAX's own dims count in 64 bits, know no fractions and give no public way to put numbers in; sympy takes a millisecond
-for what takes a hundredth of one here, and a program has hundreds of costs. So these are our own, and small.
+JAX's symbolic dims are limited to 64 bits, have no fractions and no public way to substitute numbers. sympy takes about
+1 ms per cost, a hundred times as long as this module, and a program has hundreds of costs.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ Number = int | Fraction
 
 
 class UndecidedError(ValueError):
-    """A comparison whose answer depends on sizes that have no numbers yet."""
+    """Raised if a result depends on symbolic sizes or values that are unknown."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """What is no polynomial: a function of polynomials, which counts as one more name.
+    """A function of polynomials that is not a polynomial, used as an atom like a name.
 
     Attributes:
         function: Its name in `FUNCTIONS`.
-        args: What it is a function of.
+        args: Its arguments.
     """
 
     function: str
@@ -46,12 +46,12 @@ class Call:
 
 Atom = str | Call
 Monomial = tuple[tuple[Atom, int], ...]
-"""Atoms with their powers, in the order in which they are written; `()` is 1."""
+"""Atoms with their powers, in display order; `()` is 1."""
 
 
 @dataclass(frozen=True, eq=False)
 class Polynomial:
-    """A sum of products of sizes, with exact coefficients. Sizes are whole numbers of at least 1.
+    """A sum of products of sizes, with exact coefficients. Sizes are integers of at least 1.
 
     Attributes:
         terms: The coefficient of each product; none is zero.
@@ -68,7 +68,7 @@ class Polynomial:
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """The names of sizes in it."""
+        """The names of its symbolic sizes."""
         found: set[str] = set()
         for product in self.terms:
             for atom, _ in product:
@@ -77,22 +77,22 @@ class Polynomial:
 
     @property
     def number(self) -> Number | None:
-        """Its value, if it depends on no size."""
+        """Its value if it does not depend on symbolic sizes, else `None`."""
         return self.terms.get((), 0) if not self.terms or self.terms.keys() == {()} else None
 
     def evaluate(self, **sizes: int) -> int:
-        """Return its value.
+        """Return its value, an integer.
 
         Args:
             **sizes: A number for each of its names.
 
         Raises:
-            KeyError: A name without a number.
-            ValueError: The value is no whole number.
+            KeyError: A name has no number.
+            ValueError: The value is not an integer.
         """
         found = self.value(sizes)
         if not isinstance(found, int):
-            raise ValueError(f"{self} is {found}, and no whole number")
+            raise ValueError(f"{self} is {found}, not an integer")
         return found
 
     def value(self, sizes: Mapping[str, int]) -> Number:
@@ -100,14 +100,14 @@ class Polynomial:
         return _exact(self.at(sizes))
 
     def at(self, sizes: Mapping[str, Any]) -> Any:
-        """Return its value for sizes of any type that has arithmetic, as the dims of JAX."""
+        """Return its value for sizes of any type with arithmetic, such as JAX's symbolic dims."""
         return sum(
             coefficient * prod(_value(atom, sizes) ** power for atom, power in product)
             for product, coefficient in self.terms.items()
         )
 
     def substitute(self, sizes: Mapping[str, Expression]) -> Polynomial:
-        """Return it with some of its names replaced by numbers, or by other polynomials."""
+        """Return the polynomial with some names replaced by numbers or other polynomials."""
         found = _ZERO
         for product, coefficient in self.terms.items():
             whole = constant(coefficient)
@@ -161,7 +161,7 @@ class Polynomial:
         return constant(other) % self
 
     def _quotient(self, other: Polynomial) -> Polynomial | None:
-        """The exact quotient, if a single product divides each term, with whole coefficients left."""
+        """Return the exact quotient with integer coefficients if `other` is one product that divides each term."""
         if self.number is not None and other.number is not None and other.number:
             return constant(self.number // other.number) if self.number % other.number == 0 else None
         if len(other.terms) != 1:
@@ -215,7 +215,7 @@ class Polynomial:
 
     def __int__(self) -> int:
         if not isinstance(self.number, int):
-            raise UndecidedError(f"{self} has no number: it depends on {', '.join(sorted(self.names))}")
+            raise UndecidedError(f"{self} is not a number: it depends on {', '.join(sorted(self.names))}")
         return self.number
 
     __index__ = __int__
@@ -235,25 +235,25 @@ class Polynomial:
 
 
 Expression = int | Polynomial
-"""A size, or what is computed from sizes: a number, or a polynomial where it depends on what has only a name."""
+"""A size, or a value computed from sizes: a number, or a polynomial if it depends on symbolic sizes."""
 
 
 def constant(value: Expression | Fraction) -> Polynomial:
-    """Return a number as a polynomial; a polynomial as it is."""
+    """Return a number as a polynomial; a polynomial unchanged."""
     return value if isinstance(value, Polynomial) else _of({(): value})
 
 
 def symbol(name: str) -> Polynomial:
-    """Return the polynomial that is one size."""
+    """Return the polynomial of one symbolic size."""
     return Polynomial({((name, 1),): 1})
 
 
 def call(function: str, *args: Expression) -> Expression:
-    """Return a function of sizes; its value, if they all have numbers.
+    """Return a function of sizes, evaluated if all of them are numbers.
 
     Args:
         function: Its name in `FUNCTIONS`.
-        *args: What it is a function of.
+        *args: Its arguments.
 
     Examples:
         >>> call("max", symbol("T"), 4), call("max", 3, 4)
@@ -276,12 +276,12 @@ def _rest(above: Any, below: Any) -> Any:
 
 
 def ceil_log2(value: int) -> int:
-    """Return the logarithm to the base 2, rounded up as XLA does; 0 of what is less than 2."""
+    """Return the base-2 logarithm, rounded up as XLA does; 0 for values below 2."""
     return ceil(log2(value)) if value > 1 else 0
 
 
 def exact_log2(value: int) -> Number:
-    """Return the logarithm to the base 2: a whole number for powers of 2, else the fraction that its float is.
+    """Return the base-2 logarithm: an integer for powers of 2, else the exact fraction of its float value.
 
     Examples:
         >>> exact_log2(1024), exact_log2(0), float(exact_log2(1000)) == log2(1000)
@@ -298,27 +298,27 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "min": min,
     "ceil_log2": ceil_log2,
 }
-"""What is no polynomial, by name; rules add their own."""
+"""Functions that are not polynomials, by name; rules add more."""
 
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> Polynomial:
-    """Return the polynomial that a text tells of, as JAX writes dims and as polynomials are written here.
+    """Return the polynomial that a text describes, in the notation of JAX's dims or of this module.
 
     Raises:
-        UndecidedError: The text tells of none.
+        UndecidedError: The text is not a polynomial.
 
     Examples:
         >>> parse("floordiv(- 2*b^2 + 4, 3)"), parse("2·B·I² + B"), parse("n·ceil(log2(n))")
         (floor((-2·b² + 4)/3), 2·B·I² + B, n·ceil(log2(n)))
     """
     plain = _RAISED.sub(lambda found: f"**{found.group().translate(_LOWERED)}", text.replace("·", "*"))
-    # A size may be called by a word that Python keeps for itself, as `in`.
+    # A size may have the name of a Python keyword, such as `in`.
     plain = _WORD.sub(lambda found: f"{found.group()}{_KEPT * iskeyword(found.group())}", plain)
     try:
         return constant(_parsed(ast.parse(plain.replace("^", "**").strip(), mode="eval").body))
     except (SyntaxError, KeyError, TypeError, ValueError) as error:
-        raise UndecidedError(f"{text!r} is no polynomial") from error
+        raise UndecidedError(f"{text!r} is not a polynomial") from error
 
 
 def _parsed(node: Any) -> Any:
@@ -345,7 +345,7 @@ def _parsed(node: Any) -> Any:
         case ast.BinOp(left=left, op=op, right=right):
             return _OPERATORS[type(op)](constant(_parsed(left)), _parsed(right))
         case _:
-            raise ValueError(f"{ast.unparse(node)!r} is no polynomial")
+            raise ValueError(f"{ast.unparse(node)!r} is not a polynomial")
 
 
 _OPERATORS: dict[Any, Callable[[Any, Any], Any]] = {
@@ -371,7 +371,7 @@ def substituted(text: str, letters: Mapping[str, Expression]) -> Expression:
 
     Args:
         text: The formula.
-        letters: What its letters stand for.
+        letters: The values of its letters.
 
     Examples:
         >>> substituted("2·n", {"n": 60}), substituted("2·n", {"n": 3 * symbol("batch")})
@@ -387,7 +387,7 @@ def substituted(text: str, letters: Mapping[str, Expression]) -> Expression:
 
 
 def written_with(text: str, letters: Mapping[str, Expression]) -> str:
-    """Return a formula with the numbers that its letters stand for in their place, nothing of it computed.
+    """Return a formula with the values of its letters substituted, without computing anything.
 
     Examples:
         >>> written_with("2·B·M·N·K", {"B": 1, "M": 128, "N": 512, "K": 784})
@@ -402,7 +402,7 @@ def written_with(text: str, letters: Mapping[str, Expression]) -> str:
 
 
 def total(parts: Iterable[Expression]) -> Polynomial:
-    """Return the sum of many; each is looked at once, while `+` would copy what it has so far for each."""
+    """Return the sum of many parts in linear time; repeated `+` would copy the sum each time."""
     terms: dict[Monomial, Number] = {}
     for part in parts:
         for product, coefficient in constant(part).terms.items():
@@ -449,7 +449,7 @@ def _substituted(atom: Atom, sizes: Mapping[str, Expression]) -> Polynomial:
 
 
 def _is_never_negative(found: Polynomial) -> bool:
-    """Whether it is at least 0 for all sizes of at least 1; `False` if that is not seen."""
+    """Return whether a polynomial is at least 0 for all sizes of at least 1; `False` if this cannot be shown."""
     if any(isinstance(atom, Call) for product in found.terms for atom, _ in product):
         return False
     shifted = found.substitute({name: symbol(name) + 1 for name in found.names})
@@ -457,7 +457,7 @@ def _is_never_negative(found: Polynomial) -> bool:
 
 
 def _ordered(found: Polynomial) -> list[tuple[Monomial, Number]]:
-    """The terms as they are written: those of the highest degree first, equal ones by the alphabet."""
+    """Return the terms in display order: by decreasing degree, then alphabetically."""
     return sorted(found.terms.items(), key=lambda term: (-sum(power for _, power in term[0]), _written(term[0])))
 
 
@@ -466,7 +466,7 @@ def _written(product: Monomial) -> str:
 
 
 def _number(value: Number, is_factor: bool) -> str:
-    if isinstance(value, int) or value.denominator > _MOST_PARTS:  # a logarithm is no short fraction
+    if isinstance(value, int) or value.denominator > _MOST_PARTS:  # a logarithm has no short fraction
         return str(value) if isinstance(value, int) else f"{float(value):.6g}"
     return f"({value})" if is_factor else str(value)
 

@@ -1,1 +1,1 @@
-"""What each instruction of HLO costs, as XLA counts it, and what XLA itself says."""
+"""Costs of HLO instructions by XLA's rules, and XLA's own figures."""

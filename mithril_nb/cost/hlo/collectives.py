@@ -15,7 +15,7 @@ from mithril_nb.stages.records import Instruction
 _GROUPED = frozenset({"all-reduce", "all-gather", "reduce-scatter"})
 """Collectives whose groups list replicas if they have a channel and no global ids; all their partitions take part."""
 _COMBINED = _GROUPED | {"collective-permute", "collective-broadcast"}
-"""Collectives that XLA combines into one, with an item of the result for each."""
+"""Collectives that XLA combines into one, with an element of the result tuple for each."""
 _KINDS = _COMBINED | {"all-to-all", "ragged-all-to-all", "send"}
 _INNER = re.compile(r"\{([\d,]*)\}")
 _IOTA = re.compile(r"\[([\d,]+)\]<=")
@@ -26,7 +26,7 @@ _AXIS = re.compile(r"([^=:,]+)(?:=(\d+)|:\(\d+\)(\d+))?(?:,|$)")
 def hlo_sent(one: Instruction, body: Computation, module: HloModule) -> tuple[int | None, int | None]:
     """Return the payload and the wire bytes of one device for one run of an instruction.
 
-    A collective that is started and awaited counts where it is started.
+    An asynchronous collective counts at its start instruction.
 
     Args:
         one: The instruction.
@@ -37,7 +37,7 @@ def hlo_sent(one: Instruction, body: Computation, module: HloModule) -> tuple[in
     if kind not in _KINDS:
         return 0, 0
     attributes = dict(one.attributes)
-    if kind == "send":  # point to point, or to the host, which is no device of the mesh
+    if kind == "send":  # point to point, or to the host, which is not a device of the mesh
         group, kind = (1 if attributes.get("is_host_transfer") == "true" else 2), "collective-permute"
     elif kind == "collective-permute":
         group = _senders(attributes.get("source_target_pairs"))
@@ -50,9 +50,9 @@ def hlo_sent(one: Instruction, body: Computation, module: HloModule) -> tuple[in
 
 
 def pieces(one: Instruction, body: Computation) -> tuple[Piece, ...]:
-    """Return the collectives that XLA combined to one, each with the bytes of its operand; nothing if it is one.
+    """Return the collectives that XLA combined into an instruction, with the bytes of each operand; empty if none.
 
-    XLA gives the item of the result the metadata of the collective that it was: its blocks and its role.
+    The `get-tuple-element` for each has the metadata of the original collective: its blocks and its role.
 
     Args:
         one: The instruction.
@@ -79,8 +79,8 @@ def group_size(text: str) -> int | None:
     """Return the number of devices in the largest group; `None` if the text lists no groups or has no known form.
 
     Args:
-        text: The groups as HLO writes them: lists; an iota that is reshaped, perhaps transposed, and has a group in
-            each row; or axes of a mesh, or parts of axes (`'a':(1)2`).
+        text: The groups as in HLO text: lists; a reshaped and perhaps transposed iota with a group in each row; or axes
+            of a mesh, or parts of axes (`'a':(1)2`).
 
     Examples:
         >>> group_size("{{0,1},{2,3}}"), group_size("[2,4]<=[8]"), group_size("[4,2]<=[2,4]T(1,0)"), group_size("{}")
@@ -100,7 +100,7 @@ def group_size(text: str) -> int | None:
 
 
 def _group(kind: str, attributes: Mapping[str, str], module: HloModule) -> int | None:
-    """Return how many devices take part; the modes are those of CollectiveOpGroupMode in XLA."""
+    """Return the number of devices in a group, by the modes of CollectiveOpGroupMode in XLA."""
     listed = group_size(attributes.get("replica_groups", ""))
     if "channel_id" not in attributes:
         return listed or module.replicas

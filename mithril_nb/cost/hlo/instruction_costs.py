@@ -1,4 +1,4 @@
-"""What every HLO instruction costs in a run of the program, bodies of fusions and loops included."""
+"""Cost of every HLO instruction in a run of the program, including bodies of fusions and loops."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ _MARKS = frozenset(
         *("xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape", "xla.sdy.FuncResultSharding"),
     }
 )
-"""Custom calls that no library does: they tell XLA's partitioner how a value is laid out, and are gone after it."""
+"""Custom calls that compute nothing: they carry shardings to XLA's partitioner, which removes them."""
 
 
 @quick_to_make
 @dataclass(frozen=True)
 class InstructionCost:
-    """What one instruction costs each time it runs, and how often it does.
+    """The cost of one run of an instruction, and how often it runs.
 
     Attributes:
         instruction: The instruction.
         flops: Arithmetic operations of one run; `None` if unknown.
         transcendentals: The same for transcendental functions.
-        bytes: Bytes that one run reads and writes, of memory: 0 inside of a fusion.
-        repeats: How often it runs in a run of the program; `None` if the trip count of a loop around it is unknown, or
-            whether its branch is the most expensive one.
-        once: How often it runs if loops are counted once, as XLA counts them; 0 in a cheaper branch.
-        sends: How often its communication counts: as `repeats`, but `None` in a cheaper branch that may send more.
+        bytes: Bytes of memory that one run reads and writes; 0 inside a fusion.
+        repeats: How often it runs in a run of the program; `None` if the trip count of an enclosing loop is unknown, or
+            if its branch may be the most expensive one.
+        once: How often it runs with loops counted once, as XLA counts; 0 in a cheaper branch.
+        sends: How often its communication counts: like `repeats`, but `None` in a cheaper branch that may send more.
         formula: How the FLOPs were computed, or why they are unknown.
         alone: Bytes that one run would read and write outside its fusion.
-        fusion: Id of its fusion; `""` if it is in none.
+        fusion: Id of its fusion; `""` if it is not fused.
         payload: Bytes of the buffers that one device passes to a collective, in one run; `None` if unknown.
         wire: Bytes that one device sends for it.
-        pieces: The collectives that XLA combined to it, as in `CostRow`.
+        pieces: The collectives that XLA combined into it, as in `CostRow`.
     """
 
     instruction: Instruction
@@ -74,10 +74,10 @@ def hlo_costs(
 
     Args:
         stage: The stage.
-        trips: How often loops of the jaxpr go round, by the id of their equation; `None` if unknown. It serves where
-            XLA has not written it.
-        is_divided: Returns for an instruction and its payload bytes whether XLA's partitioner, which runs later,
-            decides what it sends to other devices; `None` if it adds nothing.
+        trips: Trip counts of loops of the jaxpr, by the id of their equation; `None` if unknown. Used for loops whose
+            trip count is not in the HLO.
+        is_divided: Given an instruction and its payload bytes, returns whether XLA's partitioner, which runs later,
+            decides how much it sends to other devices; `None` if the partitioner adds no collectives.
     """
     module = HloModule.of(stage)
     return () if module is None else _Costs(module, trips, is_divided).found()
@@ -85,7 +85,7 @@ def hlo_costs(
 
 _Sent = tuple[int | None, int | None]
 _Run = tuple[Computation, int | None, int, int | None]
-"""A computation, and by how much an instruction that runs multiplies its own `repeats`, `once` and `sends`."""
+"""A called computation, and the factors by which its caller multiplies `repeats`, `once` and `sends`."""
 
 
 class _Costs:
@@ -121,7 +121,7 @@ class _Costs:
         )
 
     def _run_by(self, one: Instruction, home: Computation) -> list[_Run]:
-        """Return the computations that one run of an instruction runs."""
+        """Return the computations that an instruction calls, with how often one run of it calls them."""
         module = self._module
         if one.opcode == "while":
             body = self._rounds(one, home)
@@ -143,15 +143,15 @@ class _Costs:
         return []
 
     def _idle(self, branch: Computation, most_expensive: Computation) -> _Run:
-        """Return how often a cheaper branch counts: 0, or unknown."""
+        """Return a cheaper branch with factors 0, or `None` if its cost is unknown."""
         if not self._is_known(branch.name):
             return branch, None, 0, None
         return branch, 0, 0, 0 if sends_no_more(self._sent(branch.name), self._sent(most_expensive.name)) else None
 
     def _rounds(self, loop: Instruction, home: Computation) -> int | None:
-        """How often a loop goes round: as XLA says, or the jaxpr, or the loop itself."""
-        told = dict(loop.attributes).get("known_trip_count")
-        known = int(told) if told and told.isdigit() else self._trips.get(loop.id)
+        """Return the trip count of a loop: from XLA's attribute, the jaxpr, or the loop's condition."""
+        text = dict(loop.attributes).get("known_trip_count")
+        known = int(text) if text and text.isdigit() else self._trips.get(loop.id)
         return counted_rounds(loop, home, self._module) if known is None else known
 
     def _cost(self, one: Instruction, body: Computation) -> InstructionCost:
@@ -174,7 +174,7 @@ class _Costs:
         )
 
     def _each(self, one: Instruction, body: Computation) -> tuple[Work | None, int | None, str]:
-        """What one instruction does by itself: what it runs counts where that stands."""
+        """Return the work, bytes and formula of one instruction, without the computations that it calls."""
         if one.opcode == "fusion":
             inner = self._module.called(one, "calls")
             return Work(0), sum_of(*(fusion_bytes(callee) for callee in inner)), "its body"
@@ -183,11 +183,11 @@ class _Costs:
         if one.opcode == "custom-call":
             target = dict(one.attributes).get("custom_call_target", "").strip('"')
             if target in _MARKS:
-                return Work(0), 0, "0: another name"
+                return Work(0), 0, "0: alias"
             estimate = dict(_ESTIMATED.findall(dict(one.attributes).get("cost_estimate", "")))
             if not estimate:
                 is_python = "python" in target and "callback" in target
-                return None, None, f"no rule: {'Python on the host' if is_python else 'a library does it'}"
+                return None, None, f"no rule: {'Python on the host' if is_python else 'a library call'}"
             work = Work(int(estimate.get("flops", 0)), int(estimate.get("transcendentals", 0)))
             return work, int(estimate.get("bytes_accessed", 0)), "its cost_estimate"
         operands = body.operands(one)
@@ -204,7 +204,7 @@ class _Costs:
         return work.flops + work.transcendentals
 
     def _sum_of_body(self, name: str) -> Work:
-        """What one run of a computation takes, as far as it is known."""
+        """Return the known work of one run of a computation."""
         body = self._module.computations[name]
         flops = transcendentals = 0
         for one in body.by_id.values():
@@ -218,7 +218,7 @@ class _Costs:
         return Work(flops, transcendentals)
 
     def _is_body_known(self, name: str) -> bool:
-        """Whether all that one run of a computation takes is known."""
+        """Return whether the work of one run of a computation is fully known."""
         body = self._module.computations[name]
         for one in body.by_id.values():
             if self._each(one, body)[0] is None:

@@ -1,4 +1,4 @@
-"""A stage of HLO as computations that call each other, and how often each of them runs."""
+"""A stage of HLO as computations that call each other."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mithril_nb.stages.records import Instruction, Stage
 
 _NAMES = re.compile(r"%?([\w.\-]+)")
 _LAYOUT = re.compile(r" = \w+\[[\d,]*\]\{([\d,]+)")
-"""The layout of a result that is one array; the text leaves out what is row by row."""
+"""The layout of a result that is one array; the text leaves out the row-major layout."""
 _NUMBER = re.compile(r" [su]\d+\[\] constant\((-?\d+)\)")
 _DEVICES = re.compile(r", (replica_count|num_partitions)=(\d+)")
 _INLINE = ("calls", "to_apply", "body", "condition", "branch_computations", "called_computations",
@@ -20,21 +20,21 @@ _INLINE = ("calls", "to_apply", "body", "condition", "branch_computations", "cal
 """Attributes whose values are names of computations."""
 _BEFORE = "hlo_before"
 _UNPACKED = {"int2": "int8", "int4": "int8", "uint2": "uint8", "uint4": "uint8", "float4_e2m1fn": "float8_e4m3fn"}
-"""Items smaller than a byte: before its passes XLA has not packed them, and counts a byte for each."""
+"""Dtypes smaller than a byte: before its passes XLA has not packed them, and counts a byte for each element."""
 _BRANCHES = ("branch_computations", "true_computation", "false_computation")
 
 
 @dataclass
 class Computation:
-    """Instructions that run together.
+    """A computation of an HLO module.
 
     Attributes:
         name: Its name.
-        is_entry: Whether the program begins here.
+        is_entry: True for the entry computation.
         by_id: Its instructions by id, in order.
-        layouts: Of those whose results do not lie in memory row by row, the order of axes, the last to vary first.
-        numbers: Of those that are whole numbers, which.
-        root: The one that gives its result.
+        layouts: Minor-to-major axes of the results that are not row-major, by id.
+        numbers: Values of the integer constants, by id.
+        root: The instruction that returns its result.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Computation:
 
     @cached_property
     def users(self) -> Mapping[str, tuple[Instruction, ...]]:
-        """Who takes the result of each of its instructions."""
+        """The users of the result of each instruction, by its id."""
         found: dict[str, list[Instruction]] = {}
         for one in self.by_id.values():
             for operand in dict.fromkeys(one.operands):
@@ -54,7 +54,7 @@ class Computation:
         return {id: tuple(users) for id, users in found.items()}
 
     def operands(self, one: Instruction) -> tuple[Instruction, ...]:
-        """Return what an instruction takes, of this computation."""
+        """Return the operands of an instruction that are in this computation."""
         return tuple([self.by_id[id] for id in one.operands if id in self.by_id])
 
 
@@ -63,10 +63,10 @@ class HloModule:
     """The computations of a stage of HLO.
 
     Attributes:
-        computations: By name.
-        entry: The one with which the program begins.
-        replicas: On how many replicas it runs; `None` if the text does not have it.
-        partitions: How many devices each of them is divided among; `None` likewise.
+        computations: The computations by name.
+        entry: The entry computation.
+        replicas: Number of replicas; `None` if it is not in the text.
+        partitions: Number of partitions of each replica; `None` if it is not in the text.
     """
 
     computations: Mapping[str, Computation]
@@ -76,7 +76,7 @@ class HloModule:
 
     @classmethod
     def of(cls, stage: Stage) -> HloModule | None:
-        """Return the module of a stage, or `None` if there is nothing to be read in it."""
+        """Return the module of a stage, or `None` if its text has no entry computation."""
         lines = stage.text.split("\n")
         found: dict[str, Computation] = {}
         current: Computation | None = None
@@ -101,13 +101,13 @@ class HloModule:
             if layout:
                 current.layouts[one.id] = tuple(map(int, layout.group(1).split(",")))
         entry = next((one for one in found.values() if one.is_entry), None)
-        # XLA leaves out sizes of 1.
+        # The HLO text leaves out counts of 1.
         sizes = {name: int(size) for name, size in _DEVICES.findall(lines[0])}
         replicas, partitions = (sizes.get(name, 1 if sizes else None) for name in ("replica_count", "num_partitions"))
         return None if entry is None else cls(found, entry, replicas, partitions)
 
     def called(self, one: Instruction, *how: str) -> list[Computation]:
-        """Return the computations that an instruction calls, by the attributes that name them (by default any)."""
+        """Return the computations that an instruction calls through some attributes (by default any)."""
         return [
             self.computations[name]
             for key, value in one.attributes
@@ -117,7 +117,7 @@ class HloModule:
         ]
 
     def callers_last(self) -> list[Computation]:
-        """Return the computations that the program runs, each after those that it calls."""
+        """Return the computations reachable from the entry, each after its callees."""
         done: dict[str, Computation] = {}
         waiting = [(self.entry, False)]
         while waiting:

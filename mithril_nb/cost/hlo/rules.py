@@ -1,7 +1,7 @@
-"""What one HLO instruction costs, counted as XLA's own HloCostAnalysis counts it: a rule for each opcode.
+"""Cost of one HLO instruction, counted like XLA's HloCostAnalysis: a rule for each opcode.
 
-Shapes and attributes are all that is asked. What a fusion, a call or a loop costs is what its body costs, which
-`hlo_costs` adds up.
+Rules use shapes and attributes only. The cost of a fusion, a call or a loop is the cost of its body, which `hlo_costs`
+adds up.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mithril_nb.stages.jax_versions import POINTER_BYTES
 from mithril_nb.stages.records import Instruction
 
 Combiner = Callable[[str], Work]
-"""Gives the work of one run of the computation that an attribute names (`"to_apply"`)."""
+"""Returns the work of one run of the computation in an attribute (`"to_apply"`)."""
 HloRule = Callable[[Instruction, Sequence[Instruction], Combiner], Work]
 
 _LABELS = re.compile(r"(\w+)_(\w+)->(\w+)")
@@ -36,7 +36,7 @@ _TRANSCENDENTAL = frozenset(
     "logistic power rsqrt sine sinh sqrt tan tanh".split()
 )
 NAMING = frozenset("after-all bitcast constant domain get-tuple-element opt-barrier parameter tuple".split())
-"""Opcodes that only name what is there."""
+"""Opcodes that only name or group existing values."""
 _MOVING = frozenset(
     "broadcast concatenate copy dynamic-slice dynamic-update-slice gather iota pad partition-id replica-id reshape "
     "reverse slice transpose".split()
@@ -45,14 +45,14 @@ _RULES: dict[str, tuple[str, HloRule]] = {}
 
 
 def hlo_work(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> tuple[Work | None, str]:
-    """Return what an instruction computes, and the formula; `None` and `"no rule"` if nobody knows.
+    """Return the work of an instruction and the formula; `None` and `"no rule"` if it is unknown.
 
-    Not of those that run other computations (`fusion`, `call`, `while`, `conditional`).
+    The instruction must not run other computations (`fusion`, `call`, `while`, `conditional`).
 
     Args:
         one: The instruction.
-        operands: What it takes.
-        combiner: What those that combine pairs of items combine them with.
+        operands: Its operands.
+        combiner: Returns the work of the computation that combines two elements, as in `reduce`.
     """
     opcode = one.opcode
     if opcode in _ELEMENTWISE:
@@ -60,7 +60,7 @@ def hlo_work(one: Instruction, operands: Sequence[Instruction], combiner: Combin
     if opcode in _TRANSCENDENTAL:
         return Work(0, _items(one)), "n transcendentals"
     if opcode in NAMING:
-        return Work(0), "0: another name"
+        return Work(0), "0: alias"
     if opcode in _MOVING:
         return Work(0), "0: moves data"
     formula, found = _RULES.get(opcode, ("no rule", None))
@@ -68,9 +68,9 @@ def hlo_work(one: Instruction, operands: Sequence[Instruction], combiner: Combin
 
 
 def hlo_bytes(one: Instruction, body: Computation) -> int | None:
-    """Return the bytes that an instruction of a computation reads and writes; `None` if a dtype is not known.
+    """Return the bytes that an instruction of a computation reads and writes; `None` if a dtype is unknown.
 
-    Not of those that run other computations; a fusion is asked by `fusion_bytes`.
+    The instruction must not run other computations; see `fusion_bytes` for a fusion.
     """
     opcode = one.opcode
     if opcode in ("parameter", "constant", "get-tuple-element", "bitcast", "after-all", "domain"):
@@ -93,9 +93,9 @@ def hlo_bytes(one: Instruction, body: Computation) -> int | None:
 
 
 def fusion_bytes(body: Computation) -> int | None:
-    """Return the bytes that a fusion reads and writes: what comes in, as far as it is used, and what goes out.
+    """Return the bytes that a fusion reads and writes: the used parts of its operands, and its results.
 
-    What is made and used inside of it stays in registers.
+    Intermediate values inside the fusion stay in registers.
     """
     root = body.root
     if root is None:
@@ -116,7 +116,7 @@ def _written(body: Computation, one: Instruction) -> int | None:
 
 
 def _read(body: Computation, param: Instruction) -> int | None:
-    """What a fusion reads of an operand: slices of it, or all; those who read all of it share that."""
+    """Return the bytes that a fusion reads of an operand: slices, or all of it, which its users share."""
     found: list[int | None] = []
     is_shared = False
     for user in body.users.get(param.id, ()):
@@ -124,7 +124,7 @@ def _read(body: Computation, param: Instruction) -> int | None:
         if user.opcode == "slice" or (user.opcode == "dynamic-slice" and is_first):
             found.append(_bytes(user))
         elif user.opcode == "dynamic-update-slice" and is_first:
-            continue  # what it does not write over stays where it is
+            continue  # updated in place, so the rest is not read
         elif user.opcode in ("broadcast", "reshape"):
             found.append(_bytes(param))
         elif not is_shared:
@@ -134,7 +134,7 @@ def _read(body: Computation, param: Instruction) -> int | None:
 
 
 def _keeps_place(one: Instruction, body: Computation) -> bool:
-    """Whether a transpose leaves every item where it is: then XLA counts nothing."""
+    """Return whether a transpose moves no element in memory; XLA counts 0 bytes then."""
     given = body.operands(one)
     if not given or not given[0].shapes:
         return False
@@ -168,12 +168,12 @@ def _ragged_dot(one: Instruction, operands: Sequence[Instruction], combiner: Com
 
 @_rule("convolution", formula="2·B·F·(C/G)·valid, padding left out")
 def _convolution(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
-    told = dict(one.attributes)
-    labels = _LABELS.match(told["dim_labels"])
+    attributes = dict(one.attributes)
+    labels = _LABELS.match(attributes["dim_labels"])
     assert labels is not None
     left, kernel, out = ([int(dim) for dim in spec.shape] for spec in _first_specs(*operands[:2], one))
     of_left, of_kernel, of_out = labels.groups()
-    window = dict(_WINDOW_PART.findall(told.get("window", "")))
+    window = dict(_WINDOW_PART.findall(attributes.get("window", "")))
     spatial = sorted(label for label in of_kernel if label.isdigit())
 
     def each(part: str, usual: str) -> list[str]:
@@ -189,8 +189,8 @@ def _convolution(one: Instruction, operands: Sequence[Instruction], combiner: Co
             left[of_left.index(label)],
             (int(stride), int(pad.split("_")[0]), int(base), int(dilation)),
         )
-    batch = left[of_left.index("b")] // int(told.get("batch_group_count", "1"))
-    channels = left[of_left.index("f")] // int(told.get("feature_group_count", "1"))
+    batch = left[of_left.index("b")] // int(attributes.get("batch_group_count", "1"))
+    channels = left[of_left.index("f")] // int(attributes.get("feature_group_count", "1"))
     return Work(2 * batch * out[of_out.index("f")] * channels * valid)
 
 
@@ -288,18 +288,18 @@ def _first_specs(*instructions: Instruction) -> tuple[TensorSpec, ...]:
 
 
 def _made(one: Instruction) -> int | None:
-    """Size of the result, all of its arrays."""
+    """Return the bytes of the result, the sum over its arrays."""
     return _spec_bytes(one.shapes[0]) if len(one.shapes) == 1 else sum_of(*map(_spec_bytes, one.shapes))
 
 
 def _bytes(one: Instruction) -> int | None:
-    """Size of the result for who takes it: of several arrays that is the table of pointers to them."""
+    """Return the bytes of the result as an operand: for a tuple, its table of pointers."""
     return POINTER_BYTES * len(one.shapes) if len(one.shapes) > 1 else _made(one)
 
 
 @lru_cache(maxsize=4096)
 def _spec_bytes(spec: TensorSpec) -> int | None:
-    return nbytes(spec)  # a program of thousands of instructions has some tens of specs
+    return nbytes(spec)  # cached: a program of thousands of instructions has only tens of specs
 
 
 def _window(one: Instruction) -> int:

@@ -1,7 +1,7 @@
-"""How often a loop of HLO goes round that counts from a number to a number, where XLA has not written it yet.
+"""Trip counts of HLO loops that count from one constant to another, if XLA has not annotated them yet.
 
-Before its passes XLA says it of no loop. Of those that JAX writes itself, such as the rounds of its random numbers, the
-jaxpr does not tell it either.
+XLA annotates loops only in its passes. Loops that JAX's lowering adds, such as the rounds of its random numbers, are
+not in the jaxpr either.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ _DIGITS = re.compile(r"\d+")
 
 
 def counted_rounds(loop: Instruction, home: Computation, module: HloModule) -> int | None:
-    """Return how often the body of a `while` runs each time the loop does; `None` if only the run itself will tell.
+    """Return the trip count of a `while`; `None` if it depends on values.
 
     Args:
         loop: The loop.
-        home: The computation that it stands in.
+        home: The computation that contains it.
         module: The module.
     """
     return _Counting(loop, home, module).rounds()
 
 
 def rounds_of_loops(module: HloModule, rounds: Mapping[str, int | None]) -> dict[str, int]:
-    """Return how often loops of a module go round, by the loops of the jaxpr that they were compiled from.
+    """Return the trip counts of the loops of a module, from the loops of the jaxpr that they come from.
 
-    A loop is linked to the equations of its body too, and to those of an outer loop that its result is carried by. Its
-    own equation is the innermost one around all equations of its body. Where an outer loop has the same equation, or
-    none fits, the number is unknown.
+    A loop is also linked to the equations of its body, and to those of an outer loop that carries its result. Its own
+    equation is the innermost one that contains all equations of its body. If no equation fits, or an outer loop has
+    the same equation, the trip count is unknown.
 
     Args:
         module: The module.
-        rounds: How often loops of the jaxpr go round, by the id of the equation; `None` if unknown.
+        rounds: Trip counts of the loops of the jaxpr, by the id of the equation; `None` if unknown.
     """
     inside: dict[str, frozenset[str]] = {}
     own: dict[str, str] = {}
@@ -63,7 +63,7 @@ def rounds_of_loops(module: HloModule, rounds: Mapping[str, int | None]) -> dict
 
 
 def _around(loops: list[str], ids: frozenset[str]) -> str:
-    """Return the innermost of some loops of a jaxpr that all equations are in; `""` if none is."""
+    """Return the innermost of some loops of a jaxpr that contains all equations; `""` if none does."""
     if not loops:
         return ""
     outermost = min(loops, key=len)
@@ -93,14 +93,14 @@ class _Counting:
         return None if start is None or step is None or stop is None else rounds(how, start, step, stop, dtype)
 
     def _start(self, place: int) -> int | None:
-        """Return the number with which something begins that goes from round to round."""
+        """Return the initial value of a carried value."""
         given = self._given
         if given is None or given.opcode != "tuple" or place >= len(given.operands):
             return None
         return self._home.numbers.get(given.operands[place])
 
     def _step(self, place: int) -> int | None:
-        """Return what a round adds to it."""
+        """Return the number that one iteration adds to a carried value."""
         made = self._result(place)
         if self._body is None or made is None or made.opcode not in ("add", "subtract"):
             return None
@@ -113,16 +113,16 @@ class _Counting:
         return step if step is None or made.opcode == "add" else -step
 
     def _number(self, where: Computation, one: Instruction) -> int | None:
-        """Return the number that something is in every round."""
+        """Return the value of an instruction if it is the same number in every iteration."""
         place = _place(one, where)
         if place is None:
             return where.numbers.get(one.id)
         made, body = self._result(place), self._body
-        is_kept = made is not None and body is not None and _place(made, body) == place  # handed on as it is
+        is_kept = made is not None and body is not None and _place(made, body) == place  # carried unchanged
         return self._start(place) if is_kept else None
 
     def _result(self, place: int) -> Instruction | None:
-        """Return what the body gives at some place."""
+        """Return the instruction that gives one element of the body's result."""
         body = self._body
         if body is None or body.root is None or body.root.opcode != "tuple" or place >= len(body.root.operands):
             return None
@@ -130,7 +130,7 @@ class _Counting:
 
 
 def _place(one: Instruction, where: Computation) -> int | None:
-    """Return which part of what goes round an instruction is, if it is one: a body has only one parameter."""
+    """Return the index of the carried value that an instruction reads, if it does; a body has only one parameter."""
     taken = where.operands(one)
     if one.opcode != "get-tuple-element" or not taken or taken[0].opcode != "parameter":
         return None

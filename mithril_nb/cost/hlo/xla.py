@@ -1,4 +1,4 @@
-"""What XLA itself says a program costs. Whole modules only; loops counted once; `None` where it does not say."""
+"""XLA's own cost figures of a program: for whole modules, loops counted once; `None` if not available."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Memory:
-    """What a compiled program needs, in bytes.
+    """Memory of a compiled program, in bytes.
 
     Attributes:
-        argument: Its arguments.
-        output: Its results.
-        temp: What it needs besides, while it runs.
-        alias: Results that take the place of arguments.
-        code: The code itself.
+        argument: Arguments.
+        output: Results.
+        temp: Temporary buffers during the run.
+        alias: Results that reuse the memory of arguments.
+        code: Generated code.
     """
 
     argument: int
@@ -35,29 +35,29 @@ def source_of(name: str, figures: Callable[[], Any]) -> Source:
     """Return XLA's own figures for a lowered or compiled program.
 
     Args:
-        name: What to call the source.
-        figures: Asks XLA for them.
+        name: Name of the source.
+        figures: Returns XLA's figures.
     """
-    found = _asked(figures)
+    found = _figures(figures)
     if isinstance(found, (list, tuple)):
         found = found[0] if found else None
     if not isinstance(found, Mapping):
         return Source(name)
-    # A figure of -1 is how XLA says that it met something it cannot count; no figure is how it says 0.
+    # XLA returns -1 if the module contains an instruction it cannot count, and leaves out figures that are 0.
     known = {key: found.get(key, 0) for key in ("flops", "transcendentals", "bytes accessed")}
     return Source(name, *(round(value) if value >= 0 else None for value in known.values()))
 
 
 def xla_figures(inspection: ProgramStages, *, lower: bool = False, compile: bool = False) -> tuple[Source, ...]:
-    """Return XLA's own figures for the stages that exist or are asked for; no text of a stage is read for it.
+    """Return XLA's own figures for the stages that exist or are requested, without reading their text.
 
     Args:
         inspection: The program.
-        lower: Whether to lower the program for it.
-        compile: Whether to compile the program for it, which may take long.
+        lower: True to lower the program.
+        compile: True to compile the program, which may take long.
 
     Raises:
-        Exception: What JAX or XLA said when they could not lower or compile it.
+        Exception: JAX or XLA cannot lower or compile the program.
     """
     found: list[Source] = []
     if lower or compile or inspection.is_lowered:
@@ -70,12 +70,12 @@ def xla_figures(inspection: ProgramStages, *, lower: bool = False, compile: bool
 
 
 def xla_memory(figures: Callable[[], Any]) -> Memory | None:
-    """Return what a compiled program needs, or `None` if this platform does not say.
+    """Return the memory of a compiled program, or `None` if it is not available on this platform.
 
     Args:
-        figures: Asks XLA for it.
+        figures: Returns XLA's memory analysis.
     """
-    found = _asked(figures)
+    found = _figures(figures)
     if found is None:
         return None
     return Memory(
@@ -87,8 +87,8 @@ def xla_memory(figures: Callable[[], Any]) -> Memory | None:
     )
 
 
-def _asked(figures: Callable[[], Any]) -> Any:
+def _figures(figures: Callable[[], Any]) -> Any:
     try:
         return figures()
-    except (NotImplementedError, RuntimeError):  # Some platforms do not count; jax.stages says so by raising.
+    except (NotImplementedError, RuntimeError):  # jax.stages raises on platforms without a cost analysis
         return None

@@ -1,1 +1,1 @@
-"""From when to when a program keeps each value: its memory over time, and who holds it at the peak."""
+"""Live ranges of the values of a program: its memory over time, and the blocks that hold it at the peak."""

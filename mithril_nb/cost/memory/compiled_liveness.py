@@ -1,4 +1,4 @@
-"""Which values of a compiled program hold memory, from when to when: XLA's buffer assignment and its live ranges."""
+"""Live ranges of the values of a compiled program, from XLA's buffer assignment."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from mithril_nb.stages.xla.buffers import Buffer, Held
 from mithril_nb.stages.xla.live_ranges import LiveRanges
 
 _COUNTED = frozenset({"parameter", "result", "temporary", "constant"})
-"""Kinds of buffers that take memory. What is local to a thread lies on its stack: a number or two."""
+"""Kinds of buffers that count. Thread-local buffers are left out: they are a few bytes on the stack."""
 
 
 def set_aside(buffers: Iterable[Buffer]) -> int:
-    """Return the bytes that XLA sets aside before a program runs, constants included."""
+    """Return the bytes that XLA allocates before a program runs, including constants."""
     return sum(buffer.size_bytes for buffer in buffers if buffer.kind in _COUNTED)
 
 
 def compiled_lives(buffers: Iterable[Buffer], ranges: LiveRanges, makers: Makers) -> tuple[list[LiveRange], int]:
-    """Return the values that hold memory, and how many are left out as XLA does not say when they are needed.
+    """Return the live ranges of values, and the number of values left out because XLA reports no live range.
 
-    Values that lie at the same place of a buffer take turns: a value's life ends where the next one's begins, so that
-    the lives add up. Constants are there throughout.
+    A value's live range ends where the next value at the same offset of the buffer begins, so the live ranges add up.
+    Constants are live throughout.
 
     Args:
         buffers: The buffers.
-        ranges: When values are needed.
-        makers: Who makes them.
+        ranges: XLA's live ranges.
+        makers: The blocks that produce the values.
     """
     end = len(ranges.sequence) - 1
     lives: list[LiveRange] = []
@@ -60,12 +60,12 @@ def _in_turn(buffer: Buffer, values: list[tuple[int, int, Held]], end: int, make
         reached = max(reached, last)
         following = values[place + 1][0] if place + 1 < len(values) else reached + 1
         until = min(reached, following - 1, end)
-        if until < first:  # it is taken over as soon as it is made
+        if until < first:  # overwritten where it is produced
             continue
         if buffer.kind == "parameter" and makers.is_argument(value.instruction):
             kind = ARGUMENTS
         else:
-            # As XLA counts: all that lies where an output will lie, for that memory is the output's from the start.
+            # As in XLA, a temporary in the buffer of a later output counts as an output.
             kind = OUTPUTS if buffer.is_given_back else TEMPORARIES
         block = makers.block_of(value.instruction, value.index)
         yield LiveRange(value.instruction + value.index, kind, block, value.size_bytes, first, until)

@@ -1,6 +1,6 @@
-"""What XLA keeps besides the arrays of a jaxpr when it compiles for a CPU: copies in another order or another dtype.
+"""Copies that XLA makes of the arrays of a jaxpr when it compiles for CPU: in another axis order or dtype.
 
-As observed with the versions of JAX that this package supports, and held to it by `tests/cost/test_estimates.py`.
+The rules are observed from the supported versions of JAX; `tests/cost/test_estimates.py` checks them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mithril_nb.stages.trace.dataflow import BEFORE, Value
 
 _NARROW = ("bfloat16", "float16")
 _PRODUCTS = ("dot_general", "conv_general_dilated")
-"""Computed by libraries, which take float32."""
+"""Computed by library calls on float32."""
 _CUMULATIVE = ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
 _WINDOW = 16
 _AXES_IN_ORDER = re.compile(r"b*(k*n*|n*k*)")
@@ -27,19 +27,19 @@ _MOVED = ("transpose", "reshape", "squeeze", "expand_dims", "broadcast_in_dim", 
 
 
 class CpuCopies:
-    """Copies that a CPU's compiler makes of what a program has.
+    """Copies that XLA's CPU compiler makes of the arrays of a program.
 
     Args:
         values: The arrays of the program.
         equations: Its equations.
-        taken: Which values each equation takes.
+        taken: Indices of the values that each equation uses.
 
     Attributes:
-        lives: The copies, from when to when.
-        turned: Values that are written at once in the order that a product takes: not over what they are made of.
-        absorbed: Transposed matrices that products read as they were.
-        first: Places at which memory is held for values before they are made.
-        last: Places at which values are copied for the equation that takes them last.
+        lives: Live ranges of the copies.
+        turned: Values written directly in the axis order of the product that uses them, so not over an operand.
+        absorbed: Transposes that are not computed, because products read their operand.
+        first: Positions at which values are allocated, if before the equation that computes them.
+        last: Positions at which values are copied for the last equation that uses them.
     """
 
     def __init__(self, values: Sequence[Value], equations: Sequence[Equation], taken: Sequence[Sequence[int]]):
@@ -55,7 +55,7 @@ class CpuCopies:
         self.last: dict[int, int] = {}
         self._widened: dict[str, LiveRange] = {}
         self._windows: dict[TensorSpec, int] = {}
-        """The last reduction over windows of arrays of some shape."""
+        """The position of the last `reduce_window` over each spec."""
         self._loop_ends = _ends_of_loops(equations)
         for place, equation in enumerate(equations):
             if not equation.is_used:
@@ -87,7 +87,10 @@ class CpuCopies:
         return life
 
     def _scatter(self, place: int, equation: Equation) -> None:
-        """It becomes a scatter to places, an index for each axis of each number, that are searched with the maxima."""
+        """Add the indices for a `select_and_scatter_add`, which XLA turns into a scatter.
+
+        There is an index for each axis and element. XLA finds the indices together with the maxima.
+        """
         spec = equation.outputs[0]
         searched = self._windows.get(spec, place)
         self._copy(f"{equation.id}.places", equation.block, _indices(spec), 0, searched)
@@ -96,9 +99,9 @@ class CpuCopies:
             self.first[made] = 0
 
     def _decompose(self, place: int, equation: Equation) -> None:
-        """LAPACK takes and gives matrices by columns, and has singular vectors written that nothing asks for.
+        """Add the copies for LAPACK, which uses column-major matrices and also writes unused singular vectors.
 
-        The copy of the operand, which it writes over, is gone when the vectors are written by rows.
+        LAPACK overwrites a copy of the operand, which is freed before the vectors are copied to row-major.
         """
         before = max(place - 1, 0)
         *batch, rows, columns = equation.inputs[0].shape
@@ -115,7 +118,7 @@ class CpuCopies:
         for taken in self._taken[place]:
             value = self._values[taken]
             if value.is_argument or value.is_output or max(value.uses) > place:
-                # At the first place it would be beside the results by rows.
+                # At the first position it would overlap with the row-major results.
                 is_apart = place > 0 or len(made) == 1
                 self._copy(
                     f"{equation.id}.columns", equation.block, nbytes(value.spec) if is_apart else 0, before, before
@@ -124,10 +127,10 @@ class CpuCopies:
                 self.last[taken] = before
 
     def _turn(self, place: int, equation: Equation) -> None:
-        """The axes of an operand are put in order: those in common, and the summed ones before or after the others."""
+        """Add the copies of operands whose axes are out of order: batch axes, then contracted ones first or last."""
         params: Any = equation.param["dimension_numbers"]
         if _computes_wide(equation) and any(spec.dtype in _NARROW for spec in equation.inputs):
-            return  # they are copied anyhow
+            return  # operands are copied to float32 anyway
         for number, (spec, inner, batch) in enumerate(zip(equation.inputs, params[0], params[1], strict=True)):
             kinds = ["b" if axis in batch else "k" if axis in inner else "n" for axis in range(len(spec.shape))]
             found = [one for one in self._taken[place] if self._values[one].spec == spec]
@@ -144,7 +147,7 @@ class CpuCopies:
                 self._copy(f"{equation.id}.x{number}", equation.block, nbytes(spec), place, place)
 
     def _absorb(self, place: int, kinds: Sequence[str]) -> None:
-        """A product takes matrices from either side; other orders of axes are written out."""
+        """Mark a transpose as absorbed if the product can read its operand; other axis orders are computed."""
         made = self._equations[self._values[place].made]
         order: Any = made.param["permutation"]
         before = [""] * len(kinds)
@@ -161,9 +164,9 @@ class CpuCopies:
         return "" if made == BEFORE else self._equations[made].primitive
 
     def _widen(self, place: int, equation: Equation) -> None:
-        """Dtypes narrower than float32 are computed in float32.
+        """Add the float32 copies of narrower operands.
 
-        Arguments, also whole stacks of slices, are converted as soon as the program starts.
+        Arguments are converted when the program starts, including whole stacks that a loop slices.
         """
         for taken in self._taken[place]:
             if self._values[taken].spec.dtype not in _NARROW:
@@ -181,29 +184,29 @@ class CpuCopies:
                 self._widened[id] = LiveRange(id, TEMPORARIES, value.block, int(2 * size), 0, self._loop_ends[place])
             else:
                 is_shared = len(set(value.uses)) > 1
-                first = place if is_shared else max(value.made, 0)  # else it is only ever made in float32
+                first = place if is_shared else max(value.made, 0)  # if not shared, it is computed only in float32
                 self._copy(f"{value.id}.float32", value.block, int(size * (1 + is_shared)), first, place)
         for value in map(self._value, self._made.get(place, ()) if equation.outputs[0].dtype in _NARROW else ()):
             if not value.uses or not all(_computes_wide(self._equations[use]) for use in value.uses):
-                last = max(value.uses, default=place) - 1  # what takes it writes over it
+                last = max(value.uses, default=place) - 1  # its user overwrites it
                 self._copy(f"{value.id}.float32", value.block, nbytes(value.spec), place, last)
 
     def _behind(self, place: int) -> int:
-        """The value that is only moved to give this one."""
+        """Return the value that this one is a moved or converted copy of."""
         value = self._values[place]
         while value.made != BEFORE and self._equations[value.made].primitive in _MOVED and self._taken[value.made]:
             place = self._taken[value.made][0]
-            if self._values[place].made >= value.made:  # what a condition gives is made by its last equation
+            if self._values[place].made >= value.made:  # the result of a condition is made by its last equation
                 break
             value = self._values[place]
         return place
 
 
 def _sums_of_windows(equation: Equation) -> int | None:
-    """The bytes of the sums of windows of 16 items along an axis, of the windows of these sums, and so on.
+    """Return the bytes of the sums over windows of 16 elements along an axis, of the windows of these sums, and so on.
 
-    XLA's ReduceWindowRewriter makes a cumulative operation over more than 16 items of these. An axis of no multiple of
-    16 items is copied with padding.
+    XLA's ReduceWindowRewriter computes cumulative operations over more than 16 elements from these. An axis whose
+    length is not a multiple of 16 is copied with padding.
     """
     spec, axis = equation.outputs[0], int(str(equation.param["axis"]))
     whole, length = nbytes(spec), int(spec.shape[axis])
@@ -221,12 +224,12 @@ def _items_of_windows(length: int) -> int:
 
 
 def _indices(spec: TensorSpec) -> int | None:
-    """The bytes of a place in an array for each of its numbers."""
+    """Return the bytes of an int32 index into an array for each of its elements."""
     return nbytes(TensorSpec((len(spec.shape), *spec.shape), "int32"))
 
 
 def _ends_of_loops(equations: Sequence[Equation]) -> list[int]:
-    """The last place of the outermost loop around each equation; its own place if there is none."""
+    """Return the last position of the outermost loop around each equation, or its own position."""
     ends = list(range(len(equations)))
     loop, start = "", 0
     for place, equation in enumerate(equations):
@@ -245,7 +248,7 @@ def _is_in_order(kinds: Sequence[str], shape: Sequence[Any]) -> bool:
 
 
 def _computes_wide(equation: Equation) -> bool:
-    """Whether it is computed in float32 at least, by what has operands in memory."""
+    """Return whether an equation is computed in float32 or wider, from operands in memory."""
     if equation.primitive == "dot_general" and MULTIPLIES_NARROW:
         return any(spec.dtype not in _NARROW for spec in equation.inputs)
     return equation.primitive in _PRODUCTS or equation.primitive.startswith("reduce_window")

@@ -1,8 +1,8 @@
-"""Which arrays of a jaxpr will hold memory, from when to when: an estimate of what a compiler makes of it.
+"""Estimated live ranges of the arrays of a jaxpr in the compiled program.
 
-A compiler keeps less than a jaxpr has: it computes elementwise what it takes when it needs it, and writes a result over
-an operand that is needed no more. The rules here are those by which XLA's fusion decides, as far as they can be told
-from the equations alone.
+A compiled program keeps fewer arrays than the jaxpr has: elementwise operations are fused into their users, and results
+overwrite operands that are not used again. The rules follow XLA's fusion decisions, as far as the equations alone
+determine them.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ _VIEWS = frozenset(
     "reshape squeeze expand_dims bitcast_convert_type stop_gradient sharding_constraint optimization_barrier "
     "pvary pcast copy_p mesh_cast reshard".split()
 )
-"""The result is the operand, read in another way."""
+"""The result is a view of the operand."""
 _CHEAP = frozenset(
     "add sub mul max min neg abs sign floor ceil round square and or xor not eq ne lt le gt ge select_n clamp "
     "convert_element_type is_finite broadcast_in_dim iota slice pad rev transpose copy dynamic_slice real imag "
     "shift_left shift_right_logical shift_right_arithmetic integer_pow add_any reduce_precision concatenate".split()
 )
-"""Computed anew wherever they are taken."""
+"""Recomputed in every user."""
 _TURNED = frozenset({"transpose", "rev", "sort"})
-"""Not written over the operand: items change their places."""
+"""Not written over the operand, because elements move."""
 _EXPENSIVE = frozenset(
     "div rem exp exp2 log log1p expm1 tanh logistic sin cos tan asin acos atan atan2 sinh cosh sqrt rsqrt cbrt pow erf "
     "erf_inv erfc lgamma digamma nextafter".split()
 )
-"""Computed where they are taken, if that is at one place."""
+"""Fused into the user if there is only one."""
 _ROWS = frozenset(
     "reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or argmax argmin dynamic_update_slice "
     "reduce_precision cumsum cumprod cummax cummin cumlogsumexp".split()
 )
-"""Take what they need as it is computed; their own result is kept."""
+"""Their operands are fused into them; their own result is kept."""
 _HANDS_ON = CALL_NAMES - {"remat2", "checkpoint"}
 """Calls that only pass a value on: its users are inside them."""
 _TAKES = _CHEAP | _EXPENSIVE | _ROWS | _VIEWS
@@ -48,12 +48,12 @@ _TAKES = _CHEAP | _EXPENSIVE | _ROWS | _VIEWS
 def jaxpr_lives(
     values: Sequence[Value], equations: Sequence[Equation], is_cpu: bool = False
 ) -> tuple[list[LiveRange], int]:
-    """Return the arrays that hold memory, and how many are left out as their size is not known.
+    """Return the live ranges of arrays, and the number of arrays left out because their size is unknown.
 
     Args:
-        values: The arrays of the program, in the order in which they are made.
+        values: The arrays of the program, in the order in which they are computed.
         equations: Its equations.
-        is_cpu: Whether it is compiled for a CPU, whose compiler makes copies of its own.
+        is_cpu: True if it is compiled for CPU, where XLA makes more copies.
     """
     end = max(len(equations) - 1, 0)
     return _Estimate(values, equations, end, is_cpu).lives()
@@ -62,13 +62,13 @@ def jaxpr_lives(
 class _Estimate:
     def __init__(self, values: Sequence[Value], equations: Sequence[Equation], end: int, is_cpu: bool):
         self._values, self._equations, self._end = values, equations, end
-        # Equal specs are mostly the same object: their size is worked out once.
+        # Equal specs are mostly the same object, so their size is computed once.
         known = {key: nbytes(spec) for key, spec in {id(value.spec): value.spec for value in values}.items()}
         self._sizes = [known[id(value.spec)] for value in values]
         self._given_up = self._donated()
         self._last = [self._last_use(place) for place in range(len(values))]
         self._taken: list[list[int]] = [[] for _ in equations]
-        """Which values each equation takes."""
+        """Indices of the values that each equation uses."""
         for place, value in enumerate(values):
             uses = value.uses
             for use in uses if len(uses) < 2 else set(uses):
@@ -78,9 +78,9 @@ class _Estimate:
             self._last[place] = last
 
     def _donated(self) -> set[int]:
-        """Return the donated arguments whose memory a result takes over: as many as there are results of their spec.
+        """Return the donated arguments whose memory a result reuses: as many as there are results of their spec.
 
-        A result that only changes the order of items is not written over them.
+        Results that only reorder elements do not overwrite an argument.
         """
         left = Counter(
             value.spec
@@ -95,7 +95,7 @@ class _Estimate:
         return found
 
     def _stays(self, place: int) -> bool:
-        """Whether its memory is its own to the end of the program."""
+        """Return whether a value keeps its memory to the end of the program."""
         value = self._values[place]
         return value.is_output or (value.is_argument and place not in self._given_up)
 
@@ -124,10 +124,10 @@ class _Estimate:
                 kind, first, last = CONSTANTS, 0, self._end
             else:
                 kind = ARGUMENTS if value.is_argument else OUTPUTS if value.is_output else TEMPORARIES
-            if last < first:  # it is written over where it is made
+            if last < first:  # overwritten where it is produced
                 continue
             lives.append(LiveRange(value.id, kind, value.block, size, first, last))
-            # An argument has memory of its own, and so has each result.
+            # Arguments and results have separate memory, so a value that is both is copied.
             copies = value.given - (not value.is_argument or place in self._given_up)
             lives += [
                 LiveRange(f"{value.id}.copy{number}", OUTPUTS, value.block, size, self._end, self._end)
@@ -136,10 +136,10 @@ class _Estimate:
         return [*lives, *(self._copies.lives if self._copies is not None else ())], unknown
 
     def _kept(self) -> list[bool]:
-        """Whether each value gets memory of its own; what is needed of others for those that do not."""
+        """Return whether each value gets its own memory, and extend the live ranges of the operands of the others."""
         kept = [True] * len(self._values)
         absorbed = self._copies.absorbed if self._copies is not None else frozenset[int]()
-        # Last first: what takes a value that is not kept needs what that is made of.
+        # In reverse order: users of a value that is not kept need its operands.
         for place in range(len(self._values) - 1, -1, -1):
             value = self._values[place]
             if value.made == BEFORE or value.is_output:
@@ -157,7 +157,7 @@ class _Estimate:
         return kept
 
     def _compute_again(self, place: int, value: Value) -> None:
-        """End the life of a value that some users need in memory at the last of these: the others compute it again."""
+        """End a live range at the last user that needs the value in memory; the other users recompute it."""
         takers = [self._equations[use].primitive for use in value.uses]
         stored = [use for use, one in zip(value.uses, takers, strict=True) if one not in (*_TAKES, *_HANDS_ON)]
         if stored and stored[-1] < self._last[place] and self._equations[value.made].repeats == 1:
@@ -177,7 +177,7 @@ class _Estimate:
         return all(self._equations[use].primitive in takers for use in value.uses)
 
     def _write_over(self, kept: list[bool]) -> None:
-        """Let results take the place of operands of their size that are needed no more."""
+        """Let results overwrite operands of the same size that are not used again."""
         turned = self._copies.turned if self._copies is not None else frozenset[int]()
         ending = {(self._last[place], size) for place, size in enumerate(self._sizes) if kept[place]}
         for place, value in enumerate(self._values):
@@ -203,15 +203,15 @@ class _Estimate:
 
     @staticmethod
     def _is_made_by(value: Value, equation: Equation) -> bool:
-        """Whether an equation makes a value: what a condition gives is made where its last equation is."""
+        """Return whether an equation itself makes a value; the result of a condition is made by its last equation."""
         return value.id.partition("{")[0] == equation.id
 
     def _is_turned(self, value: Value) -> bool:
-        """A product may give a matrix either way; other orders of axes are written out."""
+        """Return whether a value is a computed transpose; a product can write a matrix in either axis order."""
         return self._equations[value.made].primitive == "transpose" and len(value.spec.shape) > 2
 
     def _held_for(self, made: int, size: int | None, kept: Sequence[bool]) -> Iterator[int]:
-        """Yield the operands of an equation that hold memory, also those of operands that are computed in place."""
+        """Yield the operands of an equation that hold memory, looking through fused operands."""
         left = [(taken, made) for taken in reversed(self._taken[made])]
         seen: set[int] = set()
         while left:
@@ -221,7 +221,7 @@ class _Estimate:
             elif (
                 taken not in seen
                 and self._sizes[taken] == size
-                and self._values[taken].made < by  # what a condition gives is made by its last equation
+                and self._values[taken].made < by  # the result of a condition is made by its last equation
                 and not self._is_turned(self._values[taken])
             ):
                 seen.add(taken)

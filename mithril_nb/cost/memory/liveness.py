@@ -1,4 +1,4 @@
-"""From when to when something holds memory, and how much memory is held at each place of a schedule."""
+"""Live ranges of values, and the memory held at each position of a schedule."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mithril_nb.stages.frozen import quick_to_make
 
 ARGUMENTS, OUTPUTS, TEMPORARIES, CONSTANTS = "arguments", "outputs", "temporaries", "constants"
 UNFILLED = "unfilled"
-"""Memory that XLA sets aside for the program and that no value fills when most is filled: gaps and alignment."""
+"""Memory that XLA allocates for the program and that no value fills at the peak: gaps and alignment."""
 _ALIGNED, _POINTER = 64, 8
 KINDS: tuple[str, ...] = (ARGUMENTS, OUTPUTS, TEMPORARIES, CONSTANTS, UNFILLED)
 
@@ -18,16 +18,16 @@ KINDS: tuple[str, ...] = (ARGUMENTS, OUTPUTS, TEMPORARIES, CONSTANTS, UNFILLED)
 @quick_to_make
 @dataclass(frozen=True)
 class LiveRange:
-    """What holds memory, from one place of the schedule to another.
+    """The part of the schedule during which a value holds memory.
 
     Attributes:
-        id: The value: an instruction and which part of its result (`"while.3{1}"`), an equation (`"12.b0.3"`), or the
+        id: The value: an instruction with the index of its result (`"while.3{1}"`), an equation (`"12.b0.3"`), or the
             name of an argument.
         kind: One of `KINDS`.
-        block: Path of the block that makes it, or that it belongs to; `""` if no block does, or nobody knows.
+        block: Path of the block that produces it, or that it belongs to; `""` if not attributed.
         size_bytes: Its size in bytes.
-        first: The first place at which it holds memory, counted from 0.
-        last: The last place. Where another value takes over the memory, it is the place before that one's first.
+        first: The first position at which it holds memory, counted from 0.
+        last: The last position. If another value reuses the memory, this is the position before that value's first.
     """
 
     id: str
@@ -39,7 +39,7 @@ class LiveRange:
 
 
 def held(lives: Iterable[LiveRange], places: int) -> list[int]:
-    """Return the bytes that are held at each place.
+    """Return the bytes held at each position.
 
     Examples:
         >>> held([LiveRange("x", "arguments", "", 4, 0, 2), LiveRange("y", "temporaries", "", 8, 1, 1)], 3)
@@ -53,12 +53,12 @@ def held(lives: Iterable[LiveRange], places: int) -> list[int]:
 
 
 def set_aside_for(lives: Iterable[LiveRange], places: int) -> int:
-    """Return the bytes that XLA would set aside before a program runs, for values with these lifetimes.
+    """Return the bytes that XLA would allocate before a program runs, for values with these live ranges.
 
-    Arguments, outputs and constants have memory of their own throughout, but for an output of the size of a donated
-    argument that has ended: it takes its place. Temporaries use the memory of an output of their size or more until
-    that output is written, the largest first; the others share memory, aligned to 64 bytes. Several outputs are
-    returned as a table of pointers.
+    Arguments, outputs and constants have separate memory throughout, except that an output reuses the memory of a
+    donated argument of the same size whose live range has ended. Temporaries, the largest first, use the memory of an
+    output of their size or more until that output is written; the others share memory, aligned to 64 bytes. Several
+    outputs are returned as a table of pointers.
 
     Examples:
         >>> made = LiveRange("y", "temporaries", "", 8, 1, 1)
@@ -67,7 +67,7 @@ def set_aside_for(lives: Iterable[LiveRange], places: int) -> int:
         >>> set_aside_for([LiveRange("x", "arguments", "", 4, 0, 2), made, LiveRange("z", "outputs", "", 4, 2, 2)], 3)
         72
 
-        One that ends before the program does is donated:
+        An argument that ends before the program does is donated:
 
         >>> set_aside_for([LiveRange("x", "arguments", "", 8, 0, 1), made, LiveRange("z", "outputs", "", 8, 2, 2)], 3)
         72
@@ -78,7 +78,7 @@ def set_aside_for(lives: Iterable[LiveRange], places: int) -> int:
     taken = _Taken(places)
     shared = 0
     others: list[LiveRange] = []
-    # An output first of those that are as large.
+    # Of values of the same size, outputs come first.
     for life in sorted(lives, key=lambda one: (-one.size_bytes, one.kind != OUTPUTS)):
         if life.kind != TEMPORARIES:
             whole += life.size_bytes
@@ -98,12 +98,12 @@ def set_aside_for(lives: Iterable[LiveRange], places: int) -> int:
 
 
 class _Taken:
-    """Which pieces of memory, a bit for each, are taken when: a tree of halves of the schedule."""
+    """A segment tree over the schedule of the pieces of memory in use, with a bit for each piece."""
 
     def __init__(self, places: int):
         self._leaves = places
         self._throughout = [0] * (2 * places)
-        """Taken at all places below."""
+        """Pieces in use at all positions of a node."""
         self._somewhere = [0] * (2 * places)
 
     def _above(self, place: int) -> Iterator[int]:
@@ -113,7 +113,7 @@ class _Taken:
             node //= 2
 
     def _covering(self, life: LiveRange) -> Iterator[int]:
-        """Yield the nodes that together are the places of a life."""
+        """Yield the nodes that together cover a live range."""
         left, right = life.first + self._leaves, life.last + 1 + self._leaves
         while left < right:
             if left % 2:
@@ -133,7 +133,7 @@ class _Taken:
                 self._somewhere[node] |= 1 << piece
 
     def during(self, life: LiveRange) -> int:
-        """Return the pieces that are taken at some place of a life."""
+        """Return the pieces in use at any position of a live range."""
         found = 0
         for node in self._covering(life):
             found |= self._somewhere[node]
@@ -144,7 +144,7 @@ class _Taken:
 
 
 def _taken_over(lives: Iterable[LiveRange], places: int) -> dict[int, LiveRange]:
-    """Return by `id` of each output that is written where a donated argument was the life of that argument."""
+    """Return the live range of the donated argument that an output overwrites, by `id` of the output's live range."""
     ended: dict[int, list[LiveRange]] = {}
     for life in sorted(lives, key=lambda one: -one.last):
         if life.kind == ARGUMENTS and life.last < places - 1:

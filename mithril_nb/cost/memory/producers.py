@@ -1,4 +1,4 @@
-"""Which block makes a value of a compiled program: not the loop or the fusion it comes out of, but what is inside."""
+"""The blocks that produce the values of a compiled program, looking inside loops and fusions."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from mithril_nb.stages.records import UNATTRIBUTED, Instruction, Stage
 
 _NUMBERS = re.compile(r"\d+")
 _MOST_STEPS = 100
-"""Enough for loops in loops; a text that nobody has seen yet may go round for ever."""
+"""Enough for nested loops; the limit protects against endless cycles in unexpected HLO text."""
 
 
 class Makers:
-    """Who makes the values of a compiled program.
+    """The instructions and blocks that produce the values of a compiled program.
 
     Args:
         stage: Optimized HLO.
@@ -32,27 +32,27 @@ class Makers:
                         self._callers[called.name] = one, computation
 
     def block_of(self, id: str, index: str = "") -> str:
-        """Return the path of the block that makes a value, or most of it; `""` if no block does, or nobody knows.
+        """Return the path of the block that produces a value, or most of it; `""` if not attributed.
 
         Args:
-            id: Id of the instruction that has the value as its result.
-            index: Which part of the result: `"{1}"`.
+            id: Id of the instruction whose result is the value.
+            index: Index in the result if that is a tuple: `"{1}"`.
         """
         first = self._by_id.get(id)
         if first is None:
             return UNATTRIBUTED
         if index == "{}":
-            return UNATTRIBUTED  # the pointers to the parts of a result, which XLA keeps for itself
+            return UNATTRIBUTED  # XLA's own table of pointers to the elements of a tuple
         made = self._maker(first, [int(number) for number in _NUMBERS.findall(index)])
         return _most(made) or _most(first)
 
     def is_argument(self, id: str) -> bool:
-        """Whether a value is there before the program runs."""
+        """Return whether a value is an argument of the program."""
         home = self._home.get(id)
         return home is not None and home.is_entry and self._by_id[id].opcode == "parameter"
 
     def _maker(self, one: Instruction, index: list[int]) -> Instruction:
-        """Follow a part of a result to the instruction that computes it."""
+        """Follow an element of a result to the instruction that computes it."""
         for _ in range(_MOST_STEPS):
             found = self._behind(one, index)
             if found is None:
@@ -61,7 +61,7 @@ class Makers:
         return one
 
     def _behind(self, one: Instruction, index: list[int]) -> tuple[Instruction, list[int]] | None:
-        """One step of that; `None` where there is none to be made."""
+        """Take one step of `_maker`; return `None` at the end."""
         home = self._home.get(one.id)
         if home is None or self._module is None:
             return None
@@ -85,7 +85,7 @@ class Makers:
         return None
 
     def _round_loop(self, loop: Instruction, index: list[int]) -> tuple[Instruction, list[int]] | None:
-        """What the body of a loop gives, or what the loop was given where the body only passes it on."""
+        """Return an element of the loop body's result, or of the loop's operand if the body passes it on unchanged."""
         assert self._module is not None
         bodies = self._module.called(loop, "body")
         root = bodies[0].root if bodies else None
@@ -120,5 +120,5 @@ def _place(element: Instruction) -> list[int]:
 
 
 def _most(one: Instruction) -> str:
-    """The block with the largest share, the first of those that are equal."""
+    """Return the block with the largest share, or the first of several."""
     return max(one.shares, key=lambda share: share[1])[0] if one.shares else UNATTRIBUTED

@@ -1,4 +1,4 @@
-"""How much memory a program needs at each place of its schedule, and which block holds it."""
+"""Memory of a program at each position of its schedule, by block."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ if TYPE_CHECKING:
     from mithril_nb.stages.program_stages import ProgramStages
 
 SOURCES = ("analytic", "compiled")
-"""Ways to know: from the jaxpr without a compiler, or from XLA's buffer assignment."""
+"""Sources of memory figures: an estimate from the jaxpr, or XLA's buffer assignment."""
 
 
 @quick_to_make
 @dataclass(frozen=True)
 class Moment:
-    """How much memory is held while one instruction, or one equation, runs.
+    """Memory held while one instruction or equation runs.
 
     Attributes:
         id: Its id in its stage, `"hlo"` or `"jaxpr"`.
-        bytes: Bytes that are held.
+        bytes: Bytes held.
     """
 
     id: str
@@ -58,30 +58,30 @@ class Moment:
 
 @dataclass(frozen=True)
 class MemoryUse(Shown):
-    """How much memory one run of a program needs on one device, from place to place, and who holds it.
+    """Memory of one run of a program on one device over time, and the blocks that hold it.
 
-    `lives` add up to `timeline` at every place, and to `at_peak` and `kinds` at the place `peak_at`, exactly.
+    `lives` add up exactly to `timeline` at every position, and to `at_peak` and `kinds` at `peak_at`.
 
-    The peak of a compiled program is what XLA sets aside for it: arguments, outputs and temporaries, those counted once
-    that take the place of arguments (`memory_analysis()`: argument + output + temp - alias), and the constants, which
-    `memory_analysis()` leaves out. What of this no value fills at the fullest moment is held throughout by nobody, as
-    kind `"unfilled"`: gaps between values, their alignment, and outputs that wait for their value.
+    The peak of a compiled program is the memory that XLA allocates for it: arguments, outputs and temporaries, with
+    outputs that reuse arguments counted once (`memory_analysis()`: argument + output + temp - alias), and constants,
+    which `memory_analysis()` leaves out. The part that no value fills at the peak has kind `"unfilled"` and no block:
+    gaps between values, alignment, and outputs that are not written yet.
 
     Attributes:
         program: Name of the program.
-        source: `"compiled"`, or `"analytic"` for an estimate from the equations of the jaxpr: a compiler may keep more
-            or less than it.
-        peak_bytes: The most bytes that are held at any place; `None` if nobody knows.
-        peak_at: The first place in `timeline` at which so much is held; `None` if nobody knows.
-        filled_bytes: The most bytes that values fill at any place; `None` if nobody knows.
-        timeline: Each place of the schedule in the order of time. Bodies of loops and branches stand in it once.
-        at_peak: Bytes held at the peak by block path; `""` is what no block holds, or nobody knows.
+        source: `"compiled"`, or `"analytic"` for an estimate from the equations of the jaxpr: the compiled program may
+            need more or less.
+        peak_bytes: Peak memory in bytes; `None` if unknown.
+        peak_at: The first position in `timeline` that reaches the peak; `None` if unknown.
+        filled_bytes: The most bytes that values fill at any position; `None` if unknown.
+        timeline: The positions of the schedule in order. Bodies of loops and branches occur once.
+        at_peak: Bytes held at the peak by path of the block; `""` is not attributed.
         kinds: The same by kind: `"arguments"`, `"outputs"`, `"temporaries"`, `"constants"`, `"unfilled"`. As in
-            `memory_analysis()`, a value on the way that lies where an output will lie is one of the outputs.
-        lives: What holds memory, from when to when; what begins first comes first.
-        blocks: Paths of the blocks of the program, in its order, those that hold nothing included.
-        xla: What `memory_analysis()` says; `None` if the program is not compiled, or the platform does not say.
-        notes: What is not known, and why.
+            `memory_analysis()`, an intermediate value in the buffer of a later output counts as an output.
+        lives: The live ranges, in the order in which they begin.
+        blocks: Paths of all blocks of the program, in its order, including those that hold no memory.
+        xla: The result of `memory_analysis()`; `None` if the program is not compiled, or it is not available.
+        notes: Notes on unknown figures, with reasons.
     """
 
     program: str
@@ -101,11 +101,11 @@ class MemoryUse(Shown):
         return f"MemoryUse({self.program!r}, {self.source}, peak_bytes={self.peak_bytes})"
 
     def subtree(self, path: str) -> int:
-        """Return the bytes that a block holds at the peak with all blocks inside it; `""` gives the whole program."""
+        """Return the bytes that a block and all blocks inside it hold at the peak; `""` gives the whole program."""
         return sum(size for block, size in self.at_peak.items() if is_within(block, path))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the same as plain data."""
+        """Return the memory use as plain data."""
         return {
             "program": self.program,
             "source": self.source,
@@ -122,7 +122,7 @@ class MemoryUse(Shown):
         }
 
     def to_json(self) -> str:
-        """Return the same as JSON."""
+        """Return the memory use as JSON."""
         return json.dumps(self.to_dict(), allow_nan=False)
 
 
@@ -130,15 +130,15 @@ _KNOWN: WeakKeyDictionary[ProgramStages, dict[str, MemoryUse]] = WeakKeyDictiona
 
 
 def memory_of(inspection: ProgramStages, source: str = "compiled") -> MemoryUse:
-    """Return how much memory a program needs, and which block holds it; found once for each source.
+    """Return the memory use of a program by block; the result is cached.
 
     Args:
         inspection: The program.
-        source: `"compiled"` compiles it and reads XLA's buffer assignment. `"analytic"` only traces it, and estimates.
+        source: `"compiled"` compiles it and reads XLA's buffer assignment. `"analytic"` only traces it and estimates.
 
     Raises:
         UnknownOptionError: There is no such source.
-        StageUnavailableError: The program cannot be traced, or compiled.
+        StageUnavailableError: The program cannot be traced or compiled.
 
     Examples:
         >>> import jax.numpy as jnp
@@ -149,19 +149,19 @@ def memory_of(inspection: ProgramStages, source: str = "compiled") -> MemoryUse:
     """
     if source not in SOURCES:
         raise UnknownOptionError(
-            f"memory of {inspection.name!r} cannot be known by {source!r}.",
+            f"memory of {inspection.name!r} cannot be computed by {source!r}.",
             (("sources", ", ".join(SOURCES)),),
             'memory_of(inspection, "compiled")',
         )
     known = _KNOWN.setdefault(inspection, {})
     if source not in known:
-        with paused_collector():  # a record for each value, and a traced program in memory
+        with paused_collector():  # creates a record for each value, with a traced program in memory
             known[source] = _compiled(inspection) if source == "compiled" else _analytic(inspection)
     return known[source]
 
 
 def best_memory_of(inspection: ProgramStages) -> MemoryUse:
-    """Return how much memory a compiled program needs; if it does not compile, the estimate, whose notes say so.
+    """Return the memory use of a compiled program; if it does not compile, the estimate, with a note.
 
     Args:
         inspection: The program.
@@ -177,27 +177,28 @@ def best_memory_of(inspection: ProgramStages) -> MemoryUse:
         found = memory_of(inspection, "analytic")
         if found.peak_bytes is None:
             return found
-        return replace(found, notes=(*found.notes, f"an estimate, for it does not compile: {_reason(error)}"))
+        note = f"an estimate, because the program does not compile: {_reason(error)}"
+        return replace(found, notes=(*found.notes, note))
 
 
 def _analytic(inspection: ProgramStages) -> MemoryUse:
     equations = inspection.equations
     if names := _sizes_without_numbers(inspection):
-        why = f"nobody knows without a number for {', '.join(names)}: inspect it with numbers"
+        why = f"unknown without a number for {', '.join(names)}: inspect it with numbers"
         return _in_sum(inspection, "analytic", {}, None, why)
     device = inspection.device or jax.devices()[0]
     lives, unknown = jaxpr_lives(inspection.values, equations, device.platform == "cpu")
     lives = _with_state(lives, _state(inspection))
-    notes = [f"{unknown} arrays: their size is not known"] if unknown else []
+    notes = [f"{unknown} arrays: their size is unknown"] if unknown else []
     if inspection.is_divided:
-        notes.append("arrays that are spread over devices are counted whole, not by device")
-    # What a program without equations is given, it gives back at one go.
+        notes.append("arrays sharded over devices are counted whole, not by device")
+    # A program without equations returns its inputs in a single step.
     sequence = [equation.id for equation in equations] or [""]
     return _use(inspection, "analytic", lives, sequence, set_aside_for(lives, len(sequence)), None, notes)
 
 
 def _state(inspection: ProgramStages) -> dict[str, str]:
-    """Return by name of each argument the one block whose update alone takes it: what the optimizer keeps for it."""
+    """Return the block that each argument is optimizer state of: the only block that uses it, in its update."""
     if inspection.given is not None:
         return {}
     equations = inspection.equations
@@ -212,7 +213,7 @@ def _state(inspection: ProgramStages) -> dict[str, str]:
 
 
 def _with_state(lives: Sequence[LiveRange], blocks: Mapping[str, str]) -> list[LiveRange]:
-    """Give arguments that belong to no block the one of their ids."""
+    """Return live ranges in which unattributed arguments have the block of their id."""
     return [
         replace(life, block=blocks.get(life.id, UNATTRIBUTED)) if life.kind == ARGUMENTS and not life.block else life
         for life in lives
@@ -228,14 +229,14 @@ def _compiled(inspection: ProgramStages) -> MemoryUse:
         given = inspection.given
         otherwise = "inspection.memory  # an estimate, from the equations" if given is None else given.first_shown
         raise StageUnavailableError(
-            f"memory of {inspection.name!r} is not known: it does not compile.",
+            f"memory of {inspection.name!r} is unknown: it does not compile.",
             (("reason", stage.unavailable),),
             otherwise if inspection.given is not None or not names else f"inspect it with numbers for {names}.",
         )
     try:
         buffers = inspection.buffers
     except StageUnavailableError as error:
-        return _in_sum(inspection, "compiled", {} if xla is None else _sizes_told(xla), xla, _reason(error))
+        return _in_sum(inspection, "compiled", {} if xla is None else _sizes_from_xla(xla), xla, _reason(error))
     makers = Makers(stage)
     try:
         ranges = inspection.live_ranges
@@ -245,7 +246,7 @@ def _compiled(inspection: ProgramStages) -> MemoryUse:
     arguments = {one.id: one.equations[0] for one in stage.instructions if one.opcode == "parameter" and one.equations}
     state = {f"arg{place}": block for place, block in enumerate(_state(inspection).values())}
     lives = _with_state(lives, {id: state[argument] for id, argument in arguments.items() if argument in state})
-    notes = (f"{unknown} values: XLA does not say when they are needed",) if unknown else ()
+    notes = (f"{unknown} values: XLA reports no live range",) if unknown else ()
     return _use(inspection, "compiled", lives, ranges.sequence, set_aside(buffers), xla, notes)
 
 
@@ -263,7 +264,7 @@ def _use(
     xla: Memory | None,
     notes: Iterable[str],
 ) -> MemoryUse:
-    """Add up lives; what is set aside beyond them is held by nobody."""
+    """Return the memory use from live ranges; allocated memory beyond them is unfilled."""
     filled = held(lives, len(sequence))
     most = max(filled, default=0)
     if aside > most:
@@ -286,7 +287,7 @@ def _use(
 def _in_sum(
     inspection: ProgramStages, source: str, sizes: Mapping[tuple[str, str], int], xla: Memory | None, why: str
 ) -> MemoryUse:
-    """What is known where nobody says when values are needed: what is set aside, by kind and block."""
+    """Return the memory use without live ranges: only the allocated bytes by kind and block."""
     at_peak: dict[str, int] = {}
     kinds = dict.fromkeys(KINDS, 0)
     for (kind, block), size in sizes.items():
@@ -316,14 +317,14 @@ def _sizes(buffers: Iterable[Buffer], makers: Makers) -> dict[tuple[str, str], i
         kind = kinds.get(buffer.kind)
         if kind is None:
             continue
-        # Who holds a piece that values share changes from place to place.
+        # If values share a buffer, its block changes over time.
         blocks = {makers.block_of(value.instruction, value.index) for value in buffer.values}
         block = blocks.pop() if len(blocks) == 1 else UNATTRIBUTED
         sizes[kind, block] = sizes.get((kind, block), 0) + buffer.size_bytes
     return sizes
 
 
-def _sizes_told(xla: Memory) -> dict[tuple[str, str], int]:
+def _sizes_from_xla(xla: Memory) -> dict[tuple[str, str], int]:
     known = {ARGUMENTS: xla.argument, OUTPUTS: xla.output - xla.alias, TEMPORARIES: xla.temp}
     return {(kind, UNATTRIBUTED): size for kind, size in known.items()}
 

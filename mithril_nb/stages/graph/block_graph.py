@@ -1,6 +1,6 @@
-"""The logical graph of any program as a stage: an outline of its blocks, one a line, with what feeds each.
+"""The logical graph of any program as a stage: an outline with one block per line, and the blocks that feed each.
 
-It is read from the equations, so it is there for programs that are not made of our blocks, too.
+It is read from the equations, so it also exists for programs that were not built from our blocks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _WIDEST = 44
 
 
 class _Row:
-    """A block while its line is worked out."""
+    """A block while its line is computed."""
 
     def __init__(self, path: str):
         self.path = path
@@ -35,12 +35,12 @@ def outline(
 
     Args:
         equations: The instructions of the jaxpr.
-        calls: Ids of those that only call others.
-        kinds: Kind of each block by path, where somebody knows it: `"Linear"`.
+        calls: Ids of the instructions that only call others.
+        kinds: Kind of each block by path, where known: `"Linear"`.
 
     Returns:
-        The text, and for each line below its head an instruction: its operands are the paths of the blocks beside it
-        that feed it, its shapes what it gives to others.
+        The text, and an instruction for each line below its head. Its operands are the paths of the sibling blocks that
+        feed it, its shapes the arrays it passes to other blocks.
     """
     calling = set(calls)
     found = [one for one in equations if one.opcode != "parameter"]
@@ -72,9 +72,9 @@ def _lineage(block: str) -> tuple[str, ...]:
 
 
 def _connect(found: list[Instruction], blocks: Mapping[str, str], calling: set[str], rows: dict[str, _Row]) -> None:
-    """Find out what flows between blocks, and what each gives to others."""
+    """Find the data that flows between blocks, and the arrays each block passes to others."""
     shapes = {one.id: one.shapes for one in found}
-    kept: dict[str, tuple[TensorSpec, ...]] = {}  # what only the backward pass or the update takes
+    kept: dict[str, tuple[TensorSpec, ...]] = {}  # arrays used only by the backward pass or the update
     for one in found:
         if one.id in calling:
             continue
@@ -92,7 +92,7 @@ def _connect(found: list[Instruction], blocks: Mapping[str, str], calling: set[s
                     kept.setdefault(path, shapes[operand])
             if common < len(above) and common < len(below) and one.role == "forward":
                 rows[below[common]].feeds[above[common]] = None
-    for one in reversed(found):  # What comes last, such as a loss, nobody takes.
+    for one in reversed(found):  # The last results, such as a loss, have no user.
         for path in _lineage(blocks[one.id]) if one.role in ("forward", None) and one.id not in calling else ():
             rows[path].gives = rows[path].gives or one.shapes
     for path, specs in kept.items():
@@ -100,7 +100,7 @@ def _connect(found: list[Instruction], blocks: Mapping[str, str], calling: set[s
 
 
 def _by_depth(rows: Mapping[str, _Row]) -> list[_Row]:
-    """Put each block below the one that it is inside of; blocks beside each other in the order of the program."""
+    """Put each block below the block that contains it; siblings stay in program order."""
     children: dict[str, list[str]] = {}
     for path in rows:
         children.setdefault(path.rpartition("/")[0], []).append(path)

@@ -1,7 +1,7 @@
-"""Rounds of a loop of Python that was unrolled: the same functions called again and again, told apart.
+"""Detect the iterations of an unrolled Python loop: repeated calls of the same functions.
 
-Blocks that are named after functions have the same path each time that the function is called. Where their calls come
-in rounds, each round becomes a node of its own, so that equal ones can be folded.
+Blocks named after functions have the same path in every call of the function. If their calls come in rounds, one per
+iteration, each round becomes a separate node, so that equal rounds can be folded.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from mithril_nb.stages.graph.folds import Draft, round_name, rounds
 from mithril_nb.stages.records import Instruction
 
 _FEWEST = 6
-"""With fewer calls than these a level is clear as it is."""
+"""With fewer calls than this, a level is clear without folding."""
 
 
 @dataclass
 class _Run:
-    """What stands together in one child of a level, in one role."""
+    """Consecutive instructions in one child of a level, in one role."""
 
     part: str
     child: Draft
@@ -31,7 +31,7 @@ class _Run:
 
 
 def split_rounds(root: Draft, by_id: Mapping[str, Instruction]) -> None:
-    """Give each round of calls a node of its own, on every level of a tree."""
+    """Give each round of calls a separate node, on every level of a tree."""
     waiting = [root]
     while waiting:
         draft = waiting.pop()
@@ -54,7 +54,7 @@ def _split(draft: Draft, by_id: Mapping[str, Instruction]) -> None:
     name = round_name([run.child for run in runs[start : start + period] if run.child.source] or [runs[start].child])
     groups = [
         draft.child(f"round:{start}:{at}", name, "repeat", draft.block) for at in range(count)
-    ]  # what is equal is folded later
+    ]  # equal rounds are folded later
     place: dict[str, tuple[int, str, Draft]] = {}  # by instruction: its round, the child of the level, its instance
     instances: dict[str, list[tuple[int, Draft] | None]] = {}
     for at, run in enumerate(runs):
@@ -85,7 +85,7 @@ def _pair_backward(
     instances: Mapping[str, Sequence[tuple[int, Draft] | None]],
     place: dict[str, tuple[int, str, Draft]],
 ) -> None:
-    """The last call's backward comes first; what stands between the calls of a round belongs to that round."""
+    """Match backward passes to calls, the last call's first; instructions between the calls of a round join it."""
     runs = _runs(draft, "backward")
     total = Counter(run.part for run in runs)
     done: Counter[str] = Counter()
@@ -103,7 +103,7 @@ def _pair_backward(
 
 
 def _follow_updates(draft: Draft, place: dict[str, tuple[int, str, Draft]], by_id: Mapping[str, Instruction]) -> None:
-    """What updates a parameter belongs to the call that its gradient comes from."""
+    """Assign the update of a parameter to the call that its gradient comes from."""
     for run in _runs(draft, "update"):
         for unit in run.units:
             near = [place[one] for id in unit.ids for one in by_id[id].operands if one in place]
@@ -131,12 +131,12 @@ def _runs(draft: Draft, role: str) -> list[_Run]:
 
 
 def part_is_round(part: str) -> bool:
-    """Whether a part of a key is that of a round."""
+    """Return whether a part of a key names a round."""
     return part.startswith("round:")
 
 
 def _units(draft: Draft) -> Iterator[Draft]:
-    """Yield the nodes below that are instructions themselves: not one that is inside of another such."""
+    """Yield the nodes below that contain instructions directly, but none inside another such node."""
     stack = [draft]
     while stack:
         one = stack.pop()
@@ -169,7 +169,7 @@ def _move(run: _Run, group: Draft, instance: Draft, place: dict[str, tuple[int, 
 
 
 def _part(draft: Draft) -> str:
-    assert draft.parent is not None  # nothing is folded yet: a key is that of the parent and the part
+    assert draft.parent is not None  # nothing is folded yet, so a key is the parent's key and the part
     return draft.key[len(draft.parent.key) + 1 :] if draft.parent.key else draft.key
 
 

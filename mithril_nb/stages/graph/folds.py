@@ -1,4 +1,4 @@
-"""Levels made small: equal neighbours folded into one, repeating runs into one round, and the rest into buckets."""
+"""Keep levels small: fold equal neighbours into one, repeating runs into one round, and the rest into buckets."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.graph.stage_graph import Kind, StageGraph
-from mithril_nb.stages.places import lines_of_source, told_line, told_lines
+from mithril_nb.stages.places import format_lines, format_source, lines_of_source
 from mithril_nb.stages.records import LOSS, OPTIMIZER, Role
 
 _PERIODS = 40
-"""How many distances between equal neighbours are tried as the length of a round."""
+"""Number of distances between equal neighbours that are tried as the length of a round."""
 _MOST_RUNS = 8
 _MOST_LOOSE = 6
 _FAR = 10**9
@@ -20,7 +20,7 @@ _FAR = 10**9
 
 @dataclass
 class Draft:
-    """A node while its graph is made."""
+    """A node while its graph is built."""
 
     key: str
     name: str
@@ -43,7 +43,7 @@ class Draft:
     shape: str = ""
 
     def child(self, part: str, name: str, kind: Kind, block: str) -> Draft:
-        """Return the child of a part of a key, made if it is not there."""
+        """Return the child for a part of a key; it is created if missing."""
         found = self.children.get(part)
         if found is None:
             key = f"{self.key}/{part}" if self.key else part
@@ -52,7 +52,7 @@ class Draft:
 
 
 def fold(root: Draft, most: int, like: StageGraph | None) -> dict[str, str]:
-    """Fold every level of a tree, from the bottom up; return which key stands for each that is hidden."""
+    """Fold every level of a tree, from the bottom up; return the visible key for each hidden key."""
     hidden: dict[str, str] = {}
     known: dict[Hashable, int] = {}
     stack, order = [root], []
@@ -74,7 +74,7 @@ def fold(root: Draft, most: int, like: StageGraph | None) -> dict[str, str]:
 
 
 def _sign(draft: Draft, known: dict[Hashable, int]) -> None:
-    """Give a node a number that only nodes of the same structure have: the forward part decides, if there is one."""
+    """Give a node a number shared only by nodes of the same structure, judged by the forward part if there is one."""
     if draft.kind == "instruction":
         sign: Hashable = (draft.opcode, draft.shapes, draft.takes)
     else:
@@ -84,15 +84,15 @@ def _sign(draft: Draft, known: dict[Hashable, int]) -> None:
 
 
 def _fold_equal(draft: Draft, hidden: dict[str, str], like: StageGraph | None) -> None:
-    """Fold equal blocks that follow each other; blocks that `like` knows are folded as they are there."""
+    """Fold equal blocks that follow each other; blocks of `like` are folded as in that graph."""
     kept: dict[str, Draft] = {}
     last: Draft | None = None
     by_key = {child.key: child for child in draft.children.values()}
     for part, child in draft.children.items():
         if like is not None and child.key in like.nodes:
-            stands = by_key.get(like.hidden.get(child.key, child.key))
-            if stands is not None and stands is not child:
-                _join(stands, [child], hidden)
+            shown = by_key.get(like.hidden.get(child.key, child.key))
+            if shown is not None and shown is not child:
+                _join(shown, [child], hidden)
                 continue
         elif (
             last is not None
@@ -118,7 +118,7 @@ def _join(first: Draft, others: Sequence[Draft], hidden: dict[str, str]) -> None
 
 
 def _hide(other: Draft, first: Draft, hidden: dict[str, str]) -> None:
-    """Let each part of a node be stood for by the same part of its equal; what has no equal, by what is around it."""
+    """Map each part of a node to the same part of its equal; a part without an equal, to the node around that part."""
     hidden[other.key] = first.key
     twins: dict[tuple[str, int], list[Draft]] = {}
     for child in first.children.values():
@@ -173,10 +173,10 @@ def rounds(tokens: Sequence[Hashable], least: int = 3) -> tuple[int, int, int] |
 
 
 def _fold_rounds(draft: Draft, hidden: dict[str, str], most: int) -> None:
-    """Fold runs of children that repeat, such as `linear, relu, linear, relu, ...`, into one round of them.
+    """Fold runs of children that repeat, such as `linear, relu, linear, relu, ...`, into one round.
 
-    Loops of Python that were unrolled are found by this, too. Each role has runs of its own, in its own order; those
-    that come from the same lines are one.
+    This also finds unrolled Python loops. Each role has separate runs in its own order; runs that come from the same
+    source lines are joined.
     """
     found: dict[str, tuple[set[str], Draft]] = {}
     roles = {key: _main_role(child) for key, child in draft.children.items() if child.kind != "repeat"}
@@ -194,7 +194,7 @@ def _fold_rounds(draft: Draft, hidden: dict[str, str], most: int) -> None:
 
 
 def _main_role(draft: Draft) -> int:
-    """Return the first role that it has; inputs have none."""
+    """Return the index of its first role; inputs have none."""
     return next((at for at, count in enumerate(draft.counts) if count), -1)
 
 
@@ -226,47 +226,47 @@ def _fold_run(
             child.parent = group
         else:
             twin = first[at % period]
-            twin.members = [*(twin.members or [twin]), child]  # not counted: the round around it says how often
+            twin.members = [*(twin.members or [twin]), child]  # not counted: the round around it shows the number
             _hide(child, twin, hidden)
     sort_children(draft)
 
 
 def round_name(first: Sequence[Draft]) -> str:
-    """Return what to call a round: the lines of Python that its parts come from, or the names of its ends."""
+    """Return the label of a round: the lines of Python that its parts come from, or the names of its ends."""
     lines = sorted({(file, line) for file, line, _ in (lines_of_source(one.source) for one in first) if file})
     if lines:
         file = Counter(name for name, _ in lines).most_common(1)[0][0]
         numbers = [line for name, line in lines if name == file]
-        return told_lines(file, numbers)
+        return format_lines(file, numbers)
     return first[0].name if len(first) == 1 else f"{first[0].name} … {first[-1].name}"
 
 
 def sort_children(draft: Draft) -> None:
-    """Put inputs first, and the rest in the order of the program."""
+    """Put inputs first, and the rest in program order."""
     if len(draft.children) < 2:
         return
     draft.children = dict(sorted(draft.children.items(), key=lambda item: (item[1].kind != "input", item[1].order)))
 
 
 def _is_mixed(draft: Draft) -> bool:
-    """Whether many loose instructions stand between blocks: lines of Python are what reads like a block there."""
+    """Return whether many loose instructions are between blocks; grouping them by Python line is then clearer."""
     loose = sum(child.kind == "instruction" for child in draft.children.values())
     return loose > _MOST_LOOSE and any(child.kind in ("block", "repeat", "loop") for child in draft.children.values())
 
 
 def _by_line(draft: Draft) -> None:
-    """Put the loose instructions of a level together by the line of Python that they come from."""
+    """Group the loose instructions of a level by the line of Python that they come from."""
     lines: dict[str, list[tuple[str, Draft]]] = {}
     for part, child in draft.children.items():
         if child.kind in ("instruction", "call") and child.source:
             lines.setdefault(child.source, []).append((part, child))
     for line, found in lines.items():
         if len(found) > 1:
-            _gather(draft, f"line:{line}", told_line(line), "lines", found)
+            _gather(draft, f"line:{line}", format_source(line), "lines", found)
 
 
 def _bucket(draft: Draft, most: int) -> None:
-    """Put neighbours into buckets: even ones where there are very many, else the smallest first, until few are left."""
+    """Group neighbours into buckets, until few are left: even ones if there are very many, else the smallest first."""
     while len(draft.children) > 4 * most:
         items = list(draft.children.items())
         for at in range(0, len(items), most):

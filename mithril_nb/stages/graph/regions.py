@@ -1,4 +1,4 @@
-"""Which instruction stands inside of which: loops, branches and calls, read from lines and from what calls what."""
+"""Nesting of instructions in loops, branches and calls, read from line ranges and called computations."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _BODIES = ("calls", "body", "condition", "to_apply", "branch_computations", "tru
 
 @dataclass(frozen=True)
 class Region:
-    """What a person should know about an instruction that has others inside.
+    """An instruction that contains others.
 
     Attributes:
         kind: Its opcode without a dialect.
-        name: What to call it.
+        name: Its label.
         look: Whether it is a loop, has branches, or calls.
         note: How often it runs.
         id: The instruction.
@@ -34,17 +34,17 @@ class Region:
 
     @property
     def is_call(self) -> bool:
-        """Whether it runs what is inside exactly once."""
+        """Return whether it runs its contents exactly once."""
         return self.look == "call"
 
     def label(self, inner: str) -> str:
-        """Return the name of the branch in which an instruction of a jaxpr stands, from its id; else `""`."""
+        """Return the name of the branch that contains an instruction of a jaxpr, from its id; else `""`."""
         branch = inner[len(self.id) + 1 :].partition(".")[0] if inner.startswith(f"{self.id}.") else ""
         return f"branch {branch[1:]}" if branch[:1] == "b" and branch[1:].isdigit() else ""
 
 
 def region_of(one: Instruction) -> Region:
-    """Return what is known of an instruction that has others inside.
+    """Return the region of an instruction that contains others.
 
     Examples:
         >>> region_of(Instruction("3", "scan", 1, attributes=(("length", "10"),))).note
@@ -66,7 +66,7 @@ def region_of(one: Instruction) -> Region:
 
 
 def parents_of(stage: Stage) -> dict[str, str]:
-    """Return, for each instruction inside of another, the innermost one that it is inside of."""
+    """Return the innermost instruction around each instruction that is inside another."""
     parents: dict[str, str] = {}
     open_ones: list[tuple[int, str]] = []  # the line after its last, and its id
     for one in sorted(stage.instructions, key=lambda one: (one.line, -one.lines)):
@@ -81,7 +81,7 @@ def parents_of(stage: Stage) -> dict[str, str]:
 
 
 def _by_computation(stage: Stage, known: Mapping[str, str]) -> dict[str, str]:
-    """Return the same for HLO, whose bodies are computations of their own that name no caller."""
+    """Return the same for HLO, whose bodies are separate computations that name no caller."""
     callers: dict[str, str] = {}
     for one in stage.instructions:
         for key, value in one.attributes:

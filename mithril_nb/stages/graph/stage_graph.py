@@ -1,6 +1,7 @@
-"""A stage as a graph in levels: blocks, loops and branches that open, equal ones folded, instructions at the bottom.
+"""A stage as a graph in levels: blocks, loops and branches can be opened, equal ones are folded.
 
-Forward, backward and update of a block are one node with three counts: a train step looks like its model.
+Instructions are at the bottom. Forward, backward and update of a block are one node with three counts, so that a train
+step looks like its model.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ ROOT = ""
 _FEW = 4
 _STRUCTURE = frozenset({"block", "loop", "cond", "branch", "repeat"})
 MOST = 25
-"""As many nodes are taken in at a glance; a level with more is folded further."""
+"""Maximum number of nodes that are easy to read on one level; a level with more is folded further."""
 
 
 @quick_to_make
@@ -31,17 +32,17 @@ class GraphNode:
 
     Attributes:
         key: Unique in its graph; `""` for the root.
-        name: What a person calls it.
-        kind: What it is.
+        name: Its label.
+        kind: Its kind.
         block: Path of the block that it is, or is part of.
-        parent: Key of the node that it is inside of.
-        children: Keys of the nodes inside, in the order of the program.
-        ids: Instructions that stand in it directly; those of its children not among them.
-        counts: Number of instructions in all of it: forward, backward, update, and without a role.
-        shape: What it gives.
-        repeat: How many equal ones it stands for.
-        members: Keys of these, its own among them, where they are nodes.
-        note: What else to know: `"10 rounds"`, `"unknown number of rounds"`.
+        parent: Key of the node that contains it.
+        children: Keys of the nodes inside, in program order.
+        ids: Instructions directly inside it, without those of its children.
+        counts: Number of instructions inside it: forward, backward, update, and without a role.
+        shape: The shape of its result.
+        repeat: Number of equal nodes that are folded into it.
+        members: Keys of these nodes, its own among them, where they are nodes.
+        note: Further information: `"10 rounds"`, `"unknown number of rounds"`.
     """
 
     key: str
@@ -63,10 +64,10 @@ class GraphEdge:
     """All data that flows from one visible node to another.
 
     Attributes:
-        source: Key of the node that gives.
-        target: Key of the node that takes.
-        roles: The roles of what takes it, in the order of a step.
-        shape: What flows, if that is one shape; the largest, followed by how many more there are, if not.
+        source: Key of the node that produces the data.
+        target: Key of the node that uses it.
+        roles: The roles of its users, in the order of a step.
+        shape: The shape of the data; for several shapes the largest, and the number of others.
     """
 
     source: str
@@ -81,11 +82,11 @@ class StageGraph(Shown):
 
     Attributes:
         stage: Name of the stage.
-        nodes: All nodes by key, parents before their children; those that a fold hides too.
-        flows: For each pair of instructions of which one takes what the other gives, both and the spec of it.
+        nodes: All nodes by key, parents before their children, including those hidden by a fold.
+        flows: Producer, user and spec for each pair of instructions with data flow.
         roles: Role of each instruction that has one.
         equations: Ids of the equations of each instruction.
-        hidden: For each key that a fold hides, the key of the one that stands for it.
+        hidden: Key of the visible node for each key that a fold hides.
     """
 
     stage: str
@@ -97,36 +98,36 @@ class StageGraph(Shown):
 
     @cached_property
     def home(self) -> dict[str, str]:
-        """The node in which each instruction stands."""
+        """The node that contains each instruction."""
         return {id: node.key for node in self.nodes.values() for id in node.ids}
 
     def level(self, key: str = ROOT) -> tuple[GraphNode, ...]:
         """Return the nodes directly inside a node."""
         return tuple(self.nodes[child] for child in self.nodes[key].children)
 
-    def stands_for(self, key: str) -> tuple[str, ...]:
-        """Return the keys of all nodes that one stands for, its own first: inside of a fold, those of all rounds."""
+    def represented_by(self, key: str) -> tuple[str, ...]:
+        """Return the keys of all nodes folded into a node, its own first; inside a fold, those of all rounds."""
         node = self.nodes[key]
         return node.members or (key, *self._twins.get(key, ()))
 
     @cached_property
     def _twins(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
-        for key, stands in self.hidden.items():
-            while stands in self.hidden:  # a fold inside of a fold
-                stands = self.hidden[stands]
-            if key in self.nodes and self.nodes[key].name == self.nodes[stands].name:
-                found.setdefault(stands, []).append(key)
+        for key, visible_key in self.hidden.items():
+            while visible_key in self.hidden:  # a fold inside another
+                visible_key = self.hidden[visible_key]
+            if key in self.nodes and self.nodes[key].name == self.nodes[visible_key].name:
+                found.setdefault(visible_key, []).append(key)
         return found
 
     def share(self, key: str, shares: Mapping[str, float]) -> float | None:
-        """Return a block's share of the cost, with those that it stands for; `None` if that is not known.
+        """Return a block's share of the cost, including nodes folded into it; `None` if unknown.
 
-        Where calls of one function are several nodes, nobody knows how much each has of what their path has.
+        If the calls of one function are several nodes, the share of each in the cost of their path is unknown.
         """
         if self.nodes[key].kind != "block" or self._parts[self.nodes[key].block] > 1:
             return None
-        paths = dict.fromkeys(self.nodes[one].block for one in self.stands_for(key))
+        paths = dict.fromkeys(self.nodes[one].block for one in self.represented_by(key))
         known = [shares[path] for path in paths if path in shares]
         return sum(known) if known else None
 
@@ -136,7 +137,7 @@ class StageGraph(Shown):
         return Counter(node.block for node in shown if node.kind == "block")
 
     def instructions_of(self, key: str) -> tuple[str, ...]:
-        """Return the ids of all instructions in a node; in those that it stands for, too."""
+        """Return the ids of all instructions in a node and in the nodes folded into it."""
         found: list[str] = []
         waiting = [*reversed(self.nodes[key].members or (key,))]
         while waiting:
@@ -147,7 +148,7 @@ class StageGraph(Shown):
         return tuple(dict.fromkeys(found))
 
     def visible(self, opened: Collection[str] = ()) -> tuple[GraphNode, ...]:
-        """Return the nodes that are seen when those of some keys are open: a parent comes before what is in it."""
+        """Return the visible nodes if the nodes of some keys are open; a parent comes before its children."""
         found: list[GraphNode] = []
         waiting = [*reversed(self.level())]
         while waiting:
@@ -158,13 +159,13 @@ class StageGraph(Shown):
         return tuple(found)
 
     def edges(self, opened: Collection[str] = ()) -> tuple[GraphEdge, ...]:
-        """Return what flows between visible nodes, bundled, in the order of the program."""
+        """Return the data that flows between visible nodes, bundled, in program order."""
         visible = {node.key for node in self.visible(opened)}
         seen: dict[str, str] = {}
         bundles: dict[tuple[str, str], tuple[set[Role], dict[TensorSpec, None]]] = {}
         for source, target, spec in self.flows:
             tail, head = (self._shown(self.home[end], visible, seen) for end in (source, target))
-            # What a frame takes goes on to what is inside of it, which has a flow of its own.
+            # Data for an open node flows on to the nodes inside it, which have separate flows.
             if tail == head or head in opened or not tail or not head or self._inside(tail, head):
                 continue
             if self._is_carried(self.home[source], self.home[target]):
@@ -180,9 +181,9 @@ class StageGraph(Shown):
         )
 
     def first_view(self, most: int = MOST, shares: Mapping[str, float] | None = None) -> frozenset[str]:
-        """Return which nodes to open so that the first picture has at most `most` nodes, and says as much as it can.
+        """Return the nodes to open so that the first picture has at most `most` nodes, and shows as much as possible.
 
-        What is dearest opens first: by its share of the cost if that is known, else by its instructions.
+        The most expensive node opens first: by its share of the cost if known, else by its number of instructions.
         """
         opened: set[str] = set()
         count = len(self.level())
@@ -190,7 +191,7 @@ class StageGraph(Shown):
         while waiting:
             waiting.sort(key=lambda node: (-self._weight(node, shares or {}), -sum(node.counts), node.key))
             node = waiting.pop(0)
-            if count + len(node.children) <= most and self._says_more(node, len(self.level())):
+            if count + len(node.children) <= most and self._shows_more(node, len(self.level())):
                 opened.add(node.key)
                 count += len(node.children)
                 waiting.extend(child for child in self.level(node.key) if child.children)
@@ -200,19 +201,19 @@ class StageGraph(Shown):
         share = self.share(node.key, shares) if shares else None
         return sum(node.counts) / max(1, len(self.home)) if share is None else share
 
-    def _says_more(self, node: GraphNode, top: int) -> bool:
-        """Whether the first view is better with a node open: single instructions are for those who ask for them."""
+    def _shows_more(self, node: GraphNode, top: int) -> bool:
+        """Return whether opening a node improves the first view: single instructions are only shown on demand."""
         inside = self.level(node.key)
         if node.block in (LOSS, OPTIMIZER) or (len(inside) == 1 and not inside[0].children):
             return False
         return top < _FEW or node.kind in ("loop", "cond", "branch") or any(one.kind in _STRUCTURE for one in inside)
 
     def _shown(self, key: str, visible: set[str], seen: dict[str, str]) -> str:
-        """Return the visible node in which a node is, or `""`."""
+        """Return the visible node that contains a node, or `""`."""
         if key not in seen:
-            stands = self.hidden.get(key, key)
-            if stands != key:
-                seen[key] = self._shown(stands, visible, seen)
+            visible_key = self.hidden.get(key, key)
+            if visible_key != key:
+                seen[key] = self._shown(visible_key, visible, seen)
             else:
                 outer = self._shown(self.nodes[key].parent, visible, seen) if key else ""
                 shown_parent = not key or not self.nodes[key].parent or outer == self.nodes[key].parent
@@ -220,12 +221,12 @@ class StageGraph(Shown):
         return seen[key]
 
     def _is_carried(self, source: str, target: str) -> bool:
-        """Whether data flows from one to another of those that a node stands for: a picture of one has no such edge."""
+        """Return whether data flows between nodes folded into one; a picture of one node has no such edge."""
         before = self._folds(source)
         return bool(before) and any(before.get(fold, member) != member for fold, member in self._folds(target).items())
 
     def _folds(self, key: str) -> dict[str, str]:
-        """Return which member of each fold a node is in."""
+        """Return the member of each fold that contains a node."""
         if key not in self._fold_cache:
             above = self._folds(self.nodes[key].parent) if key else {}
             fold = self._fold_of.get(key)
@@ -249,7 +250,7 @@ class StageGraph(Shown):
 
 
 def short_shape(spec: TensorSpec) -> str:
-    """Return a spec in few characters: float32 goes without saying.
+    """Return a spec in few characters; float32 is omitted.
 
     Examples:
         >>> short_shape(TensorSpec((32, 64))), short_shape(TensorSpec((2,), "int32")), short_shape(TensorSpec(()))
@@ -260,7 +261,7 @@ def short_shape(spec: TensorSpec) -> str:
 
 
 def shapes_text(specs: Iterable[TensorSpec]) -> str:
-    """Return the largest of some specs, and how many more there are.
+    """Return the largest of some specs, and the number of others.
 
     Examples:
         >>> shapes_text([TensorSpec((2,)), TensorSpec((3, 4))])

@@ -1,4 +1,4 @@
-"""From the instructions of a stage to its graph: put into a tree of blocks and regions, measured, folded."""
+"""Build the graph of a stage from its instructions: a tree of blocks and regions, measured and folded."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def stage_graph(stage: Stage, like: StageGraph | None = None, most: int = MOST) 
 
     Args:
         stage: Any stage with instructions.
-        like: The graph of another stage of the same program, whose blocks are folded as they are there: compilers
-            treat equal blocks unequally, and the picture should not fall apart over that.
-        most: As many nodes a level has at most, once what is equal is folded.
+        like: The graph of another stage of the same program. Its folds are kept, because compilers treat equal blocks
+            differently, which would otherwise break up the picture.
+        most: Maximum number of nodes on a level, after equal ones are folded.
 
     Returns:
         The graph; the same for the same arguments. A stage that is not available has a graph without nodes.
@@ -53,7 +53,7 @@ def stage_graph(stage: Stage, like: StageGraph | None = None, most: int = MOST) 
 
 
 def _known_inputs(like: StageGraph | None) -> dict[str, str]:
-    """Return the names that inputs have in another stage; equations tell which is which."""
+    """Return the names of inputs in another stage, matched by their equations."""
     if like is None:
         return {}
     inputs = [node for node in like.nodes.values() if node.kind == "input" and len(node.ids) == 1]
@@ -67,7 +67,7 @@ def _planted(
     parents: Mapping[str, str],
     names: Mapping[str, str],
 ) -> dict[str, Draft]:
-    """Put every instruction into the tree of blocks and regions; return where each is."""
+    """Put every instruction into the tree of blocks and regions; return its node."""
     bodies: dict[str, tuple[Draft, Region]] = {}
     homes: dict[str, Draft] = {}
     texts = stage.text.split("\n") if stage.name == "jaxpr" else []
@@ -119,12 +119,12 @@ def _planted(
 
 
 def _outer(parent: str, one: Instruction, bodies: Mapping[str, tuple[Draft, Region]], root: Draft) -> tuple[Draft, str]:
-    """Return the node in which the path of an instruction starts, and the path of the block that this node has."""
+    """Return the node in which the path of an instruction starts, and the block path of this node."""
     if parent not in bodies:
         return root, ""
     home, region = bodies[parent]
     if region.is_call and _block(one) != home.block and home.parent is not None:
-        # A call around whole blocks says nothing that they do not: `remat` and `jit` are looked through.
+        # A call around whole blocks adds nothing to them: skip `remat` and `jit`.
         while home.kind == "call" and home.parent is not None:
             home = home.parent
         return _region_above(home, root)
@@ -142,7 +142,7 @@ def _region_above(home: Draft, root: Draft) -> tuple[Draft, str]:
 
 
 def _walk(start: Draft, base: str, block: str) -> Draft:
-    """Return the node of a block below `start`, which belongs to the block `base`; made with all above it."""
+    """Return the node of a block below `start`, which belongs to the block `base`; missing nodes are created."""
     rest = block
     if base and (block == base or block.startswith(f"{base}/")):
         rest = block[len(base) + 1 :]
@@ -163,7 +163,7 @@ def _block(one: Instruction) -> str:
 def _gather_inputs(
     root: Draft, flows: Iterable[tuple[str, str, TensorSpec | None]], by_id: Mapping[str, Instruction]
 ) -> set[str]:
-    """Keep the inputs that the forward pass takes, those of one argument together; return the ids of the others."""
+    """Keep the inputs that the forward pass uses, grouped by argument; return the ids of the others."""
     dropped: set[str] = set()
     used = {source for source, target, _ in flows if by_id[target].role in ("forward", None)}
     arguments: dict[str, list[Draft]] = {}
@@ -190,9 +190,9 @@ def _measure(
     flows: Iterable[tuple[str, str, TensorSpec | None]],
     places: Mapping[str, int],
 ) -> None:
-    """Count the instructions of each node by role, sort children as the program runs, and find what each gives.
+    """Count the instructions of each node by role, sort children in program order, and find each node's result.
 
-    A compiler puts bodies and fusions where it likes: nodes that have a place in another stage keep that.
+    A compiler may place bodies and fusions anywhere: nodes that have a position in another stage keep it.
     """
     stack, drafts = [root], []
     while stack:
@@ -218,7 +218,7 @@ def _measure(
         if draft.key in places:
             draft.order = places[draft.key] - len(places)
         sort_children(draft)
-    # What leaves a node is what it gives: the last forward result that something outside takes.
+    # The result of a node is its last forward value with a user outside.
     for source, targets in users.items():
         instruction = by_id[source]
         if instruction.role not in ("forward", None) or not instruction.shapes:
@@ -231,11 +231,11 @@ def _measure(
                 place.shape = shapes_text(instruction.shapes)
             place = place.parent
     for draft in reversed(drafts):
-        # What a block is given, it does not give: its parameters.
+        # Inputs of a block, such as its parameters, are not results of the block.
         made = [id for id in draft.ids if draft.kind == "input" or by_id[id].opcode != "parameter"]
         if not draft.shape and made:
             draft.shape = shapes_text(by_id[made[-1]].shapes)
-        elif not draft.shape:  # The end of the program: nothing takes what it gives.
+        elif not draft.shape:  # The end of the program: its result has no user.
             given = [child.shape for child in draft.children.values() if child.shape and child.counts[0]]
             draft.shape = given[-1] if given else ""
 

@@ -1,1 +1,1 @@
-"""StableHLO and HLO, read line by line, each with the equations it came from."""
+"""StableHLO and HLO text, read line by line; each line has the equations it came from."""

@@ -1,4 +1,4 @@
-"""What compilers call dtypes, and what everybody else does."""
+"""The dtype names of XLA and MLIR, and the usual names."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ HLO_DTYPES = {
     "pred": "bool", "c64": "complex64", "c128": "complex128", **_FLOATS, **_SHORT_FLOATS,
     **{f"s{bits}": f"int{bits}" for bits in _BITS}, **{f"u{bits}": f"uint{bits}" for bits in _BITS},
 }  # fmt: skip
-"""By XLA's names: `"f8e4m3fn"` is `"float8_e4m3fn"`."""
+"""Dtypes by XLA's names: `"f8e4m3fn"` is `"float8_e4m3fn"`."""
 
 MLIR_DTYPES = {
     "i1": "bool", "complex<f32>": "complex64", "complex<f64>": "complex128", **_FLOATS,
     **{f"f{short[1:].upper()}": name for short, name in _SHORT_FLOATS.items()},
     **{f"i{bits}": f"int{bits}" for bits in _BITS}, **{f"ui{bits}": f"uint{bits}" for bits in _BITS},
 }  # fmt: skip
-"""By MLIR's names: `"f8E4M3FN"` is `"float8_e4m3fn"`."""
+"""Dtypes by MLIR's names: `"f8E4M3FN"` is `"float8_e4m3fn"`."""

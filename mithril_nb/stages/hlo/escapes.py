@@ -10,7 +10,7 @@ _LETTERS = {b"n": b"\n", b"r": b"\r", b"t": b"\t"}
 
 
 def read_mlir(written: str) -> str:
-    r"""Return what stands between the quotes of a text of MLIR's.
+    r"""Return the decoded content of a quoted MLIR string.
 
     Examples:
         >>> read_mlir(r"f\CF\83"), read_mlir(r"a\22b\\c")
@@ -20,7 +20,7 @@ def read_mlir(written: str) -> str:
 
 
 def read_xla(written: str) -> str:
-    r"""Return what stands between the quotes of a text of XLA's.
+    r"""Return the decoded content of a quoted XLA string.
 
     Examples:
         >>> read_xla(r"f\317\203"), read_xla(r"a\"b\'c")

@@ -1,4 +1,4 @@
-"""Optimized HLO with its provenance: fusions and loops split over what is inside them, the rest passed on."""
+"""Optimized HLO with its provenance: split for fusions and loops by their contents, inferred for untagged lines."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from mithril_nb.stages.trace.tags import Marks
 _MOVES = frozenset(
     {"dynamic-slice", "dynamic-update-slice", "get-tuple-element", "reshape", "bitcast", "copy", "transpose"}
 )
-"""How a loop hands its body items, and stacks what the rounds give."""
+"""Opcodes with which a loop passes slices to its body, and stacks the results of the iterations."""
 _DEVICES = re.compile(r", (?:replica_count|num_partitions)=\d+")
-"""The number of devices in the head of a module: groups of a collective that list none are all devices."""
+"""The number of devices in the head of a module: a collective without listed groups uses all devices."""
 _USERS_FIRST = frozenset({"constant", "iota", "get-tuple-element", "broadcast"})
 _COMBINED = frozenset({"all-reduce", "all-gather", "reduce-scatter", "collective-permute"})
-"""Collectives that XLA combines into one whose result is a tuple."""
+"""Collectives that XLA combines into one with a tuple as its result."""
 _BODIES = frozenset({"calls", "body", "condition", "branch", "true_computation", "false_computation"})
 
 
@@ -52,15 +52,15 @@ def read_hlo(
     op_names: Mapping[str, str] | None = None,
     lines: GivenLines | None = None,
 ) -> tuple[str, tuple[Instruction, ...]]:
-    """Return the text of a module as it is shown, entry first, and its instructions with their provenance.
+    """Return the text of a module in the form shown to the user, entry first, and its instructions with provenance.
 
     Args:
-        text: What `compiled.as_text()` gives.
-        tags: How the equations are marked in it.
+        text: The result of `compiled.as_text()`.
+        tags: Reads the tags of the equations in it.
         equations: The equations by id.
         inputs: Index and block of each input by its name, such as `params['linear_0.weight']`.
-        refine: Gives further equations of an instruction, by its opcode and one of its equations.
-        op_names: What instructions that carry no name were called when the compiler made them.
+        refine: Returns further equations of an instruction, given its opcode and one of its equations.
+        op_names: Recovered op names of instructions that lost theirs.
         lines: Reads the lines of Python in the text; `None` if the equations have them.
     """
     read = None if lines is None else lines.of_hlo(text)
@@ -68,7 +68,7 @@ def read_hlo(
 
 
 _Caller = tuple[HloLine, Computation]
-"""Who calls a computation, and in which it stands."""
+"""The instruction that calls a computation, and the computation that contains it."""
 
 
 class _Module:
@@ -118,16 +118,16 @@ class _Module:
                         line.opcode,
                         len(shown),
                         operands=line.operands,
-                        asks_users_first=line.opcode in _USERS_FIRST,
-                        shown_operands=line.operands,  # `operands` of a parameter grow by what its callers give it
+                        prefers_users=line.opcode in _USERS_FIRST,
+                        shown_operands=line.operands,  # `operands` of a parameter grow by the operands of its callers
                         shapes=line.specs,
                         attributes=attribute_pairs(line.attributes) + _trips(line),
-                        # A name of the whole program is at the line that calls it.
+                        # If the name is the whole program, the location is that of the call.
                         places=(line.place,) if line.place and self._has_place(line) else (),
                     )
                     for how, callee in line.calls:
                         if ranks.get(callee, -1) >= ranks[computation.name]:
-                            continue  # Damaged: nothing calls itself, and who asks its callers would never end.
+                            continue  # Damaged: following a computation that calls itself would never end.
                         callers = self._callers if how in _BODIES or line.opcode in CALLING else self._appliers
                         callers.setdefault(callee, []).append((line, computation))
                 else:
@@ -155,25 +155,25 @@ class _Module:
                     draft.shares, draft.origin = ((block, 1.0),), "inferred"
                 continue
             ids = self._ids(line, computation)
-            if line.opcode not in CALLING:  # XLA gives what has no name of its own that of the call it was inlined from
+            if line.opcode not in CALLING:  # XLA gives an unnamed instruction the name of the call it was inlined from
                 ids = frozenset(id for id in ids if self._equations[id].primitive not in jax_versions.CALL_NAMES)
             ids |= {more for id in ids for more in self._refine(line.opcode, id)}
             attribute(draft, ids, self._equations)
             if draft.origin and line.name in self._op_names:
                 draft.origin = "inferred"
             draft.work = work(line, self._lines)
-            if line.opcode == "constant":  # Merged across blocks; those who use it know whose it is.
+            if line.opcode == "constant":  # Merged across blocks; its users determine the block.
                 draft.shares, draft.role, draft.origin = (), None, None
             if line.opcode in CALLING:
                 self._gather(line)
             if line.opcode in _MOVES:
-                self._ask_whose(line, self._moved_by(line))
+                self._attribute_moved(line, self._moved_by(line))
         self._share_combined(computation)
 
     def _share_combined(self, computation: Computation) -> None:
         """Give a collective that XLA combined from several the equations of all, and their blocks by bytes.
 
-        It has one name for all of them; each item of its result keeps the name of its collective.
+        It has one name for all of them, but each item of its result keeps the name of its collective.
         """
         items: dict[str, list[HloLine]] = {}
         for line in computation.instructions:
@@ -197,7 +197,7 @@ class _Module:
         return not line.op_name or self._tags.is_in(line.op_name)
 
     def _hand_down_places(self) -> None:
-        """Give instructions without a location those of the callers of their computation."""
+        """Give instructions without a location the locations of the callers of their computation."""
         for computation in self._order:
             callers = [*self._callers.get(computation.name, ()), *self._appliers.get(computation.name, ())]
             found = {place: None for caller, _ in callers for place in self._drafts[caller.name].places}
@@ -206,7 +206,7 @@ class _Module:
                 draft.places = draft.places or tuple(found)
 
     def _moved_by(self, line: HloLine) -> tuple[str, ...]:
-        """Return what an instruction moves; nothing if it cuts a piece out: who takes that knows whose it is."""
+        """Return the operands that an instruction moves; none if it cuts out a slice: its users determine the block."""
         if line.opcode == "dynamic-slice":
             return ()
         if line.opcode == "dynamic-update-slice":
@@ -219,27 +219,27 @@ class _Module:
                 return (body[-1].operands[int(place)],)
         return line.operands
 
-    def _ask_whose(self, line: HloLine, asked: tuple[str, ...]) -> None:
-        """What a scan moves in or out of its body is of the block that it is moved for: that makes it, or takes it.
+    def _attribute_moved(self, line: HloLine, candidates: tuple[str, ...]) -> None:
+        """Attribute an instruction that moves data in or out of a scan's body to the producer or user of the data.
 
-        Its name says no more than the scan. If nobody is found, it stays with that.
+        Its name contains only the scan. If no producer or user is found, it keeps the block of the scan.
 
         Args:
-            line: What moves it.
-            asked: Who may know.
+            line: The instruction that moves the data.
+            candidates: The operands that may determine the block.
         """
         draft = self._drafts[line.name]
         if self._is_of_scan(draft):
             self._moves[line.name] = draft.shares, draft.origin
-            draft.shares, draft.origin, draft.asks = (), None, asked
+            draft.shares, draft.origin, draft.sources = (), None, candidates
 
     def _is_of_scan(self, draft: Draft) -> bool:
         return bool(draft.equations) and all(self._equations[id].primitive == "scan" for id in draft.equations)
 
     def _ids(self, line: HloLine, computation: Computation) -> frozenset[str]:
-        """Return the equations that the marks of an instruction name.
+        """Return the equations named by the tags of an instruction.
 
-        A function that is still called has marks relative to itself in its body, and those of its callers go in front.
+        The body of a function that is still called has tags relative to the function, after those of its callers.
         """
         op_name = line.op_name or self._op_names.get(line.name, "")
         if not self._tags.is_in(op_name):
@@ -254,7 +254,7 @@ class _Module:
         return frozenset(found & self._equations.keys())
 
     def _of_function(self, computation: Computation) -> frozenset[str]:
-        """Return the equations that JAX lowers to a function of their own, such as running sums."""
+        """Return the equations that JAX lowers to a separate function, such as running sums."""
         known = self._functions.get(computation.name)
         if known is None:
             callers = self._callers.get(computation.name, ())
@@ -264,7 +264,7 @@ class _Module:
         return known
 
     def _behind_callers(self, id: str, computation: Computation) -> set[str]:
-        """Return what an id is that counts from the function which a computation is, or is a part of."""
+        """Return the full ids for an id relative to the function that a computation is, or is part of."""
         if computation.is_entry:
             return {id}
         if (id, computation.name) in self._behind:
@@ -284,7 +284,7 @@ class _Module:
 
     @cached_property
     def _root(self) -> str:
-        """What the names of all instructions outside of functions that are called begin with: `jit(step)/`."""
+        """Prefix of the names of all instructions outside of called functions: `jit(step)/`."""
         for computation in self._order:
             for line in computation.instructions if computation.is_entry else ():
                 if self._tags.is_in(line.op_name):
@@ -314,9 +314,9 @@ class _Module:
         if line.opcode == "call" and draft.equations:
             self._gather_call(draft, found)
             if not found:
-                self._ask_whose(line, self._written_by(line))
+                self._attribute_moved(line, self._written_by(line))
                 for one in inner:
-                    one.asks = () if line.name in self._moves else one.asks
+                    one.sources = () if line.name in self._moves else one.sources
             return
         draft.equations = tuple(sorted(found | set(draft.equations), key=by_place))
         draft.places = tuple(dict.fromkeys(place for one in counted for place in one.places)) or draft.places
@@ -331,10 +331,10 @@ class _Module:
             draft.origin = "tagged" if any(one.origin == "tagged" for one in counted) else "inferred"
         is_moved = any(one.id in self._moves for one in inner)
         if line.opcode == "fusion" and is_moved and all(self._is_of_scan(one) for one in counted if one.shares):
-            self._ask_whose(line, tuple(one.name for one in self._body(line)[-1:]))
+            self._attribute_moved(line, tuple(one.name for one in self._body(line)[-1:]))
 
     def _gather_call(self, draft: Draft, inside: set[str]) -> None:
-        """Give the call of a function that others call too what is its own of the body."""
+        """Give the call of a shared function the part of the body that belongs to this call."""
         own = tuple(f"{id}{self._tags.joint}" for id in draft.equations)
         found = {id for id in inside if id.startswith(own)}
         if found:
@@ -345,11 +345,11 @@ class _Module:
             draft.origin = "tagged" if draft.shares else None
 
     def _written_by(self, call: HloLine) -> tuple[str, ...]:
-        """Return which operand the function writes that a loop calls to stack a result; nothing if it writes none."""
+        """Return the operand written by a function that a loop calls to stack a result; none if it writes none."""
         written = next((one for one in self._body(call) if one.opcode == "dynamic-update-slice"), None)
-        asked: set[str] = set()
-        while written is not None and written.opcode != "parameter" and written.name not in asked:
-            asked.add(written.name)
+        candidates: set[str] = set()
+        while written is not None and written.opcode != "parameter" and written.name not in candidates:
+            candidates.add(written.name)
             (given,) = self._moved_by(written)[:1] or ("",)
             written = self._lines.get(given)
         if written is None or not written.literal.isdigit():
@@ -357,12 +357,12 @@ class _Module:
         return call.operands[int(written.literal) : int(written.literal) + 1]
 
     def _body(self, call: HloLine) -> list[HloLine]:
-        """Return the instructions of what a fusion or a call runs."""
+        """Return the instructions in the body of a fusion or a call."""
         called = self._computations.get(call.calls[0][1]) if call.calls else None
         return called.instructions if called else []
 
     def _hand_in(self) -> None:
-        """Parameters of a called computation are what the caller gave it."""
+        """Connect the parameters of a called computation to the operands of its callers."""
         for computation in self._order:
             for caller, _ in self._callers.get(computation.name, ()):
                 for line in computation.instructions:
@@ -376,14 +376,14 @@ class _Module:
                         self._drafts[line.name].operands += (caller.operands[number],)
 
     def _keep_moves(self) -> None:
-        """What nobody is found for that a loop moves stays the loop's; inside of a fusion it is the fusion's."""
+        """Give moves without a producer or user the block of their loop, or inside a fusion, of the fusion."""
         for name, (shares, origin) in self._moves.items():
             callers = self._callers.get(self._homes[name].name, ())
             if not self._drafts[name].shares and not any(one.opcode == "fusion" for one, _ in callers):
                 self._drafts[name].shares, self._drafts[name].origin = shares, origin
 
     def _hand_down(self) -> None:
-        """What is still nobody's inside a fusion, a call or a reducer belongs to those whose it is."""
+        """Give instructions without a block in a fusion, call or reducer the block of their callers."""
         for computation in self._order:
             outside = self._callers.get(computation.name) or self._appliers.get(computation.name, ())
             callers = [self._drafts[caller.name] for caller, _ in outside]
@@ -401,12 +401,12 @@ def _bytes(line: HloLine) -> float:
 
 
 def _trips(line: HloLine) -> tuple[tuple[str, str], ...]:
-    """How often a loop goes round: XLA writes it into what the text leaves out."""
+    """Return the trip count of a loop as an attribute: XLA prints it in a part of the text that is hidden."""
     return () if line.trips is None else (("known_trip_count", str(line.trips)),)
 
 
 def _in_function_of(id: str, callers: Iterable[str], joint: str = ".") -> set[str]:
-    """Return what an id in the body of a loop, a branch or a reduction is: it counts from the function of its caller.
+    """Return the full ids for an id in the body of a loop, branch or reduction, relative to its caller's function.
 
     Examples:
         >>> _in_function_of("2.b1.0", ["5.2"]), _in_function_of("0", ["5.0"]), _in_function_of("1", ["5.0"])
@@ -425,7 +425,7 @@ def _in_function_of(id: str, callers: Iterable[str], joint: str = ".") -> set[st
 def _orders(
     computations: list[Computation], by_name: Mapping[str, Computation]
 ) -> tuple[list[Computation], list[Computation]]:
-    """Return the computations in the order of reading, and callees before their callers."""
+    """Return the computations in reading order, and with callees before their callers."""
     reading: dict[str, Computation] = {}
     callees_first: list[Computation] = []
 

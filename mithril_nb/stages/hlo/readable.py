@@ -1,4 +1,4 @@
-"""Optimized HLO for people: short names, no layouts and metadata, and the body of a fusion or a loop below it.
+"""Optimized HLO in a readable form: short names, no layouts and metadata, and each fusion or loop body inline.
 
 ```
 tanh_fusion = f32[8,64] fusion(x, linear_0.weight, linear_0.bias) loop:
@@ -7,7 +7,7 @@ tanh_fusion = f32[8,64] fusion(x, linear_0.weight, linear_0.bias) loop:
   return tanh(add)
 ```
 
-In the body of a fusion its operands keep their names. What follows from the line around it is not said again.
+In the body of a fusion its operands keep their names. Facts that follow from the enclosing line are not repeated.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from mithril_nb.stages.hlo.readable_bodies import Body, bodies_of, runs_of, said_by_word, split, type_of
+from mithril_nb.stages.hlo.readable_bodies import Body, bodies_of, described_by_word, runs_of, split, type_of
 from mithril_nb.stages.hlo.text import HloLine
 
 DEEPEST = 40
-"""Bodies further inside are printed on their own."""
+"""Deeper bodies are printed separately."""
 MOST_CHARACTERS = 60
 """Longer constants are cut."""
 PARTS = {"while": ("body", "condition"), "conditional": ("branch", "true", "false")}
-"""Instructions whose parts take what the instruction is given, so that types need not be said."""
+"""Instructions whose parts take the operands of the instruction, so that their types need not be printed."""
 
 _COUNTED = re.compile(r"(?:\.(?:clone|remat\d*|sunk|\d+))+$")
 _KEY = re.compile(r"\['([^']*)'\]|\[\"([^\"]*)\"\]|\[(\w+)\]|\.?(\w+)")
@@ -39,12 +39,12 @@ _PREPOSITIONS = {
 
 @dataclass(frozen=True)
 class Readable:
-    """A module as it is printed for people.
+    """A module in readable form.
 
     Attributes:
         text: The text.
-        lines: Pairs of a line, counted from 1, and the name of an instruction that stands there. A line may stand for
-            several: the one that it shows first, then the parameters and the numbers that are written in it.
+        lines: Pairs of a line, counted from 1, and the name of an instruction on it. A line may contain several: the
+            one that it shows first, then the parameters and the constants that are written in it.
     """
 
     text: str
@@ -55,10 +55,10 @@ class Readable:
 
 
 def readable(text: str) -> Readable:
-    r"""Return an optimized HLO module in short.
+    r"""Return an optimized HLO module in short form.
 
     Args:
-        text: What `compiled.as_text()` gives. Lines that cannot be read come out as comments.
+        text: The result of `compiled.as_text()`. Unreadable lines become comments.
 
     Examples:
         >>> print(readable('''HloModule f
@@ -77,7 +77,7 @@ def readable(text: str) -> Readable:
 
 @dataclass
 class _Names:
-    """Names that are in use in one computation."""
+    """Names used in one computation."""
 
     taken: set[str] = field(default_factory=lambda: set(_TAKEN))
     counts: dict[str, int] = field(default_factory=dict)
@@ -96,14 +96,14 @@ class _Names:
 
 @dataclass
 class _Scope:
-    """What is known inside one computation: the short name of each instruction, and the type of each short name."""
+    """The names in one computation: the short name of each instruction, and the type of each short name."""
 
     names: _Names = field(default_factory=_Names)
     shown: dict[str, str] = field(default_factory=dict)
     types: dict[str, str] = field(default_factory=dict)
 
     def of(self, operand: str) -> str:
-        """Return the short name of an operand; one that no line defines gets a name of its own."""
+        """Return the short name of an operand; an operand without a line gets a new name."""
         if operand not in self.shown:
             self.shown[operand] = self.names.new(_base(operand))
         return self.shown[operand]
@@ -124,13 +124,13 @@ class _Printer:
                 for _, callee in runs_of(line, body, bodies)[0]:
                     callers[callee] = callers.get(callee, 0) + 1
         self._once = {name for name, count in callers.items() if count == 1 and not bodies[name].is_entry}
-        self._by_word = said_by_word(bodies)
+        self._by_word = described_by_word(bodies)
         names = _Names({"entry", *_TAKEN})
         self._titles = {name: "entry" if body.is_entry else names.new(_base(name)) for name, body in bodies.items()}
         self._done: set[str] = set()
 
     def result(self) -> Readable:
-        """Print the module: the entry, what several lines run, and last what only runs itself."""
+        """Print the module: the entry, shared computations, and last computations that only run themselves."""
         first = [name for name in self._bodies if name not in self._once and name not in self._by_word]
         for name in [*first, *self._bodies]:
             if name not in self._done and name not in self._by_word:
@@ -156,7 +156,7 @@ class _Printer:
         self._inside(body, scope, 1, "", listed=body.is_entry)
 
     def _header(self, depth: int, title: str, body: Body, scope: _Scope, types: tuple[str, ...]) -> None:
-        """Print the title of a computation with its parameters; their types where they are not what one expects."""
+        """Print the title of a computation with its parameters, and their types if these are not the expected ones."""
         params = []
         for at, line in enumerate(body.params):
             name, type = scope.add(line, "carry" if title in PARTS["while"] else _base(line.name)), type_of(line)
@@ -164,7 +164,7 @@ class _Printer:
         self._emit(depth, f"{title}({', '.join(params)}):", [line.name for line in body.params])
 
     def _inside(self, body: Body, scope: _Scope, depth: int, expected: str, listed: bool = False) -> None:
-        """Print the lines of a computation; `expected` is the type of its result if the lines around say it."""
+        """Print the lines of a computation; `expected` is the type of its result if the enclosing lines imply it."""
         used = {operand for line in body.instructions for operand in line.operands}
         for line in body.instructions:
             if line.name not in body.folded and (not line.is_root or line.name in used):
@@ -200,7 +200,7 @@ class _Printer:
         type = type_of(line)
         is_item = line.opcode == "get-tuple-element" and list(attributes) == ["index"] and len(operands) == 1
         if is_item and items_of(scope.types.get(operands[0], ""), attributes["index"]) == type:
-            said, type = f"{operands[0]}[{attributes['index']}]", expected
+            shown_line, type = f"{operands[0]}[{attributes['index']}]", expected
         else:
             literal = ", ".join(operands)
             if line.opcode in ("constant", "parameter"):
@@ -208,7 +208,7 @@ class _Printer:
             runs = [f" {'' if how == 'to_apply' else f'{how} '}by {word}" for how, word in words]
             within = {part.name for _, part in inline}
             runs += [f" {how}=@{self._titles[name]}" for how, name in called if name not in within]
-            said = f"{line.opcode}({literal}){''.join(runs)}{_words(line, attributes, scope)}"
+            shown_line = f"{line.opcode}({literal}){''.join(runs)}{_words(line, attributes, scope)}"
         if line.opcode == "tuple" and type == tuple_of(scope.types.get(operand, "") for operand in operands):
             type = expected
         stated = "" if type == expected else f"{type} "
@@ -217,7 +217,7 @@ class _Printer:
         params = inline[0][1].params if is_direct else []
         self._emit(
             depth,
-            f"{head}{stated}{said}{':' if inline else ''}",
+            f"{head}{stated}{shown_line}{':' if inline else ''}",
             [line.name, *(one.name for one in [*written, *params])],
         )
         given = tuple(scope.types.get(operand, "") for operand in operands)
@@ -235,14 +235,14 @@ class _Printer:
 
 
 def python_names(paths: list[str]) -> list[str]:
-    """Return short names for parameters from how Python reaches them, no two the same where the paths differ.
+    """Return short unique names for parameters from their Python paths.
 
     Examples:
         >>> python_names(["params['linear_0.weight']", "state[0].mu['linear_0.weight']", "state[0].count", "x"])
         ['params.linear_0.weight', 'mu.linear_0.weight', 'count', 'x']
     """
     parts = [["".join(key) for key in _KEY.findall(path)] for path in paths]
-    # A name starts at a word: `batch[0]` is `batch.0`, not `0`.
+    # A name starts with a word: `batch[0]` is `batch.0`, not `0`.
     starts = [[at for at in range(len(keys)) if at == 0 or not keys[at].isdigit()][::-1] for keys in parts]
     chosen = [0] * len(paths)
     while True:
@@ -260,7 +260,7 @@ def python_names(paths: list[str]) -> list[str]:
 
 
 def expected_types(opcode: str, how: str, given: tuple[str, ...], result: str) -> tuple[tuple[str, ...], str]:
-    """Return the types that a part of an instruction takes and gives, where the instruction says them."""
+    """Return the operand types and result type of a part of an instruction, where the instruction implies them."""
     if opcode == "while" and how in PARTS["while"]:
         return (result,), result if how == "body" else "pred[]"
     part, _, number = how.partition("_")
@@ -282,7 +282,7 @@ def tuple_of(types: Iterable[str]) -> str:
 
 
 def _base(name: str) -> str:
-    """Return the name of an instruction without what makes it unique."""
+    """Return the name of an instruction without its unique suffix."""
     short = _COUNTED.sub("", name)
     if re.fullmatch(r"param_\d+|Arg_\d+|arg\d+|p\d+", short):
         return "p" + re.sub(r"\D", "", short)
@@ -290,14 +290,14 @@ def _base(name: str) -> str:
 
 
 def _number(constant: HloLine, user: HloLine) -> str:
-    """Return a constant as an operand; its dtype is that of the result unless it is said."""
+    """Return a constant as an operand; its dtype is shown only if it differs from that of the result."""
     dtype = constant.shapes[0][0]
     is_clear = user.opcode != "tuple" and user.shapes and user.shapes[0][0] == dtype
     return constant.literal if is_clear else f"{constant.literal}:{dtype}"
 
 
 def _keeps_names(line: HloLine, inner: Body, scope: _Scope) -> bool:
-    """Whether the parameters of a body are simply the operands of the line that runs it."""
+    """Return whether the parameters of a body are simply the operands of the line that runs it."""
     if line.opcode not in ("fusion", "call") or len(inner.params) != len(line.operands):
         return False
     return all(
@@ -321,7 +321,7 @@ def _handed_in(line: HloLine, inner: Body, scope: _Scope, into: _Scope) -> list[
 
 
 def _words(line: HloLine, attributes: Mapping[str, str], scope: _Scope) -> str:
-    """Return the attributes of a line in few words, with a blank in front."""
+    """Return the attributes of a line in short form, after a space."""
     left, found = dict(attributes), []
     if line.opcode in _PREPOSITIONS and "dimensions" in left:
         axes = left.pop("dimensions").strip("{}")

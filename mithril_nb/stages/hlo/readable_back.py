@@ -1,4 +1,4 @@
-"""Readable HLO read back: the same operations that the module itself has."""
+"""Parse readable HLO back into the operations of the module."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ class _Computation:
         self.rows.append(row)
 
     def type_of(self, name: str) -> str:
-        """Return the type of what a name stands for, or `""`."""
+        """Return the type of the value with this name, or `""`."""
         return self.rows[self.places[name]].type if name in self.places else ""
 
 
 def parse(text: str) -> tuple[tuple[Operation, ...], ...]:
-    """Return the operations of each computation of a readable module, as `operations` returns those of the original.
+    """Return the operations of each computation of a readable module, as `operations` does for the original.
 
     Args:
-        text: What `readable` made. Lines that are not of this form are passed over.
+        text: The result of `readable`. Lines in another form are skipped.
 
     Examples:
         >>> from mithril_nb.stages.hlo.readable import readable
@@ -72,7 +72,7 @@ class _Reader:
         self._at = 0
 
     def result(self) -> tuple[tuple[Operation, ...], ...]:
-        """Read all computations, and put them in the order in which they are first run."""
+        """Read all computations, and sort them in the order they are first run."""
         while self._at < len(self._lines):
             depth, line = self._lines[self._at]
             self._at += 1
@@ -93,7 +93,7 @@ class _Reader:
         )
 
     def _inside(self, body: _Computation, depth: int, expected: str) -> None:
-        """Read the lines that stand further in than `depth`."""
+        """Read the lines that are indented more than `depth`."""
         while self._at < len(self._lines) and self._lines[self._at][0] > depth:
             inner, line = self._lines[self._at]
             self._at += 1
@@ -139,7 +139,7 @@ class _Reader:
         self._bodies(body, row, depth, aliases)
 
     def _bodies(self, outer: _Computation, row: _Row, depth: int, names: list[str]) -> None:
-        """Read what stands below an operation: one body that knows its operands, or parts with titles."""
+        """Read the lines below an operation: one body that uses its operands, or parts with titles."""
         given = tuple(outer.type_of(operand) for operand in row.operands)
         while self._at < len(self._lines) and self._lines[self._at][0] > depth:
             title = _TITLE.match(self._lines[self._at][1])

@@ -1,7 +1,7 @@
-"""What readable printing and reading it back agree on: the operations of an HLO module, leaves where they are used.
+"""The operations of an HLO module in the common form that readable printing and parsing share.
 
-Parameters and constants have no place of their own in a program: here parameters come first, by their number, and a
-number that only one instruction uses comes right before it. All else stays in the order of the text.
+The original order of parameters and constants is arbitrary. Here parameters come first, by number, and a constant with
+a single user comes right before it. All other lines keep the order of the text.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _NAME = re.compile(r"%?([\w.\-]+)")
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation, as the printed text and the original both give it.
+    """One operation, equal for the printed text and the original.
 
     Attributes:
-        opcode: What it does.
+        opcode: The operation.
         results: Dtype and sizes of each array in its result.
-        operands: Places of its operands among the operations of its computation; -1 where there is no such line.
-        runs: Computations that it runs, each with how: a place in the list of computations, or a word such as `"add"`.
-        is_root: Whether it gives the result of its computation.
+        operands: Positions of its operands among the operations of its computation; -1 if the text has no such line.
+        runs: Computations that it runs, each with the attribute: a position in the list, or a word such as `"add"`.
+        is_root: True if it returns the result of its computation.
     """
 
     opcode: str
@@ -42,17 +42,17 @@ class Operation:
 
 @dataclass
 class Body:
-    """A computation, ready to be printed.
+    """A computation, ready to print.
 
     Attributes:
         name: Its name.
-        is_entry: Whether the program starts here.
+        is_entry: True if the program starts here.
         params: Its parameters by number; empty if they are not numbered 0, 1, 2, ... (then they are among
             the lines).
-        lines: All else, in order; what could not be read is text.
+        lines: All other lines, in order; unreadable ones are text.
         folded: Names of the constants that are written where they are used.
-        attributes: For each line what stands after its operands, without computations: pairs of name and value.
-        runs: For each line the computations that it runs, each with how.
+        attributes: For each line the text after its operands, without computations: pairs of name and value.
+        runs: For each line the computations that it runs, each with the attribute.
     """
 
     name: str
@@ -65,25 +65,25 @@ class Body:
 
     @property
     def instructions(self) -> Iterator[HloLine]:
-        """The lines that could be read, without parameters that stand at the top."""
+        """The readable lines, without the parameters at the top."""
         return (line for line in self.lines if isinstance(line, HloLine))
 
     @property
     def word(self) -> tuple[str, str] | None:
-        """Its operation and dtype if it does nothing but combine two numbers, as `("add", "f32")`."""
+        """Its operation and dtype if it only combines two numbers, as `("add", "f32")`."""
         if len(self.params) != 2 or len(self.lines) != 1 or not isinstance(self.lines[0], HloLine):
             return None
         (line,), (left, right) = self.instructions, self.params
-        said = dict(self.attributes[line.name])
-        word = said.pop("direction", line.opcode).lower()
-        is_plain = line.is_root and not said and not self.runs[line.name] and re.fullmatch("[a-z]+", word)
+        attributes = dict(self.attributes[line.name])
+        word = attributes.pop("direction", line.opcode).lower()
+        is_plain = line.is_root and not attributes and not self.runs[line.name] and re.fullmatch("[a-z]+", word)
         if not is_plain or line.operands != (left.name, right.name) or left.shapes != right.shapes:
             return None
         return (word, left.shapes[0][0]) if [sizes for _, sizes in left.shapes] == [()] else None
 
 
 def bodies_of(text: str) -> tuple[str, dict[str, Body]]:
-    """Return the title of a module and its computations by name, the entry first and then what nobody runs."""
+    """Return the title of a module and its computations by name: the entry first, then those without a caller."""
     title, computations = read_module(text)
     names = {computation.name for computation in computations}
     found: dict[str, Body] = {}
@@ -104,10 +104,10 @@ def bodies_of(text: str) -> tuple[str, dict[str, Body]]:
 
 
 def operations(text: str) -> tuple[tuple[Operation, ...], ...]:
-    r"""Return the operations of each computation of a module, the entry first, each where it is first run.
+    r"""Return the operations of each computation of a module, in the order they are first run, the entry first.
 
     Args:
-        text: What `compiled.as_text()` gives.
+        text: The result of `compiled.as_text()`.
 
     Examples:
         >>> operations("ENTRY %f (x: f32[2]) -> f32[2] {\n  ROOT %x = f32[2]{0} parameter(0)\n}")
@@ -118,8 +118,8 @@ def operations(text: str) -> tuple[tuple[Operation, ...], ...]:
         name: [callee for line in body.instructions for how, callee in runs_of(line, body, bodies)[0]]
         for name, body in bodies.items()
     }
-    said = said_by_word(bodies)
-    shown = [name for name in bodies if name not in said]
+    by_word = described_by_word(bodies)
+    shown = [name for name in bodies if name not in by_word]
     order = {name: at for at, name in enumerate(visited(shown, runs))}
     found = []
     for name in order:
@@ -145,7 +145,7 @@ def operations(text: str) -> tuple[tuple[Operation, ...], ...]:
 def runs_of(
     line: HloLine, body: Body, bodies: Mapping[str, Body]
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Return the computations that a line runs, each with how, apart from those for which a word is enough."""
+    """Return the computations that a line runs, each with the attribute, except computations that a word describes."""
     called, words = [], []
     for how, callee in body.runs[line.name]:
         word = None if line.opcode in ("call", "fusion", "map") else bodies[callee].word
@@ -156,8 +156,8 @@ def runs_of(
     return called, words
 
 
-def said_by_word(bodies: Mapping[str, Body]) -> set[str]:
-    """Return the names of the computations for which a word is enough wherever they are run."""
+def described_by_word(bodies: Mapping[str, Body]) -> set[str]:
+    """Return the names of the computations that a word describes wherever they are run."""
     called, words = set[str](), set[str]()
     for body in bodies.values():
         for line in body.instructions:
@@ -168,7 +168,7 @@ def said_by_word(bodies: Mapping[str, Body]) -> set[str]:
 
 
 def visited(roots: Iterable[str], runs: Mapping[str, list[str]]) -> list[str]:
-    """Return all computations, each where it is first run when one starts from the roots."""
+    """Return all computations in the order they are first run, starting from the roots."""
     seen: dict[str, None] = {}
     for root in roots:
         waiting = [root]
@@ -181,7 +181,7 @@ def visited(roots: Iterable[str], runs: Mapping[str, list[str]]) -> list[str]:
 
 
 def type_of(line: HloLine) -> str:
-    """Return the type of a result as it is written, without layouts."""
+    """Return the printed type of a result, without layouts."""
     written = line.written.partition(" = ")[2]
     return without_layout(written[: written.find(f" {line.opcode}(")])
 
@@ -210,7 +210,7 @@ def types_in(type: str) -> Types:
 
 
 def split(text: str) -> list[str]:
-    """Return the parts between the commas that stand in no bracket and no quotes.
+    """Return the parts between commas that are outside of brackets and quotes.
 
     Examples:
         >>> split('f32[2,3], (a, b), "x, y"')
@@ -233,8 +233,8 @@ def split(text: str) -> list[str]:
 
 
 def _attributes(text: str, names: set[str]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Return what stands after the operands: pairs of name and value, and the computations among them with how."""
-    said: list[tuple[str, str]] = []
+    """Return the text after the operands: pairs of name and value, and the computations in it with their attributes."""
+    attributes: list[tuple[str, str]] = []
     runs: list[tuple[str, str]] = []
     for part in split(text):
         key, _, value = part.partition("=")
@@ -246,12 +246,12 @@ def _attributes(text: str, names: set[str]) -> tuple[list[tuple[str, str]], list
         elif listed and all(name and name[1] in names for name in listed):
             runs.extend((f"{key}_{at}", name[1]) for at, name in enumerate(listed) if name)
         else:
-            said.append((key, value))
-    return said, runs
+            attributes.append((key, value))
+    return attributes, runs
 
 
 def _fold(body: Body, bodies: Mapping[str, Body]) -> None:
-    """Put each number that only one line uses right before it."""
+    """Move each constant with a single user right before that user."""
     users: dict[str, list[HloLine]] = {}
     for line in body.instructions:
         for operand in line.operands:

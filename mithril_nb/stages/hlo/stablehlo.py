@@ -1,7 +1,7 @@
-"""StableHLO text with its locations read and taken off: which line came from which equations.
+"""Read StableHLO text and its locations: the equations of each line, and the text without locations.
 
-JAX prints each op with `loc(#loc12)` and a table of locations at the end. The functions it shares between calls carry
-tags relative to themselves, so the way from `@main` through the calls gives the ids; one line may have many callers.
+JAX prints each op with `loc(#loc12)` and a table of locations at the end. Functions that are shared between calls have
+tags relative to themselves, so the path from `@main` through the calls gives the ids; one line may have many callers.
 The body of a `shard_map` is a region of `sdy.manual_computation`, and its tags are relative to that.
 """
 
@@ -39,7 +39,7 @@ _ATTRIBUTE = re.compile(rf"(?<![\w%])(\w+) = ({_BRACKETED}(?: x {_BRACKETED})?|#
 
 @dataclass
 class _Function:
-    """One function while it is read: its ops, where JAX says they come from, whom it calls."""
+    """One function while it is read: its ops, their locations, and the functions it calls."""
 
     name: str
     draft: Draft
@@ -48,11 +48,11 @@ class _Function:
     calls: list[tuple[str, str]] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
     bodies: dict[str, str] = field(default_factory=dict)
-    """For each op in the body of a `shard_map` the id of the op that holds this body."""
+    """For each op in the body of a `shard_map` the id of the op that contains this body."""
 
     @property
     def prefix(self) -> str:
-        """What the ids of its ops start with."""
+        """Prefix of the ids of its ops."""
         return "" if self.name == "main" else self.name
 
 
@@ -62,8 +62,8 @@ def read_stablehlo(
     """Return the text without locations, and its instructions with their provenance.
 
     Args:
-        text: What `lowered.as_text(debug_info=True)` gives.
-        tags: How the equations are marked in it.
+        text: The result of `lowered.as_text(debug_info=True)`.
+        tags: Reads the tags of the equations in it.
         equations: The equations by id.
         lines: Reads the lines of Python in the text; `None` if the equations have them.
     """
@@ -116,12 +116,12 @@ def read_stablehlo(
             continue
         result, others, opcode = match.groups()
         rest = plain[match.end() :]
-        if opcode.endswith(".while"):  # `%iterArg = %arg0`: inside it is known by another name
+        if opcode.endswith(".while"):  # `%iterArg = %arg0`: the body uses another name
             carried: list[tuple[str, str]] = _CARRIED.findall(rest)
             current.names |= {inside: current.names.get(outside, outside) for inside, outside in carried}
             rest = _CARRIED.sub(r"\2", rest)
         given: list[str] = []
-        if opcode == _MANUAL:  # `(%arg0) ... (%arg2: tensor<8xf32>) {`: the same, each device with its part
+        if opcode == _MANUAL:  # `(%arg0) ... (%arg2: tensor<8xf32>) {`: the same, with a shard per device
             given = _GIVEN.findall(rest)
             rest = rest.partition(")")[0]
         used: list[str] = _USED.findall(rest)
@@ -132,7 +132,7 @@ def read_stablehlo(
             opcode,
             number,
             operands=operands,
-            asks_users_first=opcode.endswith((".constant", ".iota")),
+            prefers_users=opcode.endswith((".constant", ".iota")),
             shown_operands=operands if are_known else tuple([current.names.get(name, name) for name in used]),
             shapes=result_specs(rest),
             attributes=attribute_pairs(rest),
@@ -194,7 +194,7 @@ def attribute_pairs(rest: str) -> tuple[tuple[str, str], ...]:
         (('contracting_dims', '[1] x [0]'), ('precision', '[DEFAULT, DEFAULT]'))
     """
     first = rest.find(" = ")
-    # Without the operands, which stand before its name, many lines say the same.
+    # Many lines are equal without the operands, which come before the attributes.
     return () if first < 0 else _pairs(rest[max(rest.rfind(" ", 0, first), 0) :])
 
 
@@ -218,11 +218,11 @@ def _split(text: str) -> tuple[list[str], dict[str, str]]:
 
 
 def _strip(line: str) -> tuple[str, list[str]]:
-    """Take the locations off a line."""
+    """Return a line without its locations, and the locations."""
     start = line.find(" loc(")
     if start < 0:
         return line, []
-    if line.startswith(" loc(#", start) and line.find(")", start) == len(line) - 1:  # nearly always
+    if line.startswith(" loc(#", start) and line.find(")", start) == len(line) - 1:  # the usual case
         return line[:start], [line[start + 5 : -1]]
     found: list[str] = []
 
@@ -236,18 +236,17 @@ def _strip(line: str) -> tuple[str, list[str]]:
 
 
 def _symbol(match: re.Match[str]) -> str:
-    """Return the name of a function, which is quoted in the text where it has signs that names seldom have."""
+    """Return the name of a function; the text quotes a name with unusual characters."""
     quoted, plain = match.groups()
     return plain or read_mlir(quoted)
 
 
 def _name_in(location: str, table: Mapping[str, str], marker: str) -> str:
-    """Return the names in a location, those of several joined as XLA does.
+    """Return the names in a location, joined as XLA joins them if there are several.
 
-    `"name"(#loc3)` is a name that somebody gave to what is at `#loc3`: where that has the mark and the name has not,
-    it is taken in its place.
+    `"name"(#loc3)` is a user's name for `#loc3`. If only `#loc3` has the tag, use its name instead.
     """
-    outer, left = "", len(table) + 2  # a table that was tampered with may go round in circles
+    outer, left = "", len(table) + 2  # a damaged table may contain a cycle
     while location and left:
         left -= 1
         if location.startswith("#"):
@@ -270,17 +269,17 @@ def _name_in(location: str, table: Mapping[str, str], marker: str) -> str:
 
 
 def _places(found: Sequence[str], name: str | None, tags: Marks) -> tuple[str, ...]:
-    """Return the location of an op, given the name in it; none if it is the whole program, at its call."""
+    """Return the location of an op, given the name in it; none if the name is the whole program, as for its call."""
     return () if name is None or (name and not tags.is_in(name)) else (found[-1],)
 
 
 def _take_lines_of_callers(functions: Mapping[str, _Function], read: ReadSources) -> None:
-    """Give ops the locations of all calls of their function where they have that of one call.
+    """Give ops that have the location of one call of their function the locations of all its calls.
 
-    JAX lowers a function of a library once, with the location of the first call.
+    JAX lowers a library function once, with the location of the first call.
     """
-    calls: dict[str, dict[str, str]] = {}  # of each function: a location for each line of the user that calls it
-    for function in functions.values():  # callers nearly always stand before what they call
+    calls: dict[str, dict[str, str]] = {}  # per function: a location for each line of the user that calls it
+    for function in functions.values():  # callers usually come before their callees
         around = calls.get(function.name, {})
         for draft in function.ops:
             if around and {*read(draft.places)[0]} <= around.keys():
@@ -308,7 +307,7 @@ def _resolve(
             return callers[function.name]
         return ids_of(function.locations[body], around(function, body), tags, equations)
 
-    for _ in functions:  # Callers nearly always stand before what they call; repeat until nothing is added.
+    for _ in functions:  # Callers usually come before their callees; repeat until nothing is added.
         before = {name: len(ids) for name, ids in callers.items()}
         for function in functions.values():
             for callee, op in function.calls:
@@ -340,17 +339,17 @@ def _resolve(
 def callers_of(
     calls: Mapping[str, Sequence[tuple[str, str]]], tags: Marks, equations: Container[str]
 ) -> dict[str, set[str]]:
-    """Return the ids of the equations that call each function; of `main` the empty one.
+    """Return the ids of the equations that call each function; the id for `main` is empty.
 
     Args:
-        calls: For each function which ones it calls, each with the location of the call.
-        tags: How the equations are marked in locations.
+        calls: For each function the functions it calls, each with the location of the call.
+        tags: Reads the tags of the equations in locations.
         equations: The ids of all equations.
     """
     callers: dict[str, set[str]] = {name: set() for name in calls}
     callers["main"] = {""}
     followed: dict[str, int] = {}
-    for _ in calls:  # Callers nearly always stand before what they call; repeat until nothing is added.
+    for _ in calls:  # Callers usually come before their callees; repeat until nothing is added.
         changed = [name for name in calls if followed.get(name, 0) < len(callers[name])]
         for name in changed:
             followed[name] = len(callers[name])
@@ -362,7 +361,7 @@ def callers_of(
 
 
 def ids_of(location: str, callers: Set[str], tags: Marks, equations: Container[str]) -> frozenset[str]:
-    """Return the equations of an op: the path in its own name, after that of each caller of its function."""
+    """Return the equations of an op: the path in its own name, prefixed by each caller of its function."""
     found: set[str] = set()
     for part in location.split(";"):
         inner = tags.joint.join(tags.path(part))
@@ -371,7 +370,7 @@ def ids_of(location: str, callers: Set[str], tags: Marks, equations: Container[s
             continue
         for caller in callers:
             id = f"{caller}{tags.joint}{inner}" if caller else inner
-            # Helpers that JAX lowers once and calls again keep the location of the first use: then ask the caller.
+            # Helpers that JAX lowers once and calls again keep the location of the first use: then use the caller.
             found.add(id if id in equations else caller)
     found.discard("")
     return frozenset(found)

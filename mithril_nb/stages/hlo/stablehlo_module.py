@@ -1,7 +1,7 @@
-"""Which op of a StableHLO module came from which equations, told by MLIR's own objects: no text is made for it.
+"""Link the ops of a StableHLO module to equations from MLIR's objects, without printing the module.
 
-An op is known by the name of its result, as MLIR prints it, and one without a result by the line that it is printed
-on. So lines are counted here as MLIR writes them. What this cannot be sure of is left to `read_stablehlo`.
+The id of an op is the name of its result, as MLIR prints it, or for an op without a result its line in the printed
+text. So this file counts lines as MLIR prints them. Cases it cannot decide are left to `read_stablehlo`.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ _PLAIN_REGIONS = frozenset(
     f"stablehlo.{name}"
     for name in "all_reduce case if map reduce_scatter reduce_window scatter select_and_scatter sort".split()
 )
-"""Ops whose regions stand in the text as MLIR writes those of any op."""
+"""Ops whose regions MLIR prints in generic form."""
 _COMMUTATIVE = frozenset(f"stablehlo.{name}" for name in "add and maximum minimum multiply or xor".split())
 _ASKS_USERS = (".constant", ".iota")
 _UNTOLD: tuple[tuple[str, ...], bool] = ((), False)
 
 
 class _UnknownError(Exception):
-    """A module has something whose text is not known from its objects."""
+    """A module contains an object whose printed form is unknown."""
 
 
 class _Open:
-    """An op whose location tells no block, or one beside it: what `pass_on` needs to know to tell its equations."""
+    """An op whose location names no block: the state that `pass_on` needs to infer its equations."""
 
-    __slots__ = ("asks_users_first", "equations", "is_known", "makers", "operands", "users")
+    __slots__ = ("equations", "is_known", "makers", "operands", "prefers_users", "users")
 
     def __init__(self, equations: tuple[str, ...]):
-        self.equations, self.is_known, self.asks_users_first, self.operands = equations, False, False, 0
+        self.equations, self.is_known, self.prefers_users, self.operands = equations, False, False, 0
         self.makers: Sequence[_Open] = ()
         self.users: Sequence[_Open] = ()
 
@@ -43,7 +43,7 @@ class _Open:
         """Take the block of the operands or the users, if it is known by now, as `pass_on` does."""
         if self.is_known:
             return False
-        for side in (self.users, self.makers) if self.asks_users_first else (self.makers, self.users):
+        for side in (self.users, self.makers) if self.prefers_users else (self.makers, self.users):
             near = [one for one in side if one.is_known]
             if near:
                 self.is_known = True
@@ -60,12 +60,12 @@ def traced_in_module(
 
     Args:
         module: A `jaxlib.mlir.ir.Module`.
-        tags: How the equations are marked in it.
-        ids: The ids of the equations, in the order of the program.
-        outside: Those of them that are in no block.
+        tags: Reads the tags of the equations in it.
+        ids: The ids of the equations, in program order.
+        outside: Ids of the equations that are in no block.
 
     Returns:
-        What `read_stablehlo` finds in the text of the module; `None` if that has to be asked.
+        The same links as `read_stablehlo`; `None` if only the text can decide them.
     """
     try:
         return _Reader(module, tags, ids, outside).traced()
@@ -75,8 +75,8 @@ def traced_in_module(
 
 _Op = tuple[str, str, Any]
 """An op: its id, the names in its location, and MLIR's object."""
-_Told = tuple[list[str], list[tuple[str, ...]]]
-"""The ids of some ops, and for each those of its equations."""
+_Links = tuple[list[str], list[tuple[str, ...]]]
+"""The ids of some ops, and the ids of the equations of each."""
 
 
 class _Reader:
@@ -85,46 +85,46 @@ class _Reader:
         self._ids, self._order = ids, {id: place for place, id in enumerate(ids)}
         self._has_blocks = len(outside) < len(ids)
         self._names = ir.AsmState(module.operation)
-        self._line = 1  # that of the module itself
-        self._calls: dict[str, list[tuple[str, str]]] = {}  # by function: which it calls, and the location of the call
+        self._line = 1  # the line of the module itself
+        self._calls: dict[str, list[tuple[str, str]]] = {}  # per function: its callees and the locations of the calls
 
-    def traced(self) -> _Told:
-        """Return the ids of the ops, and those of their equations."""
-        main: _Told = [], []
+    def traced(self) -> _Links:
+        """Return the ids of the ops, and the ids of their equations."""
+        main: _Links = [], []
         others: dict[str, list[_Op]] = {}
-        first = 0  # how many functions stand before `main`
+        first = 0  # number of functions before `main`
         for one in self._module.body.operations:
             self._line += 1
             if one.operation.name == "func.func":
                 name, body = _function(one)
                 ops = self._ops(body, self._calls.setdefault(name, []), "" if name == "main" else name, set(), True)
-                if name == "main":  # of its ops, which may be many, nothing else is kept
-                    first, main = len(others), self._told(ops, {""})
+                if name == "main":  # it may have many ops, so nothing else about them is kept
+                    first, main = len(others), self._links_of(ops, {""})
                 else:
                     others[name] = list(ops)
                 self._line += 1
             elif one.operation.name != "sdy.mesh":
                 raise _UnknownError
         callers = callers_of(self._calls, self._tags, self._order)
-        told: list[_Told] = []
+        links: list[_Links] = []
         for name, ops in others.items():
-            ids, equations = self._told(ops, callers[name])
-            told.append(([f"@{name}", *ids], [self._in_order(callers[name]), *equations]))
-        told.insert(first, main)
-        return [id for ids, _ in told for id in ids], [one for _, equations in told for one in equations]
+            ids, equations = self._links_of(ops, callers[name])
+            links.append(([f"@{name}", *ids], [self._in_order(callers[name]), *equations]))
+        links.insert(first, main)
+        return [id for ids, _ in links for id in ids], [one for _, equations in links for one in equations]
 
     # Reading the objects
 
     def _ops(
         self, body: Any, calls: list[tuple[str, str]], prefix: str, inside: set[str], is_top: bool
     ) -> Iterator[_Op]:
-        """Yield the ops in a body, and those in their regions, as the text has them.
+        """Yield the ops in a body, and the ops in their regions, in the order of the text.
 
         Args:
             body: MLIR's block.
-            calls: Is completed by those of this function.
-            prefix: What the ids start with.
-            inside: The ids of what stands in regions of this function so far: names are given again outside of them.
+            calls: Receives the calls of this function.
+            prefix: Prefix of the ids.
+            inside: Ids used so far in regions of this function: outside of them, MLIR uses the names again.
             is_top: Whether it is the body of the function.
         """
         names = self._names
@@ -152,12 +152,12 @@ class _Reader:
         location = op.location
         if type(location) is ir.NameLoc:
             name = location.name_str
-            if self._tags.marker in name:  # nearly always
+            if self._tags.marker in name:  # the usual case
                 return name
         return _names_in(location, self._tags.marker)
 
     def _in_regions(self, op: Any, calls: list[tuple[str, str]], prefix: str, inside: set[str]) -> Iterator[_Op]:
-        """Yield what an op holds, and go to the line that it ends on."""
+        """Yield the ops inside an op, and advance to the line on which it ends."""
         name = op.name
         regions = [list(region.blocks) for region in op.regions]
         if any(len(blocks) != 1 for blocks in regions):
@@ -168,7 +168,7 @@ class _Reader:
         elif name != _WHILE and name not in _PLAIN_REGIONS:
             raise _UnknownError
         for (inner,) in regions:
-            # `cond {` and `reducer(...) {` have a line of their own, as have the arguments of a block that takes some.
+            # `cond {` and `reducer(...) {` take a separate line, as do the arguments of a block that has some.
             opens = name == _REDUCE or (name == _WHILE and inner == regions[0][0])
             self._line += opens or (name in _PLAIN_REGIONS and len(inner.arguments) > 0)
             yield from self._ops(inner, calls, prefix, inside, False)
@@ -176,42 +176,42 @@ class _Reader:
 
     # From places to equations
 
-    def _told(self, ops: Iterable[_Op], callers: set[str]) -> _Told:
-        """Return the ids of the ops of a function, and those of their equations, given its callers."""
+    def _links_of(self, ops: Iterable[_Op], callers: set[str]) -> _Links:
+        """Return the ids of the ops of a function, and the ids of their equations, given its callers."""
         order, outside, has_blocks = self._order, self._outside, self._has_blocks
         places: dict[str, tuple[tuple[str, ...], bool]] = {}
         found: list[str] = []
-        told: list[tuple[str, ...]] = []
+        links: list[tuple[str, ...]] = []
         left: list[tuple[int, Any]] = []
 
-        def told_by(place: str) -> tuple[tuple[str, ...], bool]:
+        def links_at(place: str) -> tuple[tuple[str, ...], bool]:
             known = places.get(place)
             if known is None:
-                if len(places) > 1000:  # those of one equation stand together
+                if len(places) > 1000:  # ops of one equation are close together
                     places.clear()
                 ids = self._in_order(ids_of(place, callers, self._tags, order))
                 known = places[place] = ids, not outside.issuperset(ids)
             return known
 
-        def told_of(op: Any, place: str) -> tuple[tuple[str, ...], bool]:
-            known = told_by(place)
+        def links_from(op: Any, place: str) -> tuple[tuple[str, ...], bool]:
+            known = links_at(place)
             if known[1] or not has_blocks or not op.name.endswith(_ASKS_USERS):
                 return known
-            # Users stand behind: none of those whose own location tells nothing knows more when this one asks.
-            near = [one for user in _users(op.results) if (one := told_by(self._place(user)))[1]]
+            # Users come later, so no user whose location names no block has one yet when this op needs it.
+            near = [one for user in _users(op.results) if (one := links_at(self._place(user)))[1]]
             return (near[0][0] if len(near) == 1 else ()) if not known[0] else known[0], bool(near)
 
         for id, place, op in ops:
             equations, has_block = places.get(place, _UNTOLD)
             if not has_block:
-                equations, has_block = told_of(op, place)
+                equations, has_block = links_from(op, place)
                 if not has_block and has_blocks:
                     left.append((len(found), op))
             found.append(id)
-            told.append(equations)
+            links.append(equations)
         if left:
-            _infer(told, left, lambda op: told_of(op, self._place(op))[0])
-        return found, told
+            _infer(links, left, lambda op: links_from(op, self._place(op))[0])
+        return found, links
 
     def _in_order(self, ids: Collection[str]) -> tuple[str, ...]:
         known = [self._order[id] for id in ids if id in self._order]
@@ -219,18 +219,18 @@ class _Reader:
 
 
 def _infer(
-    told: list[tuple[str, ...]],
+    links: list[tuple[str, ...]],
     left: list[tuple[int, Any]],
     equations_of: Callable[[Any], tuple[str, ...]],
 ) -> None:
-    """Give ops without a block the equations of their operands or users, where these tell them.
+    """Give ops without a block the equations of their operands or users, where these have them.
 
     Args:
-        told: The equations of each op as far as they are known; is completed.
-        left: The ops without a block, each with its place in `told`.
-        equations_of: Gives the equations that the location of an op tells.
+        links: The known equations of each op; is completed.
+        left: The ops without a block, each with its position in `links`.
+        equations_of: Returns the equations in the location of an op.
     """
-    order = {op: _Open(told[at]) for at, op in left}
+    order = {op: _Open(links[at]) for at, op in left}
     others: dict[Any, _Open] = {}
 
     def near(op: Any) -> _Open:
@@ -241,7 +241,7 @@ def _infer(
         return one
 
     for op, one in order.items():
-        one.asks_users_first = op.name.endswith((".constant", ".iota"))
+        one.prefers_users = op.name.endswith((".constant", ".iota"))
         makers = list(_makers(op))
         one.operands, one.makers = len(makers), [near(maker) for maker in makers if maker is not None]
         one.users = [near(user) for user in _users(op.results)]
@@ -249,7 +249,7 @@ def _infer(
         if not sum([one.settle() for one in (*order.values(), *reversed(order.values()))]):
             break
     for at, op in left:
-        told[at] = order[op].equations
+        links[at] = order[op].equations
 
 
 def _function(one: Any) -> tuple[str, Any]:
@@ -261,10 +261,10 @@ def _function(one: Any) -> tuple[str, Any]:
 
 
 def _makers(op: Any) -> Iterator[Any]:
-    """Yield the ops that make what an op takes, `None` where that comes into the function and around a loop."""
+    """Yield the ops that produce an op's operands; `None` for arguments of the function and around a loop."""
     for value in op.operands:
         owner, is_carried = value.owner, False
-        while isinstance(owner, ir.Block) and owner.owner.name == _WHILE:  # inside it is what the loop is given
+        while isinstance(owner, ir.Block) and owner.owner.name == _WHILE:  # the body sees the operands of the loop
             value, is_carried = owner.owner.operands[ir.BlockArgument(value).arg_number], True
             owner = value.owner
         if not isinstance(owner, ir.Block):
@@ -274,7 +274,7 @@ def _makers(op: Any) -> Iterator[Any]:
 
 
 def _users(values: Iterable[Any]) -> Iterator[Any]:
-    """Yield the ops that take some values, those in loops that carry them too."""
+    """Yield the ops that use some values, including users in loops that carry them."""
     for value in values:
         for use in value.uses:
             user = use.owner.operation
@@ -285,7 +285,7 @@ def _users(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def _is_short(op: Any) -> bool:
-    """Whether MLIR writes a `reduce` on one line: one op of two numbers is all it does."""
+    """Return whether MLIR prints a `reduce` on one line: its body is a single binary op."""
     body = op.regions[0].blocks[0]
     ops = [one.operation for one in body.operations]
     if len(ops) != 2 or ops[0].name not in _COMMUTATIVE:

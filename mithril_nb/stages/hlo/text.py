@@ -1,4 +1,4 @@
-"""Reading and tidying the text of an optimized HLO module. The format is not stable: what cannot be read stays text."""
+"""Read and tidy the text of an optimized HLO module. The format is not stable: unreadable lines stay text."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _GROUPS = re.compile(
     r"\[[\d,]+\]<=\[[\d,]+\](?:T\([\d,]+\))?"
     r"|(?:maximal_)?mesh\[[^\]]*\](?:, device_ids=\((?:[^()]|\([^()]*\))*\))? \{[^}]*\}"
 )
-"""Groups of devices that are no lists: an iota, or axes of a mesh, as XLA writes them since JAX 0.12."""
+"""Groups of devices that are not lists: an iota, or axes of a mesh, as XLA prints them since JAX 0.12."""
 _BRACKET = re.compile(rf"{_QUOTED}|[(){{}}\[\]]")
 _BRACES = r"\{(?:[^{}\"]++|" + _QUOTED + r")*+\}"
 for _ in range(4):  # as deep as XLA nests them
@@ -46,14 +46,14 @@ for _ in range(4):  # as deep as XLA nests them
 _NOISES = ("metadata", "backend_config", "frontend_attributes", "origin", "sharding")
 _NOISE = re.compile(rf", (?:{'|'.join(_NOISES)})=(?:{_BRACES}|{_QUOTED}|[^,{{\n]*)")
 _USUAL_METADATA = re.compile(r', metadata=\{op_name="[^"\\{}]*"[^"{}]*\}')
-"""Some of what `_NOISE` finds; what begins as plain text is found several times as fast."""
+"""A common case of `_NOISE`; a pattern that starts with plain text is several times faster."""
 _NAME_LIST = r"%?[\w.\-+]++(?:, %?[\w.\-]++)*+"
 _USUAL = re.compile(
     rf"\s+(ROOT )?(%?)([\w.\-]+) = (\w+\[[\d,]*\](?:\{{[\d,]*\}})?) ([\w\-]+)\(((?:{_NAME_LIST})?)\)"
     rf"((?:, (?!{'|'.join(_NOISES)}|\w*_computations)\w+=(?:\{{[^{{}}\"%]*+\}}|%?[\w.\->]++)(?=,|$))*+)"
     r'(?:, metadata=\{op_name="([^"\\]*)"([^"{}]*)\})?$'
 )
-"""A line with one array as its result, and nothing behind its operands but names, numbers and metadata."""
+"""A line with one array as its result, and only names, numbers and metadata after its operands."""
 
 
 @dataclass
@@ -65,13 +65,13 @@ class HloLine:
         opcode: `fusion`, `dot`, `add`, ...
         shapes: Dtype and sizes of each array in its result.
         operands: Names of its operands.
-        op_name: What JAX called it, or `""`.
-        calls: Names of the computations it calls, with how (`calls`, `body`, `to_apply`, ...).
-        attributes: What stands after the operands.
-        literal: What stands between the parentheses.
-        is_root: Whether it gives the result of its computation.
-        written: The line as `tidy` takes it, which makes of it what is shown.
-        trips: How often the body of a loop runs, if XLA knows.
+        op_name: Its op name from JAX, or `""`.
+        calls: Names of the computations it calls, each with the attribute (`calls`, `body`, `to_apply`, ...).
+        attributes: The text after the operands.
+        literal: The text between the parentheses.
+        is_root: True if it returns the result of its computation.
+        written: The line as input of `tidy`, which produces the displayed line.
+        trips: Trip count of a loop, if XLA can determine it.
         place: Its location in Python: the number of a stack frame, `"file":line`, or `""`.
     """
 
@@ -101,7 +101,7 @@ class HloLine:
 
 @dataclass
 class Computation:
-    """A computation: its name, its header, and its lines, of which some may be unreadable (plain text)."""
+    """A computation: its name, its header, and its lines; unreadable lines are plain text."""
 
     name: str
     header: str
@@ -110,7 +110,7 @@ class Computation:
 
     @property
     def instructions(self) -> list[HloLine]:
-        """The lines that could be read."""
+        """The lines that could be parsed."""
         return [line for line in self.lines if isinstance(line, HloLine)]
 
 
@@ -119,7 +119,7 @@ def read_module(text: str, known: dict[str, HloLine | str] | None = None) -> tup
 
     Args:
         text: The text of the module.
-        known: Lines that were read before, which gains those that are new: texts of many passes share most lines.
+        known: Cache of parsed lines; new lines are added. The texts of many passes share most lines.
     """
     title = "HloModule"
     computations: list[Computation] = []
@@ -160,7 +160,7 @@ def read_line(line: str) -> HloLine | str:
 
 
 def _usual_line(line: str) -> HloLine | None:
-    """Return the instruction on a line that is written as nearly all are, in a third of the time."""
+    """Return the instruction on a line in the usual form, in a third of the time."""
     match = _USUAL.match(line)
     if match is None:
         return None
@@ -197,7 +197,7 @@ def _any_line(line: str) -> HloLine | str:
         return line
     literal = line[start + 1 : end]
     attributes, dropped = _without_noise(line[end + 1 :])
-    if not match.group(2) and opcode not in ("constant", "parameter"):  # JAX's own printing leaves the signs out
+    if not match.group(2) and opcode not in ("constant", "parameter"):  # JAX's own printer omits the signs
         literal = _OPERAND_NAME.sub(r"%\1", literal)
         attributes = _NAMED.sub(_with_signs, attributes)
     name = _OP_NAME.search(dropped) if dropped else None
@@ -236,13 +236,13 @@ def _place(metadata: str) -> str:
 
 
 def _estimate(config: str) -> str:
-    """Return what a custom call's author estimates as an attribute: `", cost_estimate={flops=5,bytes_accessed=7}"`."""
+    """Return the cost estimate of a custom call as an attribute: `", cost_estimate={flops=5,bytes_accessed=7}"`."""
     found = _ESTIMATED.findall(config[config.index("cost_estimate") :])
     return f", cost_estimate={{{','.join(f'{name}={number}' for name, number in found)}}}"
 
 
 def flops(line: HloLine, shapes: dict[str, HloLine]) -> float:
-    """Return roughly how many operations an instruction takes: only to weigh it against its neighbours."""
+    """Return a rough number of operations of an instruction, only to weigh it against its neighbours."""
     if line.opcode in ("dot", "convolution", "custom-call", "ragged-dot"):
         inner = 1
         left = shapes.get(line.operands[0]) if line.operands else None
@@ -271,9 +271,9 @@ def flops(line: HloLine, shapes: dict[str, HloLine]) -> float:
 
 
 def work(line: HloLine, shapes: dict[str, HloLine]) -> float:
-    """Return the weight of an instruction beside its neighbours: its operations, or a little for data that it moves.
+    """Return the weight of an instruction among its neighbours: its operations, or a little for data that it moves.
 
-    Who only cuts, turns or joins what others computed has a small share in a fusion, and not none.
+    An instruction that only slices, transposes or joins the results of others has a small share in a fusion, not none.
     """
     if line.opcode in MOVING and line.opcode not in _FREE:
         return _MOVED * line.elements
@@ -317,11 +317,11 @@ MOVING = frozenset(
     "concatenate pad reverse iota gather dynamic-slice dynamic-update-slice after-all bitcast-convert opt-barrier "
     "partition-id replica-id all-gather infeed outfeed domain".split()
 )
-"""Opcodes that move data or name it, and compute nothing."""
+"""Opcodes that move or name data, and compute nothing."""
 
 _MOVED = 0.01
 _FREE = frozenset("parameter constant tuple get-tuple-element bitcast broadcast iota after-all opt-barrier".split())
-"""Of these nothing is left in the code of a kernel."""
+"""Opcodes that leave no code in a kernel."""
 
 CALLING = frozenset(
     {
@@ -369,12 +369,12 @@ def _sizes(text: str) -> tuple[int, ...]:
 
 
 def _closing(line: str, start: int) -> int:
-    """Return where the bracket that opens at `start` closes, quotes respected, or -1."""
+    """Return the position where the bracket opened at `start` closes, ignoring quoted text, or -1."""
     if start < 0:
         return -1
     end = line.find(")", start)
     if line[start] == "(" and end > 0 and line.find("(", start + 1, end) < 0 and line.find('"', start, end) < 0:
-        return end  # nearly always
+        return end  # the usual case
     depth = 0
     for match in _BRACKET.finditer(line, start):
         char = match.group()
@@ -388,7 +388,7 @@ def _closing(line: str, start: int) -> int:
 
 
 def _without_noise(attributes: str) -> tuple[str, str]:
-    """Return the attributes that are shown, and those that are not."""
+    """Return the attributes that are shown, and the text of the hidden ones."""
     dropped: list[str] = []
 
     def drop(match: re.Match[str]) -> str:
@@ -399,9 +399,9 @@ def _without_noise(attributes: str) -> tuple[str, str]:
 
 
 def tidy_module(text: str) -> str:
-    """Return the text of a module without metadata, tables of source files, and layouts that are plain.
+    """Return the text of a module without metadata, tables of source files, and default layouts.
 
-    Unlike `read_module` it reads nothing, and is quick: the passes of a large program are hundreds of megabytes.
+    Unlike `read_module` it parses nothing, so it is fast: the passes of a large program are hundreds of megabytes.
     """
     start = text.find("\n\n", text.find("\nStackFrames\n")) if "\nStackFrames\n" in text else text.find("\n\n")
     title, body = text.split(",", 1)[0].rstrip(), text[max(start, 0) :]
@@ -412,7 +412,7 @@ def tidy_module(text: str) -> str:
 
 
 def tidy(text: str) -> str:
-    """Return lines of a module as they are shown: without numbers of places, and layouts that are plain."""
+    """Return lines of a module in the form shown to the user: without index comments and default layouts."""
     return _plain_layouts(_INDEX.sub("", text) if "/*" in text else text)
 
 
@@ -422,7 +422,7 @@ def _with_signs(match: re.Match[str]) -> str:
 
 
 def _plain_layouts(text: str) -> str:
-    """Leave out layouts in which the last axis varies fastest: nearly all are so."""
+    """Remove layouts in which the last axis varies fastest, which is the default."""
     for layout in _USUAL_LAYOUTS:
         text = text.replace(layout, "]")
     return _LAYOUT.sub(lambda match: _layout(match.group(1)), text) if "]{" in text else text

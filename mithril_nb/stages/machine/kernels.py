@@ -1,8 +1,8 @@
-"""The kernels of a compiled program: LLVM IR and machine code of each, and which instructions of the HLO it runs.
+"""The kernels of a compiled program: LLVM IR and machine code, and the HLO instructions each kernel runs.
 
-XLA gives a kernel the name of the instruction that it runs, mostly a fusion; a comparison that is handed to a sort has
-the name of its computation. So what is known of the HLO is known of them, all lines of a kernel alike. Of fusions that
-compute the same on different arrays one has a kernel, and all of them run it.
+XLA names a kernel after the instruction that it runs, mostly a fusion, or for the comparison of a sort after its
+computation. So every line of a kernel gets the blocks and the role of that instruction. If several fusions compute the
+same on different arrays, only one has a kernel, and all of them run it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from mithril_nb.stages.records import Instruction
 from mithril_nb.stages.xla.dump import Dump
 
 OPTIMIZED, PLAIN = "ir-with-opt.ll", "ir-no-opt.ll"
-_NO_CODE = "XLA writes no machine code for this platform; the stage llvm shows what it was made from"
-_NO_IR = "XLA wrote no LLVM IR of this kernel as it was before LLVM's optimizer"
+_NO_CODE = "XLA writes no machine code for this platform; the stage llvm shows the LLVM IR it is made from"
+_NO_IR = "XLA wrote no unoptimized LLVM IR for this kernel"
 _DEFINE = re.compile(r"^define [^@\n]*@(\"[^\"]+\"|[\w.$-]+)\(", re.MULTILINE)
 _LINE = re.compile(r"^ +(?:ROOT )?%([\w.\-]+) = (.*)")
 _REFERENCE = re.compile(r"%([\w.\-]+)")
@@ -45,10 +45,10 @@ class Kernel(Shown):
 
     @property
     def llvm_before(self) -> str:
-        """Its LLVM IR as XLA emits it, the whole module.
+        """Its unoptimized LLVM IR as XLA emits it, the whole module.
 
         Raises:
-            LookupError: The platform writes none.
+            LookupError: The platform writes no unoptimized LLVM IR.
         """
         if not self._dump.path(self._file, PLAIN).exists():
             raise LookupError(_NO_IR)
@@ -64,7 +64,7 @@ class Kernel(Shown):
         """The object file that was linked.
 
         Raises:
-            LookupError: The platform writes none.
+            LookupError: The platform writes no object files.
         """
         path = self._dump.path("obj-file", self._file, "o")
         if not path.exists():
@@ -76,8 +76,8 @@ class Kernel(Shown):
         """Its machine code, or PTX: text, opcode and operands of each line.
 
         Raises:
-            ValueError: The machine's code cannot be read here.
-            LookupError: The platform writes none.
+            ValueError: Machine code of this architecture cannot be read here.
+            LookupError: The platform writes no machine code.
         """
         if self._dump.path(self._file, "ptx").exists():
             return read_ptx(self._dump.text(self._file, "ptx"), self.name)
@@ -93,7 +93,7 @@ def read_kernels(dump: Dump, order: Sequence[str]) -> tuple[Kernel, ...]:
 
     Args:
         dump: The dump.
-        order: Names of HLO instructions in the order in which their kernels shall stand; the others follow by name.
+        order: Names of HLO instructions in the order of the result; kernels of other names follow by name.
     """
     place = {name: at for at, name in enumerate(order)}
     names = _by_symbol(order)
@@ -105,9 +105,9 @@ def read_kernels(dump: Dump, order: Sequence[str]) -> tuple[Kernel, ...]:
 
 
 def _by_symbol(names: Iterable[str]) -> Mapping[str, str]:
-    """Return names of the HLO by the symbols that XLA may make of them; of two with the same symbol, the nearer.
+    """Return names of the HLO by the symbols that XLA may derive from them; of two with one symbol, the closer name.
 
-    A GPU's symbols have no dots, and some emitters write that it is a kernel.
+    A GPU's symbols have no dots, and some emitters add a `_kernel` suffix.
 
     Examples:
         >>> _by_symbol(["dot.1"])
@@ -123,10 +123,10 @@ def _by_symbol(names: Iterable[str]) -> Mapping[str, str]:
 
 
 class Owners:
-    """What each kernel runs, as known of the HLO.
+    """The HLO instructions that each kernel runs.
 
     Args:
-        text: Text of the optimized HLO as it is shown.
+        text: Text of the optimized HLO in the form shown to the user.
         instructions: Its instructions.
     """
 
@@ -147,7 +147,7 @@ class Owners:
 
     @cached_property
     def fusions(self) -> Mapping[str, str]:
-        """The fusion that does the work of each fused instruction, by id. What a fusion is given is no work of it."""
+        """The fusion that does the work of each fused instruction, by id. Operands of a fusion are not its work."""
         return {
             inner.id: id
             for id, body in self._bodies.items()
@@ -167,10 +167,10 @@ class Owners:
         }
 
     def of(self, kernels: Iterable[str]) -> Mapping[str, Instruction]:
-        """Return what is known of each kernel, as an instruction that stands for all of its lines.
+        """Return for each kernel an instruction that represents all of its lines.
 
         Args:
-            kernels: Symbols of all kernels of the program: a fusion without one runs that of a fusion alike.
+            kernels: Symbols of all kernels of the program; a fusion without a kernel runs that of an equal fusion.
         """
         runs = {kernel: self._symbols.get(kernel, "") for kernel in kernels}
         groups: dict[object, list[str]] = {}
@@ -180,7 +180,7 @@ class Owners:
         run = set(runs.values())
         for group in groups.values():
             have = [id for id in group if id in run]
-            if len(have) == 1:  # Of several nobody says which one the others run.
+            if len(have) == 1:  # With several, it is unknown which one the others run.
                 others[have[0]] = [id for id in group if id != have[0]]
         return {kernel: self._known(kernel, name, others.get(name, ())) for kernel, name in runs.items()}
 
@@ -206,7 +206,7 @@ class Owners:
 
     @cached_property
     def _lines(self) -> Mapping[str, str]:
-        """What stands after the name of each instruction; of a computation the names of its own, its result last."""
+        """The text after the name of each instruction; for a computation the names of its instructions, root last."""
         found: dict[str, str] = {}
         names: list[str] = []
         computation, result = "", ""
@@ -222,11 +222,11 @@ class Owners:
         return found
 
     def _likeness(self, name: str) -> str | int:
-        """Return a number that instructions, or computations, share if they compute the same on the same operands."""
+        """Return a number shared by instructions, or computations, that compute the same on the same operands."""
         if name not in self._lines:
             return name
         if name not in self._numbered:
-            # Operands stand before their users, so that no chain of them makes this a deep recursion.
+            # Operands come before their users, so that a long chain of them causes no deep recursion.
             numbers = [self._likeness(one) for one in _REFERENCE.findall(self._lines[name])]
             if name in self._by_computation:
                 self._numbered[name] = numbers[-1]
@@ -243,13 +243,13 @@ def listing(
     lines_of: Callable[[Kernel], Iterable[AsmLine]],
     title: Callable[[str, int], str],
 ) -> tuple[str, tuple[Instruction, ...]]:
-    """Return the code of kernels one after another as one text, and its instructions.
+    """Return the code of all kernels as one text, and its instructions.
 
     Args:
         kernels: The kernels.
-        owners: What each of them runs.
-        lines_of: Gives the lines of a kernel.
-        title: Gives the line above a kernel, from its name and the number of its instructions.
+        owners: The instructions that each kernel runs.
+        lines_of: Returns the lines of a kernel.
+        title: Returns the line above a kernel, from its name and the number of its instructions.
     """
     shown: list[str] = []
     found: list[Instruction] = []

@@ -1,4 +1,4 @@
-"""LLVM IR read line by line. What of a module is not code of its functions is left out of the listing."""
+"""Read LLVM IR line by line. Only functions and the globals they use are listed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 _OPCODE = re.compile(r"^  (?:(%[\w.\-$]+|%\"[^\"]*\") = )?(?:tail |musttail |notail )?([a-z]\w*)")
-"""An instruction; what it has on further lines, as the cases of a switch, is indented more."""
+"""An instruction; its continuation lines, such as the cases of a switch, are indented more."""
 _CALLEE = re.compile(r"@(\"[^\"]*\"|[\w.$-]+)\(")
 _VALUE = re.compile(r"%(?:[\w.\-$]+|\"[^\"]*\")|@(?:[\w.\-$]+|\"[^\"]*\")")
 _NOISE = re.compile(r", ![\w.]+ !\d+|, align \d+|  +; preds = .*")
@@ -15,10 +15,10 @@ _NOISE = re.compile(r", ![\w.]+ !\d+|, align \d+|  +; preds = .*")
 def llvm_lines(module: str, symbol: str) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     r"""Yield each line of a function and of the globals that it uses: the line, its opcode and its operands.
 
-    The opcode of what is no instruction is `""`; that of a call is `call`, and the callee its first operand.
+    The opcode of a line without an instruction is `""`; a call has `call`, with the callee as first operand.
 
     Args:
-        module: The module; it may hold several functions.
+        module: The module; it may contain several functions.
         symbol: Name of the function.
 
     Examples:

@@ -1,4 +1,4 @@
-"""Object files disassembled, and PTX read. pyelftools reads the files, capstone the instructions."""
+"""Disassemble object files and read PTX. pyelftools reads the files, capstone the instructions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def disassemble(object_code: bytes, symbol: str) -> list[tuple[str, str, tuple[s
         symbol: Name of the function.
 
     Raises:
-        ValueError: It is no ELF file, has no such function, or is for a machine that capstone is not set up for here.
+        ValueError: It is not an ELF file, has no such function, or is for a machine that is not supported here.
     """
     from elftools.common.exceptions import ELFError
     from elftools.elf.elffile import ELFFile
@@ -29,7 +29,7 @@ def disassemble(object_code: bytes, symbol: str) -> list[tuple[str, str, tuple[s
     try:
         file = ELFFile(io.BytesIO(object_code))
     except ELFError as error:
-        raise ValueError(f"the object file of {symbol!r} is no ELF file; the stage llvm has its code") from error
+        raise ValueError(f"the object file of {symbol!r} is not an ELF file; the stage llvm has its code") from error
     table: Any = file.get_section_by_name(".symtab")
     found = [one for one in table.iter_symbols() if one.name == symbol] if table is not None else []
     if not found or not isinstance(found[0]["st_shndx"], int):
@@ -61,19 +61,19 @@ def _engine(machine: str) -> Any:
     }
     if machine not in modes:
         raise ValueError(
-            f"machine code for {machine} is not read here, only for {', '.join(modes)}; the stage llvm has the code"
+            f"machine code for {machine} is not supported, only for {', '.join(modes)}; the stage llvm has the code"
         )
     engine = capstone.Cs(*modes[machine])
-    engine.skipdata = True  # Data between instructions is shown as such, and what follows is still read.
+    engine.skipdata = True  # Show data between instructions as data, and continue after it.
     return engine
 
 
 _FROM_END = {"x64": {2: 4, 4: 4}}
-"""Kinds of relocations (`PC32` and `PLT32`) that count from the end of their 4 bytes, and so are that much too low."""
+"""Kinds of relocations (`PC32` and `PLT32`) relative to the end of their 4 bytes, so that their addend is 4 too low."""
 
 
 def _called(file: Any, table: Any, index: int) -> dict[int, str]:
-    """Return what the linker puts in, by place: names of functions of the math library, and constants."""
+    """Return the values that the linker inserts, by offset: names of functions of the math library, and constants."""
     found: dict[int, str] = {}
     too_low = _FROM_END.get(file.get_machine_arch(), {})
     for section in file.iter_sections():
@@ -91,24 +91,24 @@ def _called(file: Any, table: Any, index: int) -> dict[int, str]:
 
 
 _NUMBERS = {".rodata.cst4": "<f", ".rodata.cst8": "<d"}
-"""Sections of numbers, and how one is read."""
+"""Sections of constants, and the format of each."""
 
 
 def _constant(section: Any, place: int) -> str:
-    """Return the number at a place in a table of constants, or else the place."""
+    """Return the number at an offset in a table of constants, otherwise the offset."""
     kind = _NUMBERS.get(section.name)
     data = section.data()
     if kind is None or not 0 <= place <= len(data) - struct.calcsize(kind):
         return f"{section.name}{place:+#x}"
     number = struct.unpack_from(kind, data, place)[0]
-    if math.isnan(number):  # a mask of bits
+    if math.isnan(number):  # a bit mask
         bits = data[place : place + struct.calcsize(kind)]
         return f"= {int.from_bytes(bits, 'little'):#x}"
     return f"= {number:.7g}"
 
 
 def _operands(text: str) -> tuple[str, ...]:
-    """Split operands at commas that stand in no brackets.
+    """Split operands at commas outside of brackets.
 
     Examples:
         >>> _operands("ymm0, ymmword ptr [rdi + 8]"), _operands("v0.4s, {v1, v2}")
@@ -135,7 +135,7 @@ def read_ptx(text: str, symbol: str) -> list[tuple[str, str, tuple[str, ...]]]:
         symbol: Name of the function.
 
     Raises:
-        ValueError: There is no such function.
+        ValueError: The file has no such function.
 
     Examples:
         >>> read_ptx(".visible .entry f(\n)\n{\n  ret;\n}\n", "f")
@@ -146,7 +146,7 @@ def read_ptx(text: str, symbol: str) -> list[tuple[str, str, tuple[str, ...]]]:
             continue
         start = text.find("{", head.end())
         if start < 0 or ";" in text[head.end() : start]:
-            continue  # it is only declared here
+            continue  # only a declaration
         end = text.find("\n}", start)
         body = text[text.index("\n", start) + 1 : end if end > 0 else len(text)]
         return list(_ptx_lines(body.splitlines()))
@@ -154,7 +154,7 @@ def read_ptx(text: str, symbol: str) -> list[tuple[str, str, tuple[str, ...]]]:
 
 
 def _ptx_lines(body: list[str]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    is_new = True  # A call stands on several lines, up to its semicolon: all operands belong to the first.
+    is_new = True  # A call spans several lines, up to its semicolon: all operands belong to the first.
     for at, line in enumerate(body):
         plain = line.expandtabs(4).rstrip()
         code = _without_comment(line)
@@ -172,5 +172,5 @@ def _ptx_lines(body: list[str]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
 
 
 def _without_comment(line: str) -> str:
-    """Return a line of PTX without what it says to people."""
+    """Return a line of PTX without its comment."""
     return line.partition("//")[0]

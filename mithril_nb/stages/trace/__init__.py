@@ -1,1 +1,1 @@
-"""A traced program and what each of its equations came from: block, role, transforms, lines of Python."""
+"""A traced program and the provenance of each equation: block, role, transforms, lines of Python."""

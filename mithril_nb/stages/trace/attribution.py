@@ -1,10 +1,10 @@
-"""Which block caused an equation, and in which role: read from scopes, functions of Python, and the flow of data.
+"""Attribution of each equation to a block and a role, from scopes, Python functions and data flow.
 
-It is asked for each equation. The `block:` scopes that mithril_nb writes come first, in its own programs and around the
-modules of other libraries. Outside of them the block is the path of the named scopes around the equation, or where it
-stands in none, of the person's functions that made it. Scopes replace functions, as one who opens a scope has said what
-to call the block. Only the scopes that libraries open for each of their layers, such as `eqx.nn.Linear`, stand below
-the functions: alone they would not say which layer it is.
+The `block:` scopes that mithril_nb writes take precedence, in its own programs and around the modules of other
+libraries. Outside of them, the block is the path of the named scopes around the equation. Without a named scope, it is
+the path of the user's functions that created the equation. Scopes replace functions, because a scope names the block
+explicitly. Only the scopes that libraries open for each layer, such as `eqx.nn.Linear`, are appended to the path of the
+functions: such a name does not identify the layer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mithril_nb.stages.trace.tracing import Leaf, Trace
 
 EquationAttribution = tuple[str, Role | None, Origin | None]
 Flow = frozenset[str]
-"""The blocks whose parameters and gradients are in a value."""
+"""The blocks whose parameters and gradients contribute to a value."""
 
 _NONE: Flow = frozenset()
 
@@ -37,11 +37,11 @@ _MADE_BY_AUTODIFF = frozenset(
         "pvary",
     }
 )
-"""What reverse mode adds between the blocks: sums of cotangents, and zeros where none came."""
+"""Primitives that reverse mode adds between blocks: sums of cotangents, and zeros for missing cotangents."""
 
 
 def are_all_in_blocks(trace: Trace) -> bool:
-    """Whether it is certain that every equation is in a block, whichever it is: the function that made it is one."""
+    """Return whether every equation is certainly in some block, because its Python function counts as one."""
     return trace.outline.have_frames and bool(_whole(trace))
 
 
@@ -49,34 +49,34 @@ class Attribution:
     """Block, role and origin of every equation of one program.
 
     Attributes:
-        has_blocks: Whether the program says its blocks itself, in `block:` scopes.
-        paths: Paths of all blocks that the scopes of the program name, parents included.
+        has_blocks: True if the program declares its blocks in `block:` scopes.
+        paths: Paths of all attributed blocks, parents included.
     """
 
     def __init__(self, trace: Trace, top: list[Site], sites: list[Site]):
-        _put_back_hoisted(sites)
-        said = {site.id: scopes_of(site.stack) for site in sites}
-        self.has_blocks = any(scopes.block for scopes in said.values())
-        self._has_updates = any(scopes.is_update for scopes in said.values())
+        _restore_hoisted_scopes(sites)
+        scopes_by_id = {site.id: scopes_of(site.stack) for site in sites}
+        self.has_blocks = any(scopes.block for scopes in scopes_by_id.values())
+        self._has_updates = any(scopes.is_update for scopes in scopes_by_id.values())
         functions, lifted = functions_of(trace, top)
         if self._has_updates:
-            updates = {id for id, scopes in said.items() if scopes.is_update}
-            roles: dict[str, Role | None] = {id: _role(scopes) for id, scopes in said.items()}
+            updates = {id for id, scopes in scopes_by_id.items() if scopes.is_update}
+            roles: dict[str, Role | None] = {id: _role(scopes) for id, scopes in scopes_by_id.items()}
         else:
             updates = _optimizer_work(sites)
-            if updates or any(scopes.is_backward for scopes in said.values()):
+            if updates or any(scopes.is_backward for scopes in scopes_by_id.values()):
                 roles = roles_of(trace.closed.jaxpr, top, updates, lifted, _new_versions(trace))
             else:  # nothing depends on a gradient
-                roles = dict.fromkeys(said, "forward")
+                roles = dict.fromkeys(scopes_by_id, "forward")
         self._is_ours, whole = _is_ours(trace), _whole(trace)
-        paths = {id: "/".join((*path, *said[id].path)) or whole for id, path in functions.items()}
+        paths = {id: "/".join((*path, *scopes_by_id[id].path)) or whole for id, path in functions.items()}
         self._functions = {
             id: path for id, path in paths.items() if path and (roles[id] != "update" or id not in updates)
         }
-        self._verdicts = {id: self._read(id, scopes, roles[id]) for id, scopes in said.items()}
+        self._found = {id: self._read(id, scopes, roles[id]) for id, scopes in scopes_by_id.items()}
         self.paths = {
             "/".join(parts[:count])
-            for block, _, _ in set(self._verdicts.values())
+            for block, _, _ in set(self._found.values())
             if block not in (LOSS, UNATTRIBUTED)
             for parts in [block.split("/")]
             for count in range(1, len(parts) + 1)
@@ -84,11 +84,11 @@ class Attribution:
         self._infer_calls(sites)
         if any(self._is_between(site) for site in sites):
             self._infer_autodiff(trace, top)
-        if any(role == "update" for _, role, _ in self._verdicts.values()):
+        if any(role == "update" for _, role, _ in self._found.values()):
             self._infer_update(trace, top, sites)
-        for id, (block, role, _) in self._verdicts.items():
+        for id, (block, role, _) in self._found.items():
             if block == UNATTRIBUTED and id in self._functions:
-                self._verdicts[id] = self._functions[id], role, "tagged"
+                self._found[id] = self._functions[id], role, "tagged"
 
     def _read(self, id: str, scopes: Scopes, role: Role | None) -> EquationAttribution:
         if scopes.block:
@@ -97,12 +97,12 @@ class Attribution:
             return LOSS, role, "tagged"
         if scopes.is_whole and not scopes.is_update:
             return "/".join(scopes.path), role, "tagged"
-        if self.has_blocks or id not in self._functions:  # Between blocks the flow knows better than the functions.
+        if self.has_blocks or id not in self._functions:  # Between blocks, data flow is more precise.
             return UNATTRIBUTED, role, None
         return self._functions[id], role, "tagged"
 
     def __getitem__(self, id: str) -> EquationAttribution:
-        return self._verdicts[id]
+        return self._found[id]
 
     def owner(self, leaf: Leaf) -> str:
         """Return the path of the block that a parameter, or the optimizer's state for it, belongs to.
@@ -126,31 +126,31 @@ class Attribution:
         return UNATTRIBUTED
 
     def _infer_calls(self, sites: list[Site]) -> None:
-        """A call outside every block belongs to the block that holds all of its body."""
+        """Attribute a call outside every block to the innermost block that contains its whole body."""
         for site in reversed(sites):
-            block, role, _ = self._verdicts[site.id]
+            block, role, _ = self._found[site.id]
             if site.is_call and block == UNATTRIBUTED and role != "update":
-                inner = {self._inside(child) for _, body in site.bodies for child in body}
+                inner = {self._block_inside(child) for _, body in site.bodies for child in body}
                 common = _common_path(inner - {UNATTRIBUTED})
                 if common:
-                    self._verdicts[site.id] = common, role, "inferred"
+                    self._found[site.id] = common, role, "inferred"
 
-    def _inside(self, site: Site) -> str:
-        """What an equation says of the call that holds it."""
-        block, role, _ = self._verdicts[site.id]
+    def _block_inside(self, site: Site) -> str:
+        """Return the block that an equation contributes to the attribution of the call around it."""
+        block, role, _ = self._found[site.id]
         is_between = role == "update" or site.primitive in _MADE_BY_AUTODIFF
         return block if block or is_between else self._functions.get(site.id, UNATTRIBUTED)
 
     def _is_between(self, site: Site) -> bool:
-        """Whether an equation outside of the blocks is reverse mode's, or of our own function around the model."""
-        block, role, _ = self._verdicts[site.id]
+        """Return whether an unattributed equation comes from reverse mode, or from our function around the model."""
+        block, role, _ = self._found[site.id]
         if block != UNATTRIBUTED or role in ("update", None):
             return False
         is_autodiff = role == "backward" and site.primitive in _MADE_BY_AUTODIFF
         return is_autodiff or (self._is_ours and site.id not in self._functions)
 
     def _infer_autodiff(self, trace: Trace, top: list[Site]) -> None:
-        """What is made between blocks belongs to the one block that uses it, or else that fed it.
+        """Attribute equations between blocks to the only block after them, else to the only block before them.
 
         A gradient of zeros, which nothing uses, belongs to the block of its parameter.
         """
@@ -158,7 +158,7 @@ class Attribution:
         def visit(body: list[Site], users: dict[Any, set[str]]) -> None:
             makers: dict[Any, str] = {}
             for site in body:
-                block = self._verdicts[site.id][0]
+                block = self._found[site.id][0]
                 for var in site.equation.outvars:
                     makers[var] = block
                 for var in site.variables:
@@ -172,7 +172,7 @@ class Attribution:
                         set(),
                     )
                     for block in found:
-                        self._verdicts[site.id] = block, self._verdicts[site.id][1], "inferred"
+                        self._found[site.id] = block, self._found[site.id][1], "inferred"
                         for var in site.variables:
                             users.setdefault(var, set()).add(block)
                 for _, inner in site.bodies:
@@ -188,7 +188,7 @@ class Attribution:
         visit(top, {var: set(self._names(leaf, readers)) for var, leaf in given.items()})
 
     def _infer_update(self, trace: Trace, top: list[Site], sites: list[Site]) -> None:
-        """What the optimizer does belongs to the one block whose parameters and gradients flow in, or else out."""
+        """Attribute the update to the only block whose parameters and gradients flow in, or else flow out."""
         jaxpr = trace.closed.jaxpr
         readers = {} if self.has_blocks and self._has_updates else self._readers(trace, top)
         inputs = [self._names(leaf, readers) for leaf in trace.inputs]
@@ -198,43 +198,43 @@ class Attribution:
         self._flow_in(jaxpr, top, inputs, before)
         self._flow_out(jaxpr, top, outputs, after)
         for site in sites:
-            block, role, _ = self._verdicts[site.id]
+            block, role, _ = self._found[site.id]
             if role == "update" and block == UNATTRIBUTED:
                 flows = before.get(site.id, _NONE), after.get(site.id, _NONE)
                 found = next((next(iter(flow)) for flow in flows if len(flow) == 1), None)
-                # That it is the optimizer's, the scopes or the frames say; whom it is done for, the flow.
-                self._verdicts[site.id] = (OPTIMIZER, role, "tagged") if found is None else (found, role, "inferred")
+                # Scopes or frames identify the optimizer; data flow identifies the block.
+                self._found[site.id] = (OPTIMIZER, role, "tagged") if found is None else (found, role, "inferred")
         self._infer_constants(top, before)
 
     def _infer_constants(self, body: list[Site], before: dict[str, Flow]) -> None:
-        """What the optimizer makes of nothing belongs to the one block that uses it."""
+        """Attribute constants of the optimizer to the only block that uses them."""
         users: dict[Any, set[str]] = {}
         for site in reversed(body):
-            block, role, _ = self._verdicts[site.id]
+            block, role, _ = self._found[site.id]
             if block == OPTIMIZER and not before.get(site.id):
                 blocks = set().union(*(users.get(var, set()) for var in site.equation.outvars))
                 if len(blocks - {OPTIMIZER}) == 1 == len(blocks):
                     block = blocks.pop()
-                    self._verdicts[site.id] = block, role, "inferred"
+                    self._found[site.id] = block, role, "inferred"
             for var in site.variables:
                 users.setdefault(var, set()).add(block)
             for _, inner in site.bodies:
                 self._infer_constants(inner, before)
 
     def _readers(self, trace: Trace, top: list[Site]) -> dict[str, str]:
-        """Return for each input, by how to reach it in its argument, the block that reads it first to compute."""
+        """Return the block that first computes with each input, by the path of the input in its argument."""
 
         def visit(jaxpr: Any, body: list[Site]) -> dict[Any, str]:
             found = dict.fromkeys(jaxpr.invars, UNATTRIBUTED)
             for site in body:
-                block, role, _ = self._verdicts[site.id]
+                block, role, _ = self._found[site.id]
                 if role == "update" or all(found.get(var, block) for var in site.variables):
                     continue
                 arriving = list(site.equation.invars)
                 inside = dict.fromkeys(range(len(arriving)), block)
                 for inner_jaxpr, inner in site.bodies:
                     reads = visit(inner_jaxpr, inner)
-                    first = len(arriving) - len(reads)  # A predicate, or the constants of another body, stand in front.
+                    first = len(arriving) - len(reads)  # After a predicate, or another body's constants.
                     inside.update({first + place: each for place, each in enumerate(reads.values()) if each})
                 for place, atom in enumerate(arriving):
                     if not jax_versions.is_literal(atom) and found.get(atom) == UNATTRIBUTED:
@@ -250,7 +250,7 @@ class Attribution:
 
     def _names(self, leaf: Leaf, readers: Mapping[str, str]) -> Flow:
         owner = self.owner(leaf)
-        if not owner and readers:  # An optimizer's state, and the results, put names of their own in front.
+        if not owner and readers:  # Optimizer states and results add a prefix.
             starts = [place for place, sign in enumerate(leaf.name) if sign in "[."]
             owner = next((readers[leaf.name[start:]] for start in starts if leaf.name[start:] in readers), UNATTRIBUTED)
         return frozenset((owner,)) if owner else _NONE
@@ -267,7 +267,7 @@ class Attribution:
             results = site.equation.outvars
             own = seen[site.id] = _union({flows.get(var, _NONE) for var in site.variables})
             if not site.bodies:
-                block, role, _ = self._verdicts[site.id]
+                block, role, _ = self._found[site.id]
                 if role != "update" and block not in (UNATTRIBUTED, LOSS):
                     own = frozenset((block,))
                 flows.update(dict.fromkeys(results, own))
@@ -308,14 +308,14 @@ class Attribution:
                 continue
             needed = [own] * len(site.equation.invars)
             for inner_jaxpr, inner in site.bodies:
-                wanted = self._flow_out(
+                operands = self._flow_out(
                     inner_jaxpr,
                     inner,
                     _matched(leaving, len(inner_jaxpr.outvars), own),
                     seen,
                 )
-                if len(site.bodies) == 1 and len(wanted) == len(needed) and site.primitive in jax_versions.CALL_NAMES:
-                    needed = wanted
+                if len(site.bodies) == 1 and len(operands) == len(needed) and site.primitive in jax_versions.CALL_NAMES:
+                    needed = operands
             for atom, flow in zip(site.equation.invars, needed, strict=True):
                 if not jax_versions.is_literal(atom):
                     arrive(atom, flow)
@@ -327,14 +327,14 @@ def _is_ours(trace: Trace) -> bool:
 
 
 def _whole(trace: Trace) -> str:
-    """Return the block of what the function does itself; one of ours that only calls a model is no block."""
+    """Return the block of operations directly in the function; `""` for our own function around a model."""
     return "" if _is_ours(trace) else trace.function
 
 
-def _put_back_hoisted(sites: list[Site]) -> None:
-    """Give equations that JAX took out of a scan the scopes of that scan.
+def _restore_hoisted_scopes(sites: list[Site]) -> None:
+    """Add the scopes of a scan to the equations that JAX hoisted out of it.
 
-    Reverse mode computes once what is the same in each round, before the scan, and its scopes are those of the body.
+    Reverse mode computes loop invariants once, before the scan, and gives them only the scopes of the body.
     """
     scans: dict[str, Site] = {}
     for site in reversed(sites):
@@ -347,13 +347,13 @@ def _put_back_hoisted(sites: list[Site]) -> None:
 
 @lru_cache(maxsize=8192)
 def _outermost(traceback: Any) -> str:
-    """Return where the function begins from which an equation was traced, as `"file.py:12"`."""
+    """Return where the function from which an equation was traced begins, as `"file.py:12"`."""
     frames = jax_versions.frames(traceback)
     return f"{frames[-1].co_filename}:{frames[-1].co_firstlineno}" if frames else ""
 
 
 def _is_inside(site: Site, scan: Site) -> bool:
-    """Whether an equation is in the body of a scan of the same function as another scan."""
+    """Return whether an equation is in the body of a scan over the same function as the given scan."""
     starts = {jax_versions.start_of(jaxpr) for jaxpr, _ in scan.bodies}
     while site.parent is not None:
         site = site.parent
@@ -363,12 +363,12 @@ def _is_inside(site: Site, scan: Site) -> bool:
 
 
 def _role(scopes: Scopes) -> Role:
-    """Return the role in a train step that says which part is the update."""
+    """Return the role in a train step that declares its update."""
     return "update" if scopes.is_update else "backward" if scopes.is_backward else "forward"
 
 
 def _new_versions(trace: Trace) -> list[list[int]]:
-    """Return for each input the places of the outputs that have its shape, dtype and last name."""
+    """Return for each input the indices of the outputs with the same shape, dtype and last name."""
     given: dict[Any, list[int]] = {}
     for place, leaf in enumerate(trace.outputs):
         given.setdefault((leaf.spec, _last_name(leaf)), []).append(place)
@@ -380,7 +380,7 @@ def _last_name(leaf: Leaf) -> str:
 
 
 def _optimizer_work(sites: list[Site]) -> set[str]:
-    """Return the ids of what a library of optimizers did, and of all inside of that."""
+    """Return the ids of equations from an optimizer library, those of their bodies included."""
     found: set[str] = set()
     for site in sites:
         is_inside = site.parent is not None and site.parent.id in found
@@ -394,7 +394,7 @@ def _of(flows: dict[Any, Flow], atom: Any) -> Flow:
 
 
 def _union(flows: set[Flow]) -> Flow:
-    """Return the blocks in any of some flows; nearly always these are one and the same."""
+    """Return the union of some flows; nearly always there is only one."""
     return flows.pop() if len(flows) == 1 else _NONE.union(*flows)
 
 

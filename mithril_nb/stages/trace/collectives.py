@@ -1,4 +1,4 @@
-"""How equations of a program on several devices communicate: the groups of collectives, and what XLA partitions."""
+"""Communication of equations on several devices: group sizes of collectives, and equations that XLA partitions."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from mithril_nb.stages.records import Equation, Input, Param
 from mithril_nb.stages.trace.equations import Site
 
 GROUP = "group_size"
-"""Name of the param of a collective that is the number of devices in a group; `None` if unknown."""
+"""Param of a collective with the number of devices per group; `None` if unknown."""
 PARTITIONED = "partitioned"
-"""Name of the param of an equation on sharded arrays: XLA's partitioner decides what it sends to other devices."""
+"""Param of an equation on sharded arrays whose communication XLA's partitioner decides."""
 COLLECTIVES: Mapping[str, str] = {
     **dict.fromkeys(
         (
@@ -40,25 +40,25 @@ COLLECTIVES: Mapping[str, str] = {
     **dict.fromkeys(("pbroadcast", "pbroadcast_dynamic", "pbroadcast_start"), "collective-broadcast"),
     "ragged_all_to_all": "ragged-all-to-all",
 }  # fmt: skip
-"""Primitives that send data to other devices, with the opcode of HLO that does the same."""
+"""Primitives that send data to other devices, each with the equivalent HLO opcode."""
 _PLACING = frozenset(
     {"shard_map", "sharding_constraint", "reshard", "device_put", "jit", "pjit", "broadcast_in_dim", "iota"}
 )
 _LOOPS = frozenset({"scan", "while"})
 _REPEATING = frozenset({"broadcast_in_dim", "iota"})
-"""Primitives that make an array in parts without communication if each device holds the operand whole."""
+"""Primitives that create a divided array without communication if each device holds the whole operand."""
 
 
 def collective_params(site: Site, is_partitioned: bool) -> tuple[tuple[str, Param], ...]:
-    """Return what the communication of an equation depends on, as params; none for an equation that sends nothing.
+    """Return the params that the communication of an equation depends on; `()` for an equation that sends nothing.
 
     Args:
-        site: The equation at its place: the `shard_map` around it has the sizes of the axes.
-        is_partitioned: Whether XLA's partitioner decides what it sends.
+        site: The equation. The sizes of the mesh axes come from the `shard_map` around it.
+        is_partitioned: Whether XLA's partitioner decides its communication.
 
     Returns:
-        For a collective `"group_size"`: the product of the sizes of its mesh axes, or the size of the largest of its
-        `axis_index_groups`. `"partitioned"` where the partitioner decides.
+        `"group_size"` for a collective: the product of the sizes of its mesh axes, or the size of the largest of its
+        `axis_index_groups`. `"partitioned"` if the partitioner decides.
     """
     partitioned: tuple[tuple[str, Param], ...] = ((PARTITIONED, True),) if is_partitioned else ()
     if site.primitive not in COLLECTIVES:
@@ -86,19 +86,19 @@ def _axis_size(site: Site, name: Any) -> int | None:
 
 
 Layout = tuple[Any, ...]
-"""How an array is divided: the sizes of the mesh, and the axes that divide each dimension; `()` if nobody knows."""
+"""Division of an array: the sizes of the mesh, and the mesh axes that divide each dimension; `()` if unknown."""
 UNKNOWN: Layout = ()
 
 
-def divides(sites: Iterable[Site], layouts: Iterable[Layout | None], asked: Iterable[Any]) -> bool:
+def divides(sites: Iterable[Site], layouts: Iterable[Layout | None], requested: Iterable[Any]) -> bool:
     """Return whether a program divides any array among devices.
 
     Args:
-        sites: The sites of all its equations, those of nested jaxprs too.
-        layouts: How each of its arguments is divided; `None` for one that is not.
-        asked: The shardings that are requested for its results; `()` if none are.
+        sites: The sites of all its equations, nested ones included.
+        layouts: Layout of each argument; `None` for an undivided argument.
+        requested: The shardings that the program requests for its results; `()` if none.
     """
-    return any(True for _ in _divisions(sites, layouts, asked))
+    return any(True for _ in _divisions(sites, layouts, requested))
 
 
 def partitioned_ids(
@@ -106,29 +106,29 @@ def partitioned_ids(
     top: Sequence[Site],
     sites: Iterable[Site],
     layouts: Sequence[Layout | None],
-    asked: Sequence[Any],
+    requested: Sequence[Any],
     are_placed: Sequence[bool],
 ) -> frozenset[str]:
-    """Return the ids of the equations for which XLA's partitioner decides what they send to other devices.
+    """Return the ids of the equations whose communication XLA's partitioner decides.
 
-    `"arg0"` is among them if the program returns its first argument with another sharding.
+    They include `"arg0"` if the program returns its first argument with another sharding.
 
     An array is divided if it is a sharded argument, or if a constraint, a call, a `shard_map` or the end of the program
-    takes or returns it divided. XLA propagates a sharding in both directions: an array may be divided if an equation
-    connects it, as operand or result, to an array that is. Arrays keep a sharding that is given, and scalars are not
-    divided. In a `shard_map` the program decides, unless the mesh has axes that the `shard_map` leaves automatic and
-    that divide any array. Where a `shard_map`, a call or the end of the program requests another sharding than the
-    array has, the partitioner moves it.
+    takes or returns it divided. XLA propagates a sharding in both directions. So an array may be divided if an equation
+    connects it, as operand or result, to a divided array. Arrays keep an explicit sharding, and scalars are never
+    divided. In a `shard_map` the program decides, unless the `shard_map` leaves mesh axes automatic that divide any
+    array. If a `shard_map`, a call or the end of the program requests a sharding other than the array's own, the
+    partitioner moves the array.
 
     Args:
         jaxpr: The jaxpr of the program, open.
         top: The sites of its equations.
-        sites: The sites of all equations, those of nested jaxprs too.
-        layouts: How each of its arguments is divided; `None` for one that is not.
-        asked: The shardings that are requested for its results; `()` if none are.
-        are_placed: For each of its arguments whether it has a sharding, divided or not, that XLA keeps.
+        sites: The sites of all equations, nested ones included.
+        layouts: Layout of each argument; `None` for an undivided argument.
+        requested: The shardings that the program requests for its results; `()` if none.
+        are_placed: For each argument, whether it has a sharding, divided or not, that XLA keeps.
     """
-    divisions = {*_divisions(sites, layouts, asked)}
+    divisions = {*_divisions(sites, layouts, requested)}
     if not divisions:
         return frozenset()
     named = frozenset([name for layout in divisions - {UNKNOWN} for dim in layout[1] for name in dim])
@@ -137,37 +137,37 @@ def partitioned_ids(
     for var, layout, is_placed in zip(jaxpr.invars, layouts, are_placed, strict=True):
         nodes[var] = flow.given(var, layout) if is_placed or layout is not None else flow.new(var)
     flow.read(top, nodes)
-    makers = {var: f"arg{place}" for place, var in enumerate(jaxpr.invars)}
-    makers |= {var: site.id for site in top for var in site.equation.outvars}
-    for atom, one in zip(jaxpr.outvars, asked, strict=True) if asked else ():
-        if _is_asked(one) and not jax_versions.is_literal(atom) and atom in makers:
-            flow.take(makers[atom], nodes[atom], _layout(one))
+    producers = {var: f"arg{place}" for place, var in enumerate(jaxpr.invars)}
+    producers |= {var: site.id for site in top for var in site.equation.outvars}
+    for atom, one in zip(jaxpr.outvars, requested, strict=True) if requested else ():
+        if _is_specified(one) and not jax_versions.is_literal(atom) and atom in producers:
+            flow.take(producers[atom], nodes[atom], _layout(one))
     return flow.found()
 
 
-def _divisions(sites: Iterable[Site], layouts: Iterable[Layout | None], asked: Iterable[Any]) -> Iterator[Layout]:
-    """Yield the layouts of arguments, results, and what equations take or return divided."""
+def _divisions(sites: Iterable[Site], layouts: Iterable[Layout | None], requested: Iterable[Any]) -> Iterator[Layout]:
+    """Yield the layouts of divided arguments and results, and of divided operands and results of equations."""
     yield from (one for one in layouts if one is not None)
-    yield from (one for one in map(_layout, asked) if one is not None)
+    yield from (one for one in map(_layout, requested) if one is not None)
     for site in sites:
         if site.primitive in _PLACING:
             params = site.equation.params
-            each = (*params.get("in_shardings", ()), *params.get("out_shardings", ()), *_asked(params))
+            each = (*params.get("in_shardings", ()), *params.get("out_shardings", ()), *_result_shardings(params))
             specs = (*params["in_specs"], *params["out_specs"]) if "out_specs" in params else ()
             made = (*map(_layout, each), *(_of_spec(params["mesh"], spec) for spec in specs))
             yield from (one for one in made if one is not None)
 
 
-def _asked(params: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return the shardings that an equation gives to its results."""
+def _result_shardings(params: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the shardings that an equation requests for its results."""
     return params.get("sharding"), params.get("dst_sharding"), *params.get("devices", ())
 
 
 class _Propagation:
-    """Divisions that spread among the arrays of a program.
+    """Propagation of divisions among the arrays of a program.
 
-    Each array is a node. The variables of a body are the nodes of the operands and results of its call where they are
-    the same arrays, so each equation is read once and each node is visited a few times.
+    Each array is a node. A variable of a body shares the node of the operand or result of its call if both are the same
+    array. So each equation is read once and each node is visited a few times.
 
     Args:
         axes: Axes of the mesh that divide any array; `None` if unknown.
@@ -184,7 +184,7 @@ class _Propagation:
         self._taken: list[tuple[str, int, Layout | None, Sequence[str] | None]] = []
 
     def new(self, var: Any) -> int:
-        """Return a node for an array; XLA decides how to divide it, unless its type has the sharding."""
+        """Return a node for an array; XLA decides its division, unless its type contains the sharding."""
         self._count += 1
         node, sharding = self._count, getattr(var.aval, "sharding", None)
         types = getattr(getattr(sharding, "mesh", None), "axis_types", ()) or ()
@@ -207,7 +207,7 @@ class _Propagation:
             self._layouts[node] = layout
 
     def take(self, id: str, node: int | None, layout: Layout | None, own: Sequence[str] | None = None) -> None:
-        """Register that an equation takes an array with a layout, along some axes or all of the mesh."""
+        """Register that an equation takes an array with a layout along some axes of the mesh, or all."""
         if node is not None:
             self._taken.append((id, node, layout, own))
             if layout is not None and node not in self._fixed:
@@ -225,7 +225,7 @@ class _Propagation:
 
         Args:
             sites: The equations of the body.
-            nodes: The nodes of its variables; those of the arrays that equations make are added.
+            nodes: The nodes of its variables; the nodes of results are added.
         """
         for site in sites:
             params, results = site.equation.params, site.equation.outvars
@@ -234,9 +234,9 @@ class _Propagation:
             elif site.bodies:
                 self._read_bodies(site, nodes)
             else:
-                asked = [one for one in _asked(params) if _is_sharding(one)]
+                requested = [one for one in _result_shardings(params) if _is_sharding(one)]
                 for place, var in enumerate(results):
-                    one = asked[min(place, len(asked) - 1)] if asked else None
+                    one = requested[min(place, len(requested) - 1)] if requested else None
                     nodes[var] = self.new(var) if one is None else self.given(var, _layout(one))
                 operands = [self._node(nodes, var) for var in site.variables]
                 is_whole = not any(node not in self._fixed or node in self._layouts for node in operands if node)
@@ -244,13 +244,13 @@ class _Propagation:
                 self._join(id, [*operands, *(nodes[var] for var in results)])
 
     def _join(self, id: str, nodes: Iterable[int | None]) -> None:
-        """Register that an array of an equation may be divided if another of them is."""
+        """Register that if one array of an equation is divided, the others may be divided."""
         self._joins.append((id, tuple(dict.fromkeys(node for node in nodes if node is not None))))
 
     def _link(self, names: Sequence[str] | None, node: int, other: int) -> None:
-        """Register that an array is divided if another one is along some axes; `()` stands for any axes.
+        """Register that `other` is divided if `node` is divided along some axes; `()` means any axes.
 
-        With `None` a layout that is known already stays as it is.
+        With `None`, a known layout of `other` stays unchanged.
         """
         self._links.setdefault(node, []).append((names, other))
 
@@ -288,11 +288,11 @@ class _Propagation:
         params, results = site.equation.params, site.equation.outvars
         operands = [self._node(nodes, atom) for atom in site.equation.invars]
         given = operands[1:] if site.primitive == "cond" else operands
-        wanted = _requested(params.get("in_shardings", ()), len(given))
-        for node, one in zip(given, wanted, strict=True):
+        requested = _requested(params.get("in_shardings", ()), len(given))
+        for node, one in zip(given, requested, strict=True):
             if one is not None:
                 self.take(site.id, node, _layout(one))
-        # Which operand is which variable of a body differs by primitive, and what a loop carries goes round.
+        # How operands match the variables of a body depends on the primitive, and loops carry values around.
         is_call = site.primitive not in _LOOPS and all(
             len(body.invars) == len(given) and len(body.outvars) == len(results) for body, _ in site.bodies
         )
@@ -300,7 +300,7 @@ class _Propagation:
         inside: list[int] = []
         for body, sites in site.bodies:
             inner: dict[Any, int] = {}
-            for var, node, one in zip(body.invars, given, wanted, strict=True) if is_call else ():
+            for var, node, one in zip(body.invars, given, requested, strict=True) if is_call else ():
                 if one is not None:
                     inner[var] = self.given(var, _layout(one))
                 elif node is not None:
@@ -308,8 +308,8 @@ class _Propagation:
             self.read(sites, inner)
             made.append([self._node(inner, atom) for atom in body.outvars])
             inside += [] if is_call else [inner[var] for var in body.invars if var in inner]
-        wanted = _requested(params.get("out_shardings", ()), len(results))
-        for place, (var, one) in enumerate(zip(results, wanted, strict=True)):
+        requested = _requested(params.get("out_shardings", ()), len(results))
+        for place, (var, one) in enumerate(zip(results, requested, strict=True)):
             each = [nodes_of[place] for nodes_of in made] if is_call else []
             if one is not None:
                 nodes[var] = self.given(var, _layout(one))
@@ -325,17 +325,17 @@ class _Propagation:
             self._join("", [*operands, *inside, *every, *(nodes[var] for var in results)])
 
     def found(self) -> frozenset[str]:
-        """Return the ids of the equations that take or return divided arrays, or take arrays with another layout."""
+        """Return the ids of equations that take or return divided arrays, or request another layout for an operand."""
         found = self._spread()
-        for id, node, wanted, own in self._taken:
+        for id, node, requested, own in self._taken:
             have = self._layouts.get(node)
             kept = have if have is None or own is None else _along(have, own)
-            if kept is not None and (kept == UNKNOWN or kept != wanted):
+            if kept is not None and (kept == UNKNOWN or kept != requested):
                 found.add(id)
         return frozenset(found)
 
     def _spread(self) -> set[str]:
-        """Divide all arrays that equations connect to divided arrays; return the ids of these equations."""
+        """Divide all arrays that an equation connects to divided arrays; return the ids of these equations."""
         joins_of: dict[int, list[int]] = {}
         for place, (_, nodes) in enumerate(self._joins):
             for node in nodes:
@@ -366,13 +366,13 @@ class _Propagation:
         return found - {""}
 
 
-def _requested(asked: Sequence[Any], count: int) -> list[Any]:
-    """Return the shardings that a call requests for its operands or results; `None` where it requests none."""
-    return [one if _is_asked(one) else None for one in asked] if len(asked) == count else [None] * count
+def _requested(requested: Sequence[Any], count: int) -> list[Any]:
+    """Return the sharding that a call requests for each operand or result; `None` if it requests none."""
+    return [one if _is_specified(one) else None for one in requested] if len(requested) == count else [None] * count
 
 
 def _along(layout: Layout, names: Any) -> Layout | None:
-    """Return how an array is divided along some axes of the mesh alone."""
+    """Return the layout of an array restricted to some axes of the mesh."""
     if not names:
         return None
     if layout == UNKNOWN:
@@ -384,7 +384,7 @@ def _along(layout: Layout, names: Any) -> Layout | None:
 
 
 def _of_spec(mesh: Any, spec: Any) -> Layout | None:
-    """Return how a spec divides an array; `None` if it does not."""
+    """Return the layout that a spec gives an array; `None` if it does not divide the array."""
     sizes = tuple(mesh.shape.items())
     named = [axes if isinstance(axes, tuple) else () if axes is None else (axes,) for axes in spec]
     if not all(isinstance(name, str) for axes in named for name in axes):
@@ -399,7 +399,7 @@ def _stripped(sizes: Any, dims: list[Any]) -> Layout | None:
 
 
 def _free_axes(params: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the axes of the mesh of a `shard_map` over which XLA's partitioner may divide its body."""
+    """Return the mesh axes of a `shard_map` along which XLA's partitioner may divide its body."""
     mesh, own = params["mesh"], params.get("newly_manual_axes", params.get("manual_axes", ()))
     types = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
     return tuple(
@@ -410,32 +410,32 @@ def _free_axes(params: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def divided(arguments: Iterable[Any], traced: Any) -> tuple[tuple[Layout | None, ...], tuple[bool, ...]]:
-    """Return how each argument of a program is divided among several devices, `None` for one that is not.
+    """Return the layout of each argument of a program, and whether it has a sharding that XLA keeps.
 
-    The second tuple contains for each whether it has a sharding, divided or not, that XLA keeps.
+    The layout of an undivided argument is `None`. XLA may also keep a sharding that divides nothing.
 
     Args:
         arguments: The arguments, arrays or shapes, in the order of the jaxpr's inputs.
-        traced: JAX's trace of the program, with the shardings that its `jax.jit` has.
+        traced: JAX's trace of the program, with the shardings of its `jax.jit`.
     """
     leaves = list(arguments)
-    asked = jax_jit.shardings(traced, "in_shardings") or [None] * len(leaves)
+    requested = jax_jit.shardings(traced, "in_shardings") or [None] * len(leaves)
     found: list[Layout | None] = []
     placed: list[bool] = []
-    for leaf, one, aval in zip(leaves, asked, traced.jaxpr.in_avals, strict=True):
+    for leaf, one, aval in zip(leaves, requested, traced.jaxpr.in_avals, strict=True):
         own = map(_layout, (one, getattr(leaf, "sharding", None), getattr(aval, "sharding", None)))
         found.append(next((layout for layout in own if layout is not None), None))
-        placed.append(_is_asked(one) or getattr(leaf, "sharding", None) is not None)
+        placed.append(_is_specified(one) or getattr(leaf, "sharding", None) is not None)
     return tuple(found), tuple(placed)
 
 
 def ids_on_sharded(equations: Iterable[Equation], inputs: Iterable[Input]) -> frozenset[str]:
-    """Return the ids of the equations and arguments for which XLA's partitioner decides what is sent."""
+    """Return the ids of the equations and arguments whose communication XLA's partitioner decides."""
     moved = [f"arg{place}" for place, one in enumerate(inputs) if one.is_moved]
     return frozenset([*moved, *(one.id for one in equations if (PARTITIONED, True) in one.params)])
 
 
-def _is_asked(sharding: Any) -> bool:
+def _is_specified(sharding: Any) -> bool:
     return sharding is not None and type(sharding).__name__ != "UnspecifiedValue"
 
 
@@ -444,8 +444,8 @@ def _is_sharding(one: Any) -> bool:
 
 
 def _layout(sharding: Any) -> Layout | None:
-    """Return how a sharding divides an array; `None` if it does not."""
-    if not _is_asked(sharding):
+    """Return the layout of a sharding; `None` if it does not divide the array."""
+    if not _is_specified(sharding):
         return None
     if hasattr(sharding, "spec"):
         return _of_spec(sharding.mesh, sharding.spec)

@@ -1,4 +1,4 @@
-"""Which equation makes each value of a jaxpr, and which ones take it, through calls, loops and branches."""
+"""Producer and users of each value of a jaxpr, followed through calls, loops and branches."""
 
 from __future__ import annotations
 
@@ -12,28 +12,29 @@ from mithril_nb.stages.trace.equations import Site, constants_of_scan
 from mithril_nb.stages.trace.traced import Program
 
 BEFORE = -1
-"""Where a value is made that is there before the program runs."""
+"""`Value.made` of a value that exists before the program runs."""
 
 
 _CHANGE = frozenset({"scan", "while", "scatter", "dynamic_update_slice"})
-"""Primitives whose result may lie where their operand was."""
+"""Primitives whose result may reuse the memory of their operand."""
 
 
 @dataclass(slots=True)
 class Value:
-    """One array of a program. What a call is given, or gives, is the same value inside of it and around it.
+    """One array of a program. An operand or result of a call is the same value inside the call and around it.
 
     Attributes:
-        id: The equation that makes it, with which of its results (`"12{1}"`) if it has several, or the name of the
-            argument; of a value that a loop keeps for its body, the loop with what of its operands (`"12.x1"`).
+        id: Id of the equation that computes it, followed by the index of the result (`"12{1}"`) if there are several;
+            or the name of the argument. A value that a loop holds for its body has the id of the loop and the index of
+            the operand (`"12.x1"`).
         spec: Its shape and dtype.
-        block: Path of the block that makes it, or that it belongs to.
-        made: Place of that equation in `Inspection.equations`; `BEFORE` if it is there before the program runs.
-        uses: Places of the equations that take it, in order. What a body takes from around it is needed to its end.
-        is_argument: Whether it is an argument of the program.
-        is_donated: Whether its memory may be reused for results.
-        given: How many of the program's results it is.
-        is_in_place: Whether it lies in the memory of what the loop around it carries, which is its next value.
+        block: Path of the block that computes it, or that it belongs to.
+        made: Index of that equation in `Inspection.equations`; `BEFORE` if the value exists before the program runs.
+        uses: Indices of the equations that use it, in order. A body needs its operands until its end.
+        is_argument: True for an argument of the program.
+        is_donated: True if its memory may be reused for results.
+        given: Number of results of the program that are this value.
+        is_in_place: True if it is the next value of a loop's carry and is stored in the memory of that carry.
     """
 
     id: str
@@ -48,12 +49,12 @@ class Value:
 
     @property
     def is_output(self) -> bool:
-        """Whether the program gives it."""
+        """Return whether it is a result of the program."""
         return self.given > 0
 
 
 def dataflow(program: Program) -> tuple[Value, ...]:
-    """Return every value of a program whose equation anything needs, in the order in which they are made."""
+    """Return the values of all equations that are used, in the order of their creation."""
     return _Flow(program).values_in_order()
 
 
@@ -72,7 +73,7 @@ class _Flow:
         for number, var in enumerate(jaxpr.constvars):
             known[var] = self._new(f"constant {number}", _spec(var), "", BEFORE)
         self._walk(program.top, known)
-        for value in _those(known, jaxpr.outvars):
+        for value in _values(known, jaxpr.outvars):
             value.given += 1
 
     def values_in_order(self) -> tuple[Value, ...]:
@@ -84,7 +85,7 @@ class _Flow:
         return value
 
     def _walk(self, sites: Sequence[Site], known: dict[Any, Value]) -> None:
-        """Go through a body in which some variables are known already."""
+        """Collect the values of a body, given the values of its inputs."""
         for site in sites:
             if not site.is_used:
                 continue
@@ -126,18 +127,18 @@ class _Flow:
         for number, (var, atom) in enumerate(zip(site.equation.outvars, body.outvars, strict=True)):
             if jax_versions.is_literal(atom):
                 known[var] = self._new(f"{site.id}{{{number}}}", record.outputs[number], record.block, place)
-            elif atom in inside:  # else nothing needs it
+            elif atom in inside:  # else it is unused
                 known[var] = inside[atom]
 
     def _branches(self, site: Site, known: dict[Any, Value], place: int) -> None:
-        """One of several bodies runs; its results are those of the condition."""
+        """Collect the values of a conditional, which runs one of several bodies and returns its results."""
         for body, inner in site.bodies:
             inside = self._given(site, body, _matching(body, site.equation.invars), known, place)
             self._walk(inner, inside)
             end = self._places[inner[-1].id] if inner else place
-            self._keep(_those(inside, body.outvars), end)
+            self._keep(_values(inside, body.outvars), end)
         self._results(site, known, self._last_inside[site.id])
-        self._keep(_those(known, site.variables), self._last_inside[site.id])
+        self._keep(_values(known, site.variables), self._last_inside[site.id])
 
     def _scan(self, site: Site, known: dict[Any, Value], place: int) -> None:
         body, inner = site.bodies[0]
@@ -145,7 +146,7 @@ class _Flow:
         atoms, carried = site.equation.invars, jax_versions.carried(site.equation)
         constants = constants_of_scan(site.equation, body)
         self._results(site, known, place)
-        # What is carried is one value from the first round to the last; of what is cut into slices one is there.
+        # A carry is one value for all iterations. Of an input that is cut into slices, one slice exists at a time.
         inside = self._given(site, body, atoms[:constants], known, place)
         for number, var in enumerate(body.invars[constants:], constants):
             if number >= constants + carried:
@@ -155,8 +156,8 @@ class _Flow:
             elif number - constants not in site.dropped:
                 inside[var] = known[site.equation.outvars[number - constants]]
         self._walk(inner, inside)
-        self._round_ends(site, body, inside, known, end, atoms[constants : constants + carried])
-        self._keep(_those(known, [*atoms[:constants], *atoms[constants + carried :]]), end)
+        self._end_iteration(site, body, inside, known, end, atoms[constants : constants + carried])
+        self._keep(_values(known, [*atoms[:constants], *atoms[constants + carried :]]), end)
 
     def _while(self, site: Site, known: dict[Any, Value], place: int) -> None:
         atoms, carried = site.equation.invars, len(site.equation.outvars)
@@ -172,10 +173,10 @@ class _Flow:
                     inside[var] = known[outer]
             self._walk(inner, inside)
             if body is not test:
-                self._round_ends(site, body, inside, known, end, atoms[len(atoms) - carried :])
-        self._keep(_those(known, atoms[: len(atoms) - carried]), end)
+                self._end_iteration(site, body, inside, known, end, atoms[len(atoms) - carried :])
+        self._keep(_values(known, atoms[: len(atoms) - carried]), end)
 
-    def _round_ends(
+    def _end_iteration(
         self,
         site: Site,
         body: Any,
@@ -184,17 +185,17 @@ class _Flow:
         end: int,
         carried: Sequence[Any],
     ) -> None:
-        """What a round gives is needed to its end; what the loop gives lies there for the next round.
+        """Keep the results of a body and of its loop to the end of the iteration; assign blocks to the loop's results.
 
-        It belongs to the block that makes it in the body, be it carried or stacked; or, where the body only passes on
-        what it is given, to the one that made that.
+        A result of the loop, carried or stacked, belongs to the block that computes it in the body. If the body only
+        passes its input through, the result belongs to the block that computed the input.
         """
         for var, atom, _ in zip(site.equation.outvars, body.outvars, carried, strict=False):
             whole, made = known.get(var), _value(inside, atom)
             if whole is not None and made is not None:
                 made.is_in_place = self._is_written_over(whole, made)
-        self._keep(_those(inside, body.outvars), end)
-        self._keep(_those(known, site.equation.outvars), end)
+        self._keep(_values(inside, body.outvars), end)
+        self._keep(_values(known, site.equation.outvars), end)
         for number, (var, atom) in enumerate(zip(site.equation.outvars, body.outvars, strict=True)):
             whole, made = known.get(var), _value(inside, atom)
             if made is whole and number < len(carried):
@@ -203,7 +204,7 @@ class _Flow:
                 whole.block = made.block
 
     def _is_written_over(self, carried: Value, made: Value) -> bool:
-        """Whether a body makes the next value once it has no more need of what is carried, or by changing it."""
+        """Return whether a body computes the next value after the last use of the carry, or by updating it in place."""
         last = max(carried.uses, default=carried.made)
         primitive = self._program.sites[made.made].primitive
         is_alone = primitive.startswith("scatter") and {*carried.uses} == {made.made}
@@ -213,13 +214,13 @@ class _Flow:
     def _given(
         self, site: Site, body: Any, atoms: Sequence[Any], known: dict[Any, Value], place: int
     ) -> dict[Any, Value]:
-        """What the first variables of a body are: the operands. Where those are literals, they are made for it."""
+        """Return the values of the first variables of a body: the operands, with new values for literals."""
         block = self._program.by_id[site.id].block
         inside: dict[Any, Value] = {}
         for number, (var, atom) in enumerate(zip(body.invars, atoms, strict=False)):
             if atom is None or jax_versions.is_literal(atom):
                 inside[var] = self._new(f"{site.id}.x{number}", _spec(var), block, place)
-            elif atom in known:  # else it is not needed
+            elif atom in known:  # else it is unused
                 inside[var] = known[atom]
         for number, var in enumerate(body.constvars):
             inside[var] = self._new(f"{site.id}.constant{number}", _spec(var), block, BEFORE)
@@ -231,8 +232,8 @@ class _Flow:
             value.uses.append(place)
 
 
-def _those(known: dict[Any, Value], atoms: Iterable[Any]) -> list[Value]:
-    """Those of some operands, or results, that are values. What nothing needs is none."""
+def _values(known: dict[Any, Value], atoms: Iterable[Any]) -> list[Value]:
+    """Return the values among some operands or results; literals and unused results have none."""
     return [value for value in (_value(known, atom) for atom in atoms) if value is not None]
 
 
@@ -241,9 +242,9 @@ def _value(known: dict[Any, Value], atom: Any) -> Value | None:
 
 
 def _matching(body: Any, atoms: Sequence[Any]) -> list[Any]:
-    """Which operand each variable of a body is: all of them in order, or the last of its shape that is not taken yet.
+    """Return the operand of each variable of a body: all in order, or the last unmatched operand of the same shape.
 
-    A condition has its index first, and a linear solve has operands of other jaxprs that do not run among its own.
+    A condition takes its index first. A linear solve also has operands for other jaxprs, which do not run.
     """
     left = list(atoms)
     if len(left) == len(body.invars):
@@ -260,7 +261,7 @@ def _spec(var: Any) -> TensorSpec:
 
 
 def _last_inside(sites: Sequence[Site], places: dict[str, int]) -> dict[str, int]:
-    """The place of the last equation inside of each; its own place if there is none."""
+    """Return for each equation the index of the last equation inside it; its own index if there is none."""
     found = dict(places)
     for site in reversed(sites):
         if site.parent is not None:

@@ -1,4 +1,4 @@
-"""A jaxpr as a flat list of equations, parents before their bodies, with place, scopes and trip count of each."""
+"""A jaxpr as a flat list of equations, parents before their bodies, each with its path, scopes and run count."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mithril_nb.stages.records import SIZE, Constant, Param
 from mithril_nb.stages.trace.trips import trip_count
 
 UNUSED = "unused_results"
-"""Param with the places of results that nothing needs, where the cost depends on them."""
+"""Param with the indices of unused results, if the cost depends on them."""
 
 
 @dataclass(slots=True)
@@ -28,16 +28,16 @@ class Site:
         id: Path to it, as in `Equation.id`.
         equation: JAX's own object.
         primitive: Name of its primitive.
-        variables: Those of its operands that are no constants written into it; without what chooses between equals.
-        parent: The site in whose body it stands, or `None` at the top.
+        variables: Its operands without literals, and without a predicate that selects between equal values.
+        parent: The site whose body contains it, or `None` at the top.
         stack: All names around it, those of the callers first.
-        repeats: How often it runs per run of the program, or `None` if unknown.
+        repeats: Number of times it runs per run of the program; `None` if unknown.
         bodies: The nested jaxprs (open) with the sites of their equations.
-        is_used: Whether anything needs its results; JAX drops what nothing needs when it lowers.
-        constants: What is known about its operands, as in `Equation.constants`.
-        transforms: What it is inside of, as in `Equation.transforms`.
-        dropped: Which results of a loop nothing needs, not even its next round; of a QR factorization, which nothing
-            needs.
+        is_used: True if its results are used; JAX drops unused equations when it lowers.
+        constants: Known values of its operands, as in `Equation.constants`.
+        transforms: The transformations around it, as in `Equation.transforms`.
+        dropped: Indices of unused results: of a loop, if not even its next iteration uses them, or of a QR
+            factorization.
     """
 
     id: str
@@ -55,13 +55,13 @@ class Site:
 
     @property
     def is_call(self) -> bool:
-        """Whether it only calls nested jaxprs."""
+        """Return whether it only calls nested jaxprs."""
         return bool(self.bodies)
 
 
 def each_equation(jaxpr: Any) -> Iterator[Any]:
-    """Yield JAX's own objects for the equations of a jaxpr, nested ones too; those of a body that is shared once."""
-    seen: dict[int, Any] = {}  # the bodies themselves as well: their ids stay taken
+    """Yield JAX's own equations of a jaxpr, nested ones too; the equations of a shared body once."""
+    seen: dict[int, Any] = {}  # keeps the bodies alive, so their ids stay unique
 
     def walk(jaxpr: Any) -> Iterator[Any]:
         for equation in jaxpr.eqns:
@@ -75,13 +75,13 @@ def each_equation(jaxpr: Any) -> Iterator[Any]:
 
 
 class Outline(NamedTuple):
-    """What a jaxpr holds, before anything is asked of its equations.
+    """Structure of a jaxpr, available before its equations are analysed.
 
     Attributes:
         ids: The ids of all equations, parents before their bodies.
-        inside: For each equation with a body, by its place in `ids`, how many of these it is with all inside of it.
-        names: The scopes around them, and the names of the functions that they call.
-        have_frames: Whether JAX kept with each of them the Python that made it.
+        inside: For each equation with a body, by its index in `ids`: the number of ids it covers, its own included.
+        names: The scopes around the equations, and the names of the functions that they call.
+        have_frames: True if JAX recorded Python frames for every equation.
     """
 
     ids: list[str]
@@ -91,7 +91,7 @@ class Outline(NamedTuple):
 
 
 def outline_of(jaxpr: Any) -> Outline:
-    """Return the outline of a jaxpr; a body that is shared is read once."""
+    """Return the outline of a jaxpr; a shared body is read once."""
     known: dict[int, Outline] = {}
     names: set[str] = set()
 
@@ -121,7 +121,7 @@ def outline_of(jaxpr: Any) -> Outline:
 def sites_of(jaxpr: Any) -> tuple[list[Site], list[Site]]:
     """Return the sites of the equations at the top of a jaxpr, and of all equations, parents before their bodies."""
     everything: list[Site] = []
-    read: dict[int, list[_Read]] = {}  # a body that many call is read once
+    read: dict[int, list[_Read]] = {}  # a shared body is read once
 
     def parts(jaxpr: Any, is_top: bool) -> Iterable[_Read]:
         if is_top:
@@ -156,7 +156,7 @@ def sites_of(jaxpr: Any) -> tuple[list[Site], list[Site]]:
                 originals[equation.outvars[0]] = originals.get(site.variables[0], site.variables[0])
             elif site.primitive == "select_n" and len(site.variables) == len(equation.invars) > 2:
                 cases = site.variables[1:]
-                if len({originals.get(case, case) for case in cases}) == 1:  # so does `vmap` of a condition begin
+                if len({originals.get(case, case) for case in cases}) == 1:  # the start of a vmapped `cond`
                     site.variables, site.constants = cases, ("?", *site.constants[1:])
             site.transforms = _inside(transforms, jax_versions.transforms_of(own)) if own else transforms
             here.append(site)
@@ -168,7 +168,7 @@ def sites_of(jaxpr: Any) -> tuple[list[Site], list[Site]]:
                 within = _inside(site.transforms, jax_versions.transform_of(site.primitive))
                 for inner, body in bodies:
                     plain = jax_versions.open_jaxpr(body)
-                    # The condition of a loop is asked once more than its body runs.
+                    # A loop's condition runs once more than its body.
                     more = repeats if site.primitive == "while" and jax_versions.is_condition(equation, plain) else 0
                     runs = None if times is None or more is None else times + more
                     given = _given(site, plain)
@@ -182,7 +182,7 @@ def sites_of(jaxpr: Any) -> tuple[list[Site], list[Site]]:
 
 
 _Read = tuple[Any, NameStack, tuple[Any, ...], list[tuple[str, Any]]]
-"""An equation with its own names, the variables that it takes, and its bodies."""
+"""An equation with its own scopes, its variable operands, and its bodies."""
 
 
 def _read(equation: Any) -> _Read:
@@ -191,12 +191,12 @@ def _read(equation: Any) -> _Read:
 
 
 def _inside(outer: tuple[str, ...], own: tuple[str, ...]) -> tuple[str, ...]:
-    """Join transforms; the scopes of remat say it again inside of its equation."""
+    """Join transforms; remat appears once, though both its equation and the scopes in its body name it."""
     return outer + (own[1:] if outer[-1:] == own[:1] == ("remat",) else own)
 
 
 def _constants(site: Site, known: dict[Any, Constant]) -> tuple[Constant, ...]:
-    """Return what is known about the operands of an equation, and note what follows for its results."""
+    """Return the known values of the operands of an equation, and store those of its results."""
     atoms = site.equation.invars
     if len(site.variables) == len(atoms):
         operands = tuple(map(known.get, atoms))
@@ -208,14 +208,14 @@ def _constants(site: Site, known: dict[Any, Constant]) -> tuple[Constant, ...]:
         elif site.primitive in _FOLDS:
             known[site.equation.outvars[0]] = _folded(site.primitive, operands)
     elif site.primitive == "iota" and site.equation.outvars[0].aval.shape[site.equation.params["dimension"]] == 1:
-        known[site.equation.outvars[0]] = 0.0  # a count to one: so do derivatives start
+        known[site.equation.outvars[0]] = 0.0  # an iota of size 1, with which derivatives start
     elif site.primitive == "dim_as_value":
         known[site.equation.outvars[0]] = f"{SIZE}{jax_versions.size_as_value(site.equation)}"
     return operands
 
 
 def _kept(value: Constant, dtype: Any) -> Constant:
-    """Return a constant in another dtype, or `"?"` where it is another number there."""
+    """Return a constant in another dtype, or `"?"` if the conversion changes its value."""
     if not isinstance(value, float) or dtype == np.float32:
         return value
     if np.issubdtype(dtype, np.complexfloating):
@@ -225,7 +225,7 @@ def _kept(value: Constant, dtype: Any) -> Constant:
 
 
 def _folded(primitive: str, operands: tuple[Constant, ...]) -> Constant:
-    """Return what comes of constants, where it is told without arithmetic that may round; else `"?"`."""
+    """Return the result of an operation on constants if it needs no arithmetic that may round; else `"?"`."""
     if len(operands) == 2 and all(isinstance(one, float) for one in operands):
         left, right = operands
         if primitive in _COMPARED:
@@ -236,10 +236,10 @@ def _folded(primitive: str, operands: tuple[Constant, ...]) -> Constant:
 
 
 def _given(site: Site, body: Any) -> dict[Any, Constant]:
-    """Return what is known about what a nested jaxpr is given.
+    """Return the known values of the inputs of a nested jaxpr.
 
-    A function with a derivative of its own is written out where it is called, so that XLA folds constants into it. A
-    jitted one stays a function, and a loop goes round with other values.
+    JAX inlines a function with a custom derivative when it lowers, so XLA folds constants into it. A jitted function
+    stays a function, and the values of a loop change with each iteration.
     """
     if site.primitive not in jax_versions.WRITTEN_OUT or len(body.invars) != len(site.constants):
         return {}
@@ -260,9 +260,9 @@ _FOLDS = frozenset(
 )
 
 
-def _mark_used(jaxpr: Any, body: list[Site], wanted: list[bool]) -> list[bool]:
-    """Mark what nothing needs, given which results are wanted; return which inputs are needed."""
-    live = {atom for atom, is_wanted in zip(jaxpr.outvars, wanted, strict=True) if is_wanted and not is_literal(atom)}
+def _mark_used(jaxpr: Any, body: list[Site], used: list[bool]) -> list[bool]:
+    """Mark unused equations, given which results are used; return which inputs are used."""
+    live = {atom for atom, is_used in zip(jaxpr.outvars, used, strict=True) if is_used and not is_literal(atom)}
     for site in reversed(body):
         equation = site.equation
         site.is_used = jax_versions.has_effects(equation) or not live.isdisjoint(equation.outvars)
@@ -287,48 +287,48 @@ def _mark_unused(body: list[Site]) -> None:
             _mark_unused(inner)
 
 
-def _mark_used_inside(site: Site, wanted: list[bool]) -> list[bool]:
-    """Mark what the bodies of an equation need, given which of its results are wanted; return which operands are."""
+def _mark_used_inside(site: Site, used: list[bool]) -> list[bool]:
+    """Mark unused equations in the bodies of an equation, given which results are used; return which operands are."""
     if site.primitive in ("scan", "while"):
-        return _mark_loop(site, wanted)
+        return _mark_loop(site, used)
     needed = [True] * len(site.equation.invars)
     for jaxpr, body in site.bodies:
         count = len(jaxpr.outvars)
-        inputs = _mark_used(jaxpr, body, wanted if len(wanted) == count else [True] * count)
+        inputs = _mark_used(jaxpr, body, used if len(used) == count else [True] * count)
         if site.primitive in jax_versions.CALL_NAMES and len(inputs) == len(needed):
             needed = inputs
     return needed
 
 
-def _mark_loop(site: Site, wanted: list[bool]) -> list[bool]:
-    """Mark what the rounds of a loop need; return which of its operands are needed.
+def _mark_loop(site: Site, used: list[bool]) -> list[bool]:
+    """Mark unused equations in the body of a loop; return which operands are used.
 
-    What goes from round to round is needed if it is wanted in the end, or if something that is needed is made of it.
-    What only feeds itself is not: JAX drops it when it lowers, in a `while` since 0.12; before, XLA does.
+    A carry is used if the final result is used, or if a used value depends on it. A carry that only feeds itself is
+    unused: JAX drops it when it lowers, for `while` since 0.12; before that, XLA does.
     """
     loop = jax_versions.while_parts(site.equation)
-    asked: list[bool] = []
+    test_constants: list[bool] = []
     if loop is None:
         ((jaxpr, body),) = site.bodies
         carried, first = jax_versions.carried(site.equation), constants_of_scan(site.equation, jaxpr)
     else:
         by_jaxpr = {id(jaxpr): body for jaxpr, body in site.bodies}
-        carried, first = len(wanted), loop.body_constants
+        carried, first = len(used), loop.body_constants
         inputs = _mark_used(loop.condition, by_jaxpr[id(loop.condition)], [True])
-        asked, wanted = inputs[: loop.condition_constants], _either(wanted, inputs[loop.condition_constants :])
+        test_constants, used = inputs[: loop.condition_constants], _either(used, inputs[loop.condition_constants :])
         jaxpr, body = loop.body, by_jaxpr[id(loop.body)]
     while True:
-        needed = _mark_used(jaxpr, body, wanted)
-        more = _either(wanted[:carried], needed[first : first + carried]) + wanted[carried:]
-        if more == wanted:
+        needed = _mark_used(jaxpr, body, used)
+        more = _either(used[:carried], needed[first : first + carried]) + used[carried:]
+        if more == used:
             break
-        wanted = more
-    site.dropped = frozenset(place for place, is_wanted in enumerate(wanted) if not is_wanted)
-    return [*asked, *needed[:first], *wanted[:carried], *needed[first + carried :]]
+        used = more
+    site.dropped = frozenset(place for place, is_used in enumerate(used) if not is_used)
+    return [*test_constants, *needed[:first], *used[:carried], *needed[first + carried :]]
 
 
 def constants_of_scan(equation: Any, body: Any) -> int:
-    """Return how many operands of a scan, the first ones, are the same in every round: the last are cut in slices."""
+    """Return the number of constant operands of a scan, which come first; the last ones are cut into slices."""
     pairs = zip(body.invars, equation.invars, strict=True)
     sliced = sum(len(var.aval.shape) < len(atom.aval.shape) for var, atom in pairs)
     return len(equation.invars) - jax_versions.carried(equation) - sliced
@@ -339,7 +339,7 @@ def _either(some: list[bool], others: list[bool]) -> list[bool]:
 
 
 def plain_params(equation: Any) -> tuple[tuple[str, Param], ...]:
-    """Return the params of an equation that are plain data, or whose names say all, such as dtypes."""
+    """Return the params of an equation that are plain data, or that a name identifies, such as dtypes."""
     found: list[tuple[str, Param]] = []
     for key, value in equation.params.items():
         if type(value) in _PLAIN_TYPES:
@@ -364,9 +364,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, RaggedDotDimensionNumbers):
         return _plain((value.dot_dimension_numbers, value.lhs_ragged_dimensions, value.rhs_group_dimensions))
     name = getattr(value, "name", None)
-    if isinstance(value, Enum):  # also those that are numbers, as the algorithm of a generator
+    if isinstance(value, Enum):  # enums that are also numbers too, such as the algorithm of a random generator
         return value.name
-    if isinstance(value, (np.integer, np.floating, np.bool_)):  # vmap counts axes with them
+    if isinstance(value, (np.integer, np.floating, np.bool_)):  # vmap counts axes with NumPy numbers
         return value.item()
     if isinstance(value, (bool, int, float, str)):
         return value

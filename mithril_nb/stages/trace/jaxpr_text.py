@@ -1,4 +1,4 @@
-"""The jaxpr as text: JAX's own look, one equation a line, nested jaxprs as indented bodies, long things shortened."""
+"""The jaxpr as text in JAX's format: one equation per line, indented nested jaxprs, long params shortened."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from mithril_nb.stages.trace.tracing import Trace
 
 _SHORT = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c"}
 _LONGEST_PARAM = 60
-_DULL = {
+_HIDDEN = {
     "sharding", "out_sharding", "weak_type", "prevent_cse", "differentiated", "policy", "symbolic_zeros", "num_consts",
     "inline", "keep_unused", "donated_invars", "in_shardings", "out_shardings", "in_layouts", "out_layouts", "ctx_mesh",
     "compiler_options_kvs", "resource_env", "linear", "jaxpr", "call_jaxpr", "branches", "cond_jaxpr", "body_jaxpr",
     "jvp_jaxpr_fun", "jvp_jaxpr_thunk", "fwd_jaxpr_thunk", "bwd", "update_jaxpr", "update_consts", "_split_transpose",
     "ft_in", "ft_out", "num_carry", "accuracy", "out_dtype", "dimensions_are_sorted", "out_trees",
 }  # fmt: skip
-"""Params that say nothing to a reader, or whose jaxpr is printed as a body."""
+"""Params that a reader does not need, or whose jaxpr is printed as a body."""
 _OURS = frozenset({COMBINER, UNUSED, GROUP, PARTITIONED})
-"""Params that costs are computed from, and that JAX does not have."""
+"""Params that costs are computed from, and that JAX does not print."""
 
 
 def print_jaxpr(
@@ -42,7 +42,7 @@ def print_jaxpr(
         trace: The program.
         top: The sites of its equations.
         equations: Its equations by id.
-        owner: Gives the block that an input belongs to, by the input's index.
+        owner: Returns the block of an input, by the input's index.
     """
     return _Printer(equations).program(trace, top, owner)
 
@@ -66,9 +66,9 @@ class _Printer:
     def __init__(self, equations: dict[str, Equation]):
         self._equations = equations
         self._names: dict[Any, str] = {}
-        self._makers: dict[Any, str] = {}
+        self._producers: dict[Any, str] = {}
         self._letters = _letters()
-        self._specs: dict[Any, str] = {}  # by abstract value: JAX has one for all that are equal
+        self._specs: dict[Any, str] = {}  # by abstract value, which JAX shares
         self._lines: list[str] = []
         self._found: list[Instruction] = []
 
@@ -96,7 +96,7 @@ class _Printer:
                     shapes=(leaf.spec,),
                 )
             )
-            self._makers[var] = f"arg{index}"
+            self._producers[var] = f"arg{index}"
         self._lines.append("  let")
         self._body(top, "    ")
         self._lines.append(f"  in ({', '.join(map(self._use, jaxpr.outvars))}) }}")
@@ -109,9 +109,9 @@ class _Printer:
             record = self._equations[site.id]
             results = " ".join(["_" if jax_versions.is_dropped(var) else self._bind(var) for var in equation.outvars])
             operands = [self._use(atom) for atom in equation.invars]
-            taken = self._makers_of(equation.invars, operands)
+            taken = self._producers_of(equation.invars, operands)
             for jaxpr, _ in site.bodies:
-                self._hand_in(site, jaxpr, taken)
+                self._connect_inputs(site, jaxpr, taken)
             known = [(key, value) for key, value in record.params if key not in _OURS]
             params = tuple([(key, _compact(value)) for key, value in known])
             head = f"{indent}{results}{' = ' if results else ''}{site.primitive}"
@@ -148,31 +148,32 @@ class _Printer:
                 (record.place,) if record.source else (),
                 (record.library_source,) if record.library_source else (),
             )
-            self._found.insert(place, found)  # before those of its bodies
-            self._makers.update(dict.fromkeys(equation.outvars, site.id))
+            self._found.insert(place, found)  # before the instructions of its bodies
+            self._producers.update(dict.fromkeys(equation.outvars, site.id))
             ids += found.equations
         return tuple(ids)
 
-    def _makers_of(self, atoms: Sequence[Any], names: Sequence[str]) -> tuple[str, ...]:
-        """What gives each operand: the id of an instruction, or its own name where it comes in from outside."""
+    def _producers_of(self, atoms: Sequence[Any], names: Sequence[str]) -> tuple[str, ...]:
+        """Return the id of the instruction behind each operand, or the name of an operand from outside."""
         both = zip(atoms, names, strict=True)
-        return tuple([name if is_literal(atom) else self._makers.get(atom) or name for atom, name in both])
+        return tuple([name if is_literal(atom) else self._producers.get(atom) or name for atom, name in both])
 
-    def _hand_in(self, site: Site, jaxpr: Any, taken: tuple[str, ...]) -> None:
-        """The inputs of a body come from what its equation takes, where JAX says which is which."""
+    def _connect_inputs(self, site: Site, jaxpr: Any, taken: tuple[str, ...]) -> None:
+        """Connect the inputs of a body to the operands of its equation, where JAX keeps their order."""
         count = len(jaxpr.invars)
         if site.primitive == "while":
             given = taken[-count:] if jaxpr is site.bodies[-1][0] else ()
         else:
-            given = taken if len(taken) == count else taken[1:]  # the first that a `cond` takes says which branch
+            # The first operand of a `cond` is the index of the branch.
+            given = taken if len(taken) == count else taken[1:]
         same = len(given) == count
-        self._makers.update((var, given[place] if same else "") for place, var in enumerate(jaxpr.invars))
+        self._producers.update((var, given[place] if same else "") for place, var in enumerate(jaxpr.invars))
 
     def _binders(self, jaxpr: Any) -> str:
         return " ".join([*map(self._bind, (*jaxpr.constvars, *jaxpr.invars)), "let"])
 
     def _bind(self, var: Any) -> str:
-        name = self._names[var] = next(self._letters)  # a body that is shared binds the same variables again
+        name = self._names[var] = next(self._letters)  # a shared body binds the same variables again
         return f"{name}:{self._spec(var.aval)}"
 
     def _spec(self, aval: Any) -> str:
@@ -189,15 +190,15 @@ class _Printer:
 
 
 def _number(value: Any) -> str:
-    """Return a literal in few characters; NumPy's own printing would take half of the time of the whole text."""
+    """Return the short text of a literal; NumPy's own printing would take half of the time of the whole text."""
     plain = value.item() if hasattr(value, "item") else value
     if isinstance(plain, int) and not isinstance(plain, bool):
-        return int.__repr__(plain)  # JAX has an `int` of its own that prints its dtype as well
+        return int.__repr__(plain)  # JAX has a subclass of `int` that also prints its dtype
     return f"{plain:.7g}" if isinstance(plain, float) and plain % 1 else str(plain)[:24]
 
 
 def _letters() -> Iterator[str]:
-    """Yield `a`, `b`, ..., `z`, `aa`, `ab`, ... for ever."""
+    """Yield `a`, `b`, ..., `z`, `aa`, `ab`, ... without end."""
     for length in count(1):
         yield from map("".join, product(ascii_lowercase, repeat=length))
 
@@ -209,10 +210,10 @@ def _labels(record: Equation, count: int) -> list[str]:
 
 
 def _params(primitive: str, params: Sequence[tuple[str, Any]], texts: Sequence[tuple[str, str]]) -> str:
-    """Return the params that say something, given the texts of all of them."""
+    """Return the text of the informative params, given the texts of all params."""
     shown = []
     for (key, value), (_, text) in zip(params, texts, strict=True):
-        if key in _DULL or value is None or value is False:
+        if key in _HIDDEN or value is None or value is False:
             continue
         if primitive == "dot_general" and key == "dimension_numbers":
             text = _dot_dims(value)
@@ -229,7 +230,7 @@ def _compact(value: Any) -> str:
 
 
 def printable(text: str) -> str:
-    """Return a name so that it is one line: names are a person's own, and may break lines or colour a terminal."""
+    """Escape a name that contains line breaks or control characters, which the user's names may."""
     return text if text.isprintable() else text.encode("unicode_escape").decode()
 
 

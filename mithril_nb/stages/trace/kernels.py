@@ -1,6 +1,6 @@
-"""Nested computations of an equation as plain data: a kernel of Pallas, a combiner, what JAX 0.12 writes out later.
+"""Nested computations of an equation as plain data: Pallas kernels, combiners, primitives that JAX 0.12 expands late.
 
-Written into the params of the equation, so that a saved program keeps what its cost is computed from.
+They are stored in the params of the equation, so that the cost of a saved program can be computed.
 """
 
 from __future__ import annotations
@@ -15,38 +15,39 @@ from mithril_nb.stages.records import Equation, Param
 from mithril_nb.stages.trace.equations import UNUSED, Site, plain_params, sites_of
 
 KERNEL, GRID, BLOCKS, ESTIMATE = "kernel", "grid", "blocks", "estimate"
-"""Names of the params: the equations of the kernel, the sizes of the grid, the blocks, and the author's estimate."""
+"""Params: the equations of the kernel, the sizes of the grid, the blocks, and the cost estimate of the author."""
 COMBINER = "combiner"
-"""Name of the param with the equations that combine two items, of a reduction, a window or a scatter."""
+"""Param with the equations that combine two items in a reduction, a window or a scatter."""
 _COMBINED = frozenset({"reduce", "reduce_window", "scatter"})
 
 
 def params_of(site: Site) -> tuple[tuple[str, Param], ...]:
-    """Return the params of an equation that are plain data, and what else its cost depends on."""
+    """Return the params of an equation that are plain data or that its cost depends on."""
     is_partial = site.primitive == "qr" and site.dropped
     unused = ((UNUSED, tuple(sorted(site.dropped))),) if is_partial else ()
     return plain_params(site.equation) + kernel_params(site.equation) + unused
 
 
 def kernel_params(equation: Any) -> tuple[tuple[str, Param], ...]:
-    """Return what the cost of a kernel depends on, as params; none for an equation without a kernel or an estimate.
+    """Return the params that the cost of a kernel depends on; `()` for an equation without a kernel or an estimate.
 
     Args:
         equation: JAX's equation.
 
     Returns:
-        For a primitive that JAX writes out when it lowers, as `SearchSorted` since 0.12, `"kernel"`, and for
-        `pallas_call`: `"kernel"`, a tuple for each of its equations; `"grid"`, its sizes, `None` where
-        an operand gives it; `"blocks"`, for each block its shape, its dtype and on how many axes of the grid, from
-        the first, its place depends. For all that have a cost estimate: `"estimate"`, FLOPs, transcendentals and bytes.
-        For a reduction or a scatter with a jaxpr: `"combiner"`, a tuple for each of its equations.
+        - A primitive that JAX expands when it lowers, as `SearchSorted` since 0.12: `"kernel"`, a tuple for each of its
+          equations.
+        - `pallas_call`: `"kernel"`; `"grid"`, its sizes, `None` for a size that an operand determines; `"blocks"`, for
+          each block its shape, its dtype and the number of leading grid axes that its position depends on.
+        - A kernel with a cost estimate: `"estimate"`, FLOPs, transcendentals and bytes.
+        - A reduction or a scatter with a jaxpr: `"combiner"`, a tuple for each of its equations.
     """
     params = equation.params
     estimate = _estimate(params.get("cost_estimate") or getattr(params.get("config"), "cost_estimate", None))
     high = params.get("_prim")
     if equation.primitive.name == "call_hi_primitive" and high is not None:
-        written_out = jax.make_jaxpr(high.expand)(*jax.tree.unflatten(high.in_tree, high.in_avals_flat))
-        return ((KERNEL, _equations(written_out.jaxpr)),)
+        expanded = jax.make_jaxpr(high.expand)(*jax.tree.unflatten(high.in_tree, high.in_avals_flat))
+        return ((KERNEL, _equations(expanded.jaxpr)),)
     mapping = params.get("grid_mapping")
     if equation.primitive.name != "pallas_call" or mapping is None:
         if equation.primitive.name not in _COMBINED:
@@ -101,7 +102,7 @@ def _specs(found: Any) -> tuple[TensorSpec, ...]:
 
 
 def _axes(index_map: Any, rank: int) -> int:
-    """Return on how many axes of the grid, from the first to the last that matters, the place of a block depends."""
+    """Return the number of leading grid axes that the position of a block depends on."""
     jaxpr = jax_versions.open_jaxpr(index_map)
     needed = set(jax_versions.variables(jaxpr.outvars))
     for equation in reversed(jaxpr.eqns):

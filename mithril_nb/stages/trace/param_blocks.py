@@ -1,4 +1,4 @@
-"""Which block a parameter belongs to whose name does not tell it: the one that computes with it."""
+"""Blocks of parameters whose names match no block: the block that computes with the parameter."""
 
 from __future__ import annotations
 
@@ -9,39 +9,38 @@ from mithril_nb.stages import jax_versions
 from mithril_nb.stages.records import LOSS, UNATTRIBUTED, Role
 from mithril_nb.stages.trace.equations import Site
 
-_MOVERS = frozenset(
+_MOVES = frozenset(
     "transpose reshape convert_element_type squeeze expand_dims broadcast_in_dim copy slice dynamic_slice split".split()
 )
-"""Primitives that only bring a parameter to where it is used."""
+"""Primitives that only move or convert a parameter before its use."""
 _NONE: frozenset[str] = frozenset()
 
 
 def users_of_inputs(
-    jaxpr: Any, top: list[Site], verdict: Callable[[str], tuple[str, Role | None]]
+    jaxpr: Any, top: list[Site], attribution: Callable[[str], tuple[str, Role | None]]
 ) -> list[frozenset[str]]:
-    """Return for each input of a program the blocks that compute with it, in whatever jaxpr they do.
+    """Return for each input of a program the blocks that compute with it, also in nested jaxprs.
 
-    What the optimizer does with it does not count, nor does moving it to where it is used; the loss and what no block
-    caused count only where nobody else uses it.
+    Uses by the optimizer and moves of the input do not count. Uses in the loss count only if no other block uses it.
 
     Args:
         jaxpr: The jaxpr of the program, open.
         top: Sites of its equations.
-        verdict: Gives block and role of an equation by its id.
+        attribution: Returns block and role of an equation by its id.
     """
 
     def visit(jaxpr: Any, body: list[Site]) -> list[frozenset[str]]:
         found: dict[Any, frozenset[str]] = {}
         for site in reversed(body):
-            block, role = verdict(site.id)
+            block, role = attribution(site.id)
             if role == "update" and not site.bodies:
                 continue
             atoms = site.equation.invars
             if site.bodies:
-                users = inside(site)
+                users = users_inside(site)
             else:
                 own = frozenset((block,))
-                if site.primitive in _MOVERS:
+                if site.primitive in _MOVES:
                     later = _NONE.union(*(found.get(var, _NONE) for var in site.equation.outvars))
                     if later and not _is_within(block, common_block(later)):
                         own = later
@@ -51,13 +50,13 @@ def users_of_inputs(
                     found[atom] = found.get(atom, _NONE) | blocks
         return [found.get(var, _NONE) for var in jaxpr.invars]
 
-    def inside(site: Site) -> list[frozenset[str]]:
+    def users_inside(site: Site) -> list[frozenset[str]]:
         users = [_NONE] * len(site.equation.invars)
         for place, (inner_jaxpr, inner) in enumerate(site.bodies):
             if site.primitive == "while" and not place:
-                continue  # a condition takes others than the body does, and computes with no parameter
+                continue  # a condition has its own operands, and computes with no parameter
             reads = visit(inner_jaxpr, inner)
-            # What only others take stands in front: a predicate, the constants of a condition.
+            # A predicate, or the constants of a condition, come first.
             first = len(users) - len(reads)
             for at, blocks in enumerate(reads):
                 if first + at >= 0:
@@ -68,7 +67,7 @@ def users_of_inputs(
 
 
 def common_block(blocks: frozenset[str]) -> str:
-    """Return the deepest block that holds all of some; `""` if there is none.
+    """Return the deepest block that contains all given blocks; `""` if there is none.
 
     Examples:
         >>> common_block(frozenset({"net/a/b", "net/a"})), common_block(frozenset({"net", "head"}))
@@ -84,5 +83,5 @@ def common_block(blocks: frozenset[str]) -> str:
 
 
 def _is_within(block: str, holder: str) -> bool:
-    """Whether a block lies in another one: then it does more than bring something there."""
+    """Return whether a block is users_inside another one."""
     return bool(holder) and block.startswith(f"{holder}/")

@@ -1,6 +1,6 @@
-"""The Python behind a program as a stage: the person's own functions, each line with the equations it caused.
+"""The Python behind a program as a stage: the user's functions, with the equations that each line created.
 
-For a model of our blocks it is the Python that builds the model, each line with the block that it adds.
+For a mithril_nb model it is the Python that builds the model, with the block that each line adds.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from dataclasses import dataclass, field, replace
 
 from mithril_nb.stages.failure import Failure
 from mithril_nb.stages.inference import blend, by_place
-from mithril_nb.stages.places import lines_of_source, told_lines
+from mithril_nb.stages.places import format_lines, lines_of_source
 from mithril_nb.stages.records import Equation, Instruction, Role
 
 _LONGEST = 200
-"""Lines of a function or class that are shown in whole; of a longer one only the functions inside that matter."""
+"""Longest function or class, in lines, that is shown whole; of a longer one, only the functions that matter inside."""
 
 MODEL = "model"
-"""What the Python that builds a model is called, as a file is by its name."""
+"""Label of the Python that builds a model, used like the name of a file."""
 
-_NOTHING = "# no equation of this program was made by Python of yours"
+_NOTHING = "# no line of your code created an equation of this program"
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Place:
     """A line of Python.
 
     Attributes:
-        file: Path of the file, as Python knows it.
-        label: What a person calls the file.
+        file: Path of the file, as Python reports it.
+        label: Short name of the file for display.
         line: Number of the line, from 1.
         end_line: Last line of the expression that begins there; 0 for the same line.
     """
@@ -48,12 +48,12 @@ class Place:
 def source_of_functions(
     places: Mapping[str, Place], equations: Sequence[Equation], failure: Failure | None = None
 ) -> tuple[str, tuple[Instruction, ...]]:
-    """Return the functions in which equations were made, and an instruction for each line that made any.
+    """Return the functions that created equations, and an instruction for each line that created any.
 
     Args:
-        places: Where each equation was made, by its id; those that no Python of the person's made are left out.
+        places: The line that created each equation, by id; equations without a line of the user are left out.
         equations: The equations.
-        failure: What went wrong: below the line that it came from stands why, each line after `!!`.
+        failure: The error of a stage; its reason is inserted below the line that raised it, each line after `!!`.
     """
     return _shown([(places[one.id], [one]) for one in equations if one.id in places], failure)
 
@@ -61,7 +61,7 @@ def source_of_functions(
 def source_of_instructions(
     instructions: Iterable[Instruction], files: Mapping[str, str], equations: Mapping[str, Equation]
 ) -> tuple[str, tuple[Instruction, ...]]:
-    """Return the functions behind the instructions of a stage, and an instruction for each line that made any.
+    """Return the functions behind the instructions of a stage, and an instruction for each line that created any.
 
     Args:
         instructions: The instructions, with their lines.
@@ -95,10 +95,10 @@ def _shown(
         files.setdefault(failed[0], []).append(Place(failed[0], failure.source.rpartition(":")[0], failed[1]))
     for file, here in files.items():
         lines = lines_of_file(file)
-        wanted = sorted({place.line for place in here})
+        requested = sorted({place.line for place in here})
         by_line = {place.line: place for place in here if place in made}
-        for first, last in spans(lines, wanted):
-            shown.append(f"# {told_lines(here[0].label, [first])}")
+        for first, last in spans(lines, requested):
+            shown.append(f"# {format_lines(here[0].label, [first])}")
             for number in range(first, last + 1):
                 shown.append(_unbroken(lines[number - 1]) if number <= len(lines) else "# the source is not available")
                 if number in by_line:
@@ -117,13 +117,13 @@ def source_of_model(
 ) -> tuple[str, tuple[Instruction, ...]]:
     """Return the Python that builds a model, and an instruction for each line that adds a block.
 
-    Below it are the functions in which the equations of no block were made, such as those of a loss.
+    The functions that created equations outside all blocks follow, such as those of a loss.
 
     Args:
         text: The Python.
         blocks: Path of the block that a line adds, by the line's number.
         equations: The equations.
-        places: Where the equations of no block were made, by their ids.
+        places: The lines that created equations outside all blocks, by id.
     """
     found = []
     for line, block in sorted(blocks.items()):
@@ -138,8 +138,8 @@ def source_of_model(
 
 
 def lines_of_file(file: str) -> list[str]:
-    """Return the lines of a file as it is now, with their line ends; nothing if it is not available."""
-    linecache.checkcache(file)  # it may have been edited since the last look
+    """Return the current lines of a file, with their line ends; `[]` if it is not available."""
+    linecache.checkcache(file)  # it may have been edited since the last read
     return linecache.getlines(file)
 
 
@@ -153,7 +153,7 @@ def _instruction(id: str, line: int, made: Sequence[Equation], count: int = 1) -
         line,
         tuple(sorted({one.id for one in made}, key=by_place)),
         shares,
-        roles.pop() if len(roles) == 1 else None,  # most lines go forward and backward
+        roles.pop() if len(roles) == 1 else None,  # most lines have a forward and a backward part
         "tagged" if shares else None,
         count,
         source=(id,),
@@ -161,18 +161,18 @@ def _instruction(id: str, line: int, made: Sequence[Equation], count: int = 1) -
 
 
 def _unbroken(code: str) -> str:
-    """Return a line of Python without what is a new line to others than Python, such as form feeds."""
+    """Return a line of Python without characters that other programs treat as line breaks, such as form feeds."""
     return " ".join(code.splitlines()).rstrip()
 
 
-def spans(lines: Sequence[str], wanted: Sequence[int]) -> list[tuple[int, int]]:
-    """Return first and last lines of the statements around the lines that are wanted, one after another."""
+def spans(lines: Sequence[str], requested: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the first and last lines of the statements around the requested lines, in order, without overlaps."""
     try:
-        with warnings.catch_warnings(action="ignore"):  # said when it was imported
+        with warnings.catch_warnings(action="ignore"):  # Python warned when it imported the file
             tree = ast.parse("".join(lines))
-    except (SyntaxError, ValueError):  # a cell with magics, a file that has changed since, one that is no text
-        return _near(wanted, len(lines))
-    spans = sorted({_around(tree, line) or (line, line) for line in wanted})
+    except (SyntaxError, ValueError):  # a cell with magics, a changed file, a binary file
+        return _near(requested, len(lines))
+    spans = sorted({_around(tree, line) or (line, line) for line in requested})
     joined: list[tuple[int, int]] = []
     for first, last in spans:
         if joined and first <= joined[-1][1] + 1:
@@ -183,7 +183,7 @@ def spans(lines: Sequence[str], wanted: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def _around(tree: ast.AST, line: int) -> tuple[int, int] | None:
-    """Return the largest statement around a line that is not too long to be shown in whole."""
+    """Return the largest statement around a line that is short enough to be shown whole."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, (ast.ExceptHandler, ast.match_case)):
             inner = _around(node, line)
@@ -200,9 +200,9 @@ def _around(tree: ast.AST, line: int) -> tuple[int, int] | None:
     return None
 
 
-def _near(wanted: Sequence[int], count: int) -> list[tuple[int, int]]:
+def _near(requested: Sequence[int], count: int) -> list[tuple[int, int]]:
     joined: list[tuple[int, int]] = []
-    for line in wanted:
+    for line in requested:
         first, last = max(line - 2, 1), min(line + 2, max(count, line))
         if joined and first <= joined[-1][1] + 1:
             joined[-1] = joined[-1][0], last

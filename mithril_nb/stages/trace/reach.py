@@ -1,6 +1,6 @@
-"""Where values of a jaxpr lead, and what they come from: marks carried along the data, both ways, through all bodies.
+"""Dataflow analysis of a jaxpr: marks propagated along the data, forwards or backwards, through all bodies.
 
-A mark is a number whose bits are joined where values meet. Loops are followed until nothing changes.
+A mark is a bit set, and marks are combined with `|`. Loops are followed to a fixed point.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ Rule = Callable[[Site, int], int]
 
 
 Known = dict[int, dict[tuple[int, ...], list[int]]]
-"""For the equations of a body, by their list's `id`: the marks that come out of it, by those that went in."""
+"""For each body, by the `id` of its list of equations: the marks of its outputs, by those of its inputs."""
 
 
 class Wiring(NamedTuple):
-    """How a body is connected to the equation that holds it.
+    """Connection of a body to the equation that contains it.
 
     Attributes:
         jaxpr: The body.
         sites: Its equations.
-        operands: For each of its inputs the place of the operand; `None` if each input depends on all operands.
-        results: For each of its outputs the place of the result; `None` if all results depend on all outputs.
-        carried: Pairs of an input and the output that takes its place in the next round.
+        operands: Index of the operand for each of its inputs; `None` if each input depends on all operands.
+        results: Index of the result for each of its outputs; `None` if all results depend on all outputs.
+        carried: Pairs of an input and the output that replaces it in the next iteration.
     """
 
     jaxpr: Any
@@ -38,7 +38,7 @@ class Wiring(NamedTuple):
 
 
 def wirings(site: Site) -> list[Wiring]:
-    """Return how each body of an equation is connected to it; the body of a `while` before its condition."""
+    """Return the connection of each body of an equation; the body of a `while` comes before its condition."""
     equation = site.equation
     taken, given = len(equation.invars), len(equation.outvars)
     if site.primitive == "scan":
@@ -55,7 +55,7 @@ def wirings(site: Site) -> list[Wiring]:
             Wiring(loop.body, by_jaxpr[id(loop.body)], places, range(given), carried),
             Wiring(loop.condition, by_jaxpr[id(loop.condition)], [*range(first), *state], None),
         ]
-    # A predicate, or the constants of another body, stand in front.
+    # A predicate, or the constants of another body, come first.
     return [
         Wiring(
             jaxpr,
@@ -75,15 +75,15 @@ def forwards(
     enter: Callable[[Site, int, list[int]], list[int]] | None = None,
     known: Known | None = None,
 ) -> list[int]:
-    """Carry marks from inputs to outputs; return those of the outputs.
+    """Propagate marks from inputs to outputs; return the marks of the outputs.
 
     Args:
         jaxpr: The program.
         body: Its equations.
         given: The marks of its inputs.
-        rule: Gives the mark of the results of an equation.
-        enter: Gives the marks of the inputs of a body, from its equation, the place of the body and the marks outside.
-        known: What is known of the bodies of loops so far.
+        rule: Returns the mark of the results of an equation.
+        enter: Returns the marks of the inputs of a body, from its equation, its index and the marks outside.
+        known: Results for the bodies of loops so far.
     """
     known = {} if known is None else known
     marks: dict[Any, int] = {var: mark for var, mark in zip(jaxpr.invars, given, strict=True) if mark}
@@ -106,7 +106,7 @@ def forwards(
                 inputs = [operands[at] for at in wiring.operands]
             if enter is not None:
                 inputs = enter(site, place, inputs)
-            outputs = _rounds(
+            outputs = _fixed_point(
                 inputs,
                 [(of, to) for to, of in wiring.carried],
                 lambda given, wiring=wiring: forwards(wiring.jaxpr, wiring.sites, given, rule, enter, known),
@@ -114,7 +114,7 @@ def forwards(
             )
             if wiring.results is not None:
                 results = [one | made for one, made in zip(results, outputs, strict=True)]
-            elif site.primitive != "while":  # how often it goes round is no part of what it gives
+            elif site.primitive != "while":  # the number of iterations is not part of its result
                 results = [one | _union(outputs) | _union(operands) for one in results]
         marks.update({var: mark for var, mark in zip(equation.outvars, results, strict=True) if mark})
     return _of(marks, jaxpr.outvars)
@@ -123,22 +123,22 @@ def forwards(
 def backwards(
     jaxpr: Any,
     body: list[Site],
-    wanted: Sequence[int],
+    outgoing: Sequence[int],
     rule: Rule,
     alone: Set[str] = frozenset(),
     seen: dict[tuple[str, int], list[int]] | None = None,
     known: Known | None = None,
 ) -> list[int]:
-    """Carry marks from outputs to inputs; return those of the inputs.
+    """Propagate marks from outputs to inputs; return the marks of the inputs.
 
     Args:
         jaxpr: The program.
         body: Its equations.
-        wanted: The marks of its outputs.
-        rule: Gives the mark of the operands of an equation; of one with bodies, of the operand that chooses one.
-        alone: Ids of loops of which each round is looked at alone.
-        seen: Takes the marks of the inputs of each body, by the id of its equation and its place.
-        known: What is known of the bodies of loops so far.
+        outgoing: The marks of its outputs.
+        rule: Returns the mark of the operands of an equation; for an equation with bodies, of its predicate.
+        alone: Ids of loops whose iterations are analysed separately.
+        seen: Receives the marks of the inputs of each body, by the id of its equation and the index of the body.
+        known: Results for the bodies of loops so far.
     """
     known = {} if known is None else known
     marks: dict[Any, int] = {}
@@ -147,7 +147,7 @@ def backwards(
         if one and not jax_versions.is_literal(atom):
             marks[atom] = marks.get(atom, 0) | one
 
-    for atom, one in zip(jaxpr.outvars, wanted, strict=True):
+    for atom, one in zip(jaxpr.outvars, outgoing, strict=True):
         mark(atom, one)
     for site in reversed(body):
         equation = site.equation
@@ -164,10 +164,12 @@ def backwards(
             outputs = [whole] * len(wiring.jaxpr.outvars) if wiring.results is None else list(results)
             if site.id in alone:
                 outputs = [0] * len(outputs)
-            inputs = _rounds(
+            inputs = _fixed_point(
                 outputs,
                 wiring.carried if site.id not in alone else (),
-                lambda wanted, wiring=wiring: backwards(wiring.jaxpr, wiring.sites, wanted, rule, alone, seen, known),
+                lambda outgoing, wiring=wiring: backwards(
+                    wiring.jaxpr, wiring.sites, outgoing, rule, alone, seen, known
+                ),
                 known.setdefault(id(wiring.sites), {}),
             )
             if seen is not None:
@@ -181,22 +183,22 @@ def backwards(
     return [marks.get(var, 0) for var in jaxpr.invars]
 
 
-def _rounds(
+def _fixed_point(
     given: list[int],
     carried: Sequence[tuple[int, int]],
     follow: Callable[[list[int]], list[int]],
     known: dict[tuple[int, ...], list[int]],
 ) -> list[int]:
-    """Follow the marks that go into a body, until nothing changes from round to round; return those that come out.
+    """Propagate marks through a body until a fixed point; return the outgoing marks.
 
-    A body is followed once with the same marks, as that of a loop in a loop in a loop would be asked for them in each
-    round of each: only the last time, when all that it notes is final, it is followed again.
+    Results are cached, because nested loops would otherwise repeat a body in each iteration of each loop. At the fixed
+    point a cached body is followed again, so that `follow` records its final marks.
 
     Args:
-        given: The marks that go in; is completed.
-        carried: Pairs of the place where a mark comes out, and of the place where it goes in again.
-        follow: Follows the marks through the body.
-        known: What came out so far, by what went in.
+        given: The incoming marks; updated in place.
+        carried: Pairs of indices: a mark of the output becomes one of the input.
+        follow: Propagates marks through the body.
+        known: Outgoing marks so far, by incoming marks.
     """
     if not carried:
         return follow(given)

@@ -1,7 +1,7 @@
-"""Which equations of a train step go forward, which backward, and which update: read from transforms and flow.
+"""Role of each equation of a train step: forward, backward or update, from transforms and data flow.
 
-Reverse mode marks what it makes. The update is what depends on that, and what serves nothing else: neither the loss,
-nor a result that is made of the forward pass, such as a metric.
+Reverse mode marks its equations. The update consists of the equations that depend on those, and of the equations that
+contribute to nothing else: neither to the loss, nor to a result of the forward pass, such as a metric.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ _OF_LOSS, _OF_STATE, _OF_COUNTER = 1, 2, 4
 def roles_of(
     jaxpr: Any, top: list[Site], updates: Set[str], lifted: Set[str], versions: Sequence[Sequence[int]]
 ) -> dict[str, Role | None]:
-    """Return the role of each equation by id; of a call that holds several, `None`.
+    """Return the role of each equation by id; `None` for a call with several roles.
 
-    What reverse mode makes is backward, and so is what is computed again for it. What depends on that is an update,
-    unless a derivative of it is taken in turn, as in the next of several steps. All else is forward. A body is judged
-    by what flows into it from outside, so that each step of a loop over steps starts anew.
+    Equations of reverse mode are backward, and so are those recomputed for it. Equations that depend on them are part
+    of the update, unless they are differentiated in turn, as in the next of several steps. All others are forward. Only
+    the values that enter a body from outside affect it, so each iteration of a loop over steps is analysed separately.
 
     Args:
         jaxpr: The program.
         top: Sites of its equations.
-        updates: Ids of what is an update whatever it depends on, such as an optimizer that counts its steps.
-        lifted: Ids of what stands in a derivative though no transform around it says so.
-        versions: For each input the places of the outputs that may be its new value. A program that gives back nothing
-            like what it takes, and uses a gradient on its way to a result, updates nothing: all is forward.
+        updates: Ids of equations that are always part of the update, such as the step count of an optimizer.
+        lifted: Ids of equations in a derivative without a transform around them.
+        versions: For each input, the indices of the outputs that may be its new value. A program without such an output
+            has no update, even if it uses a gradient to compute a result: then all is forward.
     """
     has_updates = any(versions) or bool(updates)
     roles: dict[str, Role | None] = {}
-    fixed: set[str] = set()  # what is differentiated, or made by that
+    fixed: set[str] = set()  # differentiated equations, and those of derivatives
 
     def follow(jaxpr: Any, body: list[Site], given: list[bool], is_lifted: bool) -> list[bool]:
-        """Note the roles in a body, given which inputs depend on something backward; return which results do."""
+        """Set the roles in a body, given which inputs depend on backward equations; return which results do."""
         marks = {var for var, is_marked in zip(jaxpr.invars, given, strict=True) if is_marked}
         for site in body:
             results = site.equation.outvars
@@ -74,12 +74,12 @@ def roles_of(
 
     follow(jaxpr, top, [False] * len(jaxpr.invars), False)
     if has_updates and "backward" in roles.values():
-        _Rest(jaxpr, top, roles, fixed, versions).find()
+        _UpdateFinder(jaxpr, top, roles, fixed, versions).find()
     return roles
 
 
-class _Rest:
-    """Finds what an update does without a gradient: decay of moments and weights, schedules, counts of steps."""
+class _UpdateFinder:
+    """Parts of the update that use no gradient: decay of moments and weights, schedules, step counts."""
 
     def __init__(
         self,
@@ -92,18 +92,18 @@ class _Rest:
         self._jaxpr, self._top, self._roles, self._fixed, self._versions = jaxpr, top, roles, fixed, versions
         self._found: dict[str, bool] = {}
         self._inside: dict[tuple[str, int], list[int]] = {}
-        self._with_derivatives: set[str] = set()  # equations that hold any
+        self._with_derivatives: set[str] = set()  # equations whose bodies contain any
         self._steps: set[str] = set()  # loops among them
 
     def find(self) -> None:
-        """Put the update into the roles."""
-        self._note_steps(self._top)
+        """Set the roles of these equations."""
+        self._record_steps(self._top)
         nothing, everything = ([mark] * len(self._jaxpr.outvars) for mark in (0, 1))
         leads = backwards(self._jaxpr, self._top, nothing, self._leads, self._steps, self._inside)
         given = [_mark(lead, bool(places)) for lead, places in zip(leads, self._versions, strict=True)]
         while True:
             made = forwards(self._jaxpr, self._top, given, self._depends, self._enter)
-            # An input whose new value is made of the forward pass is a metric's, and no state of the optimizer.
+            # An input whose new value comes from the forward pass belongs to a metric, not to the optimizer.
             metrics = [
                 at
                 for at, places in enumerate(self._versions)
@@ -116,13 +116,13 @@ class _Rest:
         self._settle()
         backwards(self._jaxpr, self._top, everything, self._is_kept)
         self._settle()
-        self._judge_calls(self._top)
+        self._set_calls(self._top)
 
-    def _note_steps(self, body: list[Site]) -> bool:
-        """Note which equations hold a derivative; return whether any of these does, or is part of one."""
+    def _record_steps(self, body: list[Site]) -> bool:
+        """Record the equations that contain a derivative; return whether any of these does, or is part of one."""
         found = False
         for site in body:
-            inside = [self._note_steps(inner) for _, inner in site.bodies]
+            inside = [self._record_steps(inner) for _, inner in site.bodies]
             if any(inside):
                 self._with_derivatives.add(site.id)
                 if site.primitive in ("scan", "while"):
@@ -130,17 +130,17 @@ class _Rest:
             found |= any(inside) or self._roles[site.id] == "backward"
         return found
 
-    def _leads(self, site: Site, wanted: int) -> int:
+    def _leads(self, site: Site, outgoing: int) -> int:
         if site.id in self._fixed or site.id in self._with_derivatives:
             return _TO_LOSS
-        return _TO_UPDATE if self._is_update(site) else wanted
+        return _TO_UPDATE if self._is_update(site) else outgoing
 
     def _is_update(self, site: Site) -> bool:
-        """Whether an equation is an update, or holds one and chooses what is updated."""
+        """Return whether an equation is part of the update, or is a call that contains part of it."""
         return self._roles[site.id] in ("update", None)
 
     def _enter(self, site: Site, place: int, given: list[int]) -> list[int]:
-        """In a loop over steps, what only updates is told from what the loss needs as at the top of a program."""
+        """Separate update from loss in a loop over steps, by the same rule as at the top of a program."""
         if site.id not in self._steps:
             return given
         return [
@@ -156,36 +156,36 @@ class _Rest:
         self._found[site.id] = is_update
         return _OF_STATE if taken & _OF_STATE else taken
 
-    def _is_kept(self, site: Site, wanted: int) -> int:
+    def _is_kept(self, site: Site, outgoing: int) -> int:
         if site.id in self._fixed or site.id in self._with_derivatives:
             return 1
         if self._is_update(site):
             return 0
         if jax_versions.has_effects(site.equation):
             return 1
-        self._found[site.id] = site.is_used and not wanted
-        return wanted
+        self._found[site.id] = site.is_used and not outgoing
+        return outgoing
 
     def _settle(self) -> None:
         self._roles.update(dict.fromkeys((id for id, is_update in self._found.items() if is_update), "update"))
         self._found = {}
 
-    def _judge_calls(self, body: list[Site]) -> None:
+    def _set_calls(self, body: list[Site]) -> None:
         for site in body:
             for _, inner in site.bodies:
-                self._judge_calls(inner)
+                self._set_calls(inner)
             if site.bodies and self._roles[site.id] != "backward":
                 inside: set[Role | None] = {self._roles[child.id] for _, inner in site.bodies for child in inner}
                 self._roles[site.id] = _only(inside, self._roles[site.id])
 
 
-def _mark(lead: int, is_given_back: bool) -> int:
-    """Return what an input is, from where it leads: all that leads to the loss is of the forward pass."""
+def _mark(lead: int, is_returned: bool) -> int:
+    """Return the mark of an input: an input that leads to the loss belongs to the forward pass."""
     if lead & _TO_LOSS:
         return _OF_LOSS
     if lead & _TO_UPDATE:
-        return _OF_STATE if is_given_back else _OF_COUNTER
-    return _OF_COUNTER if is_given_back else 0
+        return _OF_STATE if is_returned else _OF_COUNTER
+    return _OF_COUNTER if is_returned else 0
 
 
 def _marked(atoms: Sequence[Any], marks: Set[Any]) -> list[bool]:
@@ -209,5 +209,5 @@ def _only(found: set[Role | None], otherwise: Role | None) -> Role | None:
 
 
 def _last(marks: list[bool], count: int) -> list[bool]:
-    """Return what a body is given: the last operands, as a predicate or another body's constants stand in front."""
+    """Return the marks of the inputs of a body: the last operands, after a predicate or another body's constants."""
     return marks[len(marks) - count :] if count <= len(marks) else [any(marks)] * count

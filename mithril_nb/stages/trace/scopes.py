@@ -1,7 +1,7 @@
-"""What the names around an equation say.
+"""Block, role and named scopes read from the name stack of an equation.
 
-Our own programs, and those of modules that `targets` names, say their blocks in scopes of our own: `block:` for each
-level of a path, `root:` around all that a module does that is the whole. Other scopes are what people call things.
+Programs of mithril_nb, and of modules that `targets` names, declare their blocks in special scopes: `block:` for each
+level of a path, and `root:` around a module that is the whole program. Other scopes are named by the user or a library.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ ROLE_LOSS = "role:loss"
 ROLE_UPDATE = "role:update"
 
 _NO_BLOCKS = REMAT_SCOPES | {"closed_call", ROLE_LOSS, ROLE_UPDATE}
-"""Scopes that transforms add, or that say the role."""
+"""Scopes that transforms add, or that declare the role."""
 
 _OF_EINSUM = re.compile(r"[^/]*->[^/]*|[A-Za-z.]+(,[A-Za-z.]+)+")
 """`jnp.einsum` opens a scope with its formula."""
 
 _OF_A_LIBRARY = re.compile(r"eqx\.")
-"""Scopes that a library opens for each layer of a kind, whichever it is."""
+"""Scopes that a library opens for every layer of the same kind."""
 
 
 class Scopes(NamedTuple):
-    """What the names around an equation say.
+    """Content of the name stack of an equation.
 
     Attributes:
-        block: Path of the block that our own scopes say, or `""`.
+        block: Path of the block from `block:` and `root:` scopes, or `""`.
         path: The other named scopes, from the outside in.
-        is_whole: Whether these say by themselves which block it is.
-        is_loss: Whether our train step says that it is the loss.
-        is_update: Whether it says that it is the update.
-        is_backward: Whether reverse mode made it.
+        is_whole: True if these scopes identify the block without the functions.
+        is_loss: True if our train step marks it as part of the loss.
+        is_update: True if our train step marks it as part of the update.
+        is_backward: True if reverse mode created it.
     """
 
     block: str
@@ -50,7 +50,7 @@ class Scopes(NamedTuple):
 
 @lru_cache(maxsize=8192)
 def scopes_of(stack: NameStack) -> Scopes:
-    """Return what the names around an equation say."""
+    """Return the content of a name stack."""
     root = ""
     own: list[str] = []
     path: list[str] = []
@@ -78,5 +78,5 @@ def scopes_of(stack: NameStack) -> Scopes:
 
 
 def _joined(path: list[str], segment: list[str]) -> list[str]:
-    """Join what stands before and after a transform; remat says the whole path again after it."""
+    """Join the scopes before and after a transform; remat repeats the whole path after it."""
     return segment if segment[: len(path)] == path else path + segment

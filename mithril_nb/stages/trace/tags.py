@@ -1,8 +1,8 @@
-"""Every equation's path, written into its own name stack as data, so that each later stage carries it along.
+"""Tags: the id of each equation in its name stack, which every later stage preserves.
 
-A tag is relative to the jaxpr in which its equation stands; nested jaxprs that are shared stay shared, so the tagged
-program is the program. The compiler joins the names of calls and callees, so in HLO the tags on the way from the
-outside in, joined, are the id of the equation: `.../step#12~/jit(gelu)/step#3~/tanh` is equation `12.3`.
+A tag is relative to the jaxpr that contains its equation. Nested jaxprs that are shared stay shared, so the tagged
+program is equivalent to the original. The compiler joins the names of calls and callees, so the joined tags of an HLO
+instruction are the id of the equation: `.../step#12~/jit(gelu)/step#3~/tanh` is equation `12.3`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mithril_nb.stages import jax_versions
 
 
 class Marks(Protocol):
-    """How operations are marked in the later stages of one program: by `Tags`, or by their own names."""
+    """Marks of operations in the later stages of one program: `Tags`, or the operations' own names."""
 
     marker: str
     joint: str
@@ -27,21 +27,21 @@ class Marks(Protocol):
         ...
 
     def is_in(self, op_name: str) -> bool:
-        """Whether an op name contains a mark."""
+        """Return whether an op name contains a mark."""
         ...
 
 
 class Tags:
-    """How equations are marked in one program, with a marker that none of its own scopes contains.
+    """Tags of the equations of one program, with a marker that none of its own scopes contains.
 
     Args:
-        names: Names that no tag may look like: of the program, of its scopes, and of the functions that it calls.
+        names: Names that must not contain the marker: those of the program, its scopes and the functions it calls.
 
     Attributes:
-        marker: What every tag starts with.
+        marker: Prefix of every tag.
         joint: Separates the parts of an id.
-        are_unique: Whether no two equations have the same mark.
-        most_callers: Number of different callers of one function that are followed: all.
+        are_unique: True if no two equations have the same mark.
+        most_callers: Largest number of callers of one function that are followed: all.
 
     Examples:
         >>> Tags({"mnb"}).marker, Tags({"mnb#1~"}).marker
@@ -69,7 +69,7 @@ class Tags:
         return tuple(self._pattern.findall(op_name))
 
     def is_in(self, op_name: str) -> bool:
-        """Whether an op name contains a tag."""
+        """Return whether an op name contains a tag."""
         return self.marker in op_name
 
     def tag(self, closed: Any) -> Any:
@@ -78,7 +78,7 @@ class Tags:
 
     def _tag(self, jaxpr: Any, prefix: str, done: dict[tuple[int, str], tuple[Any, Any]]) -> Any:
         def rewrite(inner: str, body: Any) -> Any:
-            if (id(body), inner) not in done:  # The body is kept beside its copy, so that its id stays taken.
+            if (id(body), inner) not in done:  # Keeps the body alive, so its id stays unique.
                 plain = jax_versions.open_jaxpr(body)
                 tagged = self._tag(plain, inner, done)
                 done[id(body), inner] = (

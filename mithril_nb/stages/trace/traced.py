@@ -1,4 +1,4 @@
-"""What is known of a program once it is traced: its equations, whose they are, and the tags that mark them."""
+"""A traced program: its inputs, its equations with provenance, and the tags that mark them."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ MOVERS = frozenset({"transpose", "reshape", "convert_element_type", "squeeze", "
 
 
 class Program:
-    """A traced program with its provenance, computed when it is first asked for; links alone do not need it.
+    """A traced program with its provenance, computed on first use; links between stages do not need it.
 
     Attributes:
         trace: The trace.
-        model: The Python that builds the model that it is a program of, or `""`; the label of its lines is `"model"`.
-        tags: How its equations are marked in later stages.
+        model: The Python that builds its model, or `""`; the label of these lines is `"model"`.
+        tags: The tags of its equations in later stages.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Program:
         self._attributed = Once(self._attribute)
         self.model = "" if source is None else source[0]
         self._adding = {block: line for line, block in source[1].items()} if source is not None else {}
-        self._told: dict[Lines, tuple[str, str, Range | None]] = {}  # most equations share a line with others
+        self._sources_of: dict[Lines, tuple[str, str, Range | None]] = {}  # most equations share a line with others
         self._inputs = Once(self._find_inputs)
         self.tags = trace.tags
 
@@ -67,7 +67,7 @@ class Program:
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """What it takes."""
+        """The arrays that it takes."""
         return self._inputs.get()
 
     @cached_property
@@ -76,7 +76,7 @@ class Program:
 
     @cached_property
     def labels(self) -> dict[str, str]:
-        """What the files are called that its lines of Python stand in, by path."""
+        """Labels of the files that contain its lines of Python, by path."""
         return jax_versions.file_labels(one.user.file for one in self._lines.values() if one.user is not None)
 
     @cached_property
@@ -88,7 +88,7 @@ class Program:
 
     @cached_property
     def by_id(self) -> dict[str, Equation]:
-        """The same by id."""
+        """Its equations by id."""
         return {equation.id: equation for equation in self.equations}
 
     @property
@@ -106,17 +106,17 @@ class Program:
 
     @cached_property
     def is_divided(self) -> bool:
-        """Whether it divides arrays among devices: arguments, results, or what equations take and return."""
-        asked = jax_jit.shardings(self.trace.traced, "out_shardings")
-        return divides(self.sites, self.trace.layouts, asked)
+        """Return whether it divides arrays among devices: arguments, results, or arrays of its equations."""
+        requested = jax_jit.shardings(self.trace.traced, "out_shardings")
+        return divides(self.sites, self.trace.layouts, requested)
 
     @cached_property
     def _partitioned(self) -> frozenset[str]:
-        trace, asked = self.trace, jax_jit.shardings(self.trace.traced, "out_shardings")
-        return partitioned_ids(trace.closed.jaxpr, self.top, self.sites, trace.layouts, asked, trace.are_placed)
+        trace, requested = self.trace, jax_jit.shardings(self.trace.traced, "out_shardings")
+        return partitioned_ids(trace.closed.jaxpr, self.top, self.sites, trace.layouts, requested, trace.are_placed)
 
     def instructions(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yield the ids of the instructions of its jaxpr with those of their equations: a call has all of its body."""
+        """Yield the id of each instruction of its jaxpr, with the ids of its equations; a call includes its body."""
         yield from ((id, (id,)) for id in (f"arg{index}" for index in range(len(self.trace.inputs))))
         ids, inside, _, _ = self.trace.outline
         for place, id in enumerate(ids):
@@ -134,13 +134,13 @@ class Program:
         return found
 
     def _record(self, site: Site, lines: Lines, block: str, role: Role | None, origin: Origin | None) -> Equation:
-        told = self._told.get(lines)
-        if told is None:
-            told = self._told[lines] = self._sources(lines)
+        sources = self._sources_of.get(lines)
+        if sources is None:
+            sources = self._sources_of[lines] = self._sources(lines)
         if self._adding:
             source = self._model_source(block)
-            told = (source, told[1], None) if source else told
-        return record_of(site, block, role, origin, *told, is_partitioned=site.id in self._partitioned)
+            sources = (source, sources[1], None) if source else sources
+        return record_of(site, block, role, origin, *sources, is_partitioned=site.id in self._partitioned)
 
     def _sources(self, lines: Lines) -> tuple[str, str, Range | None]:
         """Return the user's line, the line of the library, and the range of the user's expression."""
@@ -149,7 +149,7 @@ class Program:
         return ("", known, None) if user is None else (f"{self.labels[user.file]}:{user.line}", known, user[1:])
 
     def _model_source(self, block: str) -> str:
-        """Return the line that adds a block to the model, or the innermost block around it that a line adds."""
+        """Return the line that adds a block to the model, or the innermost block around it with such a line."""
         while block and block not in self._adding:
             block = block.rpartition("/")[0]
         return f"{MODEL}:{self._adding[block]}" if block else ""
@@ -171,7 +171,7 @@ class Program:
         return tuple(found)
 
     def contractions_behind(self, opcode: str, id: str) -> tuple[str, ...]:
-        """Return the contraction that an HLO instruction is, where XLA kept only the name of a transpose of it.
+        """Return the contraction that an HLO instruction computes, if XLA kept only the name of its transpose.
 
         Args:
             opcode: Opcode of the instruction.
@@ -181,17 +181,19 @@ class Program:
 
     @cached_property
     def _behind(self) -> dict[str, tuple[str, ...]]:
-        makers: dict[tuple[str, Any], str] = {}
+        producers: dict[tuple[str, Any], str] = {}
         found: dict[str, tuple[str, ...]] = {}
         for site in self.sites:
-            body = site.id.rpartition(".")[0]  # Bodies that are shared share their variables: tell the calls apart.
+            body = site.id.rpartition(".")[
+                0
+            ]  # Shared bodies share their variables, so the calls must be distinguished.
             for var in site.equation.outvars:
-                makers[body, var] = site.id
+                producers[body, var] = site.id
             if site.primitive in MOVERS and not jax_versions.is_literal(site.equation.invars[0]):
-                maker = makers.get((body, site.equation.invars[0]))
-                if maker is not None:
-                    is_made = self.by_id[maker].primitive in _CONTRACTIONS
-                    found[site.id] = (maker,) if is_made else found.get(maker, ())
+                producer = producers.get((body, site.equation.invars[0]))
+                if producer is not None:
+                    is_made = self.by_id[producer].primitive in _CONTRACTIONS
+                    found[site.id] = (producer,) if is_made else found.get(producer, ())
         return found
 
 
@@ -205,17 +207,17 @@ def record_of(
     source_range: Range | None = None,
     is_partitioned: bool = False,
 ) -> Equation:
-    """Return an equation as a record, with what is known of whose it is.
+    """Return an equation as a record, with its provenance.
 
     Args:
-        site: The equation at its place.
+        site: The equation in its program.
         block: Path of its block.
         role: Its role.
-        origin: How its block is known.
-        source: Line of Python it comes from.
-        library_source: Line of the library that this line called.
+        origin: Source of its block.
+        source: The user's line of Python that created it.
+        library_source: The line of the library that this line called.
         source_range: The range of the expression on that line.
-        is_partitioned: Whether XLA's partitioner decides what it sends to other devices.
+        is_partitioned: Whether XLA's partitioner decides its communication.
     """
     return Equation(
         site.id,

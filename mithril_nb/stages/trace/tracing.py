@@ -1,4 +1,4 @@
-"""From a Python function and the shapes of its arguments to a jaxpr whose inputs and outputs have names."""
+"""Tracing of a Python function to a jaxpr with named inputs and outputs."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class Leaf:
     """One array among the arguments or the results of a program.
 
     Attributes:
-        name: How to reach it, in Python's words: `params['linear_0.weight']`.
-        argument: Name of the argument that it is part of: `params`.
+        name: Python expression for it: `params['linear_0.weight']`.
+        argument: Name of the argument that contains it: `params`.
         spec: Its shape and dtype.
-        keys: The keys, attribute names and places on the way to it, from the outside in.
+        keys: The keys, attribute names and indices that lead to it, from the outside in.
     """
 
     name: str
@@ -45,17 +45,17 @@ class Trace:
 
     Attributes:
         name: Name of the function.
-        closed: The closed jaxpr, as JAX gave it.
-        arguments: What its arguments are called, those without an array too.
+        closed: The closed jaxpr from JAX.
+        arguments: Names of its arguments, also of those without arrays.
         inputs: The leaves of its arguments, in the order of its invars.
         outputs: The leaves of its results, in the order of its outvars.
-        donated_leaves: For each leaf of the arguments whether its memory may be reused for results.
-        call: Makes, from another closed jaxpr of the same signature, a function of the original arguments.
-        function: The function's own name, whatever the program is called; of an object that is called, its class.
-        starts: Where the function begins, as `"file.py:12"`, or `""`.
-        traced: What JAX made of it.
-        layouts: For each of its inputs how it is divided among several devices; `None` if it is not.
-        are_placed: For each of its inputs whether it has a sharding that XLA keeps.
+        donated_leaves: For each leaf of the arguments, whether its memory may be reused for results.
+        call: Converts another closed jaxpr with the same signature to a function of the original arguments.
+        function: Name of the function itself, independent of `name`; of a callable object, the name of its class.
+        starts: Start of the function, as `"file.py:12"`, or `""`.
+        traced: JAX's own trace.
+        layouts: Layout of each input on several devices; `None` for an undivided input.
+        are_placed: For each input, whether it has a sharding that XLA keeps.
     """
 
     name: str
@@ -73,33 +73,33 @@ class Trace:
 
     @cached_property
     def outline(self) -> Outline:
-        """What it holds, before anything is asked of its equations."""
+        """Structure of its jaxpr, available before its equations are analysed."""
         return outline_of(self.closed.jaxpr)
 
     @cached_property
     def tags(self) -> Tags:
-        """How its equations are marked in later stages."""
+        """The tags of its equations in later stages."""
         return Tags({self.name} | self.outline.names)
 
     @cached_property
     def sizes_without_numbers(self) -> tuple[str, ...]:
-        """The names of sizes of its inputs that have no numbers."""
+        """Names of symbolic sizes of its inputs."""
         shapes = (aval.shape for aval in self.closed.in_avals if hasattr(aval, "shape"))
         return tuple(sorted({name for shape in shapes for name in jax_versions.names_of_sizes(shape)}))
 
     def lower(self, closed: Any, args: tuple[Any, ...]) -> jax.stages.Lowered:
-        """Lower another closed jaxpr of the same signature.
+        """Lower another closed jaxpr with the same signature.
 
         Args:
             closed: The closed jaxpr.
             args: The arguments, or their shapes.
         """
-        # XLA cuts names of files that become too long, and then there is no telling which program wrote what.
+        # XLA truncates long file names, and then the files of different programs cannot be distinguished.
         name = self.name[:_LONGEST_NAME]
         retraced = jax_jit.with_jaxpr(self.traced, closed, name, self.donated_leaves)
         if retraced is not None:
             return retraced.lower()
-        # Unused inputs are dropped as `jax.jit` does by default: else what only they feed would stay, too.
+        # Dropping unused inputs, as `jax.jit` does by default, also drops the equations that only they feed.
         return jax.jit(self.call(closed), donate_argnums=_whole_arguments(args, self.donated_leaves)).lower(*args)
 
 
@@ -109,12 +109,12 @@ def trace(fn: Callable[..., Any], args: tuple[Any, ...], name: str | None = None
     Args:
         fn: Any function that JAX can trace.
         args: Its arguments: pytrees of arrays or `jax.ShapeDtypeStruct`s.
-        name: What to call the program; by default the name of the function.
+        name: Name of the program; by default the name of the function.
 
     Returns:
-        The jaxpr with names for all that goes in and out.
+        The trace, with names for all inputs and outputs.
     """
-    # The jaxpr of `jax.jit`, whether the function is jitted already or not: it can be lowered with other names in it.
+    # Trace with `jax.jit`, even a function that is not jitted: its jaxpr can be lowered with other names in it.
     jitted: Any = fn if hasattr(fn, "trace") else jax.jit(fn)
     traced = jitted.trace(*args)
     closed, donated = traced.jaxpr, jax_jit.donated(traced)
@@ -149,16 +149,16 @@ def trace(fn: Callable[..., Any], args: tuple[Any, ...], name: str | None = None
 def trace_up_to_failure(
     fn: Callable[..., Any], args: tuple[Any, ...], name: str | None, error: Exception
 ) -> tuple[Trace | None, Exception]:
-    """Trace a function that JAX refuses, up to where it fails.
+    """Trace a function that fails, up to the failure.
 
     Args:
         fn: The function.
         args: Its arguments.
-        name: What to call the program.
-        error: What went wrong at first; it may not be in the function, but in what the function gives.
+        name: Name of the program.
+        error: The original error; the results of the function may cause it, rather than the function itself.
 
     Returns:
-        What was traced before, or `None` if nothing can be traced, and what went wrong.
+        The trace up to the failure, or `None` if nothing can be traced; and the error.
     """
     failed: list[Exception] = []
 
@@ -178,7 +178,7 @@ def trace_up_to_failure(
 
 
 def _function(fn: Any) -> tuple[str, str]:
-    """Return the name of the function that a person wrote, and where it begins: without what is wrapped around it."""
+    """Return the name of the user's function without its wrappers, and where it begins."""
     while True:
         inner = python_inspect.unwrap(fn)
         inner = inner.func if isinstance(inner, functools.partial) else getattr(inner, "__func__", inner)
@@ -191,7 +191,7 @@ def _function(fn: Any) -> tuple[str, str]:
 
 
 def _whole_arguments(args: tuple[Any, ...], donated: tuple[bool, ...]) -> tuple[int, ...]:
-    """JAX donates whole arguments: return the places of those whose leaves are donated."""
+    """Return the indices of the arguments whose leaves are all donated: JAX donates whole arguments."""
     found, start = [], 0
     for place, arg in enumerate(args):
         count = len(jax.tree.leaves(arg))
@@ -202,16 +202,16 @@ def _whole_arguments(args: tuple[Any, ...], donated: tuple[bool, ...]) -> tuple[
 
 
 def checked_params(fn: Callable[..., Any], args: tuple[Any, ...], params: Any, name: str | None) -> tuple[str, ...]:
-    """Return the names of what holds the parameters of a program, which is there if it was named.
+    """Validate and return the names of the arguments, or parts of them, that contain the parameters.
 
     Args:
         fn: The function.
         args: Its arguments.
-        params: The names, or the only one.
-        name: What to call the program; by default the name of the function.
+        params: The names, or a single name.
+        name: Name of the program; by default the name of the function.
 
     Raises:
-        UnknownOptionError: No names, or one of an argument, or of a part of one, that is not there.
+        UnknownOptionError: There are no names, or a name matches no argument and no part of one.
     """
     holders = names_of_params(params)
     if holders != (DEFAULT,):
@@ -221,7 +221,10 @@ def checked_params(fn: Callable[..., Any], args: tuple[Any, ...], params: Any, n
 
 
 def shape_of(leaf: Any) -> Any:
-    """Return the shape of an array and where it is bound to, so that no array is kept; other leaves as they are."""
+    """Return an array as a `jax.ShapeDtypeStruct`, so that no array is kept alive; other leaves unchanged.
+
+    The struct keeps the sharding of an array that is committed to its devices.
+    """
     if not isinstance(leaf, jax.Array):
         return leaf
     sharding = leaf.sharding if leaf.committed else None
@@ -244,7 +247,7 @@ def _argument_names(fn: Callable[..., Any], count: int) -> list[str]:
 
 
 def _paths(args: tuple[Any, ...], arguments: list[str]) -> list[tuple[tuple[Any, ...], str]]:
-    """The way to each array among arguments, and how to reach it in Python's words."""
+    """Return the key path of each array among the arguments, and the Python expression for it."""
     paths = (path for path, _ in jax.tree_util.tree_flatten_with_path(args)[0])
     return [(path, arguments[path[0].idx] + jax.tree_util.keystr(path[1:])) for path in paths]
 

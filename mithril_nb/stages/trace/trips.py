@@ -1,7 +1,7 @@
-"""How often a `while` goes round that counts up or down to a number: told by its jaxprs, without a run.
+"""Trip count of a `while` that counts up or down to a number, computed from its jaxprs without running it.
 
-XLA finds the same when it compiles, and writes it as `known_trip_count`. `fori_loop` makes such loops where it does not
-make a scan.
+XLA finds the same count when it compiles, and records it as `known_trip_count`. `fori_loop` creates such loops unless
+it creates a scan.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from mithril_nb.stages import jax_versions
 from mithril_nb.stages.records import Constant
 
 _EXACT = 2**53
-"""Whole numbers beyond it are not all floats, which is what constants are kept as."""
+"""Constants are stored as floats, which do not represent all integers above this one."""
 _MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "ne": "ne"}
 _SAME_VALUE = frozenset({"convert_element_type", "copy"})
 
 
 def trip_count(equation: Any, constants: Sequence[Constant]) -> int | None:
-    """Return how often the body of a loop runs each time the loop does; 1 for what is no loop.
+    """Return the number of iterations of a loop per run; 1 for other equations.
 
     Args:
         equation: JAX's equation.
-        constants: What is known about its operands.
+        constants: The known values of its operands.
 
     Returns:
-        The count; of a `while` how often its condition holds. `None` if only the run itself will tell, or the length of
-        a scan has a name and no number.
+        The count; for a `while`, how often its condition holds. `None` if the count depends on run-time values, or the
+        length of a scan is symbolic.
     """
     loop = jax_versions.while_parts(equation)
     return jax_versions.trip_count(equation) if loop is None else _Counting(loop, constants).rounds()
@@ -38,16 +38,16 @@ def trip_count(equation: Any, constants: Sequence[Constant]) -> int | None:
 
 @dataclass(frozen=True)
 class _Counting:
-    """A `while`, and what is known about its operands."""
+    """A `while`, and the known values of its operands."""
 
     loop: jax_versions.While
     constants: Sequence[Constant]
 
     def rounds(self) -> int | None:
-        test = _maker(self.loop.condition, self.loop.condition.outvars[0])
+        test = _producer(self.loop.condition, self.loop.condition.outvars[0])
         if test is None or test.primitive.name not in _MIRRORED:
             return None
-        left, right = (self._told(self.loop.condition, self.loop.condition_constants, atom) for atom in test.invars)
+        left, right = (self._operand(self.loop.condition, self.loop.condition_constants, atom) for atom in test.invars)
         how = test.primitive.name
         if isinstance(right, _Carried) and not isinstance(left, _Carried):
             left, right, how = right, left, _MIRRORED[how]
@@ -59,8 +59,8 @@ class _Counting:
         dtype = self.loop.condition.invars[self.loop.condition_constants + left.place].aval.dtype
         return rounds(how, start, step, right, str(dtype))
 
-    def _told(self, jaxpr: Any, constants: int, atom: Any) -> int | _Carried | None:
-        """Return what an operand is: a number, or what is carried from round to round."""
+    def _operand(self, jaxpr: Any, constants: int, atom: Any) -> int | _Carried | None:
+        """Return the value of an operand: a number, or a carry."""
         atom = _original(jaxpr, atom)
         if jax_versions.is_literal(atom):
             return _whole(float(atom.val) if jax_versions.is_number(atom.val) else None)
@@ -72,7 +72,7 @@ class _Counting:
             return _whole(self.constants[first + place])
         place -= constants
         inside = self.loop.body.invars[self.loop.body_constants + place]
-        if self.loop.body.outvars[place] is inside:  # it is handed on as it is
+        if self.loop.body.outvars[place] is inside:  # loop invariant
             return self._start(place)
         return _Carried(place) if np.issubdtype(atom.aval.dtype, np.integer) and not atom.aval.shape else None
 
@@ -80,15 +80,15 @@ class _Counting:
         return _whole(self.constants[self.loop.condition_constants + self.loop.body_constants + place])
 
     def _step(self, place: int) -> int | None:
-        """Return what a round adds to what it carries."""
+        """Return the number that an iteration adds to a carry."""
         body = self.loop.body
-        made = _maker(body, body.outvars[place])
+        made = _producer(body, body.outvars[place])
         if made is None or made.primitive.name not in ("add", "sub"):
             return None
-        told = [self._told(body, self.loop.body_constants, atom) for atom in made.invars]
-        if made.primitive.name == "add" and isinstance(told[0], int):
-            told.reverse()
-        first, second = told
+        operands = [self._operand(body, self.loop.body_constants, atom) for atom in made.invars]
+        if made.primitive.name == "add" and isinstance(operands[0], int):
+            operands.reverse()
+        first, second = operands
         if not isinstance(first, _Carried) or first.place != place or not isinstance(second, int):
             return None
         return -second if made.primitive.name == "sub" else second
@@ -96,20 +96,20 @@ class _Counting:
 
 @dataclass(frozen=True)
 class _Carried:
-    """What is carried from round to round, by its place."""
+    """A value that a loop carries, by its index."""
 
     place: int
 
 
 def rounds(how: str, start: int, step: int, end: int, dtype: str = "int32") -> int | None:
-    """Return how often a count holds a condition before it breaks it; `None` if it never does.
+    """Return how often a counter satisfies a condition before it fails; `None` if it never fails.
 
     Args:
         how: The condition: `"lt"`, `"le"`, `"gt"`, `"ge"` or `"ne"`.
-        start: Where the count starts.
-        step: What is added to it each time.
-        end: What it is compared with.
-        dtype: Dtype of the count, whose range it must not leave.
+        start: Initial value of the counter.
+        step: Increment per iteration.
+        end: The number it is compared with.
+        dtype: Dtype of the counter, whose range it must not leave.
 
     Examples:
         >>> rounds("lt", 0, 3, 7), rounds("ge", 5, -1, 0), rounds("ne", 0, 2, 6), rounds("lt", 9, 1, 7)
@@ -127,8 +127,8 @@ def rounds(how: str, start: int, step: int, end: int, dtype: str = "int32") -> i
     return count if np.iinfo(dtype).min <= start + step * count <= np.iinfo(dtype).max else None
 
 
-def _maker(jaxpr: Any, atom: Any) -> Any:
-    """Return the equation that makes a value, seen through changes of its dtype; `None` for what comes from outside."""
+def _producer(jaxpr: Any, atom: Any) -> Any:
+    """Return the equation that computes a value, ignoring lossless conversions; `None` for a value from outside."""
     atom = _original(jaxpr, atom)
     return next((one for one in jaxpr.eqns if atom in one.outvars), None) if _is_variable(atom) else None
 
@@ -136,7 +136,7 @@ def _maker(jaxpr: Any, atom: Any) -> Any:
 def _original(jaxpr: Any, atom: Any) -> Any:
     while _is_variable(atom):
         made = next((one for one in jaxpr.eqns if atom in one.outvars), None)
-        if made is None or made.primitive.name not in _SAME_VALUE or not _keeps(made):
+        if made is None or made.primitive.name not in _SAME_VALUE or not _is_lossless(made):
             break
         atom = made.invars[0]
     return atom
@@ -146,8 +146,8 @@ def _is_variable(atom: Any) -> bool:
     return not jax_versions.is_literal(atom)
 
 
-def _keeps(conversion: Any) -> bool:
-    """Whether every number that the operand can be is the same in the dtype of the result."""
+def _is_lossless(conversion: Any) -> bool:
+    """Return whether a conversion is lossless for every value of its operand."""
     return np.can_cast(conversion.invars[0].aval.dtype, conversion.outvars[0].aval.dtype, "safe")
 
 

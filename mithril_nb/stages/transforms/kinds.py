@@ -1,6 +1,6 @@
-"""What each transform of a chain is: how it wraps a function, what it takes besides, what it is checked against.
+"""Transforms of a chain: the wrapper, the extra arguments and the reference result of each.
 
-Arguments are made twice by the same words: as shapes, to trace with, and as small arrays, to compare numbers.
+The same code creates arguments twice: as shapes to trace with, and as small arrays to compare numbers.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class Compared:
     """Two sides of one transform, evaluated.
 
     Attributes:
-        how: What was compared with what.
-        got: What the transform gives.
-        expected: What it should give.
-        scale: The largest number that was added up on the way, or 0; rounding errors grow with it.
-        is_rough: Whether one side comes from finite differences.
+        how: Description of the reference.
+        got: Result of the transformed function.
+        expected: Reference result.
+        scale: Sum of the magnitudes of the terms that were added up, or 0; rounding errors grow with it.
+        is_rough: True if one side comes from finite differences.
     """
 
     how: str
@@ -53,17 +53,17 @@ class Compared:
 
 @dataclass(frozen=True)
 class Counts:
-    """How many equations of a step bear each mark, for its sentence.
+    """Numbers of equations with each mark in a step, for its explanation.
 
     Attributes:
         before: Equations before.
-        kept: Those that stay as they are.
-        batched: Those that got a batch axis.
-        changed: Those that are changed otherwise.
-        new: Equations that were added.
-        gone: Equations in whose place stands none.
-        again: How many of the new ones a checkpoint computes again.
-        transposed: How many of the other new ones reverse mode made.
+        kept: Unchanged equations.
+        batched: Equations with an added batch axis.
+        changed: Equations with another change.
+        new: Added equations.
+        gone: Removed equations.
+        recomputed: Added equations that a checkpoint recomputes.
+        transposed: Other added equations that reverse mode created.
     """
 
     before: int
@@ -72,19 +72,19 @@ class Counts:
     changed: int
     new: int
     gone: int
-    again: int
+    recomputed: int
     transposed: int
 
 
 @dataclass(frozen=True)
 class Transform:
-    """A transform that nothing is known of but that it takes a function and gives one with the same arguments.
+    """An unknown transform: it takes a function and returns one with the same arguments.
 
     Attributes:
-        name: What to call it.
+        name: Name for display.
         entry: The transform itself.
-        options: What it is given besides the function.
-        amount: Size of the batch, or number of rounds.
+        options: Its keyword arguments.
+        amount: Size of the batch, or number of iterations.
     """
 
     name: str
@@ -93,7 +93,7 @@ class Transform:
     amount: int = 0
 
     keeps_inputs = False
-    """Whether the first arguments after are the arguments before."""
+    """True if the arguments after start with the arguments before."""
 
     @property
     def option(self) -> Mapping[str, Any]:
@@ -101,7 +101,7 @@ class Transform:
         return dict(self.options)
 
     def wrap(self, fn: Function, count: int) -> Function:
-        """Return the transformed function, given how many arguments the function takes."""
+        """Return the transformed function, given the number of arguments of the function."""
         assert self.entry is not None
         return self.entry(fn, **self.option)
 
@@ -114,20 +114,20 @@ class Transform:
         return tuple(names)
 
     def compare(self, before: Function, given: Args, after: Function, args: Args) -> Compared | None:
-        """Evaluate both sides; `None` if there is nothing that the transform should equal."""
+        """Evaluate both sides; return `None` if the transform has no reference result."""
         return None
 
-    def says(self, counts: Counts) -> str:
-        """Return what the transform did here, in one sentence."""
-        return _told(counts)
+    def explain(self, counts: Counts) -> str:
+        """Return one sentence that explains how the transform changed the equations."""
+        return _kept_and_added(counts)
 
-    def instead(self, args: Args, out: Any) -> tuple[str, ...]:
-        """Return what to write in its place where JAX refuses; nothing if that is not clear."""
+    def alternatives(self, args: Args, out: Any) -> tuple[str, ...]:
+        """Return the entries of a chain to replace it with if JAX rejects it; `()` if unknown."""
         return ()
 
     @property
-    def written(self) -> str:
-        """It as an entry of a chain, in Python."""
+    def as_entry(self) -> str:
+        """Python expression for it as an entry of a chain."""
         if self.options:
             options = ", ".join(f"{key}={value!r}" for key, value in self.options)
             return f"functools.partial(jax.{self.name}, {options})"
@@ -137,7 +137,7 @@ class Transform:
 
 
 class _Vmap(Transform):
-    """One run for each row of a batch, all at once."""
+    """Batched run over the rows of a batch."""
 
     keeps_inputs = True
 
@@ -149,7 +149,7 @@ class _Vmap(Transform):
         made = []
         for leaf, axis in zip(leaves, self._axes(args), strict=True):
             rank = np.ndim(leaf) if not hasattr(leaf, "shape") else len(leaf.shape)
-            # An axis that cannot be is left to JAX, which says it best.
+            # Leave an invalid axis to JAX, whose error explains it.
             place = 0 if axis is None else min(axis, rank) if axis >= 0 else max(axis + rank + 1, 0)
             made.append(leaf if axis is None else make.batched(leaf, place, self.amount))
         return jax.tree.unflatten(structure, made)
@@ -173,8 +173,8 @@ class _Vmap(Transform):
         expected = jax.tree.unflatten(jax.tree.structure(rows[0]), stacked)
         return Compared(f"a Python loop of {self.amount} runs", _compiled(after)(*args), expected)
 
-    def says(self, counts: Counts) -> str:
-        said = f"adds a batch axis of {self.amount} to {counts.batched} of {_equations(counts.before)}"
+    def explain(self, counts: Counts) -> str:
+        explanation = f"adds a batch axis of {self.amount} to {counts.batched} of {_equations(counts.before)}"
         more = []
         if counts.kept:
             depend = "does not depend on it and stays" if counts.kept == 1 else "do not depend on it and stay"
@@ -185,9 +185,9 @@ class _Vmap(Transform):
             )
         if counts.new:
             more.append(f"{counts.new} {'is' if counts.new == 1 else 'are'} added so that the axes fit")
-        return "; ".join([said, *more]) + "."
+        return "; ".join([explanation, *more]) + "."
 
-    def instead(self, args: Args, out: Any) -> tuple[str, ...]:
+    def alternatives(self, args: Args, out: Any) -> tuple[str, ...]:
         return ('"vmap"',) if self.options else ()
 
     def _axes(self, args: Args) -> list[int | None]:
@@ -197,10 +197,10 @@ class _Vmap(Transform):
 
 @dataclass(frozen=True)
 class _Grad(Transform):
-    """Reverse mode: the derivative of one number by arguments.
+    """Reverse mode: the gradient of a scalar with respect to arguments.
 
     Attributes:
-        with_value: Whether the value is given too.
+        with_value: True to return the value as well.
     """
 
     with_value: bool = False
@@ -231,15 +231,15 @@ class _Grad(Transform):
             along, expected = (got[0], along), (_compiled(before)(*args), slope)
         return Compared(f"{how} along a random direction", along, expected, scale, is_rough)
 
-    def says(self, counts: Counts) -> str:
-        return _there_and_back(counts)
+    def explain(self, counts: Counts) -> str:
+        return _forward_and_backward(counts)
 
-    def instead(self, args: Args, out: Any) -> tuple[str, ...]:
+    def alternatives(self, args: Args, out: Any) -> tuple[str, ...]:
         leaves = jax.tree.leaves(out)
         if isinstance(out, tuple) and len(out) == 2 and getattr(out[0], "shape", None) == ():
             return (f"functools.partial(jax.{self.name}, has_aux=True)",)
         if len(leaves) == 1 and leaves[0].shape != ():
-            return '"mean"', self.written
+            return '"mean"', self.as_entry
         if not all(map(is_inexact, jax.tree.leaves(args[:1]))):
             for at, arg in enumerate(args):
                 if jax.tree.leaves(arg) and all(map(is_inexact, jax.tree.leaves(arg))):
@@ -248,7 +248,7 @@ class _Grad(Transform):
 
 
 class _Jvp(Transform):
-    """Forward mode: the value, and how it changes along a tangent that is one more argument."""
+    """Forward mode: the value, and its derivative along a tangent, which is an additional argument."""
 
     keeps_inputs = True
 
@@ -279,15 +279,15 @@ class _Jvp(Transform):
             f"the function, and {how}", (value, along), (_compiled(before)(*primals), expected), scale, is_rough
         )
 
-    def says(self, counts: Counts) -> str:
+    def explain(self, counts: Counts) -> str:
         return (
-            f"keeps {counts.kept} of {_equations(counts.before)} and adds {counts.new} that carry a tangent along"
+            f"keeps {counts.kept} of {_equations(counts.before)} and adds {counts.new} that compute the tangent"
             f"{_rest(counts)}."
         )
 
 
 class _Linearize(_Jvp):
-    """The value, and the linear map that a function is near a point, on a tangent that is one more argument."""
+    """Linearization: the value, and the linear map at a point applied to a tangent, which is an additional argument."""
 
     def wrap(self, fn: Function, count: int) -> Function:
         def with_tangent(*args: Any) -> Any:
@@ -299,14 +299,14 @@ class _Linearize(_Jvp):
 
 
 class _Vjp(Transform):
-    """Reverse mode: the value, and a cotangent of it, which is one more argument, carried back to the arguments."""
+    """Reverse mode: the value, and the pullback of a cotangent, which is an additional argument."""
 
     keeps_inputs = True
 
     def wrap(self, fn: Function, count: int) -> Function:
         def with_cotangent(*args: Any) -> Any:
             value, pull = jax.vjp(fn, *args[:count], **self.option)
-            # What is no float has no cotangent: JAX's own zeros of it are no arrays, and are left out.
+            # Only floats have cotangents. For others, JAX returns zeros that are not arrays; they are left out.
             return value, floats(pull(with_zeros(value, args[count])))
 
         return with_cotangent
@@ -330,67 +330,67 @@ class _Vjp(Transform):
         how = f"the function, and {how} along a random direction"
         return Compared(how, (value, along), (_compiled(before)(*primals), expected), scale, is_rough)
 
-    def says(self, counts: Counts) -> str:
-        return _there_and_back(counts)
+    def explain(self, counts: Counts) -> str:
+        return _forward_and_backward(counts)
 
 
 class _Remat(Transform):
-    """Results are computed again in the backward pass, instead of being kept."""
+    """Checkpoint: results are recomputed in the backward pass instead of stored."""
 
     keeps_inputs = True
 
     def compare(self, before: Function, given: Args, after: Function, args: Args) -> Compared:
         return Compared("the function itself", _compiled(after)(*args), _compiled(before)(*args))
 
-    def says(self, counts: Counts) -> str:
+    def explain(self, counts: Counts) -> str:
         return (
             f"wraps {_all(counts)} in a checkpoint{_rest(counts)}: "
-            "a later grad computes them again instead of keeping their results."
+            "a later grad recomputes them instead of storing their results."
         )
 
 
 class _Jit(Transform):
-    """One program for the compiler."""
+    """Compilation of the whole function as one program."""
 
     keeps_inputs = True
 
     def compare(self, before: Function, given: Args, after: Function, args: Args) -> Compared:
         return Compared("the function itself, run operation by operation", _compiled(after)(*args), before(*args))
 
-    def says(self, counts: Counts) -> str:
-        return f"wraps {_all(counts)} in a jit{_rest(counts)}: the compiler gets them as one program."
+    def explain(self, counts: Counts) -> str:
+        return f"wraps {_all(counts)} in a jit{_rest(counts)}: the compiler receives them as one program."
 
 
 class _Scan(Transform):
-    """Runs a function several times in a loop: its result is its first argument in the next round."""
+    """Loop in which the result of the function is its first argument in the next iteration."""
 
     keeps_inputs = True
 
     def wrap(self, fn: Function, count: int) -> Function:
-        def rounds(first: Any, *rest: Any) -> Any:
+        def loop(first: Any, *rest: Any) -> Any:
             def once(carry: Any, _: None) -> tuple[Any, None]:
                 return fn(carry, *rest), None
 
             return jax.lax.scan(once, first, None, length=self.amount, **self.option)[0]
 
-        return rounds
+        return loop
 
     def compare(self, before: Function, given: Args, after: Function, args: Args) -> Compared:
         carry, *rest = args
         run = _compiled(before)
         for _ in range(self.amount):
             carry = run(carry, *rest)
-        return Compared(f"a Python loop of {self.amount} rounds", _compiled(after)(*args), carry)
+        return Compared(f"a Python loop of {self.amount} iterations", _compiled(after)(*args), carry)
 
-    def says(self, counts: Counts) -> str:
+    def explain(self, counts: Counts) -> str:
         return (
-            f"puts {_all(counts)} into a loop of {self.amount} rounds{_rest(counts)}: "
-            "each round's result is the next one's first argument."
+            f"puts {_all(counts)} into a loop of {self.amount} iterations{_rest(counts)}: "
+            "the result of each iteration is the first argument of the next."
         )
 
 
 class _Reduced(Transform):
-    """One number in place of an array: its mean or its sum."""
+    """Mean or sum of an array."""
 
     keeps_inputs = True
 
@@ -402,18 +402,18 @@ class _Reduced(Transform):
         made, found = np.asarray(_compiled(before)(*args)), _compiled(after)(*args)
         exact = np.complex128 if np.iscomplexobj(made) else np.float64
         scale = float(np.sum(np.abs(made.astype(exact)))) if made.size else 0.0
-        # Sums of integers wrap where JAX's do.
+        # Use the dtype of JAX's result, so that sums of integers overflow in the same way.
         wraps = self.name == "sum" and np.issubdtype(made.dtype, np.integer)
         expected = getattr(np, self.name)(made, dtype=np.asarray(found).dtype if wraps else exact)
         return Compared(f"NumPy's {self.name}", found, np.asarray(expected), scale)
 
-    def says(self, counts: Counts) -> str:
+    def explain(self, counts: Counts) -> str:
         kept = f"{counts.kept} of {_equations(counts.before)}"
         return f"keeps {kept} and adds {counts.new} for the {self.name} of the result."
 
 
 def _compiled(fn: Function) -> Function:
-    """Return the same, compiled: once for all calls with the same shapes, of this step and of the next."""
+    """Return the function compiled, once for all calls with the same shapes in this step and the next."""
     return jax.jit(fn)
 
 
@@ -428,25 +428,25 @@ def _all(counts: Counts) -> str:
 
 
 def _rest(counts: Counts) -> str:
-    """Return what became of equations that are neither kept nor new, for the end of a sentence."""
-    told = []
+    """Return the counts of changed and removed equations, for the end of a sentence."""
+    parts = []
     if changed := counts.changed + counts.batched:
-        told.append(f"{changed} {'is' if changed == 1 else 'are'} changed")
+        parts.append(f"{changed} {'is' if changed == 1 else 'are'} changed")
     if counts.gone:
-        told.append(f"{counts.gone} {'is' if counts.gone == 1 else 'are'} gone")
-    return f"; {', '.join(told)}" if told else ""
+        parts.append(f"{counts.gone} {'is' if counts.gone == 1 else 'are'} removed")
+    return f"; {', '.join(parts)}" if parts else ""
 
 
-def _told(counts: Counts) -> str:
+def _kept_and_added(counts: Counts) -> str:
     return f"keeps {counts.kept} of {_equations(counts.before)} and adds {counts.new}{_rest(counts)}."
 
 
-def _there_and_back(counts: Counts) -> str:
-    again = f"{counts.again} that a checkpoint computes again, " if counts.again else ""
+def _forward_and_backward(counts: Counts) -> str:
+    recomputed = f"{counts.recomputed} recomputed by a checkpoint, " if counts.recomputed else ""
     return (
         f"keeps {counts.kept} of {_equations(counts.before)} as the forward pass and adds {counts.new}: "
-        f"{counts.new - counts.again - counts.transposed} for derivatives on the way, {again}"
-        f"{counts.transposed} that carry them back{_rest(counts)}."
+        f"{counts.new - counts.recomputed - counts.transposed} for local derivatives, {recomputed}"
+        f"{counts.transposed} for the backward pass{_rest(counts)}."
     )
 
 
@@ -474,7 +474,7 @@ _FUNCTIONS: tuple[tuple[Any, str], ...] = (
 
 
 def transform_of(entry: Any) -> Transform | None:
-    """Return the transform that an entry of a chain stands for, or `None` if it stands for none."""
+    """Return the transform for an entry of a chain; `None` if the entry is not a transform."""
     if isinstance(entry, str):
         return NAMED[entry](entry, (), 0) if entry in NAMED else None
     if isinstance(entry, tuple):

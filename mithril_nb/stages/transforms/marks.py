@@ -1,6 +1,6 @@
-"""What a transform did to each equation: kept, changed or new, and which equation before it came from.
+"""Effect of a transform on each equation: kept, changed or new, with its source before the transform.
 
-The equations before are tagged with their ids, so JAX itself carries to each equation after the one that it came from.
+Equations are tagged with their ids before the transform, and JAX copies the tags to the equations after it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mithril_nb.stages.trace.tags import Tags
 
 Mark = Literal["kept", "changed", "new", "gone"]
 Token = Any
-"""Who made an operand, in the words of the program before: an input, a result of an equation; `None` if unknown."""
+"""Origin of an operand in the program before: an input or a result of an equation; `None` if unknown."""
 
 _NEW: Token = "new"
 
@@ -28,16 +28,16 @@ class MarkedEquation:
     """One equation before or after a transform.
 
     Attributes:
-        id: Its id in the jaxpr that it stands in.
-        mark: After: `"kept"` if it equals one before, `"changed"` if it stands in the place of one, else `"new"`.
-            Before: `"kept"` or `"changed"` if one after stands in its place, else `"gone"`.
-        source: After: id of the equation before that it came from, or `None` if it came from none. Before: `None`.
-        via: Which parts of the transform made it, from the outside in: `("transpose", "jvp")`, `("vmap",)`, ...;
-            with `"remat"` if a checkpoint computes it again.
-        note: What is different or new, in a few words.
-        is_batched: Whether it gives what it gave before with a batch axis.
-        origin: How sure `source` is: `"tagged"` if JAX carried the tag, `"inferred"` if it was passed on from the
-            equation around it, or if both stand at the same place of two bodies that look the same.
+        id: Its id in its jaxpr.
+        mark: After a transform: `"kept"` if it equals its source, `"changed"` if it replaces its source, else `"new"`.
+            Before: `"kept"` or `"changed"` if an equation after equals or replaces it, else `"gone"`.
+        source: After a transform: id of the equation before that it came from, or `None`. Before: `None`.
+        via: The parts of the transform that created it, from the outside in: `("transpose", "jvp")`, `("vmap",)`, ...;
+            with `"remat"` if a checkpoint recomputes it.
+        note: Short description of the difference, or of a new equation.
+        is_batched: True if its results are those of the equation before with a batch axis.
+        origin: Evidence for `source`: `"tagged"` if JAX preserved the tag; `"inferred"` if the source is that of the
+            equation around it, or if both have the same position in two bodies with the same primitives.
     """
 
     id: str
@@ -50,7 +50,7 @@ class MarkedEquation:
 
 
 def tagged(closed: Any, marker: str) -> Any:
-    """Return the closed jaxpr with its id written into every equation, so that the innermost tag is the equation."""
+    """Return the closed jaxpr with every equation tagged; the innermost tag is the whole id of the equation."""
 
     def tag(jaxpr: Any, prefix: str) -> Any:
         def rewrite(inner: str, body: Any, outer: str) -> Any:
@@ -69,13 +69,13 @@ def tagged(closed: Any, marker: str) -> Any:
 
 
 class Side:
-    """One side of a transform, as the matching sees it.
+    """One side of a transform, before or after.
 
     Attributes:
         jaxpr: The open jaxpr.
         top: The sites of its equations.
         sites: All sites, parents before their bodies.
-        by_id: The same by id.
+        by_id: All sites by id.
     """
 
     def __init__(self, jaxpr: Any, top: list[Site], sites: list[Site]):
@@ -84,13 +84,13 @@ class Side:
 
 
 class Matching:
-    """Which equation after a transform came from which one before.
+    """Matching of the equations after a transform to those before.
 
     Args:
-        before: The program that was tagged.
-        after: What the transform made of it.
-        tags: How `before` was tagged.
-        shared_inputs: How many inputs, the first ones, are the same on both sides; none if the transform is unknown.
+        before: The tagged program.
+        after: The transformed program.
+        tags: The tags of `before`.
+        shared_inputs: Number of leading inputs that both sides share; 0 if the transform is unknown.
 
     Attributes:
         after: A mark for each equation after.
@@ -105,29 +105,29 @@ class Matching:
             self._read(site)
         self._is_tagged = {site.id for site in after.sites if self._tags_of(site)}
         for site in after.sites:
-            self._adopt(site)
+            self._match_body(site)
         self._same: dict[str, list[str]] = {}
         for site in after.sites:
             source = self._source(site)
-            if source is not None and _looks_same(site, source):
+            if source is not None and _is_equal(site, source):
                 self._same.setdefault(source.id, []).append(site.id)
         self._operands: dict[str, tuple[Token, ...]] = {}
-        self._tell_operands(before.jaxpr, before.top, [("input", at) for at in range(len(before.jaxpr.invars))])
+        self._record_operands(before.jaxpr, before.top, [("input", at) for at in range(len(before.jaxpr.invars))])
         self._marks: dict[str, MarkedEquation] = {}
         self._claims: dict[str, MarkedEquation] = {}
         inputs: list[Token] = [("input", at) if at < shared_inputs else _NEW for at in range(len(after.jaxpr.invars))]
-        self._walk(after.jaxpr, after.top, inputs if shared_inputs else [None] * len(inputs))
+        self._mark_body(after.jaxpr, after.top, inputs if shared_inputs else [None] * len(inputs))
         self.after = tuple(self._marks[site.id] for site in after.sites)
-        self.before = tuple(self._seen_from_before(site.id) for site in before.sites)
+        self.before = tuple(self._mark_before(site.id) for site in before.sites)
 
     def _read(self, site: Site) -> None:
-        """Read from the names around an equation where it came from and what made it; else as the one around it."""
+        """Read source and transforms of an equation from its name stack, or else from the equation around it."""
         stack = jax_versions.name_stack(site.equation)
         outer = self._via[site.parent.id] if site.parent is not None else ()
         places = self._tags_of(site)
         if places:
             source = self._tags.path(stack[places[-1]][0])[-1]
-            # The names that the equation had before stand between what the transform wrote and the tag.
+            # Drop the equation's own names, which are between those of the transform and the tag.
             stack = stack[: places[-1] - len(jax_versions.name_stack(self._before.by_id[source].equation))]
         else:
             source = self._sources[site.parent.id] if site.parent is not None else None
@@ -140,11 +140,11 @@ class Matching:
         self._via[site.id] = tuple(dict.fromkeys((*outer, *made_by)))
 
     def _tags_of(self, site: Site) -> list[int]:
-        """Return the places of tags among the names of an equation."""
+        """Return the indices of tags in the name stack of an equation."""
         return [at for at, (name, _) in enumerate(jax_versions.name_stack(site.equation)) if self._tags.path(name)]
 
-    def _adopt(self, site: Site) -> None:
-        """A rule that is written in Python is traced anew, without tags: find the equations of its body by place."""
+    def _match_body(self, site: Site) -> None:
+        """Match the body of a rule written in Python by position: JAX traces it again, without tags."""
         source = self._source(site)
         if source is None or source.primitive != site.primitive or len(source.bodies) != len(site.bodies):
             return
@@ -161,33 +161,33 @@ class Matching:
         source = self._sources[site.id]
         return None if source is None else self._before.by_id[source]
 
-    def _tell_operands(self, jaxpr: Any, body: Sequence[Site], inputs: Sequence[Token]) -> list[Token]:
-        """Note for each equation before who made its operands; return who makes the results."""
+    def _record_operands(self, jaxpr: Any, body: Sequence[Site], inputs: Sequence[Token]) -> list[Token]:
+        """Record the origins of the operands of each equation before; return those of the results."""
         made: dict[Any, Token] = dict(zip(jaxpr.invars, inputs, strict=True))
         for site in body:
             operands = self._operands[site.id] = _tokens(site.equation.invars, made)
             results: list[Token] = [(site.id, at) for at in range(len(site.equation.outvars))]
             for at, (inner, sites) in enumerate(site.bodies):
-                passed = _passed(site, inner, operands)
-                leaving = self._tell_operands(inner, sites, passed or _binders(site.id, at, inner))
-                results = leaving if passed is not None else results
+                given = _operands_of_call(site, inner, operands)
+                leaving = self._record_operands(inner, sites, given or _binders(site.id, at, inner))
+                results = leaving if given is not None else results
             made.update(zip(site.equation.outvars, results, strict=True))
         return list(_tokens(jaxpr.outvars, made))
 
-    def _walk(self, jaxpr: Any, body: Sequence[Site], inputs: Sequence[Token]) -> list[Token]:
-        """Mark the equations of one jaxpr after, in the order in which they run; return who makes the results."""
+    def _mark_body(self, jaxpr: Any, body: Sequence[Site], inputs: Sequence[Token]) -> list[Token]:
+        """Mark the equations of one jaxpr after, in execution order; return the origins of the results."""
         made: dict[Any, Token] = dict(zip(jaxpr.invars, inputs, strict=True))
         for site in body:
             operands = _tokens(site.equation.invars, made)
             source = self._source(site)
-            claims = source is not None and self._may_stand_for(site, source, operands)
+            claims = source is not None and self._may_replace(site, source, operands)
             leaving: list[Token] | None = None
             for at, (inner, sites) in enumerate(site.bodies):
-                passed = _passed(site, inner, operands)
-                stands = source if claims and source is not None and _binds_alike(source, at, inner) else None
-                binders = [None] * len(inner.invars) if stands is None else _binders(stands.id, at, inner)
-                through = self._walk(inner, sites, passed or binders)
-                leaving = through if passed is not None else leaving
+                given = _operands_of_call(site, inner, operands)
+                replaced = source if claims and source is not None and _has_same_inputs(source, at, inner) else None
+                binders = [None] * len(inner.invars) if replaced is None else _binders(replaced.id, at, inner)
+                through = self._mark_body(inner, sites, given or binders)
+                leaving = through if given is not None else leaving
             if claims and source is not None:
                 made_by: list[Token] = [(source.id, at) for at in range(len(site.equation.outvars))]
                 self._mark(site, source, operands)
@@ -197,15 +197,15 @@ class Matching:
             made.update(zip(site.equation.outvars, made_by if leaving is None else leaving, strict=True))
         return list(_tokens(jaxpr.outvars, made))
 
-    def _may_stand_for(self, site: Site, source: Site, operands: tuple[Token, ...]) -> bool:
-        """Whether an equation after stands in the place of its source, rather than being added because of it."""
+    def _may_replace(self, site: Site, source: Site, operands: tuple[Token, ...]) -> bool:
+        """Return whether an equation after replaces its source, instead of being added to it."""
         if source.id in self._claims or source.primitive != site.primitive or "transpose" in self._via[site.id]:
             return False
         others = [one for one in self._same.get(source.id, ()) if one != site.id and one not in self._marks]
-        is_exact = site.id in self._same.get(source.id, ()) and self._takes_same(source, operands)
+        is_exact = site.id in self._same.get(source.id, ()) and self._has_same_operands(source, operands)
         return is_exact or not others
 
-    def _takes_same(self, source: Site, operands: tuple[Token, ...]) -> bool:
+    def _has_same_operands(self, source: Site, operands: tuple[Token, ...]) -> bool:
         before = self._operands[source.id]
         return len(before) == len(operands) and not any(
             one is not None and other is not None and one != other for one, other in zip(before, operands, strict=True)
@@ -226,32 +226,32 @@ class Matching:
         self._marks[site.id] = self._claims[source.id] = mark
 
     def _difference(self, site: Site, source: Site, operands: tuple[Token, ...]) -> str:
-        """Return what is different between an equation and the one in whose place it stands; `""` if nothing is."""
+        """Return the difference between an equation and its source; `""` if there is none."""
         was, now = _results(source), _results(site)
         if was != now:
             batch = _batch(was, now)
-            return batch or f"gives {_listed(now)}, not {_listed(was)}"
+            return batch or f"returns {_listed(now)} instead of {_listed(was)}"
         if _takes(source) != _takes(site):
-            return f"takes {_listed(_takes(site))}, not {_listed(_takes(source))}"
+            return f"takes {_listed(_takes(site))} instead of {_listed(_takes(source))}"
         params, old = dict(plain_params(site.equation)), dict(plain_params(source.equation))
         others = [name for name in {**old, **params} if old.get(name) != params.get(name)]
         if others:
-            return f"other {', '.join(others)}"
-        if not self._takes_same(source, operands):
-            return "takes other operands"
+            return f"different {', '.join(others)}"
+        if not self._has_same_operands(source, operands):
+            return "different operands"
         inner = [child for _, body in source.bodies for child in body]
         here = [child for _, body in site.bodies for child in body]
         stay = [self._marks[child.id] for child in here]
         if [mark.source for mark in stay] != [child.id for child in inner] or any(mark.mark != "kept" for mark in stay):
-            return "its body is not the same"
+            return "different body"
         return ""
 
     def _mark_new(self, site: Site, source: Site | None) -> None:
         note, via = "", self._via[site.id]
         if source is not None:
-            again = _looks_same(site, source) and ("remat" in via or "transpose" not in via)
+            again = _is_equal(site, source) and ("remat" in via or "transpose" not in via)
             if again and source.id in self._claims:
-                note = f"once more {source.primitive}"
+                note = f"{source.primitive} again"
             else:
                 note = (
                     f"{'('.join(via)}{')' * (len(via) - 1)} of {source.primitive}" if via else f"for {source.primitive}"
@@ -260,7 +260,7 @@ class Matching:
             site.id, "new", self._sources[site.id], via, note, origin=self._origin(site.id)
         )
 
-    def _seen_from_before(self, id: str) -> MarkedEquation:
+    def _mark_before(self, id: str) -> MarkedEquation:
         claim = self._claims.get(id)
         return (
             MarkedEquation(id, "gone")
@@ -281,7 +281,7 @@ def _listed(specs: Sequence[TensorSpec]) -> str:
     return ", ".join(map(short_spec, specs[:4])) + (", ..." if len(specs) > 4 else "") or "nothing"
 
 
-def _looks_same(site: Site, source: Site) -> bool:
+def _is_equal(site: Site, source: Site) -> bool:
     return (
         site.primitive == source.primitive
         and _results(site) == _results(source)
@@ -291,7 +291,7 @@ def _looks_same(site: Site, source: Site) -> bool:
 
 
 def _batch(was: Sequence[TensorSpec], now: Sequence[TensorSpec]) -> str:
-    """Return what is to say if results differ by one added axis of one size and nothing else, else `""`."""
+    """Return a description if the results differ only by one added axis of the same size, else `""`."""
     if len(was) != len(now) or was == now:
         return ""
     added: set[tuple[int | str, int]] = set()
@@ -313,14 +313,14 @@ def _batch(was: Sequence[TensorSpec], now: Sequence[TensorSpec]) -> str:
 
 
 def _tokens(atoms: Sequence[Any], made: Mapping[Any, Token]) -> tuple[Token, ...]:
-    """Return who made each operand; of a literal its number, of a constant nothing is known."""
+    """Return the origin of each operand: for a literal its value, for a constant `None`."""
     return tuple(
         ("literal", str(atom.val)) if jax_versions.is_literal(atom) else made.get(atom, None) for atom in atoms
     )
 
 
-def _passed(site: Site, inner: Any, operands: Sequence[Token]) -> list[Token] | None:
-    """Return what the body of a plain call is given, or `None` if the equation is none."""
+def _operands_of_call(site: Site, inner: Any, operands: Sequence[Token]) -> list[Token] | None:
+    """Return the origins of the inputs of the body of a plain call; `None` for other equations."""
     plain = site.primitive in jax_versions.CALL_NAMES and len(site.bodies) == 1
     fits = len(inner.invars) == len(operands) and len(inner.outvars) == len(site.equation.outvars)
     return list(operands) if plain and fits else None
@@ -330,5 +330,5 @@ def _binders(id: str, body: int, inner: Any) -> list[Token]:
     return [(id, f"body {body}", at) for at in range(len(inner.invars))]
 
 
-def _binds_alike(source: Site, body: int, inner: Any) -> bool:
+def _has_same_inputs(source: Site, body: int, inner: Any) -> bool:
     return body < len(source.bodies) and len(source.bodies[body][0].invars) == len(inner.invars)

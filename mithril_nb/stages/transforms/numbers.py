@@ -1,4 +1,4 @@
-"""The leaves of arguments and results: shapes and small arrays made of them, and the derivatives that are compared."""
+"""Leaves of arguments and results: shapes, small example arrays, and derivatives to compare with."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 
 class Maker(Protocol):
-    """Makes the leaves of arguments that a transform adds."""
+    """Factory for the leaves of arguments that a transform adds."""
 
     def batched(self, leaf: Any, axis: int, size: int) -> Any:
         """Return a leaf with one more axis."""
@@ -23,7 +23,7 @@ class Maker(Protocol):
 
 
 class Shapes:
-    """Makes shapes."""
+    """Factory for shapes."""
 
     def batched(self, leaf: Any, axis: int, size: int) -> Any:
         """Return a leaf with one more axis."""
@@ -35,7 +35,7 @@ class Shapes:
 
 
 class Examples:
-    """Makes small arrays, the same ones each time."""
+    """Factory for small arrays, the same ones each time."""
 
     def __init__(self):
         self._random = np.random.default_rng(0)
@@ -45,7 +45,7 @@ class Examples:
         leaf = jnp.asarray(leaf)
         if not is_inexact(leaf):
             return jnp.stack([leaf] * size, axis)
-        # Near what was given, so that what is in a function's domain stays in it.
+        # Close to the original, so that it stays in the function's domain.
         return jnp.stack([leaf * np.asarray(self._random.uniform(0.8, 1.2), leaf.dtype) for _ in range(size)], axis)
 
     def like(self, leaf: Any) -> Any:
@@ -63,13 +63,13 @@ class Examples:
 
 
 def is_inexact(leaf: Any) -> bool:
-    """Whether a leaf has derivatives: real and complex floats."""
+    """Return whether a leaf has derivatives, as real and complex floats have."""
     return jnp.issubdtype(jax.dtypes.result_type(leaf), jnp.inexact)
 
 
 def axes_of(axes: Any, full: Any) -> list[int | None]:
     """Return the axis of each leaf, from axes that are a prefix of the tree."""
-    none = object()  # `None` is no leaf to JAX, but an axis here
+    none = object()  # JAX does not count `None` as a leaf, but it is an axis here
     marked = jax.tree.map(lambda axis: none if axis is None else axis, axes, is_leaf=lambda axis: axis is None)
     spread = jax.tree.leaves(jax.tree.broadcast(marked, full))
     return [None if axis is none else axis for axis in spread]
@@ -81,7 +81,7 @@ def floats(tree: Any) -> list[Any]:
 
 
 def with_zeros(tree: Any, given: Sequence[Any]) -> Any:
-    """Return tangents for a whole tree: those given for its floats, JAX's own zeros for all else."""
+    """Return tangents for a whole tree: those given for its floats, JAX's own zeros for others."""
     queue = iter(given)
     return jax.tree.map(
         lambda leaf: next(queue) if is_inexact(leaf) else np.zeros(np.shape(leaf), jax.dtypes.float0), tree
@@ -89,12 +89,12 @@ def with_zeros(tree: Any, given: Sequence[Any]) -> Any:
 
 
 def tangents_of(tree: Any, make: Maker) -> Any:
-    """Return a direction in which the floats of a tree may move."""
+    """Return a random direction for the floats of a tree."""
     return with_zeros(tree, [make.like(jnp.asarray(leaf)) for leaf in floats(tree)])
 
 
 def paired(left: Any, right: Any) -> tuple[Any, Any]:
-    """Return the sum of products of two lists of leaves, and the sum of the sizes of the products."""
+    """Return the inner product of two lists of leaves, and the sum of the magnitudes of its terms."""
     products = [one * other for one, other in zip(floats(left), floats(right), strict=True)]
     total = sum((jnp.sum(jnp.real(one)) for one in products), jnp.zeros(()))
     return total, sum((jnp.sum(jnp.abs(one)) for one in products), jnp.zeros(()))
@@ -103,7 +103,10 @@ def paired(left: Any, right: Any) -> tuple[Any, Any]:
 def slope_along(
     fn: Callable[..., Any], args: tuple[Any, ...], direction: Any, backwards: bool = False
 ) -> tuple[Any, str, bool]:
-    """Return how a number changes along a direction, by the mode that was not used; else by finite differences."""
+    """Return the derivative of a scalar along a direction, its method, and whether it is approximate.
+
+    The method is a jvp, or a vjp if `backwards`; and finite differences if JAX does not support that mode.
+    """
     try:
         if backwards:
             value, pull = jax.vjp(fn, *args)

@@ -45,11 +45,11 @@ class Comparison:
 
     Attributes:
         step: Name of the step.
-        how: What the step was compared with; why not, if it was not; what was raised, if it failed.
-        largest: The largest difference; `None` if nothing was compared, infinite if running it failed.
+        how: The reference; the reason, if nothing was compared; the exception, if a side failed.
+        largest: The largest difference; `None` if nothing was compared, infinite if a side failed.
         tolerance: The largest difference that rounding explains.
-        nans: How many numbers are NaN on both sides; they count as equal.
-        is_failed: Whether one side cannot be run.
+        nans: Number of values that are NaN on both sides; they count as equal.
+        is_failed: True if one side raised an exception.
     """
 
     step: str
@@ -61,17 +61,17 @@ class Comparison:
 
     @property
     def agrees(self) -> bool | None:
-        """Whether both sides are the same; `None` if nothing was compared."""
+        """True if both sides are equal within the tolerance; `None` if nothing was compared."""
         return None if self.largest is None else self.largest <= self.tolerance
 
     def __str__(self) -> str:
         if self.largest is None:
             return f"{self.step}: not compared: {self.how}"
         if self.is_failed:
-            return f"{self.step}: FAILS when it is run: {self.how}"
+            return f"{self.step}: FAILS at run time: {self.how}"
         nans = f", {self.nans} NaN on both sides" if self.nans else ""
-        said = "agrees" if self.agrees else "DIFFERS"
-        return f"{self.step}: {said} with {self.how}: off by {self.largest:.2g}, tolerance {self.tolerance:.2g}{nans}"
+        verdict = "agrees with" if self.agrees else "DIFFERS from"
+        return f"{self.step}: {verdict} {self.how}: off by {self.largest:.2g}, tolerance {self.tolerance:.2g}{nans}"
 
 
 @dataclass(frozen=True)
@@ -79,13 +79,13 @@ class TransformStep(Shown):
     """One transform of a chain.
 
     Attributes:
-        name: What it is called; the first step of a chain is `"trace"`.
+        name: Its name; the first step of a chain is `"trace"`.
         before: The jaxpr before, or `None` before the first step.
-        after: The jaxpr after, or `None` if the transform cannot be done.
+        after: The jaxpr after, or `None` if the transform failed.
         equations: A mark for each equation after, in the order of `after.instructions` without its inputs.
-        equations_before: A mark for each equation before: whether one after stands in its place.
-        explanation: What the transform did here, in one sentence.
-        problem: Why it cannot be done, or `None`.
+        equations_before: A mark for each equation before.
+        explanation: One sentence about the effect of the transform.
+        problem: The reason for a failure, or `None`.
     """
 
     name: str
@@ -114,11 +114,11 @@ class TransformStep(Shown):
 
 
 class TransformSteps(Shown, Sequence[TransformStep]):
-    """A function, and what each transform of a chain makes of it. Nothing of it is run until `check` is called.
+    """Steps of a chain of transforms on a function. Nothing runs until `check` is called.
 
     Attributes:
         name: Name of the function.
-        through: Names of the transforms that were asked for, in order.
+        through: Names of the requested transforms, in order.
     """
 
     def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], chain: Sequence[Transform]):
@@ -130,7 +130,7 @@ class TransformSteps(Shown, Sequence[TransformStep]):
         self._point = self._start()
         if self._point is not None:
             for at, transform in enumerate(chain):
-                if not self._go(self._point, transform, chain, at):
+                if not self._take_step(self._point, transform, chain, at):
                     break
 
     def __len__(self) -> int:
@@ -148,12 +148,12 @@ class TransformSteps(Shown, Sequence[TransformStep]):
 
     @property
     def problem(self) -> Diagnostic | None:
-        """Why the chain stops before its end, or `None`."""
+        """The reason why the chain stops before its end, or `None`."""
         return self._steps[-1].problem
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Names of the transforms that were not reached."""
+        """Names of the transforms after a failed one."""
         return self.through[len(self._steps) - 1 :]
 
     def to_dict(self) -> dict[str, Any]:
@@ -163,10 +163,10 @@ class TransformSteps(Shown, Sequence[TransformStep]):
     def check(self) -> tuple[Comparison, ...]:
         """Run both sides of each step on the same numbers, and compare.
 
-        Arrays that were given are used; where shapes were given, small arrays are made, the same ones each time.
+        It uses the given arrays. For shapes, it creates small arrays, the same ones each time.
 
         Returns:
-            A comparison for each step that could be done. One that differs says so; nothing is raised for it.
+            A comparison for each step without a problem. A difference is reported, not raised.
 
         Examples:
             >>> import jax.numpy as jnp
@@ -197,12 +197,12 @@ class TransformSteps(Shown, Sequence[TransformStep]):
             made = trace(self._fn, self._args)
             out = jax.eval_shape(made.call(made.closed), *self._args)
         except Exception as error:
-            said = Diagnostic(
+            problem = Diagnostic(
                 f"{self.name!r} cannot be traced.",
                 ((type(error).__name__, _first_lines(error)),),
                 code=StageUnavailableError.__name__,
             )
-            self._steps.append(TransformStep(_TRACE, None, None, problem=said))
+            self._steps.append(TransformStep(_TRACE, None, None, problem=problem))
             return None
         structure = jax.tree.structure(self._args)
         args = jax.tree.unflatten(structure, [_shape(var.aval) for var in made.closed.jaxpr.invars])
@@ -218,13 +218,13 @@ class TransformSteps(Shown, Sequence[TransformStep]):
                 point.stage,
                 tuple(MarkedEquation(site.id, "new") for site in point.side.sites),
                 (),
-                f"runs {self.name!r} once on shapes and writes down {count} equation{'' if count == 1 else 's'}.",
+                f"traces {self.name!r} once with shapes and records {count} equation{'' if count == 1 else 's'}.",
             )
         )
         return point
 
-    def _go(self, point: _Point, transform: Transform, chain: Sequence[Transform], at: int) -> bool:
-        """Take one step; return whether it could be done."""
+    def _take_step(self, point: _Point, transform: Transform, chain: Sequence[Transform], at: int) -> bool:
+        """Take one step; return whether it succeeded."""
         tags = Tags({name for site in point.side.sites for name, _ in site.stack})
         marked = point.trace.call(tagged(point.trace.closed, tags.marker))
         try:
@@ -242,7 +242,7 @@ class TransformSteps(Shown, Sequence[TransformStep]):
         counts = _counts(matching)
         self._steps.append(
             TransformStep(
-                transform.name, point.stage, reached.stage, matching.after, matching.before, transform.says(counts)
+                transform.name, point.stage, reached.stage, matching.after, matching.before, transform.explain(counts)
             )
         )
         self._links.append((transform, point, reached))
@@ -252,17 +252,17 @@ class TransformSteps(Shown, Sequence[TransformStep]):
     def _problem(
         self, point: _Point, transform: Transform, error: Exception, chain: Sequence[Transform], at: int
     ) -> Diagnostic:
-        instead = transform.instead(point.args, point.out)
-        written = [one.written for one in chain]
-        through = [*written[:at], *instead, *written[at + 1 :]]
+        alternatives = transform.alternatives(point.args, point.out)
+        entries = [one.as_entry for one in chain]
+        through = [*entries[:at], *alternatives, *entries[at + 1 :]]
         return Diagnostic(
-            f"step {at + 1} of {self.name!r}, {transform.name!r}, cannot be done.",
+            f"step {at + 1} of {self.name!r}, {transform.name!r}, cannot be applied.",
             (
                 (type(error).__name__, _first_lines(error)),
-                ("takes", ", ".join(map(_told, point.trace.inputs)) or "nothing"),
-                ("gives", ", ".join(map(_told, point.trace.outputs)) or "nothing"),
+                ("takes", ", ".join(map(_describe, point.trace.inputs)) or "nothing"),
+                ("returns", ", ".join(map(_describe, point.trace.outputs)) or "nothing"),
             ),
-            f"through=({', '.join(through)}{',' if len(through) == 1 else ''})" if instead else "",
+            f"through=({', '.join(through)}{',' if len(through) == 1 else ''})" if alternatives else "",
             code=StageUnavailableError.__name__,
         )
 
@@ -272,22 +272,23 @@ def step_through(
     *args: Any,
     through: Sequence[Any] = ("vmap", "grad", "remat", "jit"),
 ) -> TransformSteps:
-    """Apply transforms to a function one at a time, and see what each does to its equations. Nothing is run.
+    """Apply transforms to a function one at a time, and show the effect of each on its equations. Nothing runs.
 
     Args:
         fn: Any function that JAX can trace.
         *args: Its arguments, or their shapes: pytrees of arrays or `jax.ShapeDtypeStruct`s.
-        through: The transforms, the innermost first. Names: `"vmap"`, `"grad"`, `"value_and_grad"`, `"jvp"`, `"vjp"`,
-            `"linearize"`, `"remat"`, `"jit"`, `"scan"`, and `"mean"` and `"sum"`, which make one number for `"grad"`.
-            `("vmap", 4)` is a batch of 4, `("scan", 5)` runs five rounds. Functions such as
-            `functools.partial(jax.vmap, in_axes=(None, 0))`, or any that takes a function and gives one. `"jvp"`
-            and `"linearize"` add an argument for tangents, `"vjp"` one for cotangents.
+        through: The transforms, the innermost first.
+            Names: `"vmap"`, `"grad"`, `"value_and_grad"`, `"jvp"`, `"vjp"`, `"linearize"`, `"remat"`, `"jit"`,
+            `"scan"`, and `"mean"` and `"sum"`, which reduce the result to a scalar for `"grad"`.
+            Pairs: `("vmap", 4)` is a batch of 4, `("scan", 5)` runs five iterations.
+            Functions: such as `functools.partial(jax.vmap, in_axes=(None, 0))`, or any function of a function.
+            `"jvp"` and `"linearize"` add an argument for tangents, `"vjp"` adds one for cotangents.
 
     Returns:
-        The steps, that of tracing first. Where JAX refuses one the chain ends with it, and its `problem` says why.
+        The steps, starting with the trace. If JAX rejects a transform, the chain ends there with a `problem`.
 
     Raises:
-        UnknownOptionError: An entry of `through` is no transform.
+        UnknownOptionError: An entry of `through` is not a transform.
 
     Examples:
         >>> import jax.numpy as jnp
@@ -306,11 +307,11 @@ def step_through(
             name = str(entry[0] if isinstance(entry, tuple) and entry else entry)
             near = next(iter(difflib.get_close_matches(name, NAMED, 1)), "grad")
             raise UnknownOptionError(
-                f"step_through knows no transform {short_repr(entry)}.",
+                f"step_through has no transform {short_repr(entry)}.",
                 (
                     ("names", ", ".join(NAMED)),
                     ("pairs", ", ".join(f'("{name}", {NAMED[name](name, (), 0).amount})' for name in COUNTED)),
-                    ("or", "a function that takes a function and gives one"),
+                    ("or", "a function that takes and returns a function"),
                 ),
                 f'through=("{near}",)',
             )
@@ -332,7 +333,7 @@ class _Point:
 
 
 def _follow(previous: Trace, closed: Any, args: tuple[Any, ...], names: tuple[str, ...], out: Any) -> Trace:
-    """Return what a transform made as a trace; a jit around it all stays, for it is what is looked at."""
+    """Return the result of a transform as a trace. It keeps an outer jit, which the step must show."""
     found = jax.tree_util.tree_flatten_with_path(args)[0]
     inputs = tuple(
         Leaf(names[path[0].idx] + jax.tree_util.keystr(path[1:]), names[path[0].idx], jax_versions.spec_of(var.aval))
@@ -350,7 +351,7 @@ def _follow(previous: Trace, closed: Any, args: tuple[Any, ...], names: tuple[st
         def program(*args: Any) -> Any:
             return jax.tree.unflatten(structure, flat(*jax.tree.leaves(args)))
 
-        program.__name__ = previous.name  # what a jit in the jaxpr is called
+        program.__name__ = previous.name  # the name of a jit in the jaxpr
         return program
 
     none = (False,) * len(inputs)
@@ -379,13 +380,13 @@ def _python(fn: Callable[..., Any], traced: Callable[..., Any], args: tuple[Any,
 def _comparison(step: str, compare: Callable[[], Compared | None]) -> Comparison:
     try:
         compared = compare()
-    except Exception as error:  # a function with side effects may be traced, and yet fail when it is run
+    except Exception as error:  # a function with side effects may trace and still fail when it runs
         return Comparison(step, f"{type(error).__name__}: {_first_lines(error, 1)}", math.inf, is_failed=True)
     if compared is None:
-        return Comparison(step, "nothing is known of what it should equal")
+        return Comparison(step, "its expected result is unknown")
     got, expected = jax.tree.leaves(compared.got), jax.tree.leaves(compared.expected)
     if [np.shape(one) for one in got] != [np.shape(one) for one in expected]:
-        return Comparison(step, f"{compared.how}, which has other shapes", math.inf)
+        return Comparison(step, f"{compared.how}, which returns different shapes", math.inf)
     largest, scale, rate, nans = 0.0, max(1.0, float(compared.scale)), 0.0, 0
     for one, other in zip(got, expected, strict=True):
         dtype = jax.dtypes.result_type(one)
@@ -395,7 +396,7 @@ def _comparison(step: str, compare: Callable[[], Compared | None]) -> Comparison
         left, right = np.asarray(one).astype(wide), np.asarray(other).astype(wide)
         both = np.isnan(left) & np.isnan(right)
         nans += int(both.sum())
-        same = both | (left == right)  # infinities too, whose difference is no number
+        same = both | (left == right)  # infinities too, whose difference is NaN
         apart = np.abs(np.subtract(left, right, where=~same, out=np.zeros_like(left)))
         largest = max(largest, float(np.max(np.where(np.isnan(apart), np.inf, apart), initial=0.0)))
         scale = max(scale, float(np.max(np.abs(right), where=np.isfinite(right), initial=0.0)))
@@ -412,7 +413,7 @@ def _shape(aval: Any) -> Any:
     return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False))
 
 
-def _told(leaf: Leaf) -> str:
+def _describe(leaf: Leaf) -> str:
     return f"{leaf.name} {leaf.spec}"
 
 

@@ -1,1 +1,1 @@
-"""What XLA makes of a program, and what it writes down on the way: passes, memory, kernels."""
+"""The compilation of a program by XLA, and the files XLA writes: passes, memory, kernels."""

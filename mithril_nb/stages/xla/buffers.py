@@ -1,4 +1,4 @@
-"""Where a compiled program keeps its values: XLA's buffer assignment, read."""
+"""The buffers of a compiled program, read from XLA's buffer assignment."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _VALUE = re.compile(r"^ +value: <\d+ ([^\s{>]+)(\{[\d,]*\})?[^>]*> \(size=(\d+),
 _PARAMETER = re.compile(r", parameter (\d+)\b")
 _KINDS = {", parameter ": "parameter", ", constant": "constant", ", thread-local": "thread-local",
           ", maybe-live-out": "result"}  # fmt: skip
-"""What XLA says of a piece of memory, the first that it says, and what it is called here."""
-_MISSING = "this platform does not write down where a program keeps its values"
+"""Kind of a buffer by the first attribute in XLA's text that matches."""
+_MISSING = "this platform does not report the buffers of a program"
 
 
 @dataclass(frozen=True)
 class Held:
-    """A value in a piece of memory.
+    """A value in a buffer.
 
     Attributes:
-        instruction: Id of the instruction of optimized HLO that makes it.
-        index: Which part of its result: `"{1}"`; `""` for all of it.
+        instruction: Id of the instruction of optimized HLO that produces it.
+        index: Part of the instruction's result: `"{1}"`; `""` for the whole result.
         size_bytes: Its size in bytes.
-        offset_bytes: Where it begins in the piece, in bytes.
+        offset_bytes: Its offset in the buffer, in bytes.
     """
 
     instruction: str
@@ -37,16 +37,16 @@ class Held:
 
 @dataclass(frozen=True)
 class Buffer(Shown):
-    """A piece of memory of a compiled program. Values that do not live at the same time may share it.
+    """A buffer of a compiled program. Values with disjoint live ranges may share it.
 
     Attributes:
-        number: XLA's number of it.
+        number: XLA's number of the buffer.
         size_bytes: Its size in bytes.
-        kind: `"parameter"` (an argument), `"result"` (given back, as far as XLA knows), `"constant"`, `"thread-local"`,
-            or `"temporary"`.
-        parameter: Which argument it is, counted from 0; `None` for other kinds.
-        is_given_back: Whether a result may be in it; also so for arguments whose memory is reused.
-        values: What is in it at one time or another.
+        kind: `"parameter"` (an argument), `"result"` (returned, as far as XLA can tell), `"constant"`,
+            `"thread-local"`, or `"temporary"`.
+        parameter: Index of the argument, counted from 0; `None` for other kinds.
+        is_given_back: True if a result may be in it, also for arguments whose memory is reused.
+        values: The values it holds over time.
     """
 
     number: int
@@ -66,7 +66,7 @@ def read_buffers(dump: Dump) -> tuple[Buffer, ...]:
     """Return the buffers of a compiled program, the largest first.
 
     Raises:
-        LookupError: XLA wrote none down.
+        LookupError: XLA wrote no buffer assignment.
     """
     name = next((name for name in dump.names("txt") if name.endswith(_FILE)), None)
     if name is None:
@@ -75,7 +75,7 @@ def read_buffers(dump: Dump) -> tuple[Buffer, ...]:
 
 
 def buffers_in(text: str) -> tuple[Buffer, ...]:
-    r"""Return the buffers that a buffer assignment tells of, the largest first; what cannot be read is passed over.
+    r"""Return the buffers in the text of a buffer assignment, the largest first; skip lines that cannot be read.
 
     Examples:
         >>> (buffer,) = buffers_in("allocation 3: size 8, parameter 1, shape |f32[2]| at ShapeIndex {}:\n"
@@ -92,18 +92,18 @@ def buffers_in(text: str) -> tuple[Buffer, ...]:
         elif value is not None:
             found[-1][1].append(Held(value[1], value[2] or "", int(value[3]), int(value[4])))
         elif line and not line.startswith((" ", "BufferAssignment")):
-            break  # what follows says the same in other words
+            break  # the rest repeats the same in another form
     return tuple(sorted((_buffer(head, values) for head, values in found), key=lambda one: -one.size_bytes))
 
 
 def _buffer(head: re.Match[str], values: list[Held]) -> Buffer:
-    told = head[3]
-    number = _PARAMETER.search(told)
+    details = head[3]
+    number = _PARAMETER.search(details)
     return Buffer(
         int(head[1]),
         int(head[2]),
-        next((kind for sign, kind in _KINDS.items() if sign in told), "temporary"),
+        next((kind for sign, kind in _KINDS.items() if sign in details), "temporary"),
         int(number[1]) if number else None,
-        "maybe-live-out" in told,
+        "maybe-live-out" in details,
         tuple(values),
     )

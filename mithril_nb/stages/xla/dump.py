@@ -1,7 +1,8 @@
-"""What XLA writes down of a program: its kernels and, if asked, its passes. Kept in a folder until nobody asks.
+"""The files that XLA writes about a program: its kernels and, if requested, its passes.
 
-The folder is one of several in that of this process, and goes when Python collects the last value that refers to it, at
-the latest when Python ends. What a process that was killed leaves behind is removed by the next one that compiles.
+They are in one of several subfolders of this process's folder. A subfolder is removed when Python collects the last
+value that refers to it, at the latest when Python ends. The next process that compiles removes the folder of a process
+that was killed.
 """
 
 from __future__ import annotations
@@ -27,74 +28,74 @@ _HELD = "held"
 _BEFORE = "before_optimizations.txt"
 _AFTER = "after_optimizations"
 _LATER = "-buffer-assignment"
-"""What is written when the optimized module is: then that file is whole."""
+"""A file written together with the optimized module; once it exists, the file of the module is complete."""
 _LONG_S = 3600.0
-"""So long after it was made nobody is about to lock a folder."""
+"""Age after which a folder without a lock is never locked any more."""
 
 
 class Dump:
     """The files that XLA wrote while it compiled a program.
 
     Attributes:
-        folder: Where they are; `None` if there is no place for them.
+        folder: Folder of the files; `None` if no folder can be created.
     """
 
     def __init__(self) -> None:
         self.folder: Path | None = None
         self._prefix = ""
-        self._missing = "XLA wrote nothing down when it compiled this program"
+        self._missing = "XLA wrote no files when it compiled this program"
         try:
-            self._home, self.folder = _place()  # the home goes with the last that lies in it
-        except OSError as error:  # A program compiles without such a place, too.
+            self._home, self.folder = _place()  # the home is removed with its last subfolder
+        except OSError as error:  # A program compiles without a folder, too.
             self._missing = (
-                f"there is no place for what XLA writes down ({error.strerror}); "
-                "start Python with TMPDIR set to a folder that can be written"
+                f"no folder can be created for the files of XLA ({error.strerror}); "
+                "set TMPDIR to a writable folder before you start Python"
             )
             return
         weakref.finalize(self, _removed, self.folder, os.getpid())
 
     @property
     def prefix(self) -> str:
-        """What the names of all files of the program begin with, without the dot that follows.
+        """Prefix of the names of all files of the program, without the dot that follows.
 
         Raises:
-            LookupError: There are none; it says why.
+            LookupError: No files exist; the message states the reason.
         """
         if not self._prefix:
             raise LookupError(self._missing)
         return self._prefix
 
     def compile(self, compile: Callable[[Mapping[str, Any]], Any], options: Mapping[str, Any]) -> Any:
-        """Compile and keep what XLA writes.
+        """Compile, and keep the files that XLA writes.
 
         Args:
-            compile: Compiles with the options it is given.
-            options: What XLA is told. Who gives `xla_dump_to` has the files there, and none here.
+            compile: Compiles with the options it receives.
+            options: XLA options. With `xla_dump_to` the files are written there, and none here.
 
         Returns:
-            What `compile` gives.
+            The result of `compile`.
         """
         self._missing = self.why_not(options) or self._missing
         if self.why_not(options):
             return compile(options)
         try:
             return compile({**options, "xla_dump_to": str(self.folder)})
-        finally:  # The passes are there even if XLA did not come to its end.
+        finally:  # The passes are written even if XLA fails later.
             self._find_prefix()
 
     def why_not(self, options: Mapping[str, Any]) -> str:
-        """Return why XLA will write nothing here if it is told these options; `""` if it will."""
+        """Return the reason why XLA will write no files here with these options; `""` if it will."""
         if "xla_dump_to" in options:
             return (
-                f"XLA was told to write to {str(options['xla_dump_to'])!r}; "
-                "leave 'xla_dump_to' out of the compiler options to have here what it writes"
+                f"XLA writes its files to {str(options['xla_dump_to'])!r}; "
+                "remove 'xla_dump_to' from the compiler options to read them here"
             )
         return self._missing if self.folder is None else ""
 
     def optimized(self) -> str | None:
-        """Return the module that XLA's passes have made, as soon as it lies there: they come before machine code.
+        """Return the optimized module as soon as its file is complete, which is before code generation.
 
-        May be asked while another thread compiles. `None` as long as it is not there.
+        May be called while another thread compiles. Return `None` as long as the file is incomplete.
         """
         if self.folder is None:
             return None
@@ -106,33 +107,33 @@ class Dump:
 
     def _find_prefix(self) -> None:
         assert self.folder is not None
-        # What is compiled on the way for constants is smaller than the program.
+        # Modules compiled meanwhile to fold constants are smaller than the program.
         starts = sorted(self.folder.glob(f"*.{_BEFORE}"), key=lambda path: path.stat().st_size)
         self._prefix = starts[-1].name.removesuffix(f".{_BEFORE}") if starts else ""
 
     def names(self, ending: str) -> list[str]:
-        """Return what stands between `prefix` and an ending in the names of the files that have both, sorted.
+        """Return the part of each file name between `prefix` and an ending, sorted.
 
-        Of a file that has nothing in between, as a GPU's one file for all of its kernels, that is `""`.
+        The part is `""` for a file with nothing in between, such as a GPU's one file for all of its kernels.
         """
         prefix = self.prefix
         assert self.folder is not None
-        # With the dots on both sides, of which `jit_f.ptx` has but one.
+        # A dot is on both sides of the part; `jit_f.ptx` has only one.
         found = (path.name.removeprefix(prefix) for path in self.folder.glob(f"{glob.escape(prefix)}.*"))
         return sorted(name.removesuffix(f".{ending}")[1:] for name in found if name.endswith(f".{ending}"))
 
     def path(self, *parts: str) -> Path:
-        """Return the path of a file by what its name has after `prefix`; empty parts do not count."""
+        """Return the path of a file from the parts of its name after `prefix`; empty parts are skipped."""
         assert self.folder is not None
         return self.folder / ".".join((self.prefix, *filter(None, parts)))
 
     def text(self, *parts: str) -> str:
-        """Return the text of a file by what its name has after `prefix`."""
+        """Return the text of a file from the parts of its name after `prefix`."""
         return self.path(*parts).read_text(encoding="utf-8", errors="replace")
 
 
 class _Home:
-    """The folder of this process, in which those of its dumps are: one lock says of all that they are in use."""
+    """The folder of this process, which contains all of its dumps: one lock marks them all as in use."""
 
     def __init__(self) -> None:
         _sweep()
@@ -145,18 +146,18 @@ class _Home:
         weakref.finalize(self, _removed, self.folder, self.process, held)
 
     def is_right(self) -> bool:
-        """Whether it is there, and is where this process puts such things: a fork has its parent's."""
+        """Return whether the folder exists and belongs to this process: a fork inherits its parent's."""
         is_here = self.process == os.getpid() and self.folder.parent == Path(tempfile.gettempdir())
         return is_here and (self.folder / _HELD).exists()
 
 
 _making = threading.Lock()
 _homes: weakref.WeakValueDictionary[str, _Home] = weakref.WeakValueDictionary()
-"""The home of this process as `"home"`, as long as something lies in it."""
+"""The home of this process under the key `"home"`, as long as it contains a dump."""
 
 
 def _place() -> tuple[_Home, Path]:
-    """Return a new folder, and the home that it is in."""
+    """Return a new folder and its home."""
     with _making:
         home = _homes.get("home")
         if home is None or not home.is_right():
@@ -165,30 +166,30 @@ def _place() -> tuple[_Home, Path]:
 
 
 def _hold(folder: Path) -> IO[bytes]:
-    """Lock a file in the folder: as long as this process lives, the folder is in use."""
+    """Lock a file in the folder: the folder is in use as long as this process lives."""
     if fcntl is None:
         return open(folder / _HELD, "wb")
     file = open(folder / f"{_HELD}-soon", "wb")
     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    Path(file.name).rename(folder / _HELD)  # nobody sees it before it is locked
+    Path(file.name).rename(folder / _HELD)  # so that no process sees it before it is locked
     return file
 
 
 def _removed(folder: Path, process: int, held: IO[bytes] | None = None) -> None:
-    if os.getpid() == process:  # a fork has its parent's values, but they are its parent's
+    if os.getpid() == process:  # a fork inherits its parent's values, but must not remove their folders
         if held is not None:
             held.close()
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _sweep() -> None:
-    """Remove what processes left behind that are gone."""
+    """Remove the folders of processes that have ended."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         try:
             if not _is_without_owner(folder):
                 _check_lock(folder / _HELD)
         except OSError:
-            continue  # in use, or just being made, or not ours
+            continue  # in use, or being created, or not ours
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -201,7 +202,7 @@ def _check_lock(held: Path) -> None:
 
 
 def _is_without_owner(folder: Path) -> bool:
-    """Whether a folder was made anew by an XLA that wrote on while its process ended: nobody ever locks it."""
+    """Return whether XLA recreated a folder while its process ended: such a folder is never locked."""
     if folder.is_symlink() or not folder.is_dir() or (folder / _HELD).exists():
         return False
     return time.time() - folder.stat().st_mtime > _LONG_S

@@ -1,4 +1,4 @@
-"""What XLA has written down is read while it still compiles: its passes are done before it writes machine code."""
+"""Read XLA's files while it still compiles: its passes finish before it generates code."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _CONFIG = re.compile(r"backend_config=\{.*")
 _DECODER = json.JSONDecoder()
 
 
-class Ahead(Generic[Value]):
-    """A value made on a thread of its own while the body of a `with` runs, if it can be made by then.
+class EarlyRead(Generic[Value]):
+    """A value computed in a thread while the body of a `with` runs, if it is available by then.
 
     Args:
-        make: Makes it; `None` as long as that cannot be done yet. What goes wrong in it counts as nothing made: whoever
-            needs the value makes it then, and is told.
+        make: Computes it; returns `None` while it is not available. An error counts as no value: the caller
+            then computes the value itself and gets the error.
 
     Examples:
         >>> import time
-        >>> with Ahead(lambda: 6 * 7) as ahead:
+        >>> with EarlyRead(lambda: 6 * 7) as ahead:
         ...     time.sleep(0.2)
         >>> ahead.get()
         42
-        >>> with Ahead(lambda: None) as ahead:
+        >>> with EarlyRead(lambda: None) as ahead:
         ...     pass
         >>> ahead.get() is None
         True
@@ -39,12 +39,12 @@ class Ahead(Generic[Value]):
         self._make: Callable[[], Value | None] | None = make
         self._over = threading.Event()
         self._value: Value | None = None
-        self._thread = threading.Thread(target=self._run, name="mithril_nb reads ahead", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="mithril_nb early read", daemon=True)
 
-    def __enter__(self) -> Ahead[Value]:
+    def __enter__(self) -> EarlyRead[Value]:
         try:
             self._thread.start()
-        except RuntimeError:  # A process may have as many threads as it is allowed: then nothing is made ahead.
+        except RuntimeError:  # The process may have reached its thread limit; then nothing is read early.
             self._make = None
         return self
 
@@ -52,7 +52,7 @@ class Ahead(Generic[Value]):
         self._over.set()
 
     def get(self) -> Value | None:
-        """Return the value if its making had begun within the body; waits until it is made."""
+        """Return the value if computing it started within the body; waits until it is computed."""
         if self._thread.ident is not None:
             self._thread.join()
         return self._value
@@ -65,13 +65,13 @@ class Ahead(Generic[Value]):
                 self._value = make()
             except Exception:
                 break
-        self._make = None  # It knows the program, which is to go when nobody else does.
+        self._make = None  # It holds a reference to the program, which must not outlive its other references.
 
 
 def fingerprint(text: str) -> bytes:
-    r"""Return what two texts of a module have in common if they tell the same, and hardly otherwise.
+    r"""Return a hash that is equal for two texts of the same module, and different otherwise.
 
-    XLA writes what a backend is told as a map, in any order.
+    XLA prints a backend's configuration as a map, in any order.
 
     Examples:
         >>> fingerprint('  a, backend_config={"b":1,"c":2}\n') == fingerprint('  a, backend_config={"c":2,"b":1}\n')
@@ -86,7 +86,7 @@ def _in_order(found: re.Match[str]) -> str:
     config = found.group()
     start = len("backend_config=")
     try:
-        told, end = _DECODER.raw_decode(config, start)
-    except ValueError:  # not everything that a backend is told is JSON
+        value, end = _DECODER.raw_decode(config, start)
+    except ValueError:  # a backend's configuration is not always JSON
         return config
-    return f"{config[:start]}{json.dumps(told, sort_keys=True)}{config[end:]}"
+    return f"{config[:start]}{json.dumps(value, sort_keys=True)}{config[end:]}"

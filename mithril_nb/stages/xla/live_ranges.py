@@ -1,4 +1,4 @@
-"""From when to when a compiled program needs each of its values: XLA's live ranges, read."""
+"""The live ranges of the values of a compiled program, read from XLA's report."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from mithril_nb.stages.xla.dump import Dump
 _FILE = "after_optimizations-live-range"
 _PLACE = re.compile(r"^    (\d+):(\S+)$")
 _RANGE = re.compile(r"^    (\S+?)(\{[\d,]*\}):(\d+)-(\d+)$")
-_MISSING = "this platform does not write down from when to when a program needs its values"
+_MISSING = "this platform does not report the live ranges of a program"
 
 
 @dataclass(frozen=True)
 class LiveRanges:
-    """The order in which a compiled program runs, and between which places of it each value is needed.
+    """The schedule of a compiled program, and the live range of each value in it.
 
     Attributes:
-        sequence: Ids of the instructions of optimized HLO in the order in which they run. The bodies of loops and the
-            branches of conditions stand once, before the instruction that runs them; the insides of fusions do not.
-        ranges: By id of the instruction that makes a value, and which part of its result it is (`"{}"` for all of it):
-            the first and the last place in `sequence` at which it is needed. Arguments and results are needed up to
-            the place after the last.
+        sequence: Ids of the instructions of optimized HLO in the order they run. Loop bodies and branches are listed
+            once, before the instruction that runs them; instructions inside fusions are not listed.
+        ranges: First and last position in `sequence` at which a value is needed, by the id of the instruction that
+            produces it and the part of its result (`"{}"` for the whole result). Arguments and results are needed up to
+            the position after the last.
     """
 
     sequence: tuple[str, ...]
@@ -34,7 +34,7 @@ def read_live_ranges(dump: Dump) -> LiveRanges:
     """Return the live ranges of a compiled program.
 
     Raises:
-        LookupError: XLA wrote none down.
+        LookupError: XLA wrote no live ranges.
     """
     name = next((name for name in dump.names("txt") if name.endswith(_FILE)), None)
     found = None if name is None else live_ranges_in(dump.text(name, "txt"))
@@ -44,7 +44,7 @@ def read_live_ranges(dump: Dump) -> LiveRanges:
 
 
 def live_ranges_in(text: str) -> LiveRanges:
-    r"""Return the live ranges that a report tells of; what cannot be read is passed over.
+    r"""Return the live ranges in a report; skip lines that cannot be read.
 
     Examples:
         >>> live_ranges_in("HloLiveRange (max 2):\n  InstructionSequence:\n    0:x.1\n    1:add\n"
@@ -55,7 +55,7 @@ def live_ranges_in(text: str) -> LiveRanges:
     ranges: dict[tuple[str, str], tuple[int, int]] = {}
     for line in text.splitlines():
         if line.startswith("  Live ranges at"):
-            break  # what follows says the same of one place
+            break  # the rest repeats the same for one position
         place = _PLACE.match(line)
         if place is not None and int(place[1]) == len(sequence):
             sequence.append(place[2])

@@ -1,7 +1,7 @@
-"""What became of each instruction that XLA was given, followed from pass to pass by names and by who takes its result.
+"""Outcomes of the instructions that XLA received, followed from pass to pass by op names and by users.
 
-XLA names an instruction anew when it moves it into a fusion or out of a call. What has the same op name and opcode is
-the same instruction; what takes the place of its result in those that took it, stands for it.
+XLA renames an instruction when it moves it into a fusion or out of a call. An instruction with the same op name and
+opcode is the same instruction. An instruction that replaces a result in its users replaces the instruction.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from mithril_nb.stages.xla.passes import Became, Histories, Outcome, Pass
 from mithril_nb.stages.xla.recover_op_names import ModuleText
 
 HELPERS = frozenset({"constant", "broadcast", "parameter", "tuple", "get-tuple-element"})
-"""Opcodes of what helps another instruction of the same operation to do its work."""
+"""Opcodes of instructions that only support another instruction of the same operation."""
 _NO_RESULT = HELPERS - {"broadcast"}
-"""Opcodes of what computes nothing: an operation of which only this is left is simplified away."""
+"""Opcodes that compute nothing: an operation of which only these remain is simplified away."""
 TURNS = frozenset({"reshape", "bitcast", "copy"})
-"""Opcodes of what brings an array into the shape that an operation takes."""
+"""Opcodes that bring an array into the shape that an operation needs."""
 _NO_WORK = HELPERS | TURNS | {"fusion", "call"}
 _MOST = 8
-"""As many copies of one instruction are followed."""
+"""Maximum number of copies of one instruction that are followed."""
 _STEPS = 64
-"""Passes whose texts are kept as they were read: half a megabyte each for 3,500 instructions."""
+"""Number of passes whose parsed texts are cached: half a megabyte each for 3,500 instructions."""
 
 
 _Op = TypeVar("_Op", HloLine, Instruction)
 
 
-class _Way(NamedTuple):
-    """What happened to an instruction so far.
+class _Progress(NamedTuple):
+    """The changes to an instruction so far.
 
     Attributes:
         first: Its name in the HLO before XLA's passes.
         opcode: Its opcode there.
-        fused: The pass that put it into a fusion, if any did.
-        rewritten: The pass that put another opcode in its place, if any did.
+        fused: The pass that put it into a fusion, if any.
+        rewritten: The pass that replaced it by another opcode, if any.
     """
 
     first: str
@@ -50,21 +50,21 @@ class _Way(NamedTuple):
 
 
 class _Copy(NamedTuple):
-    """A copy of an instruction on its way through the passes.
+    """A copy of an instruction that is followed through the passes.
 
     Attributes:
         name: Its name.
-        since: The number of the pass that made it; -1 if it was there before all.
-        way: What happened to it so far.
-        equations: The equations that are meant.
-        place: Where it is among the copies of all instructions that are followed.
+        since: The number of the pass that made it; -1 if it existed before all passes.
+        way: The changes to it so far.
+        equations: The equations to follow.
+        place: Its position among the copies of all instructions that are followed.
         followed: Names and passes of the copies of the same instruction so far.
-        partners: The equations of the instruction that it was merged with, `None` if it was not.
+        partners: The equations of the instruction that it was merged with; `None` if it was not merged.
     """
 
     name: str
     since: int
-    way: _Way
+    way: _Progress
     equations: tuple[str, ...]
     place: tuple[int, ...]
     followed: set[tuple[str, int]]
@@ -82,10 +82,10 @@ class Outcomes:
 
     Args:
         passes: The passes.
-        histories: Which pass each instruction appeared and vanished in.
+        histories: The passes in which each instruction appeared and vanished.
         last: The opcodes of the instructions of the optimized HLO by their ids.
-        fusions: The fusion of each of them that is inside of one.
-        equation_of: Gives the equation that an op name is of, by its id relative to the function that it stands in.
+        fusions: The fusion that contains each of them, if any.
+        equation_of: Returns the id of the equation of an op name, relative to the function that contains it.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Outcomes:
         self._step = lru_cache(_STEPS)(lambda one: _Step(one, self._known))
 
     def is_in_combiner(self, name: str) -> bool:
-        """Whether an instruction combines two elements in a reduction, a scatter or a sort."""
+        """Return whether an instruction combines two elements in a reduction, a scatter or a sort."""
         return self.first.homes.get(name, "") in self._combiners
 
     @cached_property
@@ -121,26 +121,26 @@ class Outcomes:
         return frozenset(callee for line in lines for how, callee in line.calls if how == "to_apply")
 
     def of(self, name: str, equations: Sequence[str] = ()) -> tuple[Outcome, ...]:
-        """Return what became of an instruction, of each of its copies if there are several.
+        """Return the outcomes of an instruction, one for each of its copies.
 
         Args:
             name: Its name in the HLO before XLA's passes.
-            equations: The equations that are meant, if it is in a function that several call.
+            equations: The equations to follow, if it is in a function that several call.
         """
         return self.of_each([name], equations)[0]
 
     def of_each(self, names: Sequence[str], equations: Sequence[str] = ()) -> list[tuple[Outcome, ...]]:
-        """Return what became of each of several instructions. All are followed together: a pass is read once.
+        """Return the outcomes of several instructions. All are followed together, so that each pass is read once.
 
         Args:
             names: Their names in the HLO before XLA's passes.
-            equations: The equations that are meant, where an instruction is in a function that several call.
+            equations: The equations to follow, if an instruction is in a function that several call.
         """
         found: dict[tuple[int, ...], Outcome] = {}
         waiting: list[tuple[int, tuple[int, ...], _Copy]] = []
 
         def follow(copy: _Copy) -> None:
-            if (copy.name, copy.since) in copy.followed:  # parts of one operation have one name in every pass
+            if (copy.name, copy.since) in copy.followed:  # parts of one operation share one name in every pass
                 return
             copy.followed.add((copy.name, copy.since))
             gone = self._histories.vanished.get(copy.name)
@@ -151,7 +151,7 @@ class Outcomes:
 
         for place, name in enumerate(names):
             line = self.first.lines.get(name)
-            way = _Way(name, self._last.get(name, "") if line is None else line.opcode)
+            way = _Progress(name, self._last.get(name, "") if line is None else line.opcode)
             follow(_Copy(name, -1, way, tuple(equations), (place,), set()))
         while waiting:
             copy = heappop(waiting)[2]
@@ -167,7 +167,7 @@ class Outcomes:
         return [tuple(one) for one in each]
 
     def _after_pass(self, copy: _Copy) -> list[Outcome | _Copy]:
-        """Return what became of an instruction in the pass that removed it, and the copies that it left."""
+        """Return the outcomes of an instruction in the pass that removed it, and the copies that remain."""
         name, way = copy.name, copy.way
         gone = self._histories.vanished[name]
         step = self._step(gone)
@@ -186,7 +186,7 @@ class Outcomes:
         elif replaced is not None and replaced.name in before.lines:
             return [self._merged(line, replaced, step, gone, copy)]
         else:
-            # A rewrite keeps the name of what it is made of, or makes the same of something else.
+            # A rewrite keeps the name of the instruction it is made from, or computes the same from another.
             copies = at_work(new)
             if not copies and replaced is not None and replaced.opcode in (line.opcode, "fusion"):
                 copies = [replaced]
@@ -205,8 +205,8 @@ class Outcomes:
             found.append(copy._replace(name=one.name, since=gone.number, way=onward))
         return found
 
-    def _end(self, name: str, way: _Way) -> Outcome:
-        """Return what became of an instruction that is there to the end."""
+    def _end(self, name: str, way: _Progress) -> Outcome:
+        """Return the outcome of an instruction that exists to the end."""
         if name not in self._last:
             return Outcome("unknown", way.first)
         if self._last[name] != way.opcode and self._last[name] in _NO_RESULT:
@@ -214,10 +214,10 @@ class Outcomes:
         fusion = self._fusions.get(name)
         if fusion is not None:
             by, opcode = way.fused or self._histories.appeared.get(fusion), self._last[name]
-            told = (
+            rewrite = (
                 {} if way.rewritten is None or opcode == way.opcode else {"opcode": opcode, "rewritten": way.rewritten}
             )
-            return Outcome("fused", way.first, fusion, by, **told)
+            return Outcome("fused", way.first, fusion, by, **rewrite)
         if self._last[name] == way.opcode:
             return Outcome("kept", way.first, name)
         if self._last[name] == "fusion":
@@ -225,7 +225,7 @@ class Outcomes:
         return Outcome("rewritten", way.first, name, way.rewritten)
 
     def _merged(self, line: HloLine, other: HloLine, step: _Step, gone: Pass, copy: _Copy) -> Outcome | _Copy:
-        """Return what became of an instruction whose users take another, which was there before."""
+        """Return the outcome of an instruction whose users switched to another that existed before."""
         way = copy.way
         if not step.computes_same(line, step.before.lines[other.name]):
             return Outcome("simplified", way.first, by=gone)
@@ -243,7 +243,7 @@ class Outcomes:
 
 
 class _Step:
-    """What a pass was given and made."""
+    """The module before and after a pass, parsed."""
 
     def __init__(self, one: Pass, known: dict[str, HloLine | str]):
         self.before, self.after = (ModuleText(text, known) for text in one.written)
@@ -255,11 +255,11 @@ class _Step:
         return list({one.name: one for one in found}.values())
 
     def nameless(self, line: HloLine) -> list[HloLine]:
-        """Return the new instructions that replace one without a name in its users, if they are like it."""
+        """Return the new instructions that replace an unnamed one in its users, if they are alike."""
         return self._nameless[line.name][0]
 
     def end(self, line: HloLine) -> Became:
-        """Return what became of an instruction of which nothing is left."""
+        """Return the outcome of an instruction of which nothing remains."""
         home = self.before.homes[line.name]
         if line.opcode == "parameter" and home not in self._homes:
             callers = [one for one in self.before.lines.values() if home in {callee for _, callee in one.calls}]
@@ -268,7 +268,7 @@ class _Step:
 
     @cached_property
     def _nameless(self) -> dict[str, tuple[list[HloLine], bool]]:
-        """For each removed instruction without a name its replacements, and whether all its users do without it."""
+        """The replacements of each removed unnamed instruction, and whether none of its users needs it any more."""
         found: dict[str, tuple[list[HloLine], bool]] = {}
         for line in reversed(self.before.lines.values()):  # users come after what they use
             if line.op_name or line.name in self.after.lines:
@@ -306,7 +306,7 @@ class _Step:
 
     @cached_property
     def _new(self) -> dict[str, list[HloLine]]:
-        """The instructions that the pass made, by their op names, with and without the prefixes of calls."""
+        """The instructions that the pass created, by op name, with and without the prefixes of calls."""
         found: dict[str, list[HloLine]] = {}
         for line in self.after.lines.values():
             for name in () if line.name in self.before.lines else line.op_name.split(";"):
@@ -344,7 +344,7 @@ class _Step:
         return after.lines[after.roots[home]] if before.roots.get(home) == name and home in after.roots else None
 
     def computes_same(self, one: HloLine, other: HloLine) -> bool:
-        """Whether two instructions do the same, on operands that are the same after the pass."""
+        """Return whether two instructions compute the same, on operands that are the same after the pass."""
         if (one.opcode, one.shapes, len(one.operands)) != (other.opcode, other.shapes, len(other.operands)):
             return False
 
@@ -356,12 +356,12 @@ class _Step:
 
 
 def _alike(one: HloLine, other: HloLine) -> bool:
-    """Whether two instructions are of one kind; constants are of one value as well."""
+    """Return whether two instructions are alike: same opcode and shapes, and for constants the same value."""
     is_same = (one.opcode, one.shapes) == (other.opcode, other.shapes)
     return is_same and (one.opcode != "constant" or one.literal == other.literal)
 
 
 def at_work(ones: Sequence[_Op]) -> list[_Op]:
-    """Return those of the parts of one operation that do its work; if none do, all."""
+    """Return the parts of one operation that do its work; if none do, all parts."""
     some = [one for one in ones if one.opcode not in HELPERS]
     return [one for one in some if one.opcode not in TURNS] or some or [*ones]

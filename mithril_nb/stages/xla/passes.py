@@ -1,4 +1,4 @@
-"""The passes of XLA that changed something, in the order of time: what each was given, what it made, who did what."""
+"""The passes of XLA that changed something, in the order they ran: the module before and after, and the changes."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _STEP = re.compile(r"^(.+?)\.after_(.+?)(?:\.before_(.+))?$")
 _NAME = re.compile(r"^ +(?:ROOT )?%?([\w.\-]+) = ", re.MULTILINE)
 _START = "pipeline-start"
 _BEFORE = "before_optimizations"
-_NO_PASSES = "XLA wrote down what it compiled, but not its passes"
+_NO_PASSES = "XLA wrote its files, but no passes"
 _HEADS = "computations"
 _AT_ONCE = 4000
-"""How many lines are tidied together: one by one takes five times as long."""
+"""Number of lines that are tidied together; one by one takes five times as long."""
 _AROUND = 2
 """Lines around a change that a diff shows."""
-_TOLD_OF = ("backend_config", "sharding", "frontend_attributes")
-_TOLD = re.compile(rf", ({'|'.join(_TOLD_OF)})=")
-_HIDDEN = re.compile(rf", shown_({'|'.join(_TOLD_OF)})=")
+_KEPT_ATTRIBUTES = ("backend_config", "sharding", "frontend_attributes")
+_KEPT = re.compile(rf", ({'|'.join(_KEPT_ATTRIBUTES)})=")
+_HIDDEN = re.compile(rf", shown_({'|'.join(_KEPT_ATTRIBUTES)})=")
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Pass(Shown):
     """A pass of XLA that changed something.
 
     Attributes:
-        number: Its place among the passes that changed something, from 0.
+        number: Its position among the passes that changed something, from 0.
         name: Its name: `algsimp`, `fusion`, ...
         pipeline: The pipeline in which it ran.
     """
@@ -52,35 +52,35 @@ class Pass(Shown):
 
     @property
     def before(self) -> str:
-        """The module it was given: HLO, without layouts that are plain and without metadata."""
+        """The module before it: HLO without default layouts and without metadata."""
         return _shown(self._dump.text(self._from, "txt"))
 
     @property
     def after(self) -> str:
-        """The module that it made of it."""
+        """The module after it, in the same form."""
         return _shown(self._dump.text(self._to, "txt"))
 
     @property
     def written(self) -> tuple[str, str]:
-        """The module before and after as XLA wrote it, metadata and all."""
+        """The module before and after as XLA wrote it, with metadata."""
         return self._dump.text(self._from, "txt"), self._dump.text(self._to, "txt")
 
     @cached_property
     def changes(self) -> Changes:
-        """Which instructions it added, removed and rewrote."""
+        """The instructions it added, removed, rewrote and moved."""
         return _changes(self._dump.text(self._from, "txt"), self._dump.text(self._to, "txt"))
 
     @property
     def diff(self) -> str:
-        """The lines that it took away (`-`) and put in (`+`), with two lines around them.
+        """The lines it removed (`-`) and added (`+`), with two lines of context.
 
-        `@@ -3,5 +3,6 @@ %main` says where they stand: in which computation, and at which of its lines before and after,
-        counted from 1. What is said of `computations` are their heads, and their order.
+        `@@ -3,5 +3,6 @@ %main` names the computation, and its line numbers before and after, counted from 1. The
+        entry `computations` lists the heads of all computations in order.
         """
         return "".join(f"{line}\n" for line in self.diff_lines())
 
     def diff_lines(self) -> Iterator[str]:
-        """Yield the lines of `diff` one after another, worked out as they are asked for."""
+        """Yield the lines of `diff` one by one, computed on demand."""
         found = _differences(*(_computations(self._dump.text(name, "txt")) for name in (self._from, self._to)))
         return (line for difference in found for line in _hunks(*difference))
 
@@ -90,10 +90,10 @@ class Changes:
     """Names of instructions that a pass changed.
 
     Attributes:
-        added: Those that were not there before.
-        removed: Those that are not there after it.
-        rewritten: Those whose lines are another than before.
-        moved: Those that are as before, but at another place among the others.
+        added: Instructions that appear only after it.
+        removed: Instructions that appear only before it.
+        rewritten: Instructions whose lines differ.
+        moved: Unchanged instructions at another position among the others.
     """
 
     added: tuple[str, ...] = ()
@@ -103,38 +103,39 @@ class Changes:
 
     @property
     def summary(self) -> str:
-        """All of it in a few words.
+        """All changes in a few words.
 
         Examples:
             >>> Changes(added=("a", "b"), removed=("c",)).summary
             '2 added, 1 removed'
             >>> Changes(moved=("a",)).summary
-            'another order, and nothing else'
+            'only reordered'
         """
         counts = {"added": self.added, "removed": self.removed, "rewritten": self.rewritten}
-        told = [f"{len(names)} {what}" for what, names in counts.items() if names]
-        return ", ".join(told) or "another order, and nothing else"
+        parts = [f"{len(names)} {what}" for what, names in counts.items() if names]
+        return ", ".join(parts) or "only reordered"
 
 
 Became = Literal["kept", "fused", "merged", "rewritten", "inlined", "simplified", "dropped", "unknown"]
-"""Ends of an instruction, the more telling ones first."""
+"""Outcomes of an instruction, the most informative ones first."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one instruction of the HLO that XLA was given, or of an equation or op without any.
+    """The outcome of one instruction of the HLO that XLA received, or of an equation or op without any.
 
     Attributes:
         became: `"kept"`, `"fused"` into a fusion, `"merged"` with another that computes the same, `"rewritten"` into an
             instruction with another opcode (a transpose into the dot before it), `"inlined"` (a call whose function was
-            written out), `"simplified"` away, `"dropped"` before XLA, or `"unknown"`.
+            inlined), `"simplified"` away, `"dropped"` before XLA, or `"unknown"`.
         instruction: Its name in the HLO before XLA's passes, or `""`.
-        into: The instruction of the optimized HLO that it is now, or its fusion; what it was merged with; or `""`.
+        into: The instruction of the optimized HLO that it is now, or its fusion, or the one it was merged with; or
+            `""`.
         by: The pass that did it, or `None`.
-        equations: The equations of what it, or what it was rewritten into, was merged with.
-        reason: Why there is no instruction, or none that is known, or `""`.
+        equations: The equations of the instruction that it, or its rewritten form, was merged with.
+        reason: Why no instruction exists or is known, or `""`.
         opcode: The opcode that it was rewritten into before it was fused, or `""`.
-        rewritten: The pass that did this, or `None`.
+        rewritten: The pass that rewrote it, or `None`.
     """
 
     became: Became
@@ -148,7 +149,7 @@ class Outcome:
 
     @property
     def without_pass(self) -> str:
-        """What became of it, without the pass: `"fused into tanh_fusion"`."""
+        """The outcome without the pass: `"fused into tanh_fusion"`."""
         first = f"rewritten into {self.opcode}{_by(self.rewritten)}, then " if self.opcode else ""
         return (
             first
@@ -175,13 +176,13 @@ def _by(one: Pass | None) -> str:
 
 @dataclass(frozen=True)
 class InstructionHistory(Shown):
-    """What became of an instruction, an op or an equation on its way through XLA, or where it came from.
+    """The history of an instruction, an op or an equation in XLA, or the origin of an instruction.
 
     Attributes:
-        appeared: The pass in which it first appears; `None` if it is there from the start.
-        vanished: The pass after which it is not there any more; `None` if it is there to the end, by whatever name.
+        appeared: The pass in which it first appears; `None` if it exists from the start.
+        vanished: The pass that removed it; `None` if it exists to the end, under any name.
         fused_into: The fusions of the optimized HLO that do its work, if it was fused.
-        outcomes: What became of each instruction that XLA was given for it; empty for one of the optimized HLO.
+        outcomes: Outcome of each instruction that XLA received for it; empty for an instruction of the optimized HLO.
     """
 
     appeared: Pass | None
@@ -191,17 +192,17 @@ class InstructionHistory(Shown):
 
     @property
     def became(self) -> Became:
-        """What became of it as a whole: kept if any part was, else the first of the others in the order of `Became`."""
+        """The outcome of all of it: kept if any part was, else the first of the others in the order of `Became`."""
         found = {one.became for one in self.outcomes}
         return next((one for one in get_args(Became) if one in found), "unknown")
 
     def __str__(self) -> str:
-        vanished = None if self.outcomes else self.vanished  # outcomes say it better
-        told = [f"{what} {one}" for what, one in (("appeared in", self.appeared), ("vanished in", vanished)) if one]
-        return "\n".join((*told, *map(str, self.outcomes))) or "there from the start to the end"
+        vanished = None if self.outcomes else self.vanished  # outcomes are more precise
+        parts = [f"{what} {one}" for what, one in (("appeared in", self.appeared), ("vanished in", vanished)) if one]
+        return "\n".join((*parts, *map(str, self.outcomes))) or "exists from the first pass to the last"
 
     def as_data(self) -> dict[str, Any]:
-        """Return it as plain data, passes by number."""
+        """Return the history as plain data, with passes by number."""
         return {
             "became": self.became,
             "appeared": None if self.appeared is None else self.appeared.number,
@@ -223,18 +224,18 @@ class InstructionHistory(Shown):
 
 
 def files_of_passes(dump: Dump) -> tuple[str, ...]:
-    """Return the names of the files in which XLA wrote down what its passes made, in the order of time."""
+    """Return the names of the files with the module after each pass, in the order the passes ran."""
     numbered = [name for name in dump.names("txt") if _NUMBERED.match(name)]
     return tuple(sorted(numbered, key=lambda name: int(name.split(".", 1)[0])))
 
 
 def read_passes(dump: Dump) -> tuple[Pass, ...]:
-    """Return the passes of a dump that changed something, in the order of time.
+    """Return the passes of a dump that changed something, in the order they ran.
 
-    A file whose name says no pass, as a newer XLA may write it, is a pass of that name.
+    A file whose name contains no pass, as a newer XLA may write, counts as a pass of that name.
 
     Raises:
-        LookupError: There are none to be read.
+        LookupError: The dump contains no passes.
     """
     names = files_of_passes(dump)
     if not names or not dump.path(_BEFORE, "txt").exists():
@@ -245,26 +246,26 @@ def read_passes(dump: Dump) -> tuple[Pass, ...]:
     steps = [_STEP.match(name.split(".", 1)[1]) for name in names]
     for place, (name, step) in enumerate(zip(names, steps, strict=True)):
         if step is not None and step.group(3) is None:
-            continue  # half way through a pass, which has a file of its own
+            continue  # written in the middle of a pass, which also has its own file
         before, text = text, dump.text(name, "txt")
         if text == before:
             continue
         if not _look_same(before, text):
             title, pipeline = (step.group(2), step.group(1)) if step else (name.split(".", 1)[1], "")
             if title == _START:
-                title, pipeline = _done_on_the_way(pipeline, steps[:place], steps[place + 1 :])
+                title, pipeline = _pass_around(pipeline, steps[:place], steps[place + 1 :])
             found.append(Pass(len(found), title, pipeline, dump, latest, name))
             latest = name
     return tuple(found)
 
 
-def _done_on_the_way(
+def _pass_around(
     pipeline: str, before: Sequence[re.Match[str] | None], after: Sequence[re.Match[str] | None]
 ) -> tuple[str, str]:
-    """Return the pass, and its pipeline, that did what is seen at the start of a pipeline.
+    """Return the pass, and its pipeline, that made the changes seen at the start of a pipeline.
 
-    It is the pass that runs this pipeline inside of itself, which XLA names when it has ended; if none does, what was
-    done between two pipelines is told of the second.
+    It is the pass that runs this pipeline inside it, which XLA names when it ends. If no pass does, changes made
+    between two pipelines are attributed to the second.
     """
     outer = next((step.group(1) for step in reversed(before) if step and step.group(1) != pipeline), None)
     ended = next((step.group(2) for step in after if step and step.group(1) == outer), None)
@@ -272,7 +273,7 @@ def _done_on_the_way(
 
 
 class Histories:
-    """Which pass each instruction appeared and vanished in, by name. Reads every pass once."""
+    """The passes in which each instruction appeared and vanished, by name. Reads every pass once."""
 
     def __init__(self, passes: Iterable[Pass]):
         self.appeared: dict[str, Pass] = {}
@@ -291,22 +292,22 @@ class Histories:
 
 
 def _shown(text: str) -> str:
-    """Return a module without metadata and plain layouts. What else is told of instructions may be all that changed."""
-    if not any(f", {told}=" in text for told in _TOLD_OF):  # looking is quick, and replacing is not
+    """Return a module without metadata and default layouts; other attributes stay, as they may be the only change."""
+    if not any(f", {name}=" in text for name in _KEPT_ATTRIBUTES):  # searching is fast, replacing is slow
         return tidy_module(text)
-    return _HIDDEN.sub(r", \1=", tidy_module(_TOLD.sub(r", shown_\1=", text)))
+    return _HIDDEN.sub(r", \1=", tidy_module(_KEPT.sub(r", shown_\1=", text)))
 
 
 def _shown_lines(lines: Sequence[str]) -> list[str]:
-    """Return lines of a module as they are shown."""
-    above = "HloModule lines,\n\nabove"  # what stands first loses its indentation
+    """Return lines of a module in the form shown to the user."""
+    above = "HloModule lines,\n\nabove"  # the first line would lose its indentation
     return _shown("\n".join((above, *lines))).removesuffix("\n").split("\n")[3:]
 
 
 def _look_same(before: str, after: str) -> bool:
-    """Whether two modules are shown the same."""
+    """Return whether two modules are shown the same."""
     if before.count("\n ") != after.count("\n "):
-        return False  # another number of instructions, as nearly always
+        return False  # a different number of instructions, the usual case
     return next(_differences(_computations(before), _computations(after)), None) is None
 
 
@@ -330,17 +331,17 @@ def _changes(before: str, after: str) -> Changes:
 
 
 def _by_name(lines: Iterable[str]) -> dict[str, str]:
-    """Return the lines of instructions by the names of these."""
+    """Return the lines of instructions by their names."""
     return {match.group(1): line.strip().removeprefix("ROOT ") for line in lines if (match := _NAME.match(line))}
 
 
 def _differences(
     old: Mapping[str, list[str]], new: Mapping[str, list[str]]
 ) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Yield each computation whose lines differ, with those before and after; none are matched across computations.
+    """Yield each computation whose lines differ, with its lines before and after; never match across computations.
 
-    Lines that both modules have are as XLA wrote them, the others as they are shown: most lines of most passes need
-    not be tidied at all. They are tidied many at a time, and only as far as somebody asks.
+    Lines found in both modules are as XLA wrote them, the others as shown to the user: most lines of most passes need
+    no tidying. They are tidied many at a time, on demand.
     """
     names = (*new, *(name for name in old if name not in new))
     waiting: list[tuple[str, list[str], list[str]]] = []
@@ -362,7 +363,7 @@ def _differences(
 
 
 def _computations(text: str) -> Mapping[str, list[str]]:
-    """Return the lines of each computation by its name, and those of their heads as `computations`."""
+    """Return the lines of each computation by name, and the heads of all computations as `computations`."""
     found: dict[str, list[str]] = {_HEADS: []}
     current: list[str] = []
     for line in text.splitlines():
@@ -375,8 +376,8 @@ def _computations(text: str) -> Mapping[str, list[str]]:
 
 
 def _hunks(name: str, left: list[str], right: list[str]) -> list[str]:
-    """Return what makes the lines on the right of those on the left, with what stands around it."""
-    if not left or not right:  # a computation that is new, or gone: a fusion pass makes a thousand
+    """Return the diff that turns the lines on the left into those on the right, with context."""
+    if not left or not right:  # a new or removed computation: a fusion pass makes a thousand
         head = f"@@ -{int(bool(left))},{len(left)} +{int(bool(right))},{len(right)} @@ {name}"
         return [head, *(f"-{line}" for line in left), *(f"+{line}" for line in right)]
     script: list[tuple[str, str]] = []
@@ -407,16 +408,16 @@ def _range(counts: list[int], start: int, end: int) -> str:
 
 
 def _common(left: Sequence[str], right: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the places, on both sides, of the most lines that stand in the same order on both.
+    """Return the positions, on both sides, of the longest common subsequence of lines.
 
-    Instructions have names, and each stands once. So this is the longest run of rising places (patience sorting), which
-    takes no quadratic time, as comparing lines with lines does.
+    Instructions have unique names, so each line occurs once. The result is the longest increasing subsequence of
+    positions (patience sorting), which avoids the quadratic time of comparing all lines.
     """
     places: dict[str, list[int]] = {}
     for at in range(len(left) - 1, -1, -1):
         places.setdefault(left[at], []).append(at)
     pairs = [(places[line].pop(), at) for at, line in enumerate(right) if places.get(line)]
-    ends: list[int] = []  # the lowest place on the left with which a run of each length ends, and which pair that is
+    ends: list[int] = []  # per length: the lowest left position that ends a run of this length, and its pair in `last`
     last: list[int] = []
     before: list[int] = []
     for number, (place, _) in enumerate(pairs):

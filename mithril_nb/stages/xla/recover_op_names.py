@@ -1,7 +1,7 @@
-"""What XLA made a product of matrices from, where it left the name away: read in the pass in which it was made.
+"""Recover the op name of a matrix product where XLA dropped it, from the pass that created the product.
 
-A pass that puts a product into another form names only the last instruction of what it makes, mostly a transpose or a
-reshape around the product, and a later pass takes that away, with the name. In the text of the pass both still stand.
+A pass that rewrites a product names only the last new instruction, mostly a transpose or reshape around the product,
+and a later pass removes that instruction with its name. The text of the first pass still contains both.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FARTHEST = 6
 
 
 def nameless(text: str) -> list[str]:
-    r"""Return the products in the text of a module that carry no name.
+    r"""Return the products in the text of a module that have no op name.
 
     Examples:
         >>> nameless("  %a = f32[2] dot(%b, %c), x={1}\n  %d = f32[2] dot(%b, %c), metadata={op_name=\"dot\"}\n")
@@ -28,12 +28,12 @@ def nameless(text: str) -> list[str]:
     return _NAMELESS.findall(text)
 
 
-def names_at_birth(histories: Histories, names: Iterable[str]) -> dict[str, str]:
-    """Return the name that each product had when it was made, for those of which it can be read.
+def original_names(histories: Histories, names: Iterable[str]) -> dict[str, str]:
+    """Return the op name of each product when it was created, where it can be read.
 
     Args:
-        histories: Which pass each instruction appeared in.
-        names: Products without a name.
+        histories: The passes in which each instruction appeared and vanished.
+        names: Products without an op name.
     """
     wanted: dict[int, list[str]] = {}
     passes = {}
@@ -49,29 +49,29 @@ def names_at_birth(histories: Histories, names: Iterable[str]) -> dict[str, str]
         gone = [line for line in before.products if line.name not in after.lines]
         kept = {line.op_name for line in after.products if line.name not in before.lines}
         for name in here:
-            told = after.told_by_users(name)
-            former = None if told else _former(name, before, after, gone, kept)
+            op_name = after.name_from_users(name)
+            former = None if op_name else _former(name, before, after, gone, kept)
             if former is not None and former.op_name:
-                told = former.op_name
-            if told:
-                found[name] = told
+                op_name = former.op_name
+            if op_name:
+                found[name] = op_name
             elif former is not None:
                 forms[name] = former.name
-    if forms:  # These had lost their names before.
-        earlier = names_at_birth(histories, forms.values())
+    if forms:  # These lost their names in an earlier pass.
+        earlier = original_names(histories, forms.values())
         found |= {name: earlier[former] for name, former in forms.items() if former in earlier}
     return found
 
 
 class ModuleText:
-    """The text of a module, read: which instruction takes what.
+    """The parsed text of a module.
 
     Attributes:
         lines: Its instructions by name.
-        users: Those that take the result of each.
+        users: The instructions that use the result of each.
         homes: The computation of each.
-        roots: The instruction that gives the result of each computation.
-        products: Its products of matrices.
+        roots: The instruction that returns the result of each computation.
+        products: Its matrix products.
         fusions: The computations that fusions run.
     """
 
@@ -94,8 +94,8 @@ class ModuleText:
         self._given, self.fusions = given, frozenset(given)
         self.products = [line for line in self.lines.values() if line.opcode in CONTRACTIONS]
 
-    def told_by_users(self, name: str) -> str:
-        """Return the name of what only moves a product around: it was meant for both."""
+    def name_from_users(self, name: str) -> str:
+        """Return the op name of the instruction that only moves a product's result: the pass gave it to both."""
         for _ in range(_FARTHEST):
             after = self.users.get(name, ())
             if len(after) != 1 or after[0].opcode not in _MOVERS:
@@ -106,12 +106,12 @@ class ModuleText:
         return ""
 
     def sizes(self, line: HloLine) -> tuple[int, tuple[int, ...]]:
-        """Return sizes of a product that stay the same, however what goes in and comes out is turned."""
+        """Return the sizes of a product that do not change when its operands or result are transposed or reshaped."""
         operands = (self.lines[operand].elements for operand in line.operands if operand in self.lines)
         return line.elements, tuple(sorted(operands))
 
     def taken(self, line: HloLine) -> frozenset[str]:
-        """Return what a product takes; inside of a fusion, what the fusion does."""
+        """Return the operands of a product; inside a fusion, the operands of the fusion."""
         outside = self._given.get(self.homes[line.name], ())
         found = set()
         for operand in line.operands:
@@ -123,7 +123,7 @@ class ModuleText:
 
 
 def _former(name: str, before: ModuleText, after: ModuleText, gone: list[HloLine], kept: set[str]) -> HloLine | None:
-    """Return the product of the same sizes that a pass took away for a new one, if there is no doubt which."""
+    """Return the product of the same sizes that a pass replaced by a new one, if it is unambiguous."""
     line = after.lines[name]
     same = [one for one in gone if before.sizes(one) == after.sizes(line)]
     for near in (

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from mithril_nb.display import AT_LEAST, UNATTRIBUTED_LABEL
-from mithril_nb.stages.places import told_lines
+from mithril_nb.stages.places import format_lines
 from mithril_nb.viz.costs.fields import unknown_in
 from mithril_nb.viz.costs.formulas import COMMUNICATION, short_formula, value_of
 from mithril_nb.viz.costs.table import QUANTITIES, cost_css
@@ -119,11 +119,11 @@ def _rows(data: Data) -> Iterator[tuple[str, str, Data | None, str]]:
     """Yield number, text, figures and kind of each row: lines of code, costs without a line, and the total."""
     figures = {(one["file"], one["line"]): one for one in data["lines"]}
     for part in data["code"]:
-        yield "", told_lines(part["file"], [part["line"]]), None, "file"
+        yield "", format_lines(part["file"], [part["line"]]), None, "file"
         for number, text in enumerate(part["text"], part["line"]):
             yield str(number), text, figures.pop((part["file"], number), None), "code"
     for (file, number), one in figures.items():  # the file is missing, or has become shorter
-        yield str(number), f"{told_lines(file, [number])}: the source is not available", one, "code"
+        yield str(number), f"{format_lines(file, [number])}: the source is not available", one, "code"
     if data["unattributed"] is not None:
         yield "", UNATTRIBUTED_LABEL, data["unattributed"], "unattributed"
     yield "", "total", data["total"], "total"

@@ -1,4 +1,4 @@
-/** A model as anywidget gives it, without a kernel: records what is sent and answers as a session would. */
+/** A fake anywidget model without a kernel: records the sent commands and replies as a session would. */
 
 import type { PassRow, RawStage, Snapshot, WidgetModel } from "../src/types";
 
@@ -18,7 +18,7 @@ export interface Sent {
   args: Record<string, any>;
 }
 
-/** Rows as the kernel sends them: columns, with a table for what repeats. */
+/** Encode a stage as the kernel does: columns of indices into tables of distinct values. */
 export function columnsOf(raw: RawStage): unknown {
   const table = (values: unknown[]): [number[], unknown[]] => {
     const places = new Map<string, number>();
@@ -35,11 +35,11 @@ export function columnsOf(raw: RawStage): unknown {
   for (const [i, name] of ["opcode", "equations", "shares", "role", "origin", "transforms", "source"].entries()) {
     [columns[name], tables[name]] = table(raw.instructions.map((one) => one[i + 2] ?? (i > 4 ? [] : null)));
   }
-  const known = Object.entries(raw.equations);
-  const [primitive, primitives] = table(known.map(([, one]) => one.primitive));
-  const [block, blocks] = table(known.map(([, one]) => one.block));
-  const [role, roles] = table(known.map(([, one]) => one.role));
-  const equations = { id: known.map(([id]) => id), primitive, block, role, source: known.map(([, one]) => one.source), tables: { primitive: primitives, block: blocks, role: roles } };
+  const rows = Object.entries(raw.equations);
+  const [primitive, primitives] = table(rows.map(([, one]) => one.primitive));
+  const [block, blocks] = table(rows.map(([, one]) => one.block));
+  const [role, roles] = table(rows.map(([, one]) => one.role));
+  const equations = { id: rows.map(([id]) => id), primitive, block, role, source: rows.map(([, one]) => one.source), tables: { primitive: primitives, block: blocks, role: roles } };
   const shown = raw.shown && { line: raw.shown.map(([line]) => line), instructions: raw.shown.map(([, indices]) => indices) };
   return { text: raw.text, columns, tables, equations, ...(shown ? { shown } : {}) };
 }
@@ -51,7 +51,7 @@ export async function gzip(text: string): Promise<DataView> {
 
 export class FakeModel implements WidgetModel {
   readonly sent: Sent[] = [];
-  /** Whether commands are answered. */
+  /** True if commands get replies. */
   alive = true;
   private readonly listeners = new Map<string, Set<Listener>>();
 
@@ -70,7 +70,7 @@ export class FakeModel implements WidgetModel {
     this.listeners.get(event)?.delete(listener);
   }
 
-  /** How many listeners are attached, over all events. */
+  /** Number of attached listeners over all events. */
   get listening(): number {
     return [...this.listeners.values()].reduce((sum, set) => sum + set.size, 0);
   }
@@ -102,7 +102,7 @@ export class FakeModel implements WidgetModel {
   }
 }
 
-/** One that also does what some commands ask for, on the fixture's data. */
+/** A fake model that also runs some commands on the data of the fixture. */
 export class FakeSession extends FakeModel {
   private number = 0;
 
@@ -130,9 +130,9 @@ export class FakeSession extends FakeModel {
     if (name === "stop") this.change({ run: { ...this.snapshot.run, state: "stopped" } });
     if (name === "set_attribute") this.setAttribute(args["path"], args["name"], args["value"]);
     if (name === "move") this.move(args["path"], args["x"], args["y"]);
-    if (name === "want_passes") void this.sendPasses();
+    if (name === "request_passes") void this.sendPasses();
     if (name === "request_diff") void this.sendDiff(args["number"]);
-    if (name === "request_instruction_history") this.message({ type: "instruction_history", stage: args["stage"], index: args["index"], said: [["appeared in", "fusion", 1]], fused: [], became: "" });
+    if (name === "request_instruction_history") this.message({ type: "instruction_history", stage: args["stage"], index: args["index"], events: [["appeared in", "fusion", 1]], fused: [], became: "" });
     super.answer(command);
   }
 
@@ -154,7 +154,7 @@ export class FakeSession extends FakeModel {
     this.message({ type: "diff", version, number, cut: number === 1 }, [await gzip(JSON.stringify(`@@ %main\n-  %gone\n+  %come ${number} of ${version}\n`))]);
   }
 
-  /** A run that learns, with some noise that is the same each time. */
+  /** Send the curves of a run whose loss decreases, with deterministic noise. */
   sendCurves(points: number): void {
     const columns = ["step", "loss", "accuracy", "validation_loss", "validation_accuracy"];
     const all = new Float64Array(points * columns.length).fill(NaN);

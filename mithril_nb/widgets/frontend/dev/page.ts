@@ -1,4 +1,4 @@
-/** The workbench with a fixture and no kernel, for looking at. `?dark` and `?state=...` choose what is shown. */
+/** A page that shows the workbench with a fixture and no kernel. `?dark` selects the theme, `?state=...` the state. */
 
 import fixture from "../fixtures/mlp.json";
 import assets from "../src/assets";

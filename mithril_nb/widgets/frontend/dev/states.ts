@@ -1,4 +1,4 @@
-/** Each state of the workbench that has a look of its own, made from the fixture. */
+/** Variants of the fixture for the visual states of the workbench. */
 
 import type { Diagnostic } from "../src/types";
 import type { Fixture } from "./fake-model";
@@ -30,13 +30,13 @@ export function stateOf(fixture: Fixture, name: string): Fixture {
     snapshot.problems = [MISFIT];
     snapshot.graph.edges.find((edge) => edge.target === "linear_1.input")!.problem = 0;
     snapshot.graph.nodes.find((node) => node.path === "linear_1")!.problem = 0;
-    snapshot.notice = { ...MISFIT, code: "CycleError", kind: "error", summary: "connecting 'linear_1.output' to 'linear_0.input' closes a cycle.", facts: [["cycle", "linear_0 -> relu_0 -> mlp_0 -> linear_1 -> linear_0"]], advice: "connect 'linear_0.input' to a model input." };
-    Object.assign(snapshot.stages["hlo"]!, { state: "failed", message: "XlaRuntimeError: RESOURCE_EXHAUSTED: 18.2 GB are needed, 16.0 GB are there." });
-    Object.assign(snapshot.stages["stablehlo"]!, { state: "unavailable", message: "The shapes of the model are not known: give shapes={\"input\": [32, 64]}." });
+    snapshot.notice = { ...MISFIT, code: "CycleError", kind: "error", summary: "connecting 'linear_1.output' to 'linear_0.input' creates a cycle.", facts: [["cycle", "linear_0 -> relu_0 -> mlp_0 -> linear_1 -> linear_0"]], advice: "connect 'linear_0.input' to a model input." };
+    Object.assign(snapshot.stages["hlo"]!, { state: "failed", message: "XlaRuntimeError: RESOURCE_EXHAUSTED: 18.2 GB required, 16.0 GB available." });
+    Object.assign(snapshot.stages["stablehlo"]!, { state: "unavailable", message: "The shapes of the model are unknown. Try: shapes={\"input\": [32, 64]}." });
   }
   if (name === "loading") for (const stage of stages.slice(1)) Object.assign(stage, { state: "loading" });
   if (name === "big") {
-    // Each stage eleven times as long: what a deep network has.
+    // Each stage eleven times as long, as for a deep network.
     for (const stage of Object.values(copy.stages)) {
       const lines = stage.text.split("\n");
       const copies = Array.from({ length: 10 }, (_, i) => stage.instructions.map(([line, ...rest]) => [line + (i + 1) * lines.length, ...rest] as typeof stage.instructions[0]));

@@ -1,4 +1,4 @@
-// What the build and the dev page share: esbuild options and the key under which the bundle registers itself.
+// Shared by the build and the dev page: esbuild options, and the key under which the bundle registers itself.
 import { transform } from "esbuild";
 import { createHash } from "node:crypto";
 import { readFileSync, readdirSync } from "node:fs";
@@ -8,10 +8,10 @@ import { gzipSync } from "node:zlib";
 
 export const root = dirname(dirname(fileURLToPath(import.meta.url)));
 
-/** What the bundle holds of mithril_nb/viz: a definition that the static pages are made with too. */
+/** The file of mithril_nb/viz in the bundle; the static pages use it too. */
 const SHARED = "tokens.json";
 
-/** Bundles of different versions may meet on one page, as after an upgrade without a reload: each has its own key. */
+/** Return a key per version: after an upgrade without a reload, a page can have bundles of two versions. */
 export function assetKey() {
   const hash = createHash("sha256");
   for (const folder of ["src", "styles"]) {
@@ -23,7 +23,7 @@ export function assetKey() {
   return `mithril_nb/${version}/${hash.digest("hex").slice(0, 12)}`;
 }
 
-/** Style sheets become strings in the bundle, minified as the code is. */
+/** Bundles style sheets as minified strings. */
 const cssAsText = {
   name: "css-as-text",
   setup(build) {
@@ -49,13 +49,13 @@ export function options() {
 }
 
 /**
- * A module that carries another one compressed, and runs it when the widget is made. A notebook that is saved with its
- * widgets keeps the code of the shared one: so it is less than half as large.
+ * Return a module that contains another module compressed, and runs it when the widget is created. Saved notebooks
+ * contain the code of their widgets; compression reduces it to less than half.
  *
- * `initialize` does not wait for it: after two seconds anywidget gives a model up ("Failed to initialize model.") and
- * drops its messages, and on a busy machine unpacking takes longer. Widgets are told by an event when it is there.
+ * `initialize` does not await the module: after two seconds, anywidget fails with "Failed to initialize model." and
+ * drops its messages, and decompression can take longer on a busy machine. An event reports that the module is loaded.
  */
-export async function carrying(code) {
+export async function compressModule(code) {
   const carrier = `
     const packed = "${gzipSync(code, { level: 9 }).toString("base64")}";
     async function load() {
@@ -68,7 +68,7 @@ export async function carrying(code) {
         URL.revokeObjectURL(url);
       }
     }
-    const initialize = () => void load().catch((error) => console.error("mithril_nb: the code of its widgets does not run here.", error));
+    const initialize = () => void load().catch((error) => console.error("mithril_nb: the code of the widgets failed to load.", error));
     export default { initialize, render: ({ el }) => { el.style.display = "none"; } };`;
   return (await transform(carrier, { minify: true, format: "esm", target: "es2022" })).code;
 }

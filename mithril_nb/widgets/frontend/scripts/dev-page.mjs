@@ -1,4 +1,4 @@
-// Build the page that shows the workbench with a fixture, into a new folder below the system's temporary one.
+// Build the page that shows the workbench with a fixture, into a new temporary folder.
 import { build } from "esbuild";
 import { copyFileSync, mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,4 +1,4 @@
-/** The shared asset: one hidden widget carries this bundle, and every workbench of the page uses it. */
+/** The shared bundle: one hidden widget loads it, and all widgets of the page use it. */
 
 import { mountExplorer } from "./explorer";
 import { mountCurves } from "./live";

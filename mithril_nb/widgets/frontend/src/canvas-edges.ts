@@ -1,4 +1,4 @@
-/** Edges of the canvas: a line, a wide invisible one to hit, a label with the shape, an icon if something is wrong. */
+/** Edges of the canvas: a line, a wide invisible line for clicks, a shape label, and an icon for problems. */
 
 import { attr, svg, text } from "./dom";
 import { middle, pathOf } from "./graph";
@@ -15,7 +15,7 @@ export function createEdge(edge: GraphEdge, store: Store): EdgeView {
       onclick: (event: Event) => {
         event.stopPropagation();
         store.selectEdge(edge.id);
-        // Delete is heard by the board, which has to have the focus for it.
+        // The board handles Delete, so it needs the focus.
         (event.currentTarget as Element).closest<HTMLElement>(".mnb-board")?.focus({ preventScroll: true });
       },
     },

@@ -1,4 +1,4 @@
-/** Nodes of the canvas: what they show, and what one can do to them with a pointer. */
+/** Nodes of the canvas: their content and pointer actions. */
 
 import { ICONS, attr, h, icon, keyed, text } from "./dom";
 import { percent } from "./format";
@@ -19,7 +19,7 @@ export interface NodeActions {
   problem(index: number): void;
 }
 
-/** The record that an element shows now: listeners are attached once and read it when they are called. */
+/** The current node of each element. Listeners are attached once and look it up when called. */
 const shown = new WeakMap<Element, GraphNode>();
 
 const DRAG_PX = 4;
@@ -32,7 +32,7 @@ export function createNode(first: GraphNode, actions: NodeActions): HTMLElement 
   const element = h(
     "div",
     { class: boundary ? "mnb-node mnb-boundary" : "mnb-node", role: "treeitem", "data-mnb-node": keyOf(first) },
-    // Spaces between the parts: a screen reader's name for the block has to read as what is seen.
+    // Spaces between the parts, so that screen readers do not join the words.
     h("div", { class: "mnb-node-head" }, nameSlot, " ", h("span", { class: "mnb-node-repeat" }), " ", h("span", { class: "mnb-node-kind" }), " ", flag, chevron),
     h("div", { class: "mnb-node-body" }, h("span", { class: "mnb-node-label" }), " ", h("span", { class: "mnb-chip" }), " "),
     h("div", { class: "mnb-node-cost" }, h("span", { class: "mnb-node-bar" }, h("i")), h("span", { class: "mnb-node-share" })),
@@ -72,7 +72,7 @@ export function createNode(first: GraphNode, actions: NodeActions): HTMLElement 
   return element;
 }
 
-/** A press that moves is a drag, one that does not is a click. */
+/** Handle a press: a drag if the pointer moves, else a click. */
 function press(event: PointerEvent, element: HTMLElement, node: () => GraphNode, actions: NodeActions): void {
   const start = node();
   const add = event.shiftKey;
@@ -137,14 +137,14 @@ export function updateNode(element: HTMLElement, node: GraphNode, problems: read
   const share = node.path ? node.share : null;
   const cost = find(".mnb-node-cost");
   cost.hidden = share === null;
-  attr(cost, "title", share === null ? null : `${percent(share)} of the program's FLOPs${node.group ? ", total: with the blocks inside it" : ""}`);
+  attr(cost, "title", share === null ? null : `${percent(share)} of the program's FLOPs${node.group ? ", including inner blocks" : ""}`);
   const shareText = share === null ? "" : percent(share, share >= 0.1 ? 0 : 1);
   text(find(".mnb-node-share"), shareText);
   find(".mnb-node-bar i").style.width = `${Math.min(100, (share ?? 0) * 100)}%`;
   ports(find(".mnb-ports"), node);
-  const seen = [node.name, node.repeat > 1 && `×${node.repeat}`, find(".mnb-node-kind").textContent, node.label, node.shape, shareText];
-  const said = [seen.filter(Boolean).join(" "), share !== null && "of FLOPs", problem && `, problem: ${problem.summary}`];
-  attr(element, "aria-label", said.filter(Boolean).join(" "));
+  const visible = [node.name, node.repeat > 1 && `×${node.repeat}`, find(".mnb-node-kind").textContent, node.label, node.shape, shareText];
+  const label = [visible.filter(Boolean).join(" "), share !== null && "of FLOPs", problem && `, problem: ${problem.summary}`];
+  attr(element, "aria-label", label.filter(Boolean).join(" "));
   attr(element, "aria-level", node.path ? node.path.split("/").length : 1);
   attr(element, "aria-expanded", node.group ? String(node.expanded) : null);
 }

@@ -1,7 +1,7 @@
-/** Dragging a connection from an output to an input: snaps to the nearest input, and says why where it cannot go. */
+/** Drags a connection from an output to the nearest input, and shows a reason if it is not allowed. */
 
 import { svg } from "./dom";
-import { type PortRef, curve, endpointOf, keyOf, portsOf, refusal } from "./graph";
+import { type PortRef, curve, endpointOf, keyOf, portsOf, connectionProblem } from "./graph";
 import type { Store } from "./store";
 import type { Tip } from "./tip";
 import type { GraphNode, Port } from "./types";
@@ -25,16 +25,16 @@ export class Wiring {
     this.board.classList.add("mnb-wiring");
     this.board.setPointerCapture(event.pointerId);
     let target: PortRef | null = null;
-    let why: string | null = null;
+    let problem: string | null = null;
     const move = (moved: PointerEvent): void => {
       const at = this.place(moved);
       target = this.nearest(source, at);
-      why = target ? refusal(this.store.snapshot.graph, source, target) : null;
+      problem = target ? connectionProblem(this.store.snapshot.graph, source, target) : null;
       const end = target ? { x: target.node.x + target.port.x, y: target.node.y + target.port.y } : at;
       wire.setAttribute("d", curve(from.x, from.y, end.x, end.y));
-      wire.setAttribute("class", why ? "mnb-wire mnb-wrong" : target ? "mnb-wire mnb-snapped" : "mnb-wire");
-      this.mark(target, why);
-      if (why) this.tip.show([why], moved.clientX, moved.clientY, "error");
+      wire.setAttribute("class", problem ? "mnb-wire mnb-wrong" : target ? "mnb-wire mnb-snapped" : "mnb-wire");
+      this.mark(target, problem);
+      if (problem) this.tip.show([problem], moved.clientX, moved.clientY, "error");
       else if (target) this.tip.show([`${source.endpoint} → ${target.endpoint}`], moved.clientX, moved.clientY);
       else this.tip.hide();
     };
@@ -46,7 +46,7 @@ export class Wiring {
       this.board.classList.remove("mnb-wiring");
       this.mark(null, null);
       this.tip.hide();
-      if (ended.type === "pointerup" && target && !why) this.store.command("connect", { source: source.endpoint, target: target.endpoint });
+      if (ended.type === "pointerup" && target && !problem) this.store.command("connect", { source: source.endpoint, target: target.endpoint });
     };
     this.board.addEventListener("pointermove", move);
     this.board.addEventListener("pointerup", finish);
@@ -71,11 +71,11 @@ export class Wiring {
     return best;
   }
 
-  private mark(target: PortRef | null, why: string | null): void {
-    for (const dot of this.board.querySelectorAll(".mnb-port-target, .mnb-port-refused")) dot.classList.remove("mnb-port-target", "mnb-port-refused");
+  private mark(target: PortRef | null, problem: string | null): void {
+    for (const dot of this.board.querySelectorAll(".mnb-port-target, .mnb-port-rejected")) dot.classList.remove("mnb-port-target", "mnb-port-rejected");
     if (!target) return;
     const node = this.board.querySelector(`[data-mnb-node="${CSS.escape(keyOf(target.node))}"]`);
     const dot = node?.querySelector(`[data-side="input"][data-mnb-port="${CSS.escape(target.endpoint)}"]`);
-    dot?.classList.add(why ? "mnb-port-refused" : "mnb-port-target");
+    dot?.classList.add(problem ? "mnb-port-rejected" : "mnb-port-target");
   }
 }

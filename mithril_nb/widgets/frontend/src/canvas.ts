@@ -1,4 +1,4 @@
-/** The logical graph: nodes, edges, pan and zoom. Positions come from the kernel. */
+/** The logical graph: nodes, edges, pan and zoom. The kernel computes the positions. */
 
 import { type EdgeView, createEdge, updateEdge } from "./canvas-edges";
 import { type NodeActions, createNode, paintLink, updateNode } from "./canvas-nodes";
@@ -29,7 +29,7 @@ export class Canvas {
   private readonly wiring: Wiring;
   private readonly menu: ConnectMenu;
   private readonly watcher: ResizeObserver | null;
-  private readonly leave: (() => void)[];
+  private readonly unsubscribe: (() => void)[];
   private touched = false;
   private active = "";
 
@@ -62,20 +62,20 @@ export class Canvas {
         iconButton("plus", "Zoom in", "canvas.in", () => this.zoom.by(1.25)),
         iconButton("minus", "Zoom out", "canvas.out", () => this.zoom.by(0.8)),
         iconButton("fit", "Fit the graph into view", "canvas.fit", () => this.fit()),
-        iconButton("tidy", "Tidy: lay the graph out again", "canvas.tidy", () => store.command("tidy")),
+        iconButton("tidy", "Tidy up the layout", "canvas.tidy", () => store.command("tidy")),
       ),
     );
     this.wiring = new Wiring(store, tip, this.wireLayer, this.board, (event) => this.toScene(event.clientX, event.clientY));
     this.menu = new ConnectMenu(store, this.root, () => this.focusNode(this.active));
     this.zoom = this.makeZoom();
-    this.leave = [store.on("snapshot", () => this.update()), store.on("links", () => this.paintLinks()), store.on("edge", () => this.paintEdges())];
+    this.unsubscribe = [store.on("snapshot", () => this.update()), store.on("links", () => this.paintLinks()), store.on("edge", () => this.paintEdges())];
     this.watcher = typeof ResizeObserver === "undefined" ? null : new ResizeObserver(() => this.touched || this.fit());
     this.watcher?.observe(this.board);
     this.board.addEventListener("focusin", (event) => {
       const node = (event.target as Element).closest<HTMLElement>("[data-mnb-node]");
       if (!node) return;
       this.active = node.dataset["mnbNode"]!;
-      this.rove();
+      this.updateTabOrder();
     });
     this.board.addEventListener("keydown", (event) => this.key(event));
     this.board.addEventListener("click", (event) => {
@@ -85,12 +85,12 @@ export class Canvas {
   }
 
   destroy(): void {
-    for (const leave of this.leave) leave();
+    for (const unsubscribe of this.unsubscribe) unsubscribe();
     this.watcher?.disconnect();
     this.menu.close();
   }
 
-  /** Where a point of the window lies in the graph's own coordinates. */
+  /** Convert a point of the window to graph coordinates. */
   toScene(clientX: number, clientY: number): { x: number; y: number } {
     const box = this.board.getBoundingClientRect();
     return this.zoom.invert(clientX - box.left, clientY - box.top);
@@ -123,12 +123,12 @@ export class Canvas {
   private makeZoom(): Zoom {
     return new Zoom(this.board, {
       pans: (target) => !target.closest(".mnb-node, .mnb-edge, button, input"),
-      // The wheel scrolls the notebook, unless the person works in the canvas or asks for zoom.
+      // The wheel scrolls the notebook unless the canvas has the focus or Ctrl is pressed.
       wheels: (event) => event.ctrlKey || event.metaKey || this.board.contains(this.activeElement()),
-      changed: ({ x, y, k }, byHand) => {
+      changed: ({ x, y, k }, byUser) => {
         this.scene.style.transform = `translate(${x}px, ${y}px) scale(${k})`;
         this.board.classList.toggle("mnb-zoomed-in", k >= LABEL_ZOOM);
-        if (byHand) this.touched = true;
+        if (byUser) this.touched = true;
       },
     });
   }
@@ -160,11 +160,11 @@ export class Canvas {
       this.nodes.set(keyOf(node), element);
     });
     if (!this.nodes.has(this.active)) {
-      // Renamed or removed: what stands in its place is the next to have the focus.
-      const heir = order.find((node) => node.path !== "" && node.path === this.store.snapshot.selection[0]) ?? order[Math.min(Math.max(place, 0), order.length - 1)];
-      this.active = heir ? keyOf(heir) : "";
+      // Renamed or removed: move the focus to the node that replaced it.
+      const next = order.find((node) => node.path !== "" && node.path === this.store.snapshot.selection[0]) ?? order[Math.min(Math.max(place, 0), order.length - 1)];
+      this.active = next ? keyOf(next) : "";
     }
-    this.rove();
+    this.updateTabOrder();
     if (focused && !this.nodeLayer.contains(this.activeElement())) this.focusNode(this.active);
     this.edges.clear();
     keyed(this.edgeLayer, graph.edges, (edge) => edge.id, (edge) => createEdge(edge, this.store), (element: any, edge: GraphEdge) => {
@@ -192,7 +192,7 @@ export class Canvas {
     hover: (path) => this.store.setHover(path ? [{ kind: "block", path }] : []),
     select: (key, path, add) => {
       this.active = key;
-      this.rove();
+      this.updateTabOrder();
       if (path) this.store.pinBlocks([path], add);
       else if (!add) this.store.release();
     },
@@ -205,7 +205,7 @@ export class Canvas {
     problem: (index) => this.store.showTab("problems") ?? this.store.goTo(this.store.snapshot.problems[index]!),
   };
 
-  /** Show a node (and what is inside it) at another place; its edges follow as simple curves until the kernel answers. */
+  /** Move a node and its inner nodes; edges become simple curves until the kernel replies with a layout. */
   private drag(node: GraphNode, x: number, y: number): void {
     const { graph } = this.store.snapshot;
     const dx = x - node.x;
@@ -233,8 +233,8 @@ export class Canvas {
     if (node?.group) this.store.command(node.expanded ? "collapse" : "expand", { path });
   }
 
-  /** One node at a time takes part in the tab order. */
-  private rove(): void {
+  /** Keep one node in the tab order. */
+  private updateTabOrder(): void {
     for (const [key, element] of this.nodes) attr(element, "tabindex", key === this.active ? 0 : -1);
   }
 
@@ -246,7 +246,7 @@ export class Canvas {
     const go = (next: GraphNode | undefined): void => {
       if (!next) return;
       this.active = keyOf(next);
-      this.rove();
+      this.updateTabOrder();
       this.focusNode(this.active);
     };
     const handled = ((): boolean => {
@@ -283,13 +283,13 @@ export class Canvas {
     }
   }
 
-  /** Rename the first selected block in place; returns whether there is one. */
+  /** Rename the first selected block in place; return whether a block is selected. */
   renameSelected(): boolean {
     const node = this.nodes.get(this.store.selection[0] ?? "");
     return node?.dispatchEvent(new CustomEvent("mnb-rename")) ?? false;
   }
 
-  /** Remove the selected edge or blocks, else the focused block; returns whether there is any. */
+  /** Remove the selected edge or blocks, else the focused block; return whether anything was removed. */
   removeSelected(focused?: GraphNode): boolean {
     const edge = this.store.snapshot.graph.edges.find((candidate) => candidate.id === this.store.selectedEdge);
     if (edge) {

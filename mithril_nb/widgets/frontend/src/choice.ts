@@ -1,4 +1,4 @@
-/** Groups of choices: one of several, walked through with the arrow keys; some of several; and what can be taken back. */
+/** Groups of buttons: radio buttons, toggle buttons, and removable chips. */
 
 import { attr, h, keyed, text } from "./dom";
 
@@ -8,7 +8,7 @@ export interface Choice<T extends string> {
   hint?: string;
 }
 
-/** One choice of several: a radio group with one stop in the tab order. */
+/** A radio group with one stop in the tab order. */
 export class Radios<T extends string> {
   readonly root: HTMLElement;
   private readonly buttons = new Map<T, HTMLButtonElement>();
@@ -39,7 +39,7 @@ export class Radios<T extends string> {
   }
 }
 
-/** Some of several: each can be pressed; arrows move the focus. */
+/** A group of toggle buttons; arrow keys move the focus. */
 export class Presses<T extends string> {
   readonly root: HTMLElement;
   private readonly buttons = new Map<T, HTMLButtonElement>();
@@ -71,31 +71,31 @@ export class Presses<T extends string> {
   }
 }
 
-/** What was chosen, each to be let go of by a click. The focus goes on to the next one, and after the last to `home`. */
+/** Chips that a click removes. The focus moves to the next chip, and after the last one to `home`. */
 export class Chips {
   readonly root: HTMLElement;
 
   constructor(
     label: string,
     private readonly verb: string,
-    private readonly letGo: (key: string) => void,
+    private readonly remove: (key: string) => void,
     private readonly home: (key: string) => HTMLElement | null,
   ) {
     this.root = h("div", { class: "mnb-toggles", role: "group", "aria-label": label });
   }
 
-  show(chips: readonly { key: string; said: string }[]): void {
-    keyed(this.root, chips, ({ key }) => key, ({ key }) => h("button", { type: "button", class: "mnb-toggle mnb-removable", onclick: () => this.leave(key) }), (chip: HTMLElement, { said }) => {
-      text(chip, `${said} ✕`);
-      attr(chip, "aria-label", `${this.verb} ${said}`);
-      attr(chip, "title", said);
+  show(chips: readonly { key: string; label: string }[]): void {
+    keyed(this.root, chips, ({ key }) => key, ({ key }) => h("button", { type: "button", class: "mnb-toggle mnb-removable", onclick: () => this.press(key) }), (chip: HTMLElement, { label }) => {
+      text(chip, `${label} ✕`);
+      attr(chip, "aria-label", `${this.verb} ${label}`);
+      attr(chip, "title", label);
     });
     this.root.hidden = chips.length === 0;
   }
 
-  private leave(key: string): void {
+  private press(key: string): void {
     const at = [...this.root.children].findIndex((chip) => (chip as any).__mnbKey === key);
-    this.letGo(key);
+    this.remove(key);
     const left = this.root.children;
     ((left[Math.min(at, left.length - 1)] as HTMLElement | undefined) ?? this.home(key))?.focus();
   }

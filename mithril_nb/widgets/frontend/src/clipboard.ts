@@ -1,4 +1,4 @@
-/** Copying text, also where the page has no right to the clipboard API (http, iframes). */
+/** Copies text, including on pages without access to the clipboard API (http, iframes). */
 
 export async function copyText(value: string, near: HTMLElement): Promise<boolean> {
   try {
@@ -16,7 +16,7 @@ export async function copyText(value: string, near: HTMLElement): Promise<boolea
   }
 }
 
-/** Copy and say so on the button for a moment. */
+/** Copy text, and confirm on the button for 1.2 s. */
 export async function copyFrom(button: HTMLButtonElement, value: string): Promise<void> {
   const copied = await copyText(value, button.parentElement ?? button);
   button.focus();

@@ -1,4 +1,4 @@
-/** The running clock of a wait: silent for 300 ms, then "Compiling: 3.2 s". */
+/** Elapsed time of a wait, as in "Compiling: 3.2 s". Hidden for the first 300 ms. */
 
 import { seconds } from "./format";
 

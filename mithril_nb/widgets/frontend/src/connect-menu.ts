@@ -1,7 +1,7 @@
-/** Connecting by keyboard: a list of the inputs that a block's output can go to. */
+/** Connects blocks by keyboard: a menu of the inputs that accept a block's outputs. */
 
 import { h, uid } from "./dom";
-import { type PortRef, endpointOf, portsOf, refusal } from "./graph";
+import { type PortRef, endpointOf, portsOf, connectionProblem } from "./graph";
 import type { Store } from "./store";
 import type { GraphNode } from "./types";
 
@@ -22,7 +22,7 @@ export class ConnectMenu {
   ) {}
 
   close(): void {
-    // Taking the list away blurs it, which closes it again.
+    // Removing the list blurs it, which calls close() again.
     const { box } = this;
     this.box = null;
     box?.remove();
@@ -37,14 +37,14 @@ export class ConnectMenu {
       for (const target of portsOf(graph)) {
         if (target.side !== "input") continue;
         const connected = graph.edges.some((edge) => edge.source === source.endpoint && edge.target === target.endpoint);
-        if (connected || refusal(graph, source, target) === null) choices.push({ source, target, connected });
+        if (connected || connectionProblem(graph, source, target) === null) choices.push({ source, target, connected });
       }
     }
     let at = 0;
     const options = choices.map(({ source, target, connected }, i) =>
       h("div", { class: "mnb-option", role: "option", id: `${this.id}-${i}`, "aria-selected": "false", onclick: () => this.take(choices[i]!) },
         h("span", { title: target.endpoint }, `${node.outputs.length > 1 ? `${source.port.name} → ` : ""}${target.endpoint}`),
-        h("small", { title: this.feeder(target) }, connected ? "connected: Enter disconnects" : this.feeder(target)),
+        h("small", { title: this.feeder(target) }, connected ? "connected; Enter disconnects" : this.feeder(target)),
       ),
     );
     const list = h("div", { class: "mnb-options", role: "listbox", tabindex: 0, "aria-label": `Connect ${node.name} to` }, ...options);
@@ -66,10 +66,10 @@ export class ConnectMenu {
       paint();
     });
     list.addEventListener("blur", () => this.close());
-    this.box = h("div", { class: "mnb-menu" }, h("div", { class: "mnb-menu-title", title: node.name }, `Connect ${node.name} to`), choices.length ? list : h("p", {}, "There is no input that it could go to."), choices.length ? null : list);
+    this.box = h("div", { class: "mnb-menu" }, h("div", { class: "mnb-menu-title", title: node.name }, `Connect ${node.name} to`), choices.length ? list : h("p", {}, "No input can be connected to this output."), choices.length ? null : list);
     const [outer, inner] = [this.frame.getBoundingClientRect(), beside.getBoundingClientRect()];
     this.frame.append(this.box);
-    // A menu that reaches over the edge would scroll the canvas when its option comes into view.
+    // A menu beyond the edge would scroll the canvas when an option is scrolled into view.
     this.box.style.left = `${Math.max(4, Math.min(inner.right - outer.left + 8, outer.width - this.box.offsetWidth - 8))}px`;
     this.box.style.top = `${Math.max(4, Math.min(inner.top - outer.top, outer.height - 180))}px`;
     paint();
@@ -78,7 +78,7 @@ export class ConnectMenu {
 
   private feeder(target: PortRef): string {
     const edge = this.store.snapshot.graph.edges.find((candidate) => candidate.target === target.endpoint);
-    return edge ? `now from ${edge.source}` : "free";
+    return edge ? `connected to ${edge.source}` : "not connected";
   }
 
   private take({ source, target, connected }: Choice): void {

@@ -1,25 +1,25 @@
-/** What the Cost tab computes: shares and bounds, columns, rows of several ways of counting side by side, CSV. No DOM. */
+/** Computations of the Cost tab: shares and bounds, columns, rows of several sources side by side, CSV. No DOM. */
 
 import { exact, percent, seconds, si } from "./format";
 import type { Communication, Cost, CostRow, CostView, Figure, Quantity, Role, Source } from "./types";
 
 export const SOURCES: readonly Source[] = ["analytic", "lowered", "compiled", "measured"];
 export const SOURCE_TITLES: Record<Source, [title: string, hint: string]> = {
-  analytic: ["Analytic", "Each equation of the jaxpr, by a formula. Nothing is compiled or run."],
-  lowered: ["Lowered", "Each instruction of HLO before XLA's passes, as XLA counts it"],
-  compiled: ["Compiled", "Each instruction of optimized HLO, as XLA counts it. Compiles the program."],
-  measured: ["Measured", "Seconds of each instruction, from JAX's profiler"],
+  analytic: ["Analytic", "A formula for each equation of the jaxpr. Nothing is compiled or run."],
+  lowered: ["Lowered", "XLA's cost analysis of each HLO instruction before its passes"],
+  compiled: ["Compiled", "XLA's cost analysis of each optimized HLO instruction. Compiles the program."],
+  measured: ["Measured", "Time of each instruction, from JAX's profiler"],
 };
 
 export const FIGURES: readonly Figure[] = ["flops", "bytes_accessed", "transcendentals", "params", "time_s"];
-/** Columns of the table where a program communicates. */
+/** Columns of the table for programs that communicate. */
 const COMMUNICATION: readonly Communication[] = ["payload_bytes", "wire_bytes"];
 export const FIGURE_TITLES: Record<Quantity, [title: string, unit: string, hint: string]> = {
   flops: ["FLOPs", "FLOP", "Floating-point operations of one run of the program"],
   bytes_accessed: ["Bytes", "B", "Bytes read and written in one run of the program"],
   transcendentals: ["Transcendentals", "", "Calls of exp, log, tanh, ..."],
-  params: ["Params", "", "Numbers that are trained"],
-  time_s: ["Time", "s", "Seconds in one run of the program"],
+  params: ["Params", "", "Number of trainable values"],
+  time_s: ["Time", "s", "Time in one run of the program"],
   payload_bytes: ["Payload bytes", "B", "Bytes of the buffers that one device passes to collectives in one run of the program"],
   wire_bytes: ["Wire bytes", "B", "Bytes that one device sends to others in one run of the program, by ring algorithms"],
 };
@@ -29,37 +29,37 @@ export const VIEW_TITLES: Record<CostView, string> = { table: "Table", treemap: 
 
 export const ROLES: readonly Role[] = ["forward", "backward", "update"];
 
-/** How a figure is written. */
-export function told(figure: Quantity, value: number | null | undefined): string {
+/** Format a figure, rounded. */
+export function formatFigure(figure: Quantity, value: number | null | undefined): string {
   if (figure === "time_s") return seconds(value);
   return value === 0 ? "0" : si(value, FIGURE_TITLES[figure][1]);
 }
 
-export function toldExactly(figure: Quantity, value: number | null | undefined): string {
+export function formatExactly(figure: Quantity, value: number | null | undefined): string {
   return exact(value, FIGURE_TITLES[figure][1]);
 }
 
-/** "≥ " before a sum that some of the costs are missing from; 0 is exact: a sum of nothing known is null. */
+/** Return "≥ " for a sum with unknown parts. 0 is exact, because a sum without known parts is null. */
 export function atLeast(row: Pick<CostRow, "unknown">, figure: Quantity, value: unknown): string {
   return value && (row.unknown?.[figure] ?? 0) > 0 ? "≥ " : "";
 }
 
-/** Share of a row in the whole, and which bound it is of the true one if some costs are not known. */
+/** Return the share of a row in the total, and its bound if some costs are unknown. */
 export function shareOf(row: CostRow, total: CostRow, figure: Figure): [share: number | null, bound: "" | "≤ " | "≥ "] {
   const [value, whole] = [row[figure], total[figure]];
   const [here, all] = [row.unknown?.[figure] ?? 0, total.unknown?.[figure] ?? 0];
   if (value === null || !whole || (here > 0 && here < all)) return [value === 0 && !all ? 0 : null, ""];
   const share = value / whole;
-  // Nothing of nothing, and all of all, are exact whatever is not known.
+  // A share of 0, or of 1 with unknown parts in the row, is exact.
   return [share, !all || share === (here ? 1 : 0) ? "" : here ? "≥ " : "≤ "];
 }
 
-/** The total cost of a block, with the blocks inside it; its self cost if there are none. */
+/** Return the total cost of a block, including inner blocks; its self cost if it has none. */
 export function totalOf(row: CostRow): CostRow {
   return row.total ? { ...row, roles: undefined, unknown: undefined, formulas: undefined, ...row.total } : row;
 }
 
-/** The sources that a view shows, of those that were chosen, the latest last. */
+/** Return the sources that a view shows; `chosen` has the latest one last. */
 export function shownSources(view: CostView, chosen: readonly Source[]): Source[] {
   if (view === "beside") {
     const last = [...new Set(chosen)].slice(-2);
@@ -73,7 +73,7 @@ export function inOrder(sources: readonly Source[]): Source[] {
   return SOURCES.filter((source) => sources.includes(source));
 }
 
-/** A block with what each source says of it. */
+/** A block with its costs by source. */
 export interface Line {
   block: string;
   label: string;
@@ -81,7 +81,7 @@ export interface Line {
   by: Partial<Record<Source, CostRow>>;
 }
 
-/** Rows of several sources as one list: in the order of the first, then what only the others have. */
+/** Merge the rows of several sources: in the order of the first, then rows that only the others have. */
 export function linesOf(costs: readonly Cost[]): Line[] {
   const found = new Map<string, Line>();
   for (const cost of costs) {
@@ -91,13 +91,13 @@ export function linesOf(costs: readonly Cost[]): Line[] {
       found.set(row.block, line);
     }
   }
-  // Rows add up to the total: a block without one costs nothing.
-  for (const line of found.values()) for (const { source, total } of costs) line.by[source] ??= nothing(line, total);
+  // Rows add up to the total, so a block without a row costs 0.
+  for (const line of found.values()) for (const { source, total } of costs) line.by[source] ??= zeroRow(line, total);
   return [...found.values()];
 }
 
-/** The row of a block that has none. */
-export function nothing({ block, label, hue }: Pick<CostRow, "block" | "label" | "hue">, total: CostRow): CostRow {
+/** Return a row of zeros for a block without a row. */
+export function zeroRow({ block, label, hue }: Pick<CostRow, "block" | "label" | "hue">, total: CostRow): CostRow {
   return { block, label, hue, flops: 0, bytes_accessed: 0, transcendentals: 0, params: total.params === null ? null : 0, time_s: total.time_s === null ? null : 0 };
 }
 
@@ -110,39 +110,39 @@ export interface Column {
   title: string;
   hint: string;
   figure: Quantity | null;
-  /** What stands in a row: the number that is sorted by, and how it is written. */
+  /** Cell of a line: sort value, text and tooltip. */
   value: (line: Line) => number | null;
   text: (line: Line) => string;
   title_of: (line: Line) => string;
-  /** How a file has it: all digits, all of a formula, nothing where it is not known. */
+  /** Cell in a CSV file: all digits, or the full formula; empty if unknown. */
   exact?: (line: Line) => string;
-  /** Parts of the bar behind the number: of each role, and of none. */
+  /** Parts of the bar behind the number, by role; "" is the rest. */
   bar?: (line: Line) => [role: Role | "", value: number][];
 }
 
-/** Whether anything is known of parameters: where nothing looks like some, a column of unknowns tells nothing. */
+/** Return whether the parameter count is known; if not, its column is left out. */
 const hasParams = ({ total }: Cost): boolean => total.params !== null || total.formulas?.params !== undefined;
 
-/** What is not known of costs, and why, for who looks at a figure: why there are no parameters only for who asks for them. */
+/** Return the notes on unknown costs for a figure. The note on parameters is shown only with that figure. */
 export function notesOf(cost: Cost, figure: Figure): string[] {
   return cost.notes.filter((note) => figure === "params" || hasParams(cost) || !note.startsWith("params: "));
 }
 
-/** Whether something is sent to other devices, or that is unknown. */
+/** Return whether the program sends data to other devices, or may do so. */
 const communicates = ({ rows, total }: Cost): boolean => [...rows, total].some((row) => COMMUNICATION.some((one) => row[one] !== undefined && row[one] !== 0));
 
-/** The columns of a table of costs; one source has all its figures, several have one figure each, side by side. */
+/** Return the columns of the cost table: all figures of one source, or one figure of several sources. */
 export function costColumns(costs: readonly Cost[], figure: Figure): Column[] {
   const [first] = costs;
   if (!first) return [];
   // Self and total differ only where blocks contain others.
   const hasGroups = costs.some(({ rows }) => rows.some((row) => row.total));
-  const self = (one: Column): Column => (hasGroups ? { ...one, title: `${one.title} (self)`, hint: `${one.hint}. Of the block itself, without the blocks inside it: the rows add up to the total` } : one);
+  const self = (one: Column): Column => (hasGroups ? { ...one, title: `${one.title} (self)`, hint: `${one.hint}. The block alone, without inner blocks. The rows add up to the total` } : one);
   const total = (one: Column): Column => ({
-    ...one, key: `total_${one.key}`, title: `${one.title} (total)`, hint: `${one.hint}. With the blocks inside it, as in the graph and the inspector`, bar: undefined,
+    ...one, key: `total_${one.key}`, title: `${one.title} (total)`, hint: `${one.hint}. Including inner blocks, as in the graph and the inspector`, bar: undefined,
     ...Object.fromEntries((["value", "text", "title_of", "exact"] as const).map((name) => [name, (line: Line) => one[name]?.(totalLineOf(line))])),
   });
-  // Of a whole that is a formula there are no shares, and roles have no numbers.
+  // If the total is a formula, there are no shares, and roles have no numbers.
   const share = first.total.formulas?.[figure] ? [] : [shareColumn(first, figure)];
   const totals = hasGroups ? [column(first.source, figure, figure, FIGURE_TITLES[figure][0], FIGURE_TITLES[figure][2]), ...share].map(total) : [];
   const shares = [...share.map(self), ...totals];
@@ -165,14 +165,14 @@ function column(source: Source, figure: Quantity, key: string, title: string, hi
   const formula = (line: Line): [string, string] | undefined => (value(line) === null ? line.by[source]?.formulas?.[figure] : undefined);
   return {
     key, title, hint, figure, value,
-    text: (line) => formula(line)?.[0] ?? bound(line) + told(figure, value(line)),
-    title_of: (line) => formula(line)?.[1] ?? bound(line) + toldExactly(figure, value(line)),
+    text: (line) => formula(line)?.[0] ?? bound(line) + formatFigure(figure, value(line)),
+    title_of: (line) => formula(line)?.[1] ?? bound(line) + formatExactly(figure, value(line)),
     exact: (line) => formula(line)?.[1] ?? String(value(line) ?? ""),
     bar: (line) => partsOf(line.by[source], figure),
   };
 }
 
-/** A figure of a row; communication that is left out is 0. */
+/** Return a figure of a row; missing communication is 0. */
 function figureOf(row: CostRow, figure: Quantity): number | null {
   const found = row[figure];
   return found === undefined ? 0 : found;
@@ -187,22 +187,22 @@ function partsOf(row: CostRow | undefined, figure: Quantity): [Role | "", number
 }
 
 function shareColumn({ source, total }: Cost, figure: Figure): Column {
-  const of = (line: Line): ReturnType<typeof shareOf> => (line.by[source] ? shareOf(line.by[source], total, figure) : [null, ""]);
+  const share = (line: Line): ReturnType<typeof shareOf> => (line.by[source] ? shareOf(line.by[source], total, figure) : [null, ""]);
   return {
     key: "share", title: `Share of ${FIGURE_TITLES[figure][0]}`, hint: `Share of the program's ${FIGURE_TITLES[figure][0]}`, figure: null,
-    value: (line) => of(line)[0],
-    text: (line) => (of(line)[0] === null ? "–" : of(line)[1] + percent(of(line)[0])),
-    title_of: (line) => (of(line)[0] === null ? "not known" : String(of(line)[0])),
+    value: (line) => share(line)[0],
+    text: (line) => (share(line)[0] === null ? "–" : share(line)[1] + percent(share(line)[0])),
+    title_of: (line) => (share(line)[0] === null ? "unknown" : String(share(line)[0])),
   };
 }
 
 function roleColumn(source: Source, figure: Figure, role: Role): Column {
   const title = role[0]!.toUpperCase() + role.slice(1);
   const value = (line: Line): number | null => (line.by[source] ? (line.by[source].roles?.[role]?.[figure] ?? 0) : null);
-  return { key: role, title, hint: `${FIGURE_TITLES[figure][0]} ${role === "update" ? "of the optimizer's update" : `in the ${role} pass`}`, figure, value, text: (line) => told(figure, value(line)), title_of: (line) => toldExactly(figure, value(line)) };
+  return { key: role, title, hint: `${FIGURE_TITLES[figure][0]} ${role === "update" ? "of the optimizer's update" : `in the ${role} pass`}`, figure, value, text: (line) => formatFigure(figure, value(line)), title_of: (line) => formatExactly(figure, value(line)) };
 }
 
-/** Lines in the order that a column asks for; what is not known stands last. */
+/** Sort lines by a column; unknown values come last. */
 export function sortLines(lines: readonly Line[], column: Column | null, direction: 1 | -1): Line[] {
   return lines
     .map((line, i) => ({ line, i, value: column?.value(line) ?? null }))
@@ -218,7 +218,7 @@ function cell(value: string): string {
   return /[",\n\r]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value;
 }
 
-/** The table as CSV: exact numbers, what is not known is empty, the total last. */
+/** Return the table as CSV: exact numbers, empty cells for unknown values, the total last. */
 export function toCsv(costs: readonly Cost[], figure: Figure): string {
   const columns = costColumns(costs, figure);
   const named = costs.length > 1 ? columns.map(({ key }) => (SOURCES.includes(key as Source) ? `${key} ${figure}` : key)) : columns.map(({ key }) => key);

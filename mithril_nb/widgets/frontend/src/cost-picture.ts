@@ -1,4 +1,4 @@
-/** A picture of costs that the kernel draws: in a shadow root of its own, its blocks linked, with a twin in words. */
+/** A picture of costs drawn by the kernel, in a separate shadow root, with linked blocks and a text version. */
 
 import { Clock } from "./clock";
 import { attr, h, text } from "./dom";
@@ -6,11 +6,11 @@ import type { Store } from "./store";
 import type { Theme } from "./theme";
 import type { Tip } from "./tip";
 
-/** What is drawing, and what it is drawn with. */
+/** SVG elements allowed in a picture. */
 const DRAWN = new Set(["svg", "g", "rect", "path", "text", "tspan", "title", "desc", "line", "circle", "ellipse", "polygon", "polyline", "defs", "pattern", "clipPath", "linearGradient", "stop", "marker", "style"]);
 const DARK = /@media\s*\(prefers-color-scheme:\s*dark\)\s*\{/g;
 
-/** Of a style sheet that follows the reader's preference, the rules that hold in a theme: the page may have another. */
+/** Resolve `prefers-color-scheme` rules for a theme: the page's theme may differ from the reader's preference. */
 export function themed(css: string, theme: Theme): string {
   let found = "";
   let at = 0;
@@ -25,7 +25,7 @@ export function themed(css: string, theme: Theme): string {
   return found + css.slice(at);
 }
 
-/** A picture as elements of this document. Names in it are data: what is no drawing is left out, and nothing is fetched. */
+/** Parse a picture into elements of this document. Its names are user data, so only drawing elements are kept, and nothing is fetched. */
 export function drawingOf(markup: string, theme: Theme): SVGSVGElement | null {
   const parsed = new DOMParser().parseFromString(markup, "image/svg+xml").documentElement;
   if (parsed.nodeName !== "svg") return null;
@@ -46,7 +46,7 @@ export function drawingOf(markup: string, theme: Theme): SVGSVGElement | null {
   return document.importNode(parsed, true) as unknown as SVGSVGElement;
 }
 
-/** The path that a picture names: one word, with what is not allowed in it as %XX. */
+/** Decode a block path in a picture, where reserved characters are written %XX. */
 export function pathOfKey(key: string): string {
   try {
     return decodeURIComponent(key.replace(/%(?![0-9A-Fa-f]{2})/g, "%25"));
@@ -55,7 +55,7 @@ export function pathOfKey(key: string): string {
   }
 }
 
-const OWN = `
+const PICTURE_CSS = `
 :host { display: block; }
 :host svg.mnb-cost { --ground: var(--mnb-bg); --ink: var(--mnb-ink); display: block; max-width: 100%; height: auto; font-family: var(--mnb-ui); }
 [data-block] { cursor: pointer; outline: none; }
@@ -64,14 +64,14 @@ const OWN = `
 [data-block]:focus-visible > :is(rect, path, circle, polygon), :is(rect, path, circle, polygon)[data-block]:focus-visible { stroke: var(--mnb-focus); stroke-width: 3; }
 `;
 
-/** One drawing, whose blocks are hovered, clicked and walked through. */
+/** A drawing whose blocks react to the pointer and the keyboard. */
 export class Drawing {
   readonly root = h("div", { class: "mnb-drawing" });
   private readonly shadow: ShadowRoot;
   private marks: SVGElement[] = [];
   private markup = "";
   private svg: SVGSVGElement | null = null;
-  private readonly leave: () => void;
+  private readonly unsubscribe: () => void;
 
   constructor(
     private readonly store: Store,
@@ -79,7 +79,7 @@ export class Drawing {
     open: (block: string) => void,
   ) {
     this.shadow = this.root.attachShadow({ mode: "open" });
-    this.shadow.append(h("style", {}, OWN));
+    this.shadow.append(h("style", {}, PICTURE_CSS));
     this.shadow.addEventListener("pointerover", (event) => this.hover(event as PointerEvent));
     this.root.addEventListener("pointerleave", () => {
       store.setHover([]);
@@ -91,36 +91,36 @@ export class Drawing {
       if (mark) open(this.blockOf(mark));
     });
     this.shadow.addEventListener("keydown", (event) => this.key(event as KeyboardEvent));
-    this.leave = store.on("links", () => this.paintLinks());
+    this.unsubscribe = store.on("links", () => this.paintLinks());
   }
 
   destroy(): void {
-    this.leave();
+    this.unsubscribe();
   }
 
-  /** Whether there is something to be seen. */
+  /** Show a drawing; return whether it could be parsed. */
   show(markup: string, theme: Theme): boolean {
     this.markup = markup;
-    const held = (this.shadow.activeElement as SVGElement | null)?.dataset["block"];
+    const focusedBlock = (this.shadow.activeElement as SVGElement | null)?.dataset["block"];
     this.svg?.remove();
     this.svg = markup ? drawingOf(markup, theme) : null;
     this.marks = [];
     if (!this.svg) return false;
     for (const mark of this.svg.querySelectorAll<SVGElement>("[data-block]")) {
       const title = mark.querySelector(":scope > title");
-      const said = title?.textContent?.trim() || pathOfKey(mark.dataset["block"]!);
-      title?.remove(); // our own tip says it
-      attr(mark, "aria-label", said.replace(/\s*\n\s*/g, ", "));
-      mark.dataset["said"] = said;
+      const label = title?.textContent?.trim() || pathOfKey(mark.dataset["block"]!);
+      title?.remove(); // the widget's tooltip replaces it
+      attr(mark, "aria-label", label.replace(/\s*\n\s*/g, ", "));
+      mark.dataset["label"] = label;
       attr(mark, "role", "button");
       attr(mark, "tabindex", this.marks.length ? -1 : 0);
       this.marks.push(mark);
     }
-    // Within an image nobody can point at anything.
+    // Screen readers do not expose the children of role "img".
     if (this.marks.length) attr(this.svg, "role", "group");
     this.shadow.append(this.svg);
-    const heir = held === undefined ? null : (this.marks.find((mark) => mark.dataset["block"] === held) ?? this.marks[0]);
-    if (heir) this.focus(heir);
+    const next = focusedBlock === undefined ? null : (this.marks.find((mark) => mark.dataset["block"] === focusedBlock) ?? this.marks[0]);
+    if (next) this.focus(next);
     this.paintLinks();
     return true;
   }
@@ -129,7 +129,7 @@ export class Drawing {
     if (this.markup) this.show(this.markup, theme);
   }
 
-  /** The blocks that can be pointed at in it. */
+  /** The blocks in the drawing. */
   get blocks(): ReadonlySet<string> {
     return new Set(this.marks.map((mark) => this.blockOf(mark)));
   }
@@ -146,7 +146,7 @@ export class Drawing {
     const mark = this.markAt(event.target);
     this.store.setHover(mark ? [{ kind: "block", path: this.blockOf(mark) }] : []);
     if (!mark || event.buttons !== 0) return this.tip.hide();
-    this.tip.later(mark.dataset["said"]!.split("\n"), event.clientX, event.clientY);
+    this.tip.later(mark.dataset["label"]!.split("\n"), event.clientX, event.clientY);
   }
 
   private click(event: MouseEvent): void {
@@ -191,29 +191,29 @@ export class Drawing {
   }
 }
 
-/** A drawing as it comes: markup, the same in words, or why there is none. */
+/** A picture sent by the kernel: markup, text version, and the reason if there is no picture. */
 export interface Drawn {
   svg: string;
   text: string;
   reason: string;
 }
 
-/** A drawing with its states: being drawn, old, not to be had; and its twin in words. */
+/** A drawing with its status line and text version. */
 export class Picture {
   readonly root: HTMLElement;
   readonly drawing: Drawing;
-  private readonly said = h("p", { class: "mnb-hint", role: "status" });
-  private readonly twin = h("pre", { class: "mnb-twin", tabindex: 0, "aria-label": "The same in words" });
+  private readonly status = h("p", { class: "mnb-hint", role: "status" });
+  private readonly textVersion = h("pre", { class: "mnb-text-version", tabindex: 0, "aria-label": "Text version" });
   private readonly words: HTMLElement;
   private readonly clock: Clock;
-  private waitsFor = "";
+  private progress = "";
 
-  /** `open` is told which block is clicked twice. */
+  /** `open` is called with the block that was double-clicked. */
   constructor(store: Store, tip: Tip, open: (block: string) => void = () => {}) {
     this.drawing = new Drawing(store, tip, open);
-    this.words = h("details", { class: "mnb-words" }, h("summary", {}, "The same in words"), this.twin);
-    this.root = h("div", { class: "mnb-picture" }, this.said, this.drawing.root, this.words);
-    this.clock = new Clock((elapsed) => elapsed && text(this.said, `${this.waitsFor}: ${elapsed}`));
+    this.words = h("details", { class: "mnb-words" }, h("summary", {}, "Text version"), this.textVersion);
+    this.root = h("div", { class: "mnb-picture" }, this.status, this.drawing.root, this.words);
+    this.clock = new Clock((elapsed) => elapsed && text(this.status, `${this.progress}: ${elapsed}`));
     this.show(null);
   }
 
@@ -222,28 +222,28 @@ export class Picture {
     this.drawing.destroy();
   }
 
-  /** Say that something is on its way; what is there is old. */
-  wait(what: string | null): void {
-    this.waitsFor = what ?? "";
-    this.clock.run(what !== null);
-    this.root.classList.toggle("mnb-old", what !== null);
-    if (what !== null) this.said.hidden = false;
-    else this.said.hidden = this.said.textContent === "";
+  /** Show that a picture is being drawn, and mark the current one as old. */
+  wait(activity: string | null): void {
+    this.progress = activity ?? "";
+    this.clock.run(activity !== null);
+    this.root.classList.toggle("mnb-old", activity !== null);
+    if (activity !== null) this.status.hidden = false;
+    else this.status.hidden = this.status.textContent === "";
   }
 
-  /** Show a drawing, or say why there is none. */
+  /** Show a picture, or the reason why there is none. */
   show(drawn: Drawn | null, theme: Theme = "light"): void {
     this.wait(null);
-    const isThere = drawn !== null && this.drawing.show(drawn.svg, theme);
-    this.drawing.root.hidden = !isThere;
+    const hasPicture = drawn !== null && this.drawing.show(drawn.svg, theme);
+    this.drawing.root.hidden = !hasPicture;
     this.words.hidden = !drawn?.text;
-    text(this.twin, drawn?.text ?? "");
-    text(this.said, drawn?.reason ?? "");
-    this.said.hidden = !drawn?.reason;
+    text(this.textVersion, drawn?.text ?? "");
+    text(this.status, drawn?.reason ?? "");
+    this.status.hidden = !drawn?.reason;
   }
 
-  say(words: string): void {
-    this.show({ svg: "", text: "", reason: words });
+  showMessage(message: string): void {
+    this.show({ svg: "", text: "", reason: message });
   }
 
   recolour(theme: Theme): void {

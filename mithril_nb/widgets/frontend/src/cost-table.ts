@@ -1,10 +1,10 @@
-/** The table of costs: sortable, with bars by role, rows that open to their equations, totals, and what no block caused. */
+/** The table of costs: sortable, with bars by role, rows that expand to their equations, unattributed costs and totals. */
 
-import { costColumns, type Column, FIGURE_TITLES, type Line, linesOf, nothing, sortLines, told, totalLine } from "./cost-figures";
+import { costColumns, type Column, FIGURE_TITLES, type Line, linesOf, zeroRow, sortLines, formatFigure, totalLine } from "./cost-figures";
 import { attr, h, icon, ICONS, keyed, text } from "./dom";
 import { UNATTRIBUTED, lineage } from "./links";
 import { percent } from "./format";
-import { unpacked } from "./messages";
+import { decodeTo } from "./messages";
 import type { Store } from "./store";
 import type { Cost, CostDetail, Figure, Source } from "./types";
 
@@ -12,9 +12,9 @@ const NAME = "block";
 
 interface Details {
   rows: CostDetail[];
-  /** How many more there are. */
+  /** Number of further rows. */
   left: number;
-  /** Why there are none, if they could not be read. */
+  /** The error, if the rows could not be decoded. */
   problem?: string;
 }
 
@@ -26,9 +26,9 @@ export class CostTable {
   private readonly headers = new Map<string, HTMLElement>();
   private readonly opened = new Set<string>();
   private readonly details = new Map<string, Details>();
-  /** Rows of which it is asked what is in them. */
+  /** Blocks whose details were requested. */
   private readonly fetched = new Set<string>();
-  /** What the details are of. */
+  /** Version, source and figure of the details. */
   private detailsOf = "";
   private sortKey: string | null = null;
   private direction: 1 | -1 = -1;
@@ -37,26 +37,26 @@ export class CostTable {
   private columns: Column[] = [];
   private known = new Set<string>();
   private current: string | null = null;
-  private readonly leave: (() => void)[];
+  private readonly unsubscribe: (() => void)[];
 
   constructor(private readonly store: Store) {
     const table = h("table", { class: "mnb-table", role: "treegrid", "aria-label": "Costs by block" }, h("thead", {}, this.head), this.body, this.foot);
     this.root = h("div", { class: "mnb-cost-table" }, table);
-    this.leave = [
+    this.unsubscribe = [
       store.on("links", () => this.paintLinks()),
       store.kernel.on("cost_rows", (message: { source: Source; block: string; figure: Figure }, buffers) =>
-        void unpacked<Details>(buffers[0], (details) => this.take(message, details), (problem) => this.take(message, { rows: [], left: 0, problem }))),
+        void decodeTo<Details>(buffers[0], (details) => this.take(message, details), (problem) => this.take(message, { rows: [], left: 0, problem }))),
     ];
   }
 
   destroy(): void {
-    for (const leave of this.leave) leave();
+    for (const unsubscribe of this.unsubscribe) unsubscribe();
   }
 
-  /** Show the costs by some sources; `figure` is the one that is set side by side, and of which shares are shares. */
+  /** Show the costs of the sources; `figure` is compared side by side and used for shares. */
   show(costs: Cost[], figure: Figure): void {
     const of = JSON.stringify([this.store.snapshot.version, costs[0]?.source, costs[0]?.stale, figure]);
-    if (of !== this.detailsOf) this.forget();
+    if (of !== this.detailsOf) this.discardDetails();
     this.detailsOf = of;
     this.costs = costs;
     this.figure = figure;
@@ -67,7 +67,7 @@ export class CostTable {
 
   private sort(key: string): void {
     const first: 1 | -1 = key === NAME ? 1 : -1;
-    // Third click: back to the order of the model.
+    // Third click: restore the order of the model.
     if (this.sortKey !== key) [this.sortKey, this.direction] = [key, first];
     else if (this.direction === first) this.direction = first === 1 ? -1 : 1;
     else this.sortKey = null;
@@ -81,12 +81,12 @@ export class CostTable {
     const sorted = this.sortKey === null ? inner : sortLines(inner, this.columns.find(({ key }) => key === this.sortKey) ?? null, this.direction);
     this.known = new Set(inner.map(({ block }) => block));
     const most = this.mostOf(inner);
-    // An open row is followed by what is in it.
+    // An open row is followed by its details.
     const items = sorted.flatMap((line) => (this.opened.has(line.block) ? [{ line, isDetail: false }, { line, isDetail: true }] : [{ line, isDetail: false }]));
     keyed(this.body, items, ({ line, isDetail }) => `${isDetail ? "in" : "of"} ${this.signature()} ${line.block}`, ({ line, isDetail }) => (isDetail ? this.detailRow() : this.row(line.block)), (element: HTMLElement, { line, isDetail }) => (isDetail ? this.paintDetails(element, line) : this.paintRow(element, line, most)));
     const outside = all.find(({ block }) => block === "");
-    const lost: Line = { block: "", label: "Unattributed", hue: -1, by: Object.fromEntries(this.costs.map(({ source, total }) => [source, outside?.by[source] ?? nothing({ block: "", label: "", hue: -1 }, total)])) };
-    const feet = this.costs.length ? [{ line: lost, isTotal: false }, { line: totalLine(this.costs), isTotal: true }] : [];
+    const unattributed: Line = { block: "", label: "Unattributed", hue: -1, by: Object.fromEntries(this.costs.map(({ source, total }) => [source, outside?.by[source] ?? zeroRow({ block: "", label: "", hue: -1 }, total)])) };
+    const feet = this.costs.length ? [{ line: unattributed, isTotal: false }, { line: totalLine(this.costs), isTotal: true }] : [];
     keyed(this.foot, feet, ({ isTotal }) => `${isTotal} ${this.signature()}`, ({ isTotal }) => this.footRow(isTotal), (element: HTMLElement, { line }) => this.columns.forEach((column, i) => this.paintCell(element.children[i + 1]!, column, line, 0)));
     this.roving(sorted.map(({ block }) => block));
     this.paintLinks();
@@ -97,7 +97,7 @@ export class CostTable {
   }
 
   private mostOf(lines: readonly Line[]): Map<string, number> {
-    // What stands side by side is drawn to one scale.
+    // Bars of several sources share one scale.
     const scale = (column: Column): string => (this.costs.length > 1 ? "all" : column.key);
     const scales = new Map<string, number>();
     for (const column of this.columns) if (column.bar) scales.set(scale(column), Math.max(Number.MIN_VALUE, scales.get(scale(column)) ?? 0, ...lines.map((line) => column.value(line) ?? 0)));
@@ -125,7 +125,7 @@ export class CostTable {
   }
 
   private row(block: string): HTMLElement {
-    const open = h("button", { type: "button", class: "mnb-open", tabindex: -1, "aria-label": "What is in it", "data-mnb-action": "cost.open", onclick: (event: MouseEvent) => (event.stopPropagation(), this.toggle(block)) }, icon(ICONS.chevron));
+    const open = h("button", { type: "button", class: "mnb-open", tabindex: -1, "aria-label": "Show equations", "data-mnb-action": "cost.open", onclick: (event: MouseEvent) => (event.stopPropagation(), this.toggle(block)) }, icon(ICONS.chevron));
     const element = h("tr", { "data-mnb-cost": block, tabindex: -1 }, h("th", { scope: "row" }, open, h("i", { class: "mnb-swatch" }), h("span")));
     element.addEventListener("pointerenter", () => this.store.setHover([{ kind: "block", path: block }]));
     element.addEventListener("pointerleave", () => this.store.setHover([]));
@@ -150,7 +150,7 @@ export class CostTable {
     event.stopPropagation();
   }
 
-  /** One row is a stop in the tab order; arrows move from there. */
+  /** Keep one row in the tab order; arrow keys move from there. */
   private roving(blocks: string[] | null, block = this.current): void {
     this.current = blocks && (block === null || (!blocks.includes(block) && block !== UNATTRIBUTED)) ? (blocks[0] ?? null) : block;
     for (const element of this.root.querySelectorAll<HTMLElement>("tr[data-mnb-cost]")) attr(element, "tabindex", element.dataset["mnbCost"] === this.current ? 0 : -1);
@@ -182,7 +182,7 @@ export class CostTable {
     const value = target.querySelector("span")!;
     text(value, column.text(line));
     attr(target, "title", column.title_of(line));
-    // A formula that is cut short is read out whole.
+    // Screen readers get the full formula instead of the shortened one.
     attr(target, "aria-label", column.text(line).endsWith("…") ? column.title_of(line) : null);
     value.classList.toggle("mnb-zero", column.value(line) === 0);
     const bar = target.querySelector<HTMLElement>("i");
@@ -195,14 +195,14 @@ export class CostTable {
     const title = isTotal ? "Total" : "Unattributed";
     const element = h("tr", { class: isTotal ? "mnb-total" : "mnb-unattributed" }, h("th", { scope: "row" }, title));
     if (!isTotal) {
-      for (const [name, value] of Object.entries({ "data-mnb-cost": UNATTRIBUTED, tabindex: -1, title: "What no block caused, or nobody knows. Click shows its lines." })) attr(element, name, value);
+      for (const [name, value] of Object.entries({ "data-mnb-cost": UNATTRIBUTED, tabindex: -1, title: "Unattributed cost. Click to see its lines." })) attr(element, name, value);
       element.addEventListener("click", () => this.store.pinBlocks([UNATTRIBUTED]));
       element.addEventListener("keydown", (event) => this.key(event, element, UNATTRIBUTED));
     }
     return this.cells(element);
   }
 
-  // What is in a row
+  // Details of a row
 
   private detailRow(): HTMLElement {
     return h("tr", { class: "mnb-cost-detail" }, h("td", { colspan: this.columns.length + 1 }));
@@ -214,20 +214,20 @@ export class CostTable {
     const found = this.details.get(block);
     if (!first) return;
     if (!found) {
-      text(target, "Fetching what is in it.");
+      text(target, "Loading…");
       if (this.fetched.has(block)) return;
       this.fetched.add(block);
-      void this.store.kernel.send("want_cost_rows", { source: first.source, block, figure: this.figure });
+      void this.store.kernel.send("request_cost_rows", { source: first.source, block, figure: this.figure });
       return;
     }
     const shown: Figure[] = first.source === "measured" ? ["time_s", "flops", "bytes_accessed"] : ["flops", "bytes_accessed", "transcendentals"];
     const rows = found.rows.map((row) =>
       h("tr", {}, h("td", { class: "mnb-code" }, row.id), h("td", { class: "mnb-code" }, row.opcode, row.share < 1 ? ` (${percent(row.share, 0)})` : ""), h("td", {}, row.role ?? ""), h("td", { class: "mnb-num" }, row.repeats === null ? "?" : row.repeats === 1 ? "" : `×${row.repeats.toLocaleString("en-US")}`),
-        ...shown.map((figure) => h("td", { class: "mnb-num" }, told(figure, row.figures[figure]))), h("td", { class: "mnb-cost-formula", title: row.formula }, row.formula)));
+        ...shown.map((figure) => h("td", { class: "mnb-num" }, formatFigure(figure, row.figures[figure]))), h("td", { class: "mnb-cost-formula", title: row.formula }, row.formula)));
     const heads = ["Id", first.source === "analytic" ? "Primitive" : "Opcode", "Role", "Runs", ...shown.map((figure) => FIGURE_TITLES[figure][0]), "FLOPs of one run"];
     const table = h("table", { class: "mnb-table mnb-table-small" }, h("thead", {}, h("tr", {}, ...heads.map((title) => h("th", { scope: "col", class: /Runs|FLOPs$|Bytes|Transc|Time/.test(title) ? "mnb-num" : "" }, title)))), h("tbody", {}, ...rows));
-    const left = found.left > 0 ? h("p", { class: "mnb-hint" }, `and ${found.left.toLocaleString("en-US")} more, of less ${FIGURE_TITLES[this.figure][0]}`) : null;
-    target.replaceChildren(rows.length ? table : h("p", { class: "mnb-hint" }, found.problem ?? "Its self cost is 0: it has only parameters, or the blocks inside it do all of the work."), ...(left ? [left] : []));
+    const left = found.left > 0 ? h("p", { class: "mnb-hint" }, `and ${found.left.toLocaleString("en-US")} more with fewer ${FIGURE_TITLES[this.figure][0]}`) : null;
+    target.replaceChildren(rows.length ? table : h("p", { class: "mnb-hint" }, found.problem ?? "Self cost 0: the block has only parameters, or its inner blocks do all the work."), ...(left ? [left] : []));
   }
 
   private take({ source, block, figure }: { source: Source; block: string; figure: Figure }, details: Details): void {
@@ -236,8 +236,8 @@ export class CostTable {
     this.paint();
   }
 
-  /** What is in the rows may be another now. */
-  forget(): void {
+  /** Discard the details, which may be out of date. */
+  discardDetails(): void {
     this.details.clear();
     this.fetched.clear();
   }

@@ -1,4 +1,4 @@
-/** Building DOM without markup: everything that comes from data becomes a text node or an attribute, never HTML. */
+/** Creates DOM elements without markup: data becomes text nodes or attributes, never HTML. */
 
 type Child = Node | string | number | null | undefined | false;
 type Props = Record<string, unknown>;
@@ -25,7 +25,7 @@ function append(element: Element, children: Child[]): void {
   }
 }
 
-/** Make an HTML element. Props that start with `on` are listeners; `true` is an empty attribute; null and false are left out. */
+/** Create an HTML element. Props that start with `on` are listeners; `true` is an empty attribute; null and false are skipped. */
 export function h<K extends keyof HTMLElementTagNameMap>(tag: K, props: Props = {}, ...children: Child[]): HTMLElementTagNameMap[K] {
   const element = document.createElement(tag);
   apply(element, props);
@@ -33,7 +33,7 @@ export function h<K extends keyof HTMLElementTagNameMap>(tag: K, props: Props = 
   return element;
 }
 
-/** The same for SVG. */
+/** Create an SVG element, with props as in `h`. */
 export function svg<K extends keyof SVGElementTagNameMap>(tag: K, props: Props = {}, ...children: Child[]): SVGElementTagNameMap[K] {
   const element = document.createElementNS(SVG_NS, tag);
   apply(element, props);
@@ -41,7 +41,7 @@ export function svg<K extends keyof SVGElementTagNameMap>(tag: K, props: Props =
   return element;
 }
 
-/** Set an attribute only if it changes; null takes it away. */
+/** Set an attribute only if it changes; null removes it. */
 export function attr(element: Element, name: string, value: string | number | boolean | null | undefined): void {
   if (value === null || value === undefined || value === false) {
     if (element.hasAttribute(name)) element.removeAttribute(name);
@@ -51,12 +51,12 @@ export function attr(element: Element, name: string, value: string | number | bo
   if (element.getAttribute(name) !== text) element.setAttribute(name, text);
 }
 
-/** Set text only if it changes, so that selections and screen readers are left alone. */
+/** Set text only if it changes, so that selections stay and screen readers do not repeat it. */
 export function text(element: Element, value: string): void {
   if (element.textContent !== value) element.textContent = value;
 }
 
-/** Make `parent`'s children match `items`, reusing the element of each key: focus, caret and scroll stay where they are. */
+/** Make the children of `parent` match `items`. Elements are reused by key, so focus, caret and scroll position stay. */
 export function keyed<T>(
   parent: Element,
   items: readonly T[],
@@ -80,14 +80,14 @@ export function keyed<T>(
     }
     update(element, item);
     const next: Element | null = at ? at.nextElementSibling : parent.firstElementChild;
-    // Moving an element takes its focus away, so one that is in place already is left alone.
+    // Moving an element drops its focus, so do not move an element that is already in place.
     if (next !== element) parent.insertBefore(element, next);
     at = element;
   }
   for (const element of old.values()) element.remove();
 }
 
-/** One icon from a path in a 16 × 16 box, drawn with the colour of the text. */
+/** Create an icon from a path in a 16 × 16 box, in the text colour. */
 export function icon(d: string): SVGSVGElement {
   return svg(
     "svg",
@@ -115,20 +115,20 @@ export const ICONS = {
   trash: "M3 4h10M6 4V2.5h4V4M4.5 4l.5 9.5h6l.5-9.5",
 } as const;
 
-/** A button with an icon, a name for screen readers, and a tooltip. */
+/** Create an icon button with a tooltip and a name for screen readers. */
 export function iconButton(name: keyof typeof ICONS, label: string, action: string, onclick: (event: MouseEvent) => void): HTMLButtonElement {
   return h("button", { type: "button", class: "mnb-button mnb-icon-button", "aria-label": label, title: label, "data-mnb-action": action, onclick }, icon(ICONS[name]));
 }
 
 let serial = 0;
 
-/** An id that no other workbench on the page uses. */
+/** Return an id that is unique on the page. */
 export function uid(prefix: string): string {
   serial += 1;
   return `mnb-${prefix}-${serial}`;
 }
 
-/** Offer these values in a menu, "" as "choose…", and show one of them. */
+/** Set the options and the value of a menu; "" is shown as "choose…". */
 export function choose(menu: HTMLSelectElement, values: readonly string[], value: string): void {
   if (Array.from(menu.options, (option) => option.value).join("\n") !== values.join("\n")) {
     menu.replaceChildren(...values.map((one) => h("option", { value: one }, one || "choose…")));

@@ -1,11 +1,11 @@
-/** Putting the explorer together on one element: a program's graph, its stages side by side, costs and passes. */
+/** Builds the explorer inside one element: a program's graph, stages, costs, passes and transforms. */
 
 import { Connection } from "./connection";
 import { CostTab } from "./cost";
 import { attr, h, text } from "./dom";
 import { exact, percent, seconds, si } from "./format";
 import { headerEnd } from "./header";
-import { Help, type Keys, LOOKING } from "./help";
+import { Help, type Keys, SHARED_KEYS } from "./help";
 import { Kernel } from "./kernel";
 import { listenToKeys } from "./keys";
 import { Notice } from "./lists";
@@ -19,29 +19,29 @@ import { Tabs } from "./tabs";
 import { followTheme } from "./theme";
 import { Tip } from "./tip";
 import { TransformsTab } from "./transforms";
-import { hideTwin } from "./twin";
+import { hideFallback } from "./static-fallback";
 import type { Snapshot } from "./types";
 import { type Mounted, divider } from "./workbench";
 
-/** What a workbench has and a program to look at has not. */
-const NOTHING: Pick<Snapshot, "program" | "programs" | "shapes" | "graph" | "palette" | "source" | "can_undo" | "can_redo" | "undo_label" | "run"> = {
+/** Defaults for the parts of a snapshot that only the workbench has. */
+const EXPLORER_DEFAULTS: Pick<Snapshot, "program" | "programs" | "shapes" | "graph" | "palette" | "source" | "can_undo" | "can_redo" | "undo_label" | "run"> = {
   program: "", programs: [], shapes: {}, graph: { width: 0, height: 0, nodes: [], edges: [] }, palette: [], source: "", can_undo: false, can_redo: false, undo_label: "",
   run: { state: "none", epoch: 0, epochs: 0, step: 0, steps: 0, loss: null, accuracy: null, validation_loss: null, validation_accuracy: null, steps_per_s: null, left_s: null, learning_rate: null, learning_rate_is_relative: false, message: "", points: 0 },
 };
 const KEYS: Keys = [
-  ["Everywhere", [["?", "this card"], ["F or /", "search blocks and stages"], ["Esc", "let go of the selection"]]],
+  ["Everywhere", [["?", "show this card"], ["F or /", "search blocks and stages"], ["Esc", "clear the selection"]]],
   ["Graph", [["↑ ↓", "previous, next node"], ["→ ←", "open, close or leave a node"], ["Enter", "select; on a selected node: open, close"], ["Shift Enter", "add to the selection"]]],
-  ...LOOKING,
+  ...SHARED_KEYS,
 ];
 
 export function mountExplorer({ model, el }: Mounted): () => void {
   styleFor(el);
-  const showTwin = hideTwin(el);
+  const showFallback = hideFallback(el);
   const kernel = new Kernel(model);
-  const read = (): Snapshot => ({ ...NOTHING, ...(model.get("snapshot") as Snapshot) });
+  const read = (): Snapshot => ({ ...EXPLORER_DEFAULTS, ...(model.get("snapshot") as Snapshot) });
   const store = new Store(read(), kernel);
   const { costs, graph_stage: first } = store.snapshot;
-  // Only a program that begins after the jaxpr has no analytic costs from the start.
+  // Programs without a jaxpr, such as HLO text, have no analytic costs.
   store.panes = costs?.sources.analytic?.state === "unavailable" && first ? [first] : ["jaxpr", "stablehlo"];
   const root = h("div", { class: "mnb-root mnb-explorer", role: "region", "aria-label": `Program ${store.snapshot.name}` });
   el.append(root);
@@ -66,14 +66,14 @@ export function mountExplorer({ model, el }: Mounted): () => void {
   panes.root.after(divider("y", "Height of the stages", lower, panes.root, "--mnb-panes"));
   const connection = new Connection(kernel, () => store.snapshot);
   root.append(header.root, connection.root, notice.root, main, tip.root, help.root);
-  const letGo = listenToKeys(root, { store, header, panes, help });
-  const unfollow = followTheme(root, () => cost.recolour());
+  const releaseKeyboard = listenToKeys(root, { store, header, panes, help });
+  const unfollowTheme = followTheme(root, () => cost.recolour());
   const paint = (): void => {
     root.dataset["mnbVersion"] = String(store.snapshot.version);
     header.update();
   };
   const onSnapshot = (): void => {
-    kernel.heard();
+    kernel.receivedMessage();
     store.takeSnapshot(read());
     paint();
   };
@@ -83,18 +83,18 @@ export function mountExplorer({ model, el }: Mounted): () => void {
   void kernel.send("hello", {});
   return () => {
     model.off("change:snapshot", onSnapshot);
-    unfollow();
-    letGo();
-    for (const one of leave) one();
+    unfollowTheme();
+    releaseKeyboard();
+    for (const unsubscribe of leave) unsubscribe();
     for (const part of [graph, panes, header, cost, passes, transforms, tabs, notice, connection]) part?.destroy();
     tip.hide();
     kernel.destroy();
     root.remove();
-    showTwin();
+    showFallback();
   };
 }
 
-/** What is looked at, and its figures. */
+/** The header: the program's name, backend and figures. */
 class Header {
   readonly root: HTMLElement;
   readonly search: Search;
@@ -126,12 +126,12 @@ class Header {
     text(this.name, snapshot.name);
     attr(this.name, "title", snapshot.name);
     text(this.backend, snapshot.backend);
-    // Each has its place from the start: nothing moves when a figure arrives.
+    // All figures are shown from the start, so that nothing moves when a value arrives.
     const figures: [string, string, string][] = [
-      ["trace", seconds(status.trace_s), "Seconds that JAX took to trace the program"],
-      ["lower", seconds(status.lower_s), "Seconds that JAX took to lower it to StableHLO"],
-      ["optimize", seconds(status.optimize_s), "Seconds that XLA took for its passes and plan of memory, without machine code: that is made when somebody looks at it or has it run"],
-      ["compile", seconds(status.compile_s), "Seconds that XLA took to compile it, machine code included; nothing is compiled before somebody asks"],
+      ["trace", seconds(status.trace_s), "Time to trace the program"],
+      ["lower", seconds(status.lower_s), "Time to lower the program to StableHLO"],
+      ["optimize", seconds(status.optimize_s), "Time for XLA's passes and memory planning, without code generation. Machine code is generated on demand."],
+      ["compile", seconds(status.compile_s), "Time to compile the program, with code generation. The program is compiled on demand."],
       ["cost", status.flops === null ? (formula?.[0] ?? "–") : `${cost?.total.unknown?.flops ? "≥ " : ""}${si(status.flops, "FLOP")}`, formula?.[1] ?? exact(status.flops, "FLOP")],
       ["attributed", percent(status.attributed), "Share of the FLOPs traced back to a block, the loss or the optimizer"],
     ];

@@ -1,4 +1,4 @@
-/** Keeping curves up to date: take what arrives, and ask for all of it where rows are missing. */
+/** Collects the curve points sent by the kernel, and requests all of them if rows are missing. */
 
 import type { Kernel } from "./kernel";
 import { Curves } from "./messages";
@@ -9,14 +9,14 @@ export function feedCurves(kernel: Kernel, points: () => number): { curves: Curv
     const buffer = buffers[0];
     if (buffer && !curves.take(message.from, message.columns, buffer)) void kernel.send("request_curves", {});
   });
-  let asked = false;
+  let isRequested = false;
   return {
     curves,
     stop,
-    /** After a reload the kernel has points that this page has not seen. */
+    /** Request all points if none arrived: after a page reload, the kernel has points that the page lacks. */
     check: () => {
-      if (asked || curves.rows > 0 || points() === 0) return;
-      asked = true;
+      if (isRequested || curves.rows > 0 || points() === 0) return;
+      isRequested = true;
       void kernel.send("request_curves", {});
     },
   };

@@ -1,4 +1,4 @@
-/** Numbers as people read them: SI units, three digits, the exact value for the tooltip. */
+/** Number formatting: SI prefixes with three digits, and exact values for tooltips. */
 
 const PREFIXES = ["", "k", "M", "G", "T", "P", "E"];
 
@@ -14,7 +14,7 @@ export function si(value: number | null | undefined, unit = ""): string {
   const sign = value < 0 ? "−" : "";
   let size = Math.abs(value);
   let step = 0;
-  // 999.5 would print as "1000": go to the next prefix where rounding would.
+  // 999.5 would print as "1000", so use the next prefix from there on.
   while (size >= 999.5 && step < PREFIXES.length - 1) {
     size /= 1000;
     step += 1;
@@ -44,12 +44,12 @@ export function percent(share: number | null | undefined, places = 1): string {
 
 /** The exact value for a tooltip: `84,200,000 FLOP`. */
 export function exact(value: number | null | undefined, unit = ""): string {
-  if (value === null || value === undefined) return "not known";
+  if (value === null || value === undefined) return "unknown";
   const number = Number.isInteger(value) ? value.toLocaleString("en-US") : String(value);
   return unit ? `${number} ${unit}` : number;
 }
 
-/** Loss and metrics: four digits that say something, in whatever range. */
+/** Format a loss or metric with three or four significant digits. */
 export function figure(value: number | null | undefined): string {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
@@ -58,21 +58,21 @@ export function figure(value: number | null | undefined): string {
   return value.toPrecision(4);
 }
 
-/** A learning rate or another small number, as short as it can be read back: `0.001`, `3.2e-5`. */
+/** Format a learning rate or other setting with up to three digits: `0.001`, `3.2e-5`. */
 export function short(value: number): string {
   if (value === 0) return "0";
   const rounded = Number(value.toPrecision(3));
   return Math.abs(rounded) < 1e-3 || Math.abs(rounded) >= 1e6 ? rounded.toExponential().replace("e+", "e") : String(rounded);
 }
 
-/** Position 0..1000 of a value on a logarithmic slider from min to max; 0 stands at its left end if min is 0. */
+/** Return the position 0..1000 of a value on a logarithmic slider; value 0 is at the left end if min is 0. */
 export function toSlider(value: number, min: number, max: number): number {
   const low = min > 0 ? min : Math.min(1e-4, max / 1e4);
   if (value <= low) return 0;
   return Math.round((1000 * Math.log(value / low)) / Math.log(max / low));
 }
 
-/** The inverse; integers come back as integers, floats with three digits. */
+/** Return the value at a slider position: an integer, or a float with three digits. */
 export function fromSlider(position: number, min: number, max: number, integer: boolean): number {
   if (position <= 0) return min;
   if (position >= 1000) return max;

@@ -1,4 +1,4 @@
-/** Work that a burst of news asks for many times, done once before the next frame is drawn; never while the page is hidden. */
+/** Coalesce calls into one before the next frame. Nothing runs while the page is hidden. */
 export function oncePerFrame(work: () => void): () => void {
   let queued = false;
   return () => {

@@ -1,4 +1,4 @@
-/** Questions about the drawn graph: which port is meant, what would close a cycle, in which order to read. Pure. */
+/** Pure functions on the drawn graph: ports, cycles, reading order and edge paths. */
 
 import type { Diagnostic, Graph, GraphEdge, GraphNode, Port } from "./types";
 
@@ -6,16 +6,16 @@ export interface PortRef {
   node: GraphNode;
   port: Port;
   side: "input" | "output";
-  /** What the kernel calls it: `linear_0.output`, or `input` for a port of the model itself. */
+  /** The name used by the kernel: `linear_0.output`, or `input` for a port of the model itself. */
   endpoint: string;
 }
 
-/** A node's key: its path, or its side and name if it stands for a port of the model. */
+/** Return a node's key: its path, or its side and name if it represents a port of the model. */
 export function keyOf(node: GraphNode): string {
   return node.path || `${node.kind}:${node.name}`;
 }
 
-/** A name as it stands in an endpoint: the characters that mean something there are written `%XX`, as in the kernel. */
+/** Escape a name for an endpoint: reserved characters become `%XX`, as in the kernel. */
 export function component(name: string): string {
   return name.replace(/[%/.():[\]]/g, (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`);
 }
@@ -36,7 +36,7 @@ export function portsOf(graph: Graph): PortRef[] {
   ]);
 }
 
-/** Finds the ports at an edge's ends. An edge inside an open group may start at the group's input and end at its output. */
+/** Looks up the ports of an edge. Edges inside an open group may start at the group's input or end at its output. */
 export class Ends {
   private readonly outputs = new Map<string, PortRef>();
   private readonly inputs = new Map<string, PortRef>();
@@ -54,7 +54,7 @@ export class Ends {
   }
 }
 
-/** The nodes on a way from `start` to `goal` along edges, or null. */
+/** Return the nodes on a path from `start` to `goal` along edges, or null. */
 export function pathBetween(graph: Graph, start: string, goal: string): string[] | null {
   const ends = new Ends(graph);
   const next = new Map<string, string[]>();
@@ -67,9 +67,9 @@ export function pathBetween(graph: Graph, start: string, goal: string): string[]
   const queue = [start];
   for (let node = queue.shift(); node !== undefined; node = queue.shift()) {
     if (node === goal) {
-      const way = [node];
-      for (let back = cameFrom.get(node) ?? null; back !== null; back = cameFrom.get(back) ?? null) way.unshift(back);
-      return way;
+      const path = [node];
+      for (let back = cameFrom.get(node) ?? null; back !== null; back = cameFrom.get(back) ?? null) path.unshift(back);
+      return path;
     }
     for (const after of next.get(node) ?? []) {
       if (!cameFrom.has(after)) {
@@ -81,21 +81,21 @@ export function pathBetween(graph: Graph, start: string, goal: string): string[]
   return null;
 }
 
-/** Why an output cannot go to an input, as far as the page can know; null if it can be tried. */
-export function refusal(graph: Graph, source: PortRef, target: PortRef): string | null {
+/** Return why an output cannot be connected to an input; null if the kernel must decide. */
+export function connectionProblem(graph: Graph, source: PortRef, target: PortRef): string | null {
   if (source.side !== "output" || target.side !== "input") return "Connect an output to an input.";
   if (source.node === target.node) return `“${source.node.name}” cannot feed itself.`;
-  if (parentOf(source.node.path) !== parentOf(target.node.path)) return "These are in different groups: use the group's own port.";
-  if (graph.edges.some((edge) => edge.source === source.endpoint && edge.target === target.endpoint)) return "They are connected already.";
-  const way = pathBetween(graph, keyOf(target.node), keyOf(source.node));
-  if (way) {
-    const names = [...way, way[0]!].map((key) => key.split("/").pop()!);
-    return `This closes a cycle: ${names.join(" → ")}.`;
+  if (parentOf(source.node.path) !== parentOf(target.node.path)) return "These ports are in different groups. Use a port of the group.";
+  if (graph.edges.some((edge) => edge.source === source.endpoint && edge.target === target.endpoint)) return "Already connected.";
+  const path = pathBetween(graph, keyOf(target.node), keyOf(source.node));
+  if (path) {
+    const names = [...path, path[0]!].map((key) => key.split("/").pop()!);
+    return `This creates a cycle: ${names.join(" → ")}.`;
   }
   return null;
 }
 
-/** The graph with the problems inside closed groups shown on the groups, and on the edges that lead there. */
+/** Mark closed groups and their incoming edges with the problems inside the groups. */
 export function withInnerProblems(graph: Graph, problems: readonly Diagnostic[]): Graph {
   const within = (block: string | null | undefined, path: string): boolean => path !== "" && !!block && block.startsWith(`${path}/`);
   if (!problems.some((problem) => problem.block?.includes("/"))) return graph;
@@ -115,7 +115,7 @@ export function withInnerProblems(graph: Graph, problems: readonly Diagnostic[])
   };
 }
 
-/** Nodes in reading order: along the edges, then from top to bottom; the children of an open group after it. */
+/** Return the nodes from top to bottom and left to right; the children of an open group follow it. */
 export function readingOrder(graph: Graph): GraphNode[] {
   const byParent = new Map<string, GraphNode[]>();
   for (const node of graph.nodes) {
@@ -130,12 +130,12 @@ export function readingOrder(graph: Graph): GraphNode[] {
     }
   };
   visit("");
-  // A child whose parent is not drawn would be lost: a page must show whatever the kernel sent.
+  // Include nodes whose parent is not drawn.
   for (const node of graph.nodes) if (!order.includes(node)) order.push(node);
   return order;
 }
 
-/** An edge as an SVG path: the control points that the layout gave. */
+/** Return an SVG path through the control points of an edge. */
 export function pathOf(points: readonly (readonly [number, number])[]): string {
   const [start, ...rest] = points;
   if (!start) return "";
@@ -146,13 +146,13 @@ export function pathOf(points: readonly (readonly [number, number])[]): string {
   return d;
 }
 
-/** A simple curve between two points, leaving downwards and arriving from above. */
+/** Return the SVG path of a curve that leaves downwards and arrives from above. */
 export function curve(x0: number, y0: number, x1: number, y1: number): string {
   const bend = Math.max(24, Math.abs(y1 - y0) / 2);
   return `M${x0} ${y0}C${x0} ${y0 + bend} ${x1} ${y1 - bend} ${x1} ${y1}`;
 }
 
-/** The point half-way along control points, for labels and icons. */
+/** Return the midpoint of an edge, for labels and icons. */
 export function middle(points: readonly (readonly [number, number])[]): [number, number] {
   const segments = Math.floor((points.length - 1) / 3);
   if (segments < 1) return [points[0]?.[0] ?? 0, points[0]?.[1] ?? 0];

@@ -1,19 +1,19 @@
-/** The header: what is on the bench, which program, which shapes, undo and redo, search. */
+/** The header: model name, program, shapes, undo, redo and search. */
 
 import { attr, choose, h, iconButton, keyed, text } from "./dom";
 import { Search } from "./search";
 import type { Store } from "./store";
 import type { Panes } from "./panes";
 
-/** Read "32, 64" or "batch, 64" as a shape; the kernel decides whether it is one. */
+/** Parse "32, 64" or "batch, 64" as a shape; the kernel validates it. */
 export function readShape(value: string): (number | string)[] {
   const parts = value.replace(/[()[\]]/g, " ").split(/[\s,×]+/).filter(Boolean);
   return parts.map((part) => (/^\d+$/.test(part) ? Number(part) : part));
 }
 
-/** What stands at the right end of a header, in one piece: where there is no room, the search shrinks before it wraps. */
+/** Create the right end of a header as one element, so that in narrow widgets the search shrinks before it wraps. */
 export function headerEnd(search: Search, showHelp: () => void): HTMLElement {
-  const help = h("button", { type: "button", class: "mnb-button mnb-icon-button", "aria-label": "Keys", title: "All keys (?)", "data-mnb-action": "help", onclick: showHelp }, "?");
+  const help = h("button", { type: "button", class: "mnb-button mnb-icon-button", "aria-label": "Keyboard shortcuts", title: "Keyboard shortcuts (?)", "data-mnb-action": "help", onclick: showHelp }, "?");
   return h("span", { class: "mnb-header-end" }, search.root, help);
 }
 
@@ -23,13 +23,13 @@ export class Header {
   private readonly name = h("b", { class: "mnb-model-name" });
   private readonly backend = h("span", { class: "mnb-backend" });
   private readonly program = h("select", { class: "mnb-input", "aria-label": "Program", "data-mnb-action": "program" });
-  private readonly output = h("select", { class: "mnb-input", "aria-label": "Output that is trained on", "data-mnb-action": "output" });
-  private readonly outputLabel = h("label", { class: "mnb-labelled", hidden: true }, h("span", {}, "trained output"), this.output);
+  private readonly output = h("select", { class: "mnb-input", "aria-label": "Output to train on", "data-mnb-action": "output" });
+  private readonly outputLabel = h("label", { class: "mnb-labelled", hidden: true }, h("span", {}, "output"), this.output);
   private readonly note = h("span", { class: "mnb-badge mnb-program-note", role: "status", hidden: true });
   private readonly shapes = h("span", { class: "mnb-shapes" });
   private readonly undo: HTMLButtonElement;
   private readonly redo: HTMLButtonElement;
-  private readonly leave: (() => void)[];
+  private readonly unsubscribe: (() => void)[];
 
   constructor(
     private readonly store: Store,
@@ -53,12 +53,12 @@ export class Header {
       this.note,
       headerEnd(this.search, showHelp),
     );
-    this.leave = [store.on("snapshot", () => this.update())];
+    this.unsubscribe = [store.on("snapshot", () => this.update())];
     this.update();
   }
 
   destroy(): void {
-    for (const leave of this.leave) leave();
+    for (const unsubscribe of this.unsubscribe) unsubscribe();
     this.search.destroy();
   }
 
@@ -79,7 +79,7 @@ export class Header {
       const typing = (input.getRootNode() as Document | ShadowRoot).activeElement === input && input.dataset["dirty"] === "1";
       if (!typing && input.dataset["dirty"] !== "sent") {
         if (input.value !== value) input.value = value;
-        this.paintRefusal(input, "");
+        this.paintProblem(input, "");
       }
       attr(input, "placeholder", value ? null : "32, 64");
       input.style.width = `${(input.value || input.placeholder).length + 3}ch`;
@@ -98,13 +98,13 @@ export class Header {
     const commit = (): void => {
       if (input.dataset["dirty"] !== "1") return;
       const shape = readShape(input.value);
-      if (!shape.length) return this.paintRefusal(input, "A shape has at least one size, as in 32, 64.");
+      if (!shape.length) return this.paintProblem(input, "Enter at least one size, such as 32, 64.");
       input.dataset["dirty"] = "sent";
       void this.store.kernel.send("set_shape", { name: port, shape }).then(({ ok, error }) => {
-        // Typed on meanwhile: what is in the field is newer than the answer.
+        // The user kept typing, so the field is newer than the reply.
         if (input.dataset["dirty"] !== "sent") return;
         input.dataset["dirty"] = ok ? "" : "1";
-        this.paintRefusal(input, error ? [error.summary, ...error.facts.map(([name, fact]) => `${name}: ${fact}`)].join("\n") : "");
+        this.paintProblem(input, error ? [error.summary, ...error.facts.map(([name, fact]) => `${name}: ${fact}`)].join("\n") : "");
         if (ok) this.update();
       });
     };
@@ -113,11 +113,11 @@ export class Header {
     return h("label", { class: "mnb-labelled" }, h("span", { title: port }, port), input, h("small", { class: "mnb-field-problem", role: "alert", hidden: true }));
   }
 
-  private paintRefusal(input: HTMLInputElement, reason: string): void {
+  private paintProblem(input: HTMLInputElement, reason: string): void {
     attr(input, "aria-invalid", reason ? "true" : null);
-    const words = input.parentElement!.querySelector<HTMLElement>(".mnb-field-problem")!;
-    words.hidden = reason === "";
-    text(words, reason.split("\n")[0]!);
-    attr(input, "title", reason || "Sizes of the axes: numbers or names, as in batch, 64");
+    const message = input.parentElement!.querySelector<HTMLElement>(".mnb-field-problem")!;
+    message.hidden = reason === "";
+    text(message, reason.split("\n")[0]!);
+    attr(input, "title", reason || "Axis sizes as numbers or names, such as batch, 64");
   }
 }

@@ -1,4 +1,4 @@
-/** The selected block: its fields, shapes, parameters, formula, sentence and cost. */
+/** The inspector of the selected block: fields, shapes, parameters, formula, summary and cost. */
 
 import { BlockFormulaView } from "./block-formula";
 import { atLeast, shareOf, totalOf } from "./cost-figures";
@@ -11,8 +11,8 @@ import type { BlockDetails, CostRow, Field } from "./types";
 
 const UNITS = { flops: "FLOP", bytes_accessed: "B" };
 
-/** A cost of a block in words, and exactly: a number with its share of the program, or a formula. */
-export function costInWords(row: CostRow, total: CostRow, figure: keyof typeof UNITS): [words: string, exactly: string] {
+/** Format a cost of a block, rounded and exact: a number with its share of the program, or a formula. */
+export function describeCost(row: CostRow, total: CostRow, figure: keyof typeof UNITS): [rounded: string, exact: string] {
   const formula = row[figure] === null ? row.formulas?.[figure] : undefined;
   if (formula) return formula;
   const bound = atLeast(row, figure, row[figure]);
@@ -35,7 +35,7 @@ export class Inspector {
   private readonly buttons: HTMLElement;
   private readonly views = new Map<string, FieldView>();
   private path = "";
-  private readonly leave: (() => void)[];
+  private readonly unsubscribe: (() => void)[];
 
   constructor(private readonly store: Store) {
     this.buttons = h(
@@ -53,12 +53,12 @@ export class Inspector {
       this.hint,
       this.body,
     );
-    this.leave = [store.on("snapshot", () => this.update()), store.on("links", () => this.update())];
+    this.unsubscribe = [store.on("snapshot", () => this.update()), store.on("links", () => this.update())];
     this.update();
   }
 
   destroy(): void {
-    for (const leave of this.leave) leave();
+    for (const unsubscribe of this.unsubscribe) unsubscribe();
     this.counted.destroy();
   }
 
@@ -83,21 +83,21 @@ export class Inspector {
       text(this.title, "Inspector");
       text(this.kind, "");
       this.root.classList.remove("mnb-has-hue");
-      text(this.hint, Object.keys(snapshot.blocks).length ? "Select a block, an edge or a line of code to see what it is." : "Add a block from the palette to begin.");
+      text(this.hint, Object.keys(snapshot.blocks).length ? "Select a block, an edge or a line of code to see its details." : "Add a block from the palette to start.");
       return;
     }
     if (!this.title.querySelector("input")) text(this.title, block.path.split("/").join(" / "));
     attr(this.title, "title", block.path);
     attr(this.kind, "title", block.kind);
-    text(this.kind, selection.length > 1 ? `${block.kind} · and ${selection.length - 1} more selected` : block.kind);
+    text(this.kind, selection.length > 1 ? `${block.kind} · ${selection.length - 1} more selected` : block.kind);
     this.root.className = `mnb-inspector mnb-has-hue mnb-hue-${((block.hue % 8) + 8) % 8}`;
     this.fields(block);
     text(this.formula, block.formula);
     this.formula.hidden = !block.formula;
     text(this.doc, block.doc);
     this.paintFacts(block);
-    const own = snapshot.problems.filter((problem) => problem.block === path);
-    keyed(this.problems, own, (problem) => `${problem.code} ${problem.summary}`, () => h("p", { class: "mnb-inline-problem" }), (line: HTMLElement, problem) => {
+    const ofBlock = snapshot.problems.filter((problem) => problem.block === path);
+    keyed(this.problems, ofBlock, (problem) => `${problem.code} ${problem.summary}`, () => h("p", { class: "mnb-inline-problem" }), (line: HTMLElement, problem) => {
       text(line, `${problem.summary}${problem.advice ? ` Try: ${problem.advice}` : ""}`);
       attr(line, "title", line.textContent);
     });
@@ -109,7 +109,7 @@ export class Inspector {
       if (!this.views.has(key(field))) this.views.set(key(field), createField(field, (value) => this.send(field.name, value)));
     }
     keyed(this.fieldList, block.fields, key, (field) => this.views.get(key(field))!.root, (_, field) => {
-      // A change that is still on its way is newer than what the snapshot says.
+      // A change that waits for its reply is newer than the snapshot.
       if (!this.store.kernel.busy(`set ${this.path} ${field.name}`)) this.views.get(key(field))!.update(field);
     });
   }
@@ -125,13 +125,13 @@ export class Inspector {
     const facts: [string, string, string][] = [
       ...block.inputs.map(({ port, shape }): [string, string, string] => [`in · ${port}`, shape || "?", ""]),
       ...block.outputs.map(({ port, shape }): [string, string, string] => [`out · ${port}`, shape || "?", ""]),
-      ...block.params.map(({ name, shape, count: size }): [string, string, string] => [name.split(".").pop() ?? name, `${shape}  ${si(size)}`, `${name}: ${exact(size, "numbers")}`]),
+      ...block.params.map(({ name, shape, count: size }): [string, string, string] => [name.split(".").pop() ?? name, `${shape}  ${si(size)}`, `${name}: ${exact(size, "values")}`]),
     ];
-    if (block.params.length > 1) facts.push(["parameters", si(count), exact(count, "numbers")]);
+    if (block.params.length > 1) facts.push(["parameters", si(count), exact(count, "values")]);
     if (block.children.length) facts.push(["inside", `${block.children.length} blocks`, block.children.join("\n")]);
     for (const [figure, name] of row ? ([["flops", "compute"], ["bytes_accessed", "traffic"]] as const) : []) {
-      facts.push([row!.total ? `total ${name}` : name, ...costInWords(totalOf(row!), cost!.total, figure)]);
-      if (row!.total) facts.push([`self ${name}`, ...costInWords(row!, cost!.total, figure)]);
+      facts.push([row!.total ? `total ${name}` : name, ...describeCost(totalOf(row!), cost!.total, figure)]);
+      if (row!.total) facts.push([`self ${name}`, ...describeCost(row!, cost!.total, figure)]);
     }
     keyed(
       this.facts,

@@ -1,21 +1,21 @@
-/** The wire to the kernel: commands with replies, messages by type, and the knowledge of whether anyone is there. */
+/** The connection to the kernel: commands with replies, messages by type, and the connection state. */
 
 import type { Reply, WidgetModel } from "./types";
 
 /**
  * "lost": the kernel of the widget ended or restarted. "closed": only the widget ended. "replaced": a newer run of the cell
- * made another widget.
+ * created another widget.
  */
 export type Connection = "live" | "waiting" | "lost" | "closed" | "replaced";
 
 /** A command without a reply after this long means that the kernel is busy or gone. */
 export const PATIENCE_MS = 5000;
 
-/** Commands that only look: when one of them cannot be sent, the user has lost nothing. */
-const QUIET = /^(hello|select|expand|collapse|tidy|dismiss|request_.*|want_.*|leave_.*|show_.*|open_node|close_node|what_if)$/;
+/** Commands without an effect on the model or the run: if one cannot be sent, the user loses nothing. */
+const QUIET = /^(hello|select|expand|collapse|tidy|dismiss|request_.*|leave_.*|show_.*|open_node|close_node|what_if)$/;
 
 const DEAD = ["none", "dead", "terminating"];
-/** A kernel that restarts has none of these when the comms close. */
+/** When a restart closes the comms, the kernel has neither of these. */
 const ALIVE = ["idle", "busy"];
 
 interface Pending {
@@ -25,10 +25,10 @@ interface Pending {
 }
 
 type MessageListener = (message: any, buffers: DataView[]) => void;
-/** `isEdit`: whether the command does more than look. */
+/** `isEdit` is true if the command affects the model or the run. */
 type ReplyListener = (name: string, reply: Reply, isEdit: boolean) => void;
 
-/** What JupyterLab's widget manager knows of its kernel, "none" if there is none; null in hosts that say nothing. */
+/** Return the kernel status of JupyterLab's widget manager, "none" without a kernel; null in hosts that do not report it. */
 function kernelStatus(model: WidgetModel): string | null {
   const manager = model.widget_manager as { kernel?: { status?: unknown } | null } | undefined;
   if (!manager || !("kernel" in manager)) return null;
@@ -38,10 +38,10 @@ function kernelStatus(model: WidgetModel): string | null {
 
 export class Kernel {
   connection: Connection = "live";
-  /** The command that waits longest, once it has waited longer than PATIENCE_MS. */
+  /** The command that has waited longest, if longer than PATIENCE_MS. */
   waiting: { name: string; since: number } | null = null;
-  /** Commands that were not done because no kernel is connected, latest last. */
-  refused: string[] = [];
+  /** Commands that were not run because no kernel is connected, latest last. */
+  dropped: string[] = [];
   private isClosed = false;
   private nextId = 1;
   private readonly pending = new Map<number, Pending>();
@@ -51,14 +51,14 @@ export class Kernel {
   private readonly replied = new Set<ReplyListener>();
   private timer: ReturnType<typeof setInterval> | null = null;
   private commSuspect = false;
-  private everHeard = false;
+  private hasReceived = false;
   private readonly onCustom = (message: any, buffers: DataView[]): void => this.receive(message, buffers ?? []);
   private readonly onClosed = (): void => {
     this.isClosed = true;
     this.lose();
   };
   private readonly onCommLive = (): void => {
-    // The event does not say which way the comm changed, and the model's proxy does not show it: ask the kernel.
+    // Neither the event nor the model's proxy shows whether the comm opened or closed, so send a command to find out.
     this.commSuspect = true;
     void this.send("request_curves", {});
   };
@@ -79,12 +79,12 @@ export class Kernel {
     this.inFlight.clear();
   }
 
-  /** Send a command. The promise always resolves; `ok` is false if it failed or nobody answered. */
+  /** Send a command. The promise always resolves; `ok` is false if it failed or got no reply. */
   send(name: string, args: Record<string, unknown>): Promise<Reply> {
     const id = this.nextId++;
     if (this.isGone && !QUIET.test(name)) {
-      this.refuse([name]);
-      // A kernel that answers after all brings the connection back; what was refused stays undone.
+      this.drop([name]);
+      // A reply from the kernel restores the connection; dropped commands are not sent again.
       if (!this.isClosed) void this.send("hello", {});
       return Promise.resolve({ type: "reply", id, ok: false, error: null });
     }
@@ -94,30 +94,30 @@ export class Kernel {
       try {
         this.model.send({ type: "command", id, name, args });
       } catch {
-        // A comm that is closed may throw on send: the badge says so, and nothing is lost.
+        // A closed comm may throw on send.
         this.lose();
       }
     });
   }
 
-  /** Send with at most one command of this key in flight; while one is, only the newest further one is kept. */
-  latest(key: string, name: string, args: Record<string, unknown>, answered?: (reply: Reply) => void): void {
+  /** Send with at most one command per key in flight; meanwhile, only the newest further command is kept. */
+  latest(key: string, name: string, args: Record<string, unknown>, onReply?: (reply: Reply) => void): void {
     const flight = this.inFlight.get(key);
     if (flight) {
-      flight.next = () => this.latest(key, name, args, answered);
+      flight.next = () => this.latest(key, name, args, onReply);
       return;
     }
-    const own: { next: (() => void) | null } = { next: null };
-    this.inFlight.set(key, own);
+    const entry: { next: (() => void) | null } = { next: null };
+    this.inFlight.set(key, entry);
     void this.send(name, args).then((reply) => {
-      answered?.(reply);
-      if (this.inFlight.get(key) !== own) return;
+      onReply?.(reply);
+      if (this.inFlight.get(key) !== entry) return;
       this.inFlight.delete(key);
-      own.next?.();
+      entry.next?.();
     });
   }
 
-  /** Send the command of this key that is held back, if there is one: the next command needs its effect. */
+  /** Send the queued command of this key, if any, because the next command needs its effect. */
   flush(key: string): void {
     const next = this.inFlight.get(key)?.next;
     if (!next) return;
@@ -125,7 +125,7 @@ export class Kernel {
     next();
   }
 
-  /** Whether a command of this key still waits for its reply. */
+  /** Return whether a command of this key waits for its reply. */
   busy(key: string): boolean {
     return this.inFlight.has(key);
   }
@@ -148,31 +148,31 @@ export class Kernel {
     return () => this.watchers.delete(watcher);
   }
 
-  /** Anything that arrives from the kernel shows that it lives. */
-  heard(): void {
+  /** Mark the kernel as connected; called for everything that it sends. */
+  receivedMessage(): void {
     this.commSuspect = false;
-    this.everHeard = true;
+    this.hasReceived = true;
     if (this.connection === "replaced") return;
     if (this.connection !== "live" || this.waiting) {
       this.waiting = null;
-      this.refused = [];
+      this.dropped = [];
       this.isClosed = false;
       this.setConnection("live");
     }
   }
 
-  /** Whether no command can be done. */
+  /** True if no command can be run. */
   get isGone(): boolean {
     return this.connection === "lost" || this.connection === "closed" || this.connection === "replaced";
   }
 
-  /** The comm is closed: together with the kernel, or alone. */
+  /** Handle a closed comm: the kernel ended, or only the widget. */
   private lose(): void {
     this.setConnection(ALIVE.includes(kernelStatus(this.model) ?? "") ? "closed" : "lost");
   }
 
-  private refuse(names: string[]): void {
-    this.refused = [...this.refused, ...names.filter((name) => !QUIET.test(name))].slice(-5);
+  private drop(names: string[]): void {
+    this.dropped = [...this.dropped, ...names.filter((name) => !QUIET.test(name))].slice(-5);
     for (const watcher of this.watchers) watcher();
   }
 
@@ -183,7 +183,7 @@ export class Kernel {
       this.setConnection("replaced");
       return;
     }
-    this.heard();
+    this.receivedMessage();
     if (message.type === "reply") {
       const pending = this.pending.get(message.id);
       this.pending.delete(message.id);
@@ -205,9 +205,9 @@ export class Kernel {
     }
     if (now - oldest.since < PATIENCE_MS) return;
     const status = kernelStatus(this.model);
-    // An idle kernel may still be at work on this: handlers run in a subshell of their own. But one that is idle and
-    // never said a word does not know this widget, as in a notebook that was saved with its widgets and opened again.
-    const gone = this.isClosed || this.commSuspect || DEAD.includes(status ?? "") || (status === "idle" && !this.everHeard);
+    // An idle kernel may still run the command, because handlers run in a separate subshell. But an idle kernel that
+    // never sent anything has no such widget, as in a notebook that was saved with widgets and reopened.
+    const gone = this.isClosed || this.commSuspect || DEAD.includes(status ?? "") || (status === "idle" && !this.hasReceived);
     this.waiting = { name: oldest.name, since: oldest.since };
     if (!gone) {
       this.setConnection("waiting");
@@ -217,16 +217,16 @@ export class Kernel {
   }
 
   private setConnection(connection: Connection): void {
-    // The first reason stays: a kernel that restarted is idle again soon.
+    // Keep the first state: a restarted kernel soon reports "idle".
     const isKept = this.connection === "replaced" || (this.isGone && (connection === "lost" || connection === "closed"));
     if (!isKept) this.connection = connection;
     if (this.isGone) {
       this.waiting = null;
-      const dropped = [...this.pending];
+      const waiting = [...this.pending];
       this.pending.clear();
       this.inFlight.clear();
-      for (const [id, { resolve }] of dropped) resolve({ type: "reply", id, ok: false, error: null });
-      this.refuse(dropped.map(([, { name }]) => name));
+      for (const [id, { resolve }] of waiting) resolve({ type: "reply", id, ok: false, error: null });
+      this.drop(waiting.map(([, { name }]) => name));
       return;
     }
     for (const watcher of this.watchers) watcher();

@@ -1,4 +1,4 @@
-/** Keys of the whole workbench. */
+/** Keyboard shortcuts of the whole widget. */
 
 import type { Canvas } from "./canvas";
 import { holdKeyboard } from "./focus";
@@ -13,15 +13,15 @@ export interface KeyTargets {
   store: Store;
   header: Pick<Header, "search">;
   panes: Panes;
-  /** Not everything that is looked at can be trained. */
+  /** Missing in the explorer, which does not train. */
   train?: Train;
-  /** A program of another library cannot be edited. */
+  /** Missing in the explorer, which does not edit. */
   canvas?: Pick<Canvas, "removeSelected" | "renameSelected">;
   help: Help;
 }
 
-/** Move the focus to the same thing in the next pane. */
-function alongStages({ store, panes }: KeyTargets, direction: 1 | -1): boolean {
+/** Move the focus to the linked line in the next or previous pane. */
+function focusNextPane({ store, panes }: KeyTargets, direction: 1 | -1): boolean {
   const here = panes.focused();
   const at = here ? store.panes.indexOf(here.stage) : direction > 0 ? -1 : store.panes.length;
   const next = panes.pane(store.panes[at + direction] ?? "");
@@ -31,7 +31,7 @@ function alongStages({ store, panes }: KeyTargets, direction: 1 | -1): boolean {
   return true;
 }
 
-/** Whether the focus is where blocks are at work. In the panes and the tabs the selection is of what is read there. */
+/** Return whether Delete may remove blocks: only with the focus in the graph, inspector or palette. */
 function mayRemove(event: KeyboardEvent): boolean {
   const target = event.target as Element;
   return !target.closest("input, textarea, select") && (target.matches(".mnb-root") || target.closest(".mnb-canvas, .mnb-inspector, .mnb-palette") !== null);
@@ -49,7 +49,7 @@ function handle(event: KeyboardEvent, targets: KeyTargets): boolean {
     store.command("redo");
     return true;
   }
-  if (event.altKey && !command && (event.key === "ArrowDown" || event.key === "ArrowUp")) return alongStages(targets, event.key === "ArrowDown" ? 1 : -1);
+  if (event.altKey && !command && (event.key === "ArrowDown" || event.key === "ArrowUp")) return focusNextPane(targets, event.key === "ArrowDown" ? 1 : -1);
   if (event.key === "Escape") return store.release();
   if (typing || command || event.altKey) return false;
   const pane = panes.focused();

@@ -1,11 +1,11 @@
-/** Colours for the stages, from the definition that the static pages are made with too: viz/tokens.json. */
+/** Syntax colours of the stages, from viz/tokens.json, which the static pages use too. */
 
 import { type Extension, RangeSetBuilder } from "@codemirror/state";
 import { Decoration, type DecorationSet, type EditorView, ViewPlugin, type ViewUpdate } from "@codemirror/view";
-import { seenLines } from "./seen-lines";
+import { visibleLines } from "./visible-lines";
 import definition from "../../../viz/tokens.json";
 
-/** What a token looks like and is called; one with an end goes on, over lines, until that is found. */
+/** Pattern and name of a token. A token with `end` continues, also over lines, until `end` matches. */
 export interface Rule {
   pattern: RegExp;
   name: string | null;
@@ -18,15 +18,15 @@ export interface Token {
   name: string;
 }
 
-/** Tokens of one line: at each place the first rule that fits; a character that none takes is plain. */
+/** Split a line into tokens. The first matching rule applies; unmatched characters are plain. */
 export function tokens(rules: readonly Rule[], line: string): Token[] {
   return tokensFrom(rules, line, null).found;
 }
 
-/** The same, if `open` goes on from the line above; and what goes on to the line below. */
+/** Split a line into tokens, given the token open at its start; also return the token open at its end. */
 export function tokensFrom(rules: readonly Rule[], line: string, open: Rule | null): { found: Token[]; open: Rule | null } {
   const found: Token[] = [];
-  // Longer lines are constants: what is past this is left plain.
+  // Longer lines are constants; their rest stays plain.
   const text = line.slice(0, definition.longest);
   let at = 0;
   while (at < text.length) {
@@ -58,7 +58,7 @@ export function tokensFrom(rules: readonly Rule[], line: string, open: Rule | nu
 }
 
 function rulesOf(language: (string | null)[][]): Rule[] {
-  // Sticky: a pattern fits where it is asked to, and sees what stands before.
+  // Sticky: a pattern matches at `lastIndex`, and lookbehind can see the text before it.
   return language.map(([pattern, name, end]) => ({ pattern: new RegExp(pattern!, "uy"), name: name ?? null, end: end ? new RegExp(end, "ug") : null }));
 }
 
@@ -67,11 +67,11 @@ const LANGUAGES = Object.fromEntries(Object.entries(definition.languages).map(([
 /** The rules of each stage. */
 export const RULES: Record<string, Rule[]> = Object.fromEntries(Object.entries(definition.stages).map(([stage, language]) => [stage, LANGUAGES[language]!]));
 
-/** Drawn as the text around them: a mark would cost the page an element each, and they are the most. */
+/** Tokens without a mark. They are the most frequent, and each mark would add an element to the page. */
 const PLAIN = new Set(["value", "punctuation"]);
 const MARKS = new Map<string, Decoration>();
 
-/** Colours are CSS classes, so that they follow the theme without making the editor anew. */
+/** Return the CSS class mark of a token. Classes follow the theme without recreating the editor. */
 function markOf(name: string): Decoration {
   let mark = MARKS.get(name);
   if (!mark) MARKS.set(name, (mark = Decoration.mark({ class: `mnb-t-${name}` })));
@@ -81,20 +81,20 @@ function markOf(name: string): Decoration {
 function colour(view: EditorView, rules: readonly Rule[]): DecorationSet {
   const builder = new RangeSetBuilder<Decoration>();
   const { doc } = view.state;
-  // Only where a token may span lines has what stands above to be read.
+  // The lines above matter only if a token can span lines.
   const spans = rules.some((rule) => rule.end);
   let open: Rule | null = null;
   let read = 0;
-  for (const line of seenLines(view)) {
+  for (const line of visibleLines(view)) {
     if (spans) while (read < line.number - 1) open = tokensFrom(rules, doc.line(++read).text, open).open;
-    const { found, open: goesOn } = tokensFrom(rules, line.text, open);
-    [open, read] = [spans ? goesOn : null, line.number];
+    const { found, open: stillOpen } = tokensFrom(rules, line.text, open);
+    [open, read] = [spans ? stillOpen : null, line.number];
     for (const token of found) if (!PLAIN.has(token.name)) builder.add(line.from + token.from, line.from + token.to, markOf(token.name));
   }
   return builder.finish();
 }
 
-/** Colours the lines in sight. */
+/** Return an extension that colours the visible lines. */
 export function languageOf(stage: string): Extension {
   const rules = RULES[stage] ?? [];
   return ViewPlugin.fromClass(
@@ -122,7 +122,7 @@ export const STAGE_TITLES: Record<string, string> = {
   asm: "Machine code",
 };
 
-/** What is done to reach a stage: the word that the running clock shows. */
+/** Progress label of each stage, shown with the elapsed time. */
 export const STAGE_VERBS: Record<string, string> = {
   python: "Reading",
   graph: "Tracing",

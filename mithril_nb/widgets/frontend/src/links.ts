@@ -1,14 +1,14 @@
 /**
  * The map between blocks and instructions, in both directions. Pure: no DOM, no kernel.
  *
- * A block lights every instruction that has a share of it or of a block inside it. An instruction lights the
- * instructions of other stages that come from one of its equations, and the blocks that it has shares of, with
- * the groups around them. So B lights I exactly if I lights B, and I lights J exactly if J lights I.
+ * A block links to every instruction with a share in it or in a block inside it. An instruction links to the
+ * instructions of other stages that come from one of its equations, and to the blocks it has shares in, with
+ * the groups around them. Links are symmetric: B links to I exactly if I links to B, and the same for I and J.
  */
 
 import type { Equation, Origin, RawStage, Role, StageName } from "./types";
 
-/** Stands in an anchor for what no block caused. */
+/** Path of unattributed instructions in an anchor. */
 export const UNATTRIBUTED = "(unattributed)";
 
 export interface Instruction {
@@ -27,7 +27,7 @@ export interface Instruction {
   library: string[];
 }
 
-/** What a person points at: a block, a line, or a node of a graph that is no block but some equations. */
+/** The target of a hover or pin: a block, an instruction, or the equations of a graph node without a block. */
 export type Anchor = { kind: "block"; path: string } | { kind: "instruction"; stage: StageName; version: number; index: number } | { kind: "equations"; name: string; ids: readonly string[] };
 
 export interface Links {
@@ -36,23 +36,23 @@ export interface Links {
   lines: Map<StageName, Set<number>>;
 }
 
-/** A path and the paths of the groups around it: `a/b/c` → `a/b/c`, `a/b`, `a`. */
+/** Return a path and the paths of its outer groups: `a/b/c` → `a/b/c`, `a/b`, `a`. */
 export function lineage(path: string): string[] {
   const found = [path];
   for (let at = path.lastIndexOf("/"); at > 0; at = path.lastIndexOf("/", at - 1)) found.push(path.slice(0, at));
   return found;
 }
 
-/** One stage's text with the tables that answer who belongs to whom. */
+/** The text of a stage, with lookup tables between lines, instructions, blocks and equations. */
 export class StageText {
   readonly instructions: Instruction[];
   readonly lineCount: number;
   readonly equations: Record<string, Equation>;
-  /** What each operation does. */
+  /** Descriptions of operations by opcode. */
   readonly help: ReadonlyMap<string, string>;
   /** Index of the innermost instruction on each line (counted from 1), or -1. */
   readonly owner: Int32Array;
-  /** For a text in short: the lines on which each instruction is shown. */
+  /** For a shortened text: the line of each instruction. */
   readonly places: ReadonlyMap<number, number> | null;
   private readonly byBlock = new Map<string, number[]>();
   private readonly byEquation = new Map<string, number[]>();
@@ -72,11 +72,11 @@ export class StageText {
     this.owner = new Int32Array(this.lineCount + 2).fill(-1);
     this.places = raw.shown ? new Map(raw.shown.flatMap(([line, indices]) => indices.map((index): [number, number] => [index, line]))) : null;
     if (raw.shown) for (const [line, indices] of raw.shown) this.owner[line] = indices[0]!;
-    // Outer instructions first, so that inner ones overwrite the lines that are theirs.
+    // Outer instructions first, so that inner ones overwrite their own lines.
     else for (const { index, line, lines } of [...this.instructions].sort((a, b) => b.lines - a.lines || a.index - b.index)) {
       this.owner.fill(index, line, Math.min(line + lines, this.lineCount + 1));
     }
-    // Thousands of lines share one array of blocks: their groups are looked up once.
+    // Thousands of instructions share one array of shares, so compute their blocks once.
     const blocksOfShares = new Map<unknown, string[]>();
     for (const instruction of this.instructions) {
       const { index, shares, equations } = instruction;
@@ -87,7 +87,7 @@ export class StageText {
     }
   }
 
-  /** First and last line on which an instruction is shown, or null. */
+  /** Return the first and last line of an instruction, or null if it is not shown. */
   linesOf(index: number): [number, number] | null {
     const instruction = this.instructions[index];
     if (!instruction) return null;
@@ -96,7 +96,7 @@ export class StageText {
     return line === undefined ? null : [line, line];
   }
 
-  /** The innermost instruction on a line. */
+  /** Return the innermost instruction on a line, or null. */
   at(line: number): Instruction | null {
     const index = this.owner[line] ?? -1;
     return index < 0 ? null : (this.instructions[index] ?? null);
@@ -106,7 +106,7 @@ export class StageText {
     return this.byBlock.get(path) ?? [];
   }
 
-  /** Paths of the blocks inside a block that have instructions here. */
+  /** Return the paths of inner blocks with instructions in this stage. */
   inside(path: string): string[] {
     return [...this.byBlock.keys()].filter((block) => block.startsWith(`${path}/`));
   }
@@ -115,7 +115,7 @@ export class StageText {
     return this.byEquation.get(id) ?? [];
   }
 
-  /** The block with the greatest share in an instruction, or null. */
+  /** Return the block with the largest share in an instruction, or null. */
   mainBlock(instruction: Instruction): string | null {
     let best: string | null = null;
     let most = 0;
@@ -139,26 +139,26 @@ export function noLinks(): Links {
   return { blocks: new Set(), lines: new Map() };
 }
 
-function light(links: Links, stage: StageName, indices: Iterable<number>): void {
+function addLines(links: Links, stage: StageName, indices: Iterable<number>): void {
   let set = links.lines.get(stage);
   if (!set) links.lines.set(stage, (set = new Set()));
   for (const index of indices) set.add(index);
 }
 
-/** Paths of the blocks that an instruction has shares of, and of the groups around them. */
+/** Return the paths of the blocks an instruction has shares in, and of their outer groups. */
 export function blocksOf(instruction: Instruction): string[] {
   const found = new Set(instruction.shares.flatMap(([block]) => (block ? lineage(block) : [])));
   return found.size ? [...found] : [UNATTRIBUTED];
 }
 
-/** Everything that lights up when a person points at the anchors. */
+/** Return the blocks and instructions linked to the anchors. */
 export function linksOf(stages: ReadonlyMap<StageName, StageText>, anchors: readonly Anchor[]): Links {
   const links = noLinks();
   for (const anchor of anchors) {
     if (anchor.kind === "block") {
       links.blocks.add(anchor.path);
       for (const stage of stages.values()) {
-        light(links, stage.stage, stage.ofBlock(anchor.path));
+        addLines(links, stage.stage, stage.ofBlock(anchor.path));
         for (const inner of stage.inside(anchor.path)) links.blocks.add(inner);
       }
       continue;
@@ -166,7 +166,7 @@ export function linksOf(stages: ReadonlyMap<StageName, StageText>, anchors: read
     if (anchor.kind === "equations") {
       for (const stage of stages.values()) {
         const indices = anchor.ids.flatMap((id) => stage.ofEquation(id));
-        light(links, stage.stage, indices);
+        addLines(links, stage.stage, indices);
         if (stage.stage === "jaxpr") for (const index of indices) for (const block of blocksOf(stage.instructions[index]!)) links.blocks.add(block);
       }
       continue;
@@ -174,11 +174,11 @@ export function linksOf(stages: ReadonlyMap<StageName, StageText>, anchors: read
     const here = stages.get(anchor.stage);
     const instruction = here?.version === anchor.version ? here.instructions[anchor.index] : undefined;
     if (!instruction) continue;
-    light(links, anchor.stage, [anchor.index]);
+    addLines(links, anchor.stage, [anchor.index]);
     for (const block of blocksOf(instruction)) links.blocks.add(block);
     for (const stage of stages.values()) {
       if (stage.stage === anchor.stage) continue;
-      for (const equation of instruction.equations) light(links, stage.stage, stage.ofEquation(equation));
+      for (const equation of instruction.equations) addLines(links, stage.stage, stage.ofEquation(equation));
     }
   }
   return links;
@@ -194,7 +194,7 @@ export function sameAnchors(a: readonly Anchor[], b: readonly Anchor[]): boolean
   return a.length === b.length && a.every((anchor, i) => sameAnchor(anchor, b[i]!));
 }
 
-/** The block paths that the kernel should take as the selection for these anchors: direct shares, no groups around them. */
+/** Return the blocks to select for these anchors: those with direct shares, without outer groups. */
 export function selectionOf(stages: ReadonlyMap<StageName, StageText>, anchors: readonly Anchor[]): string[] {
   const paths = new Set<string>();
   for (const anchor of anchors) {

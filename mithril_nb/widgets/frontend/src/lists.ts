@@ -12,7 +12,7 @@ import type { Diagnostic } from "./types";
 export class SourceTab {
   readonly root: HTMLElement;
   private readonly view: EditorView;
-  private readonly leave: () => void;
+  private readonly unsubscribe: () => void;
 
   constructor(private readonly store: Store) {
     this.view = new EditorView({
@@ -22,12 +22,12 @@ export class SourceTab {
     });
     const copy: HTMLButtonElement = h("button", { type: "button", class: "mnb-button", "data-mnb-action": "source.copy", onclick: () => void copyFrom(copy, store.snapshot.source) }, icon(ICONS.copy), "Copy");
     this.root = h("div", { class: "mnb-source", "data-mnb-part": "source" }, h("div", { class: "mnb-row" }, h("span", { class: "mnb-muted" }, "Python that builds this model"), h("span", { class: "mnb-grow" }), copy), h("div", { class: "mnb-source-text" }, this.view.dom));
-    this.leave = store.on("snapshot", () => this.update());
+    this.unsubscribe = store.on("snapshot", () => this.update());
     this.update();
   }
 
   destroy(): void {
-    this.leave();
+    this.unsubscribe();
     this.view.destroy();
   }
 
@@ -37,8 +37,8 @@ export class SourceTab {
   }
 }
 
-/** What a diagnostic says: summary, aligned facts, what to try. */
-export function fill(card: HTMLElement, problem: Diagnostic): void {
+/** Show a diagnostic in a card: summary, aligned facts, advice. */
+export function fillDiagnostic(card: HTMLElement, problem: Diagnostic): void {
   const facts = h("dl", { class: "mnb-facts" }, ...problem.facts.map(([name, value]) => h("div", { title: value }, h("dt", {}, name), h("dd", {}, value))));
   card.replaceChildren(
     h("p", { class: "mnb-summary" }, icon(ICONS.warning), h("span", { title: problem.summary }, problem.code ? h("b", {}, `${problem.code}: `) : null, problem.summary)),
@@ -50,17 +50,17 @@ export function fill(card: HTMLElement, problem: Diagnostic): void {
 export class ProblemsTab {
   readonly root: HTMLElement;
   private readonly list = h("div", { class: "mnb-problem-list", role: "list" });
-  private readonly hint = h("p", { class: "mnb-hint" }, "No problems: every port is connected and every shape fits.");
-  private readonly leave: () => void;
+  private readonly hint = h("p", { class: "mnb-hint" }, "No problems. All required ports are connected and all shapes match.");
+  private readonly unsubscribe: () => void;
 
   constructor(private readonly store: Store) {
     this.root = h("div", { class: "mnb-problems", "data-mnb-part": "problems" }, this.hint, this.list);
-    this.leave = store.on("snapshot", () => this.update());
+    this.unsubscribe = store.on("snapshot", () => this.update());
     this.update();
   }
 
   destroy(): void {
-    this.leave();
+    this.unsubscribe();
   }
 
   private update(): void {
@@ -68,9 +68,9 @@ export class ProblemsTab {
     this.hint.hidden = problems.length > 0;
     const current = new Map(problems.map((problem, i) => [`${i} ${problem.code} ${problem.summary}`, problem]));
     keyed(this.list, [...current], ([key]) => key, ([key, problem]) => {
-      const card = h("button", { type: "button", class: "mnb-problem", title: "Select where it is", "data-mnb-problem": problem.code, onclick: () => this.store.goTo(current.get(key) ?? problem) });
+      const card = h("button", { type: "button", class: "mnb-problem", title: "Go to the location", "data-mnb-problem": problem.code, onclick: () => this.store.goTo(current.get(key) ?? problem) });
       return h("div", { role: "listitem" }, card);
-    }, (item: HTMLElement, [, problem]) => fill(item.firstElementChild as HTMLElement, problem));
+    }, (item: HTMLElement, [, problem]) => fillDiagnostic(item.firstElementChild as HTMLElement, problem));
   }
 }
 
@@ -78,19 +78,19 @@ export class Notice {
   readonly root = h("div", { class: "mnb-notice", role: "alert", hidden: true, "data-mnb-part": "notice" });
   private readonly body = h("div", { class: "mnb-notice-body" });
   private seen = "";
-  private readonly leave: () => void;
+  private readonly unsubscribe: () => void;
 
   constructor(private readonly store: Store) {
     this.root.append(this.body, iconButton("close", "Dismiss", "notice.dismiss", () => {
       this.root.hidden = true;
       store.command("dismiss");
     }));
-    this.leave = store.on("snapshot", () => this.update());
+    this.unsubscribe = store.on("snapshot", () => this.update());
     this.update();
   }
 
   destroy(): void {
-    this.leave();
+    this.unsubscribe();
   }
 
   private update(): void {
@@ -100,7 +100,7 @@ export class Notice {
     this.seen = key;
     this.root.hidden = notice === null;
     attr(this.root, "data-mnb-code", notice?.code);
-    if (notice) fill(this.body, notice);
+    if (notice) fillDiagnostic(this.body, notice);
     else text(this.body, "");
   }
 }

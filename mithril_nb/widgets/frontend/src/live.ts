@@ -1,4 +1,4 @@
-/** The live-run widget: the Train tab on its own, for a run that a cell started. */
+/** The live-run widget: the Train tab alone, for a run started by a cell. */
 
 import { h } from "./dom";
 import { Connection } from "./connection";
@@ -9,7 +9,7 @@ import { Kernel } from "./kernel";
 import { styleFor } from "./styles";
 import { followTheme } from "./theme";
 import { Train } from "./train";
-import { hideTwin } from "./twin";
+import { hideFallback } from "./static-fallback";
 import type { Run } from "./types";
 import { isTyping } from "./typing";
 import type { Mounted } from "./workbench";
@@ -21,7 +21,7 @@ const NO_RUN: Run = {
 
 export function mountCurves({ model, el }: Mounted): () => void {
   styleFor(el);
-  const showTwin = hideTwin(el);
+  const showFallback = hideFallback(el);
   const kernel = new Kernel(model);
   let latest = model.get("run") as Partial<Run> | null;
   const run = (): Run => ({ ...NO_RUN, ...latest });
@@ -31,11 +31,11 @@ export function mountCurves({ model, el }: Mounted): () => void {
   const train = new Train({ kernel, curves: feed.curves, run, canStart: false });
   root.append(connection.root, train.root);
   el.append(root);
-  const letGo = holdKeyboard(root, (event) => {
+  const releaseKeyboard = holdKeyboard(root, (event) => {
     if (event.key !== " " || isTyping(event.target) || (event.target as Element).closest("button")) return false;
     return train.toggle(), true;
   });
-  const unfollow = followTheme(root, () => train.recolour());
+  const unfollowTheme = followTheme(root, () => train.recolour());
   const unwatch = kernel.watch(() => train.update());
   const paint = oncePerFrame(() => train.update());
   const onTrait = (): void => {
@@ -43,7 +43,7 @@ export function mountCurves({ model, el }: Mounted): () => void {
     onRun();
   };
   const onRun = (): void => {
-    kernel.heard();
+    kernel.receivedMessage();
     paint();
     feed.check();
   };
@@ -56,14 +56,14 @@ export function mountCurves({ model, el }: Mounted): () => void {
   return () => {
     model.off("change:run", onTrait);
     leave();
-    unfollow();
-    letGo();
+    unfollowTheme();
+    releaseKeyboard();
     unwatch();
     connection.destroy();
     feed.stop();
     train.destroy();
     kernel.destroy();
     root.remove();
-    showTwin();
+    showFallback();
   };
 }

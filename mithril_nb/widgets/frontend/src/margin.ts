@@ -1,35 +1,35 @@
 /**
- * The margin of a code pane: numbers of the lines, the stripes of their blocks, and of Python what each line costs.
+ * The margin of a code pane: line numbers, block stripes, and for Python the cost of each line.
  *
- * CodeMirror's own gutters hold an element for each line and each column, and scrolling writes all of them anew: that took
- * more than the lines themselves. Lines are all of one height here, so the numbers are one text, and lines below each
- * other with the same stripe are one bar.
+ * CodeMirror's gutters create an element per line and column, and scrolling rewrites all of them, which took longer
+ * than drawing the lines. Here all lines have the same height, so the numbers are one text, and adjacent lines with
+ * the same stripe share one bar.
  */
 
 import { type Extension, StateEffect } from "@codemirror/state";
 import { type EditorView, ViewPlugin, type ViewUpdate } from "@codemirror/view";
 import { h } from "./dom";
 
-/** The class of a line's stripe, or null; lines count from 1. */
+/** Returns the CSS class of a line's stripe, or null; lines are counted from 1. */
 export type StripeOf = (line: number) => string | null;
 
-/** How much a line costs, from 0 to 1 for the most expensive one; null where that is 0 or unknown. */
+/** Returns the relative cost of a line, 1 for the most expensive one; null if 0 or unknown. */
 export type HeatOf = (line: number) => number | null;
 
 export interface Bar {
   name: string;
-  /** Its first line, and the first one below it. */
+  /** First line, and the line after the last one. */
   from: number;
   to: number;
 }
 
-/** Put a text's stripes in place of those before. */
+/** Replaces the stripes. */
 export const setStripes = StateEffect.define<StripeOf>();
 
-/** Put the costs of a text's lines in place of those before. */
+/** Replaces the line costs. */
 export const setHeat = StateEffect.define<HeatOf>();
 
-/** Bars for the lines `from` to `to`, both included. */
+/** Return bars for the lines `from` to `to`, inclusive. */
 export function barsOf(stripeOf: StripeOf, from: number, to: number): Bar[] {
   const bars: Bar[] = [];
   for (let line = from; line <= to; line++) {
@@ -75,7 +75,7 @@ export const margin: Extension = ViewPlugin.fromClass(
       this.root.remove();
     }
 
-    /** As long as the text, and as wide as its last number. */
+    /** Make the margin as tall as the text and as wide as the last line number. */
     private fit(): void {
       const { contentHeight, scaleY, state } = this.view;
       this.root.style.height = `${contentHeight / scaleY}px`;
@@ -92,18 +92,18 @@ export const margin: Extension = ViewPlugin.fromClass(
       for (let line = first; line <= last; line++) text += `${line}\n`;
       this.numbers.textContent = text;
       this.numbers.style.top = this.bars.style.top = this.heat.style.top = `${top}px`;
-      const drawn = ({ name, from, to }: Bar): HTMLElement => {
+      const createBar = ({ name, from, to }: Bar): HTMLElement => {
         const bar = h("div", { class: name });
         bar.style.top = `${(from - first) * height}px`;
         bar.style.height = `${(to - from) * height}px`;
         return bar;
       };
-      this.bars.replaceChildren(...barsOf(this.stripeOf, first, last).map(drawn));
+      this.bars.replaceChildren(...barsOf(this.stripeOf, first, last).map(createBar));
       const heats = barsOf((line) => this.heatOf(line)?.toFixed(2) ?? null, first, last);
       this.heat.replaceChildren(...heats.map((bar) => {
-        const made = drawn({ ...bar, name: "mnb-heat" });
-        made.style.opacity = bar.name;
-        return made;
+        const element = createBar({ ...bar, name: "mnb-heat" });
+        element.style.opacity = bar.name;
+        return element;
       }));
       this.root.classList.toggle("mnb-with-heat", heats.length > 0);
     }

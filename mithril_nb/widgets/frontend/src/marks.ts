@@ -1,10 +1,10 @@
-/** Marks in a code pane: linked lines, the block's stripe in the margin. Only what is in sight gets any. */
+/** Marks in a code pane: linked lines and block stripes. Only visible lines get marks. */
 
 import { type Extension, RangeSetBuilder, StateEffect, StateField } from "@codemirror/state";
 import { Decoration, type DecorationSet, type EditorView, ViewPlugin, type ViewUpdate } from "@codemirror/view";
 import type { StageText } from "./links";
 import { type HeatOf, type StripeOf, margin } from "./margin";
-import { seenLines } from "./seen-lines";
+import { visibleLines } from "./visible-lines";
 import type { Cost, Figure } from "./types";
 
 export const HOVER = 1;
@@ -35,14 +35,14 @@ function lineDecoration(line: number, flags: number): Decoration {
   });
 }
 
-/** Where a program that cannot be traced went wrong, as the kernel marks it. */
+/** Marks the failing line of a program that cannot be traced. */
 const FAILING = /^ *!! /;
 const failing = Decoration.line({ class: "mnb-failing" });
 
 function build(view: EditorView): DecorationSet {
   const flags = view.state.field(flagsField);
   const builder = new RangeSetBuilder<Decoration>();
-  for (const line of seenLines(view)) {
+  for (const line of visibleLines(view)) {
     const flag = flags[line.number] ?? 0;
     if (FAILING.test(line.text)) builder.add(line.from, line.from, failing);
     if (flag) builder.add(line.from, line.from, lineDecoration(line.number, flag));
@@ -64,7 +64,7 @@ const linkedLines = ViewPlugin.fromClass(
   { decorations: (plugin) => plugin.decorations },
 );
 
-/** The stripe of each line of a text: hue of the main block, pattern of the role. */
+/** Return the stripe of each line: hue of the main block, pattern of the role. */
 export function stripesOf(text: StageText, hueOf: (block: string) => number | null): StripeOf {
   return (line) => {
     const instruction = text.at(line);
@@ -74,13 +74,13 @@ export function stripesOf(text: StageText, hueOf: (block: string) => number | nu
   };
 }
 
-/** The figure that lines of Python have, where another one is shown that they have not. */
+/** Return the figure if lines of Python have it, else a figure that they have. */
 export function figureOfLines(cost: Cost, figure: Figure): Figure {
-  const known = (one: Figure): boolean => Object.values(cost.lines ?? {}).some((figures) => figures[one]);
-  return known(figure) ? figure : cost.source === "measured" && known("time_s") ? "time_s" : "flops";
+  const hasFigure = (one: Figure): boolean => Object.values(cost.lines ?? {}).some((figures) => figures[one]);
+  return hasFigure(figure) ? figure : cost.source === "measured" && hasFigure("time_s") ? "time_s" : "flops";
 }
 
-/** What each line of a text of Python costs, beside the most expensive one: by the square root, so that small ones show. */
+/** Return the cost of each Python line relative to the most expensive one, as a square root so that small costs are visible. */
 export function heatOf(text: StageText, cost: Cost | null, figure: Figure): HeatOf {
   const lines = cost?.lines ?? {};
   const key = cost ? figureOfLines(cost, figure) : figure;

@@ -1,41 +1,41 @@
-/** Turning the kernel's binary messages into data. */
+/** Decoding of the kernel's binary messages. */
 
 import type { Equation, RawInstruction, RawStage, Reply } from "./types";
 
 function bytesOf(buffer: DataView | ArrayBuffer | Uint8Array): Uint8Array<ArrayBuffer> {
   if (buffer instanceof ArrayBuffer) return new Uint8Array(buffer);
-  // A copy: the view may lie at an odd offset of the whole websocket message, where a Float64Array cannot start.
+  // Copied, because the view may start at an offset that is not a multiple of 8, which Float64Array rejects.
   return new Uint8Array(buffer.buffer as ArrayBuffer, buffer.byteOffset, buffer.byteLength).slice();
 }
 
-/** Compressed JSON. */
+/** Decode gzipped JSON. */
 export async function decodeJson<T>(buffer: DataView | ArrayBuffer | Uint8Array): Promise<T> {
   const stream = new Blob([bytesOf(buffer)]).stream().pipeThrough(new DecompressionStream("gzip"));
   return (await new Response(stream).json()) as T;
 }
 
-/** Do what nobody waits for: what goes wrong there is said where the result would stand. */
-export async function tried(work: () => Promise<void>, refuse: (why: string) => void): Promise<void> {
+/** Run asynchronous work that no caller awaits; pass any error message to `fail`. */
+export async function attempt(work: () => Promise<void>, fail: (why: string) => void): Promise<void> {
   try {
     await work();
   } catch (error) {
-    refuse(`What came from the kernel could not be shown: ${error instanceof Error ? error.message : String(error)}. Run the cell again to load it.`);
+    fail(`The message from the kernel could not be shown: ${error instanceof Error ? error.message : String(error)}. Run the cell again to load it.`);
   }
 }
 
-/** Hand the data of a message to a panel; what cannot be read is said where the data would stand. */
-export async function unpacked<T>(buffer: DataView | undefined, take: (data: T) => void, refuse: (why: string) => void): Promise<void> {
-  if (buffer) await tried(async () => take(await decodeJson<T>(buffer)), refuse);
+/** Decode a message and pass its data to `take`; pass any error message to `fail`. */
+export async function decodeTo<T>(buffer: DataView | undefined, take: (data: T) => void, fail: (why: string) => void): Promise<void> {
+  if (buffer) await attempt(async () => take(await decodeJson<T>(buffer)), fail);
 }
 
-/** What a reply says went wrong, in a line; null if nobody knows what, as when the kernel is gone. */
-export function refusalOf({ error }: Reply): string | null {
+/** Return the error of a reply as one line; null without an error, as when the kernel is gone. */
+export function errorOf({ error }: Reply): string | null {
   return error && `${error.summary}${error.advice ? ` Try: ${error.advice}` : ""}`;
 }
 
 const TABLED = ["opcode", "equations", "shares", "role", "origin", "transforms", "source", "library"] as const;
 
-/** A stage as it travels: instructions as columns, what many of them share once, in a table. */
+/** The encoded form of a stage: instructions as columns of indices into tables of distinct values. */
 export interface PackedStage {
   text: string;
   columns: Record<string, number[]>;
@@ -45,7 +45,7 @@ export interface PackedStage {
   help?: [string, string][];
 }
 
-/** A stage's text and instruction map. Instructions that share their equations or blocks share one array of them. */
+/** Decode a stage's text and instruction map. Instructions with equal equations or blocks share one array. */
 export async function decodeStage(buffer: DataView | ArrayBuffer | Uint8Array): Promise<RawStage> {
   const { text, columns, tables, equations: known, shown, help } = await decodeJson<PackedStage>(buffer);
   const [opcode, equations, shares, role, origin, transforms, source, library] = TABLED.map((name) => [columns[name] ?? [], tables[name] ?? []] as const);
@@ -59,7 +59,7 @@ export async function decodeStage(buffer: DataView | ArrayBuffer | Uint8Array): 
   return { text, instructions, equations: found, help: help ?? [], ...(shown ? { shown: shown.line.map((line, i): [number, number[]] => [line, shown.instructions[i]!]) } : {}) };
 }
 
-/** Columns of float64, one after the other. */
+/** Decode consecutive columns of float64. */
 export function decodeColumns(buffer: DataView | ArrayBuffer | Uint8Array, count: number): Float64Array[] {
   const bytes = bytesOf(buffer);
   const all = new Float64Array(bytes.buffer, 0, Math.floor(bytes.byteLength / 8));
@@ -67,7 +67,7 @@ export function decodeColumns(buffer: DataView | ArrayBuffer | Uint8Array, count
   return Array.from({ length: count }, (_, i) => all.subarray(i * rows, (i + 1) * rows));
 }
 
-/** The points of a run so far, column by column; null where there is no value. */
+/** The points of a run so far, by column; null where a value is missing. */
 export class Curves {
   readonly columns = new Map<string, (number | null)[]>();
   private readonly listeners = new Set<() => void>();
@@ -81,7 +81,7 @@ export class Curves {
     return () => this.listeners.delete(listener);
   }
 
-  /** Take rows `from`, `from + 1`, ...; what was there from `from` on is replaced. Returns false if rows are missing before it. */
+  /** Store rows `from`, `from + 1`, ..., replacing existing ones. Returns false if earlier rows are missing. */
   take(from: number, names: readonly string[], buffer: DataView | ArrayBuffer | Uint8Array): boolean {
     if (from > this.rows) return false;
     const fresh = decodeColumns(buffer, names.length);

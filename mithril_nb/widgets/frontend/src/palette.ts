@@ -1,19 +1,19 @@
-/** The palette: search first, Enter adds after the selected block, dragging places freely. */
+/** The palette of blocks: search, Enter to add after the selected block, or drag to place. */
 
 import type { Canvas } from "./canvas";
 import { attr, h, text, uid } from "./dom";
 import type { Store } from "./store";
 import type { PaletteItem } from "./types";
 
-/** Items that match, best first: by start of the kind, then anywhere in it, then in category or description. */
+/** Return matching items, best first: start of the kind, then anywhere in the kind, then category or summary. */
 export function searchPalette(items: readonly PaletteItem[], query: string): PaletteItem[] {
-  const wanted = query.trim().toLowerCase();
-  if (!wanted) return [...items];
+  const needle = query.trim().toLowerCase();
+  if (!needle) return [...items];
   const rank = ({ kind, category, summary }: PaletteItem): number => {
     const name = kind.toLowerCase();
-    if (name.startsWith(wanted)) return 0;
-    if (name.includes(wanted)) return 1;
-    return category.toLowerCase().includes(wanted) || summary.toLowerCase().includes(wanted) ? 2 : 3;
+    if (name.startsWith(needle)) return 0;
+    if (name.includes(needle)) return 1;
+    return category.toLowerCase().includes(needle) || summary.toLowerCase().includes(needle) ? 2 : 3;
   };
   return items.map((item, i) => ({ item, i, rank: rank(item) })).filter((hit) => hit.rank < 3).sort((a, b) => a.rank - b.rank || a.i - b.i).map((hit) => hit.item);
 }
@@ -26,14 +26,14 @@ export class Palette {
   private items: PaletteItem[] = [];
   private at = 0;
   private drawn = "";
-  private readonly leave: () => void;
+  private readonly unsubscribe: () => void;
 
   constructor(
     private readonly store: Store,
     private readonly canvas: Canvas,
   ) {
     this.input = h("input", {
-      type: "search", class: "mnb-input mnb-palette-search", placeholder: "Add a block…", "aria-label": "Search blocks; Enter adds after the selected block",
+      type: "search", class: "mnb-input mnb-palette-search", placeholder: "Add a block…", "aria-label": "Search blocks. Enter adds a block after the selected one.",
       role: "combobox", "aria-expanded": "true", "aria-controls": this.id, autocomplete: "off", spellcheck: "false", "data-mnb-action": "palette.search",
     });
     this.input.addEventListener("input", () => {
@@ -42,12 +42,12 @@ export class Palette {
     });
     this.input.addEventListener("keydown", (event) => this.key(event));
     this.root = h("section", { class: "mnb-palette", "aria-label": "Palette" }, this.input, this.list);
-    this.leave = store.on("snapshot", () => this.update());
+    this.unsubscribe = store.on("snapshot", () => this.update());
     this.update();
   }
 
   destroy(): void {
-    this.leave();
+    this.unsubscribe();
   }
 
   private key(event: KeyboardEvent): void {
@@ -57,7 +57,7 @@ export class Palette {
       const item = this.items[this.at];
       if (item) {
         this.add(item);
-        // The next name can be typed at once; another Enter adds the same again.
+        // Clear the query for the next search; a second Enter adds the same block again.
         this.input.value = "";
         this.update();
         this.at = this.items.indexOf(item);
@@ -94,7 +94,7 @@ export class Palette {
       if (group) parts.push(h("div", { class: "mnb-palette-group", role: "presentation" }, group));
       for (const item of members) parts.push(this.option(item));
     }
-    if (found.length === 0) parts.push(h("p", { class: "mnb-hint" }, `No block is called “${this.input.value.trim()}”.`));
+    if (found.length === 0) parts.push(h("p", { class: "mnb-hint" }, `No block matches “${this.input.value.trim()}”.`));
     this.list.replaceChildren(...parts);
     this.paintActive();
   }
@@ -103,7 +103,7 @@ export class Palette {
     const index = this.items.indexOf(item);
     const option = h(
       "div",
-      { class: "mnb-palette-item", role: "option", id: `${this.id}-${index}`, "data-mnb-palette": item.kind, title: `${item.summary}\n${item.formula}\nClick adds it after the selected block; drag places it.` },
+      { class: "mnb-palette-item", role: "option", id: `${this.id}-${index}`, "data-mnb-palette": item.kind, title: `${item.summary}\n${item.formula}\nClick to add after the selected block, or drag to place.` },
       h("span", { class: "mnb-palette-kind" }, item.kind),
       h("span", { class: "mnb-palette-formula" }, item.formula),
       h("span", { class: "mnb-palette-summary" }, item.summary),
@@ -112,7 +112,7 @@ export class Palette {
     return option;
   }
 
-  /** A press that moves carries a ghost to the canvas; one that does not adds the block. */
+  /** Handle a press: drag a ghost to the canvas if the pointer moves, else add the block. */
   private press(event: PointerEvent, option: HTMLElement, item: PaletteItem): void {
     if (event.button !== 0) return;
     option.setPointerCapture(event.pointerId);

@@ -1,11 +1,11 @@
-/** One code pane: the text of a stage, its linked lines, the ruler beside its scrollbar. */
+/** A code pane: the text of a stage, its linked lines, and a ruler beside the scrollbar. */
 
 import { EditorState, type StateEffect } from "@codemirror/state";
 import { EditorView } from "@codemirror/view";
 import { attr, h, svg } from "./dom";
 import { languageOf, titleOf } from "./languages";
 import { type Anchor, type Links, type StageText, UNATTRIBUTED } from "./links";
-import { FIGURE_TITLES, told } from "./cost-figures";
+import { FIGURE_TITLES, formatFigure } from "./cost-figures";
 import { percent } from "./format";
 import { setHeat, setStripes } from "./margin";
 import { HOVER, INFERRED, KERNEL, type LineFlags, PINNED, figureOfLines, heatOf, marks, setFlags, stripesOf } from "./marks";
@@ -16,7 +16,7 @@ import type { Cost } from "./types";
 
 const RULER = 1000;
 
-/** Move the caret by lines: the browser's own keys do not know about lines that are not drawn. */
+/** Move the caret by lines. The browser's own keys cannot reach lines that are not drawn. */
 function moveCaret(view: EditorView, event: KeyboardEvent): boolean {
   const down = event.key === "ArrowDown" || event.key === "PageDown" || event.key === "End";
   let head: number;
@@ -28,11 +28,11 @@ function moveCaret(view: EditorView, event: KeyboardEvent): boolean {
   return true;
 }
 
-/** How the link of a line is known. */
+/** Flag and description of each kind of link. */
 const ORIGINS: Record<string, { flag: number; words: string }> = {
   tagged: { flag: 0, words: "link preserved by the compiler" },
-  inferred: { flag: INFERRED, words: "inferred from its operands or users" },
-  kernel: { flag: KERNEL, words: "linked at kernel level: shared by all lines of its kernel" },
+  inferred: { flag: INFERRED, words: "link inferred from operands or users" },
+  kernel: { flag: KERNEL, words: "linked at kernel level: all lines of the kernel share the link" },
 };
 
 export class Pane {
@@ -41,7 +41,7 @@ export class Pane {
   text: StageText | null = null;
   private readonly ticksHover = svg("path", { class: "mnb-tick-hover" });
   private readonly ticksPinned = svg("path", { class: "mnb-tick-pinned" });
-  private readonly sight: IntersectionObserver | null;
+  private readonly visibility: IntersectionObserver | null;
   private painted = "";
   private paintedCosts: Cost | null = null;
   private flags: LineFlags = new Uint8Array(0);
@@ -61,12 +61,12 @@ export class Pane {
           languageOf(stage),
           EditorView.domEventHandlers({ keydown: (event, view) => this.key(event, view) }),
           EditorView.contentAttributes.of({
-            "aria-label": `${titleOf(stage)}, read only. Enter pins the line; [ and ] walk through linked lines.`,
+            "aria-label": `${titleOf(stage)}, read only. Enter pins the line; [ and ] move between linked lines.`,
             "aria-readonly": "true",
             tabindex: "0",
             "aria-multiline": "true",
             spellcheck: "false",
-            // Screen keyboards and spelling helpers have no business in a text that cannot be changed.
+            // No screen keyboard for read-only text.
             inputmode: "none",
           }),
         ],
@@ -76,7 +76,7 @@ export class Pane {
     ruler.addEventListener("click", (event) => this.jumpTo(event.offsetY / ruler.clientHeight));
     this.root = h("div", { class: "mnb-pane-text" }, this.view.dom, ruler);
     const content = this.view.contentDOM;
-    // Pointer events everywhere: beside mouse events, a leave would arrive after the next one's enter and put out its light.
+    // Use pointer events only. Mixed with mouse events, a leave can arrive after the next element's enter and clear its hover.
     content.addEventListener("pointermove", (event) => this.hover(event));
     content.addEventListener("pointerleave", () => {
       store.setHover([]);
@@ -84,26 +84,26 @@ export class Pane {
     });
     content.addEventListener("mousedown", (event) => (this.pressed = { x: event.clientX, y: event.clientY }));
     content.addEventListener("click", (event) => this.click(event));
-    // An editor that was filled out of sight has not measured its lines: it does so when it comes into sight.
-    this.sight = typeof IntersectionObserver === "undefined" ? null : new IntersectionObserver(([entry]) => {
+    // An editor that was filled while hidden has not measured its lines, so measure when it becomes visible.
+    this.visibility = typeof IntersectionObserver === "undefined" ? null : new IntersectionObserver(([entry]) => {
       if (entry?.isIntersecting) this.view.requestMeasure();
     });
-    this.sight?.observe(this.root);
+    this.visibility?.observe(this.root);
   }
 
   destroy(): void {
-    this.sight?.disconnect();
+    this.visibility?.disconnect();
     this.view.destroy();
   }
 
   setText(text: StageText): void {
-    // The same text in short is another place: what is pinned is brought into sight instead.
+    // Keep the scroll position, except between the full and the short form; there the caller scrolls to a pinned line.
     const before = this.text;
     const kept = before && (before.places === null) === (text.places === null) ? this.view.scrollDOM.scrollTop : 0;
     this.text = text;
     this.flags = new Uint8Array(text.lineCount + 1);
     this.painted = "";
-    // Text and stripes at once: each dispatch has the page laid out, and so has a place to scroll to.
+    // One dispatch for text and stripes, because each dispatch causes a layout of the page.
     const effects = [setFlags.of(this.flags), ...this.stripes()];
     this.view.dispatch({ changes: { from: 0, to: this.view.state.doc.length, insert: text.text }, selection: { anchor: 0 }, effects });
     if (before) this.view.scrollDOM.scrollTop = kept;
@@ -115,7 +115,7 @@ export class Pane {
     if (effects.length) this.view.dispatch({ effects });
   }
 
-  /** The stripes of the text, and of Python the costs of its lines; nothing if they are painted already. */
+  /** Return effects for the stripes, and for the line costs of Python; none if they are unchanged. */
   private stripes(): StateEffect<unknown>[] {
     if (!this.text) return [];
     const { blocks, cost } = this.store.snapshot;
@@ -132,7 +132,7 @@ export class Pane {
     return isPython ? [stripes, setHeat.of(heatOf(this.text, lineCosts, figure))] : [stripes];
   }
 
-  /** Repaint which lines are linked; nothing scrolls. */
+  /** Repaint the linked lines without scrolling. */
   paintLinks(hover: Links, pins: Links): void {
     const { text } = this;
     if (!text) return;
@@ -143,7 +143,7 @@ export class Pane {
         const lines = text.linesOf(index);
         if (!instruction || !lines) continue;
         for (let line = lines[0]; line <= lines[1]; line++) {
-          // Lines of an instruction inside this one are its own: they light up on their own account.
+          // Lines of inner instructions are highlighted by their own links.
           if (text.places || text.owner[line] === index) flags[line]! |= bit | (ORIGINS[instruction.origin ?? ""]?.flag ?? 0);
         }
       }
@@ -157,7 +157,7 @@ export class Pane {
     this.ticksHover.setAttribute("d", this.ticks(HOVER));
   }
 
-  /** Numbers of the lines with a flag. */
+  /** Return the numbers of lines with a flag. */
   lines(bit: number): number[] {
     const found: number[] = [];
     this.flags.forEach((flag, line) => {
@@ -167,8 +167,8 @@ export class Pane {
   }
 
   /**
-   * Bring the nearest pinned line into the upper third, unless one is in sight already. What the compiler tagged comes
-   * before what is inferred: a parameter at the top of the text is not what a person looks for.
+   * Scroll the nearest pinned line to the upper third, unless a pinned line is visible. Lines with a link preserved by
+   * the compiler come before inferred ones: parameters at the top of the text are rarely of interest.
    */
   reveal(): void {
     const pinned = this.lines(PINNED);
@@ -192,16 +192,16 @@ export class Pane {
     if (best !== null) this.scrollTo(best);
   }
 
-  /** Scroll so that a line stands at the end of the upper third. */
+  /** Scroll a line to the end of the upper third. */
   scrollTo(line: number): void {
     const number = Math.max(1, Math.min(line, this.view.state.doc.lines));
     const at = this.view.state.doc.line(number).from;
-    // Not by EditorView.scrollIntoView: that scrolls everything around the editor too, the notebook included.
+    // EditorView.scrollIntoView would also scroll the notebook.
     const { scrollDOM } = this.view;
     scrollDOM.scrollTop = this.view.lineBlockAt(at).top - scrollDOM.clientHeight / 3;
   }
 
-  /** Put the caret on the next (1) or previous (-1) linked line. */
+  /** Move the caret to the next (1) or previous (-1) linked line. */
   walk(direction: 1 | -1): void {
     const lines = this.lines(PINNED);
     if (lines.length === 0) return;
@@ -231,9 +231,9 @@ export class Pane {
   }
 
   private jumpTo(fraction: number): void {
-    const wanted = fraction * (this.text?.lineCount ?? 1);
+    const target = fraction * (this.text?.lineCount ?? 1);
     const lines = this.lines(PINNED);
-    const nearest = lines.reduce((best, line) => (Math.abs(line - wanted) < Math.abs(best - wanted) ? line : best), lines[0] ?? Math.round(wanted));
+    const nearest = lines.reduce((best, line) => (Math.abs(line - target) < Math.abs(best - target) ? line : best), lines[0] ?? Math.round(target));
     this.scrollTo(nearest);
   }
 
@@ -252,14 +252,14 @@ export class Pane {
     const line = this.lineAtEvent(event);
     const anchor = this.anchorAt(line);
     this.store.setHover(anchor ? [anchor] : []);
-    const said = line === null ? null : this.describe(line);
-    if (said && event.buttons === 0) this.tip.later(said, event.clientX, event.clientY);
+    const description = line === null ? null : this.describe(line);
+    if (description && event.buttons === 0) this.tip.later(description, event.clientX, event.clientY);
     else this.tip.hide();
   }
 
   private click(event: MouseEvent): void {
     const moved = this.pressed && Math.hypot(event.clientX - this.pressed.x, event.clientY - this.pressed.y) > 4;
-    // A drag selects text to copy: that is no click.
+    // A drag selects text to copy; it is not a click.
     if (moved) return;
     const anchor = this.anchorAt(this.lineAtEvent(event));
     this.tip.hide();
@@ -279,34 +279,34 @@ export class Pane {
     return true;
   }
 
-  /** What a line of Python costs, and its share of the whole. */
+  /** Format the cost of a line of Python, and its share of the program. */
   private costOf(source: string): string[] {
     const { lineCosts, cost } = this.store;
     if (!lineCosts?.lines) return [];
     const figure = figureOfLines(lineCosts, cost.figure);
     const [value, whole] = [lineCosts.lines[source]?.[figure], lineCosts.total[figure]];
-    return value && whole ? [`${FIGURE_TITLES[figure][0]} ${told(figure, value)} · ${percent(value / whole)}`] : [];
+    return value && whole ? [`${FIGURE_TITLES[figure][0]} ${formatFigure(figure, value)} · ${percent(value / whole)}`] : [];
   }
 
-  /** What the tooltip says of a line: opcode, blocks with shares, role, equations, where in Python, how it is known. */
+  /** Return the tooltip of a line: opcode, blocks with shares, role, equations, lines of Python, kind of link. */
   private describe(line: number): string[] | null {
     const instruction = this.text?.at(line);
     if (!this.text || !instruction) return null;
     const { equations } = this.text;
     const shares = instruction.shares.map(([block, share]) => (share < 0.9995 ? `${block || UNATTRIBUTED} ${(share * 100).toFixed(0)} %` : block || UNATTRIBUTED));
-    const said = [`${instruction.opcode} · ${shares.length ? shares.slice(0, 4).join(", ") + (shares.length > 4 ? `, and ${shares.length - 4} more` : "") : "no block"}${instruction.role ? ` · ${instruction.role}` : ""}`];
+    const lines = [`${instruction.opcode} · ${shares.length ? shares.slice(0, 4).join(", ") + (shares.length > 4 ? `, and ${shares.length - 4} more` : "") : "no block"}${instruction.role ? ` · ${instruction.role}` : ""}`];
     const help = this.text.help.get(instruction.opcode);
-    if (help) said.push(help);
-    if (instruction.transforms.length) said.push(`inside ${instruction.transforms.join(" › ")}`);
-    if (instruction.source.length) said.push(`Python ${instruction.source.slice(0, 3).join(", ")}${instruction.source.length > 3 ? `, and ${instruction.source.length - 3} more` : ""}`);
-    if (instruction.library.length) said.push(`Library ${instruction.library.slice(0, 3).join(", ")}${instruction.library.length > 3 ? `, and ${instruction.library.length - 3} more` : ""}`);
-    if (this.stage === "python") said.push(...this.costOf(instruction.source[0] ?? ""));
+    if (help) lines.push(help);
+    if (instruction.transforms.length) lines.push(`inside ${instruction.transforms.join(" › ")}`);
+    if (instruction.source.length) lines.push(`Python ${instruction.source.slice(0, 3).join(", ")}${instruction.source.length > 3 ? `, and ${instruction.source.length - 3} more` : ""}`);
+    if (instruction.library.length) lines.push(`Library ${instruction.library.slice(0, 3).join(", ")}${instruction.library.length > 3 ? `, and ${instruction.library.length - 3} more` : ""}`);
+    if (this.stage === "python") lines.push(...this.costOf(instruction.source[0] ?? ""));
     for (const id of instruction.equations.slice(0, 4)) {
       const equation = equations[id];
-      said.push(`${equation ? "equation " : ""}${id}${equation ? ` ${equation.primitive}${equation.source && !instruction.source.includes(equation.source) ? ` · ${equation.source}` : ""}` : ""}`);
+      lines.push(`${equation ? "equation " : ""}${id}${equation ? ` ${equation.primitive}${equation.source && !instruction.source.includes(equation.source) ? ` · ${equation.source}` : ""}` : ""}`);
     }
-    if (instruction.equations.length > 4) said.push(`and ${instruction.equations.length - 4} more equations`);
-    said.push(ORIGINS[instruction.origin ?? ""]?.words ?? "no source attributed");
-    return said;
+    if (instruction.equations.length > 4) lines.push(`and ${instruction.equations.length - 4} more equations`);
+    lines.push(ORIGINS[instruction.origin ?? ""]?.words ?? "no source attributed");
+    return lines;
   }
 }

@@ -1,4 +1,4 @@
-/** One to three stages side by side: which, how wide, in which state; asks the kernel for the texts it shows. */
+/** One to three stages side by side: selection, widths and states; requests their texts from the kernel. */
 
 import { Clock } from "./clock";
 import { copyFrom } from "./clipboard";
@@ -7,7 +7,7 @@ import { seconds } from "./format";
 import { STAGE_VERBS, titleOf } from "./languages";
 import { StageText } from "./links";
 import { PINNED } from "./marks";
-import { decodeStage, refusalOf, tried } from "./messages";
+import { decodeStage, errorOf, attempt } from "./messages";
 import { Pane } from "./pane";
 import { splitter } from "./split";
 import type { Store } from "./store";
@@ -23,8 +23,8 @@ interface Slot {
   short: HTMLButtonElement | null;
   clock: Clock;
   clockText: string | null;
-  /** What went wrong with the text that was to come, and of which version it was. */
-  refused: { version: number; why: string } | null;
+  /** The error of the last requested text, and its version. */
+  failure: { version: number; why: string } | null;
 }
 
 interface StageHead {
@@ -33,7 +33,7 @@ interface StageHead {
   short?: boolean;
 }
 
-/** Stages that can be shown in short: their lines stay linked. */
+/** Stages with a short form, whose lines are linked too. */
 const SHORTENED = new Set(["hlo"]);
 
 export class Panes {
@@ -42,12 +42,12 @@ export class Panes {
   private readonly toggles = h("div", { class: "mnb-toggles", role: "group", "aria-label": "Stages shown" });
   private readonly slots = new Map<string, Slot>();
   private readonly weights = new Map<string, number>();
-  private readonly asked = new Set<string>();
-  /** Stages that are shown in short. */
+  private readonly requested = new Set<string>();
+  /** Stages shown in short form. */
   private readonly inShort = new Set<string>();
-  /** Stages that were on screen when the panes were laid out last. */
+  /** Stages that were visible at the last layout. */
   private shown: string[] = [];
-  private readonly leave: (() => void)[];
+  private readonly unsubscribe: (() => void)[];
 
   constructor(
     private readonly store: Store,
@@ -55,31 +55,31 @@ export class Panes {
   ) {
     this.root = h(
       "section",
-      // A click between the controls focuses it: the keys that edit the graph do nothing here.
+      // A click between the controls focuses the section, so that keys that edit the graph do nothing here.
       { class: "mnb-panes", "aria-label": "Stages", tabindex: -1 },
       h("div", { class: "mnb-bar" }, h("span", { class: "mnb-bar-title" }, "Stages"), this.toggles, h("span", { class: "mnb-grow" })),
       this.row,
     );
-    this.leave = [
+    this.unsubscribe = [
       store.on("snapshot", () => this.update()),
       store.on("cost", () => this.slots.get("python")?.pane.paintStripes()),
       store.on("panes", () => this.layout()),
       store.kernel.watch(() => this.update()),
       store.on("links", () => this.paintLinks()),
-      store.kernel.on("stage", (message: StageHead, buffers) => void tried(() => this.receive(message, buffers[0]), (why) => this.refuse(message, why))),
+      store.kernel.on("stage", (message: StageHead, buffers) => void attempt(() => this.receive(message, buffers[0]), (why) => this.fail(message, why))),
     ];
     this.layout();
   }
 
   destroy(): void {
-    for (const leave of this.leave) leave();
+    for (const unsubscribe of this.unsubscribe) unsubscribe();
     for (const slot of this.slots.values()) {
       slot.clock.stop();
       slot.pane.destroy();
     }
   }
 
-  /** The pane that has the focus. */
+  /** Return the pane with the focus. */
   focused(): Pane | null {
     for (const { pane } of this.slots.values()) if (pane.root.contains((pane.root.getRootNode() as Document | ShadowRoot).activeElement)) return pane;
     return null;
@@ -110,7 +110,7 @@ export class Panes {
       if (i > 0) parts.push(this.divider(shown[i - 1]!, stage));
       parts.push(this.slot(stage).frame);
     });
-    // Frames keep their scroll positions only while they stay attached: touch the row only if it changes.
+    // Detached frames lose their scroll positions, so change the row only if needed.
     if (parts.length !== this.row.children.length || parts.some((part, i) => part !== this.row.children[i])) this.row.replaceChildren(...parts);
     this.applyWeights();
     this.update();
@@ -149,8 +149,8 @@ export class Panes {
   }
 
   private slot(stage: string): Slot {
-    const known = this.slots.get(stage);
-    if (known) return known;
+    const existing = this.slots.get(stage);
+    if (existing) return existing;
     const pane = new Pane(stage, this.store, this.tip);
     const figures = h("span", { class: "mnb-pane-figures" });
     const linked = h("span", { class: "mnb-pane-linked", "aria-live": "polite" });
@@ -158,7 +158,7 @@ export class Panes {
     const card = h("div", { class: "mnb-pane-card", hidden: true });
     const copy: HTMLButtonElement = iconButton("copy", `Copy the ${titleOf(stage)} text`, `copy.${stage}`, () => void copyFrom(copy, pane.text?.text ?? ""));
     const short = SHORTENED.has(stage)
-      ? h("button", { type: "button", class: "mnb-toggle mnb-toggle-small", "aria-pressed": String(this.inShort.has(stage)), title: "Short names, fusions with their bodies, no layouts", "data-mnb-action": `short.${stage}`, onclick: () => this.toggleShort(stage) }, "short")
+      ? h("button", { type: "button", class: "mnb-toggle mnb-toggle-small", "aria-pressed": String(this.inShort.has(stage)), title: "Short names, fusion bodies inline, no layouts", "data-mnb-action": `short.${stage}`, onclick: () => this.toggleShort(stage) }, "short")
       : null;
     const frame = h(
       "div",
@@ -167,7 +167,7 @@ export class Panes {
       pane.root,
       card,
     );
-    const slot: Slot = { pane, frame, figures, linked, badge, card, short, clockText: null, refused: null, clock: new Clock((elapsed) => {
+    const slot: Slot = { pane, frame, figures, linked, badge, card, short, clockText: null, failure: null, clock: new Clock((elapsed) => {
       slot.clockText = elapsed;
       this.paintState(stage, slot);
     }) };
@@ -185,66 +185,66 @@ export class Panes {
     if (isShort) this.inShort.add(stage);
     else this.inShort.delete(stage);
     const slot = this.slots.get(stage)!;
-    slot.refused = null;
+    slot.failure = null;
     attr(slot.short!, "aria-pressed", String(isShort));
     if (this.store.texts.has(stage)) this.request(stage);
     this.update();
   }
 
   private update(): void {
-    const known = this.names().join();
-    if (known !== Array.from(this.toggles.children, (child) => (child as HTMLElement).dataset["mnbAction"]?.slice(5)).join()) {
+    const names = this.names().join();
+    if (names !== Array.from(this.toggles.children, (child) => (child as HTMLElement).dataset["mnbAction"]?.slice(5)).join()) {
       this.layout();
       return;
     }
     for (const stage of this.store.panes) {
       const slot = this.slots.get(stage);
       if (!slot) continue;
-      this.ask(stage);
+      this.requestOnce(stage);
       const state = this.store.snapshot.stages[stage]?.state;
-      slot.clock.run((state === "loading" && !this.store.kernel.isGone) || (state === "ready" && !slot.pane.text && !slot.refused && this.store.kernel.connection === "live"));
+      slot.clock.run((state === "loading" && !this.store.kernel.isGone) || (state === "ready" && !slot.pane.text && !slot.failure && this.store.kernel.connection === "live"));
       this.paintState(stage, slot);
       slot.pane.paintStripes();
     }
   }
 
-  /** Ask once to say that this stage is on screen, so that it is made, and once for each version that is ready. */
-  private ask(stage: string): void {
+  /** Request a stage when it becomes visible, so that the kernel computes it, and again for each ready version. */
+  private requestOnce(stage: string): void {
     const { snapshot } = this.store;
     const info = snapshot.stages[stage];
     const have = this.store.texts.get(stage)?.version ?? -1;
     if (!info) return;
     const fetch = info.version > have && info.version > 0;
-    // In another view of this model it was left: here it is still on screen.
+    // Another view of this model hid the stage, but here it is still visible.
     const isLeft = info.state === "stale" && info.message === "";
     const key = fetch ? `${stage} ${info.version}` : isLeft ? `${stage} for ${snapshot.version}` : stage;
-    if (this.asked.has(key)) return;
-    this.asked.add(key).add(stage);
-    this.request(stage, () => this.asked.delete(key));
+    if (this.requested.has(key)) return;
+    this.requested.add(key).add(stage);
+    this.request(stage, () => this.requested.delete(key));
   }
 
-  /** Say that this stage is on screen no more: no further one is made, and it is asked for again when it comes back. */
+  /** Report that a stage is hidden: the kernel stops computing it, and it is requested again when shown. */
   private leaveStage(stage: string): void {
-    for (const key of [...this.asked]) if (key === stage || key.startsWith(`${stage} for `)) this.asked.delete(key);
+    for (const key of [...this.requested]) if (key === stage || key.startsWith(`${stage} for `)) this.requested.delete(key);
     this.store.command("leave_stage", { stage });
   }
 
-  /** Ask for a text; where nobody answers, `unanswered` is called. */
+  /** Request a text; `unanswered` is called if there is no reply. */
   private request(stage: string, unanswered: () => void = () => undefined): void {
     const short = this.inShort.has(stage);
     const version = this.store.snapshot.stages[stage]!.version;
     void this.store.kernel.send("request_stage", short ? { stage, short } : { stage }).then((reply) => {
-      const why = refusalOf(reply);
-      if (why !== null) this.refuse({ stage, version, short }, why);
+      const why = errorOf(reply);
+      if (why !== null) this.fail({ stage, version, short }, why);
       else if (!reply.ok) unanswered();
     });
   }
 
-  /** Say where a text would stand why it does not; one that is newer, or was asked for since, knows nothing of it. */
-  private refuse({ stage, version, short }: StageHead, why: string): void {
+  /** Show an error instead of a text, unless a newer text arrived or another form was requested. */
+  private fail({ stage, version, short }: StageHead, why: string): void {
     const slot = this.slots.get(stage);
     if (!slot || (short ?? false) !== this.inShort.has(stage) || (slot.pane.text?.version ?? 0) > version) return;
-    slot.refused = { version, why };
+    slot.failure = { version, why };
     this.update();
   }
 
@@ -252,16 +252,16 @@ export class Panes {
     if (!buffer || (message.short ?? false) !== this.inShort.has(message.stage)) return;
     const raw = await decodeStage(buffer);
     const newest = this.store.texts.get(message.stage);
-    // Decoding is asynchronous: an older text must not overtake a newer one.
+    // Decoding is asynchronous, so an older text may finish after a newer one.
     if (newest && newest.version > message.version) return;
-    // One that came while it was asked for again is here already.
+    // The same text may arrive twice if it was requested again before it arrived.
     if (newest && newest.version === message.version && (newest.places !== null) === (message.short ?? false)) return;
     const text = new StageText(message.stage, message.version, raw.text, raw);
     const slot = this.slots.get(message.stage);
     const pane = slot?.pane;
     const other = pane?.text && (pane.text.places === null) !== (text.places === null);
     pane?.setText(text);
-    if (slot) slot.refused = null;
+    if (slot) slot.failure = null;
     this.store.takeText(text);
     this.update();
     if (other) pane.reveal();
@@ -270,10 +270,10 @@ export class Panes {
   private paintState(stage: string, slot: Slot): void {
     const info = this.store.snapshot.stages[stage];
     const have = slot.pane.text;
-    const refused = info?.state === "ready" && slot.refused?.version === info.version ? slot.refused : null;
-    const state = refused ? "failed" : (info?.state ?? "unavailable");
-    const isOfThis = refused !== null && have?.version === refused.version;
-    const old = have !== null && !isOfThis && (state === "stale" || state === "loading" || state === "failed" || (state === "unavailable" && have.version !== info!.version) || state === "empty" || (state === "ready" && have.version < info!.version));
+    const failure = info?.state === "ready" && slot.failure?.version === info.version ? slot.failure : null;
+    const state = failure ? "failed" : (info?.state ?? "unavailable");
+    const isSameVersion = failure !== null && have?.version === failure.version;
+    const old = have !== null && !isSameVersion && (state === "stale" || state === "loading" || state === "failed" || (state === "unavailable" && have.version !== info!.version) || state === "empty" || (state === "ready" && have.version < info!.version));
     attr(slot.frame, "data-mnb-state", state);
     attr(slot.frame, "data-mnb-version", have?.version ?? "");
     slot.frame.classList.toggle("mnb-stale", old);
@@ -282,31 +282,31 @@ export class Panes {
     const badge = [running, old ? "from the previous model" : ""].filter(Boolean).join(" · ");
     slot.badge.hidden = badge === "" || (state === "loading" && slot.clockText === null);
     text(slot.badge, badge);
-    const said: [string, string] | null = refused
-      ? [`${titleOf(stage)} could not be shown`, refused.why]
-      : this.sentence(stage, state, info?.message ?? "", slot.clockText, have !== null && have.lineCount > 0);
-    slot.card.hidden = said === null;
+    const message: [string, string] | null = failure
+      ? [`${titleOf(stage)} could not be shown`, failure.why]
+      : this.messageFor(stage, state, info?.message ?? "", slot.clockText, have !== null && have.lineCount > 0);
+    slot.card.hidden = message === null;
     slot.frame.classList.toggle("mnb-partial", state === "unavailable" && have !== null && have.lineCount > 0 && !old);
-    if (said) {
+    if (message) {
       slot.card.className = `mnb-pane-card ${state === "failed" ? "mnb-pane-card-error" : ""}`;
-      const [title, body] = said;
+      const [title, body] = message;
       slot.card.replaceChildren(h("b", {}, title), ...(body ? [h("p", {}, body)] : []));
     }
     this.paintCount(slot);
   }
 
-  /** What stands in place of (or over) the text: title and body, or null. */
-  private sentence(stage: string, state: string, message: string, clock: string | null, have: boolean): [string, string] | null {
+  /** Return the title and body of the message shown instead of the text or over it, or null. */
+  private messageFor(stage: string, state: string, message: string, clock: string | null, have: boolean): [string, string] | null {
     const title = titleOf(stage);
-    if (state === "failed") return [`${title} could not be made`, message];
+    if (state === "failed") return [`${title} could not be computed`, message];
     if (state === "unavailable") return [have ? `${title} ends here` : `${title} is not available`, message];
     const { problems } = this.store.snapshot;
-    if (state === "empty" && problems.length) return ["Nothing to show yet", `${problems[0]!.summary} ${problems.length === 1 ? "The Problems tab has the details." : `The Problems tab lists all ${problems.length} problems.`}`];
+    if (state === "empty" && problems.length) return ["Nothing to show yet", `${problems[0]!.summary} ${problems.length === 1 ? "See the Problems tab." : `The Problems tab lists all ${problems.length}.`}`];
     if (state === "empty") return ["Nothing to show yet", message || "The model has no blocks."];
     if (have) return null;
-    if (this.store.kernel.isGone) return [`${title} is not here`, "Not connected to the kernel, so it cannot be loaded."];
+    if (this.store.kernel.isGone) return [`${title} is not loaded`, "Not connected to the kernel, so it cannot be loaded."];
     if (state === "loading") return clock ? [`${STAGE_VERBS[stage] ?? title}: ${clock}`, ""] : null;
-    if (state === "ready") return clock ? [`Fetching ${title}: ${clock}`, ""] : null;
+    if (state === "ready") return clock ? [`Loading ${title}: ${clock}`, ""] : null;
     return null;
   }
 

@@ -1,12 +1,12 @@
-/** The Passes tab: what each pass of XLA changed, in the order of time, and what became of the pinned instruction. */
+/** The Passes tab: the changes of each XLA pass in order, and the history of the pinned instruction. */
 
 import { EditorState, RangeSetBuilder } from "@codemirror/state";
 import { Decoration, type DecorationSet, EditorView, ViewPlugin, type ViewUpdate } from "@codemirror/view";
 import { Clock } from "./clock";
 import { attr, h, text } from "./dom";
 import { titleOf } from "./languages";
-import { decodeJson, tried } from "./messages";
-import { seenLines } from "./seen-lines";
+import { decodeJson, attempt } from "./messages";
+import { visibleLines } from "./visible-lines";
 import { StepList } from "./step-list";
 import type { Store } from "./store";
 import { readOnly } from "./styles";
@@ -19,7 +19,7 @@ const LOOKS: Record<string, Decoration> = {
 };
 const TRACED = new Set(["jaxpr", "stablehlo", "hlo_before", "hlo"]);
 
-/** Only the lines in sight are coloured. */
+/** Colours the visible lines. */
 const signs = ViewPlugin.fromClass(
   class {
     decorations: DecorationSet;
@@ -31,7 +31,7 @@ const signs = ViewPlugin.fromClass(
     }
     build(view: EditorView): DecorationSet {
       const builder = new RangeSetBuilder<Decoration>();
-      for (const line of seenLines(view)) {
+      for (const line of visibleLines(view)) {
         const look = LOOKS[line.text[0] ?? ""];
         if (look) builder.add(line.from, line.from, look);
       }
@@ -43,9 +43,9 @@ const signs = ViewPlugin.fromClass(
 
 export class PassesTab {
   readonly root: HTMLElement;
-  private readonly list = new StepList("Passes that changed something, in the order of time", (number) => this.request(number));
+  private readonly list = new StepList("Passes that changed the program, in order", (number) => this.request(number));
   private readonly hint = h("p", { class: "mnb-hint" });
-  private readonly ask: HTMLButtonElement;
+  private readonly compile: HTMLButtonElement;
   private readonly history = h("p", { class: "mnb-pass-history", role: "status" });
   private readonly title = h("b", {});
   private readonly figures = h("span", { class: "mnb-pane-figures" });
@@ -55,39 +55,39 @@ export class PassesTab {
   private readonly view: EditorView;
   private readonly clock: Clock;
   private rows: PassRow[] = [];
-  /** Version of the design that the rows are of. */
+  /** Design version of the rows. */
   private version = 0;
-  private asked = "";
+  private requested = "";
   private listed: Promise<void> = Promise.resolve();
-  /** Why the list that came last cannot be shown. */
-  private refused: string | null = null;
-  private readonly leave: (() => void)[];
+  /** The reason the latest list cannot be shown. */
+  private failure: string | null = null;
+  private readonly unsubscribe: (() => void)[];
 
   constructor(private readonly store: Store) {
     this.view = new EditorView({
       state: EditorState.create({
-        extensions: [readOnly, signs, EditorView.contentAttributes.of({ "aria-label": "What the pass changed, read only", "aria-readonly": "true", tabindex: "0", spellcheck: "false" })],
+        extensions: [readOnly, signs, EditorView.contentAttributes.of({ "aria-label": "Changes of the pass, read only", "aria-readonly": "true", tabindex: "0", spellcheck: "false" })],
       }),
     });
-    this.ask = h("button", { type: "button", class: "mnb-button mnb-primary", "data-mnb-action": "passes.ask", onclick: () => store.command("want_passes") }, "Compile and read the passes");
+    this.compile = h("button", { type: "button", class: "mnb-button mnb-primary", "data-mnb-action": "passes.compile", onclick: () => store.command("request_passes") }, "Compile and read the passes");
     this.diff = h("div", { class: "mnb-pass-diff" }, h("div", { class: "mnb-pane-head" }, this.title, this.figures), this.problem, h("div", { class: "mnb-pass-text" }, this.view.dom));
     this.body = h("div", { class: "mnb-pass-body" }, this.list.root, this.diff);
-    this.root = h("div", { class: "mnb-passes", "data-mnb-part": "passes" }, this.hint, this.ask, this.history, this.body);
-    this.clock = new Clock((elapsed) => elapsed && text(this.hint, `${this.info.state === "ready" ? "Fetching the passes" : "Compiling and reading the passes"}: ${elapsed}`));
-    this.leave = [
+    this.root = h("div", { class: "mnb-passes", "data-mnb-part": "passes" }, this.hint, this.compile, this.history, this.body);
+    this.clock = new Clock((elapsed) => elapsed && text(this.hint, `${this.info.state === "ready" ? "Loading the passes" : "Compiling and reading the passes"}: ${elapsed}`));
+    this.unsubscribe = [
       store.on("snapshot", () => this.update()),
       store.on("tab", () => this.update()),
       store.on("links", () => this.requestHistory()),
       store.kernel.watch(() => this.update()),
-      store.kernel.on("passes", (message, buffers) => (this.listed = tried(() => this.receive(message, buffers[0]), (why) => this.refuse(why)))),
-      store.kernel.on("diff", (message: DiffHead, buffers) => void tried(() => this.receiveDiff(message, buffers[0]), (why) => this.refuseDiff(message, why))),
+      store.kernel.on("passes", (message, buffers) => (this.listed = attempt(() => this.receive(message, buffers[0]), (why) => this.fail(why)))),
+      store.kernel.on("diff", (message: DiffHead, buffers) => void attempt(() => this.receiveDiff(message, buffers[0]), (why) => this.failDiff(message, why))),
       store.kernel.on("instruction_history", (message: InstructionHistory) => this.receiveHistory(message)),
     ];
     this.update();
   }
 
   destroy(): void {
-    for (const leave of this.leave) leave();
+    for (const unsubscribe of this.unsubscribe) unsubscribe();
     this.clock.stop();
     this.view.destroy();
   }
@@ -103,38 +103,38 @@ export class PassesTab {
   private update(): void {
     const { state, version } = this.info;
     const isLost = this.store.kernel.isGone;
-    // They are not saved with the notebook: a page that is loaded anew is sent them by the kernel.
-    const isFetched = state !== "ready" || this.version === version || this.refused !== null;
-    this.body.hidden = this.rows.length === 0 || state === "unavailable" || state === "failed" || this.refused !== null;
-    this.hint.hidden = state === "ready" && isFetched && this.rows.length > 0 && this.refused === null;
-    this.ask.hidden = state !== "empty" && state !== "stale" && state !== "failed";
+    // Passes are not saved with the notebook; the kernel sends them again to a reloaded page.
+    const isFetched = state !== "ready" || this.version === version || this.failure !== null;
+    this.body.hidden = this.rows.length === 0 || state === "unavailable" || state === "failed" || this.failure !== null;
+    this.hint.hidden = state === "ready" && isFetched && this.rows.length > 0 && this.failure === null;
+    this.compile.hidden = state !== "empty" && state !== "stale" && state !== "failed";
     this.clock.run(!isLost && (state === "loading" || !isFetched));
-    const said = this.sentence(isFetched, isLost);
-    if (said !== null) text(this.hint, said);
-    attr(this.root, "data-mnb-state", this.refused === null ? state : "failed");
+    const message = this.messageFor(isFetched, isLost);
+    if (message !== null) text(this.hint, message);
+    attr(this.root, "data-mnb-state", this.failure === null ? state : "failed");
     if (this.store.tab === "passes") this.requestHistory();
   }
 
-  /** What is said where there is no list, or an old one; null while the clock speaks. */
-  private sentence(isFetched: boolean, isLost: boolean): string | null {
+  /** Return the message for a missing or stale list; null while the clock is shown. */
+  private messageFor(isFetched: boolean, isLost: boolean): string | null {
     const { state, message } = this.info;
     if (state === "unavailable") return `The passes are not available: ${message}`;
     if (state === "failed") return `The passes could not be read: ${message}`;
-    if (this.refused !== null) return `The passes could not be shown. ${this.refused}`;
+    if (this.failure !== null) return `The passes could not be shown. ${this.failure}`;
     if (state === "stale" && this.rows.length > 0) return "The model has changed since these passes were read.";
     if (isLost) return "Not connected to the kernel, so passes cannot be loaded.";
     if (state === "loading" || !isFetched) return null;
     if (state === "ready") return "No pass changed anything.";
-    return "XLA rewrites the program in some hundred passes. Those that changed something are listed here, each with what it took away and put in. The program has to be compiled for it.";
+    return "XLA rewrites the program in about a hundred passes. This tab lists the passes that changed it, with a diff of each. The program must be compiled first.";
   }
 
-  /** Take a list; the diff of pass `number` follows one that is new. */
+  /** Store a list of passes. After a new list, the kernel sends the diff of pass `number`. */
   private async receive({ version, number }: { version: number; number: number }, buffer: DataView | undefined): Promise<void> {
     if (!buffer) return;
     const rows = await decodeJson<PassRow[]>(buffer);
     this.rows = rows;
-    this.refused = null;
-    const isOther = version !== this.version;
+    this.failure = null;
+    const isNew = version !== this.version;
     this.version = version;
     const most = Math.log1p(Math.max(1, ...this.rows.map((row) => sizeOf(row) ?? 0)));
     this.list.fill(this.rows.map((row) => {
@@ -142,22 +142,22 @@ export class PassesTab {
       const size = sizeOf(row);
       return {
         name,
-        more: [pipeline, size === null ? "" : `+${added} −${removed} ~${rewritten}`],
+        columns: [pipeline, size === null ? "" : `+${added} −${removed} ~${rewritten}`],
         title: size === null ? pipeline : `${name}, in ${pipeline}: ${added} added, ${removed} removed, ${rewritten} rewritten`,
-        // A change of one and one of a thousand are both to be seen.
+        // Logarithmic, so that one change and a thousand changes are both visible.
         share: size ? Math.log1p(size) / most : 0,
       };
     }));
     this.update();
     this.store.emit("passes");
-    if (isOther && this.rows.length) {
+    if (isNew && this.rows.length) {
       performance.mark("mnb:diff:start");
       this.list.mark(number);
     }
   }
 
-  private refuse(why: string): void {
-    this.refused = why;
+  private fail(why: string): void {
+    this.failure = why;
     this.update();
   }
 
@@ -168,16 +168,16 @@ export class PassesTab {
 
   private async receiveDiff({ version, number, cut }: DiffHead, buffer: DataView | undefined): Promise<void> {
     await this.listed;
-    const isWanted = (): boolean => version === this.version && number === this.list.at;
-    if (!buffer || !isWanted()) return;
+    const isCurrent = (): boolean => version === this.version && number === this.list.at;
+    if (!buffer || !isCurrent()) return;
     const diff = await decodeJson<string>(buffer);
-    if (!isWanted()) return;
+    if (!isCurrent()) return;
     this.paintDiff(number, diff === "" ? "only names or the order changed" : lengthOf(diff, cut, number), diff);
     attr(this.root, "data-mnb-shown", number);
     requestAnimationFrame(() => performance.getEntriesByName("mnb:diff:start").length && performance.measure("mnb:diff", "mnb:diff:start"));
   }
 
-  private refuseDiff({ version, number }: DiffHead, why: string): void {
+  private failDiff({ version, number }: DiffHead, why: string): void {
     if (version === this.version && number === this.list.at) this.paintDiff(number, "", "", why);
   }
 
@@ -192,27 +192,27 @@ export class PassesTab {
     this.view.scrollDOM.scrollTop = 0;
   }
 
-  /** Ask what became of the pinned instruction, once, if the passes are there. */
+  /** Request the history of the pinned instruction once, if the passes are loaded. */
   private requestHistory(): void {
     const pin = this.store.pins.find((one) => one.kind === "instruction" && TRACED.has(one.stage));
     if (pin?.kind !== "instruction" || this.body.hidden || pin.version !== this.version) {
-      this.asked = "";
+      this.requested = "";
       this.history.hidden = this.body.hidden;
-      text(this.history, "Pin a line of jaxpr, StableHLO or HLO to see which pass changed it.");
+      text(this.history, "Pin a line of jaxpr, StableHLO or HLO to see which passes changed it.");
       return;
     }
     const key = `${pin.stage} ${pin.index} ${this.version}`;
-    if (key === this.asked) return;
-    this.asked = key;
+    if (key === this.requested) return;
+    this.requested = key;
     this.store.kernel.latest("instruction_history", "request_instruction_history", { stage: pin.stage, index: pin.index });
   }
 
-  private receiveHistory({ stage, index, said, fused, became }: InstructionHistory): void {
-    if (`${stage} ${index} ${this.version}` !== this.asked) return;
+  private receiveHistory({ stage, index, events, fused, became }: InstructionHistory): void {
+    if (`${stage} ${index} ${this.version}` !== this.requested) return;
     const hlo = this.store.texts.get("hlo");
-    const parts: (Node | string)[] = [h("b", {}, `${this.store.texts.get(stage)?.instructions[index]?.opcode ?? "It"} of ${titleOf(stage)}`), said.length ? " " : ` ${became || "is there from the start to the end"}.`];
-    said.forEach(([what, name, number], i) => parts.push(`${i ? ", " : ""}${what} `, h("button", { type: "button", class: "mnb-link", onclick: () => this.list.select(number) }, `${number + 1}. ${name}`)));
-    if (said.length && became) parts.push(`, ${became}`);
+    const parts: (Node | string)[] = [h("b", {}, `${this.store.texts.get(stage)?.instructions[index]?.opcode ?? "Instruction"} in ${titleOf(stage)}`), events.length ? " " : ` ${became || "is unchanged from start to end"}.`];
+    events.forEach(([event, name, number], i) => parts.push(`${i ? ", " : ""}${event} `, h("button", { type: "button", class: "mnb-link", onclick: () => this.list.select(number) }, `${number + 1}. ${name}`)));
+    if (events.length && became) parts.push(`, ${became}`);
     if (fused.length) {
       const places = fused.map((place) => hlo?.linesOf(place)?.[0]).filter((line) => line !== undefined);
       const fusions = stage.startsWith("hlo") ? `, fused into ${fused.length === 1 ? "a fusion" : `${fused.length} fusions`}` : "";
@@ -227,8 +227,8 @@ function sizeOf([, , , added, removed, rewritten]: PassRow): number | null {
   return added === null || removed === null || rewritten === null ? null : added + removed + rewritten;
 }
 
-/** How long a diff is; of one that is too long for a page, where the rest can be had. */
+/** Format the length of a diff. For a truncated diff, name the attribute with the full one. */
 function lengthOf(diff: string, isCut: boolean, number: number): string {
   const lines = `${(diff.split("\n").length - 1).toLocaleString("en-US")} lines`;
-  return isCut ? `the first ${lines}; inspection.passes[${number}].diff has all` : lines;
+  return isCut ? `the first ${lines}; full diff in inspection.passes[${number}].diff` : lines;
 }

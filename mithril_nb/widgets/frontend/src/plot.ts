@@ -1,11 +1,11 @@
-/** One live plot of a training run: train and validation over steps, linear or logarithmic, smoothed if asked. */
+/** A live plot of a training run: train and validation over steps, linear or logarithmic, optionally smoothed. */
 
 import uPlot from "uplot";
 import { attr, h } from "./dom";
 import { figure } from "./format";
 import { oncePerFrame } from "./frame";
 
-/** Exponential smoothing with the start-up bias taken out; gaps stay gaps. */
+/** Return the exponential moving average with bias correction; gaps stay gaps. */
 export function smooth(values: readonly (number | null)[], weight: number): readonly (number | null)[] {
   if (weight <= 0) return values;
   let mean = 0;
@@ -19,9 +19,9 @@ export function smooth(values: readonly (number | null)[], weight: number): read
 }
 
 /**
- * Indices of the rows `from` to `to` (exclusive) that a plot `pixels` wide needs to look as if it had them all: of each
- * run of rows that share a pixel those where a line is lowest or highest. Runs are powers of two long and start at
- * multiples of that, so that a curve that grows keeps the points it has.
+ * Return the rows from `from` to `to` (exclusive) that a plot of width `pixels` needs to look complete: in each run of
+ * rows that share a pixel, the rows with the minimum or maximum of a line. Run lengths are powers of two, and runs
+ * start at multiples of the length, so that a growing curve keeps its points.
  */
 export function thin(lines: readonly (readonly (number | null)[])[], from: number, to: number, pixels: number): number[] {
   let run = 1;
@@ -66,7 +66,7 @@ export class Plot {
   private data: PlotData = { x: [], train: [], validation: [] };
   private scale: "linear" | "log" = "linear";
   private weight = 0;
-  /** The steps that a drag chose to see; null for all. */
+  /** The range of steps selected by dragging; null for all. */
   private zoom: [number, number] | null = null;
   private readonly queue = oncePerFrame(() => this.draw());
 
@@ -86,14 +86,14 @@ export class Plot {
   }
 
   set(data: PlotData, scale: "linear" | "log", weight: number): void {
-    const remake = scale !== this.scale;
+    const recreate = scale !== this.scale;
     [this.data, this.scale, this.weight] = [data, scale, weight];
-    if (remake) this.remake();
+    if (recreate) this.recreate();
     else this.queue();
   }
 
-  /** Draw anew, as after a change of theme. */
-  remake(): void {
+  /** Recreate the plot, for example after a theme change. */
+  recreate(): void {
     this.zoom = null;
     this.chart?.destroy();
     this.chart = null;
@@ -104,18 +104,18 @@ export class Plot {
     const { x } = this.data;
     const train = smooth(this.data.train, this.weight);
     const { validation } = this.data;
-    const kept = thin([train, validation], ...this.rowsInSight(), this.holder.clientWidth);
-    // The first and the last are always there: they say how far the axis reaches when the zoom is let go.
+    const kept = thin([train, validation], ...this.visibleRows(), this.holder.clientWidth);
+    // Always include the first and last row, which set the axis range when the zoom is reset.
     if (x.length > 0 && kept[0] !== 0) kept.unshift(0);
     if (x.length > 1 && kept.at(-1) !== x.length - 1) kept.push(x.length - 1);
-    // A logarithmic axis has no place for 0 and below.
+    // A logarithmic axis cannot show values of 0 or below.
     const least = this.scale === "log" ? Number.MIN_VALUE : -Infinity;
     const shown = (line: readonly (number | null)[]): (number | null)[] => kept.map((i) => (line[i] != null && line[i]! >= least ? line[i]! : null));
     return [kept.map((i) => x[i] ?? i), shown(train), shown(validation)];
   }
 
-  /** The rows between the ends of the zoom, and one on either side, so that lines go on to the edge. */
-  private rowsInSight(): [number, number] {
+  /** Return the rows within the zoom and one more on each side, so that lines reach the edge. */
+  private visibleRows(): [number, number] {
     const { x } = this.data;
     if (!this.zoom) return [0, x.length];
     const [least, most] = this.zoom;
@@ -164,18 +164,18 @@ export class Plot {
     const font = `11px ${cssVar(this.root, "--mnb-ui", "sans-serif")}`;
     const axis = { stroke: ink, font, labelFont: font, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1, size: 4 } };
     const value = (plot: uPlot, shown: number | null, series: number, at: number | null): string => {
-      // Validation has a value once an epoch: between two of them the last one holds.
-      const known = shown ?? (plot.data[series] as (number | null)[]).slice(0, (at ?? -1) + 1).findLast((point) => point !== null) ?? null;
-      return known === null ? "–" : this.asPercent ? `${(known * 100).toFixed(1)} %` : figure(known);
+      // Validation is computed once per epoch; between epochs, show its last value.
+      const current = shown ?? (plot.data[series] as (number | null)[]).slice(0, (at ?? -1) + 1).findLast((point) => point !== null) ?? null;
+      return current === null ? "–" : this.asPercent ? `${(current * 100).toFixed(1)} %` : figure(current);
     };
-    const rail = this.data.validation.some((point) => point !== null);
+    const hasValidation = this.data.validation.some((point) => point !== null);
     return new uPlot(
       {
         width: this.holder.clientWidth,
         height: this.height(this.holder.clientHeight),
         padding: [8, 12, 0, 0],
         cursor: { drag: { x: true, y: false }, points: { size: 6 } },
-        // With no pointer over it, the legend shows the last step: new data alone, without a cursor, would leave it as it was.
+        // Without a pointer over the plot, show the last step in the legend; uPlot does not update it on new data.
         hooks: { setScale: [(plot, scale) => scale === "x" && this.zoomed(plot)], setLegend: [(plot) => plot.cursor.idx == null && plot.data[0].length > 0 && plot.setLegend({ idx: plot.data[0].length - 1 }, false)] },
         scales: { x: { time: false }, y: { distr: this.scale === "log" ? 3 : 1 } },
         axes: [
@@ -185,7 +185,7 @@ export class Plot {
         series: [
           { label: "step", value: (_u, shown) => (shown === null ? "–" : String(shown)) },
           { label: this.title, stroke: cssVar(this.root, "--mnb-train", "#0072B2"), width: 1.5, points: { show: false }, spanGaps: true, value },
-          { label: "validation", stroke: cssVar(this.root, "--mnb-validation", "#D55E00"), width: 1.5, dash: [6, 3], points: { show: rail, size: 5 }, spanGaps: true, value },
+          { label: "validation", stroke: cssVar(this.root, "--mnb-validation", "#D55E00"), width: 1.5, dash: [6, 3], points: { show: hasValidation, size: 5 }, spanGaps: true, value },
         ],
       },
       this.aligned(),

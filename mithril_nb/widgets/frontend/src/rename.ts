@@ -1,9 +1,9 @@
-/** Renaming in place. */
+/** Renames in place. */
 
 import { h } from "./dom";
 import { isSaveKey } from "./focus";
 
-/** Turn a label into a field until Enter (take it), Escape or leaving it empty (drop it). */
+/** Turn a label into a text field. Enter accepts the name; Escape or an empty name keeps the old one. */
 export function editName(slot: HTMLElement, name: string, take: (name: string) => void, back: () => void): void {
   if (slot.querySelector("input")) return;
   const input = h("input", { class: "mnb-rename", "aria-label": "New name", spellcheck: "false" });
@@ -21,7 +21,7 @@ export function editName(slot: HTMLElement, name: string, take: (name: string) =
     if (isSaveKey(event)) return;
     event.stopPropagation();
     if (event.key === "Enter") {
-      // The focus goes back to the button: the same Enter would click it.
+      // The focus returns to the button, and the same Enter would click it.
       event.preventDefault();
       finish(true, true);
     }

@@ -1,4 +1,4 @@
-/** The offer to restore the edits that an earlier run of the cell saved. */
+/** The offer to restore edits saved by an earlier run of the cell. */
 
 import { editCount, placeOf } from "./connection";
 import { attr, h, text } from "./dom";
@@ -7,7 +7,7 @@ import type { SavedEdits } from "./types";
 
 const MOST_LABELS = 4;
 
-/** The latest edits in one line. */
+/** Format the latest edits as one line. */
 export function listOf(labels: readonly string[], edits: number): string {
   const shown = labels.slice(-MOST_LABELS);
   const more = edits - shown.length;
@@ -20,7 +20,7 @@ export class Restore {
   private readonly restore: HTMLButtonElement;
   private readonly difference = h("pre", { tabindex: "0", "aria-label": "Difference between the code's model and the saved one" });
   private painted = "";
-  private readonly leave: () => void;
+  private readonly unsubscribe: () => void;
 
   constructor(private readonly store: Store) {
     this.restore = h("button", { type: "button", class: "mnb-button mnb-primary", "data-mnb-action": "restore.edits", onclick: () => this.choose("restore_edits") });
@@ -29,12 +29,12 @@ export class Restore {
       h("div", { class: "mnb-restore-row" }, this.summary, this.restore, start),
       h("details", {}, h("summary", { "data-mnb-action": "restore.difference" }, "Show the difference"), this.difference),
     );
-    this.leave = store.on("snapshot", () => this.update());
+    this.unsubscribe = store.on("snapshot", () => this.update());
     this.update();
   }
 
   destroy(): void {
-    this.leave();
+    this.unsubscribe();
   }
 
   private choose(command: string): void {
@@ -51,7 +51,7 @@ export class Restore {
     if (!offer || key === this.painted) return;
     this.painted = key;
     const when = new Date(offer.saved_at * 1000).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
-    text(this.summary, `An earlier run of this cell saved ${editCount(offer.edits)} on ${when}: ${listOf(offer.labels, offer.edits)}.${offer.can_restore ? "" : " They cannot be restored, because the model has parts that cannot be written to a file: copy what you need from the difference."}${offer.older ? ` An older version with ${editCount(offer.older)} is kept; it is offered after “Start from the code”.` : ""}`);
+    text(this.summary, `An earlier run of this cell saved ${editCount(offer.edits)} on ${when}: ${listOf(offer.labels, offer.edits)}.${offer.can_restore ? "" : " They cannot be restored, because parts of the model cannot be saved to a file. Copy what you need from the difference."}${offer.older ? ` An older version with ${editCount(offer.older)} is available after “Start from the code”.` : ""}`);
     text(this.restore, `Restore your ${editCount(offer.edits)}`);
     attr(this.restore, "aria-disabled", offer.can_restore ? null : "true");
     this.difference.replaceChildren(...linesOf(offer));

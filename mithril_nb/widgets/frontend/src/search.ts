@@ -1,4 +1,4 @@
-/** Search over blocks and over all stages at once. */
+/** Search over blocks and all loaded stages. */
 
 import { ICONS, h, icon, uid } from "./dom";
 import { titleOf } from "./languages";
@@ -17,7 +17,7 @@ export class Search {
   readonly root: HTMLElement;
   readonly input: HTMLInputElement;
   private readonly id = uid("hits");
-  private readonly list = h("div", { class: "mnb-options", role: "listbox", id: this.id, "aria-label": "Hits" });
+  private readonly list = h("div", { class: "mnb-options", role: "listbox", id: this.id, "aria-label": "Results" });
   private readonly count = h("div", { class: "mnb-menu-title", role: "status" });
   private readonly box: HTMLElement;
   private hits: Hit[] = [];
@@ -80,7 +80,7 @@ export class Search {
       });
       total += found;
     }
-    this.count.textContent = total === 0 ? "Nothing found" : total > this.hits.length ? `${total} hits, the first of each stage:` : `${total} ${total === 1 ? "hit" : "hits"}`;
+    this.count.textContent = total === 0 ? "No results" : total > this.hits.length ? `${total} results, the first ${PER_STAGE} of each stage:` : `${total} ${total === 1 ? "result" : "results"}`;
     this.list.replaceChildren(
       ...this.hits.map((hit, i) => h("div", { class: "mnb-option", role: "option", id: `${this.id}-${i}`, onpointerdown: (event: Event) => { event.preventDefault(); hit.go(); } }, h("span", { class: "mnb-hit-label", title: hit.label }, hit.label), h("small", { title: hit.where }, hit.where))),
     );

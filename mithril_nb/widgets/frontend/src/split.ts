@@ -1,4 +1,4 @@
-/** Dividers that can be dragged, and moved by the arrow keys while they have the focus. */
+/** Dividers that move by dragging or with the arrow keys. */
 
 import { attr, h } from "./dom";
 
@@ -9,7 +9,7 @@ export interface SplitOptions {
   /** Current share (0..1) of the part before the divider. */
   get: () => number;
   set: (share: number) => void;
-  /** The length in px that the share is of. */
+  /** Total length in px of both parts. */
   length: () => number;
   min?: number;
   max?: number;

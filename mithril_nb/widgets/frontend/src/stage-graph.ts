@@ -1,52 +1,52 @@
-/** The graph of a stage: a picture made by the kernel, whose nodes are linked, opened and walked through here. */
+/** The graph of a stage: a picture drawn by the kernel, with nodes that can be linked, opened and selected. */
 
 import { attr, h, iconButton, text } from "./dom";
 import { titleOf } from "./languages";
 import { type Anchor, sameAnchor } from "./links";
-import { decodeJson, tried } from "./messages";
+import { decodeJson, attempt } from "./messages";
 import type { Store } from "./store";
 import type { Tip } from "./tip";
-import type { SeenNode } from "./types";
+import type { GraphPictureNode } from "./types";
 
-/** Smaller than this share of its size, a picture cannot be read: then it scrolls. */
+/** Below this scale the text is unreadable, so the picture scrolls instead. */
 const LEAST_SCALE = 0.6;
 const STEP = 1.25;
 const DRAWN = new Set(["svg", "g", "rect", "path", "text", "tspan", "title", "desc"]);
 
-/** A picture as elements of this document. Names in it are data: what is no drawing is left out, whatever it says. */
+/** Parse a picture into elements of this document. Its names are user data, so only drawing elements are kept. */
 export function pictureOf(markup: string): SVGSVGElement | null {
   const parsed = new DOMParser().parseFromString(markup, "image/svg+xml").documentElement;
   if (parsed.nodeName !== "svg") return null;
   const clean = (element: Element): void => {
     for (const child of [...element.children]) {
       if (DRAWN.has(child.nodeName)) clean(child);
-      else child.remove(); // its style sheet too: the colours are the page's
+      else child.remove(); // also removes the style sheet: the page sets the colours
     }
     for (const { name } of [...element.attributes]) if (name.startsWith("on") || name.endsWith("href") || name === "style") element.removeAttribute(name);
   };
   clean(parsed);
-  parsed.removeAttribute("class"); // the static picture beside the widget has rules for it
+  parsed.removeAttribute("class"); // the style sheet of the static picture would apply to it
   return document.importNode(parsed, true) as unknown as SVGSVGElement;
 }
 
 export class StageGraph {
   readonly root: HTMLElement;
-  private readonly stages = h("div", { class: "mnb-toggles", role: "group", "aria-label": "Stage whose graph is shown" });
+  private readonly stages = h("div", { class: "mnb-toggles", role: "group", "aria-label": "Stage of the graph" });
   private readonly board = h("div", { class: "mnb-graph-board" });
-  private readonly hint = h("p", { class: "mnb-hint" }, "The graph is drawn as soon as the program is traced.");
+  private readonly hint = h("p", { class: "mnb-hint" }, "The graph appears once the program is traced.");
   private readonly count = h("span", { class: "mnb-pane-figures" });
   private svg: SVGSVGElement | null = null;
-  private nodes: SeenNode[] = [];
+  private nodes: GraphPictureNode[] = [];
   private readonly elements = new Map<string, SVGGElement>();
   private current = "";
-  /** Key of the node that was opened or closed by hand: it keeps the focus. */
-  private wanted: string | null = null;
+  /** Key of the node that the user opened or closed; it keeps the focus. */
+  private toggled: string | null = null;
   private scale: number | null = null;
   private size: [number, number] = [1, 1];
-  /** Why the picture of a stage that came last cannot be shown. */
-  private refused: { stage: string; why: string } | null = null;
+  /** The stage of the latest picture that cannot be shown, and the reason. */
+  private failure: { stage: string; why: string } | null = null;
   private readonly watcher: ResizeObserver | null;
-  private readonly leave: (() => void)[];
+  private readonly unsubscribe: (() => void)[];
 
   constructor(
     private readonly store: Store,
@@ -71,8 +71,8 @@ export class StageGraph {
     this.board.addEventListener("keydown", (event) => this.key(event));
     this.watcher = typeof ResizeObserver === "undefined" ? null : new ResizeObserver(() => this.resize());
     this.watcher?.observe(this.board);
-    this.leave = [
-      store.kernel.on("graph", (message: { stage: string }, buffers) => void tried(() => this.receive(message, buffers[0]), (why) => this.refuse(message.stage, why))),
+    this.unsubscribe = [
+      store.kernel.on("graph", (message: { stage: string }, buffers) => void attempt(() => this.receive(message, buffers[0]), (why) => this.fail(message.stage, why))),
       store.on("snapshot", () => this.update()),
       store.on("links", () => this.paintLinks()),
     ];
@@ -80,7 +80,7 @@ export class StageGraph {
   }
 
   destroy(): void {
-    for (const leave of this.leave) leave();
+    for (const unsubscribe of this.unsubscribe) unsubscribe();
     this.watcher?.disconnect();
   }
 
@@ -92,32 +92,32 @@ export class StageGraph {
     graph_stages.forEach((stage, i) => attr(this.stages.children[i]!, "aria-pressed", String(stage === graph_stage)));
     const info = stages[graph_stage ?? ""];
     const isShown = attrOf(this.root, "data-mnb-graph") === graph_stage;
-    const refused = this.refused?.stage === graph_stage ? this.refused : null;
-    const why = refused?.why ?? (info?.state === "unavailable" || info?.state === "failed" ? info.message : null);
-    attr(this.root, "data-mnb-state", refused ? "failed" : isShown ? "ready" : (info?.state ?? null));
-    this.root.classList.toggle("mnb-graph-old", this.svg !== null && (!isShown || refused !== null));
-    if (this.svg === null && info) text(this.hint, why === null ? "The graph is drawn as soon as the program is traced." : `There is no graph: ${why}`);
+    const failure = this.failure?.stage === graph_stage ? this.failure : null;
+    const why = failure?.why ?? (info?.state === "unavailable" || info?.state === "failed" ? info.message : null);
+    attr(this.root, "data-mnb-state", failure ? "failed" : isShown ? "ready" : (info?.state ?? null));
+    this.root.classList.toggle("mnb-graph-old", this.svg !== null && (!isShown || failure !== null));
+    if (this.svg === null && info) text(this.hint, why === null ? "The graph appears once the program is traced." : `No graph: ${why}`);
     if (this.svg === null) return;
-    if (isShown && !refused) text(this.count, `${this.nodes.length} ${this.nodes.length === 1 ? "node" : "nodes"}`);
+    if (isShown && !failure) text(this.count, `${this.nodes.length} ${this.nodes.length === 1 ? "node" : "nodes"}`);
     else text(this.count, why === null ? `drawing ${titleOf(graph_stage!)}` : `no graph of ${titleOf(graph_stage!)}: ${why}`);
   }
 
-  private refuse(stage: string, why: string): void {
-    this.refused = { stage, why };
+  private fail(stage: string, why: string): void {
+    this.failure = { stage, why };
     this.update();
   }
 
   private async receive({ stage }: { stage: string }, buffer: DataView | undefined): Promise<void> {
     if (!buffer) return;
-    const { svg, nodes } = await decodeJson<{ svg: string; nodes: SeenNode[] }>(buffer);
+    const { svg, nodes } = await decodeJson<{ svg: string; nodes: GraphPictureNode[] }>(buffer);
     const picture = pictureOf(svg);
-    if (!picture) throw new Error("it is no picture");
-    this.refused = null;
+    if (!picture) throw new Error("not an SVG picture");
+    this.failure = null;
     const [, , width, height] = (picture.getAttribute("viewBox") ?? "0 0 1 1").split(" ").map(Number);
     this.size = [width ?? 1, height ?? 1];
-    const kept = [this.board.scrollLeft, this.board.scrollTop] as const;
+    const scroll = [this.board.scrollLeft, this.board.scrollTop] as const;
     const root = this.root.getRootNode() as Document | ShadowRoot;
-    const had = this.wanted ?? (this.board.contains(root.activeElement) ? this.current : null);
+    const focused = this.toggled ?? (this.board.contains(root.activeElement) ? this.current : null);
     this.svg = picture;
     this.nodes = nodes;
     this.elements.clear();
@@ -130,16 +130,16 @@ export class StageGraph {
     if (!this.elements.has(this.current)) this.current = nodes[0]?.key ?? "";
     for (const [key, element] of this.elements) {
       attr(element, "tabindex", key === this.current ? 0 : -1);
-      element.querySelector(":scope > title")?.remove(); // our own tip says it
+      element.querySelector(":scope > title")?.remove(); // the widget's tooltip replaces it
     }
     attr(picture, "tabindex", null);
-    this.resize(); // before it is in the page, which is laid out once then
+    this.resize(); // before insertion, so that the page is laid out once
     this.board.replaceChildren(picture);
     attr(this.root, "data-mnb-graph", stage);
     attr(this.root, "data-mnb-nodes", nodes.length);
-    [this.board.scrollLeft, this.board.scrollTop] = kept;
-    if (had !== null) this.focus(this.elements.has(had) ? had : this.current);
-    this.wanted = null;
+    [this.board.scrollLeft, this.board.scrollTop] = scroll;
+    if (focused !== null) this.focus(this.elements.has(focused) ? focused : this.current);
+    this.toggled = null;
     this.update();
     this.paintLinks();
   }
@@ -147,7 +147,7 @@ export class StageGraph {
   private fitted(): number {
     const { clientWidth, clientHeight } = this.board;
     const [width, height] = this.size;
-    // A small graph is not blown up; one that would be too small to read is cut off below, and scrolls.
+    // Enlarge small graphs by at most 1.15; graphs that would become unreadable scroll instead.
     return Math.max(LEAST_SCALE, Math.min(1.15, (clientWidth || width) / width, Math.max((clientHeight || height) / height, 0.9)));
   }
 
@@ -163,12 +163,12 @@ export class StageGraph {
     attr(this.svg, "height", Math.ceil(this.size[1] * scale));
   }
 
-  private nodeAt(target: EventTarget | null): SeenNode | null {
+  private nodeAt(target: EventTarget | null): GraphPictureNode | null {
     const mark = (target as Element | null)?.closest?.("g.node")?.getAttribute("data-node");
     return mark == null ? null : (this.nodes.find((node) => node.mark === mark) ?? null);
   }
 
-  private anchorsOf(node: SeenNode): Anchor[] {
+  private anchorsOf(node: GraphPictureNode): Anchor[] {
     if (node.blocks.length) return node.blocks.map((path) => ({ kind: "block", path }));
     return node.equations.length ? [{ kind: "equations", name: node.key, ids: node.equations }] : [];
   }
@@ -178,7 +178,7 @@ export class StageGraph {
     this.store.setHover(node ? this.anchorsOf(node) : []);
     const element = node && this.elements.get(node.key);
     if (!node || !element || event.buttons !== 0) return this.tip.hide();
-    this.tip.later([...(element.getAttribute("aria-label") ?? node.name).split(", "), ...(node.opens ? [node.opened ? "double click or ← closes it" : "double click or → opens it"] : [])], event.clientX, event.clientY);
+    this.tip.later([...(element.getAttribute("aria-label") ?? node.name).split(", "), ...(node.opens ? [node.opened ? "double-click or ← to close" : "double-click or → to open"] : [])], event.clientX, event.clientY);
   }
 
   private click(event: MouseEvent): void {
@@ -193,9 +193,9 @@ export class StageGraph {
     this.store.pin(this.anchorsOf(node), event.shiftKey);
   }
 
-  private toggle(node: SeenNode | null, open = !node?.opened): void {
+  private toggle(node: GraphPictureNode | null, open = !node?.opened): void {
     if (!node?.opens || node.opened === open) return;
-    this.wanted = node.key;
+    this.toggled = node.key;
     this.store.command(open ? "open_node" : "close_node", { key: node.key });
   }
 
@@ -205,11 +205,11 @@ export class StageGraph {
     const element = this.elements.get(key);
     attr(element ?? this.root, "tabindex", element ? 0 : null);
     element?.focus({ preventScroll: true });
-    if (element) this.bringIntoSight(element);
+    if (element) this.scrollIntoView(element);
   }
 
-  /** Scrolls the graph alone, never the notebook around it. */
-  private bringIntoSight(element: SVGGElement): void {
+  /** Scroll the graph, but never the notebook around it. */
+  private scrollIntoView(element: SVGGElement): void {
     const [inner, outer] = [element.getBoundingClientRect(), this.board.getBoundingClientRect()];
     if (inner.top < outer.top || inner.height > outer.height) this.board.scrollTop += inner.top - outer.top - 8;
     else if (inner.bottom > outer.bottom) this.board.scrollTop += inner.bottom - outer.bottom + 8;
@@ -242,7 +242,7 @@ export class StageGraph {
 
   private paintLinks(): void {
     const { hoverLinks, pinLinks, hover, pins } = this.store;
-    const lit = (node: SeenNode, blocks: Set<string>, anchors: readonly Anchor[], ids: Set<string>): boolean => {
+    const isLinked = (node: GraphPictureNode, blocks: Set<string>, anchors: readonly Anchor[], ids: Set<string>): boolean => {
       if (anchors.length === 0) return false;
       if (node.blocks.length) return node.blocks.some((path) => blocks.has(path));
       return node.equations.some((id) => ids.has(id)) || anchors.some((anchor) => anchor.kind === "equations" && anchor.name === node.key);
@@ -251,15 +251,15 @@ export class StageGraph {
     for (const node of this.nodes) {
       const element = this.elements.get(node.key);
       if (!element) continue;
-      const pinned = lit(node, pinLinks.blocks, pins, pinIds);
-      const hovered = lit(node, hoverLinks.blocks, hover, hoverIds);
+      const pinned = isLinked(node, pinLinks.blocks, pins, pinIds);
+      const hovered = isLinked(node, hoverLinks.blocks, hover, hoverIds);
       element.classList.toggle("mnb-pinned", pinned);
       element.classList.toggle("mnb-hovered", hovered);
       attr(element, "data-mnb-linked", pinned ? "pinned" : hovered ? "hover" : null);
     }
   }
 
-  /** Equations of what is pointed at. */
+  /** Return the ids of the equations of anchors. */
   private idsOf(anchors: readonly Anchor[]): Set<string> {
     const found = new Set<string>();
     for (const anchor of anchors) {

@@ -1,4 +1,4 @@
-/** The line at the foot: how long the stages took, what the program costs, how much of it is attributed. */
+/** The status line: stage times, program cost, attributed share, and the result of the last command. */
 
 import { attr, h, keyed, text } from "./dom";
 import { exact, percent, seconds, si } from "./format";
@@ -9,28 +9,28 @@ export class Status {
   private readonly figures = h("span", { class: "mnb-status-figures" });
   private readonly waiting = h("span", { class: "mnb-status-waiting", role: "status" });
   private timer: ReturnType<typeof setInterval> | null = null;
-  private readonly leave: (() => void)[];
+  private readonly unsubscribe: (() => void)[];
 
   constructor(private readonly store: Store) {
     this.root.append(this.figures, h("span", { class: "mnb-grow" }), this.waiting);
-    this.leave = [store.on("snapshot", () => this.update()), store.on("outcome", () => this.paintWaiting()), store.kernel.watch(() => this.paintWaiting())];
+    this.unsubscribe = [store.on("snapshot", () => this.update()), store.on("outcome", () => this.paintWaiting()), store.kernel.watch(() => this.paintWaiting())];
     this.update();
   }
 
   destroy(): void {
-    for (const leave of this.leave) leave();
+    for (const unsubscribe of this.unsubscribe) unsubscribe();
     if (this.timer !== null) clearInterval(this.timer);
   }
 
   private update(): void {
     const { status, problems, version, cost } = this.store.snapshot;
     const parts: [string, string, string][] = [];
-    const time = (name: string, value: number | null | undefined, what = ""): void => {
-      if (value !== null && value !== undefined) parts.push([name, `${name} ${seconds(value)}`, `${name}: ${value} s${what}`]);
+    const time = (name: string, value: number | null | undefined, detail = ""): void => {
+      if (value !== null && value !== undefined) parts.push([name, `${name} ${seconds(value)}`, `${name}: ${value} s${detail}`]);
     };
     time("trace", status.trace_s);
     time("lower", status.lower_s);
-    time("optimize", status.optimize_s, " for XLA's passes and plan of memory, without machine code");
+    time("optimize", status.optimize_s, " for XLA's passes and memory planning, without code generation");
     time("compile", status.compile_s);
     const formula = cost?.total.formulas?.flops;
     if (formula) parts.push(["flops", `${formula[0]} FLOP`, formula[1]]);
@@ -53,8 +53,8 @@ export class Status {
       text(this.waiting, this.store.outcome);
       return;
     }
-    const say = (): void => text(this.waiting, `Waiting for the kernel: “${waiting.name.replaceAll("_", " ")}”, ${seconds((performance.now() - waiting.since) / 1000)}`);
-    say();
-    this.timer = setInterval(say, 1000);
+    const paint = (): void => text(this.waiting, `Waiting for the kernel: “${waiting.name.replaceAll("_", " ")}”, ${seconds((performance.now() - waiting.since) / 1000)}`);
+    paint();
+    this.timer = setInterval(paint, 1000);
   }
 }

@@ -1,16 +1,16 @@
-/** A list in the order of time that is stepped through with the arrow keys: each step is shown as it is reached. */
+/** A list of steps in order. Arrow keys move through it, and each selected step is shown. */
 
 import { attr, h, keyed, text, uid } from "./dom";
 
-/** How many steps PageUp and PageDown take. */
+/** Number of steps that PageUp and PageDown move. */
 const PAGE = 8;
 
 export interface Step {
   name: string;
-  /** What is said of it, in a column each. */
-  more: [where: string, size: string];
+  /** Text of the two further columns. */
+  columns: [where: string, size: string];
   title: string;
-  /** How long its bar is, 0 to 1. */
+  /** Length of the bar, 0 to 1. */
   share: number;
 }
 
@@ -34,8 +34,8 @@ export class StepList {
 
   fill(steps: readonly Step[]): void {
     this.count = steps.length;
-    keyed(this.root, steps.map((step, number) => ({ ...step, number })), ({ number }) => String(number), ({ number }) => this.row(number), (element: HTMLElement, { number, name, more, title, share }) => {
-      [String(number + 1), name, ...more].forEach((said, i) => text(element.children[i]!, said));
+    keyed(this.root, steps.map((step, number) => ({ ...step, number })), ({ number }) => String(number), ({ number }) => this.row(number), (element: HTMLElement, { number, name, columns, title, share }) => {
+      [String(number + 1), name, ...columns].forEach((value, i) => text(element.children[i]!, value));
       attr(element, "title", title);
       (element.children[4] as HTMLElement).style.width = `${100 * share}%`;
     });
@@ -47,7 +47,7 @@ export class StepList {
     this.shown(number);
   }
 
-  /** Say which step is shown. */
+  /** Mark the step that is shown. */
   mark(number: number): void {
     this.at = number;
     for (const element of this.root.children) attr(element, "aria-selected", String((element as HTMLElement).dataset["mnbPass"] === String(number)));

@@ -1,4 +1,4 @@
-/** What is on screen: the last snapshot, the texts that came, and what the person points at. Views subscribe to topics. */
+/** State shared by the views: the latest snapshot, stage texts, hover and pins. Views subscribe to topics. */
 
 import type { Kernel } from "./kernel";
 import type { Anchor, Links, StageText } from "./links";
@@ -21,20 +21,20 @@ export class Store {
   pinLinks: Links = noLinks();
   /** The stages shown side by side, 1 to 3. */
   panes: StageName[] = [...PANE_ORDER];
-  /** Which pane, if any, the newest pin was made in: it does not scroll. */
+  /** The pane of the newest pin, if any; it does not scroll. */
   pinnedIn: StageName | null = null;
   selectedEdge: string | null = null;
   tab = "cost";
-  /** The result of the last command, for the status line; "" from the next command on. */
+  /** The result of the last command, for the status line; reset by the next command. */
   outcome = "";
-  /** What the Cost tab shows: how, by which ways of counting that were chosen (the latest last), and which figure. */
+  /** The view, selected sources (latest last) and figure of the Cost tab. */
   cost: { view: CostView; sources: Source[]; figure: Figure } = { view: "table", sources: [], figure: "flops" };
-  /** The costs that came for a source, each of a version of the model. */
-  readonly made = new Map<Source, { version: number; cost: Cost }>();
+  /** The costs received for each source, with their model version. */
+  readonly received = new Map<Source, { version: number; cost: Cost }>();
   private readonly listeners = new Map<Topic, Set<() => void>>();
   private seenSelection: string[];
   private sentSelection: string[] | null = null;
-  /** Whether the kernel's selection is still the last one that was sent or received: no command has been sent since. */
+  /** True if no command was sent since the last selection was sent or received, so the kernel still has it. */
   private isSelectionSure = true;
   private turn = 0;
 
@@ -57,7 +57,7 @@ export class Store {
     for (const listener of this.listeners.get(topic) ?? []) listener();
   }
 
-  /** Paths of the selected blocks: what the inspector shows and the kernel knows. */
+  /** Paths of the selected blocks, as shown by the inspector and sent to the kernel. */
   get selection(): string[] {
     return selectionOf(this.texts, this.pins).filter((path) => path in this.snapshot.blocks);
   }
@@ -69,9 +69,9 @@ export class Store {
     this.pins = kept;
     if (!sameSet(snapshot.selection, this.seenSelection)) {
       this.seenSelection = snapshot.selection;
-      // The selection that comes back from a click of our own is no news, and must not undo a newer click.
-      const own = this.kernel.busy("select") || (this.sentSelection !== null && sameSet(snapshot.selection, this.sentSelection));
-      if (!own && !sameSet(snapshot.selection, this.selection)) {
+      // The kernel echoes a selection made here. The echo must not undo a newer click.
+      const isEcho = this.kernel.busy("select") || (this.sentSelection !== null && sameSet(snapshot.selection, this.sentSelection));
+      if (!isEcho && !sameSet(snapshot.selection, this.selection)) {
         this.pins = snapshot.selection.map((path) => ({ kind: "block", path }));
         this.pinnedIn = null;
         this.sentSelection = null;
@@ -84,7 +84,7 @@ export class Store {
     if (changed) this.emit("links");
   }
 
-  /** The run alone, again and again while it goes: everything else is as it was. */
+  /** Update only the run: while training, it changes far more often than the rest of the snapshot. */
   takeRun(run: Run): void {
     this.snapshot = { ...this.snapshot, run };
     this.emit("run");
@@ -92,7 +92,7 @@ export class Store {
 
   takeText(text: StageText): void {
     const old = this.texts.get(text.stage);
-    // An instruction has no name that outlives its version: a pin on one becomes a pin on its blocks.
+    // Instruction indices change with each version, so a pin on an instruction becomes a pin on its blocks.
     this.pins = this.pins.flatMap((pin): Anchor[] =>
       pin.kind === "instruction" && pin.stage === text.stage && old && old.version !== text.version
         ? selectionOf(this.texts, [pin]).map((path) => ({ kind: "block", path }))
@@ -112,7 +112,7 @@ export class Store {
     this.emit("links");
   }
 
-  /** Pin anchors (Shift adds or takes away). `stage` says in which pane it was done. */
+  /** Pin anchors (Shift adds or removes). `stage` is the pane of the click. */
   pin(anchors: Anchor[], add = false, stage: StageName | null = null): void {
     performance.mark("mnb:link:start");
     if (add) {
@@ -129,12 +129,12 @@ export class Store {
     this.emit("links");
     this.sendSelection();
     requestAnimationFrame(() => {
-      // A frame's callbacks run before it is painted: the second one starts after the first has been drawn.
+      // Frame callbacks run before painting, so the second one starts after the first frame is drawn.
       requestAnimationFrame(() => {
         try {
           performance.measure("mnb:link", "mnb:link:start");
         } catch {
-          // Another workbench's marks may have been cleared meanwhile; a lost measurement hurts nobody.
+          // Another workbench may have cleared the marks; the measurement is then lost.
         }
       });
     });
@@ -144,7 +144,7 @@ export class Store {
     this.pin(paths.map((path) => ({ kind: "block", path })), add);
   }
 
-  /** Let go of everything: pins, hover, selected edge. Returns whether there was anything. */
+  /** Clear pins, hover and selected edge. Returns whether there was anything to clear. */
   release(): boolean {
     const had = this.pins.length > 0 || this.selectedEdge !== null || this.hover.length > 0;
     this.setHover([]);
@@ -173,27 +173,27 @@ export class Store {
     this.emit("cost");
   }
 
-  /** The way of counting of the costs in the snapshot: "analytic", unless the program has no jaxpr. */
-  get own(): Source {
+  /** The source of the costs in the snapshot: "analytic", unless the program has no jaxpr. */
+  get defaultSource(): Source {
     return this.snapshot.cost?.source ?? "analytic";
   }
 
-  /** The ways of counting that the Cost tab shows, the latest chosen last. */
+  /** The sources shown in the Cost tab, latest selected last. */
   get sources(): Source[] {
-    return this.cost.sources.length ? this.cost.sources : [this.own];
+    return this.cost.sources.length ? this.cost.sources : [this.defaultSource];
   }
 
-  /** The costs of a source that are there. */
+  /** The costs received for a source, or null. */
   costBy(source: Source): Cost | null {
-    return source === this.own ? this.snapshot.cost : this.made.get(source)?.cost ?? null;
+    return source === this.defaultSource ? this.snapshot.cost : this.received.get(source)?.cost ?? null;
   }
 
-  /** The costs that the lines of Python are coloured by: of the source that was chosen last, if they are there. */
+  /** The costs used to colour lines of Python: those of the last selected source, if received. */
   get lineCosts(): Cost | null {
     return this.sources.flatMap((source) => this.costBy(source) ?? []).at(-1) ?? this.snapshot.cost;
   }
 
-  /** Send a command. `done` goes to the status line once it is done. */
+  /** Send a command. `done` appears in the status line once the command succeeds. */
   command(name: string, args: Record<string, unknown> = {}, done = ""): void {
     // The kernel adds blocks after its own selection, and may select another block for any command.
     this.kernel.flush("select");
@@ -203,18 +203,18 @@ export class Store {
     void this.kernel.send(name, args).then(({ ok }) => ok && turn === this.turn && this.report(done));
   }
 
-  /** Remove blocks, and name them in the status line: with the graph out of view the change is easy to miss. */
+  /** Remove blocks, and name them in the status line: the change is easy to miss while the graph is out of view. */
   remove(paths: string[]): void {
     this.command("remove", { paths }, `Removed ${paths.join(", ")}. Undo: Ctrl+Z`);
   }
 
-  private report(what: string): void {
-    if (what === this.outcome) return;
-    this.outcome = what;
+  private report(outcome: string): void {
+    if (outcome === this.outcome) return;
+    this.outcome = outcome;
     this.emit("outcome");
   }
 
-  /** Select where a problem is, so that the eye finds it. */
+  /** Select the location of a problem. */
   goTo(problem: Diagnostic): void {
     if (problem.edge) {
       const [source, target] = problem.edge;

@@ -1,4 +1,4 @@
-/** The style sheet, put once into each document or shadow root that a workbench lives in. */
+/** The style sheet, added once to each document or shadow root with a widget. */
 
 import { EditorState, type Extension } from "@codemirror/state";
 import { type EditorView, ViewPlugin } from "@codemirror/view";
@@ -23,7 +23,7 @@ export function addStyles(root: Document | ShadowRoot): void {
   place.append(style);
 }
 
-/** An element may be mounted before it is attached: its shadow root, if any, is known a moment later. */
+/** Add the styles for an element. It may not be attached yet, so its shadow root is looked up in the next frame. */
 export function styleFor(element: HTMLElement): void {
   addStyles(document);
   requestAnimationFrame(() => {
@@ -33,8 +33,8 @@ export function styleFor(element: HTMLElement): void {
 }
 
 /**
- * Code that cannot be edited. CodeMirror styles the document unless it finds another root when a view is created: in a shadow
- * root, as in marimo, it needs setRoot(), or its style sheet is missing there and the text is outside of the pane.
+ * Makes code read-only. CodeMirror adds its styles to the document unless it finds another root when a view is created. In
+ * a shadow root, as in marimo, setRoot() adds them there; without them, the text appears outside the pane.
  */
 export const readOnly: Extension = [
   EditorState.readOnly.of(true),

@@ -1,4 +1,4 @@
-/** The tabs below: Cost, Passes, and what else there is. */
+/** A bar of tabs with their panels: Cost, Passes, Train and others. */
 
 import { attr, h, text, uid } from "./dom";
 import type { Store } from "./store";
@@ -7,14 +7,14 @@ export interface Tab {
   name: string;
   title: string;
   root: HTMLElement;
-  /** A figure beside the title, as the number of problems. */
+  /** Returns a figure shown beside the title, such as the number of problems. */
   figure?: () => string;
 }
 
 export class Tabs {
   readonly root: HTMLElement;
   private readonly buttons = new Map<string, HTMLButtonElement>();
-  private readonly leave: (() => void)[];
+  private readonly unsubscribe: (() => void)[];
 
   constructor(
     private readonly store: Store,
@@ -39,12 +39,12 @@ export class Tabs {
       bar.append(button);
       this.root.append(h("div", { class: "mnb-tab-panel", role: "tabpanel", id: `${id}-panel`, "aria-labelledby": id, "data-mnb-panel": tab.name }, tab.root));
     });
-    this.leave = [store.on("tab", () => this.update()), store.on("snapshot", () => this.update())];
+    this.unsubscribe = [store.on("tab", () => this.update()), store.on("snapshot", () => this.update())];
     this.update();
   }
 
   destroy(): void {
-    for (const leave of this.leave) leave();
+    for (const unsubscribe of this.unsubscribe) unsubscribe();
   }
 
   update(): void {

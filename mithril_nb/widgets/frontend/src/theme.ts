@@ -1,4 +1,4 @@
-/** Following the host's theme, at once when it changes. */
+/** Follows the theme of the host page. */
 
 export type Theme = "light" | "dark";
 
@@ -14,7 +14,7 @@ export function hostTheme(): Theme {
   return globalThis.matchMedia?.("(prefers-color-scheme: dark)").matches ? "dark" : "light";
 }
 
-/** Keep `data-mnb-theme` on an element right; `changed` is called after each change. Returns how to stop. */
+/** Keep `data-mnb-theme` up to date, and call `changed` after each change. Return a function that stops. */
 export function followTheme(root: HTMLElement, changed: (theme: Theme) => void): () => void {
   let theme = hostTheme();
   root.dataset["mnbTheme"] = theme;

@@ -1,4 +1,4 @@
-/** The one tooltip: text only, beside the pointer, never in its way. */
+/** The tooltip of a widget: text only, beside the pointer. */
 
 import { h } from "./dom";
 
@@ -8,7 +8,7 @@ export class Tip {
 
   constructor(private readonly frame: HTMLElement) {}
 
-  /** Show lines at a place of the window, at once. `tone` is "error" for a refusal. */
+  /** Show lines at a point of the window immediately. */
   show(lines: readonly string[], x: number, y: number, tone: "plain" | "error" = "plain"): void {
     this.cancel();
     this.root.replaceChildren(...lines.map((line, i) => h("div", { class: i === 0 ? "mnb-tip-first" : "" }, line)));
@@ -22,7 +22,7 @@ export class Tip {
     this.root.style.transform = `translate(${Math.round(left)}px, ${Math.round(Math.max(4, top))}px)`;
   }
 
-  /** Show once the pointer has rested. */
+  /** Show lines after the pointer has rested for 450 ms. */
   later(lines: readonly string[], x: number, y: number): void {
     this.cancel();
     if (!this.root.hidden) this.root.hidden = true;

@@ -1,4 +1,4 @@
-/** The Train tab, and the live-run widget: curves, figures, progress, and the hand on the run. */
+/** The Train tab and the live-run widget: curves, figures, progress and controls of a run. */
 
 import { Clock } from "./clock";
 import { attr, choose, h, icon, ICONS, text } from "./dom";
@@ -13,22 +13,22 @@ const RATE_MAX = 1;
 
 const COMMANDS = ["train", "pause", "resume", "stop", "step_once", "set_learning_rate", "set_loss"];
 
-const STATE_WORDS: Record<string, string> = { none: "not started", idle: "ready", running: "running", paused: "paused", stopped: "stopped", done: "done", failed: "failed", lost: "ended with the kernel" };
+const STATE_LABELS: Record<string, string> = { none: "not started", idle: "ready", running: "running", paused: "paused", stopped: "stopped", done: "done", failed: "failed", lost: "lost with the kernel" };
 
-/** A run as it can be shown: one that was running or paused when the connection ended is not followed any more. */
+/** Return the run to show: if the connection ended while it was running or paused, with another state and a message. */
 function shownRun(run: Run, connection: Connection): Run {
   if (connection === "lost" && (run.state === "done" || run.state === "stopped")) {
-    return { ...run, message: [run.message, "The trained parameters ended with the kernel, unless they were saved."].filter(Boolean).join(" ") };
+    return { ...run, message: [run.message, "The trained parameters are lost with the kernel unless you saved them."].filter(Boolean).join(" ") };
   }
   if (run.state !== "running" && run.state !== "paused") return run;
-  if (connection === "replaced") return { ...run, state: "replaced", message: "Replaced: see the newer widget." };
-  if (connection === "closed") return { ...run, state: "closed", message: "This widget was closed. The run is not shown here any more." };
-  // A run is a thread of its kernel, and ends with it.
-  if (connection === "lost") return { ...run, state: "lost", message: `The run ended with its kernel at step ${run.step.toLocaleString("en-US")}. Parameters that were not saved are lost.` };
+  if (connection === "replaced") return { ...run, state: "replaced", message: "Replaced by a newer widget." };
+  if (connection === "closed") return { ...run, state: "closed", message: "This widget was closed and does not follow the run any more." };
+  // A run is a thread in the kernel, so it ends with the kernel.
+  if (connection === "lost") return { ...run, state: "lost", message: `The run ended with the kernel at step ${run.step.toLocaleString("en-US")}. Unsaved parameters are lost.` };
   return run;
 }
 
-/** All of a diagnostic, one part per line. */
+/** Format a diagnostic, one part per line. */
 function linesOf({ summary, facts, advice }: Diagnostic): string {
   return [summary, ...facts.map(([name, fact]) => `${name}: ${fact}`), ...(advice ? [`Try: ${advice}`] : [])].join("\n");
 }
@@ -37,9 +37,9 @@ export interface TrainOptions {
   kernel: Kernel;
   curves: Curves;
   run: () => Run;
-  /** Whether a run can be started and stepped from here; a live-run widget only pauses, goes on and stops. */
+  /** True if this widget can start and step runs; a live-run widget can only pause, resume and stop. */
   canStart: boolean;
-  /** The loss, and those that can be chosen; a live-run widget has the loss of its run. */
+  /** The loss and the available losses; missing in a live-run widget, whose loss is fixed. */
   loss?: () => { loss?: string; losses?: string[] };
 }
 
@@ -52,10 +52,10 @@ export class Train {
   readonly #progress = h("div", { class: "mnb-progress", role: "progressbar", "aria-label": "Progress", "aria-valuemin": 0, "aria-valuemax": 100 }, this.#bar);
   readonly #figures = h("dl", { class: "mnb-run-figures" });
   readonly #message = h("p", { class: "mnb-inline-problem", hidden: true, role: "alert" });
-  /** Why the latest command of this panel was refused, beside its buttons: the notice above may be out of view. */
-  readonly #refusal = h("p", { class: "mnb-refusal", hidden: true, role: "alert" });
+  /** The error of the latest command of this panel, beside its buttons: the notice above may be out of view. */
+  readonly #error = h("p", { class: "mnb-command-error", hidden: true, role: "alert" });
   readonly #run: HTMLButtonElement;
-  readonly #anew: HTMLButtonElement;
+  readonly #restart: HTMLButtonElement;
   readonly #step: HTMLButtonElement;
   readonly #stop: HTMLButtonElement;
   readonly #rate: HTMLInputElement;
@@ -71,12 +71,12 @@ export class Train {
   #wait: string | null = null;
   #scale: "linear" | "log" = "log";
   #weight = 0;
-  readonly #leave: (() => void)[];
+  readonly #unsubscribe: (() => void)[];
 
   constructor(private readonly options: TrainOptions) {
     const { kernel } = options;
     this.#run = h("button", { type: "button", class: "mnb-button mnb-primary", "data-mnb-action": "train.run", onclick: () => this.toggle() });
-    this.#anew = h("button", { type: "button", class: "mnb-button", "data-mnb-action": "train.anew", onclick: () => this.#send("train") }, icon(ICONS.play), "Train anew");
+    this.#restart = h("button", { type: "button", class: "mnb-button", "data-mnb-action": "train.restart", onclick: () => this.#send("train") }, icon(ICONS.play), "Train from scratch");
     this.#step = h("button", { type: "button", class: "mnb-button", "data-mnb-action": "train.step", onclick: () => void kernel.send("step_once", {}) }, icon(ICONS.step), "One step");
     this.#stop = h("button", { type: "button", class: "mnb-button", "data-mnb-action": "train.stop", onclick: () => void kernel.send("stop", {}) }, icon(ICONS.stop), "Stop");
     this.#rate = h("input", { type: "range", class: "mnb-slider", min: 0, max: 1000, step: 1, "aria-label": "Learning rate, logarithmic", "data-mnb-action": "train.rate" });
@@ -88,15 +88,15 @@ export class Train {
       attr(this.#rate, "aria-valuetext", short(value));
       kernel.latest("rate", "set_learning_rate", { value });
     });
-    const typed = (): void => {
+    const commitRate = (): void => {
       const value = Number(this.#rateText.value);
       const bad = this.#rateText.value.trim() === "" || !Number.isFinite(value) || value < 0;
       attr(this.#rateText, "aria-invalid", bad ? "true" : null);
       if (!bad) kernel.latest("rate", "set_learning_rate", { value });
     };
-    this.#rateText.addEventListener("change", typed);
+    this.#rateText.addEventListener("change", commitRate);
     this.#rateText.addEventListener("keydown", (event) => {
-      if (event.key === "Enter") typed();
+      if (event.key === "Enter") commitRate();
     });
     const log = h("button", { type: "button", class: "mnb-toggle", "aria-pressed": "true", "data-mnb-action": "train.log" }, "log loss");
     log.addEventListener("click", () => {
@@ -121,8 +121,8 @@ export class Train {
       h(
         "div",
         { class: "mnb-train-side" },
-        h("div", { class: "mnb-row mnb-wrap" }, this.#run, this.#anew, options.canStart ? this.#step : null, this.#stop),
-        this.#refusal,
+        h("div", { class: "mnb-row mnb-wrap" }, this.#run, this.#restart, options.canStart ? this.#step : null, this.#stop),
+        this.#error,
         h("div", { class: "mnb-progress-row" }, this.#progress, this.#state),
         this.#message,
         this.#figures,
@@ -132,10 +132,10 @@ export class Train {
       ),
       h("div", { class: "mnb-train-plots" }, this.#loss.root, this.#accuracy.root, this.#hint),
     );
-    this.#leave = [
+    this.#unsubscribe = [
       options.curves.on(() => this.#draw()),
       kernel.onReply((name, { ok, error }, isEdit) => {
-        if (error ? COMMANDS.includes(name) : ok && isEdit) this.#refuse(error);
+        if (error ? COMMANDS.includes(name) : ok && isEdit) this.#showError(error);
       }),
     ];
     this.update();
@@ -143,73 +143,73 @@ export class Train {
   }
 
   destroy(): void {
-    for (const leave of this.#leave) leave();
+    for (const unsubscribe of this.#unsubscribe) unsubscribe();
     this.#starting.stop();
     this.#loss.destroy();
     this.#accuracy.destroy();
   }
 
-  /** Run, pause or go on: whatever the large button says. */
+  /** Start, pause or resume the run, as the main button shows. */
   toggle(): void {
-    if (!this.#run.hasAttribute("aria-disabled")) this.#send(({ Pause: "pause", "Go on": "resume" } as const)[this.#run.dataset["word"]!] ?? "train");
+    if (!this.#run.hasAttribute("aria-disabled")) this.#send(({ Pause: "pause", Resume: "resume" } as const)[this.#run.dataset["label"]!] ?? "train");
   }
 
   #send(command: "pause" | "resume" | "train"): void {
-    // Starting may compile: until the kernel answers, a clock says that the press was heard.
+    // Starting may compile, so show a clock until the kernel replies.
     this.#starting.run(true);
     void this.options.kernel.send(command, {}).then(() => this.#starting.run(false));
   }
 
-  #refuse(reason: Diagnostic | null): void {
-    this.#refusal.hidden = reason === null;
-    text(this.#refusal, reason ? linesOf(reason) : "");
+  #showError(reason: Diagnostic | null): void {
+    this.#error.hidden = reason === null;
+    text(this.#error, reason ? linesOf(reason) : "");
   }
 
-  /** The theme changed: colours of the plots are read anew. */
+  /** Update the colours of the plots after a theme change. */
   recolour(): void {
-    this.#loss.remake();
-    this.#accuracy.remake();
+    this.#loss.recreate();
+    this.#accuracy.recreate();
   }
 
   update(): void {
     const { connection, isGone } = this.options.kernel;
     const run = shownRun(this.options.run(), connection);
     const { state } = run;
-    const alive = state === "running" || state === "paused";
-    const ended = state === "stopped" || state === "failed";
-    const word = state === "running" ? "Pause" : state === "paused" || ended ? "Go on" : state === "done" ? "Train again" : "Train";
-    this.#anew.hidden = !ended || !this.options.canStart;
-    if (this.#run.dataset["word"] !== word) {
-      this.#run.dataset["word"] = word;
-      this.#run.replaceChildren(icon(state === "running" ? ICONS.pause : ICONS.play), word);
+    const isActive = state === "running" || state === "paused";
+    const hasEnded = state === "stopped" || state === "failed";
+    const label = state === "running" ? "Pause" : state === "paused" || hasEnded ? "Resume" : state === "done" ? "Train again" : "Train";
+    this.#restart.hidden = !hasEnded || !this.options.canStart;
+    if (this.#run.dataset["label"] !== label) {
+      this.#run.dataset["label"] = label;
+      this.#run.replaceChildren(icon(state === "running" ? ICONS.pause : ICONS.play), label);
     }
     const enable = (button: HTMLButtonElement, isEnabled: boolean): void => attr(button, "aria-disabled", isEnabled ? null : "true");
-    enable(this.#run, !isGone && (alive || ended || this.options.canStart));
-    enable(this.#anew, !isGone);
+    enable(this.#run, !isGone && (isActive || hasEnded || this.options.canStart));
+    enable(this.#restart, !isGone);
     enable(this.#step, !isGone && state !== "running");
-    enable(this.#stop, alive);
+    enable(this.#stop, isActive);
     attr(this.root, "data-mnb-run", state);
     const done = run.steps > 0 ? Math.min(1, run.step / run.steps) : 0;
     this.#bar.style.width = `${100 * done}%`;
     attr(this.#progress, "aria-valuenow", Math.round(100 * done));
-    const said = (STATE_WORDS[state] ?? state) + (run.is_current_model === false ? ", of an earlier model" : "");
-    text(this.#state, this.#wait ? `asking the kernel: ${this.#wait}` : run.steps > 0 ? `${said} · epoch ${run.epoch} of ${run.epochs} · step ${run.step.toLocaleString("en-US")} of ${run.steps.toLocaleString("en-US")}` : said);
+    const status = (STATE_LABELS[state] ?? state) + (run.is_current_model === false ? ", earlier model" : "");
+    text(this.#state, this.#wait ? `waiting for the kernel: ${this.#wait}` : run.steps > 0 ? `${status} · epoch ${run.epoch} of ${run.epochs} · step ${run.step.toLocaleString("en-US")} of ${run.steps.toLocaleString("en-US")}` : status);
     this.#message.hidden = run.message === "";
     this.#message.classList.toggle("mnb-plain", state !== "failed" && state !== "lost");
     text(this.#message, run.message);
     const share = (value: number | null): string => (value === null ? "–" : `${(100 * value).toFixed(1)} %`);
-    this.#say("loss", figure(run.loss), String(run.loss ?? ""));
-    this.#say("validation_loss", figure(run.validation_loss), String(run.validation_loss ?? ""));
-    this.#say("accuracy", share(run.accuracy), String(run.accuracy ?? ""));
-    this.#say("validation_accuracy", share(run.validation_accuracy), String(run.validation_accuracy ?? ""));
-    this.#say("speed", run.steps_per_s === null ? "–" : si(run.steps_per_s), String(run.steps_per_s ?? ""));
-    this.#say("left", alive ? seconds(run.left_s) : "–", "");
+    this.#setFigure("loss", figure(run.loss), String(run.loss ?? ""));
+    this.#setFigure("validation_loss", figure(run.validation_loss), String(run.validation_loss ?? ""));
+    this.#setFigure("accuracy", share(run.accuracy), String(run.accuracy ?? ""));
+    this.#setFigure("validation_accuracy", share(run.validation_accuracy), String(run.validation_accuracy ?? ""));
+    this.#setFigure("speed", run.steps_per_s === null ? "–" : si(run.steps_per_s), String(run.steps_per_s ?? ""));
+    this.#setFigure("left", isActive ? seconds(run.left_s) : "–", "");
     this.#paintRate(run);
     const { loss = "", losses = [] } = this.options.loss?.() ?? {};
     choose(this.#lossMenu, losses, loss);
   }
 
-  #say(name: string, value: string, title: string): void {
+  #setFigure(name: string, value: string, title: string): void {
     const element = this.#values.get(name)!;
     text(element, value);
     attr(element, "title", title || null);
@@ -240,6 +240,6 @@ export class Train {
     this.#hint.hidden = has;
     this.#loss.root.hidden = !has;
     this.#accuracy.root.hidden = !has || !["accuracy", "validation_accuracy"].some((name) => column(name).some((value) => value !== null));
-    text(this.#hint, this.options.canStart ? "Curves appear here as soon as the first step is done." : "The run has no points yet.");
+    text(this.#hint, this.options.canStart ? "Curves appear after the first step." : "The run has no points yet.");
   }
 }

@@ -1,4 +1,4 @@
-/** What crosses the border to the kernel: the snapshot trait, the commands, the messages. */
+/** Types of the data exchanged with the kernel: the snapshot trait, commands and messages. */
 
 export type Role = "forward" | "backward" | "update";
 export type Origin = "tagged" | "inferred" | "kernel";
@@ -81,11 +81,11 @@ export interface PaletteItem {
   formula: string;
 }
 
-/** A way of counting. */
+/** The source of a cost figure. */
 export type Source = "analytic" | "lowered" | "compiled" | "measured";
 export type Figure = "flops" | "bytes_accessed" | "transcendentals" | "params" | "time_s";
 export type CostView = "table" | "treemap" | "roofline" | "memory" | "beside" | "what_if";
-/** What one device sends to others: left out where it is 0. */
+/** Data that one device sends to others; missing where it is 0. */
 export type Communication = "payload_bytes" | "wire_bytes";
 export type Quantity = Figure | Communication;
 export type Figures = Record<Figure, number | null> & Partial<Record<Communication, number | null>>;
@@ -94,48 +94,48 @@ export interface CostRow extends Figures {
   block: string;
   label: string;
   hue: number;
-  /** What of it is forward, backward and update. */
+  /** The parts of the cost in the forward pass, backward pass and update. */
   roles?: Partial<Record<Role, Partial<Figures>>>;
-  /** How many of its equations or instructions have no known figure: with any, the sum is a lower bound. */
+  /** Number of equations or instructions without a figure; if above 0, the sum is a lower bound. */
   unknown?: Partial<Record<Quantity, number>>;
-  /** What depends on sizes that have only names: a formula that fits a cell, and all of it. */
+  /** Formulas of figures that depend on symbolic sizes: one short enough for a cell, and the full one. */
   formulas?: Partial<Record<Quantity, [short: string, whole: string]>>;
-  /** Of a block that contains others: its total cost, with theirs. The figures above are its self cost. */
+  /** For a block with inner blocks: the total cost, including theirs. The figures above are the self cost. */
   total?: Figures & Pick<CostRow, "unknown" | "formulas">;
 }
 
-/** What a program costs by one way of counting: rows that add up to the total; the one of no block is what nobody caused. */
+/** The cost of a program by one source. The rows add up to the total; the row with block "" is unattributed. */
 export interface Cost {
   source: Source;
   rows: CostRow[];
   total: CostRow;
-  /** What each of the user's lines of Python costs, by `net.py:12`; what is missing is 0 or unknown. */
+  /** The cost of each line of user Python, by `net.py:12`; missing lines are 0 or unknown. */
   lines?: Record<string, Partial<Figures>>;
-  /** What is not known, and why. */
+  /** The unknown figures, with reasons. */
   notes: string[];
   stale: boolean;
 }
 
-/** How far the costs are that are made when somebody asks. */
+/** The state of the costs that are computed on request. */
 export interface CostsInfo {
   sources: Partial<Record<Source, { state: StageState; message: string; version: number }>>;
-  /** How far an answer is; and what can be another of the whole, as it was at a version: null before somebody asked. */
+  /** The state of the comparison, and the settings of the whole program at a version; null before the first request. */
   what_if: { state: StageState; message: string; problem: Diagnostic | null; settings: Field[] | null; version: number };
 }
 
-/** What one equation or instruction costs, for a page. */
+/** The cost of one equation or instruction. */
 export interface CostDetail {
   id: string;
   opcode: string;
   role: Role | null;
   repeats: number | null;
   formula: string;
-  /** What part of it is the block's: a fusion may be of several. */
+  /** Share attributed to the block; a fusion may belong to several blocks. */
   share: number;
   figures: Partial<Figures>;
 }
 
-/** Equations of a block that are counted alike. */
+/** Equations of a block that share one cost formula. */
 export interface FormulaTerm {
   formula: string;
   letters: [letter: string, value: number | string][];
@@ -146,20 +146,20 @@ export interface FormulaTerm {
   why: string;
 }
 
-/** By which formula the FLOPs of a block are counted. */
+/** The FLOP formula of a block. */
 export interface BlockFormula {
   block: string;
   version: number;
-  /** What fits a line, and all of it. */
+  /** The formula shortened to one line, and in full. */
   short: string;
   whole: string;
   terms: FormulaTerm[];
-  /** What the letters of the terms mean. */
-  legend: [letter: string, words: string][];
+  /** The meaning of each letter in the terms. */
+  legend: [letter: string, meaning: string][];
   left: number;
   left_flops: number | null;
   why: string;
-  /** All of it as text. */
+  /** The formula, terms and legend as text. */
   text: string;
 }
 
@@ -184,7 +184,7 @@ export interface StageInfo {
   message: string;
 }
 
-/** The last three are states of the page, by its connection, for a run that was running or paused at the end of it. */
+/** The front end sets the last three when the connection ends while the run is running or paused. */
 export type RunState = "none" | "idle" | "running" | "paused" | "stopped" | "done" | "failed" | "lost" | "closed" | "replaced";
 
 export interface Run {
@@ -203,14 +203,14 @@ export interface Run {
   learning_rate_is_relative: boolean;
   message: string;
   points: number;
-  /** Whether the model is still as it was when the run was started. */
+  /** True if the model has not changed since the run started. */
   is_current_model?: boolean;
 }
 
 export interface StatusFigures {
   trace_s: number | null;
   lower_s: number | null;
-  /** Of the optimized module without machine code, if it was made so. */
+  /** Time to optimise the module without code generation; null if XLA compiled it in full. */
   optimize_s?: number | null;
   compile_s: number | null;
   flops: number | null;
@@ -218,7 +218,7 @@ export interface StatusFigures {
   attributed: number | null;
 }
 
-/** Edits that an earlier run of the cell saved. */
+/** Edits saved by an earlier run of the cell. */
 export interface SavedEdits {
   edits: number;
   /** Seconds since 1970. */
@@ -226,19 +226,19 @@ export interface SavedEdits {
   /** The latest edits, oldest first. */
   labels: string[];
   source: string;
-  /** A unified diff from the source of the code's model. */
+  /** Unified diff from the source of the model in the cell. */
   difference: string;
   can_restore: boolean;
-  /** How many edits the next older version has; null if there is none. */
+  /** Number of edits in the next older version; null if there is none. */
   older?: number | null;
 }
 
 export interface Autosave {
   offer: SavedEdits | null;
   path: string;
-  /** Why the file cannot be written; empty if it can. */
+  /** The reason the file cannot be written, or "". */
   problem: string;
-  /** How many edits the user has made in the widget. */
+  /** Number of edits made in the widget. */
   edits: number;
 }
 
@@ -248,9 +248,9 @@ export interface Snapshot {
   backend: string;
   program: string;
   programs: string[];
-  /** Why another program is shown than the chosen one, or "". */
+  /** The reason a different program is shown than the selected one, or "". */
   program_note?: string;
-  /** The loss that training makes small, of those that have a name; the output that it takes, of those there are. */
+  /** The loss that training minimises, the losses available by name, the output it applies to, and all outputs. */
   loss?: string;
   losses?: string[];
   output?: string;
@@ -274,9 +274,9 @@ export interface Snapshot {
   status: StatusFigures;
   passes?: PassesInfo;
   costs?: CostsInfo;
-  /** Of a program whose transforms are stepped through: whether their numbers agree, step by step. */
-  transforms?: { state: StageState; message: string; compared: [agrees: boolean | null, said: string][] } | null;
-  /** What has to be done for each stage: "trace", "lower" or "compile". */
+  /** For a program with transforms: the numerical comparison of each step. */
+  transforms?: { state: StageState; message: string; compared: [agrees: boolean | null, description: string][] } | null;
+  /** The step that each stage requires: "trace", "lower" or "compile". */
   needs?: Record<StageName, string>;
   graph_stage?: StageName;
   graph_stages?: StageName[];
@@ -289,9 +289,9 @@ export interface RawStage {
   text: string;
   instructions: RawInstruction[];
   equations: Record<string, Equation>;
-  /** What each operation does, in a line of plain words, for those of which there is something to say. */
+  /** One-line descriptions of operations that have one. */
   help?: [opcode: string, text: string][];
-  /** For a text in short: the instructions of each line, the one that it shows first. Their own lines are of the full text. */
+  /** For a shortened text: the instructions on each line, the displayed one first. `instructions` gives their lines in the full text. */
   shown?: [line: number, instructions: number[]][];
 }
 
@@ -302,10 +302,10 @@ export interface Equation {
   source: string;
 }
 
-/** What is seen of a graph: the picture comes as SVG. */
-export interface SeenNode {
+/** A visible node of a graph picture; the kernel sends the picture as SVG. */
+export interface GraphPictureNode {
   key: string;
-  /** What stands in `data-node` of the picture. */
+  /** The value of `data-node` in the picture. */
   mark: string;
   name: string;
   blocks: string[];
@@ -314,17 +314,17 @@ export interface SeenNode {
   opened: boolean;
 }
 
-/** Number, name, pipeline; instructions added, removed, rewritten, null while nobody has counted them. */
+/** Number, name, pipeline; instructions added, removed, rewritten (null if not counted yet). */
 export type PassRow = [number, string, string, number | null, number | null, number | null];
 
 export interface PassesInfo {
   state: StageState;
   message: string;
-  /** Version of the design that they were read of. */
+  /** Version of the design whose passes were read. */
   version: number;
 }
 
-/** What one pass did; `cut` if the text is only the first part of it. */
+/** The changes of one pass; `cut` is true if the text is truncated. */
 export interface DiffHead {
   version: number;
   number: number;
@@ -333,7 +333,7 @@ export interface DiffHead {
 
 export type Mark = "kept" | "new" | "changed" | "gone";
 
-/** An equation on one side of a transform: those that it came from, or that came from it, stand on the other side. */
+/** An equation on one side of a transform; `others` are the related equations on the other side. */
 export type MarkedLine = [line: number, id: string, mark: Mark, others: string[], note: string, isInferred: boolean];
 
 export interface TransformSide {
@@ -352,7 +352,7 @@ export interface TransformStep {
 export interface InstructionHistory {
   stage: StageName;
   index: number;
-  said: [what: string, name: string, number: number][];
+  events: [event: string, pass: string, number: number][];
   fused: number[];
   became: string;
 }
@@ -364,7 +364,7 @@ export interface Reply {
   error: Diagnostic | null;
 }
 
-/** The part of anywidget's model that we use. */
+/** The part of anywidget's model that the front end uses. */
 export interface WidgetModel {
   get(name: string): unknown;
   on(event: string, callback: (...args: any[]) => void): void;

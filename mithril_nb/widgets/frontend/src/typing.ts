@@ -1,4 +1,4 @@
-/** Whether keys go into a field that takes text. A read-only code pane does not. */
+/** Return whether the target is a text field or menu. A read-only code pane is not. */
 export function isTyping(target: EventTarget | null): boolean {
   if (!(target instanceof Element)) return false;
   if (target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement) return true;

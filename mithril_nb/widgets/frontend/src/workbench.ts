@@ -1,4 +1,4 @@
-/** Putting the workbench together on one element. */
+/** Builds the workbench inside one element. */
 
 import { Canvas } from "./canvas";
 import { Connection } from "./connection";
@@ -25,7 +25,7 @@ import { Tabs } from "./tabs";
 import { followTheme } from "./theme";
 import { Tip } from "./tip";
 import { Train } from "./train";
-import { hideTwin } from "./twin";
+import { hideFallback } from "./static-fallback";
 import type { Run, Snapshot, WidgetModel } from "./types";
 
 export interface Mounted {
@@ -37,13 +37,13 @@ function hasContent(snapshot: unknown): snapshot is Snapshot {
   return typeof snapshot === "object" && snapshot !== null && "graph" in snapshot;
 }
 
-/** Mount a workbench; returns how to take it away again. Before the first snapshot there is one line that says so. */
+/** Mount a workbench and return its cleanup function. Until the first snapshot arrives, a waiting line is shown. */
 export function mountWorkbench({ model, el }: Mounted): () => void {
   styleFor(el);
   let cleanup: (() => void) | null = null;
-  const showTwin = hideTwin(el);
-  const waiting = h("div", { class: "mnb-root mnb-waiting" }, "Waiting for the model from the kernel.");
-  const letGo = holdKeyboard(waiting);
+  const showFallback = hideFallback(el);
+  const waiting = h("div", { class: "mnb-root mnb-waiting" }, "Waiting for the kernel to send the model…");
+  const releaseKeyboard = holdKeyboard(waiting);
   const start = (): void => {
     const snapshot = model.get("snapshot");
     if (cleanup || !hasContent(snapshot)) return;
@@ -57,9 +57,9 @@ export function mountWorkbench({ model, el }: Mounted): () => void {
   return () => {
     model.off("change:snapshot", start);
     waiting.remove();
-    letGo();
+    releaseKeyboard();
     cleanup?.();
-    showTwin();
+    showFallback();
   };
 }
 
@@ -97,13 +97,13 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
   const lower = h("div", { class: "mnb-lower" }, inspector.root, tabs.root);
   const main = h("div", { class: "mnb-main" }, upper, lower);
   left.after(divider("x", "Width of the graph", upper, left, "--mnb-left"));
-  upper.after(divider("y", "Height of the graph and the stages", main, upper, "--mnb-upper"));
+  upper.after(divider("y", "Height of the graph and stages", main, upper, "--mnb-upper"));
   inspector.root.after(divider("x", "Width of the inspector", lower, inspector.root, "--mnb-inspector"));
   root.append(header.root, connection.root, restore.root, notice.root, main, status.root, tip.root, help.root);
   root.addEventListener("mnb-focus-palette", () => palette.input.focus());
-  const letGo = listenToKeys(root, { store, header, panes, train, help, canvas });
+  const releaseKeyboard = listenToKeys(root, { store, header, panes, train, help, canvas });
   const unstack = stack(root, left, lower, inspector.root);
-  const unfollow = followTheme(root, () => {
+  const unfollowTheme = followTheme(root, () => {
     train.recolour();
     cost.recolour();
   });
@@ -116,12 +116,12 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
   const onSnapshot = (): void => {
     const snapshot = model.get("snapshot");
     if (!hasContent(snapshot)) return;
-    kernel.heard();
+    kernel.receivedMessage();
     store.takeSnapshot(snapshot);
     paintVersion();
   };
   model.on("change:snapshot", onSnapshot);
-  const leaveKernel = [
+  const unsubscribeKernel = [
     store.on("passes", () => tabs.update()),
     kernel.watch(() => {
       train.update();
@@ -140,11 +140,11 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
   void kernel.send("hello", {});
   return () => {
     model.off("change:snapshot", onSnapshot);
-    unfollow();
+    unfollowTheme();
     unstack();
-    letGo();
+    releaseKeyboard();
     feed.stop();
-    for (const leave of leaveKernel) leave();
+    for (const unsubscribe of unsubscribeKernel) unsubscribe();
     for (const part of [canvas, palette, panes, header, inspector, cost, passes, source, problems, train, tabs, status, notice, connection, restore]) part.destroy();
     tip.hide();
     kernel.destroy();
@@ -152,7 +152,7 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
   };
 }
 
-/** Below this width the panes go under the graph, and the inspector beside it. */
+/** Below this width, the panes move under the graph and the inspector beside it. */
 const STACK_PX = 1380;
 
 function stack(root: HTMLElement, left: HTMLElement, lower: HTMLElement, inspector: HTMLElement): () => void {
@@ -168,8 +168,8 @@ function stack(root: HTMLElement, left: HTMLElement, lower: HTMLElement, inspect
 }
 
 /**
- * A divider that writes the size of the part before it into a CSS variable: a share of the width, which is the page's; of
- * the height, which is ours to change, so many px, so that what stands below takes what is added.
+ * Create a divider that writes the size of the part before it into a CSS variable. Widths are percentages, because the
+ * page sets the total width. Heights are pixels, so that added height goes to the part below.
  */
 export function divider(axis: "x" | "y", label: string, whole: HTMLElement, before: HTMLElement, variable: string): HTMLElement {
   const size = (element: HTMLElement): number => (axis === "x" ? element.offsetWidth : element.offsetHeight);

@@ -1,4 +1,4 @@
-/** Pan and zoom of a plane in a frame: pointers (one pans, two pinch) and the wheel. */
+/** Pan and zoom of a plane in a frame: one pointer pans, two pinch, the wheel zooms. */
 
 export interface View {
   x: number;
@@ -7,11 +7,11 @@ export interface View {
 }
 
 export interface ZoomOptions {
-  /** Whether a press at this target pans, rather than meaning something else. */
+  /** Return whether a press on this target pans. */
   pans: (target: Element) => boolean;
-  /** Whether the wheel zooms now, rather than scrolling the page. */
+  /** Return whether the wheel zooms instead of scrolling the page. */
   wheels: (event: WheelEvent) => boolean;
-  changed: (view: View, byHand: boolean) => void;
+  changed: (view: View, byUser: boolean) => void;
 }
 
 const LEAST = 0.1;
@@ -31,7 +31,7 @@ export class Zoom {
     for (const type of ["pointerup", "pointercancel"] as const) frame.addEventListener(type, (event) => this.pointers.delete(event.pointerId));
   }
 
-  /** Where a point of the frame lies in the plane. */
+  /** Convert a point of the frame to plane coordinates. */
   invert(x: number, y: number): { x: number; y: number } {
     return { x: (x - this.view.x) / this.view.k, y: (y - this.view.y) / this.view.k };
   }
@@ -41,7 +41,7 @@ export class Zoom {
     this.options.changed(view, false);
   }
 
-  /** Zoom about a point of the frame, by default its middle. */
+  /** Zoom about a point of the frame, by default the centre. */
   by(factor: number, x = this.frame.clientWidth / 2, y = this.frame.clientHeight / 2): void {
     const k = Math.min(MOST, Math.max(LEAST, this.view.k * factor));
     const at = this.invert(x, y);
@@ -59,7 +59,7 @@ export class Zoom {
     event.preventDefault();
     const { x, y } = this.place(event);
     const unit = event.deltaMode === 1 ? 0.05 : event.deltaMode === 2 ? 1 : 0.002;
-    // A pinch on a trackpad arrives as a wheel with Ctrl, in finer steps.
+    // A trackpad pinch arrives as a wheel event with Ctrl, in finer steps.
     this.by(Math.pow(2, -event.deltaY * unit * (event.ctrlKey ? 5 : 1)), x, y);
   }
 

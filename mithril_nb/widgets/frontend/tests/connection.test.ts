@@ -5,7 +5,7 @@ import { Kernel } from "../src/kernel";
 
 const saved = (path: string): Work => ({ source: "x", autosave: { offer: null, path, problem: "", edits: 2 }, can_undo: true });
 
-describe("what to do after the kernel is gone", () => {
+describe("advice after the kernel has ended", () => {
   test.each([
     ["edits are not saved", { source: "x", autosave: null, can_undo: true }, "Your edits are not saved. Copy the source before you run the cell again."],
     ["there are no edits", { source: "x", autosave: null, can_undo: false }, "Run this notebook from the top to continue."],
@@ -29,7 +29,7 @@ describe("what to do after the kernel is gone", () => {
   });
 });
 
-describe("the strip", () => {
+describe("the banner of a disconnected widget", () => {
   const shown = (work: Work, status?: string): HTMLElement => {
     const model = Object.assign(new FakeModel({}), status && { widget_manager: { kernel: { status } } });
     const strip = new Connection(new Kernel(model), () => work).root;
@@ -41,11 +41,11 @@ describe("the strip", () => {
     [undefined, "Disconnected from the kernel. "],
     ["unknown", "Disconnected from the kernel. "],
     ["idle", "This widget was closed. "],
-  ])("names what ended, where the kernel is %s", (status, what) => {
+  ])("states what ended if the kernel is %s", (status, what) => {
     expect(shown({}, status).querySelector("[role=status]")!.textContent).toBe(`${what}Run this notebook from the top to continue.`);
   });
 
-  test("copies a source only where there is one", () => {
+  test("offers to copy the source only if there is one", () => {
     expect([{}, { source: "" }, { source: "x" }].map((work) => shown(work).querySelector<HTMLElement>('[data-mnb-action="connection.copy"]')!.hidden)).toEqual([true, true, false]);
   });
 });

@@ -4,13 +4,13 @@ import { type Fixture, FakeSession, type Sent, gzip } from "../dev/fake-model";
 import { type Column, atLeast, costColumns, linesOf, notesOf, shareOf, shownSources, sortLines, toCsv, totalLine, totalOf } from "../src/cost-figures";
 import { drawingOf, pathOfKey, themed } from "../src/cost-picture";
 import { changeOf } from "../src/cost-whatif";
-import { costInWords } from "../src/inspector";
+import { describeCost } from "../src/inspector";
 import type { Cost, CostDetail, CostRow, Figure, Snapshot, Source } from "../src/types";
 import { mountWorkbench } from "../src/workbench";
 import { finderIn } from "./find";
 
 const LINES = 40;
-/** Unpacking takes long on a busy machine. */
+/** Decompression is slow on a busy machine. */
 const soon = (check: () => void): Promise<void> => vi.waitFor(check, { timeout: 10_000 });
 const data = structuredClone(fixture) as unknown as Fixture;
 for (const stage of Object.values(data.stages)) {
@@ -24,14 +24,14 @@ describe("costs", () => {
   const of = (source: Source, rows: Partial<CostRow>[], total: Partial<CostRow> = {}): Cost => ({ source, rows: rows.map((row) => ({ ...empty, ...row })), total: { ...empty, ...total }, notes: [], stale: false });
   const named = (costs: Cost[], key: string, figure: Figure = "flops"): Column => costColumns(costs, figure).find((column) => column.key === key)!;
 
-  test("sort by number and by name, stably, what is unknown last either way", () => {
+  test("sort by number and by name, stably, unknown values last", () => {
     const lines = linesOf([of("analytic", [{ block: "b", flops: 1 }, { block: "a10", flops: null }, { block: "a9", flops: 7 }])]);
     const column = named([of("analytic", [])], "flops");
     expect(sortLines(lines, column, -1).map((line) => line.block)).toEqual(["a9", "b", "a10"]);
     expect(sortLines(lines, column, 1).map((line) => line.block)).toEqual(["b", "a9", "a10"]);
     expect(sortLines(lines, null, 1).map((line) => line.block)).toEqual(["a9", "a10", "b"]);
   });
-  test("of one source have all figures, of several one figure beside each other", () => {
+  test("have all figures of one source, or one figure of several", () => {
     expect(costColumns([cost], "flops").map(({ key }) => key)).toEqual(["flops", "bytes_accessed", "transcendentals", "params", "share", "total_flops", "total_share", "forward", "backward", "update"]);
     expect(costColumns([cost], "params").map(({ key }) => key)).toEqual(["flops", "bytes_accessed", "transcendentals", "params", "share", "total_params", "total_share"]);
     expect(costColumns([cost, of("measured", [])], "time_s").map(({ key }) => key)).toEqual(["analytic", "measured", "share", "total_time_s", "total_share"]);
@@ -40,7 +40,7 @@ describe("costs", () => {
     expect(lines.map(({ block, by }) => [block, Object.keys(by), by.compiled?.flops])).toEqual([["a", ["analytic", "compiled"], 5], ["c", ["compiled", "analytic"], 0]]);
     expect(lines[1]!.by.analytic).toMatchObject({ flops: 0, params: 0, time_s: null });
   });
-  test("say nothing of parameters where nothing is known of any, unless they are asked for", () => {
+  test("leave out unknown parameters unless they are selected", () => {
     const open: Cost = { ...of("analytic", [{ params: null }], { params: null }), notes: ["params: none is called so", "params of w are unattributed", "flops of 1 × sort"] };
     expect(costColumns([open], "flops").map(({ key }) => key)).toEqual(["flops", "bytes_accessed", "transcendentals", "share"]);
     expect(notesOf(open, "flops")).toEqual(open.notes.slice(1));
@@ -50,22 +50,22 @@ describe("costs", () => {
     expect(costColumns([named], "flops").map(({ key }) => key)).toContain("params");
     expect(notesOf({ ...open, total: { ...open.total, params: 3 } }, "flops")).toEqual(open.notes);
   });
-  test("have bars whose parts are the roles, and what has none", () => {
+  test("have bars split by role", () => {
     const both = of("analytic", [{ flops: 10, roles: { forward: { flops: 3 }, update: { flops: 4 } } }]);
     expect(named([both], "flops").bar!(linesOf([both])[0]!)).toEqual([["forward", 3], ["update", 4], ["", 3]]);
     expect(named([both], "bytes_accessed").bar!(linesOf([both])[0]!)).toEqual([]);
   });
-  test("add up over roles, and over blocks, in a real program", () => {
+  test("add up over roles and blocks in a real program", () => {
     const total = (figure: Figure): number => cost.rows.reduce((sum, row) => sum + (row[figure] ?? 0), 0);
     for (const figure of ["flops", "bytes_accessed", "transcendentals", "params"] as const) expect(total(figure)).toBe(cost.total[figure]);
     for (const row of cost.rows) expect((["forward", "backward", "update"] as const).reduce((sum, role) => sum + (row.roles?.[role]?.flops ?? 0), 0)).toBe(row.flops);
   });
-  test("as CSV are exact, quoted, empty where unknown, and total last", () => {
+  test("as CSV are exact, quoted and end with the total", () => {
     const lines = toCsv([of("analytic", [{ block: 'a "b", c', flops: 1234567, bytes_accessed: null }, { block: "" }], { flops: 1234567 })], "flops").trim().split("\n");
     expect(lines).toEqual(["block,flops,bytes_accessed,transcendentals,params,share", '"a ""b"", c",1234567,,0,0,1', "(unattributed),0,0,0,0,0", "total,1234567,0,0,0,1"]);
     expect(toCsv([of("lowered", []), of("compiled", [])], "bytes_accessed").split("\n")[0]).toBe("block,lowered bytes_accessed,compiled bytes_accessed,share");
   });
-  test("are formulas where sizes have only names", () => {
+  test("are formulas for symbolic sizes", () => {
     const formulas = { flops: ["24·batch·width² + …", "24·batch·width² + 9·batch·width"] as [string, string] };
     const roles = { forward: { flops: 3 }, update: { flops: 4 } };
     const open = of("analytic", [{ flops: null, formulas }, { block: "b", roles }], { flops: null, formulas });
@@ -74,9 +74,9 @@ describe("costs", () => {
     expect([named([open], "flops").text(line!), named([open], "flops").title_of(line!)]).toEqual(formulas.flops);
     expect(named([open], "flops").bar!(line!)).toEqual([]);
     expect(toCsv([open], "flops").split("\n")[1]).toBe("a,24·batch·width² + 9·batch·width,0,0,0");
-    expect(costInWords(open.rows[0]!, open.total, "flops")).toEqual(formulas.flops);
+    expect(describeCost(open.rows[0]!, open.total, "flops")).toEqual(formulas.flops);
   });
-  test("have columns of what is sent where a program communicates, also if that is unknown", () => {
+  test("have communication columns if the program communicates", () => {
     const keys = (given: Cost): string[] => costColumns([given], "flops").map(({ key }) => key);
     expect(keys(of("compiled", [{ flops: 3 }]))).not.toContain("wire_bytes");
     expect(keys(of("compiled", [{ payload_bytes: 0, wire_bytes: 0 }]))).not.toContain("payload_bytes");
@@ -89,7 +89,7 @@ describe("costs", () => {
     expect([first!, second!, totalLine([sent])].map((line) => [payload.text(line), wire.text(line)])).toEqual([["40 B", "≥ 60 B"], ["0", "0"], ["40 B", "–"]]);
     expect(toCsv([sent], "flops").trim().split("\n").map((row) => row.split(",").slice(5, 7))).toEqual([["payload_bytes", "wire_bytes"], ["40", "60"], ["0", "0"], ["40", ""]]);
   });
-  test("are lower bounds where some are unknown, shares are bounds, and 0 is exact", () => {
+  test("are lower bounds if some are unknown", () => {
     const row = { ...empty, unknown: { flops: 1 } };
     expect([atLeast(row, "flops", 5), atLeast(row, "flops", 0), atLeast(row, "bytes_accessed", 5)]).toEqual(["≥ ", "", ""]);
     const total = { ...empty, flops: 100, unknown: { flops: 2 } };
@@ -101,7 +101,7 @@ describe("costs", () => {
     expect(shareOf(empty, empty, "flops")).toEqual([0, ""]);
     expect(shareOf({ ...empty, flops: 50 }, { ...empty, flops: 200 }, "flops")).toEqual([0.25, ""]);
   });
-  test("of a group are self and total: self costs add up, the total is that of the graph and the inspector", () => {
+  test("of a group are self and total", () => {
     const group = cost.rows.find((row) => row.block === "mlp_0")!;
     const inner = cost.rows.filter((row) => row.block.startsWith("mlp_0/"));
     expect(totalOf(group).flops).toBe(inner.reduce((sum, row) => sum + row.flops!, group.flops!));
@@ -111,32 +111,32 @@ describe("costs", () => {
     const share = (fixture.snapshot as unknown as Snapshot).graph.nodes.find(({ path }) => path === "mlp_0")!.share!;
     expect(named([cost], "total_share").value(line)).toBeCloseTo(share, 12);
     expect(named([cost], "total_flops").value(line)).toBe(totalOf(group).flops);
-    const words = costInWords(totalOf(group), cost.total, "flops")[0];
+    const words = describeCost(totalOf(group), cost.total, "flops")[0];
     expect(words).toBe(`${named([cost], "total_flops").text(line)} · ${named([cost], "total_share").text(line)}`);
     const [head, ...rows] = toCsv([cost], "flops").trim().split("\n").map((row) => row.split(","));
     const at = head!.indexOf("share");
     expect(rows.slice(0, -1).reduce((sum, row) => sum + Number(row[at]), 0)).toBeCloseTo(1, 12);
   });
-  test("are of the sources that a view has room for, the last ones that were chosen", () => {
+  test("show the latest selected sources that fit the view", () => {
     expect(shownSources("table", ["compiled", "analytic"])).toEqual(["analytic", "compiled"]);
     expect(shownSources("treemap", ["compiled", "analytic"])).toEqual(["analytic"]);
     expect(shownSources("beside", ["analytic"])).toEqual(["analytic", "compiled"]);
     expect(shownSources("beside", ["compiled"])).toEqual(["lowered", "compiled"]);
     expect(shownSources("beside", ["measured", "analytic", "lowered"])).toEqual(["analytic", "lowered"]);
   });
-  test("change by a factor, or by some percent", () => {
+  test("change by a factor or a percentage", () => {
     expect([changeOf(10, 20), changeOf(10, 11), changeOf(10, 9), changeOf(10, 5), changeOf(10, 10), changeOf(0, 5), changeOf(null, 5)]).toEqual(["×2", "+10.0 %", "−10.0 %", "×0.5", "same", "new", "–"]);
   });
 });
 
 describe("pictures of costs", () => {
   const css = ".a{fill:red}@media (prefers-color-scheme:dark){.a{fill:blue}[data-x] .a{fill:green}}.b{fill:white}";
-  test("follow the theme of the page, whatever the reader prefers", () => {
+  test("follow the theme of the page", () => {
     expect(themed(css, "light")).toBe(".a{fill:red}.b{fill:white}");
     expect(themed(css, "dark")).toBe(".a{fill:red}.a{fill:blue}[data-x] .a{fill:green}.b{fill:white}");
     expect(themed("@media (prefers-color-scheme: dark) {.a{}", "light")).toBe("");
   });
-  test("name blocks by one word", () => expect([pathOfKey("a%20b/c"), pathOfKey("100%"), pathOfKey("(loss)"), pathOfKey("%E0")]).toEqual(["a b/c", "100%", "(loss)", "%E0"]));
+  test("decode block names", () => expect([pathOfKey("a%20b/c"), pathOfKey("100%"), pathOfKey("(loss)"), pathOfKey("%E0")]).toEqual(["a b/c", "100%", "(loss)", "%E0"]));
 });
 
 const SVG = `<svg xmlns="http://www.w3.org/2000/svg" class="mnb-cost" role="img" viewBox="0 0 300 100"><title>FLOPs by block</title><style>.f{fill:red}@media (prefers-color-scheme:dark){.f{fill:blue}}</style><script>alert(1)</script>
@@ -148,7 +148,7 @@ const CUT = await gzip('{"rows": [');
 class FakeCosts extends FakeSession {
   lowered = "";
   memory = "";
-  /** Whether of what it sends only the beginning comes. */
+  /** True if messages are truncated. */
   isCut = false;
   protected override answer(command: Sent): void {
     super.answer(command);
@@ -164,15 +164,15 @@ class FakeCosts extends FakeSession {
   async reply(name: string, args: Record<string, any>): Promise<void> {
     const { version } = this.snapshot;
     const source = args["source"] as Source;
-    if (name === "want_cost" && this.lowered) this.turn(source, "unavailable", this.lowered);
-    else if (name === "want_cost" || name === "measure") {
+    if (name === "request_cost" && this.lowered) this.turn(source, "unavailable", this.lowered);
+    else if (name === "request_cost" || name === "measure") {
       const by = name === "measure" ? "measured" : source;
       const table: Cost = { ...cost, source: by, rows: cost.rows.map((row) => ({ ...row, flops: row.flops! * 2, time_s: by === "measured" ? 1e-6 * row.flops! : null })), total: { ...cost.total, flops: cost.total.flops! * 2, time_s: by === "measured" ? 1 : null }, notes: [`${by}: a note`] };
       this.message({ type: "cost", source: by, version }, [await gzip(JSON.stringify(table))]);
       this.turn(by, "ready");
-    } else if (name === "want_cost_rows") this.message({ type: "cost_rows", source, block: args["block"], figure: args["figure"] }, [await gzip(JSON.stringify({ rows: ROWS, left: 3 }))]);
-    else if (name === "want_cost_picture") this.message({ type: "cost_picture", key: args["key"] }, [await gzip(JSON.stringify({ svg: args["view"] === "memory" ? this.memory : SVG, text: "block  FLOPs", reason: args["view"] === "memory" && !this.memory ? "it does not compile" : "" }))]);
-    else if (name === "want_settings") {
+    } else if (name === "request_cost_rows") this.message({ type: "cost_rows", source, block: args["block"], figure: args["figure"] }, [await gzip(JSON.stringify({ rows: ROWS, left: 3 }))]);
+    else if (name === "request_cost_picture") this.message({ type: "cost_picture", key: args["key"] }, [await gzip(JSON.stringify({ svg: args["view"] === "memory" ? this.memory : SVG, text: "block  FLOPs", reason: args["view"] === "memory" && !this.memory ? "it does not compile" : "" }))]);
+    else if (name === "request_settings") {
       const costs = this.snapshot.costs!;
       const batch = { name: "batch", type: "int" as const, value: 32, min: 1, max: 4096, doc: "Number of samples." };
       this.change({ costs: { ...costs, what_if: { state: "empty", message: "", problem: null, version, settings: [batch] } } });
@@ -180,7 +180,7 @@ class FakeCosts extends FakeSession {
       const row = (figure: string, before: number | null, after: number | null): unknown => ({ figure, before, after, reason: "nobody says" });
       const rows = [row("flops", 10, 20), row("peak_bytes", null, null)];
       const problem = args["changes"].some((one: unknown[]) => one[2] === 4095) ? { code: "ShapeError", summary: "it does not fit.", facts: [], advice: "another" } : null;
-      this.message({ type: "what_if", key: args["key"] }, [await gzip(JSON.stringify({ changes: args["changes"], how: "traced anew in 3 ms.", rows, compiled: args["compile"] ? rows : null, picture: { svg: SVG, text: "", reason: "" }, problem }))]);
+      this.message({ type: "what_if", key: args["key"] }, [await gzip(JSON.stringify({ changes: args["changes"], how: "traced again in 3 ms.", rows, compiled: args["compile"] ? rows : null, picture: { svg: SVG, text: "", reason: "" }, problem }))]);
     }
   }
 }
@@ -207,7 +207,7 @@ describe("the Cost tab", () => {
     el.remove();
   });
 
-  test("is a tree of rows with one stop in the tab order, whose rows and foot are linked", () => {
+  test("is a tree of rows with one stop in the tab order", () => {
     expect(rows()).toEqual(cost.rows.filter((row) => row.block).map((row) => row.block));
     expect([...el.querySelectorAll<HTMLElement>('tr[data-mnb-cost][tabindex="0"]')].map((row) => row.dataset["mnbCost"])).toEqual([rows()[0]]);
     const first = find<HTMLElement>(`tr[data-mnb-cost="${rows()[0]}"]`);
@@ -221,7 +221,7 @@ describe("the Cost tab", () => {
     expect(find(".mnb-total").textContent).toContain("11.7 MFLOP");
   });
 
-  test("sorts by a column and says so, and comes back to the order of the model", () => {
+  test("sorts by a column and returns to the model's order", () => {
     const before = rows();
     at("sort.flops").click();
     expect(find('th[aria-sort="descending"]').textContent).toBe("FLOPs (self)");
@@ -234,11 +234,11 @@ describe("the Cost tab", () => {
     expect(rows()).toEqual([...before].sort((a, b) => a.localeCompare(b, "en", { numeric: true })));
   });
 
-  test("sets sources side by side, asking for each once, and keeps the last one pressed", async () => {
-    expect(sent("want_cost")).toEqual([]);
+  test("compares sources and requests each once", async () => {
+    expect(sent("request_cost")).toEqual([]);
     at("source.lowered").click();
     await soon(() => expect(find("thead").textContent).toContain("Analytic (self)Lowered (self)"));
-    expect(sent("want_cost")).toEqual([{ source: "lowered" }]);
+    expect(sent("request_cost")).toEqual([{ source: "lowered" }]);
     expect(find(".mnb-total").textContent).toContain("11.7 MFLOP23.5 MFLOP100.0 %");
     expect(find(".mnb-cost-notes").textContent).toContain("Lowered: lowered: a note");
     at("source.analytic").click();
@@ -248,14 +248,14 @@ describe("the Cost tab", () => {
     figure.value = "bytes_accessed";
     figure.dispatchEvent(new Event("change"));
     expect(find('[data-mnb-action="cost.sort.share"]').textContent).toBe("Share of Bytes (self)");
-    // Of a new model it is old until it comes.
+    // After a model change, the costs are stale until new ones arrive.
     session.alive = false;
     session.change({ version: 2, cost: { ...session.snapshot.cost!, stale: false } });
     expect(find(".mnb-costs .mnb-badge").hidden).toBe(false);
-    expect(sent("want_cost")).toHaveLength(2);
+    expect(sent("request_cost")).toHaveLength(2);
   });
 
-  test("says why a source is not to be had, and shows the others", async () => {
+  test("shows why a source is not available", async () => {
     session.lowered = "no <b>lowering</b> here";
     at("source.lowered").click();
     await soon(() => expect(find(".mnb-cost-problems").textContent).toBe("Lowered costs are not available: no <b>lowering</b> here"));
@@ -263,11 +263,11 @@ describe("the Cost tab", () => {
     expect(rows().length).toBeGreaterThan(3);
   });
 
-  test("shows the costs that a program without a jaxpr has", () => {
+  test("shows the costs of a program without a jaxpr", () => {
     const why = "this program was given as HLO text: it has no jaxpr";
     const { costs } = session.snapshot;
     session.change({ cost: null, costs: { ...costs!, sources: { ...costs!.sources, analytic: { state: "unavailable", message: why, version: 0 } } } } as Partial<Snapshot>);
-    expect(find(".mnb-costs > .mnb-hint").textContent).toBe("Costs appear here as soon as the model can run.");
+    expect(find(".mnb-costs > .mnb-hint").textContent).toBe("Costs appear once the model can run.");
     session.change({ cost: { ...data.snapshot.cost!, source: "compiled" } } as Partial<Snapshot>);
     expect(at("source.compiled").getAttribute("aria-pressed")).toBe("true");
     expect(at("source.analytic").title).toBe(`Not available: ${why}`);
@@ -275,56 +275,56 @@ describe("the Cost tab", () => {
     expect(find(".mnb-cost-problems").textContent).toBe("");
     at("source.analytic").click();
     expect(find(".mnb-cost-problems").textContent).toBe(`Analytic costs are not available: ${why}`);
-    expect(sent("want_cost")).toEqual([{ source: "analytic" }]);
+    expect(sent("request_cost")).toEqual([{ source: "analytic" }]);
   });
 
-  test("measures when it is asked to, and shows times", async () => {
+  test("measures on request and shows times", async () => {
     at("source.measured").click();
-    expect(find(".mnb-cost-problems").textContent).toContain("Nothing has been measured yet");
-    expect(sent("want_cost")).toEqual([]);
+    expect(find(".mnb-cost-problems").textContent).toContain("Not measured yet");
+    expect(sent("request_cost")).toEqual([]);
     at("measure").click();
     await soon(() => expect(at("measure").textContent).toBe("Measure again"));
     expect(find("thead").textContent).toContain("Share of Time");
     session.turn("measured", "loading");
-    expect([at("measure").textContent, at("measure").getAttribute("aria-disabled")]).toEqual(["Measuring", "true"]);
+    expect([at("measure").textContent, at("measure").getAttribute("aria-disabled")]).toEqual(["Measuring…", "true"]);
   });
 
-  test("opens a row to its equations by keys", async () => {
+  test("expands a row to its equations by keys", async () => {
     const row = find<HTMLElement>('tr[data-mnb-cost="linear_0"]');
     row.focus();
     key(row, "ArrowRight");
     expect(row.getAttribute("aria-expanded")).toBe("true");
     await soon(() => expect(find(".mnb-cost-detail").textContent).toContain("3dot_generalforward×127.00 kFLOP12 B02·B·M·N·K"));
-    expect(find(".mnb-cost-detail").textContent).toContain("and 3 more, of less FLOPs");
-    expect(sent("want_cost_rows")).toEqual([{ source: "analytic", block: "linear_0", figure: "flops" }]);
+    expect(find(".mnb-cost-detail").textContent).toContain("and 3 more with fewer FLOPs");
+    expect(sent("request_cost_rows")).toEqual([{ source: "analytic", block: "linear_0", figure: "flops" }]);
     key(row, "ArrowLeft");
     expect(el.querySelector(".mnb-cost-detail")).toBeNull();
     expect(document.activeElement).toBe(row);
   });
 
-  test("asks anew what is in a row when the model is another, and once each time", async () => {
+  test("requests row details again after the model changes", async () => {
     const row = find<HTMLElement>('tr[data-mnb-cost="linear_0"]');
     key(row, "ArrowRight");
     session.change({ selection: [] } as Partial<Snapshot>);
-    expect(sent("want_cost_rows")).toHaveLength(1);
+    expect(sent("request_cost_rows")).toHaveLength(1);
     await soon(() => expect(find(".mnb-cost-detail").textContent).toContain("dot_general"));
     const version = session.snapshot.version + 1;
     session.change({ version, cost: { ...session.snapshot.cost!, stale: true } } as Partial<Snapshot>);
-    const asked = sent("want_cost_rows").length;
+    const count = sent("request_cost_rows").length;
     session.change({ cost: { ...session.snapshot.cost!, stale: false } } as Partial<Snapshot>);
-    expect(sent("want_cost_rows").length).toBe(asked + 1);
-    expect(find(".mnb-cost-detail").textContent).toBe("Fetching what is in it.");
+    expect(sent("request_cost_rows").length).toBe(count + 1);
+    expect(find(".mnb-cost-detail").textContent).toBe("Loading…");
     await soon(() => expect(find(".mnb-cost-detail").textContent).toContain("dot_general"));
   });
 
-  test("draws pictures whose blocks are linked both ways, in words too", async () => {
+  test("draws linked pictures with a text version", async () => {
     const radio = at("view.table");
     radio.focus();
     key(radio, "ArrowRight");
     expect(document.activeElement).toBe(at("view.treemap"));
     expect([at("view.treemap").getAttribute("aria-checked"), at("view.table").getAttribute("tabindex")]).toEqual(["true", "-1"]);
     await soon(() => expect(drawing().querySelectorAll("[data-block]")).toHaveLength(3));
-    expect(find(".mnb-picture .mnb-twin").textContent).toBe("block  FLOPs");
+    expect(find(".mnb-picture .mnb-text-version").textContent).toBe("block  FLOPs");
     const mark = find<SVGElement>('[data-block="linear_0"]', drawing());
     expect([mark.getAttribute("aria-label"), mark.getAttribute("role"), mark.getAttribute("tabindex")]).toEqual(["linear_0, 7 FLOP", "button", "0"]);
     mark.dispatchEvent(new MouseEvent("click", { bubbles: true, composed: true }));
@@ -339,42 +339,42 @@ describe("the Cost tab", () => {
     await soon(() => expect(find(".mnb-picture .mnb-hint").textContent).toBe("it does not compile"));
     expect(find<HTMLElement>(".mnb-picture .mnb-drawing").hidden).toBe(true);
     at("view.beside").click();
-    await soon(() => expect(sent("want_cost_picture").at(-1)).toMatchObject({ view: "beside", sources: ["analytic", "compiled"], figure: "flops" }));
+    await soon(() => expect(sent("request_cost_picture").at(-1)).toMatchObject({ view: "beside", sources: ["analytic", "compiled"], figure: "flops" }));
   });
 
-  test("opens the block of the memory picture that is selected, and closes it by its chip", async () => {
+  test("opens and closes a block of the memory picture", async () => {
     session.memory = SVG.replace('data-block="mlp_0/linear_0"', 'data-block="mlp_0"');
     at("view.memory").click();
     await soon(() => expect(drawing().querySelectorAll("[data-block]")).toHaveLength(3));
     const open = at("open_block");
-    expect([open.hidden, find(".mnb-cost-inside").textContent]).toEqual([true, "Select a block to see what is in it."]);
+    expect([open.hidden, find(".mnb-cost-inside").textContent]).toEqual([true, "Select a block to split it into its inner blocks."]);
     find("[data-block=mlp_0]", drawing()).dispatchEvent(new MouseEvent("click", { bubbles: true, composed: true }));
     expect([open.hidden, open.textContent]).toEqual([false, "Open mlp_0"]);
     open.click();
     expect((document.activeElement as HTMLElement).getAttribute("aria-label")).toBe("Close mlp_0");
-    await soon(() => expect(sent("want_cost_picture").map(({ opened }) => opened)).toEqual([[], ["mlp_0"]]));
+    await soon(() => expect(sent("request_cost_picture").map(({ opened }) => opened)).toEqual([[], ["mlp_0"]]));
     (document.activeElement as HTMLElement).click();
     expect(document.activeElement).toBe(open);
-    await soon(() => expect(sent("want_cost_picture").at(-1)).toMatchObject({ opened: [] }));
+    await soon(() => expect(sent("request_cost_picture").at(-1)).toMatchObject({ opened: [] }));
     find("[data-block=mlp_0]", drawing()).dispatchEvent(new MouseEvent("dblclick", { bubbles: true, composed: true }));
     expect([find(".mnb-removable").textContent, find<HTMLElement>(".mnb-cost-inside > .mnb-muted").hidden]).toEqual(["mlp_0 ✕", true]);
   });
 
-  test("says that what came cannot be read, where it would stand, and takes what comes after it", async () => {
+  test("shows decode errors and recovers from them", async () => {
     session.isCut = true;
     at("source.lowered").click();
-    await soon(() => expect(find(".mnb-cost-problems").textContent).toMatch(/^Lowered costs: What came from the kernel could not be shown: .+ Run the cell again to load it\.$/));
+    await soon(() => expect(find(".mnb-cost-problems").textContent).toMatch(/^Lowered costs: The message from the kernel could not be shown: .+ Run the cell again to load it\.$/));
     expect(find<HTMLElement>(".mnb-cost-waiting").hidden).toBe(true);
     key(find('tr[data-mnb-cost="linear_0"]'), "ArrowRight");
-    await soon(() => expect(find(".mnb-cost-detail").textContent).toMatch(/^What came from the kernel could not be shown/));
+    await soon(() => expect(find(".mnb-cost-detail").textContent).toMatch(/^The message from the kernel could not be shown/));
     at("view.treemap").click();
-    await soon(() => expect(find(".mnb-picture .mnb-hint").textContent).toMatch(/^What came from the kernel could not be shown/));
+    await soon(() => expect(find(".mnb-picture .mnb-hint").textContent).toMatch(/^The message from the kernel could not be shown/));
     await askWhatIf();
     type("64");
-    await soon(() => expect(find('[data-mnb-part="what-if"]').textContent).toMatch(/^What came from the kernel could not be shown/));
+    await soon(() => expect(find('[data-mnb-part="what-if"]').textContent).toMatch(/^The message from the kernel could not be shown/));
     session.isCut = false;
     type("65");
-    await soon(() => expect(find('[data-mnb-part="what-if"]').textContent).toBe("traced anew in 3 ms."));
+    await soon(() => expect(find('[data-mnb-part="what-if"]').textContent).toBe("traced again in 3 ms."));
   });
 
   const batch = (): HTMLInputElement => find<HTMLInputElement>('.mnb-whatif [data-mnb-field="batch"] .mnb-number');
@@ -390,19 +390,19 @@ describe("the Cost tab", () => {
   const wrong = (): string => find('.mnb-whatif [data-mnb-field="batch"] .mnb-field-problem').textContent!;
   const flops = (): string => find('[data-mnb-whatif="flops"]').textContent!;
 
-  test("answers what other settings cost, applies them, and says what does not fit", async () => {
+  test("compares, applies and rejects settings", async () => {
     find<HTMLElement>('[data-mnb-node="linear_0"]').dispatchEvent(new MouseEvent("pointerdown", { bubbles: true, button: 0 }));
     await askWhatIf();
     type("64");
     await soon(() => expect(flops()).toBe("FLOPs10 FLOP20 FLOP×2"));
     expect(find('[data-mnb-whatif="peak_bytes"] td').title).toBe("nobody says");
-    expect(find('[data-mnb-part="what-if"]').textContent).toBe("traced anew in 3 ms.");
+    expect(find('[data-mnb-part="what-if"]').textContent).toBe("traced again in 3 ms.");
     find('[data-mnb-action="whatif.compile"]').click();
-    await soon(() => expect(find(".mnb-whatif-table thead").textContent).toContain("compiled now"));
+    await soon(() => expect(find(".mnb-whatif-table thead").textContent).toContain("compiled before"));
     type("4095");
     await soon(() => expect(find(".mnb-whatif .mnb-notice").textContent).toContain("it does not fit."));
-    // The last that could be answered stays, and says what it is.
-    expect([flops(), find<HTMLElement>(".mnb-whatif-main > .mnb-badge").textContent]).toEqual(["FLOPs10 FLOP20 FLOP×210 FLOP20 FLOP×2", "The answer to batch = 64"]);
+    // The last valid answer stays, with its changes.
+    expect([flops(), find<HTMLElement>(".mnb-whatif-main > .mnb-badge").textContent]).toEqual(["FLOPs10 FLOP20 FLOP×210 FLOP20 FLOP×2", "Costs for batch = 64"]);
     type("64");
     await soon(() => expect(find(".mnb-whatif .mnb-notice").hidden).toBe(true));
     find('[data-mnb-action="whatif.apply"]').click();
@@ -411,11 +411,11 @@ describe("the Cost tab", () => {
     expect(sent("what_if")[0]).toMatchObject({ changes: [["", "batch", 64]], figure: "flops", compile: false });
   });
 
-  test("says at the field what is no value of it, and keeps the last answer, marked", async () => {
+  test("shows invalid input at the field and keeps the last result", async () => {
     await askWhatIf();
     type("64");
     await soon(() => expect(flops()).toBe("FLOPs10 FLOP20 FLOP×2"));
-    const asked = sent("what_if").length;
+    const count = sent("what_if").length;
     const why = ["-5", "abc", "0", "1e12", "2.5", ""].map((value) => {
       type(value);
       expect(batch().getAttribute("aria-invalid")).toBe("true");
@@ -423,16 +423,16 @@ describe("the Cost tab", () => {
       expect(find(".mnb-whatif-table").classList).toContain("mnb-old");
       return wrong();
     });
-    const wanted = "Type a whole number from 1 to 4,096.";
-    expect(why).toEqual([`“-5” is too small. ${wanted}`, `“abc” is no whole number. ${wanted}`, `“0” is too small. ${wanted}`, `“1e12” is too large. ${wanted}`, `“2.5” is no whole number. ${wanted}`, wanted]);
-    expect(find<HTMLElement>(".mnb-whatif-main > .mnb-badge").textContent).toBe("The answer to batch = 64");
+    const wanted = "Enter a whole number from 1 to 4,096.";
+    expect(why).toEqual([`“-5” is too small. ${wanted}`, `“abc” is not a whole number. ${wanted}`, `“0” is too small. ${wanted}`, `“1e12” is too large. ${wanted}`, `“2.5” is not a whole number. ${wanted}`, wanted]);
+    expect(find<HTMLElement>(".mnb-whatif-main > .mnb-badge").textContent).toBe("Costs for batch = 64");
     expect(find('[data-mnb-action="whatif.apply"]').getAttribute("aria-disabled")).toBe("true");
-    expect(sent("what_if")).toHaveLength(asked);
+    expect(sent("what_if")).toHaveLength(count);
     key(batch(), "Escape");
     expect([batch().value, wrong(), batch().getAttribute("aria-invalid"), find(".mnb-whatif-table").classList.contains("mnb-old")]).toEqual(["64", "", null, false]);
   });
 
-  test("hands the focus on when a change is taken back, and lets go of blocks that are gone", async () => {
+  test("moves the focus when a change is removed", async () => {
     session.change({ selection: ["linear_0"] });
     await askWhatIf();
     type("64");
@@ -441,11 +441,11 @@ describe("the Cost tab", () => {
     width.dispatchEvent(new Event("input"));
     width.dispatchEvent(new Event("change"));
     const chips = (): HTMLElement[] => [...el.querySelectorAll<HTMLElement>(".mnb-removable")];
-    const said = (): string[] => chips().map((chip) => chip.textContent!);
-    expect(said()).toEqual(["batch = 64 ✕", "linear_0.dimension = 7 ✕"]);
+    const labels = (): string[] => chips().map((chip) => chip.textContent!);
+    expect(labels()).toEqual(["batch = 64 ✕", "linear_0.dimension = 7 ✕"]);
     const { linear_0: _, ...blocks } = session.snapshot.blocks;
     session.change({ blocks } as Partial<Snapshot>);
-    expect(said()).toEqual(["batch = 64 ✕"]);
+    expect(labels()).toEqual(["batch = 64 ✕"]);
     expect(el.querySelector('.mnb-whatif [data-mnb-field="dimension"]')).toBeNull();
     chips()[0]!.focus();
     chips()[0]!.click();
@@ -456,27 +456,27 @@ describe("the Cost tab", () => {
     expect([batch().value, document.activeElement]).toEqual(["32", batch()]);
   });
 
-  test("says why nothing can be another of a program", () => {
+  test("shows why a program has no settings", () => {
     at("view.what_if").click();
     const costs = session.snapshot.costs!;
     const problem = { code: "StageUnavailableError", summary: "it has no numbers.", facts: [], advice: "inspect it with numbers" };
     session.change({ costs: { ...costs, what_if: { state: "unavailable", message: "", problem, version: session.snapshot.version, settings: [] } } } as unknown as Partial<Snapshot>);
-    expect(find('[data-mnb-part="what-if"]').textContent).toBe("What other settings would cost is not to be had:");
+    expect(find('[data-mnb-part="what-if"]').textContent).toBe("The cost of other settings is not available:");
     expect(find(".mnb-whatif .mnb-notice").textContent).toBe("StageUnavailableError: it has no numbers.Try: inspect it with numbers");
     expect(find<HTMLElement>(".mnb-whatif-side > .mnb-hint").hidden).toBe(true);
   });
 
-  test("says that the kernel is gone, and shows what it has", async () => {
+  test("keeps the received costs after the kernel is gone", async () => {
     session.emit("comm:close");
     at("source.compiled").click();
     expect(find(".mnb-cost-problems").textContent).toContain("Not connected to the kernel, so only analytic costs can be shown.");
     at("view.treemap").click();
     expect(find(".mnb-picture .mnb-hint").textContent).toContain("Not connected to the kernel, so pictures cannot be loaded.");
-    expect(sent("want_cost")).toEqual([]);
+    expect(sent("request_cost")).toEqual([]);
   });
 });
 
-test("of a drawing nothing is taken that acts, or that is fetched", () => {
+test("removes scripts and external content from a drawing", () => {
   const drawing = drawingOf(SVG, "light")!;
   expect(drawing.querySelectorAll("script, image, [onclick], [style]")).toHaveLength(0);
   expect(drawing.querySelectorAll("rect")).toHaveLength(3);

@@ -4,7 +4,7 @@ import fixture from "../fixtures/mlp.json";
 import { type Fixture, FakeSession, type Sent, gzip } from "../dev/fake-model";
 import { mountExplorer } from "../src/explorer";
 import { pictureOf } from "../src/stage-graph";
-import type { Mark, MarkedLine, SeenNode, TransformStep } from "../src/types";
+import type { Mark, MarkedLine, GraphPictureNode, TransformStep } from "../src/types";
 import { finderIn } from "./find";
 
 const LINES = 70;
@@ -16,9 +16,9 @@ for (const stage of Object.values(data.stages)) {
 const { version, name, backend, blocks, cost, problems, notice, stages, selection, status } = data.snapshot;
 data.snapshot = { version, name, backend, blocks, cost, problems, notice, stages, selection, status, graph_stage: "jaxpr", graph_stages: ["jaxpr", "hlo"], passes: { state: "empty", message: "", version: 0 } } as unknown as Fixture["snapshot"];
 
-const node = (key: string, opens = false, opened = false): SeenNode => ({ key, mark: encodeURI(key), name: key, blocks: [key], equations: [], opens, opened });
+const node = (key: string, opens = false, opened = false): GraphPictureNode => ({ key, mark: encodeURI(key), name: key, blocks: [key], equations: [], opens, opened });
 const NODES = [node("linear_0"), node("mlp_0", true), node("linear_1")];
-const svgOf = (nodes: SeenNode[]): string =>
+const svgOf = (nodes: GraphPictureNode[]): string =>
   `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 300 100"><style>*{fill:red}</style><script>alert(1)</script>${nodes.map((one) => `<g class="node" data-node="${one.mark}" tabindex="0" aria-label="block ${one.key}" onclick="alert(1)"><title>x</title><rect class="box"/></g>`).join("")}</svg>`;
 class FakeExplorer extends FakeSession {
   nodes = NODES;
@@ -53,26 +53,26 @@ describe("the explorer", () => {
     el.remove();
   });
 
-  test("says what it costs as a formula where sizes have only names", async () => {
+  test("shows the cost as a formula for symbolic sizes", async () => {
     const total = { ...cost!.total, flops: null, formulas: { flops: ["24·batch·width² + …", "24·batch·width² + 9·batch·width"] } };
     session.change({ cost: { ...cost!, total }, status: { ...status, flops: null } } as never);
     await vi.waitFor(() => expect(find('[data-mnb-status="cost"] span').textContent).toBe("24·batch·width² + …"));
     expect(find('[data-mnb-status="cost"]').title).toBe("24·batch·width² + 9·batch·width");
   });
-  test("offers no source to copy after the kernel is gone: a program has none", () => {
+  test("offers no source to copy after the kernel is gone", () => {
     session.emit("comm:close");
     expect(find('[data-mnb-part="connection"]').hidden).toBe(false);
     expect(find('[data-mnb-action="connection.copy"]').hidden).toBe(true);
   });
-  test("tells the time of a module without machine code under a name of its own", () => {
+  test("shows optimize time separately from compile time", () => {
     session.change({ status: { ...status, optimize_s: 0.25, compile_s: null } });
     expect(find('[data-mnb-status="optimize"]').textContent).toBe("optimize250 ms");
-    expect(find('[data-mnb-status="optimize"]').title).toBe("Seconds that XLA took for its passes and plan of memory, without machine code: that is made when somebody looks at it or has it run");
+    expect(find('[data-mnb-status="optimize"]').title).toBe("Time for XLA's passes and memory planning, without code generation. Machine code is generated on demand.");
     expect(find('[data-mnb-status="compile"]').textContent).toBe("compile–");
     session.change({ status: { ...status, optimize_s: 0.25, compile_s: 0.5 } });
     expect(find('[data-mnb-status="compile"]').textContent).toBe("compile500 ms");
   });
-  test("shows the graph and two linked stages first, with the blocks' stripes, and asks for nothing else", () => {
+  test("first shows the graph and two linked stages", () => {
     expect(sent("request_stage")).toEqual([{ stage: "jaxpr" }, { stage: "stablehlo" }]);
     expect(el.querySelectorAll('[data-mnb-pane="jaxpr"] .mnb-stripe').length).toBeGreaterThan(5);
     at("linear_0").dispatchEvent(new MouseEvent("click", { bubbles: true, detail: 1 }));
@@ -81,7 +81,7 @@ describe("the explorer", () => {
     expect(at("linear_1").getAttribute("data-mnb-linked")).toBeNull();
   });
 
-  test("walks and opens the graph by keys, and keeps the focus on what was opened", async () => {
+  test("opens graph nodes by keys and keeps the focus", async () => {
     expect([...el.querySelectorAll(".mnb-stage-graph [tabindex='0']")]).toEqual([at("linear_0")]);
     at("linear_0").focus();
     key(at("linear_0"), "ArrowDown");
@@ -99,7 +99,7 @@ describe("the explorer", () => {
     expect(at("mlp_0").getAttribute("data-mnb-linked")).toBeNull();
   });
 
-  test("shows the first stage alone of a program that was given as HLO", async () => {
+  test("shows only the first stage of an HLO program", async () => {
     cleanup();
     const given = structuredClone(data);
     const why = "this program was given as HLO text: it has no jaxpr";
@@ -109,24 +109,24 @@ describe("the explorer", () => {
     await vi.waitFor(() => expect(sent("request_stage")).toEqual([{ stage: "hlo" }]));
     expect([...el.querySelectorAll<HTMLElement>("[data-mnb-pane]")].map((pane) => pane.dataset["mnbPane"])).toEqual(["hlo"]);
   });
-  test("steps through the passes by keys, and says where the pinned line came from", async () => {
+  test("steps through passes and shows instruction history", async () => {
     find('[data-mnb-tab="passes"]').click();
-    find('[data-mnb-action="passes.ask"]').click();
+    find('[data-mnb-action="passes.compile"]').click();
     await vi.waitFor(() => expect(find(".mnb-passes").dataset["mnbShown"]).toBe("0"));
     expect(find('[data-mnb-tab="passes"] .mnb-tab-figure').textContent).toBe("2");
     expect(find(".mnb-pass-diff .mnb-pane-figures").textContent).toMatch(/ · 3 lines$/);
     key(find(".mnb-pass-list"), "ArrowDown");
     await vi.waitFor(() => expect(find(".mnb-passes").dataset["mnbShown"]).toBe("1"));
-    expect(find(".mnb-pass-diff .mnb-pane-figures").textContent).toMatch(/ · the first 3 lines; inspection\.passes\[1\]\.diff has all$/);
+    expect(find(".mnb-pass-diff .mnb-pane-figures").textContent).toMatch(/ · the first 3 lines; full diff in inspection\.passes\[1\]\.diff$/);
     expect([...el.querySelectorAll(".mnb-diff-added, .mnb-diff-removed")].map((line) => line.textContent)).toEqual(["-  %gone", "+  %come 1 of 1"]);
     find('[data-mnb-action="pane.hlo"]').click();
     await vi.waitFor(() => expect(find('[data-mnb-pane="hlo"]').dataset["mnbVersion"]).toBe("1"), { timeout: 5000 });
     key(find('[data-mnb-pane="hlo"] .cm-content'), "End", { ctrlKey: true });
     key(find('[data-mnb-pane="hlo"] .cm-content'), "Enter");
-    await vi.waitFor(() => expect(find(".mnb-pass-history").textContent).toMatch(/of HLO appeared in 2\. fusion$/));
+    await vi.waitFor(() => expect(find(".mnb-pass-history").textContent).toMatch(/in HLO appeared in 2\. fusion$/));
   });
 
-  test("asks for HLO in short, and takes no answer to an older wish", async () => {
+  test("shows short HLO and ignores outdated replies", async () => {
     find('[data-mnb-action="pane.hlo"]').click();
     await vi.waitFor(() => expect(find('[data-mnb-pane="hlo"]').dataset["mnbVersion"]).toBe("1"), { timeout: 5000 });
     find('[data-mnb-action="short.hlo"]').click();
@@ -134,7 +134,7 @@ describe("the explorer", () => {
     expect(find('[data-mnb-action="short.hlo"]').getAttribute("aria-pressed")).toBe("true");
   });
 
-  test("leaves nothing behind", () => {
+  test("removes all elements and listeners", () => {
     cleanup();
     expect([el.childElementCount, session.listening]).toEqual([0, 0]);
   });
@@ -148,7 +148,7 @@ const STEPS: TransformStep[] = [
     before: { text: "{ lambda\n  b = sin a\n}\n", marks: [mark(2, "0", "changed", ["0", "1"])] },
     after: { text: "{ lambda\n  b = sin a\n  c = cos a\n}\n", marks: [mark(2, "0", "changed", ["0"], "a batch axis of 2"), mark(3, "1", "new", ["0"], "", true)] },
   },
-  { name: "vmap", explanation: "", problem: { code: "StageUnavailableError", summary: "step 2, 'vmap', cannot be done.", facts: [], advice: "through=()" }, before: { text: "b = sin a", marks: [] }, after: null },
+  { name: "vmap", explanation: "", problem: { code: "StageUnavailableError", summary: "step 2, 'vmap', cannot be applied.", facts: [], advice: "through=()" }, before: { text: "b = sin a", marks: [] }, after: null },
 ];
 
 class FakeStepping extends FakeExplorer {
@@ -158,7 +158,7 @@ class FakeStepping extends FakeExplorer {
   }
 }
 
-test("transforms are stepped through by keys, with signs, words, and what came of the line at the caret", async () => {
+test("transforms show marks, links and comparisons", async () => {
   const session = new FakeStepping({ ...data, snapshot: { ...data.snapshot, transforms: { state: "empty", message: "", compared: [] } } });
   const el = document.createElement("div");
   document.body.append(el);
@@ -177,27 +177,27 @@ test("transforms are stepped through by keys, with signs, words, and what came o
   expect(find('[data-mnb-side="after"] .mnb-pane-figures').textContent).toBe("new · from 0 · inferred");
   expect([...el.querySelectorAll("[data-mnb-side] .mnb-pinned")].map((line) => line.textContent!.trim())).toEqual(["b = sin a", "c = cos a"]);
   press("ArrowUp");
-  expect(find('[data-mnb-side="before"] .mnb-hint').textContent).toBe("Python: this is the first step.");
+  expect(find('[data-mnb-side="before"] .mnb-hint').textContent).toBe("This is the first step; the input is Python.");
   press("End");
-  expect(find(".mnb-step-problem").textContent).toContain("step 2, 'vmap', cannot be done.");
+  expect(find(".mnb-step-problem").textContent).toContain("step 2, 'vmap', cannot be applied.");
   expect(find(".mnb-pass-history").textContent).toBe("vmap  Not reached: jit.");
-  expect(find('[data-mnb-side="after"] .mnb-hint').textContent).toContain("JAX refuses this step");
-  // The numbers, when they are asked for.
+  expect(find('[data-mnb-side="after"] .mnb-hint').textContent).toContain("JAX rejects this step");
+  // Values are compared on request.
   find('[data-mnb-action="transforms.compare"]').click();
   expect(session.names()).toContain("compare_transforms");
   session.change({ transforms: { state: "ready", message: "", compared: [[true, "agrees with Python: off by 0"], [false, "DIFFERS from a jvp"], [null, "not compared: why"]] } });
-  expect([...el.querySelectorAll(".mnb-pass-pipeline")].map((one) => one.textContent)).toEqual(["✓ agrees", "✗ differs", "cannot be done"]);
+  expect([...el.querySelectorAll(".mnb-pass-pipeline")].map((one) => one.textContent)).toEqual(["✓ agrees", "✗ differs", "failed"]);
   press("Home");
   expect(find(".mnb-compared").textContent).toBe("✓ agrees with Python: off by 0");
   expect(find('[data-mnb-action="transforms.compare"]').hidden).toBe(true);
   session.change({ transforms: { state: "failed", message: "no memory", compared: [] } });
-  expect([find(".mnb-compared").textContent, find('[data-mnb-action="transforms.compare"]').hidden]).toEqual(["The numbers could not be compared: no memory", false]);
+  expect([find(".mnb-compared").textContent, find('[data-mnb-action="transforms.compare"]').hidden]).toEqual(["The values could not be compared: no memory", false]);
   cleanup();
   expect([el.childElementCount, session.listening]).toEqual([0, 0]);
   el.remove();
 });
 
-test("of a picture only what is drawn is taken", () => {
+test("a picture keeps only drawing elements", () => {
   const picture = pictureOf(svgOf(NODES))!;
   expect(picture.querySelectorAll("script, style")).toHaveLength(0);
   expect(picture.querySelector("[onclick]")).toBeNull();

@@ -15,9 +15,9 @@ data.snapshot = { ...data.snapshot, graph_stage: "jaxpr", graph_stages: ["jaxpr"
 
 const SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"></svg>';
 const STEPS: TransformStep[] = [{ name: "trace", explanation: "runs it once.", problem: null, before: null, after: { text: "{ lambda }\n", marks: [] } }];
-const UNREADABLE = /^What came from the kernel could not be shown: .+ Run the cell again to load it\.$/;
+const UNREADABLE = /^The message from the kernel could not be shown: .+ Run the cell again to load it\.$/;
 
-/** Sends what cannot be read for as long as `isCut`, and refuses a text in short. */
+/** Sends truncated messages while `isCut`, and rejects requests for a short text. */
 class Broken extends FakeSession {
   isCut = true;
   svg = SVG;
@@ -44,7 +44,7 @@ class Broken extends FakeSession {
   }
 }
 
-describe("what goes wrong with what came from the kernel is said where it would stand", () => {
+describe("messages that cannot be decoded show an error", () => {
   let session: Broken;
   let el: HTMLElement;
   let cleanup: () => void;
@@ -66,7 +66,7 @@ describe("what goes wrong with what came from the kernel is said where it would 
     await soon(() => expect(pane().dataset["mnbState"]).toBe("failed"));
     expect(pane().querySelector(".mnb-pane-card b")!.textContent).toBe("jaxpr could not be shown");
     expect(pane().querySelector(".mnb-pane-card p")!.textContent).toMatch(UNREADABLE);
-    // Neither a snapshot nor an older text takes that away; the next text does.
+    // Only the next text removes the error.
     session.change({});
     expect(pane().dataset["mnbState"]).toBe("failed");
     session.isCut = false;
@@ -75,7 +75,7 @@ describe("what goes wrong with what came from the kernel is said where it would 
     expect(pane().querySelector<HTMLElement>(".mnb-pane-card")!.hidden).toBe(true);
   });
 
-  test("a text in short that the kernel cannot make, until it is shown in full again", async () => {
+  test("a short text that the kernel rejects", async () => {
     session.isCut = false;
     const pane = (): HTMLElement => find('[data-mnb-pane="hlo"]');
     find('[data-mnb-action="pane.hlo"]').click();
@@ -83,19 +83,19 @@ describe("what goes wrong with what came from the kernel is said where it would 
     find('[data-mnb-action="short.hlo"]').click();
     await soon(() => expect(pane().dataset["mnbState"]).toBe("failed"));
     expect(pane().querySelector(".mnb-pane-card")!.textContent).toBe("HLO could not be shown<b>no</b> short text. Try: the whole one.");
-    expect(pane().querySelector<HTMLElement>(".mnb-badge")!.hidden).toBe(true); // what stands there is no older text
+    expect(pane().querySelector<HTMLElement>(".mnb-badge")!.hidden).toBe(true); // the text is not an older one
     find('[data-mnb-action="short.hlo"]').click();
     await soon(() => expect(pane().dataset["mnbState"]).toBe("ready"));
     expect(pane().querySelector<HTMLElement>(".mnb-pane-card")!.hidden).toBe(true);
   });
 
-  test("the list of the passes, and what one of them did", async () => {
+  test("the list of passes and a diff", async () => {
     find('[data-mnb-tab="passes"]').click();
-    find('[data-mnb-action="passes.ask"]').click();
+    find('[data-mnb-action="passes.compile"]').click();
     const part = (): HTMLElement => find('[data-mnb-part="passes"]');
     await soon(() => expect(part().dataset["mnbState"]).toBe("failed"));
-    expect(part().querySelector(".mnb-hint")!.textContent).toMatch(/^The passes could not be shown\. What came from the kernel could not be shown: .+ Run the cell again to load it\.$/);
-    expect(find('[data-mnb-action="passes.ask"]').hidden).toBe(true); // the kernel has them
+    expect(part().querySelector(".mnb-hint")!.textContent).toMatch(/^The passes could not be shown\. The message from the kernel could not be shown: .+ Run the cell again to load it\.$/);
+    expect(find('[data-mnb-action="passes.compile"]').hidden).toBe(true); // the kernel has the passes
     session.isCut = false;
     await session.sendPasses();
     await soon(() => expect(part().dataset["mnbShown"]).toBe("0"));
@@ -113,10 +113,10 @@ describe("what goes wrong with what came from the kernel is said where it would 
     expect([diff().dataset["mnbState"], diff().querySelector<HTMLElement>(".mnb-hint")!.hidden]).toEqual(["ready", true]);
   });
 
-  test("a graph, the first and one in the place of another", async () => {
+  test("a first graph and a replacement", async () => {
     const graph = (): HTMLElement => find(".mnb-stage-graph");
     await soon(() => expect(graph().dataset["mnbState"]).toBe("failed"));
-    expect(graph().querySelector(".mnb-hint")!.textContent).toMatch(/^There is no graph: What came from the kernel could not be shown: .+\.$/);
+    expect(graph().querySelector(".mnb-hint")!.textContent).toMatch(/^No graph: The message from the kernel could not be shown: .+\.$/);
     session.change({});
     expect(graph().dataset["mnbState"]).toBe("failed");
     session.isCut = false;
@@ -126,7 +126,7 @@ describe("what goes wrong with what came from the kernel is said where it would 
     session.change({ graph_stage: "hlo" });
     await session.picture("hlo");
     await soon(() => expect(graph().dataset["mnbState"]).toBe("failed"));
-    expect(graph().querySelector(".mnb-pane-figures")!.textContent).toBe("no graph of HLO: What came from the kernel could not be shown: it is no picture. Run the cell again to load it.");
+    expect(graph().querySelector(".mnb-pane-figures")!.textContent).toBe("no graph of HLO: The message from the kernel could not be shown: not an SVG picture. Run the cell again to load it.");
     session.change({ graph_stage: "jaxpr" });
     expect([graph().dataset["mnbState"], graph().querySelector(".mnb-pane-figures")!.textContent]).toEqual(["ready", "0 nodes"]);
   });
@@ -134,7 +134,7 @@ describe("what goes wrong with what came from the kernel is said where it would 
   test("transforms", async () => {
     const part = (): HTMLElement => find('[data-mnb-part="transforms"]');
     await soon(() => expect(part().dataset["mnbState"]).toBe("failed"));
-    expect(part().querySelector(".mnb-hint")!.textContent).toMatch(/^The steps could not be shown\. What came from the kernel could not be shown: .+\.$/);
+    expect(part().querySelector(".mnb-hint")!.textContent).toMatch(/^The steps could not be shown\. The message from the kernel could not be shown: .+\.$/);
     session.change({});
     expect(part().dataset["mnbState"]).toBe("failed");
     session.isCut = false;

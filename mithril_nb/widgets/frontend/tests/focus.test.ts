@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { h } from "../src/dom";
 import { holdKeyboard } from "../src/focus";
 
-/** Longer than a mutation observer and a timeout of 0 take. */
+/** Longer than a mutation observer plus a timeout of 0. */
 const settled = (): Promise<unknown> => new Promise((resolve) => setTimeout(resolve, 5));
 
 describe("the focus of a widget", () => {
@@ -47,7 +47,7 @@ describe("the focus of a widget", () => {
     expect(focused()).toBe(root);
   });
 
-  test("comes to the root after a click that focuses nothing inside, such as on the corner that resizes", async () => {
+  test("moves to the root after a click that focuses nothing", async () => {
     const cell = document.body.appendChild(h("div", { tabindex: -1 }));
     for (const type of ["mousedown", "mouseup"]) {
       cell.focus();
@@ -62,14 +62,14 @@ describe("the focus of a widget", () => {
     cell.remove();
   });
 
-  test("goes to the graph when nothing is left in the part", async () => {
+  test("moves to the graph when its section is empty", async () => {
     second.focus();
     section.replaceChildren();
     await settled();
     expect(focused()!.getAttribute("role")).toBe("treeitem");
   });
 
-  test("stays on an element that is moved or created again", async () => {
+  test("stays on an element that is moved or recreated", async () => {
     second.focus();
     section.prepend(second);
     await settled();
@@ -80,7 +80,7 @@ describe("the focus of a widget", () => {
     expect((focused() as HTMLElement).dataset["mnbAction"]).toBe("second");
   });
 
-  test("is not fetched back from outside", async () => {
+  test("is not taken back from outside", async () => {
     const outside = button("outside");
     document.body.append(outside);
     second.focus();
@@ -89,7 +89,7 @@ describe("the focus of a widget", () => {
     await settled();
     expect(focused()).toBe(outside);
     first.focus();
-    first.blur(); // as when Tab leaves the page
+    first.blur(); // as if Tab left the page
     await settled();
     first.remove();
     await settled();
@@ -97,7 +97,7 @@ describe("the focus of a widget", () => {
     outside.remove();
   });
 
-  test("takes clicks between the controls, and drops those on a control that is out of use", () => {
+  test("accepts clicks between controls, ignores disabled ones", () => {
     const heard = vi.fn();
     first.addEventListener("click", heard);
     first.setAttribute("aria-disabled", "true");
@@ -111,7 +111,7 @@ describe("the focus of a widget", () => {
     expect(second.dataset["lmSuppressShortcuts"], "Notebook 7 looks at the focused element alone").toBe("true");
   });
 
-  test.each(["keydown", "keyup", "keypress"])("lets no %s out", (type) => {
+  test.each(["keydown", "keyup", "keypress"])("keeps %s inside", (type) => {
     const heard = vi.fn();
     document.addEventListener(type, heard);
     for (const target of [root, second]) target.dispatchEvent(new KeyboardEvent(type, { key: "x", bubbles: true }));
@@ -119,7 +119,7 @@ describe("the focus of a widget", () => {
     document.removeEventListener(type, heard);
   });
 
-  test("lets the key that saves the notebook out, with no mark on its path, and no other", async () => {
+  test("passes on only the key that saves the notebook", async () => {
     const MARKED = "[data-lm-suppress-shortcuts]";
     second.focus();
     const seen: [string, boolean][] = [];
@@ -129,7 +129,7 @@ describe("the focus of a widget", () => {
     window.addEventListener("keydown", out);
     const press = (key: string, more: KeyboardEventInit): boolean => second.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, composed: true, cancelable: true, ...more }));
     press("s", { ctrlKey: true });
-    press("x", { ctrlKey: true }); // before the event loop turns
+    press("x", { ctrlKey: true }); // within the same event loop turn
     press("s", { metaKey: true });
     await settled();
     expect([root, second].every((one) => one.matches(MARKED))).toBe(true);

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { FakeModel } from "../dev/fake-model";
 import { Kernel, PATIENCE_MS } from "../src/kernel";
 
-/** A model that answers only when told to. */
+/** A model that replies only through reply(). */
 class Slow extends FakeModel {
   protected override answer(): void {}
   reply(index: number, ok = true): void {
@@ -24,7 +24,7 @@ describe("a kernel", () => {
     vi.useRealTimers();
   });
 
-  test("sends commands with numbers, and gives each its own reply", async () => {
+  test("numbers commands and resolves each with its reply", async () => {
     const first = kernel.send("undo", {});
     const second = kernel.send("rename", { path: "a", name: "b" });
     expect(model.sent).toEqual([
@@ -37,7 +37,7 @@ describe("a kernel", () => {
     expect((await first).ok).toBe(true);
   });
 
-  test("keeps one command of a key in flight, and then sends the newest only", async () => {
+  test("sends only the newest queued command of a key", async () => {
     for (const value of [1, 2, 3, 4]) kernel.latest("width", "set_attribute", { value });
     expect(model.sent.map((command) => command.args["value"])).toEqual([1]);
     expect(kernel.busy("width")).toBe(true);
@@ -50,13 +50,13 @@ describe("a kernel", () => {
     expect(model.sent).toHaveLength(2);
   });
 
-  test("does not mix up keys", () => {
+  test("keeps keys separate", () => {
     kernel.latest("a", "x", {});
     kernel.latest("b", "y", {});
     expect(model.names()).toEqual(["x", "y"]);
   });
 
-  test("says that it waits, where nothing is known of the kernel", async () => {
+  test("is waiting if the kernel status is unknown", async () => {
     const watcher = vi.fn();
     kernel.watch(watcher);
     void kernel.send("undo", {});
@@ -71,7 +71,7 @@ describe("a kernel", () => {
     expect(kernel.waiting).toBeNull();
   });
 
-  test("waits while the kernel is busy, and is lost if an idle one never said a word", async () => {
+  test("waits if busy, is lost if idle and never heard from", async () => {
     (model as any).widget_manager = { kernel: { status: "busy" } };
     const reply = kernel.send("undo", {});
     await vi.advanceTimersByTimeAsync(PATIENCE_MS + 1000);
@@ -82,31 +82,31 @@ describe("a kernel", () => {
     expect((await reply).ok).toBe(false);
   });
 
-  test("waits for an idle kernel that has spoken before: a handler may run beside it", async () => {
+  test("waits for an idle kernel that sent messages before", async () => {
     (model as any).widget_manager = { kernel: { status: "idle" } };
-    kernel.heard();
+    kernel.receivedMessage();
     void kernel.send("train", {});
     await vi.advanceTimersByTimeAsync(PATIENCE_MS + 1000);
     expect(kernel.connection).toBe("waiting");
   });
 
-  test.each([{ kernel: null }, { kernel: { status: "dead" } }])("is lost where there is no kernel: %o", async (manager) => {
+  test.each([{ kernel: null }, { kernel: { status: "dead" } }])("is lost without a kernel: %o", async (manager) => {
     (model as any).widget_manager = manager;
-    kernel.heard();
+    kernel.receivedMessage();
     void kernel.send("undo", {});
     await vi.advanceTimersByTimeAsync(PATIENCE_MS + 1000);
     expect(kernel.connection).toBe("lost");
   });
 
-  test("is lost if its comm changed and nobody answers since", async () => {
+  test("is lost if its comm changed and no reply came", async () => {
     (model as any).widget_manager = { kernel: { status: "idle" } };
-    kernel.heard();
+    kernel.receivedMessage();
     model.emit("comm_live_update");
     await vi.advanceTimersByTimeAsync(PATIENCE_MS + 1000);
     expect(kernel.connection).toBe("lost");
   });
 
-  test("is lost at once when the comm closes, and found again by any message", () => {
+  test("is lost when the comm closes, live at the next message", () => {
     model.emit("comm:close");
     expect(kernel.connection).toBe("lost");
     model.message({ type: "curves" });
@@ -123,16 +123,16 @@ describe("a kernel", () => {
     [{ kernel: { status: "dead" } }, "lost"],
     [{ kernel: null }, "lost"],
     [{}, "lost"],
-  ])("decides when its comm closes whether the kernel or only the widget ended: %o is %s", (manager, connection) => {
+  ])("with %o, a closed comm means %s", (manager, connection) => {
     (model as any).widget_manager = manager;
     model.emit("comm:close");
     expect([kernel.connection, kernel.isGone]).toEqual([connection, true]);
   });
 
-  test.each(["closed", "lost", "replaced"])("stays %s whatever its kernel does later, and every command ends", async (connection) => {
+  test.each(["closed", "lost", "replaced"])("stays %s, and every command resolves", async (connection) => {
     const manager = { kernel: { status: connection === "lost" ? "unknown" : "idle" } };
     (model as any).widget_manager = manager;
-    kernel.heard();
+    kernel.receivedMessage();
     if (connection === "replaced") model.message({ type: "replaced" });
     model.emit("comm:close");
     for (const status of ["idle", "dead"]) {
@@ -143,7 +143,7 @@ describe("a kernel", () => {
     }
   });
 
-  test("is lost if sending throws, and commands still end", async () => {
+  test("is lost if sending throws, and commands still resolve", async () => {
     vi.spyOn(model, "send").mockImplementation(() => {
       throw new Error("Cannot send");
     });
@@ -151,7 +151,7 @@ describe("a kernel", () => {
     expect(kernel.connection).toBe("lost");
   });
 
-  test("hands messages to those who listen for their type, with buffers", () => {
+  test("passes messages with buffers to listeners by type", () => {
     const listener = vi.fn();
     const leave = kernel.on("stage", listener);
     const buffer = new DataView(new ArrayBuffer(4));
@@ -162,7 +162,7 @@ describe("a kernel", () => {
     expect(listener.mock.calls).toEqual([[{ type: "stage", stage: "hlo" }, [buffer]]]);
   });
 
-  test("leaves no listener behind", () => {
+  test("removes all listeners", () => {
     kernel.destroy();
     expect(model.listening).toBe(0);
   });

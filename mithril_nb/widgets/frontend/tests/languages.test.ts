@@ -1,7 +1,7 @@
-/** Colours come from one definition: the lines of a file that the tests in Python write have the same tokens here. */
+/** Checks that TypeScript and Python split the lines of a golden file into the same tokens. */
 
 import { EditorState } from "@codemirror/state";
-import { seenLines } from "../src/seen-lines";
+import { visibleLines } from "../src/visible-lines";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
@@ -10,7 +10,7 @@ import { RULES, STAGE_TITLES, STAGE_VERBS, type Rule, tokensFrom } from "../src/
 const golden = JSON.parse(readFileSync(join(import.meta.dirname, "../../../../tests/viz/golden/tokens.json"), "utf8")) as Record<string, [string, [string, string][]][]>;
 
 describe("tokens", () => {
-  test.each(Object.keys(golden))("of %s are those that Python finds", (stage) => {
+  test.each(Object.keys(golden))("of %s match those of Python", (stage) => {
     let open: Rule | null = null;
     for (const [line, expected] of golden[stage]!) {
       const read = tokensFrom(RULES[stage]!, line, open);
@@ -24,9 +24,9 @@ describe("tokens", () => {
   });
 });
 
-test("a line of which two parts are in sight is coloured once", () => {
+test("colours a line with two visible ranges once", () => {
   const state = EditorState.create({ doc: "a\nlong line\nb" });
-  const seen = (...ranges: [number, number][]): number[] => [...seenLines({ state, visibleRanges: ranges.map(([from, to]) => ({ from, to })) })].map((line) => line.number);
+  const seen = (...ranges: [number, number][]): number[] => [...visibleLines({ state, visibleRanges: ranges.map(([from, to]) => ({ from, to })) })].map((line) => line.number);
   expect(seen([2, 4], [8, 13])).toEqual([2, 3]);
   expect(seen([0, 13])).toEqual([1, 2, 3]);
 });

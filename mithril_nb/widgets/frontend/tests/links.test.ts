@@ -27,17 +27,17 @@ describe("the instruction on a line", () => {
     expect(text.at(2)?.opcode).toBe("while");
     expect(text.at(4)?.opcode).toBe("while");
   });
-  test("is none elsewhere, also past both ends", () => {
+  test("is null elsewhere and past both ends", () => {
     for (const line of [0, 1, 5, 99, -1]) expect(text.at(line)).toBeNull();
   });
-  test("has the block with the greatest share as its main one", () => {
+  test("has the block with the largest share as main block", () => {
     const shared = small([[1, 1, "fusion", [], [["a", 0.3], ["b", 0.7]], null, "inferred"]]);
     expect(shared.mainBlock(shared.at(1)!)).toBe("b");
   });
 });
 
 describe("links", () => {
-  test("a block lights what it and the blocks inside it caused, not its namesakes", () => {
+  test("a block links to its own and inner instructions", () => {
     const text = small([
       [1, 1, "x", [], [["mlp", 1]], null, "tagged"],
       [2, 1, "x", [], [["mlp/linear", 1]], null, "tagged"],
@@ -50,7 +50,7 @@ describe("links", () => {
     expect(lit("nothing")).toEqual([]);
   });
 
-  test("an instruction lights those of other stages with one of its equations, and only itself in its own", () => {
+  test("an instruction links to other stages by its equations", () => {
     const jaxpr = stages.get("jaxpr")!;
     const dot = jaxpr.instructions.find((instruction) => instruction.opcode === "dot_general")!;
     const links = linksOf(stages, [{ kind: "instruction", stage: "jaxpr", version: 7, index: dot.index }]);
@@ -63,7 +63,7 @@ describe("links", () => {
     expect(links.blocks.has("linear_0")).toBe(true);
   });
 
-  test("agree in both directions between blocks and instructions, over the whole fixture", () => {
+  test("are symmetric between blocks and instructions", () => {
     const paths = new Set([...stages.values()].flatMap((text) => text.instructions.flatMap(blocksOf)));
     expect(paths.size).toBeGreaterThan(6);
     for (const path of paths) {
@@ -75,7 +75,7 @@ describe("links", () => {
     }
   });
 
-  test("agree in both directions between instructions of two stages, over the whole fixture", () => {
+  test("are symmetric between instructions of two stages", () => {
     const anchor = (stage: string, index: number): Anchor => ({ kind: "instruction", stage, version: 7, index });
     let pairs = 0;
     for (const [from, to] of [["jaxpr", "stablehlo"], ["stablehlo", "hlo"], ["hlo", "jaxpr"]] as const) {
@@ -89,13 +89,13 @@ describe("links", () => {
     expect(pairs).toBeGreaterThan(500);
   });
 
-  test("of what no block caused are its own, and light no block", () => {
+  test("of unattributed instructions include no block", () => {
     const links = linksOf(stages, [{ kind: "block", path: UNATTRIBUTED }]);
     for (const [name, lit] of links.lines) for (const index of lit) expect(stages.get(name)!.instructions[index]!.shares).toEqual([]);
     expect(selectionOf(stages, [{ kind: "block", path: UNATTRIBUTED }])).toEqual([UNATTRIBUTED]);
   });
 
-  test("of an instruction of an older version are none", () => {
+  test("of an instruction of an older version are empty", () => {
     const links = linksOf(stages, [{ kind: "instruction", stage: "jaxpr", version: 6, index: 0 }]);
     expect(links.lines.size).toBe(0);
     expect(links.blocks.size).toBe(0);

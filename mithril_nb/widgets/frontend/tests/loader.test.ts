@@ -13,7 +13,7 @@ afterEach(() => {
   delete (globalThis as any)[KEY];
 });
 
-test("a widget mounts at once where the shared code is there", () => {
+test("a widget mounts at once if the bundle is loaded", () => {
   const gone = vi.fn();
   const mountWorkbench = vi.fn(() => gone);
   (globalThis as any)[KEY] = { mountWorkbench };
@@ -23,14 +23,14 @@ test("a widget mounts at once where the shared code is there", () => {
   expect(gone).toHaveBeenCalledTimes(1);
 });
 
-test("a widget says after ten seconds that the shared code is missing, and mounts when it comes late", () => {
+test("a widget warns after ten seconds and mounts later", () => {
   renderWith("mountCurves")({ model: 1, el });
   vi.advanceTimersByTime(9_900);
   expect(el.textContent).toBe("");
   vi.advanceTimersByTime(200);
   expect(el.querySelector('[role="alert"]')!.textContent).toBe(
-    "mithril_nb: the code that all its widgets share has not arrived. It comes with a hidden widget from the same kernel. " +
-      "Try: run the cell that made this widget again; after a kernel restart, run the notebook from the top.",
+    "mithril_nb: the shared code of the widgets was not loaded. A hidden widget of the same kernel provides it. " +
+      "Try: run the cell of this widget again; after a kernel restart, run the notebook from the top.",
   );
   const mountCurves = vi.fn(() => () => {});
   (globalThis as any)[KEY] = { mountCurves };
@@ -40,7 +40,7 @@ test("a widget says after ten seconds that the shared code is missing, and mount
   expect(el.textContent).toBe("");
 });
 
-test("a widget whose shared code comes late, but in time, never says that it is missing", () => {
+test("a widget mounts without a warning within ten seconds", () => {
   renderWith("mountExplorer")({ model: 1, el });
   vi.advanceTimersByTime(2_000);
   (globalThis as any)[KEY] = { mountExplorer: vi.fn(() => () => {}) };
@@ -49,7 +49,7 @@ test("a widget whose shared code comes late, but in time, never says that it is 
   expect(el.textContent).toBe("");
 });
 
-test("a widget that is taken away while it waits never mounts, and says nothing", () => {
+test("a removed widget never mounts and shows nothing", () => {
   const mountCurves = vi.fn(() => () => {});
   renderWith("mountCurves")({ model: 1, el })();
   (globalThis as any)[KEY] = { mountCurves };
@@ -59,7 +59,7 @@ test("a widget that is taken away while it waits never mounts, and says nothing"
   expect(el.textContent).toBe("");
 });
 
-test("the theme is the host's", () => {
+test("the theme follows the host", () => {
   expect(hostTheme()).toBe("light");
   document.body.dataset["jpThemeLight"] = "false";
   expect(hostTheme()).toBe("dark");

@@ -1,4 +1,4 @@
-/** The margin of a code pane: numbers and stripes of the lines that are drawn. */
+/** The margin of a code pane: line numbers, stripes and costs. */
 
 import { EditorState } from "@codemirror/state";
 import { EditorView } from "@codemirror/view";
@@ -9,7 +9,7 @@ import { INFERRED, KERNEL, PINNED, figureOfLines, heatOf, marks, setFlags } from
 import type { Cost } from "../src/types";
 
 describe("bars", () => {
-  test("are one for lines below each other with the same stripe", () => {
+  test("merge adjacent lines with the same stripe", () => {
     const names = [null, "a", "a", "b", null, "b", "b"];
     expect(barsOf((line) => names[line] ?? null, 1, 6)).toEqual([
       { name: "a", from: 1, to: 3 },
@@ -26,7 +26,7 @@ describe("the margin", () => {
   const stripes = (): string[] => [...view.dom.querySelectorAll<HTMLElement>(".mnb-stripes > *")].map(({ className, style }) => `${className} ${style.top} ${style.height}`);
   afterEach(() => view.destroy());
 
-  test("numbers the lines of each text, and draws its stripes anew", () => {
+  test("numbers the lines and redraws the stripes", () => {
     view = new EditorView({ state: EditorState.create({ doc: "one", extensions: [margin] }) });
     expect(shown()).toBe("1\n");
     view.dispatch({ changes: { from: 3, insert: "\ntwo\nthree" } });
@@ -38,7 +38,7 @@ describe("the margin", () => {
     expect(stripes()).toEqual([]);
   });
 
-  test("draws what lines cost beside the stripes, and nothing where nothing is known", () => {
+  test("draws line costs beside the stripes", () => {
     view = new EditorView({ state: EditorState.create({ doc: "one\ntwo\nthree", extensions: [margin] }) });
     const heats = (): string[] => [...view.dom.querySelectorAll<HTMLElement>(".mnb-heats > .mnb-heat")].map(({ style }) => `${style.opacity} ${style.top}`);
     const isWide = (): boolean => view.dom.querySelector(".mnb-margin")!.classList.contains("mnb-with-heat");
@@ -50,17 +50,17 @@ describe("the margin", () => {
     expect([heats(), isWide()]).toEqual([[], false]);
   });
 
-  test("draws no more than the lines in sight, however many there are", () => {
+  test("draws only the visible lines", () => {
     view = new EditorView({ state: EditorState.create({ doc: Array(50_000).fill("line").join("\n"), extensions: [margin] }) });
-    let asked = 0;
-    view.dispatch({ effects: setStripes.of(() => (asked++, "blue")) });
-    expect(asked).toBeLessThan(1000);
+    let calls = 0;
+    view.dispatch({ effects: setStripes.of(() => (calls++, "blue")) });
+    expect(calls).toBeLessThan(1000);
     expect(shown().split("\n").length).toBeLessThan(1000);
     expect(view.dom.querySelector<HTMLElement>(".mnb-margin")!.style.getPropertyValue("--digits")).toBe("5");
   });
 });
 
-test("a linked line shows whether its link is inferred, or its kernel's", () => {
+test("a linked line shows inferred and kernel-level links", () => {
   const view = new EditorView({ state: EditorState.create({ doc: "one\ntwo\nthree", extensions: [marks] }) });
   view.dispatch({ effects: setFlags.of(new Uint8Array([0, PINNED, PINNED | INFERRED, PINNED | KERNEL])) });
   const lines = [...view.contentDOM.querySelectorAll<HTMLElement>(".mnb-linked")];
@@ -77,14 +77,14 @@ describe("the heat of lines of Python", () => {
   const cost = (lines: Cost["lines"], source: Cost["source"] = "analytic"): Cost => ({ source, lines, rows: [], total: {} as Cost["total"], notes: [], stale: false });
   const heats = (of: Cost | null, figure: Parameters<typeof heatOf>[2] = "flops"): (number | null)[] => [1, 2, 3, 4, 5].map(heatOf(text, of, figure));
 
-  test("is the share of the most expensive line, on all lines of its expression", () => {
+  test("is relative to the most expensive line", () => {
     expect(heats(cost({ "net.py:2": { flops: 100 }, "net.py:4": { flops: 25 } }))).toEqual([null, null, 1, 1, 0.5]);
   });
-  test("is nothing without costs", () => {
+  test("is null without costs", () => {
     expect(heats(null)).toEqual([null, null, null, null, null]);
     expect(heats(cost({ "net.py:2": {}, "net.py:9": { flops: 3 } }))).toEqual([null, null, null, null, null]);
   });
-  test("is of the figure that is shown, or of one that lines have", () => {
+  test("uses the shown figure, or one that lines have", () => {
     const measured = cost({ "net.py:2": { time_s: 0.1, flops: 1 }, "net.py:4": { flops: 4 } }, "measured");
     expect(heats(measured, "time_s")).toEqual([null, null, 1, 1, null]);
     expect(heats(measured)).toEqual([null, null, 0.5, 0.5, 1]);

@@ -1,4 +1,4 @@
-/** Defects that a newcomer to the workbench found. */
+/** Regression tests for problems that new users found. */
 
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import fixture from "../fixtures/mlp.json";
@@ -15,11 +15,11 @@ for (const stage of Object.values(data.stages)) {
 const CLICK = { bubbles: true, button: 0, pointerId: 1 };
 const REFUSAL: Diagnostic = { code: "UnknownOptionError", summary: "targets have 3 classes, and the model 2.", facts: [["targets", "0 to 2"]], advice: "Linear(3)", block: null, edge: null, kind: "error" };
 
-/** Refuses the commands that are named. */
+/** Rejects the commands in `rejects`. */
 class Refusing extends FakeSession {
-  refuses: string[] = [];
+  rejects: string[] = [];
   protected override answer(command: Sent): void {
-    if (this.refuses.includes(command.name)) this.message({ type: "reply", id: command.id, ok: false, error: REFUSAL });
+    if (this.rejects.includes(command.name)) this.message({ type: "reply", id: command.id, ok: false, error: REFUSAL });
     else super.answer(command);
   }
 }
@@ -56,30 +56,30 @@ describe("a newcomer", () => {
     el.remove();
   });
 
-  test("shows beside the Train button why a run was refused, until a command succeeds", async () => {
+  test("shows a rejected run beside the Train button", async () => {
     session.change({ run: { ...session.snapshot.run, state: "done" } });
-    session.refuses = ["train", "rename"];
+    session.rejects = ["train", "rename"];
     click('[data-mnb-action="train.run"]');
-    const refusal = find(".mnb-train .mnb-refusal");
-    await vi.waitFor(() => expect(refusal.hidden).toBe(false));
+    const error = find(".mnb-train .mnb-command-error");
+    await vi.waitFor(() => expect(error.hidden).toBe(false));
     expect(find('[data-mnb-action="train.run"]').textContent).toBe("Train again");
-    expect(refusal.textContent).toBe("targets have 3 classes, and the model 2.\ntargets: 0 to 2\nTry: Linear(3)");
-    expect(refusal.previousElementSibling!.contains(find('[data-mnb-action="train.run"]'))).toBe(true);
-    click('[data-mnb-node="gelu_0"]'); // looking at something is no command that mends it
+    expect(error.textContent).toBe("targets have 3 classes, and the model 2.\ntargets: 0 to 2\nTry: Linear(3)");
+    expect(error.previousElementSibling!.contains(find('[data-mnb-action="train.run"]'))).toBe(true);
+    click('[data-mnb-node="gelu_0"]'); // a selection does not clear the error
     await Promise.resolve();
-    expect(refusal.hidden).toBe(false);
-    session.refuses = [];
+    expect(error.hidden).toBe(false);
+    session.rejects = [];
     click('[data-mnb-action="train.run"]');
-    await vi.waitFor(() => expect(refusal.hidden).toBe(true));
-    session.refuses = ["rename"];
+    await vi.waitFor(() => expect(error.hidden).toBe(true));
+    session.rejects = ["rename"];
     key('[data-mnb-node="linear_0"]', "F2");
     find<HTMLInputElement>(".mnb-rename").value = "x";
     key(".mnb-rename", "Enter");
     await vi.waitFor(() => expect(sent("rename")).toHaveLength(1));
-    expect(refusal.hidden, "a refusal of another part is not of the run").toBe(true);
+    expect(error.hidden, "errors of other parts are not shown here").toBe(true);
   });
 
-  test("types block after block in the palette", () => {
+  test("adds block after block from the palette", () => {
     const input = find<HTMLInputElement>(".mnb-palette-search");
     for (const name of ["Linear", "Relu", "Linear"]) {
       type(input, input.value + name);
@@ -91,7 +91,7 @@ describe("a newcomer", () => {
     expect(find('.mnb-palette-item[aria-selected="true"]').dataset["mnbPalette"]).toBe("Linear");
   });
 
-  test("renames by the button, whose Enter does not click it again", () => {
+  test("renames by the button, and Enter does not click again", () => {
     click('[data-mnb-node="gelu_0"]');
     click('[data-mnb-action="inspector.rename"]');
     find<HTMLInputElement>(".mnb-inspector .mnb-rename").value = "act";
@@ -106,7 +106,7 @@ describe("a newcomer", () => {
     expect(sent("remove")).toEqual([]);
   });
 
-  test.each([".mnb-root", ".mnb-board", '[data-mnb-action="canvas.fit"]', '[data-mnb-action="inspector.rename"]'])("removes the selected block by Delete at %s, and names what was removed", async (place) => {
+  test.each([".mnb-root", ".mnb-board", '[data-mnb-action="canvas.fit"]', '[data-mnb-action="inspector.rename"]'])("removes the selected block by Delete at %s, and reports it", async (place) => {
     const line = find('.mnb-status [role="status"]');
     click('[data-mnb-node="gelu_0"]');
     key(place, "Delete");
@@ -117,13 +117,13 @@ describe("a newcomer", () => {
     expect(line.textContent).toBe("");
   });
 
-  test("names no removal that was refused or is undone already", async () => {
-    session.refuses = ["remove"];
+  test("does not report a rejected or undone removal", async () => {
+    session.rejects = ["remove"];
     click('[data-mnb-node="gelu_0"]');
     click('[data-mnb-action="inspector.remove"]');
     await new Promise((resolve) => setTimeout(resolve, 5));
     expect(sent("remove")).toHaveLength(1);
-    session.refuses = [];
+    session.rejects = [];
     session.change({ can_undo: true });
     expect(find('.mnb-status [role="status"]').textContent).toBe("");
     click('[data-mnb-action="inspector.remove"]');
@@ -132,18 +132,18 @@ describe("a newcomer", () => {
     expect(find('.mnb-status [role="status"]').textContent).toBe("");
   });
 
-  test("names an older version that is kept, and where declined edits stay", async () => {
+  test("offers an older version, and where declined edits are", async () => {
     const offer = { edits: 1, saved_at: 1e9, labels: ["add Relu"], source: "", difference: "", can_restore: true };
     const autosave = { offer: { ...offer, older: 4 }, path: "/d/.mithril_nb/d-3f.json", problem: "", edits: 0 };
     session.change({ autosave });
-    expect(find(".mnb-restore").textContent).toContain("add Relu. An older version with 4 edits is kept; it is offered after “Start from the code”.");
+    expect(find(".mnb-restore").textContent).toContain("add Relu. An older version with 4 edits is available after “Start from the code”.");
     session.change({ autosave: { ...autosave, offer: { ...offer, older: null } } });
     expect(find(".mnb-restore").textContent).not.toContain("older");
     click('[data-mnb-action="restore.decline"]');
     await vi.waitFor(() => expect(find('.mnb-status [role="status"]').textContent).toBe("The saved 1 edit stays in .mithril_nb/d-3f.json, beside the notebook."));
   });
 
-  test.each([["done", "The trained parameters ended with the kernel, unless they were saved."], ["stopped", "The trained parameters ended with the kernel, unless they were saved."], ["failed", ""], ["idle", ""]] as const)("a run that is %s, after its kernel ended: %s", (state, words) => {
+  test.each([["done", "The trained parameters are lost with the kernel unless you saved them."], ["stopped", "The trained parameters are lost with the kernel unless you saved them."], ["failed", ""], ["idle", ""]] as const)("a run that is %s, after its kernel ended: %s", (state, words) => {
     const message = find(".mnb-train .mnb-inline-problem");
     session.change({ run: { ...session.snapshot.run, state, message: "" } });
     expect(message.hidden).toBe(true);
@@ -152,26 +152,26 @@ describe("a newcomer", () => {
     expect(find(".mnb-train").dataset["mnbRun"]).toBe(state);
   });
 
-  test("explains in words why an empty shape is refused", () => {
+  test("explains why an empty shape is invalid", () => {
     const input = find<HTMLInputElement>("[data-mnb-shape]");
     type(input, "");
     key(input, "Enter");
     const words = find(".mnb-header .mnb-field-problem");
-    expect([words.textContent, words.hidden, input.getAttribute("aria-invalid")]).toEqual(["A shape has at least one size, as in 32, 64.", false, "true"]);
+    expect([words.textContent, words.hidden, input.getAttribute("aria-invalid")]).toEqual(["Enter at least one size, such as 32, 64.", false, "true"]);
     expect(sent("set_shape")).toEqual([]);
     input.blur();
     session.change({});
     expect(words.hidden).toBe(true);
   });
 
-  test("leads from an empty pane to the problems", () => {
+  test("points from an empty pane to the problems", () => {
     const problem = { ...REFUSAL, code: "UnconnectedPortError", summary: "'linear_0.input' is connected to nothing." };
     const stages = Object.fromEntries(Object.entries(session.snapshot.stages).map(([name, info]) => [name, { ...info, state: "empty" as const, message: "the model has problems" }]));
     const card = (): string => find('[data-mnb-pane="hlo"] .mnb-pane-card p').textContent!;
     session.change({ stages, problems: [problem] });
-    expect(card()).toBe("'linear_0.input' is connected to nothing. The Problems tab has the details.");
+    expect(card()).toBe("'linear_0.input' is connected to nothing. See the Problems tab.");
     session.change({ problems: [problem, REFUSAL] });
-    expect(card()).toBe("'linear_0.input' is connected to nothing. The Problems tab lists all 2 problems.");
+    expect(card()).toBe("'linear_0.input' is connected to nothing. The Problems tab lists all 2.");
     session.change({ problems: [], stages: Object.fromEntries(Object.entries(stages).map(([name, info]) => [name, { ...info, message: "there is no block yet" }])) });
     expect(card()).toBe("there is no block yet");
   });

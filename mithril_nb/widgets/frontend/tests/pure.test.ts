@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import fixture from "../fixtures/mlp.json";
 import { readInts } from "../src/fields";
 import { exact, figure, fromSlider, percent, seconds, short, si, toSlider } from "../src/format";
-import { type PortRef, component, middle, pathOf, portsOf, readingOrder, refusal, withInnerProblems } from "../src/graph";
+import { type PortRef, component, middle, pathOf, portsOf, readingOrder, connectionProblem, withInnerProblems } from "../src/graph";
 import { readShape } from "../src/header";
 import { RULES, tokens } from "../src/languages";
 import { columnsOf } from "../dev/fake-model";
@@ -19,22 +19,22 @@ const { graph } = snapshot;
 describe("numbers", () => {
   test.each([
     [84_200_000, "FLOP", "84.2 MFLOP"], [0, "FLOP", "0 FLOP"], [null, "B", "–"], [999_600, "B", "1.00 MB"], [999, "B", "999 B"], [1000, "", "1.00 k"], [-1500, "B", "−1.50 kB"], [NaN, "", "–"],
-  ] as const)("%s %s is %s", (value, unit, said) => expect(si(value, unit)).toBe(said));
-  test.each([[0.009, "9 ms"], [0.31, "310 ms"], [2.5, "2.5 s"], [75, "1 min 15 s"], [3700, "1 h 1 min"], [0, "0 s"], [null, "–"], [2e-6, "2 µs"]] as const)("%s s is %s", (value, said) => expect(seconds(value)).toBe(said));
+  ] as const)("%s %s is %s", (value, unit, expected) => expect(si(value, unit)).toBe(expected));
+  test.each([[0.009, "9 ms"], [0.31, "310 ms"], [2.5, "2.5 s"], [75, "1 min 15 s"], [3700, "1 h 1 min"], [0, "0 s"], [null, "–"], [2e-6, "2 µs"]] as const)("%s s is %s", (value, expected) => expect(seconds(value)).toBe(expected));
   test("shares", () => expect([percent(0.431), percent(0), percent(0.0002), percent(null)]).toEqual(["43.1 %", "0.0 %", "< 0.1 %", "–"]));
-  test("exact values have their unit, and unknown is not 0", () => expect([exact(1234567, "FLOP"), exact(null)]).toEqual(["1,234,567 FLOP", "not known"]));
+  test("exact values have their unit, and unknown is not 0", () => expect([exact(1234567, "FLOP"), exact(null)]).toEqual(["1,234,567 FLOP", "unknown"]));
   test("losses", () => expect([figure(0.41234), figure(1e-5), figure(null), figure(Infinity)]).toEqual(["0.4123", "1.00e-5", "–", "∞"]));
-  test("learning rates can be read back", () => {
+  test("learning rates can be parsed again", () => {
     for (const rate of [1e-3, 3.2e-5, 0.5, 1, 1e-6]) expect(Number(short(rate))).toBe(rate);
   });
-  test("a logarithmic slider gives back what it was set to", () => {
+  test("a logarithmic slider returns the value it was set to", () => {
     for (const value of [1, 2, 7, 64, 128, 1000, 4096]) expect(Math.abs(fromSlider(toSlider(value, 1, 4096), 1, 4096, true) - value)).toBeLessThanOrEqual(value * 0.01);
     expect([fromSlider(0, 1, 4096, true), fromSlider(1000, 1, 4096, true), fromSlider(0, 0, 1, false)]).toEqual([1, 4096, 0]);
     expect([toSlider(-3, 0, 1), toSlider(0, 0, 1)]).toEqual([0, 0]);
   });
 });
 
-describe("what people type", () => {
+describe("parsed input", () => {
   test("shapes", () => {
     expect(readShape("(32, 64)")).toEqual([32, 64]);
     expect(readShape("batch 64")).toEqual(["batch", 64]);
@@ -49,15 +49,15 @@ describe("what people type", () => {
 
 describe("the graph", () => {
   const ref = (endpoint: string, side: "input" | "output"): PortRef => portsOf(graph).find((port) => port.endpoint === endpoint && port.side === side)!;
-  test("refuses a cycle and names it", () => {
-    expect(refusal(graph, ref("linear_1.output", "output"), ref("linear_0.input", "input"))).toBe("This closes a cycle: linear_0 → gelu_0 → mlp_0 → linear_1 → linear_0.");
+  test("rejects a cycle and names it", () => {
+    expect(connectionProblem(graph, ref("linear_1.output", "output"), ref("linear_0.input", "input"))).toBe("This creates a cycle: linear_0 → gelu_0 → mlp_0 → linear_1 → linear_0.");
   });
-  test("refuses itself, what is there already, and what is no input", () => {
-    expect(refusal(graph, ref("gelu_0.output", "output"), ref("gelu_0.input", "input"))).toContain("cannot feed itself");
-    expect(refusal(graph, ref("linear_0.output", "output"), ref("gelu_0.input", "input"))).toBe("They are connected already.");
-    expect(refusal(graph, ref("gelu_0.input", "input"), ref("linear_0.output", "output"))).toBe("Connect an output to an input.");
+  test("rejects self-connections, duplicates and outputs", () => {
+    expect(connectionProblem(graph, ref("gelu_0.output", "output"), ref("gelu_0.input", "input"))).toContain("cannot feed itself");
+    expect(connectionProblem(graph, ref("linear_0.output", "output"), ref("gelu_0.input", "input"))).toBe("Already connected.");
+    expect(connectionProblem(graph, ref("gelu_0.input", "input"), ref("linear_0.output", "output"))).toBe("Connect an output to an input.");
   });
-  test("allows what closes no cycle", () => expect(refusal(graph, ref("linear_0.output", "output"), ref("linear_1.input", "input"))).toBeNull());
+  test("allows connections without a cycle", () => expect(connectionProblem(graph, ref("linear_0.output", "output"), ref("linear_1.input", "input"))).toBeNull());
   test("escapes names in endpoints as the kernel does", () => expect([component("a/b.c"), component("x (1)"), component("%")]).toEqual(["a%2Fb%2Ec", "x %281%29", "%25"]));
   test("is read from top to bottom, children after their group", () => {
     const names = readingOrder(graph).map((node) => node.name);
@@ -91,7 +91,7 @@ describe("tokens", () => {
   test("of HLO", () => {
     expect(named("hlo", "  ROOT %dot.3 = f32[32,10]{1,0} dot(%a, %b), lhs_contracting_dims={1}")).toEqual(["meta:ROOT", "value:%dot.3", "punctuation:=", "type:f32[32,10]{1,0}", "op:dot", "value:%a", "value:%b", "name:lhs_contracting_dims", "punctuation:=", "punctuation:{", "number:1", "punctuation:}"]);
   });
-  test("never overlap nor stand still, whatever the line", () => {
+  test("never overlap and always advance", () => {
     for (const stage of Object.keys(RULES)) {
       for (const line of ['"open', "%%%", "", "   ", "é ☃ <script>", "x".repeat(9000)]) {
         let at = 0;
@@ -107,13 +107,13 @@ describe("tokens", () => {
 
 describe("messages", () => {
   const columns = (rows: number[][]): DataView => {
-    // At an odd offset, as it arrives from a websocket.
+    // At an odd offset, as in a websocket message.
     const bytes = new Uint8Array(1 + rows.flat().length * 8);
     bytes.set(new Uint8Array(Float64Array.from(rows.flat()).buffer), 1);
     return new DataView(bytes.buffer, 1);
   };
-  test("a stage is unpacked", async () => expect((await decodeStage(await gzip(JSON.stringify(columnsOf({ text: "é", instructions: [], equations: {} }))))).text).toBe("é"));
-  test("curves are appended, replaced from a row on, and refuse a gap", () => {
+  test("a stage is decoded", async () => expect((await decodeStage(await gzip(JSON.stringify(columnsOf({ text: "é", instructions: [], equations: {} }))))).text).toBe("é"));
+  test("curves are appended and replaced, and reject a gap", () => {
     const curves = new Curves();
     expect(curves.take(0, ["step", "loss"], columns([[1, 2], [0.5, NaN]]))).toBe(true);
     expect(curves.take(2, ["step", "loss"], columns([[3], [0.3]]))).toBe(true);
@@ -128,7 +128,7 @@ describe("messages", () => {
     expect(smooth([0, 1], 0)).toEqual([0, 1]);
     expect(smooth([0, 1], 0.5)[1]).toBeCloseTo(2 / 3);
   });
-  test("a plot gets no more rows than it has pixels for, and every peak", () => {
+  test("a plot keeps every peak with few rows", () => {
     const train = Array.from({ length: 10_000 }, (_, i) => Math.sin(i * 1.7));
     train[4321] = 9;
     train[4322] = -9;
@@ -137,18 +137,18 @@ describe("messages", () => {
     expect(kept.length).toBeLessThanOrEqual(300 * 4);
     expect(kept).toEqual([...new Set(kept)].sort((a, b) => a - b));
     for (const row of [4321, 4322, 399, 9999]) expect(kept).toContain(row);
-    // Rows that come later move no earlier point, as long as the runs are as long.
+    // Later rows move no earlier points while the run length stays the same.
     const longer = thin([[...train, 0, 0], [...validation, null, null]], 0, train.length + 2, 300);
     expect(longer.filter((row) => row < 9_984)).toEqual(kept.filter((row) => row < 9_984));
   });
-  test("a plot gets all rows where there is room, and those of a zoom alone", () => {
+  test("a plot keeps all rows that fit, and those of a zoom", () => {
     expect(thin([[3, 1, 2]], 0, 3, 300)).toEqual([0, 1, 2]);
     expect(thin([], 0, 0, 300)).toEqual([]);
     expect(thin([Array.from({ length: 10_000 }, (_, i) => i)], 500, 700, 300)).toEqual(Array.from({ length: 200 }, (_, i) => 500 + i));
   });
 });
 
-test("the palette is searched by kind first, then by what it says", () => {
+test("the palette matches kinds first, then summaries", () => {
   const found = searchPalette(snapshot.palette, "linear").map((item) => item.kind);
   expect(found[0]).toBe("Linear");
   expect(searchPalette(snapshot.palette, "")).toHaveLength(snapshot.palette.length);

@@ -18,7 +18,7 @@ describe("a store", () => {
   });
   const settled = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 0));
 
-  test("tells the kernel what is selected, and links at once without it", () => {
+  test("sends the selection and links without the kernel", () => {
     take("jaxpr");
     model.alive = false;
     store.pinBlocks(["linear_0"]);
@@ -26,7 +26,7 @@ describe("a store", () => {
     expect(store.pinLinks.lines.get("jaxpr")!.size).toBeGreaterThan(3);
   });
 
-  test("adds by Shift, takes away by Shift again, lets go by Escape", () => {
+  test("adds and removes by Shift, clears by Escape", () => {
     store.pinBlocks(["linear_0"]);
     store.pinBlocks(["linear_1"], true);
     expect(store.selection).toEqual(["linear_0", "linear_1"]);
@@ -37,7 +37,7 @@ describe("a store", () => {
     expect(store.release()).toBe(false);
   });
 
-  test("takes the selection of a pinned instruction from its blocks, without those that are no blocks", () => {
+  test("selects the blocks of a pinned instruction", () => {
     take("jaxpr");
     const index = store.texts.get("jaxpr")!.ofBlock("(loss)")[0]!;
     store.pin([{ kind: "instruction", stage: "jaxpr", version: 1, index }]);
@@ -48,13 +48,13 @@ describe("a store", () => {
     expect(store.selection).toEqual(["linear_1"]);
   });
 
-  test("follows a selection that is made in Python", () => {
+  test("follows a selection made in Python", () => {
     store.takeSnapshot({ ...snapshot, selection: ["gelu_0"] });
     expect(store.selection).toEqual(["gelu_0"]);
     expect(selected()).toEqual([]);
   });
 
-  test("is not thrown back by the echo of its own selection", async () => {
+  test("ignores the echo of its own selection", async () => {
     take("jaxpr");
     const index = store.texts.get("jaxpr")!.ofBlock("linear_1")[0]!;
     store.pin([{ kind: "instruction", stage: "jaxpr", version: 1, index }]);
@@ -68,14 +68,14 @@ describe("a store", () => {
     expect(store.selection).toEqual(["gelu_0"]);
   });
 
-  test("drops pins on blocks that are gone", () => {
+  test("drops pins on removed blocks", () => {
     store.pinBlocks(["gelu_0", "linear_0"]);
     const { gelu_0: _gone, ...blocks } = snapshot.blocks;
     store.takeSnapshot({ ...snapshot, version: 2, blocks, selection: ["gelu_0", "linear_0"] });
     expect(store.selection).toEqual(["linear_0"]);
   });
 
-  test("keeps what an instruction meant when its text is replaced", () => {
+  test("keeps the blocks of a pin when the text is replaced", () => {
     take("jaxpr");
     const index = store.texts.get("jaxpr")!.ofBlock("linear_1")[0]!;
     store.pin([{ kind: "instruction", stage: "jaxpr", version: 1, index }]);
@@ -83,7 +83,7 @@ describe("a store", () => {
     expect(store.pins).toEqual([{ kind: "block", path: "linear_1" }]);
   });
 
-  test("tells only of changes of what is hovered", () => {
+  test("emits only changes of the hover", () => {
     const heard = vi.fn();
     store.on("links", heard);
     store.setHover([{ kind: "block", path: "linear_0" }]);
@@ -92,7 +92,7 @@ describe("a store", () => {
     expect(heard).toHaveBeenCalledTimes(2);
   });
 
-  test("goes where a problem is", () => {
+  test("selects the location of a problem", () => {
     const [edge] = snapshot.graph.edges;
     store.goTo({ code: "ShapeError", summary: "", facts: [], advice: "", block: "linear_0", edge: [edge!.source, edge!.target] });
     expect(store.selection).toEqual(["linear_0"]);

@@ -8,12 +8,12 @@ import { finderIn } from "./find";
 
 const LINES = 70;
 const data = structuredClone(fixture) as unknown as Fixture;
-// jsdom has no layout, so the editor draws every line: a few are enough, and much faster.
+// jsdom has no layout, so the editor draws every line. A few lines are enough, and faster.
 for (const stage of Object.values(data.stages)) {
   stage.text = stage.text.split("\n").slice(0, LINES).join("\n");
   stage.instructions = stage.instructions.filter(([line]) => line <= LINES);
 }
-/** What a run tells is shown with the next frame. */
+/** Run updates are shown in the next frame. */
 const frame = (): Promise<unknown> => new Promise((resolve) => requestAnimationFrame(resolve));
 const CLICK = { bubbles: true, button: 0, pointerId: 1 };
 
@@ -32,8 +32,8 @@ describe("the workbench", () => {
     find(selector).dispatchEvent(new KeyboardEvent("keydown", { key: name, bubbles: true, cancelable: true, ...more }));
   };
   const sent = (name: string): unknown[] => session.sent.filter((command) => command.name === name).map((command) => command.args);
-  /** Tell of a run, after the answers to what was clicked before. */
-  const told = async (run: unknown): Promise<void> => {
+  /** Send a run, after the replies to earlier clicks. */
+  const sendRun = async (run: unknown): Promise<void> => {
     await frame();
     session.message({ type: "run", run });
     await frame();
@@ -59,14 +59,14 @@ describe("the workbench", () => {
     expect(find(".mnb-root").dataset["mnbVersion"]).toBe("1");
   });
 
-  test("asks for each stage once", () => {
+  test("requests each stage once", () => {
     session.change({});
     expect(sent("request_stage")).toEqual([{ stage: "jaxpr" }, { stage: "stablehlo" }, { stage: "hlo" }]);
     session.change({ stages: { ...session.snapshot.stages, hlo: { ...session.snapshot.stages["hlo"]!, version: 2 } } });
     expect(sent("request_stage").slice(3)).toEqual([{ stage: "hlo" }]);
   });
 
-  test("says which stage is on screen no more, and asks for one that was left in another view", () => {
+  test("reports hidden stages and requests visible ones", () => {
     click('[data-mnb-action="pane.hlo"]');
     expect(sent("leave_stage")).toEqual([{ stage: "hlo" }]);
     click('[data-mnb-action="pane.hlo"]');
@@ -74,22 +74,22 @@ describe("the workbench", () => {
     const { stages } = session.snapshot;
     for (let i = 0; i < 2; i++) session.change({ version: 2, stages: { ...stages, hlo: { ...stages["hlo"]!, state: "stale" } } });
     expect(sent("request_stage").slice(4)).toEqual([{ stage: "hlo" }]);
-    // One that waits for the model to have no problems is not asked for: it is made when that is so.
+    // A stage that waits for a valid model is not requested again: the kernel computes it later.
     session.change({ version: 3, stages: { ...stages, hlo: { ...stages["hlo"]!, state: "stale", message: "the model has problems" } } });
     expect(sent("request_stage")).toHaveLength(5);
   });
-  test("says of what the attributed share is a share", () => {
+  test("explains the attributed share", () => {
     expect(find('[data-mnb-status="attributed"]').title).toContain("Share of the FLOPs traced back to a block, the loss or the optimizer");
   });
-  test("tells the time of a module without machine code under a name of its own", () => {
+  test("shows optimize time separately from compile time", () => {
     session.change({ status: { ...session.snapshot.status, optimize_s: 0.25, compile_s: null } });
     expect(find('[data-mnb-status="optimize"]').textContent).toBe("optimize 250 ms");
-    expect(find('[data-mnb-status="optimize"]').title).toBe("optimize: 0.25 s for XLA's passes and plan of memory, without machine code");
+    expect(find('[data-mnb-status="optimize"]').title).toBe("optimize: 0.25 s for XLA's passes and memory planning, without code generation");
     expect(el.querySelector('[data-mnb-status="compile"]')).toBeNull();
     session.change({ status: { ...session.snapshot.status, optimize_s: 0.25, compile_s: 0.5 } });
     expect([...el.querySelectorAll(".mnb-status-figures > span")].map((one) => one.textContent).slice(2, 4)).toEqual(["optimize 250 ms", "compile 500 ms"]);
   });
-  test("links a clicked block to lines in all panes, to the cost table and to the inspector", () => {
+  test("links a clicked block to panes, table and inspector", () => {
     click('[data-mnb-node="linear_0"]');
     expect(sent("select")).toEqual([{ paths: ["linear_0"] }]);
     expect(find('[data-mnb-node="linear_0"]').getAttribute("data-mnb-linked")).toBe("pinned");
@@ -101,13 +101,13 @@ describe("the workbench", () => {
     expect(el.querySelectorAll('[data-mnb-linked="pinned"]')).toHaveLength(0);
   });
 
-  test("does without the kernel for linking", () => {
+  test("links without the kernel", () => {
     session.alive = false;
     click('[data-mnb-node="gelu_0"]');
     expect(find('[data-mnb-pane="hlo"] .mnb-pane-linked').textContent).toMatch(/linked/);
   });
 
-  test("keeps what is being typed when a snapshot arrives, and takes it on Enter", () => {
+  test("keeps typed text when a snapshot arrives", () => {
     click('[data-mnb-node="linear_0"]');
     const input = find<HTMLInputElement>('[data-mnb-field="dimension"] input[type="text"]');
     input.focus();
@@ -121,7 +121,7 @@ describe("the workbench", () => {
     expect(sent("set_attribute")).toEqual([{ path: "linear_0", name: "dimension", value: 25 }]);
   });
 
-  test("marks what is no number, and sends nothing", () => {
+  test("marks invalid numbers and sends nothing", () => {
     click('[data-mnb-node="linear_0"]');
     const input = find<HTMLInputElement>('[data-mnb-field="dimension"] input[type="text"]');
     input.value = "wide";
@@ -131,7 +131,7 @@ describe("the workbench", () => {
     expect(sent("set_attribute")).toEqual([]);
   });
 
-  test("renames in place, and drops the change on Escape", () => {
+  test("renames in place and cancels on Escape", () => {
     for (const [name, end] of [["x", "Escape"], ["first", "Enter"]] as const) {
       key('[data-mnb-node="linear_0"]', "F2");
       const input = find<HTMLInputElement>(".mnb-rename");
@@ -141,7 +141,7 @@ describe("the workbench", () => {
     expect(sent("rename")).toEqual([{ path: "linear_0", name: "first" }]);
   });
 
-  test("is worked by keys: move, select, open, connect, remove, undo", () => {
+  test("supports all graph edits by keys", () => {
     key('[data-mnb-node="gelu_0"]', "ArrowDown");
     expect((document.activeElement as HTMLElement).dataset["mnbNode"]).toBe("mlp_0");
     key('[data-mnb-node="mlp_0"]', "Enter");
@@ -158,20 +158,20 @@ describe("the workbench", () => {
     expect(session.names().slice(-2)).toEqual(["undo", "redo"]);
   });
 
-  test("shows the passes of the design, and says when they are of an older one, or cannot be had", async () => {
+  test("shows passes, and when they are stale or unavailable", async () => {
     const passes = (): HTMLElement => find(".mnb-passes");
     const hint = (): string => (find(".mnb-passes > .mnb-hint").hidden ? "" : find(".mnb-passes > .mnb-hint").textContent!);
-    const asks = (): boolean => !find('[data-mnb-action="passes.ask"]').hidden;
+    const asks = (): boolean => !find('[data-mnb-action="passes.compile"]').hidden;
     click('[data-mnb-tab="passes"]');
     expect([hint(), asks()]).toEqual([expect.stringMatching(/^XLA rewrites the program/), true]);
-    click('[data-mnb-action="passes.ask"]');
+    click('[data-mnb-action="passes.compile"]');
     await vi.waitFor(() => expect(passes().dataset["mnbShown"]).toBe("0"));
     expect([hint(), asks(), find('[data-mnb-tab="passes"] .mnb-tab-figure').textContent]).toEqual(["", false, "2"]);
     key(".mnb-pass-list", "ArrowDown");
     await vi.waitFor(() => expect(passes().dataset["mnbShown"]).toBe("1"));
     session.change({ version: 2, passes: { state: "stale", message: "", version: 1 } });
     expect([hint(), asks(), find(".mnb-pass-body").hidden]).toEqual(["The model has changed since these passes were read.", true, false]);
-    click('[data-mnb-action="passes.ask"]');
+    click('[data-mnb-action="passes.compile"]');
     await vi.waitFor(() => expect(find(".mnb-pass-text").textContent).toContain("%come 1 of 2"));
     expect([hint(), asks()]).toEqual(["", false]);
     session.change({ passes: { state: "failed", message: "the disk is full", version: 2 } });
@@ -180,7 +180,7 @@ describe("the workbench", () => {
     expect([hint(), asks(), find(".mnb-pass-body").hidden]).toEqual(["The passes are not available: the model has problems", false, true]);
   });
 
-  test("lets no key through to the notebook, and takes none from it", () => {
+  test("keeps its keys from the notebook", () => {
     const heard = vi.fn();
     document.addEventListener("keydown", heard);
     for (const name of ["a", "d", "Enter", "z"]) key('[data-mnb-node="linear_0"]', name);
@@ -191,7 +191,7 @@ describe("the workbench", () => {
     document.removeEventListener("keydown", heard);
   });
 
-  test("renames the selected block wherever the focus is, removes it, and keeps the focus", async () => {
+  test("renames and removes the selected block by keys", async () => {
     click('[data-mnb-node="gelu_0"]');
     key(".mnb-root", "F2");
     expect(find<HTMLInputElement>('[data-mnb-node="gelu_0"] .mnb-rename').value).toBe("gelu_0");
@@ -207,14 +207,14 @@ describe("the workbench", () => {
     expect(sent("remove")).toHaveLength(2);
   });
 
-  test("removes no block while the focus is on a slider, a checkbox or a menu", () => {
+  test("ignores Delete on a slider, a checkbox or a menu", () => {
     click('[data-mnb-node="gelu_0"]');
     find(".mnb-root").append(Object.assign(document.createElement("input"), { type: "checkbox" }));
     for (const control of ['[data-mnb-action="train.rate"]', '[type="checkbox"]', '[data-mnb-action="train.loss"]']) for (const name of ["Delete", "Backspace"]) key(control, name);
     expect(sent("remove")).toEqual([]);
   });
 
-  test("keeps the focus on undo when there is no more to undo", () => {
+  test("keeps the focus on a disabled undo button", () => {
     const undo = find('[data-mnb-action="undo"]');
     session.change({ can_undo: true });
     undo.focus();
@@ -231,7 +231,7 @@ describe("the workbench", () => {
     input.dispatchEvent(new Event("input"));
     input.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
     expect(sent("add_block")).toEqual([{ kind: "Tanh" }]);
-    // The kernel adds after its own selection: it must have the latest one before, also while an answer is awaited.
+    // The kernel adds after its own selection, so it must get the latest one first, also while a reply is pending.
     session.alive = false;
     for (const path of ["linear_0", "mlp_0", "linear_1"]) click(`[data-mnb-node="${path}"]`);
     for (let i = 0; i < 2; i++) {
@@ -242,54 +242,54 @@ describe("the workbench", () => {
     expect(edits.slice(2), "after gelu_0 and Tanh").toEqual(["linear_1", "Tanh", "linear_1", "Tanh"]);
   });
 
-  test("selects and takes away an edge", () => {
+  test("selects and removes an edge", () => {
     find('[data-mnb-edge="gelu_0.output -> mlp_0.input"]').dispatchEvent(new MouseEvent("click", { bubbles: true }));
     expect(el.querySelectorAll(".mnb-edge.mnb-selected")).toHaveLength(1);
     key(".mnb-board", "Delete");
     expect(sent("disconnect")).toEqual([{ source: "gelu_0.output", target: "mlp_0.input" }]);
   });
 
-  test("steers the run", async () => {
+  test("controls the run", async () => {
     click('[data-mnb-tab="train"]');
     expect(find('[data-mnb-panel="train"]').hidden).toBe(false);
-    expect(find('[data-mnb-action="train.run"]').textContent).toBe("Go on");
+    expect(find('[data-mnb-action="train.run"]').textContent).toBe("Resume");
     click('[data-mnb-action="train.run"]');
     expect(sent("resume")).toHaveLength(1);
-    await told({ ...session.snapshot.run, state: "running", step: 200, loss: 0.25 });
+    await sendRun({ ...session.snapshot.run, state: "running", step: 200, loss: 0.25 });
     expect(find('[data-mnb-figure="loss"]').textContent).toBe("0.2500");
     expect(find('[data-mnb-action="train.run"]').textContent).toBe("Pause");
     click('[data-mnb-action="train.stop"]');
     expect(sent("stop")).toHaveLength(1);
   });
 
-  test.each(["stopped", "failed"] as const)("goes on with a run that is %s, or trains anew", async (state) => {
-    const anew = find<HTMLButtonElement>('[data-mnb-action="train.anew"]');
-    expect(anew.hidden).toBe(true);
-    await told({ ...session.snapshot.run, state, is_current_model: false });
-    expect(find(".mnb-run-state").textContent).toMatch(new RegExp(`^${state}, of an earlier model · epoch`));
-    expect(find('[data-mnb-action="train.run"]').textContent).toBe("Go on");
-    expect([anew.hidden, anew.textContent]).toEqual([false, "Train anew"]);
+  test.each(["stopped", "failed"] as const)("resumes a %s run or trains from scratch", async (state) => {
+    const restart = find<HTMLButtonElement>('[data-mnb-action="train.restart"]');
+    expect(restart.hidden).toBe(true);
+    await sendRun({ ...session.snapshot.run, state, is_current_model: false });
+    expect(find(".mnb-run-state").textContent).toMatch(new RegExp(`^${state}, earlier model · epoch`));
+    expect(find('[data-mnb-action="train.run"]').textContent).toBe("Resume");
+    expect([restart.hidden, restart.textContent]).toEqual([false, "Train from scratch"]);
     click('[data-mnb-action="train.run"]');
     expect([sent("resume").length, sent("train").length]).toEqual([1, 0]);
-    click('[data-mnb-action="train.anew"]');
+    click('[data-mnb-action="train.restart"]');
     expect([sent("resume").length, sent("train").length]).toEqual([1, 1]);
-    await told({ ...session.snapshot.run, state: "done", is_current_model: true });
+    await sendRun({ ...session.snapshot.run, state: "done", is_current_model: true });
     expect(find(".mnb-run-state").textContent).not.toContain("earlier");
-    expect([find('[data-mnb-action="train.run"]').textContent, anew.hidden]).toEqual(["Train again", true]);
+    expect([find('[data-mnb-action="train.run"]').textContent, restart.hidden]).toEqual(["Train again", true]);
     click('[data-mnb-action="train.run"]');
     expect(sent("train")).toHaveLength(2);
   });
 
-  test("says that it waits while a run is being started", async () => {
+  test("shows a clock while a run starts", async () => {
     click('[data-mnb-tab="train"]');
     session.alive = false;
     click('[data-mnb-action="train.run"]');
-    await vi.waitFor(() => expect(find(".mnb-run-state").textContent).toMatch(/^asking the kernel: \d/), { timeout: 3000 });
+    await vi.waitFor(() => expect(find(".mnb-run-state").textContent).toMatch(/^waiting for the kernel: \d/), { timeout: 3000 });
     session.message({ type: "reply", id: session.sent.at(-1)!.id, ok: true, error: null });
     await vi.waitFor(() => expect(find(".mnb-run-state").textContent).toMatch(/^paused/));
   });
 
-  test("gives advice when the kernel is gone, refuses edits visibly, and stays readable", () => {
+  test("gives advice and rejects edits after the kernel is gone", () => {
     session.change({ autosave: { offer: null, path: "digits/.mithril_nb/digits-3f.json", problem: "", edits: 7 }, can_undo: true });
     session.emit("comm:close");
     const strip = find('[data-mnb-part="connection"]');
@@ -302,56 +302,56 @@ describe("the workbench", () => {
     const before = session.sent.length;
     click('[data-mnb-action="undo"]');
     click('[data-mnb-node="linear_0"]');
-    expect(find("[role=alert]", strip).textContent).toBe("Not done, because no kernel is connected: undo.");
+    expect(find("[role=alert]", strip).textContent).toBe("Not run, because no kernel is connected: undo.");
     expect(session.sent.slice(before).map((one) => one.name)).not.toContain("undo");
   });
 
-  test("says that edits could not be saved, and names those that got no answer", async () => {
+  test("reports unsaved edits and unanswered commands", async () => {
     session.change({ autosave: { offer: null, path: "/d/x.json", problem: "/d/x.json: Read-only file system", edits: 1 }, can_undo: true });
     session.alive = false;
     click('[data-mnb-action="undo"]');
     session.emit("comm:close");
     const strip = find('[data-mnb-part="connection"]');
     expect(strip.textContent).toContain("Your 1 edit could not be saved (/d/x.json: Read-only file system). Copy the source before you run the cell again.");
-    expect(find("[role=alert]", strip).textContent).toBe("Not done, because no kernel is connected: undo.");
+    expect(find("[role=alert]", strip).textContent).toBe("Not run, because no kernel is connected: undo.");
   });
 
-  test("ends the run with its kernel", () => {
+  test("ends the run with the kernel", () => {
     click('[data-mnb-tab="train"]');
     session.change({ run: { ...session.snapshot.run, state: "running", left_s: 180 } });
     session.emit("comm:close");
-    expect(find(".mnb-run-state").textContent).toMatch(/^ended with the kernel/);
+    expect(find(".mnb-run-state").textContent).toMatch(/^lost with the kernel/);
     expect(find('[data-mnb-figure="left"]').textContent).toBe("–");
     for (const action of ["run", "step", "stop"]) expect(find(`[data-mnb-action="train.${action}"]`).getAttribute("aria-disabled")).toBe("true");
-    expect(find(".mnb-train .mnb-inline-problem").textContent).toMatch(/^The run ended with its kernel at step \d+\. Parameters that were not saved are lost\.$/);
+    expect(find(".mnb-train .mnb-inline-problem").textContent).toMatch(/^The run ended with the kernel at step \d+\. Unsaved parameters are lost\.$/);
   });
 
   test.each([
-    ["replaced", () => session.message({ type: "replaced" }), "Replaced: see the newer widget."],
-    ["closed", () => Object.assign(session, { widget_manager: { kernel: { status: "busy" } } }), "This widget was closed. The run is not shown here any more."],
+    ["replaced", () => session.message({ type: "replaced" }), "Replaced by a newer widget."],
+    ["closed", () => Object.assign(session, { widget_manager: { kernel: { status: "busy" } } }), "This widget was closed and does not follow the run any more."],
   ])("does not end a run because the widget is %s", (state, happens, message) => {
     session.change({ run: { ...session.snapshot.run, state: "running", left_s: 180 } });
     expect(find('[data-mnb-tab="train"]').textContent).toContain("running");
     happens();
     session.emit("comm:close");
     expect([find(".mnb-train").dataset["mnbRun"], find(".mnb-run-state").textContent!.split(" · ")[0]]).toEqual([state, state]);
-    const said = find(".mnb-train .mnb-inline-problem");
-    expect([said.textContent, said.classList.contains("mnb-plain"), said.hidden]).toEqual([message, true, false]);
+    const notice = find(".mnb-train .mnb-inline-problem");
+    expect([notice.textContent, notice.classList.contains("mnb-plain"), notice.hidden]).toEqual([message, true, false]);
     for (const action of ["run", "step", "stop"]) expect(find(`[data-mnb-action="train.${action}"]`).getAttribute("aria-disabled")).toBe("true");
     expect(find('[data-mnb-tab="train"]').textContent).not.toContain("running");
   });
 
-  test("labels itself as replaced, and does no command any more", () => {
+  test("shows that it was replaced and runs no commands", () => {
     session.change({ can_undo: true });
     session.message({ type: "replaced" });
     session.emit("comm:close");
     const strip = find('[data-mnb-part="connection"]');
     expect(find("[role=status]", strip).textContent).toBe("Replaced: a newer run of the cell shows the current widget.");
     click('[data-mnb-action="undo"]');
-    expect(strip.textContent).toContain("Not done");
+    expect(strip.textContent).toContain("Not run");
   });
 
-  test("offers edits of an earlier run with their difference, and takes either answer", () => {
+  test("offers saved edits with their difference", () => {
     const offer = { edits: 7, saved_at: 1e9, labels: ["add Relu", "rename a", "add Tanh", "program", "undo <b>"], source: "", difference: "@@ -1 +1 @@\n-model += Relu()\n+model += <b>", can_restore: true };
     expect(find('[data-mnb-part="restore"]').hidden).toBe(true);
     session.change({ autosave: { offer, path: "", problem: "", edits: 0 } });
@@ -372,20 +372,20 @@ describe("the workbench", () => {
     expect(part.hidden).toBe(true);
   });
 
-  test("leaves nothing behind", () => {
+  test("removes all elements and listeners", () => {
     cleanup();
     expect(el.childElementCount).toBe(0);
     expect(session.listening).toBe(0);
   });
 
-  test("shows names as text, whatever they hold", async () => {
+  test("shows names as text", async () => {
     cleanup();
     await mount("script");
     expect(find(".mnb-model-name").textContent).toBe("<script>alert(1)</script>");
     expect(el.querySelectorAll("script, img")).toHaveLength(0);
   });
 
-  test("shows problems on the edge, on the block, in the list, and the failed command above", async () => {
+  test("shows problems on edge, block, list and notice", async () => {
     cleanup();
     await mount("problem");
     expect(find('[data-mnb-edge="mlp_0.output -> linear_1.input"]').dataset["mnbProblem"]).toBe("ShapeError");
@@ -400,7 +400,7 @@ describe("the workbench", () => {
     expect(find('[data-mnb-pane="hlo"] .mnb-pane-card').textContent).toContain("RESOURCE_EXHAUSTED");
   });
 
-  test("has a way to begin when it is empty", async () => {
+  test("offers a start when it is empty", async () => {
     cleanup();
     await mount("empty");
     expect(find(".mnb-empty").hidden).toBe(false);
@@ -410,7 +410,7 @@ describe("the workbench", () => {
     expect(sent("load_example")).toHaveLength(1);
   });
 
-  test("lets choose the output and the loss, and says why the program is forward", () => {
+  test("selects output and loss, and explains the program", () => {
     const note = find(".mnb-program-note");
     const output = find<HTMLSelectElement>('[data-mnb-action="output"]');
     expect([note.hidden, output.closest("label")!.hidden]).toEqual([true, true]);
@@ -429,7 +429,7 @@ describe("the workbench", () => {
     expect(sent("set_loss")).toEqual([{ loss: "mean_squared_error" }]);
   });
 
-  test("sends names of sizes, and shows in the field why the kernel refuses a shape", async () => {
+  test("sends symbolic sizes and shows rejected shapes", async () => {
     const field = find<HTMLInputElement>("[data-mnb-shape]");
     const type = (value: string): void => {
       field.focus();
@@ -440,8 +440,8 @@ describe("the workbench", () => {
     type("batch, 29");
     expect(sent("set_shape")).toEqual([{ name: "input", shape: ["batch", 29] }]);
     await vi.waitFor(() => expect(field.dataset["dirty"]).toBe(""));
-    const refusal = { code: "UnknownOptionError", summary: "['2*n'] is no shape.", facts: [["because", "'2*n' is no name"]] as [string, string][], advice: "" };
-    vi.spyOn(session, "send").mockImplementationOnce((message: any) => session.message({ type: "reply", id: message.id, ok: false, error: refusal }));
+    const error = { code: "UnknownOptionError", summary: "['2*n'] is no shape.", facts: [["because", "'2*n' is no name"]] as [string, string][], advice: "" };
+    vi.spyOn(session, "send").mockImplementationOnce((message: any) => session.message({ type: "reply", id: message.id, ok: false, error }));
     type("2*n");
     await vi.waitFor(() => expect(field.getAttribute("aria-invalid")).toBe("true"));
     expect([field.value, field.title]).toEqual(["2*n", "['2*n'] is no shape.\nbecause: '2*n' is no name"]);
@@ -454,14 +454,14 @@ describe("the workbench", () => {
     cleanup();
     const model = new FakeModel({ snapshot: {} });
     cleanup = mountWorkbench({ model, el });
-    expect(el.textContent).toBe("Waiting for the model from the kernel.");
+    expect(el.textContent).toBe("Waiting for the kernel to send the model…");
     model.set("snapshot", structuredClone(data.snapshot));
     expect(el.querySelectorAll(".mnb-workbench")).toHaveLength(1);
   });
 });
 
 describe("the live run", () => {
-  test("pauses, goes on and stops, and asks for points that it has not seen", async () => {
+  test("pauses, resumes and stops, and requests missing points", async () => {
     const model = new FakeModel({ run: { ...data.snapshot.run, state: "running" } });
     const el = document.createElement("div");
     document.body.append(el);
@@ -476,7 +476,7 @@ describe("the live run", () => {
     model.set("run", { ...data.snapshot.run, state: "stopped" });
     await frame();
     el.querySelector<HTMLElement>('[data-mnb-action="train.run"]')!.click();
-    expect(el.querySelector<HTMLElement>('[data-mnb-action="train.anew"]')!.hidden).toBe(true);
+    expect(el.querySelector<HTMLElement>('[data-mnb-action="train.restart"]')!.hidden).toBe(true);
     expect(model.names()).toEqual(["request_curves", "pause", "resume"]);
     cleanup();
     expect(el.childElementCount + model.listening).toBe(0);

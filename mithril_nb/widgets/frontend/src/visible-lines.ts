@@ -1,9 +1,9 @@
-/** The lines in sight of an editor, each once: of a very long line an editor may show several parts. */
+/** Yields the visible lines of an editor once each; a very long line can have several visible ranges. */
 
 import type { Line } from "@codemirror/state";
 import type { EditorView } from "@codemirror/view";
 
-export function* seenLines({ state: { doc }, visibleRanges }: Pick<EditorView, "state" | "visibleRanges">): Generator<Line> {
+export function* visibleLines({ state: { doc }, visibleRanges }: Pick<EditorView, "state" | "visibleRanges">): Generator<Line> {
   let last = 0;
   for (const { from, to } of visibleRanges) {
     for (let at = from; at <= to; ) {

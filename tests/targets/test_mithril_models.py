@@ -1,4 +1,4 @@
-"""Our own models as targets: their programs, and the line that makes each block."""
+"""Mithril models as targets: their programs, and the line that builds each block."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_programs_follow_from_loss_and_optimizer(target: Model | ml.PhysicalMode
     assert {one.block for one in step.equations if one.role == "update"} >= {"linear_0", "linear_1"}
 
 
-def test_inputs_are_given_by_place_by_name_or_by_shape() -> None:
+def test_inputs_by_position_name_or_shape() -> None:
     texts = {
         ml.inspect(model(), jax.ShapeDtypeStruct((4, 5), "float32")).stage("jaxpr").text,
         ml.inspect(model(), jnp.ones((4, 5))).stage("jaxpr").text,
@@ -55,18 +55,18 @@ def test_the_dtype_of_an_array_counts() -> None:
     assert str(tokens.inputs[-1].spec) == "(2, 3) int32"
 
 
-def test_a_physical_model_is_looked_at_in_other_shapes_too() -> None:
+def test_physical_model_accepts_other_shapes() -> None:
     pm = ml.compile(model(), shapes={"input": ["batch", 5]})
     assert str(ml.inspect(pm).inputs[-1].spec) == "(32, 5) float32"
     assert str(ml.inspect(pm, jnp.ones((7, 5))).inputs[-1].spec) == "(7, 5) float32"
 
 
-def test_a_model_that_draws_takes_a_key_in_training() -> None:
+def test_model_with_dropout_takes_a_key_in_training() -> None:
     inspection = ml.inspect(Model() + Linear(8) + Dropout(0.5), shapes=SHAPES, loss="mean_squared_error")
     assert "key" in {one.name for one in inspection.inputs}
 
 
-def test_each_line_of_the_source_knows_its_block() -> None:
+def test_each_source_line_has_its_block() -> None:
     body = Model(name="body") + Linear(4) + Relu()
     made = Model() | Linear(3, name="first")
     made += body
@@ -88,7 +88,7 @@ def test_each_line_of_the_source_knows_its_block() -> None:
     assert set(paths.values()) == {path for path, _ in made.graph.walk()}
 
 
-def test_the_python_stage_is_what_builds_the_model() -> None:
+def test_python_stage_builds_the_model() -> None:
     compiled = ml.compile(model(), shapes=SHAPES)
     for inspection in (ml.inspect(model(), shapes=SHAPES), compiled.inspect(), compiled.inspect("forward+backward")):
         assert inspection.stage("python").text.rstrip() == to_source(model()).rstrip()
