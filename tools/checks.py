@@ -112,7 +112,7 @@ def run_parts(only: Sequence[str] = ()) -> int:
         0 if all passed, else 1.
 
     Raises:
-        Stop: There is no part with that name.
+        Stop: Unknown part.
     """
     known = [part.name for part in PARTS]
     unknown = [name for name in only if name not in known]

@@ -86,7 +86,7 @@ def _no_file(path: Path, name: str = "") -> ModelFileError:
     near = nearest(path.name, _python_files(path.parent))
     names = [name] if name else _names_in(path.with_name(near)) if near else []
     advice = _show(path.with_name(near), names[-1]) if near and names else _EXAMPLE
-    return ModelFileError(f"there is no file {str(path)!r}.", (("looked in", str(path.parent.absolute())),), advice)
+    return ModelFileError(f"file {str(path)!r} does not exist.", (("looked in", str(path.parent.absolute())),), advice)
 
 
 def _names_in(path: Path) -> list[str]:
@@ -162,7 +162,7 @@ def _of_module(name: str, path: str) -> ModuleType:
             raise  # the module exists, but one of its imports does not
         near = nearest(name, [one.removesuffix(".py") for one in _python_files(Path())])
         raise ModelFileError(
-            f"there is no module {name!r}.",
+            f"module {name!r} does not exist.",
             (("looked in", f"{os.getcwd()}, and the environment"),),
             f"mithril-nb show {near}:{path}" if near else _EXAMPLE,
         ) from None

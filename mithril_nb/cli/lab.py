@@ -39,7 +39,7 @@ def _notebook(given: str | None) -> Path:
     """Return the notebook to open: the given one, the checkout's, or a new one in the working directory."""
     if given is not None:
         if not Path(given).exists():
-            raise ModelFileError(f"there is no notebook {given!r}.", (), "mithril-nb lab")
+            raise ModelFileError(f"notebook {given!r} does not exist.", (), "mithril-nb lab")
         return Path(given)
     beside = Path(__file__).resolve().parents[2]
     for folder in (Path(), beside):

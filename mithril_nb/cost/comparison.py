@@ -116,7 +116,7 @@ class Comparison(Shown):
             width: Width in px.
 
         Raises:
-            UnknownOptionError: There is no such field.
+            UnknownOptionError: Unknown field.
         """
         if field is None:
             field = "bytes_accessed" if self.total.delta.time_s is None else "time_s"

@@ -91,7 +91,7 @@ class Cost(CostTotals, Shown):
             role: `"forward"`, `"backward"` or `"update"`; by default all.
 
         Raises:
-            UnknownOptionError: There is no such block, figure or role; or the counts are XLA's, which have no formulas.
+            UnknownOptionError: Unknown block, figure or role; or the counts are XLA's, which have no formulas.
 
         Examples:
             >>> import jax
@@ -138,7 +138,7 @@ class Cost(CostTotals, Shown):
             of: `"flops"`, `"transcendentals"` or `"bytes_accessed"`.
 
         Raises:
-            UnknownOptionError: There is no such figure; XLA has none for this way of counting; `other` is not a
+            UnknownOptionError: Unknown figure; XLA has none for this way of counting; `other` is not a
                 `Cost`; or `other` is given for costs of instructions.
 
         Examples:
@@ -199,7 +199,7 @@ class Cost(CostTotals, Shown):
             width: Width in px.
 
         Raises:
-            UnknownOptionError: There is no such field, or the width is not valid.
+            UnknownOptionError: Unknown field, or the width is not valid.
         """
         return draw(self, "treemap", field=self._drawn if field is None else field, width=width)
 
@@ -226,7 +226,7 @@ class Cost(CostTotals, Shown):
             expanded: Path or paths of the groups to expand, as in the nodes of an inspection's graph.
 
         Raises:
-            UnknownOptionError: There is no such field, `graph` is not a graph, or the costs belong to another graph.
+            UnknownOptionError: Unknown field, `graph` is not a graph, or the costs belong to another graph.
             UnknownBlockError: The graph has no such group.
         """
         name = self._drawn if field is None else field
@@ -290,7 +290,7 @@ class Cost(CostTotals, Shown):
             by: `"row"` gives one line for each equation or instruction, `"block"` one for each block.
 
         Raises:
-            UnknownOptionError: There is no such table.
+            UnknownOptionError: Unknown table.
             UnavailableBackendError: pandas is not installed.
         """
         return data_frame(self.to_dict(rows=by == "row"), by)

@@ -59,7 +59,7 @@ def cost_of(inspection: ProgramStages, source: str | None = None) -> Cost:
             default the first of these that is available: without a jaxpr `"lowered"`, else `"compiled"`.
 
     Raises:
-        UnknownOptionError: There is no such way of counting.
+        UnknownOptionError: Unknown source.
         StageUnavailableError: The program cannot be traced, lowered or compiled.
 
     Examples:
@@ -111,7 +111,7 @@ def costs_of(inspection: ProgramStages, sources: Sequence[str] = SOURCES) -> Cos
         sources: Some of `SOURCES`; `"compiled"` adds the memory of the compiled program.
 
     Raises:
-        UnknownOptionError: There is no such way of counting.
+        UnknownOptionError: Unknown source.
     """
     for source in sources:
         _check_source(inspection, source, 'inspection.costs("{}")')
@@ -132,7 +132,7 @@ def costs_of(inspection: ProgramStages, sources: Sequence[str] = SOURCES) -> Cos
 
 
 def _check_source(inspection: ProgramStages, source: object, call: str) -> None:
-    """Raise if there is no such source; `call` is the call to suggest, with `{}` for a source that exists."""
+    """Raise for an unknown source; `call` is the call to suggest, with `{}` for a source that exists."""
     if isinstance(source, str) and source in SOURCES:
         return
     raise UnknownOptionError(

@@ -42,7 +42,7 @@ class Costs(Shown, Mapping[str, Cost]):
 
         Raises:
             StageUnavailableError: They are not available.
-            UnknownOptionError: They were not requested, or there is no such way of counting.
+            UnknownOptionError: They were not requested, or the source is unknown.
         """
         if source in self.by_source:
             return self.by_source[source]

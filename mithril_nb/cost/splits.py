@@ -44,7 +44,7 @@ def pieces_of(row: CostRow) -> list[CostRow]:
 
 
 def parts_of(row: CostRow) -> list[tuple[str, Figures]]:
-    """Return the cost of a row by block: integers that sum to the row; `""` is no block."""
+    """Return the cost of a row by block: integers that sum to the row; `""` means no block."""
     if len(row.blocks) < 2:
         return [(row.blocks[0][0] if row.blocks else "", figures_of(row))]
     weights = {path: Fraction(share) for path, share in row.blocks}
@@ -100,7 +100,7 @@ def split_number(value: int | None, shares: list[Fraction]) -> list[int | None]:
 
 
 def rows_by_block(rows: Iterable[CostRow]) -> Mapping[str, Mapping[str, list[Figures]]]:
-    """Return the parts of rows by block and role; `""` is no block, or no role."""
+    """Return the parts of rows by block and role; `""` means none."""
     found: dict[str, dict[str, list[Figures]]] = {}
     for row in rows:
         for piece in pieces_of(row) if row.pieces else (row,):

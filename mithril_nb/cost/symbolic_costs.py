@@ -167,7 +167,7 @@ class SymbolicProgram:
             The polynomial, and the equations it leaves out with the reason.
 
         Raises:
-            UnknownOptionError: There is no such block, figure or role.
+            UnknownOptionError: Unknown block, figure or role.
         """
         self._check_names(path, field, role)
         if field == "params":

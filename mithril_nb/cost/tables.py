@@ -32,7 +32,7 @@ def data_frame(cost: Mapping[str, Any], by: str) -> pandas.DataFrame:
         by: `"row"` or `"block"`.
 
     Raises:
-        UnknownOptionError: There is no such table.
+        UnknownOptionError: Unknown table.
         UnavailableBackendError: pandas is not installed.
     """
     if by not in ("row", "block"):

@@ -113,7 +113,7 @@ class CostTotals:
 
     @cached_property
     def by_block_and_role(self) -> Mapping[str, Mapping[str, Figures]]:
-        """The self cost of each block in each role; `""` is no block, or no role."""
+        """The self cost of each block in each role; `""` means none."""
         known = rows_by_block(self.rows)
         ordered = [*(path for path in self.order if path in known), *(path for path in known if path not in self.order)]
         found = {path: {role: self._sum(one) for role, one in known[path].items()} for path in ordered}
@@ -133,7 +133,7 @@ class CostTotals:
                 input on.
 
         Raises:
-            UnknownBlockError: No row comes from such a block, and there is no default.
+            UnknownBlockError: No row comes from such a block, and `default` is `None`.
         """
         if path == "":
             return self.total

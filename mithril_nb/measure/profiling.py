@@ -67,7 +67,7 @@ def profile(
     Examples:
         >>> import jax, jax.numpy as jnp
         >>> from mithril_nb.measure import Machine, profile
-        >>> peaks = Machine("cpu", "cpu", 2, jax.__version__, "", {"float32": 2e11}, 6e10, "2026-01-01", "told")
+        >>> peaks = Machine("cpu", "cpu", 2, jax.__version__, "", {"float32": 2e11}, 6e10, "2026-01-01", "given")
         >>> found = profile(jnp.matmul, jnp.ones((64, 64)), jnp.ones((64, 64)), runs=4, peaks=peaks)
         >>> found.source, found.total.flops, found.total.time_s > 0, found.times_run >= 8
         ('measured', 524288, True, True)

@@ -89,7 +89,7 @@ class Recorder:
 
     @property
     def has_no_signature(self) -> bool:
-        """True if there is no earlier call to compare with."""
+        """True if no earlier call exists to compare with."""
         return not self._signatures[True]
 
     def remember(self, call: JitCall) -> None:

@@ -260,7 +260,7 @@ class Watch(Following):
             self.changed()
 
     def _recorder(self, name: str, source: Source, call: JitCall | None) -> Recorder | None:
-        """Return the counter of a function; without a call, that of the last function with this name on this thread."""
+        """Return the counter of a function; without a call, of the last function with this name on this thread."""
         latest: dict[tuple[str, Source], str] = vars(self._thread).setdefault("latest", {})
         wrapper = latest.get((name, source), "") if call is None else call.wrapper
         latest[name, source] = wrapper

@@ -105,7 +105,7 @@ class Analysis:
 
     @property
     def is_empty(self) -> bool:
-        """True if there is no block yet."""
+        """True if the model has no block yet."""
         return not self.design.graph.nodes
 
     @property

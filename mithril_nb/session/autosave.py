@@ -165,7 +165,7 @@ class Autosave:
         The version stays in the file until this session has saved one that contains it.
 
         Raises:
-            UnknownOptionError: There is no offer.
+            UnknownOptionError: Nothing is offered.
             MithrilError: The version cannot be read, for example because it uses a custom op that is not registered.
         """
         if self.offer is None:

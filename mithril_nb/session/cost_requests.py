@@ -89,7 +89,7 @@ class CostPicture:
         key: The client's key of the request.
         svg: The picture; `""` if there is none.
         text: The same data as text.
-        reason: Reason if there is no picture, or `""`.
+        reason: Reason if the picture is missing, or `""`.
     """
 
     key: str

@@ -68,7 +68,7 @@ class BlockFormula:
         legend: Pairs of a letter and its meaning.
         left: Number of terms not shown.
         left_flops: FLOPs of these terms; `None` if unknown.
-        why: Reason if there is no formula or no term, or `""`.
+        why: Reason if the formula or its terms are missing, or `""`.
 
     Examples:
         >>> import jax, jax.numpy as jnp

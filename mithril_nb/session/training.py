@@ -34,7 +34,7 @@ class Rows:
     Attributes:
         start: Index of the first row; 0 replaces all.
         columns: Names of the columns.
-        values: float64 array of shape (columns, rows); NaN if there is no value.
+        values: float64 array of shape (columns, rows); NaN for a missing value.
     """
 
     start: int
@@ -102,7 +102,7 @@ class Training:
         """Continue the run. If it is done, stopped or failed, start a new one with the user's last learning rate.
 
         Raises:
-            DataError: There is no training data, or it does not match the model.
+            DataError: Training data is missing, or it does not match the model.
         """
         if self.run is None or self.run.state in ("done", "failed", "stopped"):
             self._start().start()
@@ -113,7 +113,7 @@ class Training:
         """Take one step. Without a run, start a new one first.
 
         Raises:
-            DataError: There is no training data, or it does not match the model.
+            DataError: Training data is missing, or it does not match the model.
         """
         (self._start() if self.run is None else self.run).step_once()
 
@@ -121,7 +121,7 @@ class Training:
         """Continue the run from its current step, even if it was stopped.
 
         Raises:
-            UnknownOptionError: There is no run.
+            UnknownOptionError: No run exists.
         """
         self._run_to("continue").resume()
 
@@ -129,7 +129,7 @@ class Training:
         """Pause the run after the current step.
 
         Raises:
-            UnknownOptionError: There is no run.
+            UnknownOptionError: No run exists.
         """
         self._run_to("pause").pause()
 
@@ -137,7 +137,7 @@ class Training:
         """Stop the run after the current step.
 
         Raises:
-            UnknownOptionError: There is no run.
+            UnknownOptionError: No run exists.
         """
         self._run_to("stop").stop()
 
@@ -145,7 +145,7 @@ class Training:
         """Set the rate of the next step.
 
         Raises:
-            UnknownOptionError: There is no run, or the rate is not a finite number of at least 0.
+            UnknownOptionError: No run exists, or the rate is not a finite number of at least 0.
         """
         self._run_to("set the learning rate of").set_learning_rate(value)
 
@@ -157,7 +157,7 @@ class Training:
     def _run_to(self, action: str) -> Run:
         if self.run is None:
             raise UnknownOptionError(
-                f"there is no run to {action}.", (("runs", "none"),), "start one first with the command 'train'."
+                f"no run exists to {action}.", (("runs", "none"),), "start one first with the command 'train'."
             )
         return self.run
 

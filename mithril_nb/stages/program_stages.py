@@ -345,7 +345,7 @@ def first_stage(program: ProgramStages) -> str:
 
 
 def first_source(program: ProgramStages) -> str:
-    """Return the most detailed source of costs: `"analytic"`, or that of the stage at which the program begins."""
+    """Return the most detailed source of costs: `"analytic"`, or the source for the first stage of the program."""
     return "analytic" if program.given is None else program.given.sources[0]
 
 

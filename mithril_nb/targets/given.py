@@ -183,7 +183,7 @@ def _bytes_of(path: Path) -> bytes:
     except ModelFileError:
         raise
     except FileNotFoundError as error:
-        raise _refused(path, "there is no such file", (("folder", str(Path.cwd())),)) from error
+        raise _refused(path, "the file does not exist", (("folder", str(Path.cwd())),)) from error
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
         because = getattr(error, "strerror", None) or str(error)
         raise _refused(path, "it cannot be read", (("because", because),), _advice(None)) from error

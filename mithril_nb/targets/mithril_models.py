@@ -69,7 +69,7 @@ def given_specs(
 
     Raises:
         UnexpectedInputError: The model has fewer inputs, or does not have this one, or an input is given twice.
-        UnknownOptionError: An input is no array, a shape is invalid, or a keyword argument is a misspelt option.
+        UnknownOptionError: An input is not an array, a shape is invalid, or a keyword argument is a misspelt option.
     """
     graph = graph_in(target)
     names = input_names(graph)
@@ -110,7 +110,7 @@ def given_specs(
 
 
 def _refuse_name(name: str, value: Any, names: Sequence[str], given: Sequence[str]) -> None:
-    """Raise for a keyword argument that is neither an input nor an option, and whose value is no array."""
+    """Raise for a keyword argument that is neither an input nor an option, and whose value is not an array."""
     option, known = meant(name), given or names
     advice = entry_point().call("model", *known)
     if option is not None:

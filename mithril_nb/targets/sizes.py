@@ -108,7 +108,7 @@ def no_array(arguments: Mapping[str, Any], title: str, because: str) -> StageUna
 
 
 def written_spec(value: Any) -> str:
-    """Return source code for an array whose type is written as text; `""` if the text is no array type.
+    """Return source code for an array whose type is written as text; `""` if the text does not name an array type.
 
     Examples:
         >>> written_spec("f32[3,4]"), written_spec("bf16[]"), written_spec("relu")

@@ -51,7 +51,7 @@ def hues_of_blocks(paths: Iterable[str]) -> dict[str, int]:
 
 
 def hue_of(block: str, hues: Mapping[str, int]) -> int | None:
-    """Return the hue of a block: its own or that of the nearest block around it; `None` if there is none.
+    """Return the hue of a block: its own or the hue of the nearest block around it; `None` if there is none.
 
     Examples:
         >>> hue_of("gpt/norm/scale", {"gpt/norm": 4}), hue_of("gpt", {"gpt/norm": 4})

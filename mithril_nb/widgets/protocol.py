@@ -185,7 +185,7 @@ def cost_message(found: CostTable | BlockRows | BlockFormula | CostPicture | Wha
 
 
 def picture_data(picture: CostPicture) -> dict[str, str]:
-    """Return the data of a picture: markup, text, and the reason if there is no picture."""
+    """Return the data of a picture: markup, text, and the reason if it is missing."""
     return {"svg": picture.svg, "text": picture.text, "reason": picture.reason}
 
 

@@ -28,7 +28,7 @@ _NO_WAITING = (
     '.lm-Panel.jp-OutputArea-output:not(:has(.mnb-root, [role="alert"])) '
     "{ display: none; }</style>"
 )
-"""Hides "Loading widget...", which JupyterLab shows above the fallback forever if there is no kernel."""
+"""Hides "Loading widget...", which JupyterLab shows above the fallback forever without a kernel."""
 STILL = 'class="mnb-still"'
 """Marks the HTML of each static picture."""
 _RUN = "Static picture of this cell's output. Run the cell to use the widget."
@@ -101,7 +101,7 @@ class StaticFallback:
         self._due = time.monotonic() + _STILL_S
 
     def replace(self) -> None:
-        """Label the picture as that of a replaced widget, and discard a picture in progress."""
+        """Label the picture as the picture of a replaced widget, and discard a picture in progress."""
         with self._showing:
             shown, self._shown = self._shown, None
         if shown is not None and "text/html" in shown:

@@ -257,7 +257,7 @@ def test_lab_opens_the_given_notebook(tmp_path, capsys, monkeypatch):
     assert out.startswith(f"Opening {notebook} in JupyterLab")
     code, _, err = run_cli(capsys, "lab", str(tmp_path / "none.ipynb"))
     assert (code, err) == (
-        2, f"ModelFileError: there is no notebook {str(tmp_path / 'none.ipynb')!r}.\n    Try: mithril-nb lab\n",
+        2, f"ModelFileError: notebook {str(tmp_path / 'none.ipynb')!r} does not exist.\n    Try: mithril-nb lab\n",
     )  # fmt: skip
 
 

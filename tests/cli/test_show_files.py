@@ -83,7 +83,7 @@ def test_invalid_files_are_rejected(capsys: pytest.CaptureFixture[str], folder: 
     assert run_cli(capsys, "show", "other.mlir") == (
         2,
         "",
-        "ModelFileError: cannot inspect 'other.mlir': there is no such file.\n"
+        "ModelFileError: cannot inspect 'other.mlir': the file does not exist.\n"
         f"    folder  {folder}\n"
         "    Try: pathlib.Path('other.mlir').write_text(jax.jit(f).lower(x).as_text(debug_info=True))\n",
     )

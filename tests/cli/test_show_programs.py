@@ -360,7 +360,7 @@ def test_missing_module(capsys, folder):
     assert run_cli(capsys, "show", "yours:step") == (
         2,
         "",
-        "ModelFileError: there is no module 'yours'.\n"
+        "ModelFileError: module 'yours' does not exist.\n"
         f"    looked in  {folder}, and the environment\n"
         '    Try: mithril-nb show jax.nn:gelu --arg "f32[32,784]"\n',
     )

@@ -97,12 +97,12 @@ def test_a_file_that_fails_is_run_again(capsys, folder):
         ),
         (
             "mpl.py",
-            "ModelFileError: there is no file 'mpl.py'.\n    looked in  {folder}\n"
+            "ModelFileError: file 'mpl.py' does not exist.\n    looked in  {folder}\n"
             "    Try: mithril-nb show mlp.py:forward\n",
         ),
         (
             "nest/mpl.py:f",
-            "ModelFileError: there is no file 'nest/mpl.py'.\n    looked in  {folder}/nest\n"
+            "ModelFileError: file 'nest/mpl.py' does not exist.\n    looked in  {folder}/nest\n"
             '    Try: mithril-nb show jax.nn:gelu --arg "f32[32,784]"\n',
         ),
         (
@@ -121,7 +121,7 @@ def test_a_file_that_fails_is_run_again(capsys, folder):
         ),
         (
             "mpl:forward",
-            "ModelFileError: there is no module 'mpl'.\n    looked in  {folder}, and the environment\n"
+            "ModelFileError: module 'mpl' does not exist.\n    looked in  {folder}, and the environment\n"
             "    Try: mithril-nb show mlp:forward\n",
         ),
     ],

@@ -8,7 +8,7 @@ import pytest
 import mithril_nb as ml
 from mithril_nb.errors import DataError
 from mithril_nb.models import Linear
-from mithril_nb.train import processes
+from mithril_nb.train import prepare
 from mithril_nb.train.processes import Processes
 
 X, Y = np.ones((12, 4), np.float32), np.zeros((12, 3), np.float32)
@@ -17,7 +17,7 @@ X, Y = np.ones((12, 4), np.float32), np.zeros((12, 3), np.float32)
 @pytest.fixture
 def second_of_two(monkeypatch):
     """Make this process act as the second of two, with a function that returns the data of the first."""
-    monkeypatch.setattr(processes, "distributed", lambda: Processes(1, 2))
+    monkeypatch.setattr(prepare, "distributed", lambda: Processes(1, 2))
 
     def others(change):
         def gather(mine):
@@ -25,7 +25,7 @@ def second_of_two(monkeypatch):
             change(first)
             return np.stack([np.frombuffer(bytes(first), np.uint8), mine])
 
-        monkeypatch.setattr(processes.multihost_utils, "process_allgather", gather)
+        monkeypatch.setattr(prepare.multihost_utils, "process_allgather", gather)
 
     return others
 

@@ -101,17 +101,17 @@ def test_run_reports_whether_its_model_is_current(session):
 @pytest.mark.parametrize(
     ("command", "args", "text"),
     [
-        ("pause", {}, "there is no run to pause.\n    runs  none\n    Try: start one first with the command 'train'."),
+        ("pause", {}, "no run exists to pause.\n    runs  none\n    Try: start one first with the command 'train'."),
         (
             "resume",
             {},
-            "there is no run to continue.\n    runs  none\n    Try: start one first with the command 'train'.",
+            "no run exists to continue.\n    runs  none\n    Try: start one first with the command 'train'.",
         ),
-        ("stop", {}, "there is no run to stop.\n    runs  none\n    Try: start one first with the command 'train'."),
+        ("stop", {}, "no run exists to stop.\n    runs  none\n    Try: start one first with the command 'train'."),
         (
             "set_learning_rate",
             {"value": 0.1},
-            "there is no run to set the learning rate of.\n    runs  none\n"
+            "no run exists to set the learning rate of.\n    runs  none\n"
             "    Try: start one first with the command 'train'.",
         ),
         (

@@ -57,12 +57,12 @@ def test_accepted_options_are_used() -> None:
 def test_unreadable_files_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert refused("step.mlir") == (
-        "cannot inspect 'step.mlir': there is no such file.\n"
+        "cannot inspect 'step.mlir': the file does not exist.\n"
         f"    folder  {tmp_path}\n"
         "    Try: pathlib.Path('step.mlir').write_text(jax.jit(f).lower(x).as_text(debug_info=True))"
     )
     assert refused(Path("step.hlo")) == (
-        "cannot inspect 'step.hlo': there is no such file.\n"
+        "cannot inspect 'step.hlo': the file does not exist.\n"
         f"    folder  {tmp_path}\n"
         "    Try: pathlib.Path('step.hlo').write_text(jax.jit(f).lower(x).compile().as_text())"
     )

@@ -137,7 +137,7 @@ def memory_of(inspection: ProgramStages, source: str = "compiled") -> MemoryUse:
         source: `"compiled"` compiles it and reads XLA's buffer assignment. `"analytic"` only traces it and estimates.
 
     Raises:
-        UnknownOptionError: There is no such source.
+        UnknownOptionError: Unknown source.
         StageUnavailableError: The program cannot be traced or compiled.
 
     Examples:

@@ -290,7 +290,7 @@ def _base(name: str) -> str:
 
 
 def _number(constant: HloLine, user: HloLine) -> str:
-    """Return a constant as an operand; its dtype is shown only if it differs from that of the result."""
+    """Return a constant as an operand; its dtype is shown only if it differs from the dtype of the result."""
     dtype = constant.shapes[0][0]
     is_clear = user.opcode != "tuple" and user.shapes and user.shapes[0][0] == dtype
     return constant.literal if is_clear else f"{constant.literal}:{dtype}"

@@ -116,7 +116,7 @@ class Attribution:
         path = leaf.keys[-1].rpartition(".")[0].replace(".", "/")
         if path and (self.has_blocks or path in self.paths):
             return path
-        # Names of other things may stand in front, such as an optimizer's state, and behind, such as a box of Flax.
+        # Names of other things may come before, such as an optimizer's state, and after, such as a box of Flax.
         names = (leaf.argument, *leaf.keys)
         for length in range(len(names) - 1, 0, -1):
             for start in range(len(names) - length):

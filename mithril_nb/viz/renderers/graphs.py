@@ -5,7 +5,7 @@ from __future__ import annotations
 from mithril_nb.display import renderer
 from mithril_nb.graph.records import Block, LogicalGraph
 from mithril_nb.models.model import Model
-from mithril_nb.viz.bundles import Bundle, picture_bundle
+from mithril_nb.viz.bundles import Bundle, bundle, picture_bundle
 from mithril_nb.viz.picture import picture
 from mithril_nb.viz.text import block_text
 
@@ -24,4 +24,4 @@ def _block(block: Block) -> Bundle:
 
 @renderer(Model)
 def _model(model: Model) -> Bundle:
-    return {**_graph(model.graph), "text/plain": repr(model)}
+    return {**bundle(model.graph), "text/plain": repr(model)}

@@ -89,7 +89,7 @@ def _root(matrix: Array) -> Array:
 
 @_root.defjvp
 def _root_slope(given: tuple[Array], changes: tuple[Array]) -> tuple[Array, Array]:
-    """Apply JAX's rule, but return a zero derivative if there is no root, because NaN would spoil other gradients."""
+    """Apply JAX's rule, but return a zero derivative without a root, because NaN would spoil other gradients."""
     root, (change,) = _root(*given), changes
     holds = jnp.isfinite(root).all((-2, -1), keepdims=True)
     factor = jnp.where(holds, root, jnp.eye(root.shape[-1], dtype=root.dtype))

@@ -262,7 +262,7 @@ class AvgPool3d(_AvgPool):
 class MaxPool1D(_MaxPool):
     """Maximum of each window, like `MaxPool1d`; its attributes can be connected, as in Mithril.
 
-    The gradient at equal items is that of `MaxPool1d`.
+    The gradient at equal items equals the gradient of `MaxPool1d`.
 
     Args:
         kernel_size: Length of the window.
@@ -312,7 +312,7 @@ class _ConnectedPool2D(_Pool):
 class MaxPool2D(_ConnectedPool2D):
     """Maximum of each window, like `MaxPool2d`; its attributes can be connected, as in Mithril.
 
-    The gradient at equal items is that of `MaxPool2d`.
+    The gradient at equal items equals the gradient of `MaxPool2d`.
 
     Args:
         kernel_size: Height and width of the window; one number for both.

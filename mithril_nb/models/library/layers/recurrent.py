@@ -405,7 +405,7 @@ def _only(size: Dim | None) -> tuple[Dim, ...]:
 
 
 def _size(wanted: Value, states: list[tuple[str, TensorSpec]]) -> Dim | None:
-    """Return the size of the state: `hidden_size` of the block, or else that of the previous state."""
+    """Return the size of the state: `hidden_size` of the block, or else of the previous state."""
     first, found = "hidden_size", wanted if wanted is None else whole(wanted)
     for port, spec in states:
         size = _last(port, spec)

@@ -38,7 +38,7 @@ class _Numbers(Operator):
 
 
 class ClassDifference(_Numbers):
-    """Index of the predicted class minus that of the true class: 0 for a correct prediction.
+    """Index of the predicted class minus the index of the true class: 0 for a correct prediction.
 
     Both must have one shape: `(n, 1)` and `(n,)` would broadcast to all pairs.
 

@@ -187,7 +187,7 @@ class Elu(_Elementwise):
 class Selu(_Elementwise):
     """Scaled Elu that preserves mean 0 and variance 1 from block to block (Klambauer et al., 2017).
 
-    The gradient at 0 is that of the exponential, 1.7581.
+    The gradient at 0 is the gradient of the exponential, 1.7581.
 
     Examples:
         >>> Selu()

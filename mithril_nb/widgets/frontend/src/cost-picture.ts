@@ -191,7 +191,7 @@ export class Drawing {
   }
 }
 
-/** A picture sent by the kernel: markup, text version, and the reason if there is no picture. */
+/** A picture sent by the kernel: markup, text version, and the reason if it is missing. */
 export interface Drawn {
   svg: string;
   text: string;

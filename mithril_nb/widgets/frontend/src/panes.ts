@@ -229,7 +229,7 @@ export class Panes {
     this.store.command("leave_stage", { stage });
   }
 
-  /** Request a text; `unanswered` is called if there is no reply. */
+  /** Request a text; `unanswered` is called if no reply comes. */
   private request(stage: string, unanswered: () => void = () => undefined): void {
     const short = this.inShort.has(stage);
     const version = this.store.snapshot.stages[stage]!.version;

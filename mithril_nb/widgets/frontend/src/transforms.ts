@@ -197,7 +197,7 @@ export class TransformsTab {
     this.problem.hidden = step.problem === null;
     if (step.problem) fillDiagnostic(this.problem, step.problem);
     this.sides[0].fill(step.before, "This is the first step; the input is Python.");
-    this.sides[1].fill(step.after, "JAX rejects this step, so there is no jaxpr after it.");
+    this.sides[1].fill(step.after, "JAX rejects this step, so it has no result.");
     this.paintNumbers();
     attr(this.root, "data-mnb-step", number);
   }
