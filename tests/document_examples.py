@@ -107,7 +107,7 @@ VALUES = {
 
 LOCAL = {
     "mithril_nb.backends.jax.backend": {"name": "'relu'"},
-    "mithril_nb.models.custom": {"compute": "lambda self, inputs: inputs", "self": "None"},
+    "mithril_nb.models.op": {"compute": "lambda self, inputs: inputs", "self": "None"},
     "mithril_nb.viz.records": {"graph": "importlib.import_module('mithril_nb.graph')"},
     "mithril_nb.backends.jax.arrays": {"start": "0", "stop": "10", "step": "2"},
     "mithril_nb.backends.jax.operations": {

@@ -6,18 +6,19 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Self
 
-from mithril_nb.errors import ConnectionError, listed, short_repr, similar
+from mithril_nb.errors import ConnectionError, UnknownOptionError, listed, short_repr, similar
 from mithril_nb.graph.annotate import annotate, annotate_array, expose, find, label, merge
 from mithril_nb.graph.edit import Edit, composite, swap
-from mithril_nb.graph.records import Block, LogicalGraph
+from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph
 from mithril_nb.graph.spec import Dim, as_dtype, as_shape
 from mithril_nb.models.adding import with_dtype
 from mithril_nb.models.flat import flat
-from mithril_nb.models.portable import by_name
+from mithril_nb.models.initializers import FIXED, Initializer, initializer_text
+from mithril_nb.models.rules import OPS
 
 
 class AnnotationMethods:
-    """Set shapes, dtypes, names, trainability and exposure. Each call applies all of its changes, or none."""
+    """Set shapes, dtypes, initializers, names, trainability and exposure. Each call applies all changes, or none."""
 
     graph: LogicalGraph
     _block: Block
@@ -86,6 +87,47 @@ class AnnotationMethods:
             edits += [] if own else [partial(_trained, arrays=arrays, name=name, value=bool(value))]
         return self._edit(*edits)
 
+    def set_initializers(
+        self, initializers: Mapping[str, str | Initializer] | None = None, /, **more: str | Initializer
+    ) -> Self:
+        """Set the initializers of parameters, instead of their blocks' defaults.
+
+        Args:
+            initializers: By name of a parameter (`"linear_0.weight"`), or of a block for all its random parameters: a
+                name from `mithril_nb.models.initializers`, optionally with arguments (`"normal(0.02)"`).
+            **more: The same by keyword.
+
+        Raises:
+            ConnectionError: A name is neither a parameter nor a block.
+            UnknownOptionError: Unknown initializer or arguments.
+
+        Examples:
+            >>> from mithril_nb.models import Linear, Model
+            >>> model = Model() | Linear(64, input_size=3)
+            >>> model.set_initializers({"linear_0.weight": "he_normal"}).graph.notes[0][1].initializer
+            'he_normal'
+        """
+        example = '{"linear_0.weight": "he_normal"}'
+        for name, initializer in by_name("set_initializers", initializers, more, example).items():
+            text = initializer_text(initializer)
+            starts = _starts(self.graph)
+            wanted = name.replace("/", ".")
+            names = [wanted] if wanted in starts else [
+                array for array, draws in starts.items() if draws and array.startswith(f"{wanted}.")
+            ]  # fmt: skip
+            if not names:
+                known = list(starts) or [op.path for op in flat(self.graph).ops]
+                raise ConnectionError(
+                    f"the model has no parameter {name!r} to set an initializer for.",
+                    (("parameters", ", ".join(starts) or "none"),),
+                    f"model.set_initializers({{{known[0]!r}: {text!r}}})" if starts else "a block with parameters.",
+                )
+            graph = self.graph
+            for array in names:
+                graph = annotate(graph, Endpoint(BOUNDARY, array), initializer=text)
+            self._block = composite(graph)
+        return self
+
     def expose_keys(self, *names: str, **renamed: str) -> Self:
         """Make connections outputs of the model, even if a block reads them: `expose_keys("h", last="output")`.
 
@@ -144,6 +186,33 @@ class AnnotationMethods:
             graph = edit(graph)
         self._block = composite(graph)
         return self
+
+
+def by_name(what: str, given: object, more: Mapping[str, Any], example: str) -> dict[str, Any]:
+    """Return values by name, from a dict or keyword arguments.
+
+    Raises:
+        UnknownOptionError: It is not a dict with string keys.
+    """
+    if given is not None and not (isinstance(given, Mapping) and all(isinstance(name, str) for name in given)):
+        raise UnknownOptionError(
+            f"{what} takes values by name, not {short_repr(given)}.",
+            (("needs", "a dict with string keys"),),
+            f"model.{what}({example})",
+        )
+    return {**(given or {}), **more}
+
+
+def _starts(graph: LogicalGraph) -> dict[str, bool]:
+    """Return the names of all parameters, and whether each is initialised at random."""
+    found: dict[str, bool] = {}
+    for op in flat(graph).ops:
+        rules = OPS[op.block.op].initializers
+        for port, array in op.arrays.items():
+            found.setdefault(array, rules.get(port, Initializer("normal")).name not in FIXED)
+        inner = _starts(op.block.graph) if op.inner and op.block.graph is not None else {}
+        found |= {op.inner[name]: draws for name, draws in inner.items() if name in op.inner}
+    return found
 
 
 def _trained(graph: LogicalGraph, arrays: Collection[str], name: str, value: bool) -> LogicalGraph:

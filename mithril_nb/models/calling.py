@@ -1,18 +1,46 @@
-"""Checks and examples of constructor calls: suggest the call that the user meant, or a call that works."""
+"""Constructor calls of blocks: check them, suggest the call that the user meant, rebuild a block by its call."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, NoReturn
 
 from mithril_nb.errors import MithrilError, UnknownOptionError, alike, listed, short_repr
-from mithril_nb.models.fields import example, fields_of
-from mithril_nb.models.registry import KINDS
+from mithril_nb.models.connection import Handle
+from mithril_nb.models.fields import checked, example, fields_of
+from mithril_nb.models.registry import KINDS, construct, kind_named
 
 _LONGEST = 200
 """Maximum length of a suggested call."""
 _STARRED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+class BlockMeta(type):
+    """Checks constructor calls, because Python's own error does not list the block's arguments."""
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        # Without it, `inspect` and therefore Jupyter's help would show the arguments of `__call__` below.
+        return _signature(cls.__init__)
+
+    def __call__(cls, /, *given: Any, **named: Any) -> Any:
+        """Construct a block."""
+        try:
+            cls.__signature__.bind(*given, **named)
+        except TypeError as error:
+            refuse_call(cls, error, given, named)
+        made = super().__call__(*given, **named)
+        made._seal()
+        return made
+
+
+@lru_cache(maxsize=4096)
+def _signature(constructor: Any) -> inspect.Signature:
+    """Return the signature of a constructor without `self`. Cached: reading it is slower than building the block."""
+    bound = inspect.signature(constructor)
+    return bound.replace(parameters=list(bound.parameters.values())[1:])
 
 
 def refuse_call(kind: type, error: TypeError, given: tuple[Any, ...], named: Mapping[str, Any]) -> NoReturn:
@@ -61,6 +89,30 @@ def example_call(kind: type) -> str:
         advice = error.diagnostics[0].advice
         return advice if advice.startswith(f"{kind.__name__}(") else _call_of(kind, (), needed)
     return _call_of(kind, (), needed)
+
+
+def with_attributes(model: Handle, changes: Mapping[str, Any]) -> Any:
+    """Return the model with some attributes changed, rebuilt by its constructor.
+
+    Raises:
+        UnknownOptionError: An unknown attribute, or an invalid value.
+
+    Examples:
+        >>> from mithril_nb.models import Linear
+        >>> with_attributes(Linear(64), {"dimension": 128})
+        Linear(dimension=128, use_bias=True, input_size=None)
+    """
+    if not model.block.attributes and changes:
+        raise UnknownOptionError(
+            f"{model.kind} has no attribute {next(iter(changes))!r}.",
+            (("attributes", "none"),),
+            "change the blocks inside it." if model.block.graph else f"{model.kind}(), without attributes.",
+        )
+    given = {**dict(model.block.attributes), **changes}
+    runs_others = model.block.graph is not None and not model.block.is_composite
+    if not runs_others:
+        checked(model.kind, fields_of(kind_named(model.kind)), given)
+    return construct(model.kind, model.block.graph if runs_others else None, {**given, "name": model.name})
 
 
 def _corrected_call(kind: type, given: tuple[Any, ...], named: Mapping[str, Any]) -> str:

@@ -8,13 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from mithril_nb.errors import UnknownOptionError, short_repr
+from mithril_nb.graph.records import Block
 from mithril_nb.graph.spec import Dim
 
-if TYPE_CHECKING:
-    from mithril_nb.models.model import Model
+
+class Handle(Protocol):
+    """A handle on a block: a `Model`."""
+
+    name: str | None
+
+    @property
+    def block(self) -> Block:
+        """The current frozen block."""
+        ...
+
+    @property
+    def kind(self) -> str:
+        """The kind of the block."""
+        ...
 
 
 class Tensorlike:
@@ -226,7 +240,7 @@ class Tensorlike:
 class Connection(Tensorlike):
     """A port of a block, or a named connection of a model: `linear.output`, `model.hidden`."""
 
-    def __init__(self, model: Model, port: str):
+    def __init__(self, model: Handle, port: str):
         self.model, self.port = model, port
 
     def __repr__(self) -> str:

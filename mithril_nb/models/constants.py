@@ -7,7 +7,10 @@ from typing import Any
 from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.graph.records import Value
 from mithril_nb.graph.spec import ITEM_BYTES, TensorSpec, as_dtype
-from mithril_nb.models.op import Inferred, Operator, Options, Specs
+from mithril_nb.models.folding import dtype_of, shape_of
+from mithril_nb.models.inference import Inferred
+from mithril_nb.models.op import Operator
+from mithril_nb.models.rules import Options, Specs
 
 
 class Constant(Operator):
@@ -41,31 +44,6 @@ class Constant(Operator):
         value = options["value"]
         shape, dtype = shape_of(value), options["dtype"] or dtype_of(value)
         return Inferred({"output": TensorSpec(shape, str(dtype)) if dtype else shape})
-
-
-def shape_of(value: Value) -> tuple[int, ...]:
-    """Return the shape of nested tuples of numbers.
-
-    Examples:
-        >>> shape_of(((1, 2, 3), (4, 5, 6)))
-        (2, 3)
-    """
-    if not isinstance(value, tuple):
-        return ()
-    return (len(value), *(shape_of(value[0]) if value else ()))
-
-
-def dtype_of(value: Value) -> str | None:
-    """Return the dtype of integers or booleans; `None` for floats, which take the model's dtype.
-
-    Examples:
-        >>> dtype_of((1, 2)), dtype_of((1, 2.0)), dtype_of(True)
-        ('int32', None, 'bool')
-    """
-    kinds = _kinds(value)
-    if float in kinds or not kinds:
-        return None
-    return "bool" if kinds == {bool} else "int32"
 
 
 def _check_numbers(value: Value, dtype: Value) -> None:
@@ -103,7 +81,3 @@ def _leaves(value: Value, shape: tuple[int, ...]) -> list[Value] | None:
             return None
         found += inner
     return found
-
-
-def _kinds(value: Value) -> set[type]:
-    return {kind for one in value for kind in _kinds(one)} if isinstance(value, tuple) else {type(value)}

@@ -7,9 +7,8 @@ does not depend on the number of steps.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, SupportsIndex
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, SupportsIndex
 
 from mithril_nb.errors import NameTakenError, UnknownOptionError, short_repr
 from mithril_nb.graph.draft import Draft
@@ -17,39 +16,19 @@ from mithril_nb.graph.records import Block, LogicalGraph, Port, Value
 from mithril_nb.graph.spec import LEADING, Dim, Spec, StaticSpec, TensorSpec
 from mithril_nb.models.dims import MismatchError, meet
 from mithril_nb.models.fields import Range
+from mithril_nb.models.inference import Inference, InferredBody
 from mithril_nb.models.model import Model
-from mithril_nb.models.op import Operator, Specs
-
-if TYPE_CHECKING:
-    from mithril_nb.models.infer import Inference
+from mithril_nb.models.op import Operator
+from mithril_nb.models.rules import Infer, Specs
 
 __all__ = ["Cond", "Control", "Repeat", "Scan"]
-
-Infer = Callable[[LogicalGraph, Mapping[str, TensorSpec]], "Inference"]
-"""The function `infer`, passed as an argument because its module imports this one."""
-
-
-@dataclass(frozen=True)
-class InferredBody:
-    """Result of the shape rule of a control block.
-
-    Attributes:
-        outputs: Spec of each output.
-        inner: The inference of the inner graph, for one step.
-        stacked: Number of copies of each inner parameter, stacked along a new first axis; `None` if all steps share
-            the parameters.
-    """
-
-    outputs: Mapping[str, Spec]
-    inner: Inference
-    stacked: int | None = None
-    problems: tuple[Any, ...] = field(default=())
 
 
 class Control(Operator):
     """Base of the blocks that run other blocks. Subclasses define the ports and the shape rule."""
 
     category: ClassVar[str] = ""
+    runs_others = True
 
     def __init__(self, name: str | None, bodies: Mapping[str, Model], **attributes: Value):
         Model.__init__(self, name)
@@ -87,20 +66,6 @@ class Control(Operator):
     @classmethod
     def ports(cls, graph: LogicalGraph, options: Mapping[str, Value]) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
         """Return its inputs and outputs."""
-        raise NotImplementedError
-
-    @classmethod
-    def fed_back(cls, block: Block) -> Mapping[str, str]:
-        """Return a mapping from outputs of the body to the inputs that receive them in the next step."""
-        return {}
-
-    @classmethod
-    def infer_body(cls, block: Block, specs: Specs, infer: Infer) -> InferredBody:
-        """Return the result of shape inference, given the specs of the inputs.
-
-        Raises:
-            MismatchError: The inputs do not fit.
-        """
         raise NotImplementedError
 
 

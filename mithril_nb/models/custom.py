@@ -1,96 +1,23 @@
-"""User-defined ops: a registered function, or a block with a `compute` method.
-
-Models do not depend on an array library, so only a backend can run such an op or find its shapes. A backend registers
-its shape rule through `set_shape_rule`.
-"""
+"""User-defined ops: functions registered for one backend, or for all of them."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
-from weakref import WeakSet
 
 from mithril_nb.errors import UnknownOpError, UnknownOptionError, similar
-from mithril_nb.graph.spec import LEADING, TensorSpec
 from mithril_nb.models.model import Model
-from mithril_nb.models.op import OPS, Inferred, Operator, Options, Specs
+from mithril_nb.models.op import Custom, Operator
 from mithril_nb.models.registry import KINDS
+from mithril_nb.models.rules import OPS
 
 Function = Callable[..., Any]
-ShapeRule = Callable[[type[Operator], Options, Specs], Mapping[str, TensorSpec] | None]
-"""Returns the specs of the outputs; `None` if they are not known yet."""
-
 PRIMITIVES: dict[str, Function] = {}
 """The function of each op of `register_primitive`. It takes a backend and arrays."""
 GRADIENTS: dict[str, Function] = {}
 """The gradient function of each op. It takes a backend, the same arrays, and the gradient of the output."""
 _GRAD = "_grad"
-_rules: list[ShapeRule] = []
-_assumed: WeakSet[type[Operator]] = WeakSet()
-"""Classes that do not declare `is_activation`."""
-
-
-def set_shape_rule(rule: ShapeRule) -> None:
-    """Set the function that finds the shapes of these ops, by tracing them with abstract inputs."""
-    _rules[:] = [rule]
-
-
-class Custom(Operator):
-    """Base of the blocks that `op` returns for registered names."""
-
-    category = "Custom"
-    formula = "y = f(x)"
-    is_activation = True  # the safe assumption for an unknown function
-    input_dtypes = {"*": "any"}  # noqa: RUF012 - a ClassVar of Operator
-
-    def __init__(self, name: str | None = None):
-        Operator.__init__(self, name)  # not super(): classes other than `Custom` use this constructor
-
-    @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Return the shapes that the function returns for these inputs, as far as they are known."""
-        return traced(cls, options, inputs)
-
-
-def traced(cls: type[Operator], options: Options, inputs: Specs) -> Inferred:
-    """Return the shapes that a backend finds for an op; unknown without a backend or with unknown inputs."""
-    found = _rules[0](cls, options, inputs) if _rules else None
-    return Inferred({port: (LEADING,) for port in cls.result_ports(options)} if found is None else found)
-
-
-def computed(cls: type[Operator]) -> None:
-    """Complete a subclass of `Operator` that defines `compute(self, inputs)` but not the rest of its declarations.
-
-    Called when the class is defined.
-    """
-    if not isinstance(cls.__dict__.get("infer", classmethod(traced)), classmethod):
-        raise UnknownOptionError(
-            f"{cls.__name__}.infer is not a class method.",
-            (("needs", "a class method that computes specs from attributes and input specs"),),
-            "@classmethod before def infer(cls, options, inputs), or leave it out: compute is then traced.",
-        )
-    if "op" not in cls.__dict__:
-        cls.op = cls.__name__  # built-in ops are lower case, so no class replaces one
-    if cls.__init__ is Operator.__init__:
-        # The inherited constructor takes any attributes, but this class has none.
-        cls.__init__ = Custom.__init__  # pyright: ignore
-    owner = _defining_class(cls, "is_activation")
-    if owner is Operator or owner in _assumed:
-        cls.is_activation = not cls.initializers
-        _assumed.add(cls)
-    for name, value in (("category", Custom.category), ("formula", "y = compute(x)")):
-        if not hasattr(cls, name):
-            setattr(cls, name, value)
-    if cls.infer.__func__ is Operator.infer.__func__:  # pyright: ignore
-        cls.infer = classmethod(traced)  # pyright: ignore
-        if _defining_class(cls, "input_dtypes") is Operator:
-            cls.input_dtypes = Custom.input_dtypes
-
-
-def _defining_class(cls: type[Operator], attribute: str) -> type:
-    """Return the class that defines an attribute."""
-    return next(one for one in cls.__mro__ if attribute in one.__dict__)
 
 
 def op(name: str, /, **attributes: Any) -> Model:
@@ -112,7 +39,7 @@ def op(name: str, /, **attributes: Any) -> Model:
         >>> op("linear", dimension=64)
         Linear(dimension=64, use_bias=True, input_size=None)
     """
-    kind = (OPS.get(name) or KINDS.get(name)) if isinstance(name, str) else None
+    kind: type[Any] | None = (OPS.get(name) or KINDS.get(name)) if isinstance(name, str) else None
     if kind is None:
         near = similar(str(name), [*OPS, *KINDS], 1, 0.6)
         raise UnknownOpError(

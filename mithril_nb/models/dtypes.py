@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mithril_nb.graph.records import BOUNDARY, Endpoint, LogicalGraph
-from mithril_nb.models.op import OPS
+from mithril_nb.models.rules import OPS
 
 _ORDER = (
     "bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64",

@@ -8,7 +8,6 @@ from typing import Any
 
 from mithril_nb.graph.records import Value
 from mithril_nb.graph.spec import ITEM_BYTES, LEADING, Dim, Spec, StaticSpec, TensorSpec
-from mithril_nb.models.constants import dtype_of, shape_of
 from mithril_nb.models.dims import MismatchError, plus, product, quotient, times
 
 FOLDS: dict[str, Callable[..., Any]] = {
@@ -98,3 +97,32 @@ def _is_numeric(value: Value) -> bool:
     if isinstance(value, tuple):
         return all(_is_numeric(one) for one in value)
     return value is not None and not (isinstance(value, str) and value in ITEM_BYTES)
+
+
+def shape_of(value: Value) -> tuple[int, ...]:
+    """Return the shape of nested tuples of numbers.
+
+    Examples:
+        >>> shape_of(((1, 2, 3), (4, 5, 6)))
+        (2, 3)
+    """
+    if not isinstance(value, tuple):
+        return ()
+    return (len(value), *(shape_of(value[0]) if value else ()))
+
+
+def dtype_of(value: Value) -> str | None:
+    """Return the dtype of integers or booleans; `None` for floats, which take the model's dtype.
+
+    Examples:
+        >>> dtype_of((1, 2)), dtype_of((1, 2.0)), dtype_of(True)
+        ('int32', None, 'bool')
+    """
+    kinds = _kinds(value)
+    if float in kinds or not kinds:
+        return None
+    return "bool" if kinds == {bool} else "int32"
+
+
+def _kinds(value: Value) -> set[type]:
+    return {kind for one in value for kind in _kinds(one)} if isinstance(value, tuple) else {type(value)}

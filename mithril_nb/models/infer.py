@@ -10,18 +10,18 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mithril_nb.errors import Diagnostic, ShapeError, UnknownDtypeError
+from mithril_nb.errors import Diagnostic, UnknownDtypeError
 from mithril_nb.graph.paths import component
 from mithril_nb.graph.records import BOUNDARY, BlockSpecs, Endpoint, LogicalGraph, Note
 from mithril_nb.graph.spec import LEADING, Dim, Spec, StaticSpec, TensorSpec
-from mithril_nb.models.control import Control
 from mithril_nb.models.dims import MismatchError, agree, meet, renamed
 from mithril_nb.models.dtypes import input_dtype, promoted
 from mithril_nb.models.flat import Flat, FlatOp, flat, origin
 from mithril_nb.models.folding import all_values, as_arrays, folded
-from mithril_nb.models.initializers import initializer_of
-from mithril_nb.models.op import OPS, UNKNOWN, Inferred, Initializer, Operator
+from mithril_nb.models.inference import Inference, Inferred, Parameter
+from mithril_nb.models.initializers import Initializer, initializer_of
 from mithril_nb.models.port_checks import check_dtype, check_fed, check_option, rule_of
+from mithril_nb.models.rules import OPS, UNKNOWN, OpRules
 from mithril_nb.models.starting import activated, activated_inside, is_activated, without_activation
 
 ANYTHING: tuple[Dim, ...] = (LEADING,)
@@ -30,65 +30,6 @@ _ROUNDS = 50
 """Maximum number of passes. A chain whose shapes come from its end needs one backward pass; only a faulty rule needs
 more.
 """
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """An array that belongs to a model: a trained parameter, or a state that one step hands to the next.
-
-    Attributes:
-        name: Its name among the parameters: `"linear_0.weight"`.
-        path: Path of its block.
-        port: Port of that block.
-        spec: Shape and dtype; some dims are names while the input's shape is unknown.
-        initializer: Its initializer.
-        is_trainable: True if training changes it.
-        stacked: Number of leading axes along which separately initialised arrays of one shape are stacked.
-    """
-
-    name: str
-    path: str
-    port: str
-    spec: TensorSpec
-    initializer: Initializer
-    is_trainable: bool = True
-    stacked: int = 0
-
-
-@dataclass(frozen=True)
-class Inference:
-    """Result of shape inference.
-
-    Attributes:
-        inputs: Spec of each input of the graph.
-        outputs: Spec of each output; `None` after a mismatch.
-        blocks: Specs at each block, by path.
-        parameters: All trainable arrays, in the order of the blocks.
-        problems: The mismatches; empty if there are none.
-        states: All arrays that one step hands to the next.
-    """
-
-    inputs: Mapping[str, TensorSpec]
-    outputs: Mapping[str, Spec | None]
-    blocks: Mapping[str, BlockSpecs]
-    parameters: tuple[Parameter, ...]
-    problems: tuple[Diagnostic, ...]
-    states: tuple[Parameter, ...] = ()
-
-    @property
-    def is_concrete(self) -> bool:
-        """True if the shape of every parameter is known in numbers."""
-        return all(parameter.spec.is_concrete for parameter in (*self.parameters, *self.states))
-
-    def raise_problems(self) -> None:
-        """Raise all problems as one error, if there are any.
-
-        Raises:
-            ShapeError: There are mismatches.
-        """
-        if self.problems:
-            first, *more = self.problems
-            raise ShapeError(first, more=tuple(more))
 
 
 def infer(
@@ -207,9 +148,8 @@ class _Work:
         for port, name in op.arrays.items():
             self.array(op, port, name, found, rule)
 
-    def body(self, op: FlatOp, rule: type[Operator], specs: Mapping[str, TensorSpec]) -> Inferred:
+    def body(self, op: FlatOp, rule: type[OpRules], specs: Mapping[str, TensorSpec]) -> Inferred:
         """Infer the inner graph of a block that runs others, and add its arrays and specs to those of the model."""
-        assert issubclass(rule, Control)
         place = self.at(op.path)
         outputs = activated_inside(op, self.activated)
         found = rule.infer_body(
@@ -277,7 +217,7 @@ class _Work:
         note = self.flat.notes.get(name, Note())
         return TensorSpec(ANYTHING if note.shape is None else note.shape, note.dtype or self.dtype)
 
-    def array(self, op: FlatOp, port: str, name: str, found: Inferred, rule: type[Operator]) -> None:
+    def array(self, op: FlatOp, port: str, name: str, found: Inferred, rule: type[OpRules]) -> None:
         """Record a parameter or a state. If several blocks share it, its shapes must agree."""
         shapes = {**found.params, **found.states}
         shape = shapes[port] if port in shapes else self.spec_of(op, port).shape  # pyright: ignore
@@ -329,7 +269,7 @@ class _Work:
             if op.path not in self.found:
                 continue
             rule = OPS[op.block.op]
-            if rule.refine.__func__ is Operator.refine.__func__:  # pyright: ignore
+            if rule.refine.__func__ is OpRules.refine.__func__:  # pyright: ignore
                 continue
             given = {p.name: spec for p in op.block.inputs if p.role == "data" and (spec := self.spec_of(op, p.name))}
             outputs = {port.name: self.known.get(Endpoint(op.path, port.name)) for port in op.block.outputs}

@@ -29,11 +29,10 @@ such layers in a row would multiply their input by 32.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import isfinite
 
 from mithril_nb.errors import UnknownOptionError, short_repr, similar
-from mithril_nb.models.op import Initializer
 
 _FANS = ("glorot_uniform", "glorot_normal", "he_uniform", "he_normal", "lecun_uniform", "lecun_normal", "orthogonal")
 _PLAIN = ("truncated_normal", "normal", "uniform", "constant")
@@ -46,6 +45,28 @@ INITIALIZERS: dict[str, tuple[str, ...]] = {
     "ones": (),
 }
 """The arguments of each initializer, by name."""
+
+
+@dataclass(frozen=True)
+class Initializer:
+    """Initializer of a parameter.
+
+    Attributes:
+        name: One of `INITIALIZERS`: `"glorot_uniform"`, `"normal"`, `"zeros"`, ...
+        in_axis: The input axis, for initializers that scale by fan.
+        out_axis: The output axis.
+        scale: Factor of the drawn numbers: the standard deviation, for `"normal"`.
+        shift: Added after scaling.
+        parts: One factor for each array concatenated along `out_axis`, such as those of gates. Each is initialised
+            separately.
+    """
+
+    name: str
+    in_axis: int = -2
+    out_axis: int = -1
+    scale: float = 1.0
+    shift: float = 0.0
+    parts: tuple[float, ...] = ()
 
 
 def initializer_text(initializer: object) -> str:

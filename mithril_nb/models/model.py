@@ -7,10 +7,9 @@ model. Adding a model to another copies its current graph, so there are no paren
 from __future__ import annotations
 
 import importlib
-import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -22,41 +21,18 @@ from mithril_nb.graph.records import Block, LogicalGraph, Port
 from mithril_nb.graph.spec import Value
 from mithril_nb.models.adding import Adding
 from mithril_nb.models.annotations import AnnotationMethods
-from mithril_nb.models.calling import refuse_call
+from mithril_nb.models.calling import BlockMeta, with_attributes
 from mithril_nb.models.connection import Connection, IOKey, Tensorlike
-from mithril_nb.models.fields import checked, fields_of, plain
+from mithril_nb.models.fields import fields_of, plain
+from mithril_nb.models.limits import LoadLimits
 from mithril_nb.models.portable import Portable
-from mithril_nb.models.registry import KINDS, kind_named
+from mithril_nb.models.registry import KINDS
+from mithril_nb.models.serialization import graph_from_dict, load_graph
 
 _EMPTY = composite(LogicalGraph())
 
 
-class _Kind(type):
-    """Checks constructor calls, because Python's own error does not list the block's arguments."""
-
-    @property
-    def __signature__(cls) -> inspect.Signature:
-        # Without it, `inspect` and therefore Jupyter's help would show the arguments of `__call__` below.
-        return _signature(cls.__init__)
-
-    def __call__(cls, /, *given: Any, **named: Any) -> Any:
-        try:
-            cls.__signature__.bind(*given, **named)
-        except TypeError as error:
-            refuse_call(cls, error, given, named)
-        made = super().__call__(*given, **named)
-        made._seal()
-        return made
-
-
-@lru_cache(maxsize=4096)
-def _signature(constructor: Any) -> inspect.Signature:
-    """Return the signature of a constructor without `self`. Cached: reading it is slower than building the block."""
-    bound = inspect.signature(constructor)
-    return bound.replace(parameters=list(bound.parameters.values())[1:])
-
-
-class Model(Shown, Portable, AnnotationMethods, metaclass=_Kind):
+class Model(Shown, Portable, AnnotationMethods, metaclass=BlockMeta):
     """A model, or a part of one, to which blocks are added.
 
     Args:
@@ -106,6 +82,26 @@ class Model(Shown, Portable, AnnotationMethods, metaclass=_Kind):
         model = Model(name)
         model._block = block
         return model
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any], *, limits: LoadLimits | None = None) -> Model:
+        """Rebuild a model from the data of `to_dict`. Runs no code from the data.
+
+        Raises:
+            ModelFileError: The data is not a model, has a later version, is broken, or exceeds a limit.
+            UnknownOptionError: `limits` is not a `LoadLimits`.
+        """
+        return Model.of(*graph_from_dict(data, limits))
+
+    @staticmethod
+    def load(path: str | Path, *, limits: LoadLimits | None = None) -> Model:
+        """Load a model from a JSON file. Runs no code from the file.
+
+        Raises:
+            UnknownOptionError: `path` is not a path, or `limits` is not a `LoadLimits`.
+            ModelFileError: The file does not exist, is not a model, is broken, or exceeds a limit.
+        """
+        return Model.of(*load_graph(path, limits))
 
     @property
     def block(self) -> Block:
@@ -373,33 +369,6 @@ class Placed:
 
 LogicalModel = Model
 """Alias that the Mithril documentation also uses."""
-
-
-def with_attributes(model: Model, changes: Mapping[str, Any]) -> Model:
-    """Return the model with some attributes changed, rebuilt by its constructor.
-
-    Raises:
-        UnknownOptionError: An unknown attribute, or an invalid value.
-
-    Examples:
-        >>> from mithril_nb.models import Linear
-        >>> with_attributes(Linear(64), {"dimension": 128})
-        Linear(dimension=128, use_bias=True, input_size=None)
-    """
-    if not model.block.attributes and changes:
-        raise UnknownOptionError(
-            f"{model.kind} has no attribute {next(iter(changes))!r}.",
-            (("attributes", "none"),),
-            "change the blocks inside it." if model.block.graph else f"{model.kind}(), without attributes.",
-        )
-    kind = kind_named(model.kind)
-    given = {**dict(model.block.attributes), **changes}
-    if model.block.graph is not None and not model.block.is_composite:
-        return kind(
-            **{node.name: Model.of_block(node.block) for node in model.block.graph.nodes}, **given, name=model.name
-        )
-    checked(model.kind, fields_of(kind), given)
-    return kind(**given, name=model.name)
 
 
 def _is_constant(value: Any) -> bool:

@@ -10,7 +10,7 @@ from mithril_nb.graph.records import BOUNDARY, Endpoint, LogicalGraph
 from mithril_nb.graph.spec import Dim, TensorSpec, as_shape
 from mithril_nb.models.dtypes import input_dtype
 from mithril_nb.models.flat import flat
-from mithril_nb.models.op import OPS
+from mithril_nb.models.rules import OPS
 
 
 def input_specs(

@@ -1,62 +1,30 @@
-"""Blocks that are ops. Their declarations determine shapes, parameters, the palette entry and the kernels."""
+"""Blocks that are ops: the base class of all of them, and of ops that a backend runs without a rule of their own.
+
+Models do not depend on an array library, so only a backend can find the shapes of a user-defined op. It registers its
+shape rule through `set_shape_rule`.
+"""
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping
+from typing import Any
+from weakref import WeakSet
 
-from mithril_nb.errors import UnknownOpError
-from mithril_nb.graph.records import Block, Port, Value
-from mithril_nb.graph.spec import Dim, Spec, TensorSpec
+from mithril_nb.errors import UnknownOpError, UnknownOptionError
+from mithril_nb.graph.records import Block, Port
+from mithril_nb.graph.spec import LEADING, TensorSpec
 from mithril_nb.models.fields import check_passed_on, checked, fields_of
+from mithril_nb.models.inference import Inferred, Shapes
+from mithril_nb.models.initializers import Initializer
 from mithril_nb.models.model import Model
 from mithril_nb.models.registry import KINDS, refuse_second
+from mithril_nb.models.rules import OPS, UNKNOWN, OpRules, Options, Specs
 
-Options = Mapping[str, Value]
-UNKNOWN = "<unknown>"
-"""Value in `options` of a connected attribute whose value is known only at run time."""
-Specs = Mapping[str, TensorSpec]
-Shapes = Mapping[str, tuple[Dim, ...]]
+__all__ = ["OPS", "UNKNOWN", "Inferred", "Initializer", "Operator", "Options", "Shapes", "Specs"]
 
 
-@dataclass(frozen=True)
-class Initializer:
-    """Initializer of a parameter.
-
-    Attributes:
-        name: One of `mithril_nb.models.initializers.INITIALIZERS`: `"glorot_uniform"`, `"normal"`, `"zeros"`, ...
-        in_axis: The input axis, for initializers that scale by fan.
-        out_axis: The output axis.
-        scale: Factor of the drawn numbers: the standard deviation, for `"normal"`.
-        shift: Added after scaling.
-        parts: One factor for each array concatenated along `out_axis`, such as those of gates. Each is initialised
-            separately.
-    """
-
-    name: str
-    in_axis: int = -2
-    out_axis: int = -1
-    scale: float = 1.0
-    shift: float = 0.0
-    parts: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True)
-class Inferred:
-    """Result of an op's shape rule: shapes of parameters, states and outputs; dims may be names.
-
-    An output given as a bare shape has the promoted dtype of the inputs.
-    """
-
-    outputs: Mapping[str, tuple[Dim, ...] | Spec]
-    params: Shapes = field(default_factory=dict[str, tuple[Dim, ...]])
-    states: Shapes = field(default_factory=dict[str, tuple[Dim, ...]])
-
-
-class Operator(Model):
-    """A block that is one op. Subclasses declare ports, a shape rule and initializers.
+class Operator(OpRules, Model):
+    """A block that is one op. Subclasses declare ports, a shape rule and initializers: the attributes of `OpRules`.
 
     A subclass with a `compute` method provides its own kernel, written with JAX. It maps arrays by input port to arrays
     by output port, reads its attributes from `self.options`, and is traced to find its shapes. To register a plain
@@ -71,39 +39,7 @@ class Operator(Model):
         ...         return {"output": self.options["factor"] * inputs["input"]}
         >>> [port.name for port in Scaled(3.0).inputs]
         ['input']
-
-    Attributes:
-        op: Name of the op, which is also the name of its kernel.
-        input_ports: Names of its data inputs.
-        option_ports: Names of the attributes that can also be connected.
-        state_ports: Names of the arrays that one step hands to the next.
-        output_ports: Names of its outputs.
-        category: Its section of the palette.
-        formula: The computation, for display.
-        initializers: The initializer of each parameter and state.
-        input_dtypes: Dtypes of data inputs that are not floats: `"int32"` for integers, `"bool"`, or `"any"`. `"*"`
-            means all of them.
-        takes_values: True if its inputs may be static values, such as shapes. Its rule then gets a `StaticSpec` for
-            such an input, and the specs of connected attributes too.
-        is_activation: True for a nonlinearity, which reduces the variance that `he_normal` compensates for.
-        keeps_scale: True if its output has about the same scale as its input, so that an activation may follow later.
-        init_depends_on_reader: True if He's initializers apply only when an activation reads the output; otherwise
-            LeCun's are used.
     """
-
-    op: ClassVar[str]
-    input_ports: ClassVar[tuple[str, ...]] = ("input",)
-    option_ports: ClassVar[tuple[str, ...]] = ()
-    state_ports: ClassVar[tuple[str, ...]] = ()
-    output_ports: ClassVar[tuple[str, ...]] = ("output",)
-    category: ClassVar[str]
-    formula: ClassVar[str]
-    initializers: ClassVar[Mapping[str, Initializer]] = {}
-    input_dtypes: ClassVar[Mapping[str, str]] = {}
-    takes_values: ClassVar[bool] = False
-    is_activation: ClassVar[bool] = False
-    keeps_scale: ClassVar[bool] = False
-    init_depends_on_reader: ClassVar[bool] = False
 
     def __init__(self, name: str | None = None, **attributes: Any):
         super().__init__(name)
@@ -131,71 +67,79 @@ class Operator(Model):
     def __init_subclass__(cls, **settings: Any):
         super().__init_subclass__(**settings)
         if "compute" in cls.__dict__:
-            importlib.import_module("mithril_nb.models.custom").computed(cls)  # imported late: it imports this module
+            computed(cls)
         if "op" in cls.__dict__:
             refuse_second(cls, "kind", cls.__name__, KINDS.get(cls.__name__))
             refuse_second(cls, "op", cls.op, OPS.get(cls.op))
             KINDS[cls.__name__] = cls
             OPS[cls.op] = cls
 
-    @classmethod
-    def data_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return the names of its data inputs, given its attributes."""
-        return cls.input_ports
 
-    @classmethod
-    def param_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return the names of its parameters, given its attributes."""
-        return tuple(port for port in cls.initializers if port not in cls.state_ports)
+ShapeRule = Callable[[type[Operator], Options, Specs], Mapping[str, TensorSpec] | None]
+"""Returns the specs of the outputs; `None` if they are not known yet."""
 
-    @classmethod
-    def result_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return the names of its outputs, given its attributes."""
-        return cls.output_ports
+_rules: list[ShapeRule] = []
+_assumed: WeakSet[type[Operator]] = WeakSet()
+"""Classes that do not declare `is_activation`."""
 
-    @classmethod
-    def wanted_dtype(cls, port: str, dtype: str) -> str:
-        """Return the dtype that a data input requires, or `"any"`; `dtype` is the model's default."""
-        return cls.input_dtypes.get(port, cls.input_dtypes.get("*", dtype))
 
-    @classmethod
-    def input_ranges(cls, options: Options) -> Mapping[str, tuple[int, int]]:
-        """Return the minimum and maximum integer of each data input that has such bounds."""
-        return {}
+class Custom(Operator):
+    """Base of the blocks that `op` returns for registered names."""
+
+    category = "Custom"
+    formula = "y = f(x)"
+    is_activation = True  # the safe assumption for an unknown function
+    input_dtypes = {"*": "any"}  # noqa: RUF012 - a ClassVar of Operator
+
+    def __init__(self, name: str | None = None):
+        Operator.__init__(self, name)  # not super(): classes other than `Custom` use this constructor
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Return the shapes of parameters, states and outputs.
+        """Return the shapes that the function returns for these inputs, as far as they are known."""
+        return traced(cls, options, inputs)
 
-        Args:
-            options: Its attributes. A connected attribute has the value from its connection, or `UNKNOWN` if that is
-                known only at run time.
-            inputs: Spec of each data input. `("...",)` represents an unknown shape.
 
-        Raises:
-            MismatchError: The inputs do not fit.
-            UnknownOpError: The block does not define this rule.
-        """
-        raise UnknownOpError(
-            f"{cls.__name__} has no shape rule.",
-            (("op", repr(cls.op)),),
-            f"define {cls.__name__}.infer(options, inputs).",
+def set_shape_rule(rule: ShapeRule) -> None:
+    """Set the function that finds the shapes of these ops, by tracing them with abstract inputs."""
+    _rules[:] = [rule]
+
+
+def traced(cls: type[Operator], options: Options, inputs: Specs) -> Inferred:
+    """Return the shapes that a backend finds for an op; unknown without a backend or with unknown inputs."""
+    found = _rules[0](cls, options, inputs) if _rules else None
+    return Inferred({port: (LEADING,) for port in cls.result_ports(options)} if found is None else found)
+
+
+def computed(cls: type[Operator]) -> None:
+    """Complete a subclass of `Operator` that defines `compute(self, inputs)` but not the rest of its declarations.
+
+    Called when the class is defined.
+    """
+    if not isinstance(cls.__dict__.get("infer", classmethod(traced)), classmethod):
+        raise UnknownOptionError(
+            f"{cls.__name__}.infer is not a class method.",
+            (("needs", "a class method that computes specs from attributes and input specs"),),
+            "@classmethod before def infer(cls, options, inputs), or leave it out: compute is then traced.",
         )
+    if "op" not in cls.__dict__:
+        cls.op = cls.__name__  # built-in ops are lower case, so no class replaces one
+    if cls.__init__ is Operator.__init__:
+        # The inherited constructor takes any attributes, but this class has none.
+        cls.__init__ = Custom.__init__  # pyright: ignore
+    owner = _defining_class(cls, "is_activation")
+    if owner is OpRules or owner in _assumed:
+        cls.is_activation = not cls.initializers
+        _assumed.add(cls)
+    for name, value in (("category", Custom.category), ("formula", "y = compute(x)")):
+        if not hasattr(cls, name):
+            setattr(cls, name, value)
+    if cls.infer.__func__ is Operator.infer.__func__:  # pyright: ignore
+        cls.infer = classmethod(traced)  # pyright: ignore
+        if _defining_class(cls, "input_dtypes") is OpRules:
+            cls.input_dtypes = Custom.input_dtypes
 
-    @classmethod
-    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return the shapes that the inputs must have, given the known shapes of the outputs.
 
-        Args:
-            options: As in `infer`.
-            inputs: The known specs of its data inputs.
-            outputs: The known specs of its outputs, from their readers.
-
-        Returns:
-            Shapes by input; inputs that cannot be inferred are omitted.
-        """
-        return {}
-
-
-OPS: dict[str, type[Operator]] = {}
-"""All ops, by name."""
+def _defining_class(cls: type[Operator], attribute: str) -> type:
+    """Return the class that defines an attribute."""
+    return next(one for one in cls.__mro__ if attribute in one.__dict__)

@@ -7,8 +7,8 @@ from mithril_nb.graph.spec import ITEM_BYTES, Dim, Spec, TensorSpec, Value
 from mithril_nb.models.dims import MismatchError, agree
 from mithril_nb.models.fields import fields_of, unmet_need
 from mithril_nb.models.flat import FlatOp
-from mithril_nb.models.op import OPS, Operator
 from mithril_nb.models.registry import KINDS
+from mithril_nb.models.rules import OPS, OpRules
 
 
 def check_dtype(port: str, spec: TensorSpec, wanted: str, is_computed: bool) -> None:
@@ -70,7 +70,7 @@ def check_option(kind: str, port: str, value: Value) -> None:
         raise MismatchError(port, need, f"connect a number, or leave {port!r} open.", f"received {short_repr(value)}")
 
 
-def rule_of(op: FlatOp) -> type[Operator]:
+def rule_of(op: FlatOp) -> type[OpRules]:
     """Return the rules of an op.
 
     Raises:

@@ -12,12 +12,10 @@ from mithril_nb.graph.edit import composite
 from mithril_nb.graph.paths import component, join_path
 from mithril_nb.graph.records import BOUNDARY, Block, Edge, Endpoint, LogicalGraph, Node, Note
 from mithril_nb.graph.spec import as_dtype, as_shape
-from mithril_nb.models.composite import Composite
-from mithril_nb.models.control import Control
 from mithril_nb.models.initializers import initializer_text
 from mithril_nb.models.limits import LoadLimits
-from mithril_nb.models.model import Model
-from mithril_nb.models.registry import KINDS, kind_named
+from mithril_nb.models.registry import KINDS, construct
+from mithril_nb.models.rules import rules_named
 
 ADVICE = "ml.save(model, path)  # writes the file again; or restore an earlier copy of it"
 
@@ -183,7 +181,8 @@ class _Reader:
         graph = None
         if kind == "Model" or "graph" in data:
             graph = self.graphs[id(part_of(data, "graph", dict, path))]
-        runs_others = kind in KINDS and issubclass(KINDS[kind], Control)
+        rules = rules_named(kind)
+        runs_others = rules is not None and rules.runs_others
         if "op" in data:  # older files leave it to the kind
             runs_others = runs_others and bool(part_of(data, "op", str, path))
         if graph is not None and not runs_others:
@@ -212,11 +211,10 @@ class _Reader:
         if key in self.blocks:
             self.count(self.blocks[key], path)
             return self.blocks[key]
-        if issubclass(KINDS.get(kind, Model), Composite):  # most create at least one block per value of a list
+        if kind in KINDS and rules_named(kind) is None:  # most create at least one block per value of a list
             self.limits.check("nodes", self.nodes + length, "blocks", path, is_all=False)
         try:
-            parts = {} if graph is None else {node.name: Model.of_block(node.block) for node in graph.nodes}
-            block = kind_named(kind)(**parts, **attributes).block
+            block = construct(kind, graph, attributes).block
             if graph is not None and block.graph != graph:
                 raise ValueError("it contains more than the blocks that it runs")
         except RecursionError:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Any
 
 from mithril_nb.errors import NameTakenError, UnknownBlockError, similar
+from mithril_nb.graph.records import LogicalGraph
 
-if TYPE_CHECKING:
-    from mithril_nb.models.model import Model
-
-KINDS: dict[str, type[Model]] = {}
+KINDS: dict[str, type[Any]] = {}
 """Every kind of block with a constructor, by name."""
 
 
-def kind_named(kind: str) -> type[Model]:
+def kind_named(kind: str) -> type[Any]:
     """Return the class of a kind of block.
 
     Raises:
@@ -32,6 +31,23 @@ def kind_named(kind: str) -> type[Model]:
         (("known", "list(mithril_nb.models.KINDS)"), ("yours", "import or define your own class first")),
         repr(near[0]) if near else "use one of the known kinds.",
     )
+
+
+def construct(kind: str, graph: LogicalGraph | None, attributes: Mapping[str, Any]) -> Any:
+    """Call the constructor of a kind of block, and return the model.
+
+    Args:
+        kind: The kind.
+        graph: The inner graph of a block that runs others, whose blocks are arguments too.
+        attributes: The other arguments.
+
+    Raises:
+        UnknownBlockError: No kind has this name.
+        Exception: The constructor rejects an argument.
+    """
+    found = kind_named(kind)
+    parts = {} if graph is None else {node.name: found.of_block(node.block) for node in graph.nodes}
+    return found(**parts, **attributes)
 
 
 def refuse_second(new: type, what: str, name: str, old: type | None) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from mithril_nb.graph.records import BOUNDARY, Endpoint
-from mithril_nb.models.control import Control
 from mithril_nb.models.flat import Flat, FlatOp, flat
-from mithril_nb.models.op import OPS, Initializer
+from mithril_nb.models.initializers import Initializer
+from mithril_nb.models.rules import OPS
 
 
 def without_activation(initializer: Initializer) -> Initializer:
@@ -66,7 +66,6 @@ def activated_inside(op: FlatOp, found: set[Endpoint]) -> set[str]:
         found: The endpoints that activations read outside the block.
     """
     rule, graph = OPS[op.block.op], op.block.graph
-    assert issubclass(rule, Control)
     assert graph is not None
     parts = [part.name for part in graph.nodes]
     wanted = {

@@ -11,7 +11,8 @@ from mithril_nb.graph.paths import join_path
 from mithril_nb.graph.records import BlockSpecs, LogicalGraph
 from mithril_nb.graph.spec import Dim, Spec, StaticSpec
 from mithril_nb.models.flat import flat
-from mithril_nb.models.infer import Inference, Parameter, infer
+from mithril_nb.models.infer import infer
+from mithril_nb.models.inference import Inference, Parameter
 from mithril_nb.models.naming import input_specs
 
 _HEAD = ("block", "kind", "output", "params", "share")

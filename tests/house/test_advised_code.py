@@ -34,7 +34,7 @@ LEFT: dict[str, tuple[str, ...]] = {
         "cli/lab.py:_notebook",
         "cost/tables.py:data_frame#2",
         "interop/safetensors.py:_names#2",
-        "models/files.py:from_dict#2",
+        "models/serialization.py:graph_from_dict#2",
         "whatif/sweeps.py:Sweep.to_pandas",
         "widgets/assets.py:built",
     ),

@@ -176,8 +176,7 @@ def test_no_circles_between_modules() -> None:
     while tops := graph.keys() - set().union(*graph.values()):  # modules above a circle are not in it
         for module in tops:
             del graph[module]
-    left = {"models"}  # issue 19: this room still has a circle
-    assert {module for module in graph if module.split(".")[1] not in left} == set()
+    assert graph == {}
 
 
 def test_rooms_within_the_stages_and_the_costs_stack() -> None:

@@ -29,7 +29,7 @@ COMPOSING = {
         model["outputt"]
         """,
     "models/model.py:Model.__getitem__ | no blocks": 'Model()["x"]\n# Try: (Model() | Relu()(input="x"))["x"]',
-    "models/model.py:with_attributes": """
+    "models/calling.py:with_attributes": """
         models.model.with_attributes(Model() | Linear(3), {"width": 4})
         # Try: models.model.with_attributes(Linear(3), {"dimension": 4})
         """,
@@ -39,15 +39,15 @@ COMPOSING = {
         # Try: {}
         """,
     "models/model.py:_checked_name": 'Model(name="")',
-    "models/portable.py:by_name": """
+    "models/annotations.py:by_name": """
         model = Linear(3)
         model.set_shapes("input")
         """,
-    "models/portable.py:Portable.set_initializers": """
+    "models/annotations.py:AnnotationMethods.set_initializers": """
         model = Model() | Linear(3)
         model.set_initializers({"linear_0.wieght": "zeros"})
         """,
-    "models/portable.py:Portable.set_initializers | no parameters": """
+    "models/annotations.py:AnnotationMethods.set_initializers | no parameters": """
         (Model() | Relu()).set_initializers({"relu_0": "zeros"})
         # Try: (Model() | Linear(3)).set_initializers({"linear_0.weight": "zeros"})
         """,
@@ -111,7 +111,7 @@ COMPOSING = {
 }
 
 CUSTOM = {
-    "models/custom.py:computed": """
+    "models/op.py:computed": """
         type("Doubling1", (Operator,), {"compute": lambda self, inputs: inputs, "infer": lambda self: None})
         # Try: type("Doubling1", (Operator,), {"compute": lambda self, inputs: {"output": inputs["input"]}})()
         """,
@@ -154,7 +154,7 @@ CUSTOM = {
         Twice(width=3)
         # Try: class Twice2(Composite):\\n    def __init__(self, width, depth=2, name=None):\\n        {}\\nassert Twice2(width=3).options["width"] == 3
         """,
-    "models/op.py:Operator.infer": """
+    "models/rules.py:OpRules.infer": """
         class Blank(Operator):
             op = "blank_1"
         Blank.infer({}, {})
@@ -294,7 +294,7 @@ INFERENCE = {
 }
 
 FILES = {
-    "models/files.py:from_dict": """
+    "models/serialization.py:graph_from_dict": """
         path = new_path("model.json"); model = Linear(3)
         Model.from_dict([1, 2])
         """,
@@ -302,20 +302,20 @@ FILES = {
         model = Linear(3)
         ml.save(None, "model.json")
         """,
-    "models/files.py:save#2": """
+    "models/serialization.py:save_graph": """
         model = Linear(3)
         ml.save(model, "a/b/model.json")
         """,
-    "models/files.py:load": """
+    "models/serialization.py:load_graph": """
         path = new_path("model.json"); model = Linear(3)
         wrong = new_path("wrong.json"); wrong.write_text("model = 3")
         ml.load(wrong)
         """,
-    "models/files.py:_bytes_of": """
+    "models/serialization.py:_bytes_of": """
         path = new_path("model.json"); ml.save(Linear(3), path)
         ml.load(path.with_name("modle.json"))
         """,
-    "models/files.py:_check_path": """
+    "models/serialization.py:_check_path": """
         model = Linear(3)
         ml.save(model, None)
         """,
@@ -340,7 +340,7 @@ FILES = {
         data = (Model() | Linear(3)).to_dict(); data["graph"] = None
         Model.from_dict(data)
         """,
-    "models/files.py:_checked_limits": """
+    "models/serialization.py:_checked_limits": """
         path = new_path("model.json"); ml.save(Linear(3), path)
         ml.load(path, limits=3)
         """,

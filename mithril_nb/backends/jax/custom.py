@@ -66,7 +66,9 @@ def inferring_for(backend: RunsCustomOps) -> Iterator[None]:
 def kernels(backend: RunsCustomOps) -> dict[str, Kernel]:
     """Return the kernels of the custom ops that this backend can run."""
     found = {name: plain(name, primitive(backend, name)) for name in custom.PRIMITIVES}
-    found |= {name: computing(cls) for name, cls in OPS.items() if hasattr(cls, "compute")}
+    found |= {
+        name: computing(cls) for name, cls in OPS.items() if issubclass(cls, Operator) and hasattr(cls, "compute")
+    }
     return found | backend._own
 
 

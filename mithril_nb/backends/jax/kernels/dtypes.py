@@ -6,7 +6,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from mithril_nb.models.constants import dtype_of
+from mithril_nb.models.folding import dtype_of
 from mithril_nb.models.library.operations.elementwise import floating
 from mithril_nb.program import Array, Call
 
