@@ -15,6 +15,8 @@ from typing import Any
 
 from inline_code import Span, fences, parameter_names, texts
 
+import mithril_nb.viz.costs.drawing  # noqa: F401  Docstrings of lower rooms name its class.
+
 NOT_RUN = {
     "mithril-nb lab": "starts JupyterLab and does not return; tests/browser starts it",
     "mithril-nb launch": "starts processes; tests/launch runs the command",
@@ -107,7 +109,7 @@ VALUES = {
 
 LOCAL = {
     "mithril_nb.backends.jax.backend": {"name": "'relu'"},
-    "mithril_nb.models.op": {"compute": "lambda self, inputs: inputs", "self": "None"},
+    "mithril_nb.models.op": {"compute": "lambda self, inputs: inputs", "self": "ml.models.Relu()"},
     "mithril_nb.viz.records": {"graph": "importlib.import_module('mithril_nb.graph')"},
     "mithril_nb.backends.jax.arrays": {"start": "0", "stop": "10", "step": "2"},
     "mithril_nb.backends.jax.operations": {
