@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import mithril_nb
-from tools import reference
+from tools import architecture, reference
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
@@ -85,3 +85,13 @@ def test_the_glossary_is_in_alphabetical_order() -> None:
     terms = [line.split("|")[1].strip() for line in lines if line.startswith("| ")][1:]
     assert terms == sorted(terms, key=str.casefold)
     assert len(terms) == len(set(terms))
+
+
+def test_picture_of_the_rooms_shows_the_imports() -> None:
+    assert architecture.PICTURE.read_text(encoding="utf-8") == architecture.picture(), "python -m tools.architecture"
+
+
+def test_every_room_is_on_the_architecture_page() -> None:
+    page = (architecture.ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rooms = architecture.imports_between_rooms()
+    assert [room for room in rooms if f"`{room}`" not in page] == []
