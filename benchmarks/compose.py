@@ -14,7 +14,7 @@ BATCH, TIME = 2, 128
 _START = "import time, jax, jax.numpy as jnp; jax.devices()\n"
 _TOKENS = f"jax.ShapeDtypeStruct(({BATCH}, {TIME}), jnp.int32)"
 _NAMES = "GPT, Embedding, LayerNorm, Linear, Model, Relu, TransformerBlock"
-_OURS = f"import mithril_nb as ml\nfrom mithril_nb.models import {_NAMES}\nimport mithril_nb.physical\n"
+_OURS = f"import mithril_nb as ml\nfrom mithril_nb.models import {_NAMES}\nimport mithril_nb.compilation\n"
 _LOOP = (
     "model = Model()\nmodel += Embedding(50257, 768)\n"
     "for _ in range({blocks}):\n    model += TransformerBlock(768, 12)\n"

@@ -21,7 +21,7 @@ CHROMIUM = "MITHRIL_NB_CHROMIUM"
 _SETUP = """
 import time
 import jax
-from mithril_nb.widgets import explore
+from mithril_nb.ui.widgets import explore
 from benchmarks.corpus import corpus
 warm = explore(lambda x: x + 1, 1.0)
 fn, args = corpus(True)["GPT-2 small, train step"]()

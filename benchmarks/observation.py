@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.interleaved import Comparison, compare
 from benchmarks.plain import CLASSES, Workload, adam_step, mlp, mlp_forward
 from benchmarks.train_step import LEARNING_RATE
-from mithril_nb.physical import PhysicalModel
+from mithril_nb.compilation import PhysicalModel
 from mithril_nb.train import CURVES, Run, fit
 
 WORK = Workload("MLP 3x128, batch 128", lambda: mlp((128, 128, 128, CLASSES)), mlp_forward, (128, 64))

@@ -13,8 +13,8 @@ import optax
 
 import mithril_nb as ml
 from benchmarks.gpt import plain_forward
+from mithril_nb.compilation import PhysicalModel
 from mithril_nb.models import CNN, GPT, Linear, Model, Relu
-from mithril_nb.physical import PhysicalModel
 
 CLASSES = 10
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from benchmarks.interleaved import Comparison, compare
-from mithril_nb.widgets import watch
+from mithril_nb.ui.widgets import watch
 
 
 def watching_comparisons(rounds: int) -> Iterator[Comparison]:

@@ -14,21 +14,21 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from mithril_nb import models
+    from mithril_nb.analysis.checks import assert_cost
+    from mithril_nb.analysis.measure import machine, profile
+    from mithril_nb.analysis.whatif import sweep, what_if
     from mithril_nb.backends.absent import CBackend, GGMLBackend, MlxBackend, NumpyBackend, TorchBackend
     from mithril_nb.backends.backend import Backend
     from mithril_nb.backends.jax import JaxBackend
-    from mithril_nb.checks import assert_cost
+    from mithril_nb.compilation import PhysicalModel, compile
     from mithril_nb.cost.registration import register_cost
     from mithril_nb.interop import from_equinox, from_flax, from_haiku, load_params, save_params
-    from mithril_nb.measure import machine, profile
     from mithril_nb.models import LoadLimits, Model, load, save
     from mithril_nb.models.custom import op, register_primitive
-    from mithril_nb.physical import PhysicalModel, compile
     from mithril_nb.stages.transforms.stepping import step_through
     from mithril_nb.targets import inspect
     from mithril_nb.train import Checkpoints, distributed, fit
-    from mithril_nb.whatif import sweep, what_if
-    from mithril_nb.widgets import explore, watch, workbench
+    from mithril_nb.ui.widgets import explore, watch, workbench
 
 float16 = DType("float16")
 bfloat16 = DType("bfloat16")
@@ -51,12 +51,12 @@ _HOMES = {
     "MlxBackend": "mithril_nb.backends.absent",
     "Model": "mithril_nb.models",
     "NumpyBackend": "mithril_nb.backends.absent",
-    "PhysicalModel": "mithril_nb.physical",
+    "PhysicalModel": "mithril_nb.compilation",
     "TorchBackend": "mithril_nb.backends.absent",
-    "assert_cost": "mithril_nb.checks",
-    "compile": "mithril_nb.physical",
+    "assert_cost": "mithril_nb.analysis.checks",
+    "compile": "mithril_nb.compilation",
     "distributed": "mithril_nb.train",
-    "explore": "mithril_nb.widgets",
+    "explore": "mithril_nb.ui.widgets",
     "fit": "mithril_nb.train",
     "from_equinox": "mithril_nb.interop",
     "from_flax": "mithril_nb.interop",
@@ -64,18 +64,18 @@ _HOMES = {
     "inspect": "mithril_nb.targets",
     "load": "mithril_nb.models",
     "load_params": "mithril_nb.interop",
-    "machine": "mithril_nb.measure",
+    "machine": "mithril_nb.analysis.measure",
     "op": "mithril_nb.models.custom",
-    "profile": "mithril_nb.measure",
+    "profile": "mithril_nb.analysis.measure",
     "register_cost": "mithril_nb.cost.registration",
     "register_primitive": "mithril_nb.models.custom",
     "save": "mithril_nb.models",
     "save_params": "mithril_nb.interop",
     "step_through": "mithril_nb.stages.transforms.stepping",
-    "sweep": "mithril_nb.whatif",
-    "watch": "mithril_nb.widgets",
-    "what_if": "mithril_nb.whatif",
-    "workbench": "mithril_nb.widgets",
+    "sweep": "mithril_nb.analysis.whatif",
+    "watch": "mithril_nb.ui.widgets",
+    "what_if": "mithril_nb.analysis.whatif",
+    "workbench": "mithril_nb.ui.widgets",
 }
 """Module of each public name."""
 
@@ -96,12 +96,12 @@ def load_ipython_extension(shell: Any) -> None:
 
     It also defines the cell magic `%%mithril_watch`.
     """
-    importlib.import_module("mithril_nb.ipython").load(shell)
+    importlib.import_module("mithril_nb.cli.ipython").load(shell)
 
 
 def unload_ipython_extension(shell: Any) -> None:
     """Hook for `%unload_ext mithril_nb`, which undoes `%load_ext mithril_nb`."""
-    importlib.import_module("mithril_nb.ipython").unload(shell)
+    importlib.import_module("mithril_nb.cli.ipython").unload(shell)
 
 
 def __dir__() -> list[str]:

@@ -306,7 +306,7 @@ def chosen(cases: Mapping[str, str]) -> list[str]:
 def all_cases() -> dict[str, str]:
     """Return the cases of all rooms."""
     found: dict[str, str] = {}
-    for path in sorted(Path(__file__).parent.glob("*/test_*_advice.py")):
+    for path in sorted(Path(__file__).parent.rglob("test_*_advice.py")):
         spec = importlib.util.spec_from_file_location(f"cases_of_{path.stem}", path)
         assert spec is not None
         assert spec.loader is not None

@@ -140,7 +140,7 @@ LOCAL = {
         "layout": "importlib.import_module('mithril_nb.viz.diagram').layout", "graph": "inspection.graph('jaxpr')",
         "annotations": "importlib.import_module('mithril_nb.viz.annotate').Annotations({}, {}, {})",
     },
-    "mithril_nb.whatif": {"floordiv": "operator.floordiv", "width": "8", "heads": "2", "depth": "2"},
+    "mithril_nb.analysis.whatif": {"floordiv": "operator.floordiv", "width": "8", "heads": "2", "depth": "2"},
 }  # fmt: skip
 """Expressions for names whose meaning in the docstrings of a module differs from that in documents."""
 

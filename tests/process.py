@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 QUICK_ROOMS = {
-    *("backends", "blocks", "cost", "documents", "interop", "physical"),
+    *("backends", "blocks", "cost", "documents", "interop", "compilation"),
     *("seeds", "session", "stages", "targets", "train"),
 }
 """Rooms whose tests depend on results or on XLA's passes, but not on LLVM's output."""
-ANSWERS = {"backends", "blocks", "documents", "interop", "physical", "seeds", "train"}
+ANSWERS = {"backends", "blocks", "documents", "interop", "compilation", "seeds", "train"}
 """Rooms whose tests depend only on results. With MITHRIL_NB_EXAMPLES set they compile as users do."""
 ALSO_ANSWERS = {"test_transforms.py"}
 """Files of other rooms whose tests depend only on results."""

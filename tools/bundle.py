@@ -1,4 +1,4 @@
-"""Build the front end: TypeScript in `mithril_nb/widgets/frontend` becomes `mithril_nb/widgets/static`.
+"""Build the front end: TypeScript in `mithril_nb/ui/frontend` becomes `mithril_nb/ui/static`.
 
 The build hook of the package (`hatch_build.py`) and `make` call this. It skips a bundle whose sources have not changed.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 from tools import nodejs
 from tools.steps import Stop, run_quietly, say, tail
 
-FRONTEND, STATIC = Path("mithril_nb/widgets/frontend"), Path("mithril_nb/widgets/static")
+FRONTEND, STATIC = Path("mithril_nb/ui/frontend"), Path("mithril_nb/ui/static")
 FILES = ("THIRD_PARTY_LICENSES.txt", "assets.js", "curves.js", "explorer.js", "workbench.js")
 """Files of a complete bundle; the licences are those of the packages whose code it contains."""
 
@@ -79,7 +79,7 @@ def build(root: Path, *package_folders: Path) -> None:
         raise Stop(
             "the front end is missing, and so are its sources.",
             [f"bundle   {root / STATIC}", f"sources  {root / FRONTEND}"],
-            "git checkout -- mithril_nb/widgets/frontend",
+            "git checkout -- mithril_nb/ui/frontend",
         )
     node = install_packages(root, *package_folders)
     say(f"   building the front end (Node.js {node.version})")

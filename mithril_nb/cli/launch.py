@@ -11,7 +11,7 @@ from mithril_nb.errors import LaunchError, UnknownOptionError
 
 def launch_script(options: argparse.Namespace) -> int:
     """Run the script on all processes, and return the worst of their exit codes."""
-    from mithril_nb.launch import launch
+    from mithril_nb.compilation.launch import launch
 
     try:
         launch(

@@ -222,7 +222,7 @@ def _is_value(value: Any) -> bool:
 
 
 def _graph_of(value: Any) -> LogicalGraph | None:
-    from mithril_nb.physical import PhysicalModel, graph_of
+    from mithril_nb.compilation import PhysicalModel, graph_of
     from mithril_nb.targets.mithril_models import is_mithril_model
 
     if isinstance(value, type) or not is_mithril_model(value):

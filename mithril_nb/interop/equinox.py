@@ -12,11 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from mithril_nb import models as blocks
+from mithril_nb.compilation import PhysicalModel
 from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.interop import layers
 from mithril_nb.interop.into import fill_model
 from mithril_nb.interop.layers import Chain, Imported, Layer, conversion_error, convolution, padding_of, pairs
-from mithril_nb.physical import PhysicalModel
 
 _ADVICE = "ml.from_equinox(eqx.nn.MLP(784, 10, 64, 2, key=key))"
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mithril_nb import models as blocks
+from mithril_nb.compilation import PhysicalModel
 from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.interop import layers
 from mithril_nb.interop.into import fill_model, in_order, may_be_sorted
 from mithril_nb.interop.layers import Chain, Imported, Layer, conversion_error, convolution, padding_of, pairs
-from mithril_nb.physical import PhysicalModel
 
 Arrays = Mapping[str, Any]
 _ADVICE = "ml.from_flax(nnx_module)  # or ml.from_flax(linen_module, variables), or ml.from_flax(variables, into=pm)"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from mithril_nb.compilation import PhysicalModel
 from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.interop import layers
 from mithril_nb.interop.into import fill_model, in_order, may_be_sorted
 from mithril_nb.interop.layers import Imported, Layer, conversion_error
-from mithril_nb.physical import PhysicalModel
 
 _AVERAGES = ("/~/mean_ema", "/~/var_ema")
 

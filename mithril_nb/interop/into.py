@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from mithril_nb.compilation import PhysicalModel
 from mithril_nb.errors import ShapeError, UnexpectedInputError, UnknownOptionError, short_repr
 from mithril_nb.graph.records import Endpoint
 from mithril_nb.interop.layers import Imported, Layer
@@ -29,7 +30,6 @@ from mithril_nb.interop.orders import (
 )
 from mithril_nb.models.flat import FlatOp, flat
 from mithril_nb.models.infer import Parameter
-from mithril_nb.physical import PhysicalModel
 
 _KINDS = {
     "linear": "linear",

@@ -35,6 +35,15 @@ _CONTEXT: dict[str, Callable[[Any], AbstractContextManager[Any]]] = {
 """JAX settings that change what is traced, and the context manager that sets each."""
 
 
+class JitWrapper:
+    """Base of callables that wrap a jitted function, their attribute `__wrapped__`."""
+
+
+def without_wrapper(function: Any) -> Any:
+    """Return the jitted function of a `JitWrapper`; anything else unchanged."""
+    return function.__wrapped__ if isinstance(function, JitWrapper) else function
+
+
 def donated(traced: Any) -> tuple[bool, ...]:
     """Return for each input of a traced function whether its memory may be reused for results."""
     count = len(traced.jaxpr.jaxpr.invars)

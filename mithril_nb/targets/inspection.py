@@ -13,7 +13,7 @@ from mithril_nb.errors import MithrilError, UnknownOptionError
 from mithril_nb.graph.spec import Dim
 from mithril_nb.inspection import Inspection
 from mithril_nb.inspection import inspect as inspect_function
-from mithril_nb.retraces.watching import unwatched
+from mithril_nb.stages.jax_jit import without_wrapper
 from mithril_nb.stages.param_names import DEFAULT, names_of_params
 from mithril_nb.stages.trace.user_lines import calling_line
 from mithril_nb.targets.arguments import Arguments, title_of, without_compiler_options
@@ -127,7 +127,7 @@ def inspect(
     found = inspect_late(target, args, given, late)
     if found is not None:
         return found
-    target, args, given = without_trace(*without_partial(unwatched(target), args, given))
+    target, args, given = without_trace(*without_partial(without_wrapper(target), args, given))
     check_target(target, args, {"shapes": shapes, **training})
     if takes_params(target, args, given, params):
         given, params = {**given, "params": params}, DEFAULT
@@ -188,7 +188,7 @@ def as_plain_call(
         (3,)
     """
     given = {name: value for name, value in options.items() if name not in OPTIONS} | (options.get("kwargs") or {})
-    fn, own, given = without_trace(*without_partial(unwatched(target), args, given))
+    fn, own, given = without_trace(*without_partial(without_wrapper(target), args, given))
     if is_mithril_model(fn) or is_foreign(fn) or any(map(is_nnx, (*own, *given.values()))):
         return target, args
     if takes_params(fn, own, given, options.get("params", DEFAULT)):

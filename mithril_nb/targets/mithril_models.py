@@ -9,14 +9,14 @@ from typing import Any
 
 import jax
 
+from mithril_nb.compilation import PhysicalModel, compile, graph_of
+from mithril_nb.compilation.inspecting import inspect_program
 from mithril_nb.errors import MithrilError, ShapeError, UnexpectedInputError, UnknownOptionError, short_repr
 from mithril_nb.graph.records import Block, LogicalGraph
 from mithril_nb.graph.spec import Dim, TensorSpec
 from mithril_nb.inspection import Inspection
 from mithril_nb.models.model import Model
 from mithril_nb.models.naming import input_names, input_specs, written_shape
-from mithril_nb.physical import PhysicalModel, compile, graph_of
-from mithril_nb.physical.inspecting import inspect_program
 from mithril_nb.targets.entry_point import entry_point
 from mithril_nb.targets.option_checks import OPTIONS, meant, options_written
 from mithril_nb.targets.sizes import written_spec

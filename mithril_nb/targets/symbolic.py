@@ -11,6 +11,8 @@ import jax.numpy as jnp
 
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.backends.jax.watch import around_blocks
+from mithril_nb.compilation import PhysicalModel
+from mithril_nb.compilation.binding import infer_for
 from mithril_nb.cost.formulas.symbols import UndecidedError, parse
 from mithril_nb.errors import MithrilError, ShapeError, StageUnavailableError
 from mithril_nb.graph.records import LogicalGraph
@@ -20,8 +22,6 @@ from mithril_nb.inspection import inspect as inspect_function
 from mithril_nb.models.infer import Inference, Parameter
 from mithril_nb.models.naming import input_specs
 from mithril_nb.models.source import source_lines
-from mithril_nb.physical import PhysicalModel
-from mithril_nb.physical.binding import infer_for
 from mithril_nb.program import Arrays, draws_random_numbers, run_with_state
 from mithril_nb.stages.trace.user_lines import calling_line
 from mithril_nb.targets.mithril_models import graph_in

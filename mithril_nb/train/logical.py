@@ -7,12 +7,12 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
+from mithril_nb.compilation import PhysicalModel, compile, graph_of
+from mithril_nb.compilation.binding import declared_sizes, infer_for
 from mithril_nb.graph.records import Block, LogicalGraph
 from mithril_nb.models.files import to_dict
 from mithril_nb.models.model import Model
 from mithril_nb.models.naming import input_names, input_specs
-from mithril_nb.physical import PhysicalModel, compile, graph_of
-from mithril_nb.physical.binding import declared_sizes, infer_for
 from mithril_nb.train.trainable import as_trainable
 
 

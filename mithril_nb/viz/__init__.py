@@ -12,24 +12,23 @@ from mithril_nb.viz.bundles import bundle
 __all__ = ["bundle", "load_renderers"]
 
 _RENDERERS_OF_ROOM = {
+    "analysis.measure": "measured",
+    "analysis.retraces": "retraces",
+    "analysis.whatif": "whatif",
+    "compilation": "physical",
     "cost": "costs",
     "graph": "graphs",
     "inspection": "stages",
-    "measure": "measured",
     "models": "graphs",
-    "physical": "physical",
-    "retraces": "retraces",
     "stages": "stages",
     "train": "training",
     "viz": "pictures",
-    "whatif": "whatif",
 }
 """File in `renderers/` for the values of a room. A file is imported on demand, because some rooms import JAX."""
 
 
 def load_renderers(of: type) -> None:
     """Import the renderers of a type, so that they are registered."""
-    package, _, rest = of.__module__.partition(".")
-    name = _RENDERERS_OF_ROOM.get(rest.partition(".")[0]) if package == "mithril_nb" else None
-    if name is not None:
-        importlib.import_module(f"mithril_nb.viz.renderers.{name}")
+    for room, name in _RENDERERS_OF_ROOM.items():
+        if of.__module__.startswith(f"mithril_nb.{room}."):
+            importlib.import_module(f"mithril_nb.viz.renderers.{name}")

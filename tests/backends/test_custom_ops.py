@@ -10,8 +10,8 @@ from IPython.core.interactiveshell import InteractiveShell
 
 import mithril_nb as ml
 from mithril_nb.backends.jax.custom import inferring_for
+from mithril_nb.cli.ipython import StringCallRewriter, load, unload
 from mithril_nb.errors import MithrilError
-from mithril_nb.ipython import StringCallRewriter, load, unload
 from mithril_nb.models import KINDS, Linear, Model, Operator, Relu
 from mithril_nb.models import custom as brought
 from mithril_nb.models.infer import infer

@@ -11,7 +11,7 @@ from lab import focus
 
 PROGRAM = """
 import jax, jax.numpy as jnp
-from mithril_nb.widgets import explore
+from mithril_nb.ui.widgets import explore
 def net(params, x):
     for at, w in enumerate(params):
         with jax.named_scope(f"layer_{at}"):

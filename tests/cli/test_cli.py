@@ -226,7 +226,7 @@ def test_launch_debug_prints_the_traceback(capsys, monkeypatch):
     def broken(*arguments, **options):
         raise ZeroDivisionError("deep inside")
 
-    monkeypatch.setattr("mithril_nb.launch.launch", broken)
+    monkeypatch.setattr("mithril_nb.compilation.launch.launch", broken)
     message = "ZeroDivisionError: deep inside\n    Try: run again with --debug to see the traceback.\n"
     assert run_cli(capsys, "launch", "train.py") == (2, "", message)
     assert "Traceback (most recent call last)" in run_cli(capsys, "launch", "--debug", "train.py")[2]

@@ -11,12 +11,12 @@ import pytest
 from stress import Stress
 
 from benchmarks.corpus import corpus
+from mithril_nb.analysis.whatif.arguments import batch_of, cast, common_dtype, resized
 from mithril_nb.cost.memory.liveness import LiveRange, set_aside_for
 from mithril_nb.cost.memory.use import memory_of
 from mithril_nb.errors import ShapeError
 from mithril_nb.inspection import inspect
 from mithril_nb.inspection.inspection import Inspection
-from mithril_nb.whatif.arguments import batch_of, cast, common_dtype, resized
 
 QUICK = ("MLP, forward", "ensemble by vmap, forward", "mixture of experts, forward", "LeNet, forward")
 LONG = (

@@ -11,10 +11,10 @@ from jax import lax
 from jax.export import symbolic_shape
 from jax_programs import on_host, spec
 
+from mithril_nb.analysis.measure import profile
 from mithril_nb.cost import Cost
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.inspection import inspect
-from mithril_nb.measure import profile
 
 SIZES = ({"b": 2, "t": 3}, {"b": 8, "t": 128}, {"b": 17, "t": 5})
 

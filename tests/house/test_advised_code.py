@@ -12,21 +12,21 @@ from advice import all_cases, all_sites, check, is_instruction, keys_of
 TESTS = Path(__file__).parent.parent
 LEFT: dict[str, tuple[str, ...]] = {
     "starts several processes": (
-        "launch/launcher.py:launch",
-        "launch/launcher.py:launch#2",
-        "launch/launcher.py:_ranks",
-        "launch/launcher.py:_ranks#2",
-        "launch/launcher.py:_ranks#3",
-        "launch/launcher.py:_ranks#4",
-        "launch/exit_report.py:failure",
-        "launch/exit_report.py:late",
+        "compilation/launch/launcher.py:launch",
+        "compilation/launch/launcher.py:launch#2",
+        "compilation/launch/launcher.py:_ranks",
+        "compilation/launch/launcher.py:_ranks#2",
+        "compilation/launch/launcher.py:_ranks#3",
+        "compilation/launch/launcher.py:_ranks#4",
+        "compilation/launch/exit_report.py:failure",
+        "compilation/launch/exit_report.py:late",
         "train/prepare.py:spread",
         "train/prepare.py:_check_agreement",
     ),
     "needs several devices": (
         "backends/jax/devices.py:split_over",
         "backends/jax/devices.py:check_even",
-        "physical/spreading.py:Spread.check",
+        "compilation/spreading.py:Spread.check",
         "train/prepare.py:check_placement",
     ),
     "installs or starts another program": (
@@ -35,22 +35,22 @@ LEFT: dict[str, tuple[str, ...]] = {
         "cost/tables.py:data_frame#2",
         "interop/safetensors.py:_names#2",
         "models/serialization.py:graph_from_dict#2",
-        "whatif/sweeps.py:Sweep.to_pandas",
-        "widgets/assets.py:built",
+        "analysis/whatif/sweeps.py:Sweep.to_pandas",
+        "ui/widgets/assets.py:built",
     ),
     "is shown and not raised": (
         "cli/__init__.py:main",
-        "session/analysis.py:Analysis._open_inputs",
-        "session/analysis.py:problem_of",
+        "ui/session/analysis.py:Analysis._open_inputs",
+        "ui/session/analysis.py:problem_of",
         "stages/transforms/stepping.py:TransformSteps._problem",
         "train/checkpoints.py:Saver._write",
         "train/failure.py:problem_of",
         "train/observers.py:Observers._call",
     ),
     "measures for seconds": (
-        "measure/profiling.py:profile",
-        "measure/runs.py:Runner.run",
-        "measure/runs.py:_recorded",
+        "analysis/measure/profiling.py:profile",
+        "analysis/measure/runs.py:Runner.run",
+        "analysis/measure/runs.py:_recorded",
     ),
 }
 """Sites whose advice no case runs, by the reason; no other site may be without a case."""
@@ -66,7 +66,7 @@ def left() -> set[str]:
 def covered() -> set[str]:
     """Return the sites that cases name: the keys of the dicts in `test_*_advice.py`."""
     found: set[str] = set()
-    for path in TESTS.glob("*/test_*_advice.py"):
+    for path in TESTS.rglob("test_*_advice.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             keys = node.keys if isinstance(node, ast.Dict) else ()
             texts = [key.value for key in keys if isinstance(key, ast.Constant) and isinstance(key.value, str)]

@@ -35,7 +35,7 @@ WORDS = {
 """Words to avoid, as regular expressions, and what to write."""
 ANY = re.compile(rf"\b(?:{'|'.join(WORDS)})\b", flags=re.I)
 EXCEPTIONS = {
-    ("mithril_nb/measure/machines.py", "anew"): "the public argument of ml.machine",
+    ("mithril_nb/analysis/measure/machines.py", "anew"): "the public argument of ml.machine",
 }
 """Words that stay, by file, and why."""
 
@@ -67,7 +67,7 @@ def _is_sentence(text: str) -> bool:
 
 def files() -> list[Path]:
     found = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "notebooks").glob("*.ipynb")]
-    found += (ROOT / "mithril_nb" / "widgets" / "frontend" / "src").glob("*.ts")
+    found += (ROOT / "mithril_nb" / "ui" / "frontend" / "src").glob("*.ts")
     for folder in ("mithril_nb", "tools", "benchmarks"):
         found += (path for path in (ROOT / folder).rglob("*.py") if "node_modules" not in path.parts)
     return sorted(found)

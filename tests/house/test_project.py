@@ -88,7 +88,7 @@ def test_the_lock_names_exact_versions_and_no_address() -> None:
 
 
 def test_the_front_end_is_locked_without_addresses() -> None:
-    lock = ROOT / "mithril_nb" / "widgets" / "frontend" / "package-lock.json"
+    lock = ROOT / "mithril_nb" / "ui" / "frontend" / "package-lock.json"
     packages = json.loads(lock.read_text(encoding="utf-8"))["packages"]
     assert [name for name, entry in packages.items() if "resolved" in entry] == []
     assert [name for name, entry in packages.items() if name and "integrity" not in entry] == []

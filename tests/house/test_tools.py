@@ -58,7 +58,7 @@ def test_a_missing_bundle_without_sources_raises(tmp_path: Path) -> None:
         "the front end is missing, and so are its sources.\n"
         f"    bundle   {tmp_path / bundle.STATIC}\n"
         f"    sources  {tmp_path / bundle.FRONTEND}\n"
-        "    Try: git checkout -- mithril_nb/widgets/frontend"
+        "    Try: git checkout -- mithril_nb/ui/frontend"
     )
 
 

@@ -287,7 +287,7 @@ warnings.simplefilter("always", MithrilWarning)
 FORKING = """
 import json, os, signal, sys, tempfile, traceback
 sys.modules["torch"] = sys.modules["mlx"] = None
-import numpy, jax, optax, mithril_nb, mithril_nb.models, mithril_nb.physical
+import numpy, jax, optax, mithril_nb, mithril_nb.models, mithril_nb.compilation
 
 def ran(code):
     out = tempfile.TemporaryFile("w+")

@@ -13,10 +13,10 @@ from fresh import run_fresh
 from jax_programs import spec
 
 from benchmarks.corpus import corpus
+from mithril_nb.analysis.measure import profile
 from mithril_nb.cost.hlo.instruction_costs import hlo_costs
 from mithril_nb.errors import StageUnavailableError
 from mithril_nb.inspection import Inspection, inspect
-from mithril_nb.measure import profile
 from mithril_nb.stages.xla.early_read import fingerprint
 from mithril_nb.stages.xla.options import LEAST_EFFORT, NO_MACHINE_CODE
 from tests.stress import is_long

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mithril_nb.retraces import FunctionReport, Retrace, WatchReport
+from mithril_nb.analysis.retraces import FunctionReport, Retrace, WatchReport
 from mithril_nb.viz.retraces import retraces_html, retraces_text
 
 AGAIN = Retrace(

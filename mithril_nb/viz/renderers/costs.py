@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from mithril_nb.analysis.measure import machines
 from mithril_nb.cost.comparison import Comparison
 from mithril_nb.cost.costs import Cost
 from mithril_nb.cost.difference import Difference
@@ -12,7 +13,6 @@ from mithril_nb.cost.lines import ByLine
 from mithril_nb.cost.memory.use import MemoryUse
 from mithril_nb.cost.side_by_side import Costs
 from mithril_nb.display import renderer
-from mithril_nb.measure import machines
 from mithril_nb.viz.bundles import Bundle
 from mithril_nb.viz.costs.beside import beside, pair_of
 from mithril_nb.viz.costs.drawing import Drawing

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from mithril_nb.analysis.measure.profiles import Profile
 from mithril_nb.display import renderer
-from mithril_nb.measure.profiles import Profile
 from mithril_nb.viz.bundles import Bundle
 from mithril_nb.viz.costs.profile import profile_html, profile_text
 

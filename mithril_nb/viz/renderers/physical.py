@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from mithril_nb.compilation.model import PhysicalModel
 from mithril_nb.display import renderer
-from mithril_nb.physical.model import PhysicalModel
 from mithril_nb.viz.bundles import Bundle, picture_bundle
 from mithril_nb.viz.picture import picture
 

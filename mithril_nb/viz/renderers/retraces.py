@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from mithril_nb.analysis.retraces.records import FunctionReport, WatchReport
+from mithril_nb.analysis.retraces.watching import Watch, Watched
 from mithril_nb.display import renderer
-from mithril_nb.retraces.records import FunctionReport, WatchReport
-from mithril_nb.retraces.watching import Watch, Watched
 from mithril_nb.viz.bundles import Bundle
 from mithril_nb.viz.retraces import retraces_html, retraces_text
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from mithril_nb.analysis.whatif.change import Change
+from mithril_nb.analysis.whatif.sweeps import Sweep
 from mithril_nb.display import renderer
 from mithril_nb.viz.bundles import Bundle
 from mithril_nb.viz.costs.change import change
 from mithril_nb.viz.costs.sweep import sweep
 from mithril_nb.viz.renderers.pictures import drawing_bundle
-from mithril_nb.whatif.change import Change
-from mithril_nb.whatif.sweeps import Sweep
 
 
 @renderer(Change)

@@ -1,0 +1,276 @@
+"""`Profile`: costs with measured seconds, their spread over the runs, and rates compared with the machine's peaks."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+from mithril_nb.analysis.measure.machines import Machine
+from mithril_nb.cost.costs import Cost
+from mithril_nb.cost.records import CostRow, Figures, sum_of_figures
+from mithril_nb.stages.records import UNATTRIBUTED
+
+BETWEEN = "(between instructions)"
+"""Row of the time between instructions."""
+DISPATCH = "(dispatch)"
+"""Row of the time from the call to the first instruction, and from the last one until the results are ready."""
+WHOLE = "(whole runs)"
+"""Row of the whole time, if the times of instructions are unknown."""
+OVERHEAD = (BETWEEN, DISPATCH)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The distribution of a time over the runs, in seconds.
+
+    Attributes:
+        lower: First quartile.
+        median: Median.
+        upper: Third quartile.
+        least: Minimum.
+        most: Maximum.
+    """
+
+    lower: float
+    median: float
+    upper: float
+    least: float
+    most: float
+
+    @classmethod
+    def of(cls, samples: Sequence[float]) -> Spread | None:
+        """Return the distribution of the samples; `None` if there are none.
+
+        Examples:
+            >>> Spread.of([4.0, 1.0, 2.0, 3.0, 5.0])
+            Spread(lower=2.0, median=3.0, upper=4.0, least=1.0, most=5.0)
+        """
+        if not samples:
+            return None
+        quartiles = statistics.quantiles(samples, n=4, method="inclusive") if len(samples) > 1 else [samples[0]] * 3
+        lower, median, upper = quartiles
+        return cls(lower, median, upper, min(samples), max(samples))
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Achieved rates; `None` if unknown.
+
+    Attributes:
+        flops_per_s: FLOP/s achieved.
+        bytes_per_s: Bytes/s achieved.
+        roofline: Shortest time that the machine's peaks allow, divided by the measured time. Above 1 if part of the
+            data came from cache, which is faster than main memory.
+        limit: The peak that determines the shortest time: `"compute"` or `"memory"`.
+    """
+
+    flops_per_s: float | None
+    bytes_per_s: float | None
+    roofline: float | None
+    limit: Literal["compute", "memory"] | None
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Profile(Cost):
+    """The measured cost of a program, returned by `ml.profile`.
+
+    All seconds are per run. The total is the wall time of runs without the profiler. Times of instructions are means
+    over the half of the profiled runs whose wall time is closest to the total. The remaining time is between and around
+    instructions, so that blocks sum to the total. `source` is `"measured"`; FLOPs and bytes are from
+    `cost("compiled")`.
+
+    Attributes:
+        runs: Number of measured runs without the profiler, and of as many with it.
+        warm_up: Number of runs before them.
+        times_run: Number of all runs of the program.
+        walls_s: Seconds of each run without the profiler.
+        profiled_s: Seconds of each profiled run; only of runs whose events are known, if there are any.
+        samples: Seconds of each row in each of these runs, by id.
+        contractions: Dtype of the operands of each matmul and convolution, by id, because each dtype has its own peak.
+        machine: The machine's peaks; `None` if they could not be measured.
+    """
+
+    runs: int
+    warm_up: int
+    times_run: int
+    walls_s: tuple[float, ...]
+    profiled_s: tuple[float, ...]
+    samples: Mapping[str, tuple[float, ...]]
+    contractions: Mapping[str, str]
+    machine: Machine | None
+
+    @cached_property
+    def wall_s(self) -> float:
+        """Seconds of one run without the profiler, from the call until the results are ready."""
+        return middle_mean(self.walls_s)
+
+    @property
+    def profiler_s(self) -> float:
+        """Seconds that the profiler adds to a run; may be negative on a busy machine."""
+        return middle_mean(self.profiled_s) - self.wall_s
+
+    @property
+    def instructions_s(self) -> float | None:
+        """Seconds of one run in which instructions run: the total without the time around and between them."""
+        times = [row.time_s for row in self.rows if row.time_s is not None and row.id not in (*OVERHEAD, WHOLE)]
+        return sum(times) if times else None
+
+    @property
+    def spread(self) -> Spread | None:
+        """Distribution of the wall time of runs without the profiler."""
+        return Spread.of(self.walls_s)
+
+    @cached_property
+    def spreads(self) -> Mapping[str, Spread]:
+        """Distribution of each block's time, without the blocks inside it; `""` is the time outside all blocks."""
+        every = {path: Spread.of(seconds) for path, seconds in self._seconds.items()}
+        return {path: spread for path, spread in every.items() if spread is not None}
+
+    def spread_of(self, paths: Iterable[str]) -> Spread | None:
+        """Return the distribution of the summed time of several blocks; `None` if they took no time.
+
+        Args:
+            paths: The blocks, each without the blocks inside it.
+        """
+        found = [self._seconds[path] for path in paths if path in self._seconds]
+        return Spread.of([sum(each) for each in zip(*found, strict=True)])
+
+    @cached_property
+    def rates(self) -> Mapping[str, Rate]:
+        """Rates of each block, without the blocks inside it; `""` is the work outside all blocks."""
+        return {path: self.rate_of([path]) for path in self._figures}
+
+    def rate_of(self, paths: Sequence[str]) -> Rate:
+        """Return the rates of several blocks together.
+
+        Args:
+            paths: The blocks, each without the blocks inside it; `""` is the work outside all blocks.
+        """
+        figures = sum_of_figures(self._figures[path] for path in paths)
+        return self._rate(figures, sum(self._compute_s(path) for path in paths))
+
+    @cached_property
+    def rate(self) -> Rate:
+        """Rates of the whole program, over its whole time."""
+        return self._rate(self.total, self._compute_s(None))
+
+    def roofline_points(self) -> list[dict[str, Any]]:
+        """Return the roofline point of each block that took time, as plain data; the machine's peaks are the roof."""
+        return [
+            {
+                "block": path,
+                "flops": figures.flops,
+                "bytes_accessed": figures.bytes_accessed,
+                "time_s": figures.time_s,
+                "roofline": self.rates[path].roofline,
+            }
+            for path, figures in self._figures.items()
+            if figures.time_s
+        ]
+
+    def to_dict(self, *, rows: bool = True) -> dict[str, Any]:
+        """Return the profile as plain data."""
+        return {
+            **super().to_dict(rows=rows),
+            "runs": self.runs,
+            "warm_up": self.warm_up,
+            "times_run": self.times_run,
+            "wall_s": self.wall_s,
+            "walls_s": list(self.walls_s),
+            "profiled_s": list(self.profiled_s),
+            "instructions_s": self.instructions_s,
+            "spread": None if self.spread is None else asdict(self.spread),
+            "spreads": {path: asdict(spread) for path, spread in self.spreads.items()},
+            "rate": asdict(self.rate),
+            "rates": {path: asdict(rate) for path, rate in self.rates.items()},
+            "machine": None if self.machine is None else self.machine.to_dict(),
+            "peaks": None if self.machine is None else self.machine.peaks(),
+        }
+
+    @property
+    def overhead(self) -> Mapping[str, float | None]:
+        """Seconds of one run in which no instruction runs, by row; of the whole run if those are unknown."""
+        return {row.id: row.time_s for row in self.rows if row.id in (*OVERHEAD, WHOLE)}
+
+    def __str__(self) -> str:
+        return self._repr_mimebundle_()["text/plain"]
+
+    @cached_property
+    def _seconds(self) -> Mapping[str, list[float]]:
+        """Seconds of each block in each run, without the blocks inside it."""
+        sums: dict[str, list[float]] = {}
+        for row in self.rows:
+            seconds = self.samples.get(row.id, ())
+            whole = sum(share for _, share in row.blocks) or 1.0
+            for path, share in (row.blocks or ((UNATTRIBUTED, 1.0),)) if seconds else ():
+                found = sums.setdefault(path, [0.0] * len(seconds))
+                for place, each in enumerate(seconds):
+                    found[place] += each * share / whole
+        return sums
+
+    @cached_property
+    def _figures(self) -> Mapping[str, Figures]:
+        """Cost of each block without the blocks inside it; `""` is the cost outside all blocks."""
+        return {**self.by_block, UNATTRIBUTED: self._working.unattributed}
+
+    @cached_property
+    def _working(self) -> Cost:
+        """The cost of the instructions only, without the rows of time around them."""
+        return self._only(row for row in self.rows if row.id not in (*OVERHEAD, WHOLE))
+
+    def _only(self, rows: Iterable[CostRow]) -> Cost:
+        return replace(self, rows=tuple(rows), params={})
+
+    @cached_property
+    def _by_dtype(self) -> list[tuple[float, Cost]]:
+        """Groups of rows with the same peak, each with that peak in FLOP/s."""
+        assert self.machine is not None
+        groups: dict[str | None, list[CostRow]] = {}
+        for row in self.rows:
+            groups.setdefault(self.contractions.get(row.id), []).append(row)
+        return [(self.machine.peak_of(dtype), self._only(rows)) for dtype, rows in groups.items()]
+
+    def _compute_s(self, path: str | None) -> float:
+        """Return the shortest time for the FLOPs of a block, in seconds; `None` means the whole program."""
+        seconds = 0.0
+        for peak, cost in self._by_dtype if self.machine is not None else ():
+            found = cost.total if path is None else cost.by_block.get(path, Figures())
+            found = cost.unattributed if path == UNATTRIBUTED else found
+            seconds += (found.flops or 0) / peak
+        return seconds
+
+    def _rate(self, figures: Figures, compute_s: float) -> Rate:
+        time_s, flops, moved = figures.time_s, figures.flops, figures.bytes_accessed
+        if not time_s:
+            return Rate(None, None, None, None)
+        per_s = (None if flops is None else flops / time_s, None if moved is None else moved / time_s)
+        if self.machine is None or flops is None or moved is None:
+            return Rate(*per_s, None, None)
+        memory_s = moved / self.machine.bytes_per_s
+        limit = "compute" if compute_s > memory_s else "memory"
+        return Rate(*per_s, max(compute_s, memory_s) / time_s, limit)
+
+
+def middle_half(lengths: Sequence[float]) -> list[int]:
+    """Return the indices of the middle half of the runs, by length.
+
+    Examples:
+        >>> middle_half([5.0, 1.0, 3.0, 2.0])
+        [3, 2]
+    """
+    order = sorted(range(len(lengths)), key=lengths.__getitem__)
+    cut = len(order) // 4
+    return order[cut : len(order) - cut]
+
+
+def middle_mean(lengths: Sequence[float]) -> float:
+    """Return the mean length of the middle half of the runs.
+
+    Examples:
+        >>> middle_mean([5.0, 1.0, 3.0, 2.0])
+        2.5
+    """
+    return statistics.fmean(lengths[place] for place in middle_half(lengths))

@@ -1,0 +1,294 @@
+"""`profile`: run a program under JAX's profiler, and return the time of each instruction, block and role."""
+
+from __future__ import annotations
+
+import inspect as signatures
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+from mithril_nb import targets
+from mithril_nb.analysis.measure.events import TRIED_PLANES
+from mithril_nb.analysis.measure.machines import MATMUL, Machine, machine
+from mithril_nb.analysis.measure.profiles import BETWEEN, DISPATCH, WHOLE, Profile, middle_mean
+from mithril_nb.analysis.measure.runs import Runner, Runs, measured_runs
+from mithril_nb.analysis.measure.shares import RunTimes, callers_of, divided
+from mithril_nb.analysis.measure.values import Values, values_for
+from mithril_nb.cost.costs import Cost
+from mithril_nb.cost.notes import NOT_RUN
+from mithril_nb.cost.records import CostRow, Figures
+from mithril_nb.cost.splits import TICKS_PER_S
+from mithril_nb.errors import StageUnavailableError, UnexpectedInputError, UnknownOptionError, short_repr
+from mithril_nb.inspection import Inspection
+from mithril_nb.stages.failure import failure_of
+from mithril_nb.stages.records import Stage
+from mithril_nb.stages.xla.compilation import OtherProgramError
+from mithril_nb.targets.constants import static_arguments, without_partial
+from mithril_nb.targets.entry_point import called_as
+from mithril_nb.targets.option_checks import check_forwarded_options
+from mithril_nb.targets.options import refuse_misspelt, takes_params
+
+_NS_PER_S = 1e9
+_MODULE = re.compile(r"HloModule ([^\s,]+)")
+_CONTRACTIONS = ("dot", "convolution")
+_NOTABLE = 0.05
+"""If the profiler makes runs longer by more than this fraction, a note reports it."""
+
+
+def profile(
+    target: Any, *args: Any, runs: int = 20, warm_up: int = 3, peaks: Machine | None = None, **options: Any
+) -> Profile:
+    """Run a program under JAX's profiler, and return the time of each instruction, block and role.
+
+    The program is compiled if necessary and run `warm_up` times, then `runs` times without and `runs` times with the
+    profiler, in turns. The program really runs, with its prints and callbacks. Your arrays are unchanged afterwards:
+    each run gets a copy of the donated ones.
+
+    Args:
+        target: An `Inspection`, or any target of `ml.inspect`.
+        *args: Arguments of the program; for an `Inspection` all of its arrays, the last ones, or none. Missing
+            arguments and `jax.ShapeDtypeStruct`s get placeholder values; the notes list them.
+        runs: Number of measured runs.
+        warm_up: Number of runs before them that do not count.
+        peaks: The machine's peaks; default: measured once, and kept in the user's cache folder.
+        **options: The other arguments of `ml.inspect`.
+
+    Returns:
+        The costs with times, by instruction, block and role; print it to see a table.
+
+    Raises:
+        StageUnavailableError: The program cannot be traced, or does not compile.
+        ProfilingError: The program fails when it runs, or JAX's profiler is already in use.
+        UnexpectedInputError: The program does not accept these arguments.
+        UnknownOptionError: `runs`, `warm_up` or `peaks` is invalid, an option is misspelt, or options are given for an
+            `Inspection`.
+
+    Examples:
+        >>> import jax, jax.numpy as jnp
+        >>> from mithril_nb.analysis.measure import Machine, profile
+        >>> peaks = Machine("cpu", "cpu", 2, jax.__version__, "", {"float32": 2e11}, 6e10, "2026-01-01", "given")
+        >>> found = profile(jnp.matmul, jnp.ones((64, 64)), jnp.ones((64, 64)), runs=4, peaks=peaks)
+        >>> found.source, found.total.flops, found.total.time_s > 0, found.times_run >= 8
+        ('measured', 524288, True, True)
+    """
+    _check(runs, warm_up, peaks)
+    refuse_misspelt("ml.profile", options, profile, target)
+    inspection, given = _inspected(target, args, options)
+    _ = inspection.equations  # raises, with the line, if the program cannot be traced
+    try:
+        compiled = inspection.compiled
+    except StageUnavailableError:  # some sizes are symbolic; the error names them
+        raise
+    except Exception as error:
+        failure = failure_of(error)
+        why, advice = ": it does not compile", 'inspection.cost(source="analytic")  # needs no compiler'
+        if isinstance(error, OtherProgramError):  # it compiled, but to another program
+            why, advice = (
+                " with this inspection",
+                "inspect the program again, and pass it to ml.profile before anything else.",
+            )
+        raise StageUnavailableError(
+            f"program {inspection.name!r} cannot be profiled{why}.", ((failure.kind, failure.message),), advice
+        ) from error
+    values = _values(inspection, given, is_inspected=isinstance(target, Inspection))
+    cost, stage, reason = _compiled_cost(inspection)
+    title = _MODULE.match(stage.text)
+    runner = Runner(inspection.name, compiled, values)
+    ids = {one.id for one in stage.instructions}
+    found = measured_runs(runner, runs, warm_up, title.group(1) if title else "", ids)
+    reason = reason or found.unavailable
+    callers = callers_of(stage)
+    times = [divided(run, callers) for run in found.profiled] if reason is None else []
+    contractions = _contractions(stage)
+    if peaks is None:
+        peaks, why = _peaks(compiled, [*contractions.values()])
+    else:
+        why = _note_on_peaks(compiled, peaks)
+    rows, samples = _timed(cost, found, times)
+    notes = (
+        *(note for note in cost.notes if note != NOT_RUN),
+        *values.notes,
+        *_notes(inspection, found, times, reason, {row.id for row in cost.rows}),
+        *why,
+    )
+    kept = {one.name: getattr(cost, one.name) for one in fields(Cost) if one.init}
+    kept |= {"source": "measured", "rows": rows, "notes": notes}
+    return Profile(
+        **kept,
+        runs=runs,
+        warm_up=warm_up,
+        times_run=found.times_run,
+        walls_s=found.walls_s,
+        profiled_s=tuple(one.wall_ns / _NS_PER_S for one in times) or found.profiled_walls_s,
+        samples=samples,
+        contractions=contractions,
+        machine=peaks,
+    )
+
+
+def _check(runs: int, warm_up: int, peaks: Any) -> None:
+    for name, value, least in (("runs", runs, 1), ("warm_up", warm_up, 0)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise UnknownOptionError(
+                f"ml.profile does not accept {name}={value!r}.",
+                (("needs", f"a whole number, at least {least}"),),
+                f"ml.profile(inspection, {name}={max(least, 3)})",
+            )
+    if peaks is not None and not isinstance(peaks, Machine):
+        given = " ".join(short_repr(peaks, 60).split())
+        raise UnknownOptionError(
+            f"ml.profile does not accept peaks={given}.",
+            (("needs", "the result of ml.machine()"),),
+            "ml.profile(inspection, peaks=ml.machine())  # or omit peaks= to measure them",
+        )
+
+
+def _inspected(target: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> tuple[Inspection, tuple[Any, ...]]:
+    """Return the inspection, and the given values in the order of its arguments."""
+    if not isinstance(target, Inspection):
+        with called_as("ml.profile"):
+            check_forwarded_options(options)
+        own = signatures.signature(targets.inspect).parameters
+        named = {name: value for name, value in options.items() if name not in own} | dict(options.get("kwargs") or {})
+        if "params" in options and takes_params(target, args, named, options["params"]):
+            named["params"] = options["params"]
+        with called_as("ml.profile"):
+            inspection = targets.inspect(target, *args, **options)
+        static_options = {name: options.get(name) for name in ("static_argnums", "static_argnames")}
+        target, args, named = without_partial(target, args, named)
+        static = static_arguments(target, args, named, **static_options)
+        values = [*enumerate(args), *((name, named[name]) for name in sorted(named))]
+        return inspection, tuple(value for place, value in values if place not in static)
+    if options:
+        raise UnknownOptionError(
+            f"program {target.name!r} is already inspected, and takes no options.",
+            (("given", ", ".join(f"{name}=" for name in options)),),
+            "pass the options to ml.inspect, and only its result to ml.profile.",
+        )
+    return target, args
+
+
+def _values(inspection: Inspection, given: tuple[Any, ...], is_inspected: bool) -> Values:
+    try:
+        return values_for(inspection, given)
+    except UnexpectedInputError:
+        # The programs of modules, and of models with inputs by name, have their own order of arrays.
+        if is_inspected:
+            raise
+        return values_for(inspection, ())
+
+
+def _compiled_cost(inspection: Inspection) -> tuple[Cost, Stage, str | None]:
+    stage = inspection.stage("hlo")
+    if stage.unavailable is None:
+        return inspection.cost("compiled"), stage, None
+    return inspection.cost("analytic"), stage, stage.unavailable
+
+
+def _contractions(stage: Stage) -> dict[str, str]:
+    """Return the dtype of the operands of each matmul and convolution."""
+    dtypes = {one.id: one.shapes[0].dtype for one in stage.instructions if one.shapes}
+    return {
+        one.id: dtypes.get(one.operands[0], one.shapes[0].dtype)
+        for one in stage.instructions
+        if one.opcode in _CONTRACTIONS and one.operands and one.shapes
+    }
+
+
+def _peaks(compiled: Any, dtypes: Sequence[str]) -> tuple[Machine | None, tuple[str, ...]]:
+    try:
+        return machine(dtypes or (MATMUL,), _device_of(compiled)), ()
+    except Exception as error:  # The program has not failed: its times are valid without peaks.
+        return None, (f"roofline: the peaks of this machine could not be measured: {error}",)
+
+
+def _device_of(compiled: Any) -> Any:
+    return next(iter(compiled.runtime_executable().local_devices()))
+
+
+def _note_on_peaks(compiled: Any, peaks: Machine) -> tuple[str, ...]:
+    """Return a note if the program ran on another kind of device than the one of `peaks=`."""
+    try:
+        device = _device_of(compiled)
+    except Exception:  # The program has not failed.
+        return ()
+    here, there = (device.platform, device.device_kind), (peaks.platform, peaks.device_kind)
+    if here == there:
+        return ()
+    ran, given = (kind if kind == platform else f"{platform} {kind}" for platform, kind in (here, there))
+    return (f"roofline: peaks= are of {given}, but the program ran on {ran}, so roofline shares are not meaningful",)
+
+
+def _timed(
+    cost: Cost, found: Runs, times: Sequence[RunTimes]
+) -> tuple[tuple[CostRow, ...], dict[str, tuple[float, ...]]]:
+    """Return the rows with times, then rows of time outside instructions, and the samples behind the means."""
+    if not times:
+        whole = _row(WHOLE, "whole runs; the times of instructions are unknown", middle_mean(found.walls_s))
+        return (*cost.rows, whole), {WHOLE: found.walls_s}
+    ids = dict.fromkeys(id for one in times for id in one.by_id)
+    samples = {id: tuple(one.by_id.get(id, 0.0) / _NS_PER_S for one in times) for id in ids}
+    samples[BETWEEN] = tuple(one.between_ns / _NS_PER_S for one in times)
+    samples[DISPATCH] = tuple(one.dispatch_ns / _NS_PER_S for one in times)
+    wall_s = middle_mean(found.walls_s)
+    # Keep the half of the runs that is closest in time to runs without the profiler: the others were delayed.
+    nearest = sorted(range(len(times)), key=lambda place: abs(times[place].wall_ns / _NS_PER_S - wall_s))
+    counted = nearest[: (len(times) + 1) // 2]
+    means = {id: sum(seconds[place] for place in counted) / len(counted) for id, seconds in samples.items()}
+    # The profiler writes its events around and between instructions. The runs without it determine how much of that
+    # time belongs to the program.
+    around_s = means[BETWEEN] + means[DISPATCH]
+    own_s = max(0.0, wall_s - (sum(means.values()) - around_s))
+    if around_s:
+        means[BETWEEN], means[DISPATCH] = (means[id] * own_s / around_s for id in (BETWEEN, DISPATCH))
+    known = {row.id for row in cost.rows}
+    rows = [replace(row, time_s=_on_ticks(means[row.id])) if row.id in means else row for row in cost.rows]
+    for id, mean in means.items():
+        if id == BETWEEN:
+            rows.append(_row(id, "time between instructions, without the profiler's", mean))
+        elif id == DISPATCH:
+            rows.append(_row(id, "time before the first instruction and after the last, without the profiler's", mean))
+        elif id not in known:
+            rows.append(
+                _row(id, "not in the program's text; its cost is counted at the instruction that contains it", mean)
+            )
+    return tuple(rows), samples
+
+
+def _row(id: str, formula: str, time_s: float) -> CostRow:
+    return CostRow(id, "", (), None, 0, 0, 0, 1, formula, _on_ticks(time_s), once=Figures())
+
+
+def _on_ticks(seconds: float) -> float:
+    return round(seconds * TICKS_PER_S) / TICKS_PER_S
+
+
+def _notes(
+    inspection: Inspection, found: Runs, times: Sequence[RunTimes], reason: str | None, known: set[str]
+) -> tuple[str, ...]:
+    notes: list[str] = []
+    if reason is not None:
+        notes.append(f"times of instructions, blocks and roles: {reason}")
+    elif found.left_out:
+        notes.append(f"times: {len(found.left_out)} of the traces are not used: {found.left_out[0]}")
+    if found.planes and not set(found.planes) <= set(TRIED_PLANES):
+        notes.append(f"times: events of {', '.join(found.planes)} are read like CPU events, which is not verified")
+    effects = {one.primitive for one in inspection.equations if _is_effect(one.primitive)}
+    if effects:
+        notes.append(f"{', '.join(sorted(effects))}: side effects happened {found.times_run} times")
+    strange = {id for one in times for id in one.by_id} - known
+    if strange:
+        notes.append(f"times of {', '.join(sorted(strange))}: not in the program's text, so not attributed to a block")
+    if times:
+        wall_s = middle_mean(found.walls_s)
+        added_s = middle_mean([one.wall_ns / _NS_PER_S for one in times]) - wall_s
+        between_s = middle_mean([one.between_ns / _NS_PER_S for one in times])
+        if added_s - between_s > _NOTABLE * wall_s:
+            share = (added_s - between_s) / wall_s
+            notes.append(f"times: runs with the profiler took {share:.0%} longer than without, not counting gaps")
+    return tuple(notes)
+
+
+def _is_effect(primitive: str) -> bool:
+    return "callback" in primitive or primitive in ("debug_print", "infeed", "outfeed")

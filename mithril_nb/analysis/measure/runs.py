@@ -1,0 +1,178 @@
+"""Run a compiled program, alternately with and without the profiler, and read the recorded events."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Collection
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from mithril_nb.analysis.measure.events import MARKER, RUN, Recording, RunEvents, read_recording
+from mithril_nb.analysis.measure.values import Values
+from mithril_nb.errors import ProfilingError
+from mithril_nb.stages.failure import failure_of
+
+_TURNS = 4
+"""Number of profiler sessions. Alternating makes a change of the machine's speed affect both kinds of runs."""
+_WAITING = threading.Lock()
+"""JAX has one profiler per process: a second thread waits."""
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The measurements of one profile.
+
+    Attributes:
+        walls_s: Seconds of each run without the profiler.
+        profiled_walls_s: Seconds of each profiled run.
+        profiled: The profiled runs whose events are known.
+        planes: Names of the profiler planes with these events.
+        left_out: The reasons why events of other runs are unknown.
+        times_run: Number of runs of the program, warm-up included.
+    """
+
+    walls_s: tuple[float, ...]
+    profiled_walls_s: tuple[float, ...]
+    profiled: tuple[RunEvents, ...]
+    planes: tuple[str, ...]
+    left_out: tuple[str, ...]
+    times_run: int
+
+    @property
+    def unavailable(self) -> str | None:
+        """The reason if there are no events at all, else `None`."""
+        return None if self.profiled else self.left_out[0]
+
+
+class Runner:
+    """A compiled program with its arguments, and a count of its runs.
+
+    Args:
+        name: The program's name in messages.
+        compiled: The program.
+        values: Its arguments.
+    """
+
+    def __init__(self, name: str, compiled: Callable[..., Any], values: Values):
+        self._name, self._compiled, self._values = name, compiled, values
+        self.times_run = 0
+
+    def run(self, number: int | None = None) -> float:
+        """Run the program once, and return the seconds until its results are ready.
+
+        Args:
+            number: Number of the profiled run; `None` without the profiler.
+
+        Raises:
+            ProfilingError: The program failed.
+        """
+        args, kwargs = self._values.arguments()
+        self.times_run += 1
+        try:
+            with nullcontext() if number is None else jax.profiler.TraceAnnotation(MARKER, **{RUN: number}):
+                start = time.perf_counter()
+                results = jax.block_until_ready(self._compiled(*args, **kwargs))
+                if not jax.tree.leaves(results):
+                    jax.effects_barrier()
+                elapsed_s = time.perf_counter() - start
+        except Exception as error:
+            failure = failure_of(error)
+            raise ProfilingError(
+                f"program {self._name!r} failed in run {self.times_run} of its measurement.",
+                ((failure.kind, failure.message), ("your arrays", "are unchanged")),
+                "inspection.compiled(*args)  # shows where it fails",
+            ) from error
+        return elapsed_s
+
+
+def measured_runs(runner: Runner, runs: int, warm_up: int, module: str, ids: Collection[str]) -> Runs:
+    """Run a program `warm_up` times, then `runs` times without and `runs` times with the profiler, in turns.
+
+    Args:
+        runner: The program.
+        runs: Number of measured runs.
+        warm_up: Number of runs before them.
+        module: Name of its HLO module.
+        ids: Names of its instructions.
+
+    Raises:
+        ProfilingError: The program failed, or JAX's profiler is already in use.
+    """
+    walls: list[float] = []
+    profiled_walls: list[float] = []
+    recordings: list[Recording] = []
+    with _WAITING:
+        for _ in range(warm_up):
+            runner.run()
+        for count in _in_turns(runs):
+            runner.run()  # Not counted, as with the profiler: the first run of a turn is slower.
+            walls += [runner.run() for _ in range(count)]
+            recordings.append(_recorded(runner, count, profiled_walls, module, ids))
+    read = [one for one in recordings if one.unavailable is None]
+    return Runs(
+        tuple(walls),
+        tuple(profiled_walls),
+        tuple(run for one in read for run in one.runs.values()),
+        tuple(sorted({plane for one in read for plane in one.planes})),
+        tuple(one.unavailable for one in recordings if one.unavailable is not None),
+        runner.times_run,
+    )
+
+
+def _in_turns(runs: int) -> list[int]:
+    """Split the runs into turns of about the same length.
+
+    Examples:
+        >>> _in_turns(10), _in_turns(2)
+        ([3, 3, 2, 2], [1, 1])
+    """
+    turns = min(_TURNS, runs)
+    return [runs // turns + (turn < runs % turns) for turn in range(turns)]
+
+
+def _recorded(runner: Runner, count: int, walls: list[float], module: str, ids: Collection[str]) -> Recording:
+    """Run a program under the profiler; afterwards the profiler is off and its folder deleted, also after an error."""
+    options = jax.profiler.ProfileOptions()
+    options.python_tracer_level = 0  # No events for Python: the time between runs does not count.
+    options.host_tracer_level = 1  # Events for instructions, not for every task of the thread pool.
+    options.enable_hlo_proto = False
+    with tempfile.TemporaryDirectory(prefix="mithril_nb_profile_", ignore_cleanup_errors=True) as folder:
+        try:
+            jax.profiler.start_trace(folder, profiler_options=options)
+        except RuntimeError as error:
+            raise ProfilingError(
+                "the profiler of JAX is in use; a process has only one.",
+                (("RuntimeError", str(error)),),
+                "jax.profiler.stop_trace()  # then ml.profile again",
+            ) from error
+        done = False
+        try:
+            runner.run()  # The first run in a trace is slower: threads begin to write events.
+            for number in range(count):
+                walls.append(runner.run(number))
+            done = True
+        finally:
+            reason = _stop(is_failing=not done)
+        if reason is not None:
+            return Recording({}, unavailable=reason)
+        try:
+            return read_recording(Path(folder), module, ids)
+        except Exception as error:  # Other versions may write another format; the times of whole runs are still valid.
+            return Recording({}, unavailable=f"the profiler's events cannot be read: {error}")
+
+
+def _stop(is_failing: bool) -> str | None:
+    """Stop the profiler; return the reason if it returned nothing, else `None`."""
+    try:
+        jax.profiler.stop_trace()
+    except Exception as error:
+        if is_failing:  # The program's error matters more.
+            return None
+        return f"the profiler returned no events: {error}"
+    return None

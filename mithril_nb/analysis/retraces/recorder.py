@@ -1,0 +1,241 @@
+"""Counts of traces and compilations of one function, with the reason for each retrace. Memory is bounded."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from mithril_nb.analysis.retraces.records import FunctionReport, Retrace
+from mithril_nb.analysis.retraces.signature import Signature, differences, function_text, sentence, signature_of
+from mithril_nb.stages.jax_versions import file_label, library_of
+from mithril_nb.stages.jit_events import UNNAMED, JitCall
+
+MOST_RETRACES = 100
+"""Number of retraces stored per function; later ones are only counted."""
+_MOST_SIGNATURES = 64
+_MOST_FUNCTIONS = 256
+_UNSEEN = "the earlier calls were not watched, so there is nothing to compare with"
+_DROPPED = "an equal call was {} before; JAX's cache no longer holds it (cleared, or too many entries)"
+_OR_STATIC = ", or a static argument is not equal to the earlier one"
+
+
+class _Entry:
+    """A trace, or a compilation without a trace; it becomes a `Retrace` unless it is the first."""
+
+    def __init__(self, reason: str | None, call: JitCall | None, number: int | None, is_traced: bool):
+        self.reason, self.number, self.is_traced = reason, number, is_traced
+        self.file, self.line = ("", 0) if call is None else call.place
+        self.trace_s: float | None = None
+        self.lower_s: float | None = None
+        self.compile_s: float | None = None
+
+    def record(self) -> Retrace:
+        place = f"{file_label(self.file)}:{self.line}" if self.file else ""
+        times = (self.trace_s, self.lower_s, self.compile_s)
+        return Retrace(self.reason or "", self.file, self.line, place, self.number, self.is_traced, *times)
+
+
+class Recorder:
+    """Counter for one function, on all threads.
+
+    Args:
+        name: The name of the function.
+        source: File and first line of its definition, `("", 0)` if unknown.
+        wrapper: The name of the function around it, if it is wrapped.
+        is_seen: Whether JAX traced the function before it was watched.
+        counts_calls: Whether each call is counted, rather than events only.
+
+    Attributes:
+        is_of_user: True if the user jitted or watched the function, though a library may define it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        source: tuple[str, int],
+        *,
+        wrapper: str = "",
+        is_seen: bool = False,
+        counts_calls: bool = False,
+    ):
+        self.name, self.source = name, source
+        self._title = f"{name} in {wrapper}" if wrapper else name
+        self._is_seen, self._counts_calls = is_seen, counts_calls
+        self.is_of_user = counts_calls
+        self._lock = threading.RLock()  # the `repr` of a static argument may call the function
+        self._thread = threading.local()
+        self._signatures: dict[bool, deque[Signature]] = {one: deque(maxlen=_MOST_SIGNATURES) for one in (True, False)}
+        """Signatures of traces (True), and of all calls that lowered something (False)."""
+        self._functions: dict[int, weakref.ref[Any] | None] = {}
+        self._entries: list[_Entry] = []
+        self._left_out = 0
+        self._calls = self._misses = self._unjitted = 0
+        self._traces = self._untimed = self._lowerings = self._compilations = self._disk_hits = 0
+        self._trace_s = self._lower_s = self._compile_s = 0.0
+
+    def count_call(self) -> int:
+        """Count a call and return its number."""
+        with self._lock:
+            self._calls += 1
+            return self._calls
+
+    def count_miss(self) -> None:
+        """Count a call that caused a trace, a lowering or a compilation."""
+        with self._lock:
+            self._misses += 1
+
+    @property
+    def has_no_signature(self) -> bool:
+        """True if no earlier call exists to compare with."""
+        return not self._signatures[True]
+
+    def remember(self, call: JitCall) -> None:
+        """Store the signature of a cache hit for comparison with later calls."""
+        with self._lock:
+            self._remember(True, call)
+            self._remember(False, call)
+
+    def count_unjitted(self) -> None:
+        """Count a call under `jax.disable_jit()`, in which the Python function itself runs."""
+        with self._lock:
+            self._calls += 1
+            self._unjitted += 1
+
+    def trace(self, call: JitCall, number: int | None = None) -> Callable[[float], None]:
+        """Count a trace; return a function that records its seconds."""
+        with self._lock:
+            if self.name == UNNAMED:  # JAX has no name for a callable object
+                self._title = type(call.function).__qualname__.rpartition("<locals>.")[2]
+            entry = _Entry(self._reason_of_trace(call), call, number, is_traced=True)
+            self._traces += 1
+            self._untimed += 1
+            self._keep(entry)
+        self._thread.entry = entry
+
+        def timed(seconds: float) -> None:
+            with self._lock:
+                entry.trace_s = seconds
+                self._trace_s += seconds
+                self._untimed -= 1
+
+        return timed
+
+    def lower(self, seconds: float, call: JitCall | None, number: int | None = None) -> None:
+        """Count a lowering."""
+        entry: _Entry | None = getattr(self._thread, "entry", None)
+        with self._lock:
+            self._lowerings += 1
+            self._lower_s += seconds
+            if entry is None or entry.lower_s is not None:
+                entry = None
+                if call is not None:
+                    entry = _Entry(self._reason_of_lowering(call), call, number, is_traced=False)
+                    self._keep(entry)
+            elif call is not None:
+                self._remember(False, call)
+            if entry is not None:
+                entry.lower_s = seconds
+        self._thread.entry = entry
+
+    def compile(self, seconds: float, from_disk: bool) -> None:
+        """Count a compilation."""
+        entry: _Entry | None = getattr(self._thread, "entry", None)
+        with self._lock:
+            self._compilations += 1
+            self._disk_hits += from_disk
+            self._compile_s += seconds
+            if entry is not None:
+                entry.compile_s = (entry.compile_s or 0.0) + seconds
+
+    def report(self) -> FunctionReport:
+        """Return the counts so far."""
+        file, line = self.source
+        with self._lock:
+            return FunctionReport(
+                self._title,
+                f"{file_label(file)}:{line}" if file else "",
+                library_of(file) if file and not self.is_of_user else None,
+                self._calls if self._counts_calls else None,
+                self._calls - self._misses - self._unjitted if self._counts_calls else None,
+                self._traces,
+                self._lowerings,
+                self._compilations,
+                self._disk_hits,
+                self._trace_s,
+                self._untimed,
+                self._lower_s,
+                self._compile_s,
+                tuple(entry.record() for entry in self._entries),
+                self._left_out,
+                self._unjitted,
+            )
+
+    def reset(self) -> None:
+        """Set all counts to 0 and drop the retraces; signatures stay, so that later retraces have a reason."""
+        with self._lock:
+            self._calls = self._misses = self._unjitted = self._left_out = 0
+            self._traces = self._untimed = self._lowerings = self._compilations = self._disk_hits = 0
+            self._trace_s = self._lower_s = self._compile_s = 0.0
+            self._entries.clear()
+
+    def _keep(self, entry: _Entry) -> None:
+        if entry.reason is None:  # the first trace
+            return
+        if len(self._entries) < MOST_RETRACES:
+            self._entries.append(entry)
+        else:
+            self._left_out += 1
+
+    def _reason_of_trace(self, call: JitCall) -> str | None:
+        is_known = self._is_known(call.function)
+        clauses = self._remember(True, call)
+        if clauses is None:
+            return _UNSEEN if self._is_seen else None
+        if not is_known:
+            clauses = [f"a new function object: {function_text(call.function)}", *clauses]
+        return sentence(clauses) or self._dropped(True)
+
+    def _reason_of_lowering(self, call: JitCall) -> str | None:
+        clauses = self._remember(False, call)
+        if self.has_no_signature:  # it was traced before it was watched
+            self._remember(True, call)
+        if clauses is None:
+            return _UNSEEN if self._is_seen else None
+        return sentence(clauses) or self._dropped(False)
+
+    def _dropped(self, is_trace: bool) -> str:
+        found = [part.static for one in self._signatures[is_trace][-1].arguments for part in (one, *one.leaves)]
+        has_static = not all(one.is_exact for one in found if one is not None)
+        return _DROPPED.format("traced" if is_trace else "compiled") + (_OR_STATIC if has_static else "")
+
+    def _remember(self, is_trace: bool, call: JitCall) -> list[str] | None:
+        """Store a call; return its differences from the most similar earlier call, or `None` if there is none."""
+        known = self._signatures[is_trace]
+        try:
+            new = signature_of(call, known[-1] if known else None)
+            found = [differences(old, new, is_compiled=not is_trace) for old in reversed(known)]
+        except Exception as error:  # raised by a class of the user; the watched program must continue
+            return [f"the arguments could not be compared ({type(error).__name__}: {error})"]
+        if new in known:
+            known.remove(new)
+        known.append(new)
+        if not found:
+            return None
+        return [one.clause for one in min(found, key=lambda each: sum(one.parts for one in each))]
+
+    def _is_known(self, function: Any) -> bool:
+        """Return whether a function object was traced before, or is the first one."""
+        is_first = not self._functions
+        reference = self._functions.get(id(function))
+        is_known = id(function) in self._functions and (reference is None or reference() is function)
+        if len(self._functions) >= _MOST_FUNCTIONS:
+            alive = {key: one for key, one in self._functions.items() if one is None or one() is not None}
+            self._functions = alive if len(alive) < _MOST_FUNCTIONS else {}
+        try:
+            self._functions[id(function)] = weakref.ref(function)
+        except TypeError:  # an object with slots
+            self._functions[id(function)] = None
+        return is_known or is_first

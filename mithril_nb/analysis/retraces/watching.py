@@ -1,0 +1,275 @@
+"""Watch the retraces of one function, or of all functions in a `with` block."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import types
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from mithril_nb.analysis.retraces.recorder import Recorder
+from mithril_nb.analysis.retraces.records import FunctionReport, Retrace, WatchReport
+from mithril_nb.display import Shown, draw
+from mithril_nb.stages import jit_events
+from mithril_nb.stages.jax_jit import JitWrapper
+from mithril_nb.stages.jax_versions import library_of
+from mithril_nb.stages.jit_events import JitCall, Source, thread
+
+MOST_FOLLOWERS = 4
+"""Number of cell outputs that are updated for one watched function; older ones stay unchanged."""
+MOST_FUNCTIONS = 1_000
+"""Number of functions that a `with ml.watch()` block distinguishes; later ones are only counted."""
+
+
+class Following(Shown):
+    """Mixin that updates the output of a cell after each trace, lowering and compilation."""
+
+    def __init__(self) -> None:
+        self._followers: deque[Callable[[], None]] = deque(maxlen=MOST_FOLLOWERS)
+
+    def follow(self, changed: Callable[[], None]) -> None:
+        """Register a callback that runs after each trace, lowering and compilation, on the same thread.
+
+        Args:
+            changed: The callback. Only the last four are called, because a cell that runs again adds one.
+        """
+        self._followers.append(changed)
+
+    def changed(self) -> None:
+        """Call the followers."""
+        for follower in tuple(self._followers):
+            follower()
+
+    def _ipython_display_(self) -> None:
+        draw(self, "live")
+
+
+class _Call:
+    """Observer of one call of a watched function on its thread."""
+
+    __slots__ = ("has_missed", "number", "watched")
+
+    def __init__(self, watched: Watched, number: int | None):
+        self.watched, self.number, self.has_missed = watched, number, False
+
+    def on_trace(self, call: JitCall) -> Callable[[float], None] | None:
+        if not self.watched.is_of(call) or not self._is_innermost():
+            return None
+        timed = self.watched.recorder.trace(call, self.number)
+        self.miss()
+        return timed
+
+    def on_lower(self, name: str, source: Source, seconds: float, call: JitCall | None) -> None:
+        if self.watched.is_named(name, source) and self._is_innermost():
+            self.watched.recorder.lower(seconds, call, self.number)
+            self.miss()
+
+    def on_compile(self, name: str, source: Source, seconds: float, from_disk: bool) -> None:
+        if self.watched.is_named(name, source) and self._is_innermost():
+            self.watched.recorder.compile(seconds, from_disk)
+            self.miss()
+
+    def _is_innermost(self) -> bool:
+        """Return whether this is the innermost call in progress; a recursive function may have several."""
+        return next(one for one in reversed(thread.scopes) if getattr(one, "watched", None) is self.watched) is self
+
+    def miss(self) -> None:
+        """Record that the call is not a cache hit."""
+        if self.number is not None and not self.has_missed:
+            self.has_missed = True
+            self.watched.recorder.count_miss()
+        self.watched.changed()
+
+
+class Watched(Following, JitWrapper):
+    """A jitted function that counts its calls, traces, lowerings and compilations. Returned by `ml.watch`.
+
+    It has the signature and the attributes of the jitted function: `lower`, `trace`, `eval_shape`, `clear_cache`, ...
+    When printed or displayed, it shows its report.
+
+    Attributes:
+        recorder: The counter.
+    """
+
+    def __init__(self, function: Callable[..., Any]):
+        super().__init__()
+        jit_events.listen()
+        self._jitted: Any = function if hasattr(function, "lower") else jax.jit(function)
+        self._function: Any = getattr(self._jitted, "_fun", None)
+        size = getattr(self._jitted, "_cache_size", lambda: 0)()
+        known = self._jitted if self._function is None else self._function
+        name, source = jit_events.name_of(known), jit_events.source_of(known)
+        self.recorder = Recorder(name, source, is_seen=size > 0, counts_calls=True)
+        functools.update_wrapper(self, self._jitted, updated=())
+        self.__wrapped__ = self._jitted
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Call the function."""
+        if jit_events.is_jit_disabled():
+            self.recorder.count_unjitted()
+            return self._jitted(*args, **kwargs)
+        scopes, call = thread.scopes, _Call(self, self.recorder.count_call())
+        scopes.append(call)
+        try:
+            result = self._jitted(*args, **kwargs)
+        except BaseException:
+            call.miss()
+            raise
+        finally:
+            scopes.pop()
+        if not call.has_missed and self.recorder.has_no_signature:
+            hit = jit_events.call_of(self._jitted, args, kwargs)
+            if hit is not None:
+                self.recorder.remember(hit)
+        return result
+
+    def lower(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Lower the function for the given arguments, as the jitted function does; its trace is counted."""
+        return self._ahead(self._jitted.lower, args, kwargs)
+
+    def trace(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Trace the function for the given arguments, as the jitted function does; the trace is counted."""
+        return self._ahead(self._jitted.trace, args, kwargs)
+
+    def eval_shape(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Return the shapes of the results, as the jitted function does; the trace is counted."""
+        return self._ahead(self._jitted.eval_shape, args, kwargs)
+
+    def report(self) -> FunctionReport:
+        """Return the counts so far, and the retraces with their reasons."""
+        return self.recorder.report()
+
+    def reset(self) -> None:
+        """Count from 0 again."""
+        self.recorder.reset()
+
+    @property
+    def calls(self) -> int:
+        """The number of calls so far."""
+        return self.report().calls or 0
+
+    @property
+    def retraces(self) -> tuple[Retrace, ...]:
+        """The retraces so far, the first 100 of them."""
+        return self.report().retraces
+
+    def is_of(self, call: JitCall) -> bool:
+        """Return whether JAX traces this function, rather than another one that it calls.
+
+        A library such as Equinox or Flax jits its own function, which has the name of the user's function.
+        """
+        return call.name == self.recorder.name if self._function is None else call.function is self._function
+
+    def is_named(self, name: str, source: Source) -> bool:
+        """Return whether a program that JAX lowers or compiles belongs to this function."""
+        known = self.recorder
+        return name == known.name and (self._function is None or source == known.source or not source[0])
+
+    def _ahead(self, method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        scopes = thread.scopes
+        scopes.append(_Call(self, None))
+        try:
+            return method(*args, **kwargs)
+        finally:
+            scopes.pop()
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_jitted":  # not set yet, as in a copy
+            raise AttributeError(name)
+        return getattr(self._jitted, name)
+
+    def __reduce__(self) -> Any:
+        return Watched, (self._jitted,)
+
+    def __repr__(self) -> str:
+        return f"Watched({self._jitted!r})"
+
+
+class Watch(Following):
+    """Watch all jitted functions that are called inside a `with` block, on all threads. Returned by `ml.watch()`.
+
+    When printed or displayed, it shows its report.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = threading.Lock()
+        self._thread = threading.local()
+        self._recorders: dict[tuple[str, Source, str], Recorder] = {}
+        self._left_out = self._depth = 0
+
+    def __enter__(self) -> Watch:
+        with self._lock:
+            self._depth += 1
+            if self._depth == 1:
+                jit_events.observe(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._depth -= 1
+            if self._depth == 0:
+                jit_events.ignore(self)
+
+    def report(self) -> WatchReport:
+        """Return a report for each function that was traced, lowered or compiled so far, the longest time first."""
+        with self._lock:
+            recorders, left_out = [*self._recorders.values()], self._left_out
+        reports = sorted((one.report() for one in recorders), key=lambda one: -one.time_s)
+        return WatchReport(tuple(reports), left_out)
+
+    @property
+    def retraces(self) -> tuple[Retrace, ...]:
+        """The retraces of the user's functions so far."""
+        return self.report().retraces
+
+    def on_trace(self, call: JitCall) -> Callable[[float], None] | None:
+        """Count a trace; the trace of a library function inside another trace counts as part of that trace."""
+        if call.is_nested and not call.is_of_user and library_of(call.source[0]) is not None:
+            return None
+        recorder = self._recorder(call.name, call.source, call)
+        if recorder is None:
+            return None
+        timed = recorder.trace(call)
+        self.changed()
+        return timed
+
+    def on_lower(self, name: str, source: Source, seconds: float, call: JitCall | None) -> None:
+        """Count a lowering."""
+        recorder = self._recorder(name, source, call)
+        if recorder is not None:
+            recorder.lower(seconds, call)
+            self.changed()
+
+    def on_compile(self, name: str, source: Source, seconds: float, from_disk: bool) -> None:
+        """Count a compilation."""
+        recorder = self._recorder(name, source, None)
+        if recorder is not None:
+            recorder.compile(seconds, from_disk)
+            self.changed()
+
+    def _recorder(self, name: str, source: Source, call: JitCall | None) -> Recorder | None:
+        """Return the counter of a function; without a call, of the last function with this name on this thread."""
+        latest: dict[tuple[str, Source], str] = vars(self._thread).setdefault("latest", {})
+        wrapper = latest.get((name, source), "") if call is None else call.wrapper
+        latest[name, source] = wrapper
+        with self._lock:
+            found = self._recorders.get((name, source, wrapper))
+            if found is None:
+                if len(self._recorders) >= MOST_FUNCTIONS:
+                    self._left_out += 1
+                    return None
+                found = self._recorders[name, source, wrapper] = Recorder(name, source, wrapper=wrapper)
+            if call is not None and call.is_of_user:
+                found.is_of_user = True
+            return found
+
+    def __repr__(self) -> str:
+        return f"Watch({len(self._recorders)} functions)"

@@ -1,0 +1,10 @@
+"""Costs of a program with other settings: batch, width, depth, dtype, remat or mesh, one or two at a time."""
+
+from __future__ import annotations
+
+from mithril_nb.analysis.whatif.background_queue import Future
+from mithril_nb.analysis.whatif.change import Change, Peak
+from mithril_nb.analysis.whatif.sweeps import Point, Sweep, sweep
+from mithril_nb.analysis.whatif.what_if import WhatIf, what_if
+
+__all__ = ["Change", "Future", "Peak", "Point", "Sweep", "WhatIf", "sweep", "what_if"]

@@ -1,0 +1,307 @@
+"""The cost of a program at any settings: predicted if the prediction is exact, else traced again."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+
+from mithril_nb.analysis.whatif.background_queue import BackgroundQueue, PriorityLock
+from mithril_nb.analysis.whatif.dtypes import in_other_dtype
+from mithril_nb.analysis.whatif.inferred import agree
+from mithril_nb.analysis.whatif.learning import Learned, first_line, first_mismatch, learn
+from mithril_nb.analysis.whatif.settings import Key, Settings, format_value, is_size, key_of
+from mithril_nb.analysis.whatif.subjects import Subject
+from mithril_nb.cost import Cost
+from mithril_nb.inspection import Inspection
+from mithril_nb.stages.jax_jit import context_now
+
+FORMULA, LEARNED, TRACED, ESTIMATE = "formula", "learned and verified", "traced", "estimate"
+"""Origin of costs: formulas in the settings, rules learned from a few traces, a trace, or an estimate."""
+MOST_KEPT = 16
+"""Number of traced programs that are cached; one with thousands of equations takes megabytes."""
+WORTH_LEARNING_S = 0.1
+"""Programs that trace faster than this are always traced; slower ones start a background thread."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The cost of a program at some settings.
+
+    Attributes:
+        cost: The analytic cost.
+        way: `FORMULA`, `LEARNED`, `TRACED` or `ESTIMATE`.
+        notes: Notes on the cost.
+    """
+
+    cost: Cost
+    way: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_exact(self) -> bool:
+        """True if tracing would give the same cost."""
+        return self.way != ESTIMATE
+
+
+class CostOracle:
+    """The costs of a program by its settings.
+
+    Args:
+        subject: The program.
+        queue: The background thread.
+        learns: Whether to prepare in the background; by default if the program takes long to trace.
+
+    Attributes:
+        subject: The program.
+        ways: Origin of the costs for each setting: `FORMULA`, `LEARNED`, or the reason why it is traced.
+    """
+
+    def __init__(self, subject: Subject, queue: BackgroundQueue, learns: bool | None = None):
+        self.subject = subject
+        self.ways: dict[str, str] = {}
+        self._queue, self._lock = queue, PriorityLock()
+        self._context = context_now()
+        self._traced: dict[Key, tuple[Inspection, Cost]] = {}
+        self._failed: dict[Key, Exception] = {}
+        self._formula: tuple[tuple[str, ...], Cost] | None = None
+        self._learned: Learned | None = None
+        self._base: Cost | None = None
+        self._start = key_of(subject.base)
+        self._prepared: set[str] = set()
+        self._learns = learns
+
+    def start(self) -> None:
+        """Trace the program at its base settings; if that takes long, start to prepare in the background.
+
+        Raises:
+            Exception: As `traced`.
+        """
+        inspection, self._base = self.traced(self.subject.base)
+        if self._learns is None:
+            self._learns = sum(inspection.elapsed.values()) > WORTH_LEARNING_S
+        self.prepare(*self.subject.base)
+
+    def context(self) -> AbstractContextManager[None]:
+        """Restore, in any thread, the JAX context in which the program was created."""
+        return self._context()
+
+    # Tracing
+
+    def traced(self, settings: Settings, background: bool = False) -> tuple[Inspection, Cost]:
+        """Return the program at some settings and its cost, traced once.
+
+        Args:
+            settings: Values of all settings.
+            background: Whether other threads go first.
+
+        Raises:
+            Exception: The function that makes the program raised it.
+            StageUnavailableError: The program cannot be traced.
+        """
+        key = key_of(settings)
+        with self._lock.taken(background):
+            if key not in self._traced:
+                if key in self._failed:
+                    raise self._failed[key].with_traceback(None)
+                try:
+                    with self.context():
+                        inspection = self.subject.inspection(settings)
+                        self._traced[key] = inspection, inspection.cost("analytic")
+                        if len(self._traced) > MOST_KEPT:
+                            del self._traced[next(one for one in self._traced if one != self._start)]
+                except Exception as error:
+                    self._failed[key] = error
+                    raise
+            return self._traced[key]
+
+    # Cached and predicted costs
+
+    def at(self, settings: Settings) -> Answer:
+        """Return the cost at some settings by the fastest exact method, or an estimate.
+
+        Raises:
+            Exception: As `traced`.
+        """
+        found = self._known(settings)
+        if found is None:
+            found = self._estimated(settings) or Answer(self.traced(settings)[1], TRACED)
+            self.prepare(*self._different(settings))
+        return found
+
+    def _known(self, settings: Settings) -> Answer | None:
+        key = key_of(settings)
+        if key in self._failed:
+            raise self._failed[key].with_traceback(None)
+        if key in self._traced:
+            return Answer(self._traced[key][1], TRACED)
+        found, way = self._by_formula(settings), FORMULA
+        if found is None and self._learned is not None:
+            found, way = self._learned.at(settings), LEARNED
+        return Answer(found, way) if found is not None and self._exists(settings, way) else None
+
+    def _exists(self, settings: Settings, way: str) -> bool:
+        """Return whether the program exists at some settings, as far as its argument shapes show without tracing."""
+        with self._lock.taken(), self.context():
+            inspection = self.subject.inspection(settings)
+        known = self._learned.input_shapes(settings) if way == LEARNED and self._learned is not None else None
+        shapes = [tuple(leaf.shape) for leaf in jax.tree.leaves(inspection.arguments) if hasattr(leaf, "shape")]
+        return known is None or known == shapes
+
+    def _different(self, settings: Settings) -> list[str]:
+        base = self.subject.base
+        return [
+            name
+            for name, value in settings.items()
+            if name not in base or key_of({name: value}) != key_of({name: base[name]})
+        ]
+
+    def _estimated(self, settings: Settings) -> Answer | None:
+        """Return an estimate for another dtype from the equations of this one, if tracing takes long."""
+        before = self.subject.base.get("dtype")
+        after = self._dtype(settings.get("dtype"))
+        if not self._learns or before is None or not after or format_value(before) == after:
+            return None
+        known = self._known({**settings, "dtype": before})
+        program = known.cost.symbolic if known is not None else None
+        if program is None or not self._exists(settings, ESTIMATE):
+            return None
+        cost = in_other_dtype(program, format_value(before), after)
+        note = f"bytes estimated with every {format_value(before)} as {after}; change.exact includes conversions"
+        return Answer(cost, ESTIMATE, (note,))
+
+    def _dtype(self, given: Any) -> str:
+        """Return the dtype that JAX uses for a given one; `""` if it is not a dtype."""
+        with self.context(), suppress(TypeError):
+            return "" if given is None else jax.dtypes.canonicalize_dtype(given).name
+        return ""
+
+    # Preparing in the background
+
+    def prepare(self, *names: str) -> None:
+        """Prepare answers for some settings in the background, if the program takes long to trace."""
+        base = self.subject.base
+        new = [name for name in names if name in base and name not in self._prepared]
+        if not self._learns or not new or self._base is None or self._queue.is_closed:
+            return
+        self._prepared.update(new)
+        prepared, cost = tuple(name for name in base if name in self._prepared), self._base
+        self._queue.submit(lambda: self._prepare(prepared, cost))
+
+    def known_ways(self) -> dict[str, str]:
+        """Return the origin of the costs for each setting."""
+        return {name: self.ways.get(name, TRACED) for name in self.subject.base}
+
+    def _prepare(self, names: tuple[str, ...], cost: Cost) -> None:
+        base = dict(self.subject.base)
+        sizes = [name for name in names if is_size(base[name]) and base[name] > 1]
+        try:
+            for name in sizes:
+                self._try_symbol(name, cost)
+            if any(name not in self._symbols for name in sizes):
+                self._learn(base, sizes, cost)
+            for name in names:
+                for value in _usual(name, base[name]):
+                    self._trace_ahead({**base, name: value})
+        except _Cancelled:
+            return
+        except Exception as error:  # tracing all of them is always correct
+            self.ways.update({name: f"{TRACED}: {first_line(error)}" for name in sizes})
+
+    def _learn(self, base: Settings, sizes: list[str], cost: Cost) -> None:
+        costs: dict[Key, Cost | Exception] = {}
+
+        def trace(settings: Settings) -> Cost:
+            key = key_of(settings)
+            if key not in costs:
+                try:
+                    costs[key] = cost if key == key_of(base) else self._costed(settings)
+                except Exception as error:
+                    costs[key] = error
+            found = costs[key]
+            if isinstance(found, Exception):
+                raise found
+            return found
+
+        learned = learn(trace, base, sizes)
+        self.ways.update({name: f"{TRACED}: {reason}" for name, reason in learned.reasons.items()})
+        self.ways.update({name: LEARNED for name in learned.names})
+        self.ways.update({name: FORMULA for name in self._symbols})
+        self._learned = learned
+
+    def _trace_ahead(self, settings: Settings) -> None:
+        if self._queue.is_closed:
+            raise _Cancelled
+        with suppress(Exception):  # cached, and raised again on request
+            self.traced(settings, background=True)
+
+    def _costed(self, settings: Settings) -> Cost:
+        if self._queue.is_closed:
+            raise _Cancelled
+        with self._lock.taken(background=True), self.context():
+            return self.subject.inspection(settings).cost("analytic")
+
+    def _by_formula(self, settings: Settings) -> Cost | None:
+        """Return the cost by formulas. JAX treats dims of size 1 specially, so formulas cover only larger ones."""
+        formula = self._formula
+        if formula is None or not set(self._different(settings)) <= set(formula[0]):
+            return None
+        values = {name: settings[name] for name in formula[0]}
+        return _with_numbers(formula[1], values) if all(is_size(one) and one > 1 for one in values.values()) else None
+
+    @property
+    def _symbols(self) -> tuple[str, ...]:
+        return self._formula[0] if self._formula is not None else ()
+
+    def _try_symbol(self, name: str, cost: Cost) -> None:
+        """Test whether a setting can be a symbol, together with the settings that already are."""
+        symbols = (*self._symbols, name)
+        base = dict(self.subject.base)
+        try:
+            dims = jax.export.symbolic_shape(", ".join(symbols))
+            formula = _renumbered(self._costed({**base, **dict(zip(symbols, dims, strict=True))}), cost)
+            found = _with_numbers(formula, {one: base[one] for one in symbols})
+        except Exception as error:
+            self.ways[name] = f"{TRACED}: tracing with a symbol fails: {first_line(error)}"
+            return
+        if not agree(found, cost):
+            self.ways[name] = f"{TRACED}: its equations differ with a symbol"
+            return
+
+        def predict(settings: Settings) -> Cost:
+            return _with_numbers(formula, {one: settings[one] for one in symbols})
+
+        # A symbol equals no number, so an `if` on a remainder always takes the same branch with it.
+        where = first_mismatch(predict, self._costed, base, name)
+        if where is None:
+            self._formula, self.ways[name] = (symbols, formula), FORMULA
+        else:
+            self.ways[name] = f"{TRACED}: its equations at {where} differ from those with a symbol"
+
+
+class _Cancelled(BaseException):
+    """Raised when preparation is cancelled; not an `Exception`, so it is never cached as a program's failure."""
+
+
+def _usual(name: str, value: Any) -> tuple[Any, ...]:
+    """Return likely values of a setting that is not a size: the other truth value, or bfloat16 for float32."""
+    if isinstance(value, bool):
+        return (not value,)
+    return ("bfloat16",) if name == "dtype" and value is not None and format_value(value) == "float32" else ()
+
+
+def _with_numbers(formula: Cost, values: Settings) -> Cost:
+    return formula.at(**{name: int(value) for name, value in values.items() if name in formula.symbols})
+
+
+def _renumbered(formula: Cost, like: Cost) -> Cost:
+    """Return a formula whose rows have the ids of a program without symbols, which add further equations."""
+    program, other = formula.symbolic, like.symbolic
+    if program is None or other is None or len(program.kinds.members) != len(other.kinds.members):
+        return formula
+    pairs = zip(program.kinds.members, other.kinds.members, strict=True)
+    members = tuple([(replace(one, id=same.id), place) for (one, place), (same, _) in pairs])
+    kinds = replace(program.kinds, members=members, conditions=other.kinds.conditions)
+    return replace(formula, symbolic=replace(program, known_kinds=kinds))

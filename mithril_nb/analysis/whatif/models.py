@@ -1,0 +1,193 @@
+"""mithril_nb models with other settings: input sizes, dtype, remat, and the attributes of their blocks."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+
+from mithril_nb.analysis.whatif.arguments import common_dtype
+from mithril_nb.analysis.whatif.attributes import (
+    attributes_of,
+    examples,
+    format_changes,
+    likely_change,
+    rebuild_call,
+    with_attribute,
+)
+from mithril_nb.analysis.whatif.settings import NOT_SWEPT, Settings, checked, format_literal, format_setting, make_call
+from mithril_nb.analysis.whatif.subjects import OUTSIDE, check_outside, outside
+from mithril_nb.compilation import PhysicalModel, compile, graph_of
+from mithril_nb.errors import MithrilError, UnknownOptionError, short_repr
+from mithril_nb.graph.records import LogicalGraph
+from mithril_nb.graph.spec import Dim, as_dtype
+from mithril_nb.inspection import Inspection
+from mithril_nb.models.model import Model
+from mithril_nb.targets import inspect
+from mithril_nb.targets.mithril_models import compiled_for, given_specs
+from mithril_nb.targets.option_checks import OPTIONS
+
+
+class OwnModel:
+    """A mithril_nb model.
+
+    Its settings are `batch`, the first dim that its inputs share; their other dims, such as `"input.1"`; `dtype`,
+    `precision` and `remat`; and the attributes of its blocks by path, such as `"linear_0.dimension"`.
+
+    Args:
+        target: The model, compiled or not.
+        args: Its inputs, or their shapes.
+        shapes: Shapes of its inputs by name.
+        options: Other arguments of `ml.inspect`, and inputs by name.
+    """
+
+    makes = False
+    casts = "some of its blocks always compute in float32"
+
+    def __init__(
+        self,
+        target: Any,
+        args: Sequence[Any],
+        shapes: Mapping[str, Sequence[Dim]] | None,
+        options: Mapping[str, Any],
+    ):
+        self._options = {name: value for name, value in options.items() if name in OPTIONS and name != "kwargs"}
+        named = {name: value for name, value in options.items() if name not in OPTIONS} | dict(
+            options.get("kwargs") or {}
+        )
+        model = compiled_for(target, *given_specs(target, args, named, shapes))
+        self._target, self._model = target, model
+        self._graph: LogicalGraph = target.graph if isinstance(target, PhysicalModel) else graph_of(target)
+        self._shapes = {name: tuple(spec.shape) for name, spec in model.input_specs.items()}
+        inspection = inspect(model, **self._options)
+        self.name = inspection.name
+        self.base: dict[str, Any] = {}
+        firsts = {shape[0] for shape in self._shapes.values() if shape}
+        if len(firsts) == 1 and isinstance(first := firsts.pop(), int):
+            self.base["batch"] = first
+        for name, shape in self._shapes.items():
+            start = 1 if "batch" in self.base else 0
+            self.base |= {f"{name}.{axis}": dim for axis, dim in enumerate(shape) if axis >= start}
+        self.base |= {"dtype": common_dtype(inspection.arguments), "remat": False}
+
+    def settled(self, changes: Settings, swept: Settings = NOT_SWEPT) -> dict[str, Any]:
+        """Return all settings with the changes applied."""
+        for name, value in changes.items():
+            if name not in self.base and name not in OUTSIDE:
+                self._add_attribute(name, value, swept)
+        check_outside({name: value for name, value in changes.items() if name in OUTSIDE}, swept)
+        if not isinstance(changes.get("remat", False), bool):
+            raise UnknownOptionError(
+                f"remat must be True or False, not {short_repr(changes['remat'], 40)}.",
+                advice=format_setting("remat", (False, True), "remat" in swept),
+            )
+        program = f"program {self.name!r}"
+        settings = checked({"precision": None, **self.base}, changes, program, is_made=False, swept=swept)
+        return {name: value for name, value in settings.items() if name in self.base or name in changes}
+
+    def inspection(self, settings: Settings) -> Inspection:
+        """Return the program for these settings, without computing a stage."""
+        model = self._model
+        shapes = {name: self._shape(name, settings) for name in self._shapes}
+        attributes = {
+            name: value
+            for name, value in settings.items()
+            if "." in name and name.rpartition(".")[0] not in self._shapes and value != self.base[name]
+        }
+        dtype, backend = settings.get("dtype"), model.backend
+        if dtype is not None and dtype != self.base.get("dtype"):
+            # The model's own constants have the dtype of its backend. If only the inputs were cast, every block would
+            # cast them back.
+            backend = copy.copy(backend)
+            backend.default_dtype = as_dtype(dtype)
+        if attributes or shapes != self._shapes or backend is not model.backend:
+            model = self._made(attributes, shapes, backend)
+        if settings.get("remat"):
+            model = rematerialized(model)
+        # The loss and the optimizer keep their own dtypes, as with such a backend.
+        return outside(lambda: inspect(model, **self._options), {"precision": settings.get("precision")})
+
+    def _made(self, attributes: Settings, shapes: Mapping[str, Any], backend: Any) -> PhysicalModel:
+        graph = self._graph
+        for name, value in attributes.items():
+            graph = with_attribute(graph, name, value)
+        return compile(Model.of(graph), backend, shapes=shapes, jit=self._model.jit)
+
+    def _shape(self, name: str, settings: Settings) -> tuple[Any, ...]:
+        shape = self._shapes[name]
+        dims = [settings.get(f"{name}.{axis}", dim) for axis, dim in enumerate(shape)]
+        return tuple(settings["batch"] if axis == 0 and "batch" in settings else dim for axis, dim in enumerate(dims))
+
+    def _add_attribute(self, name: str, value: Any, swept: Settings) -> None:
+        """Add an attribute of a block to the settings, or raise an error that suggests a similar one.
+
+        Raises:
+            UnknownOptionError: The block has no such attribute, and no other setting has a similar name.
+        """
+        known = attributes_of(self._graph)
+        if name in known:
+            self.base[name] = known[name]
+            return
+        path = name.rpartition(".")[0]
+        if not path and "/" not in name and not any(one.endswith(f".{name}") for one in known):
+            return  # possibly another setting, misspelled
+        own = [one.removeprefix(f"{path}.") for one in known if one.rpartition(".")[0] == path]
+        blocks = [found for found, _ in self._graph.walk()]
+        raise UnknownOptionError(
+            f"program {self.name!r} has no setting {name!r}.",
+            (
+                ("settings", ", ".join(self.base)),
+                (f"of {path}", ", ".join(own) or "no attributes") if path in blocks else ("blocks", ", ".join(blocks)),
+            ),
+            self._advice(name, value, swept),
+        )
+
+    def _advice(self, name: str, value: Any, swept: Settings) -> str:
+        """Return the code of a valid change that the user probably meant by an unknown setting."""
+        is_swept, values = name in swept, swept.get(name, (value,))
+        remade = rebuild_call(self._target, name, values, is_swept, self._shapes, self._options)
+        if remade:
+            return remade
+
+        def works(changes: Settings) -> bool:
+            # Several swept attributes would be combined with each other, so a sweep gets only one.
+            return (len(changes) == 1 or not is_swept) and self._works(changes)
+
+        found = likely_change(self._graph, name, value, works) or examples(self._graph, works)
+        if found is None:
+            return make_call(name, values, is_swept)
+        return "changes=" * is_swept + format_changes(
+            found, lambda one: format_literal(one if not is_swept else [*values] if one is value else [one])
+        )
+
+    def _works(self, changes: Settings) -> bool:
+        try:
+            self._made(changes, self._shapes, self._model.backend)
+        except MithrilError:
+            return False
+        return True
+
+
+def rematerialized(model: PhysicalModel) -> PhysicalModel:
+    """Return a model whose gradient recomputes the loss's intermediate values and saves only its arguments."""
+    other = copy.copy(model)
+
+    def forward(params: Any, inputs: Any, *, state: Any = None, key: Any = None, training: bool = False) -> Any:
+        def run(params: Any, inputs: Any, state: Any, key: Any) -> Any:
+            return model.forward(params, inputs, state=state, key=key, training=training)
+
+        return jax.checkpoint(run)(params, inputs, state, key)
+
+    def forward_with_state(
+        params: Any, inputs: Any, state: Any = None, *, key: Any = None, training: bool = False
+    ) -> Any:
+        def run(params: Any, inputs: Any, state: Any, key: Any) -> Any:
+            return model.forward_with_state(params, inputs, state, key=key, training=training)
+
+        return jax.checkpoint(run)(params, inputs, state, key)
+
+    # An instance attribute overrides the method, as in `evaluate`.
+    other.__dict__.update(forward=forward, forward_with_state=forward_with_state)
+    return other

@@ -1,0 +1,251 @@
+"""Programs with settings: a function that makes a program, or a program whose arguments can be changed."""
+
+from __future__ import annotations
+
+import inspect as python_inspect
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from typing import Any, Protocol
+
+import jax
+
+from mithril_nb.analysis.whatif.arguments import Batch, batch_of, cast, common_dtype, resized
+from mithril_nb.analysis.whatif.settings import NOT_SWEPT, PRECISIONS, Settings, checked, format_setting, format_value
+from mithril_nb.errors import UnknownOptionError, short_repr
+from mithril_nb.inspection import Inspection
+from mithril_nb.targets import inspect
+from mithril_nb.targets.arguments import title_of
+from mithril_nb.targets.mithril_models import is_mithril_model
+
+OUTSIDE = ("dtype", "precision")
+"""Settings of every program, applied from outside."""
+OF_ANY = ("batch", *OUTSIDE)
+"""Settings of a program that is not made by a function."""
+_CASTS = "only its inputs have the new dtype, its own casts are unchanged; "
+
+
+class Subject(Protocol):
+    """A program for any settings.
+
+    Attributes:
+        name: Its display name.
+        base: Its initial settings.
+        makes: True if the settings are passed to a user's function, which may accept symbolic integers.
+        casts: Reason why it may contain more casts in another dtype.
+    """
+
+    name: str
+    base: dict[str, Any]
+    makes: bool
+    casts: str
+
+    def settled(self, changes: Settings, swept: Settings = NOT_SWEPT) -> dict[str, Any]:
+        """Return all settings with the changes applied.
+
+        Args:
+            changes: The new values.
+            swept: The values of swept settings.
+
+        Raises:
+            UnknownOptionError: A setting does not exist, or a value is not valid.
+        """
+        ...
+
+    def inspection(self, settings: Settings) -> Inspection:
+        """Return the program for these settings, without computing a stage.
+
+        Raises:
+            Exception: The user's function raised it.
+        """
+        ...
+
+
+class Made:
+    """A program made by a function of settings.
+
+    Args:
+        make: Function of settings by name. It returns a function and its arguments, a model and the shapes of its
+            inputs, or an `Inspection`.
+        given: Settings that replace the function's defaults.
+        starts: Initial values of swept settings that have no default.
+    """
+
+    makes = True
+    casts = f'{_CASTS}make(dtype="float32") can build it in the new dtype'
+
+    def __init__(self, make: Callable[..., Any], given: Settings, starts: Settings = NOT_SWEPT):
+        self.name = title_of(make)
+        self._make = make
+        defaults, self._takes_any = _defaults(make)
+        defaults |= {name: starts[name] for name, value in defaults.items() if value is _NONE and name in starts}
+        self._own = frozenset(defaults)
+        for name, value in given.items():
+            if name not in defaults and name not in OUTSIDE and not self._takes_any:
+                checked({key: value for key, value in defaults.items()}, {name: value}, f"{self.name}()")
+        missing = [name for name, value in defaults.items() if value is _NONE and name not in given]
+        if missing:
+            raise UnknownOptionError(
+                f"{self.name}() needs a value for {', '.join(map(repr, missing))}.",
+                (("settings", ", ".join(defaults)),),
+                f"ml.what_if({self.name}, {', '.join(f'{name}=...' for name in missing)})  # or, if it is the program, "
+                f"ml.what_if({self.name}, {', '.join(missing)})(batch=64)",
+            )
+        self.base: dict[str, Any] = {**{name: value for name, value in defaults.items() if value is not _NONE}, **given}
+
+    def settled(self, changes: Settings, swept: Settings = NOT_SWEPT) -> dict[str, Any]:
+        """Return all settings with the changes applied."""
+        around = {name: value for name, value in changes.items() if name in OUTSIDE and name not in self.base}
+        own = {name: value for name, value in changes.items() if name not in around}
+        check_outside(around, swept)
+        _check_width(around.get("dtype"))
+        return {**checked(self.base, own, f"{self.name}()", self._takes_any, swept=swept), **around}
+
+    def inspection(self, settings: Settings) -> Inspection:
+        """Return the program for these settings, without computing a stage."""
+        takes = self._own | (set(settings) - set(OUTSIDE) if self._takes_any else frozenset[str]())
+        around = {name: value for name, value in settings.items() if name not in takes}
+        own = {name: value for name, value in settings.items() if name in takes}
+        return outside(lambda: self._inspected(self._make(**own)), around)
+
+    def _inspected(self, result: Any) -> Inspection:
+        if isinstance(result, Inspection):
+            return result
+        if isinstance(result, tuple) and len(result) > 1:  # pyright: ignore[reportUnknownArgumentType]
+            target, *given = result  # pyright: ignore[reportUnknownVariableType]
+            if is_mithril_model(target) and len(given) == 1 and isinstance(given[0], Mapping):
+                return inspect(target, shapes=given[0])  # pyright: ignore[reportUnknownArgumentType]
+            if callable(target) or is_mithril_model(target):
+                is_whole = len(given) == 1 and isinstance(given[0], tuple)
+                args: tuple[Any, ...] = given[0] if is_whole else tuple(given)
+                return inspect(target, *args)
+        raise UnknownOptionError(
+            f"{self.name}() must return a function and its arguments, got {short_repr(result, 60)}.",
+            (("or", "a model and the shapes of its inputs, or the result of ml.inspect"),),
+            "return step, (jax.ShapeDtypeStruct((batch, 784), 'float32'),)",
+        )
+
+
+class Fixed:
+    """A program that is not made by a function: its batch, dtype and precision can change.
+
+    Args:
+        inspection: The program.
+    """
+
+    makes = False
+    casts = f'{_CASTS}ml.what_if(model, ...), or ml.what_if(make) with make(dtype="float32"), rebuilds it'
+
+    def __init__(self, inspection: Inspection):
+        self.name = inspection.name
+        self._inspection = inspection
+        self._batch: Batch | None = None
+        self.base: dict[str, Any] = {}
+        dtype = common_dtype(inspection.arguments)
+        if dtype is not None:
+            self.base["dtype"] = dtype
+
+    def settled(self, changes: Settings, swept: Settings = NOT_SWEPT) -> dict[str, Any]:
+        """Return all settings with the changes applied."""
+        if "remat" in changes:
+            raise UnknownOptionError(
+                f"{self.name!r} is a whole program: the values saved for its gradient cannot be changed from outside.",
+                (("settings", "batch, dtype, precision"),),
+                "ml.what_if(make)  # make(remat=False) returns a step, whose loss is jax.checkpoint(loss) with it",
+            )
+        known = {"batch": None, "dtype": None, "precision": None, **self.base}
+        if "batch" in changes and self._batch is None:
+            self._batch = batch_of(self._inspection)
+            self.base["batch"] = self._batch.size
+        known |= self.base
+        check_outside({name: value for name, value in changes.items() if name in OUTSIDE}, swept)
+        _check_width(changes.get("dtype"))
+        settings = checked(known, changes, repr(self.name), is_made=False, swept=swept)
+        return {name: value for name, value in settings.items() if name in self.base or name in changes}
+
+    def inspection(self, settings: Settings) -> Inspection:
+        """Return the program for these settings, without computing a stage."""
+        inspection = self._inspection
+        size, batch = settings.get("batch"), self._batch
+        if size is not None and batch is not None and size != batch.size:
+            inspection = inspection.altered(lambda args: resized(args, batch, size))
+        changed = {name: settings.get(name) for name in OUTSIDE if settings.get(name) != self.base.get(name)}
+        return outside(lambda: inspection, changed)
+
+
+_NONE: Any = object()
+
+
+def _defaults(make: Callable[..., Any]) -> tuple[dict[str, Any], bool]:
+    """Return the settings of a function with their defaults, and whether it accepts any others."""
+    try:
+        parameters = python_inspect.signature(make).parameters.values()
+    except (TypeError, ValueError):
+        return {}, True
+    by_name = {python_inspect.Parameter.POSITIONAL_OR_KEYWORD, python_inspect.Parameter.KEYWORD_ONLY}
+    defaults = {
+        one.name: _NONE if one.default is one.empty else one.default for one in parameters if one.kind in by_name
+    }
+    return defaults, any(one.kind is one.VAR_KEYWORD for one in parameters)
+
+
+def check_outside(settings: Settings, swept: Settings = NOT_SWEPT) -> None:
+    """Raise if a dtype or a precision is not valid.
+
+    Args:
+        settings: The settings.
+        swept: The values of swept settings.
+
+    Raises:
+        UnknownOptionError: It is not a floating-point dtype, or not a known precision.
+    """
+    precision, dtype = settings.get("precision"), settings.get("dtype")
+    if precision is not None and precision not in PRECISIONS:
+        raise UnknownOptionError(
+            f"unknown precision {short_repr(precision, 40)}.",
+            (("known", ", ".join(PRECISIONS)),),
+            format_setting("precision", ("default", "highest"), "precision" in swept),
+        )
+    if dtype is not None and not _is_float(dtype):
+        raise UnknownOptionError(
+            f"floating-point arrays cannot be cast to {format_value(dtype)!r}.",
+            (("known", "float16, bfloat16, float32, float64"),),
+            format_setting("dtype", ("float32", "bfloat16"), "dtype" in swept),
+        )
+
+
+def _check_width(dtype: Any) -> None:
+    """Raise if JAX would silently use another dtype, and the costs would be those of that dtype."""
+    if dtype is not None and jax.dtypes.canonicalize_dtype(dtype) != jax.numpy.dtype(dtype):
+        raise UnknownOptionError(
+            f"JAX creates no {format_value(dtype)} arrays by default.",
+            (("because", "jax_enable_x64 is off, so JAX would truncate them to 32 bits"),),
+            'jax.config.update("jax_enable_x64", True)  # before arrays are created; else dtype="float32"',
+        )
+
+
+def _is_float(dtype: Any) -> bool:
+    if hasattr(dtype, "shape") and not isinstance(dtype, jax.numpy.dtype | type):
+        return False  # an array has a dtype, but is not one
+    try:
+        return bool(jax.numpy.issubdtype(jax.numpy.dtype(dtype), jax.numpy.floating))
+    except (TypeError, ValueError):
+        return False
+
+
+def outside(make: Callable[[], Inspection], settings: Settings) -> Inspection:
+    """Return a program in another precision, and with its floating-point arrays in another dtype.
+
+    Args:
+        make: Function that makes the program.
+        settings: `dtype` and `precision`; `None` or a missing entry changes nothing.
+    """
+    dtype, precision = settings.get("dtype"), settings.get("precision")
+    with nullcontext() if precision is None else jax.default_matmul_precision(precision):
+        inspection = make()
+        return (
+            inspection if dtype is None and precision is None else inspection.altered(lambda args: _cast(args, dtype))
+        )
+
+
+def _cast(args: Any, dtype: Any) -> Any:
+    return args if dtype is None else cast(args, dtype)

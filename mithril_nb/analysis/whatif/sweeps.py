@@ -1,0 +1,269 @@
+"""`sweep`: the cost of a program over the values of one or two settings."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from mithril_nb.analysis.measure import profile
+from mithril_nb.analysis.whatif.background_queue import BackgroundQueue
+from mithril_nb.analysis.whatif.change import Peak
+from mithril_nb.analysis.whatif.cost_oracle import CostOracle
+from mithril_nb.analysis.whatif.settings import Settings, by_name, plain, values_of
+from mithril_nb.analysis.whatif.what_if import peak as peak_of
+from mithril_nb.analysis.whatif.what_if import peak_compiled, reason_of, subject_of
+from mithril_nb.cost import Cost
+from mithril_nb.display import Shown
+from mithril_nb.errors import UnavailableBackendError, UnknownOptionError, nearest
+from mithril_nb.graph.spec import Dim
+from mithril_nb.inspection import Inspection
+from mithril_nb.targets.entry_point import called_as
+
+SOURCES = ("analytic", "compiled", "measured")
+"""Sources of the figures of a sweep."""
+FIELDS = ("flops", "bytes_accessed", "transcendentals", "params", "peak_bytes", "time_s")
+_NOT_RUN = 'the program is not run; source="measured" runs it'
+ESTIMATE = 'peak_bytes: estimated from the equations; source="compiled" has XLA\'s'
+_NOT_ASKED = Peak(None, "not computed; peak=True computes it")
+
+
+@dataclass(frozen=True)
+class Point:
+    """The cost of a program at one value of each setting.
+
+    Attributes:
+        settings: Values of the swept settings.
+        flops: Arithmetic operations; `None` if unknown.
+        bytes_accessed: Bytes read and written.
+        transcendentals: Calls of `exp`, `tanh`, `sqrt`, ...
+        params: Number of parameters.
+        peak_bytes: Peak memory in bytes; with `source="compiled"`, of one device.
+        time_s: Seconds of one run.
+        way: Origin of the figures, as in `Change.way`; `""` if there are none.
+        reasons: The reason for each unknown figure.
+        at_least: Figures that are lower bounds, because some costs of the program are unknown.
+    """
+
+    settings: Mapping[str, Any]
+    flops: int | None = None
+    bytes_accessed: int | None = None
+    transcendentals: int | None = None
+    params: int | None = None
+    peak_bytes: int | None = None
+    time_s: float | None = None
+    way: str = ""
+    reasons: Mapping[str, str] = field(default_factory=dict[str, str])
+    at_least: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Sweep(Shown):
+    """The costs of a program over the values of one or two settings.
+
+    Attributes:
+        program: Name of the program.
+        source: `"analytic"`, `"compiled"` or `"measured"`.
+        settings: The values of each swept setting.
+        points: One for each combination; the last setting varies fastest.
+        notes: Notes on the figures.
+    """
+
+    program: str
+    source: str
+    settings: Mapping[str, tuple[Any, ...]]
+    points: tuple[Point, ...]
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        settings = ", ".join(f"{name}={list(values)!r}" for name, values in self.settings.items())
+        return f"Sweep({self.program!r}, {settings}; {self.source})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the sweep as plain data."""
+        return {
+            "program": self.program,
+            "source": self.source,
+            "settings": {name: [plain(value) for value in values] for name, values in self.settings.items()},
+            "fields": _known_somewhere(self.points),
+            "points": [
+                {
+                    **asdict(point),
+                    "settings": {name: plain(value) for name, value in point.settings.items()},
+                    "reasons": dict(point.reasons),
+                }
+                for point in self.points
+            ],
+            "notes": [*self.notes],
+        }
+
+    def to_pandas(self) -> Any:
+        """Return a `pandas.DataFrame` with a row for each point; unknown figures are missing.
+
+        Raises:
+            UnavailableBackendError: pandas is not installed.
+        """
+        try:
+            pandas = importlib.import_module("pandas")
+        except ImportError as error:
+            raise UnavailableBackendError(
+                "Sweep.to_pandas needs pandas.", (("because", str(error)),), "pip install pandas"
+            ) from error
+        rows = [{**point["settings"], **{name: point[name] for name in FIELDS}} for point in self.to_dict()["points"]]
+        return pandas.DataFrame(rows)
+
+
+def sweep(
+    target: Any,
+    *args: Any,
+    source: str = "analytic",
+    peak: bool = True,
+    shapes: Mapping[str, Sequence[Dim]] | None = None,
+    changes: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> Sweep:
+    """Compute the cost of a program over all values of one or two settings.
+
+    If the program cannot be made, traced, compiled or run at a point, that point is unknown and has the reason.
+
+    Args:
+        target: A program, as for `ml.what_if`.
+        *args: Its arguments, as for `ml.what_if`.
+        source: `"analytic"` counts equations, `"compiled"` uses XLA's figures, `"measured"` runs the program.
+        peak: Whether to compute the peak memory, which takes longer.
+        shapes: Shapes of a model's inputs, instead of arguments.
+        changes: Settings whose names are not Python names: `{"linear_0.dimension": [256, 512]}`.
+        **settings: Settings by name. A list is swept: `batch=[8, 16, 32]`; other values apply to all points.
+
+    Returns:
+        The points, displayed as a picture in a notebook and as a table by `print`.
+
+    Raises:
+        UnknownOptionError: No setting or more than two are lists, a setting does not exist, or a value is not valid.
+
+    Examples:
+        >>> import jax, jax.numpy as jnp
+        >>> def make(batch=8, width=16):
+        ...     x = jax.ShapeDtypeStruct((batch, width), "float32")
+        ...     return jnp.matmul, (x, jax.ShapeDtypeStruct((width, 4), "float32"))
+        >>> found = sweep(make, batch=[8, 16], width=[16, 32])
+        >>> [(point.settings["batch"], point.settings["width"], point.flops) for point in found.points]
+        [(8, 16, 1024), (8, 32, 2048), (16, 16, 2048), (16, 32, 4096)]
+    """
+    swept, others = _parted({**settings, **by_name(changes, is_swept=True)})
+    starts = {name: values_of(name, given)[0] for name, given in swept.items()}
+    with called_as("ml.sweep", **swept):
+        subject = subject_of(target, args, shapes, others, starts)
+    oracle = CostOracle(subject, BackgroundQueue())
+    return swept_over(oracle, swept, source, peak)
+
+
+def swept_over(oracle: CostOracle, swept: Mapping[str, Any], source: str, peak: bool) -> Sweep:
+    """Compute the cost of a program at all combinations of values.
+
+    Args:
+        oracle: Costs of the program.
+        swept: The values of one or two settings.
+        source: One of `SOURCES`.
+        peak: Whether to compute the peak memory.
+
+    Raises:
+        UnknownOptionError: As in `sweep`.
+    """
+    subject = oracle.subject
+    if source not in SOURCES:
+        raise UnknownOptionError(
+            f"unknown source {source!r} for a sweep of {subject.name!r}.",
+            (("sources", ", ".join(SOURCES)),),
+            f'source="{nearest(source, SOURCES) or "compiled"}"',
+        )
+    if len(swept) not in (1, 2):
+        raise UnknownOptionError(
+            f"a sweep needs one or two settings given as lists, got {', '.join(map(repr, swept)) or 'none'}.",
+            (("settings", ", ".join(subject.base) or "none"),),
+            f"{next(iter(swept), next(iter(subject.base), 'batch'))}=[8, 16, 32]",
+        )
+    values = {name: values_of(name, given) for name, given in swept.items()}
+    every = [dict(zip(values, combination, strict=True)) for combination in product(*values.values())]
+    settled = [subject.settled(point, swept) for point in every]
+    points = tuple(
+        _point(oracle, point, settings, source, peak) for point, settings in zip(every, settled, strict=True)
+    )
+    is_estimate = source == "analytic" and any(point.peak_bytes is not None for point in points)
+    return Sweep(subject.name, source, values, points, (*((ESTIMATE,) if is_estimate else ()), *_notes(points)))
+
+
+def _parted(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    swept = {name: value for name, value in settings.items() if isinstance(value, list | range | np.ndarray)}
+    return swept, {name: value for name, value in settings.items() if name not in swept}
+
+
+def _point(oracle: CostOracle, point: Settings, settings: Settings, source: str, peak: bool) -> Point:
+    try:
+        if source == "analytic":
+            return _analytic(oracle, point, settings, peak)
+        inspection = oracle.traced(settings)[0]
+        with oracle.context():
+            if source == "compiled":
+                return _compiled(inspection, point, peak)
+            return _measured(inspection, point, peak)
+    except Exception as error:  # the other points are still valid
+        return Point(point, reasons=dict.fromkeys(FIELDS, reason_of(error)))
+
+
+def _analytic(oracle: CostOracle, point: Settings, settings: Settings, with_peak: bool) -> Point:
+    answer = oracle.at(settings)
+    held = peak_of(oracle, settings) if with_peak else _NOT_ASKED
+    return _of(answer.cost, point, held, answer.way, None, _NOT_RUN)
+
+
+def _compiled(inspection: Inspection, point: Settings, with_peak: bool) -> Point:
+    held = peak_compiled(inspection) if with_peak else _NOT_ASKED
+    return _of(inspection.cost("compiled"), point, held, "compiled", None, _NOT_RUN)
+
+
+def _measured(inspection: Inspection, point: Settings, with_peak: bool) -> Point:
+    held = peak_compiled(inspection) if with_peak else _NOT_ASKED
+    found = profile(inspection)
+    return _of(found, point, held, "measured", found.total.time_s, "; ".join(found.notes) or "no reason given")
+
+
+def _of(cost: Cost, point: Settings, held: Peak, way: str, time_s: float | None, no_time: str) -> Point:
+    total = cost.total
+    known = {name: getattr(total, name) for name in ("flops", "bytes_accessed", "transcendentals", "params")}
+    reasons = {name: _reason(cost.notes, name) for name, value in known.items() if value is None}
+    reasons |= {"peak_bytes": held.reason} if held.bytes is None else {}
+    reasons |= {"time_s": no_time} if time_s is None else {}
+    calls = total.unknown_transcendentals
+    bounds = {"flops": total.unknown, "transcendentals": calls, "bytes_accessed": total.unknown_bytes}
+    at_least = tuple(name for name, count in bounds.items() if count and known[name])
+    return Point(point, **known, peak_bytes=held.bytes, time_s=time_s, way=way, reasons=reasons, at_least=at_least)
+
+
+def _reason(notes: Sequence[str], figure: str) -> str:
+    """Return the notes on a figure as its reason; all notes if none names it."""
+    own = [note.removeprefix(f"{figure}: ") for note in notes if figure in note.partition(":")[0]]
+    return "; ".join(own or notes) or "no reason given"
+
+
+def _known_somewhere(points: Sequence[Point]) -> list[str]:
+    return [name for name in FIELDS if any(getattr(point, name) is not None for point in points)]
+
+
+def _notes(points: Sequence[Point]) -> tuple[str, ...]:
+    """Return the reasons for figures that are unknown at all points; other unknowns are shown at their points."""
+    known = _known_somewhere(points)
+    found: dict[str, list[str]] = {}
+    for point in points:
+        for name, reason in point.reasons.items():
+            if name not in known and name not in found.setdefault(reason, []):
+                found[reason].append(name)
+    # A point that failed has the same reason for all figures; it does not explain why other points lack one.
+    only = {reason for point in points if len(point.reasons) == len(FIELDS) for reason in point.reasons.values()}
+    return tuple(
+        f"{', '.join(names)}: {reason}" for reason, names in found.items() if names and not (known and reason in only)
+    )

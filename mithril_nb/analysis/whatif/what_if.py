@@ -1,0 +1,326 @@
+"""`what_if`: the cost of a program with other settings."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from mithril_nb.analysis.whatif.background_queue import BackgroundQueue, Future
+from mithril_nb.analysis.whatif.change import Change, Peak
+from mithril_nb.analysis.whatif.cost_oracle import MOST_KEPT, TRACED, CostOracle
+from mithril_nb.analysis.whatif.models import OwnModel
+from mithril_nb.analysis.whatif.settings import NOT_SWEPT, Settings, by_name, format_setting, key_of
+from mithril_nb.analysis.whatif.subjects import OF_ANY, Fixed, Made, Subject
+from mithril_nb.cost import Cost
+from mithril_nb.cost.memory.use import memory_of
+from mithril_nb.errors import MithrilError, StageUnavailableError, UnknownOptionError, short_repr
+from mithril_nb.graph.spec import Dim
+from mithril_nb.inspection import Inspection
+from mithril_nb.stages.failure import failure_of
+from mithril_nb.targets import inspect
+from mithril_nb.targets.arguments import title_of
+from mithril_nb.targets.calls import arguments_written, variable_of
+from mithril_nb.targets.entry_point import called_as, entry_point
+from mithril_nb.targets.mithril_models import is_mithril_model
+from mithril_nb.targets.option_checks import check_forwarded_options, options_written
+from mithril_nb.targets.options import has_argument
+
+COMPILED = "compiled"
+"""The `way` of a change with XLA's figures."""
+MOST_PLANNED = 1500
+"""Most equations of a program for which XLA plans memory without an explicit request; more take seconds."""
+SHARDED = 'XLA decides how much of sharded arrays each device holds; source="compiled" has its plan'
+
+
+class WhatIf:
+    """A program with settings; calling it with other settings returns the change of its costs.
+
+    Slow traces are prepared in a background thread, which ends by itself. Slow work on request, such as compiling, runs
+    in a second thread.
+
+    Args:
+        subject: The program.
+        learns: Whether to prepare in the background; by default if the program takes long to trace.
+    """
+
+    def __init__(self, subject: Subject, learns: bool | None = None):
+        self._queue, self._requests = BackgroundQueue(), BackgroundQueue()
+        weakref.finalize(self, self._queue.close)
+        self._oracle = CostOracle(subject, self._queue, learns)
+        self._oracle.start()
+        self._made: dict[Any, Future[Change]] = {}
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The settings before a change."""
+        return dict(self._oracle.subject.base)
+
+    @property
+    def cost(self) -> Cost:
+        """The analytic cost at these settings."""
+        return self._oracle.at(self._oracle.subject.base).cost
+
+    @property
+    def ways(self) -> Mapping[str, str]:
+        """Origin of the costs for each setting, with the reason if it is always traced.
+
+        `"formula"`: the program was traced with a symbol for the setting, and verified. `"learned and verified"`: rules
+        from a few values, verified at others. `"traced"`: traced again for each value. All of them give the same
+        figures, unless the program changes at a size between the verified ones; `learns=False` always traces.
+        """
+        return self._oracle.known_ways()
+
+    def __call__(self, changes: Settings | None = None, /, **settings: Any) -> Change:
+        """Return the change of costs with other settings.
+
+        Args:
+            changes: Settings whose names are not Python names: `{"linear_0.dimension": 512}`.
+            **settings: Settings by name: `batch=64`.
+
+        Raises:
+            UnknownOptionError: A setting does not exist, or a value is not valid.
+            StageUnavailableError: The program cannot be traced with these settings.
+            Exception: The function that makes the program raised it.
+        """
+        subject = self._oracle.subject
+        after = subject.settled({**by_name(changes), **settings})
+        before = {**subject.base}
+        answer, changed, was = self._oracle.at(after), _changed(before, after), self._oracle.at(before).cost
+        return Change(
+            subject.name,
+            changed,
+            was,
+            answer.cost,
+            answer.way,
+            (*answer.notes, *self._casts(changed, was, answer.cost)),
+            Future(partial(_peaks, self._oracle, before, after), self._requests),
+            self._compiled(before, after),
+            None if answer.is_exact else partial(self._exact, before, after),
+        )
+
+    def _casts(self, changed: Settings, before: Cost, after: Cost) -> tuple[str, ...]:
+        subject = self._oracle.subject
+        is_own = subject.makes and "dtype" in subject.base  # then the user's function does the casts
+        is_more = "dtype" in changed and not is_own and _casts(after) > _casts(before)
+        return (f"dtype: the program casts more than before: {subject.casts}",) if is_more else ()
+
+    def ready(self, timeout: float | None = None) -> bool:
+        """Wait until the preparation is finished; return whether it is before the timeout.
+
+        Args:
+            timeout: Seconds to wait; by default without limit.
+        """
+        return self._queue.wait_until_idle(timeout)
+
+    def close(self) -> None:
+        """Cancel the preparation. Calls still work."""
+        self._queue.close()
+
+    def _compiled(self, before: Settings, after: Settings) -> Future[Change]:
+        key = key_of(after)
+        if key not in self._made:
+            self._made[key] = Future(partial(_compiled, self._oracle, before, after), self._requests)
+            if len(self._made) > MOST_KEPT:  # a `Change` keeps its own reference
+                del self._made[next(iter(self._made))]
+        return self._made[key]
+
+    def _exact(self, before: Settings, after: Settings) -> Future[Change]:
+        compiled = self._compiled(before, after)
+        return Future(partial(_exactly, self._oracle, before, after, compiled), self._requests).start()
+
+    def __repr__(self) -> str:
+        settings = ", ".join(f"{name}={value!r}" for name, value in self.settings.items())
+        return f"WhatIf({self._oracle.subject.name!r}: {settings})"
+
+
+def what_if(
+    target: Any,
+    *args: Any,
+    shapes: Mapping[str, Sequence[Dim]] | None = None,
+    learns: bool | None = None,
+    **settings: Any,
+) -> WhatIf:
+    """Prepare a program for questions about other settings: analytic costs at once, compiled ones in the background.
+
+    Args:
+        target: A function that makes the program from settings. It takes settings by name, each with a default, and
+            returns a function and the tuple of its arguments (or their shapes), a model and the shapes of its
+            inputs, or the result of `ml.inspect`. Or a program: a function with its arguments, an `Inspection` or a
+            model. The settings of a program are `batch`, `dtype` and `precision`; a mithril_nb model also has `remat`
+            and the attributes of its blocks by path.
+        *args: Arguments of the function or inputs of the model; none if `target` makes the program.
+        shapes: Shapes of a model's inputs, instead of arguments.
+        learns: Whether to prepare answers in the background; by default if the program takes long to trace.
+        **settings: Settings that replace the defaults; for a program, other arguments of `ml.inspect`.
+
+    Returns:
+        An object that is called with other settings and returns a `Change`.
+
+    Raises:
+        UnknownOptionError: A setting does not exist, or there is nothing to change.
+        StageUnavailableError: The program cannot be traced.
+
+    Examples:
+        >>> import jax, jax.numpy as jnp
+        >>> def make(batch=8, width=16):
+        ...     x = jax.ShapeDtypeStruct((batch, width), "float32")
+        ...     return jnp.matmul, (x, jax.ShapeDtypeStruct((width, 4), "float32"))
+        >>> change = what_if(make)(batch=32)
+        >>> change.before.total.flops, change.after.total.flops, change.delta.flops, change.way
+        (1024, 4096, 3072, 'traced')
+    """
+    if learns is not None and not isinstance(learns, bool):
+        raise UnknownOptionError(
+            f"ml.what_if cannot take learns={' '.join(short_repr(learns, 40).split())}.",
+            (("needs", "True, False or None"),),
+            "learns=False",
+        )
+    with called_as("ml.what_if"):
+        subject = subject_of(target, args, shapes, settings)
+    return WhatIf(subject, learns)
+
+
+def subject_of(
+    target: Any,
+    args: tuple[Any, ...],
+    shapes: Mapping[str, Sequence[Dim]] | None,
+    settings: dict[str, Any],
+    starts: Settings = NOT_SWEPT,
+) -> Subject:
+    """Return the program with its settings.
+
+    Args:
+        target: A program, or a function that makes one.
+        args: Its arguments.
+        shapes: Shapes of a model's inputs, instead of arguments.
+        settings: Settings by name.
+        starts: Initial values of swept settings, for functions without a default for them.
+
+    Raises:
+        UnknownOptionError: There is nothing to change.
+    """
+    is_ours = type(target).__module__.startswith("mithril_nb.")  # such as a `WhatIf`, which is callable
+    is_function = callable(target) and not isinstance(target, type) and not hasattr(target, "init") and not is_ours
+    is_made = not args and shapes is None and is_function and not is_mithril_model(target)
+    if not is_made and not isinstance(target, Inspection):
+        _refuse_settings(target, args, {"shapes": shapes, **settings})
+        check_forwarded_options(settings)
+    if is_mithril_model(target):
+        return OwnModel(target, args, shapes, settings)
+    if isinstance(target, Inspection):
+        if args or settings:
+            raise UnknownOptionError(
+                f"program {target.name!r} is already an inspection; it takes no further arguments or options.",
+                advice=f"ml.what_if(inspection)({_given(settings) or 'batch=64'})",
+            )
+        return Fixed(target)
+    if is_made:
+        return Made(target, settings, starts)
+    return Fixed(inspect(target, *args, shapes=shapes, **settings))
+
+
+def _refuse_settings(target: Any, args: tuple[Any, ...], options: Settings) -> None:
+    """Raise if a program is given settings in the first call that are not its arguments."""
+    known = (*OF_ANY, "remat") if is_mithril_model(target) else OF_ANY
+    changed = {name: value for name, value in options.items() if name in known and has_argument(target, name) is False}
+    if not changed:
+        return
+    others = {name: value for name, value in options.items() if name not in changed}
+    call = [variable_of(target), *arguments_written(target, args), *options_written(others)]
+    facts = (("given", _given(changed)), ("settings", ", ".join(known)))
+    if entry_point().name == "ml.sweep":
+        raise UnknownOptionError(
+            f"ml.sweep varies settings of {title_of(target)!r} only if they are given as lists.",
+            facts,
+            entry_point().call(
+                *call, *(format_setting(name, (value,), is_swept=True) for name, value in changed.items())
+            ),
+        )
+    raise UnknownOptionError(
+        f"ml.what_if takes settings of {title_of(target)!r} in a second call.",
+        facts,
+        f"{entry_point().call(*call)}({_given(changed)})",
+    )
+
+
+def _given(settings: Settings) -> str:
+    return ", ".join(format_setting(name, (value,)) for name, value in settings.items())
+
+
+def _casts(cost: Cost) -> int:
+    return sum(row.opcode == "convert_element_type" for row in cost.rows)
+
+
+def _peaks(oracle: CostOracle, before: Settings, after: Settings) -> tuple[Peak, Peak]:
+    """Return both peaks from the same source, so that they are comparable: XLA's plan, or estimates."""
+    with suppress(Exception):  # for a program that cannot be traced, the estimate has the reason
+        programs = [oracle.traced(settings)[0] for settings in (before, after)]
+        if all(len(one.equations) <= MOST_PLANNED for one in programs):  # even if one of them is compiled already
+            with oracle.context():
+                first, second = map(peak_compiled, programs)
+            if first.bytes is not None and second.bytes is not None:
+                return first, second
+    return peak(oracle, before), peak(oracle, after)
+
+
+def peak(oracle: CostOracle, settings: Settings) -> Peak:
+    """Estimate the peak memory of a program from its equations."""
+
+    def estimate() -> Any:
+        inspection = oracle.traced(settings)[0]
+        if inspection.is_divided:
+            raise StageUnavailableError(SHARDED)
+        return memory_of(inspection, "analytic")
+
+    return _as_peak(estimate)
+
+
+def peak_compiled(inspection: Inspection) -> Peak:
+    """Return the peak memory of a compiled program on one device."""
+    return _as_peak(lambda: memory_of(inspection, "compiled"))
+
+
+def _as_peak(memory: Callable[[], Any]) -> Peak:
+    try:
+        found = memory()
+    except Exception as error:  # an unknown peak must not prevent other figures
+        return Peak(None, reason_of(error))
+    reason = "; ".join(getattr(found, "notes", ())) or "no reason given"
+    return Peak(found.peak_bytes, source=found.source) if found.peak_bytes is not None else Peak(None, reason)
+
+
+def reason_of(error: Exception) -> str:
+    """Return the cause of an error in one line."""
+    if isinstance(error, MithrilError):
+        first = error.diagnostics[0]
+        return f"{first.summary} {first.shown().facts[0][1]}" if first.facts else first.summary
+    failure = failure_of(error)
+    return f"{failure.kind}: {failure.message}".splitlines()[0]
+
+
+def _compiled(oracle: CostOracle, before: Settings, after: Settings) -> Change:
+    inspections = [oracle.traced(settings)[0] for settings in (before, after)]
+    for inspection in inspections:
+        inspection.want(machine_code=False)  # so that XLA writes its memory plan
+    with oracle.context():
+        costs = [inspection.cost("compiled") for inspection in inspections]
+    first, second = map(peak_compiled, inspections)
+    peaks = Future.of((first, second))
+    return Change(oracle.subject.name, _changed(before, after), costs[0], costs[1], COMPILED, (), peaks)
+
+
+def _exactly(oracle: CostOracle, before: Settings, after: Settings, compiled: Future[Change]) -> Change:
+    found = [oracle.traced(settings)[1] for settings in (before, after)]
+    peaks = Future(partial(_peaks, oracle, before, after), BackgroundQueue())
+    return Change(oracle.subject.name, _changed(before, after), found[0], found[1], TRACED, (), peaks, compiled)
+
+
+def _changed(before: Settings, after: Settings) -> dict[str, tuple[Any, Any]]:
+    return {
+        name: (before.get(name), value)
+        for name, value in after.items()
+        if key_of({name: value}) != key_of({name: before.get(name)})
+    }

@@ -1,0 +1,9 @@
+"""Compile a logical model for a backend, to a physical model that runs and shows its stages and costs.
+
+This room may import `stages` and `cost`; `train` imports this room.
+"""
+
+from mithril_nb.compilation.compiling import compile, graph_of, shape_log
+from mithril_nb.compilation.model import PROGRAMS, PhysicalModel
+
+__all__ = ["PROGRAMS", "PhysicalModel", "compile", "graph_of", "shape_log"]

@@ -1,0 +1,351 @@
+"""Checks of the arguments of a physical model. They run during tracing, once for each set of shapes and dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import jax
+from jax.core import Tracer
+
+from mithril_nb.backends.jax import JaxBackend
+from mithril_nb.backends.jax.arrays import check_width
+from mithril_nb.backends.notices import notice
+from mithril_nb.compilation.binding import infer_for
+from mithril_nb.errors import (
+    Diagnostic,
+    MissingInputError,
+    MissingParameterError,
+    ShapeError,
+    UnexpectedInputError,
+    UnknownOptionError,
+    short_repr,
+)
+from mithril_nb.graph.records import BOUNDARY, Endpoint, LogicalGraph
+from mithril_nb.graph.spec import ITEM_BYTES, LEADING, Dim, Spec, StaticSpec, TensorSpec, as_dtype
+from mithril_nb.models.dims import agree
+from mithril_nb.models.infer import Inference
+from mithril_nb.models.naming import by_port, flat_params, takes_any_dtype
+
+Arrays = Mapping[str, Any]
+_FEW = 64
+"""Longest list of numbers without a warning. XLA takes seconds to compile a program of thousands of arguments."""
+
+
+class Calls:
+    """Checks the arguments of calls against the compiled model.
+
+    Args:
+        graph: The model.
+        inference: Specs of all its values.
+        backend: Its backend.
+        is_static: True to reject inputs whose shapes differ from the compiled ones.
+        sizes: Dim names that the user declared. In one call, each name must have one size.
+    """
+
+    def __init__(
+        self,
+        graph: LogicalGraph,
+        inference: Inference,
+        backend: JaxBackend,
+        is_static: bool = False,
+        sizes: frozenset[str] = frozenset(),
+    ):
+        self.graph, self.inference, self.backend, self.is_static = graph, inference, backend, is_static
+        self.sizes = sizes
+        self.dtype = backend.default_dtype
+        self._settled = {name: spec.shape for name, spec in inference.inputs.items()}
+        self._has_warned = False
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the inputs."""
+        return tuple(self.inference.inputs)
+
+    @cached_property
+    def _any_dtype(self) -> frozenset[str]:
+        """Inputs that accept any dtype, so that no cast is needed."""
+        return frozenset(name for name in self.names if takes_any_dtype(self.graph, name))
+
+    def checked(
+        self, params: Arrays, inputs: Arrays, state: Arrays | None
+    ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        """Return parameters, inputs and state by their own names, as arrays of the right shapes and dtypes.
+
+        Raises:
+            MissingInputError, UnexpectedInputError, MissingParameterError: Names are missing or unknown.
+            ShapeError: Shapes do not match.
+        """
+        given = flat_params(params)
+        names = [parameter.name for parameter in self.inference.parameters]
+        missing = [name for name in names if name not in given]
+        if missing:
+            raise MissingParameterError(
+                f"the model needs {_count(names, 'parameter')}, got {len(given)}.",
+                (("missing", _listed(missing)), ("given", _listed(given))),
+                "params = pm.randomize_params()",
+                block=missing[0].rpartition(".")[0].replace(".", "/"),
+            )
+        unknown = [name for name in given if name not in names]
+        if unknown:
+            raise UnexpectedInputError(
+                f"the model has no parameter {unknown[0]!r}.",
+                (("unknown", _listed(unknown)), ("parameters", _listed(names))),
+                "params = pm.randomize_params()",
+            )
+        arrays = self.inputs(inputs)
+        given = {name: as_array(f"parameter {name!r}", array, name) for name, array in given.items()}
+        for name, array in given.items():
+            if not jax.numpy.issubdtype(array.dtype, jax.numpy.floating):
+                raise UnknownOptionError(
+                    f"parameter {name!r} cannot be trained: its dtype is not floating point.",
+                    (("given", f"{array.shape} of {array.dtype}"), ("needs", self.dtype)),
+                    f'params[{name!r}].astype("{self.dtype}")',
+                    port=name,
+                )
+        held = self._state(state)
+        self._check_shapes({**given, **held}, arrays)
+        return given, arrays, held
+
+    def inputs(self, inputs: Arrays) -> dict[str, jax.Array]:
+        """Return the inputs by their own names, as arrays of the right dtypes.
+
+        Raises:
+            MissingInputError, UnexpectedInputError: Names are missing or unknown.
+            ShapeError: With static shapes, a shape differs from the compiled one.
+        """
+        ports = by_port(inputs, self.names, "input", what="inputs")
+        missing = [name for name in self.names if name not in ports]
+        if missing:
+            raise MissingInputError(
+                f"the model needs {_count(self.names, 'input')}, got {len(ports)}.",
+                (
+                    ("missing", ", ".join(f"{self._named(name)} {self.inference.inputs[name]}" for name in missing)),
+                    ("given", _listed(inputs)),
+                ),
+                f"inputs = {{{', '.join(f'{name!r}: ...' for name in self.names)}}}",
+                port=missing[0],
+            )
+        arrays = {port: self._cast(port, inputs[name]) for port, name in ports.items()}
+        self._check_names(arrays)
+        if self.is_static and (other := self._other(arrays)):
+            name, given, compiled = other[0]
+            raise ShapeError(
+                f"the shape of input {name!r} differs from the compiled shape.",
+                (("given", str(given)), ("compiled for", str(compiled))),
+                "static_shapes=False  # compiles for each shape; or pad the batch",
+                port=name,
+            )
+        return arrays
+
+    def _named(self, name: str) -> str:
+        """Format an input for a message. If the user did not choose its name, add the ports that it feeds."""
+        feeds = self.graph.targets_of.get(Endpoint(BOUNDARY, name), ())
+        is_given = name in dict(self.graph.labels)
+        is_plain = {end.port for end in feeds} == {name} and 1 in (len(self.names), len(self.graph.nodes))
+        return repr(name) if is_given or is_plain else f"{name!r} ({', '.join(map(str, feeds))})"
+
+    def _check_names(self, arrays: Arrays) -> None:
+        """Raise if a dim name that the user declared has two sizes."""
+        found: dict[Dim, tuple[str, int]] = {}
+        for port, array in arrays.items():
+            shape = self.inference.inputs[port].shape
+            for dim, size in zip(shape, array.shape, strict=False) if len(shape) == array.ndim else ():
+                first, known = found.setdefault(dim, (port, size)) if dim in self.sizes else ("", size)
+                if size != known:
+                    raise ShapeError(
+                        f"the size {dim!r} is {known} in input {first!r} and {size} in input {port!r}.",
+                        ((f"{first}", str(tuple(arrays[first].shape))), (f"{port}", str(tuple(array.shape)))),
+                        f"inputs of the same size, or two different names instead of {dim!r} in shapes.",
+                        port=port,
+                    )
+
+    def _other(self, arrays: Arrays) -> list[tuple[str, tuple[int, ...], tuple[Dim, ...]]]:
+        """Return (name, shape, compiled shape) of each input whose shape differs from the compiled one."""
+        shapes = {name: tuple(array.shape) for name, array in arrays.items()}
+        return [
+            (name, shape, self._settled[name])
+            for name, shape in shapes.items()
+            if not agree(shape, self._settled[name])
+        ]
+
+    def settle(self, inputs: Arrays) -> None:
+        """Record the shapes of a trace: the first trace fixes open dims. Warn once about any other shape.
+
+        Args:
+            inputs: Checked inputs.
+        """
+        shapes = {
+            port: jax.numpy.asarray(inputs[name]).shape
+            for port, name in by_port(inputs, self.names, "input", what="inputs").items()
+        }
+        if self.is_static:
+            self._settled.update(shapes)
+            return
+        changed = [name for name, shape in shapes.items() if not agree(shape, self._settled[name])]
+        if changed and not self._has_warned:
+            self._has_warned = True
+            name = changed[0]
+            any_batch = ["batch" if place == 0 else dim for place, dim in enumerate(shapes[name])]
+            is_batch = agree(shapes[name][1:], self._settled[name][1:])
+            notice(
+                f"input {name!r} of shape {shapes[name]} causes a recompilation: the model was compiled for "
+                f"{self._settled[name]}. "
+                + (f"shapes={{{name!r}: {any_batch}}} accepts any batch; " if is_batch else "")
+                + "static_shapes=True rejects other shapes."
+            )
+
+    def inferred(self, inputs: Arrays) -> Inference:
+        """Return the specs of all values for checked inputs."""
+        specs = {name: TensorSpec(array.shape, as_dtype(array.dtype)) for name, array in inputs.items()}
+        return self.inference if specs == self.inference.inputs else infer_for(self.backend, self.graph, specs)
+
+    def _state(self, state: Arrays | None) -> dict[str, Any]:
+        held = flat_params(state or {})
+        names = [one.name for one in self.inference.states]
+        missing, unknown = [one for one in names if one not in held], [one for one in held if one not in names]
+        if missing:
+            raise MissingInputError(
+                f"the model needs {_count(names, 'state')}, got {len(held)}.",
+                (("missing", _listed(missing)), ("given", _listed(held))),
+                "pm.evaluate(params, inputs, state=pm.initial_state())  # after training: state=run.model_state",
+                block=missing[0].rpartition(".")[0].replace(".", "/"),
+            )
+        if unknown:
+            raise UnexpectedInputError(
+                f"the model has no state {unknown[0]!r}.",
+                (("unknown", _listed(unknown)), ("states", _listed(names))),
+                "state = pm.initial_state()",
+            )
+        return {name: as_array(f"state {name!r}", array, name) for name, array in held.items()}
+
+    def _cast(self, name: str, array: Any) -> jax.Array:
+        """Cast an input to its dtype. Keep integers if a block needs them."""
+        array = as_array(f"input {name!r}", array, name)
+        wanted = self.inference.inputs[name].dtype
+        keeps = name in self._any_dtype or "float" not in wanted
+        keeps = keeps or jax.numpy.issubdtype(array.dtype, jax.numpy.complexfloating)
+        return array if keeps or array.dtype == wanted else array.astype(wanted)
+
+    def _check_shapes(self, params: Arrays, inputs: Arrays) -> None:
+        specs = {name: TensorSpec(array.shape, as_dtype(array.dtype)) for name, array in inputs.items()}
+        found = self.inferred(inputs)  # for the compiled shapes, this returns the stored inference
+        found.raise_problems()
+        shapes = {name: tuple(jax.numpy.shape(array)) for name, array in params.items()}
+        compiled = self.inference.inputs
+        other = [name for name, spec in specs.items() if not agree(spec.shape[1:], compiled[name].shape[1:])]
+        problems = [
+            Diagnostic(
+                f"the shape of input {other[0]!r} does not match parameter {parameter.name!r}."
+                if other
+                else f"the shape of parameter {parameter.name!r} does not match the model.",
+                (("given", str(shapes[parameter.name])), ("needed", str(parameter.spec.shape)), *self._inputs(specs)),
+                f"params = {self._with(specs)}.randomize_params()  # or an input of shape {compiled[other[0]].shape}"
+                if other
+                else "params = pm.randomize_params()  # or inputs of the shape that these params were created for",
+                parameter.path,
+                parameter.port,
+                code="ShapeError",
+            )
+            for parameter in (*found.parameters, *found.states)
+            if shapes[parameter.name] != parameter.spec.shape
+        ]
+        if problems:
+            raise ShapeError(problems[0], more=tuple(problems[1:]))
+
+    def check_concrete_inputs(self) -> None:
+        """Raise if the shape of an input is not concrete.
+
+        Raises:
+            ShapeError: A dim of an input is unknown or symbolic.
+        """
+        for name, spec in self.inference.inputs.items():
+            if not spec.is_concrete:
+                raise ShapeError(
+                    f"the shape of input {name!r} is not concrete.",
+                    (("so far", str(spec)),),
+                    self.with_shapes(),
+                    port=name,
+                )
+
+    def with_shapes(self) -> str:
+        """Return the code of a `compile` call with a shape for each input, for a message."""
+        return self._with({name: TensorSpec(self._settled[name]) for name in self.inference.inputs})
+
+    def _with(self, specs: Mapping[str, TensorSpec]) -> str:
+        shapes = {name: _example(spec.shape) for name, spec in specs.items()}
+        return f"ml.compile(model, backend, shapes={shapes!r})"
+
+    def _inputs(self, given: Mapping[str, TensorSpec]) -> tuple[tuple[str, str], ...]:
+        """Return facts for a message: the inputs, and their compiled specs if different."""
+        compiled = self.inference.inputs
+        return tuple(
+            (
+                f"input {name!r}",
+                f"{spec}" + ("" if spec == compiled[name] else f"      compiled for {compiled[name]}"),
+            )
+            for name, spec in given.items()
+        )
+
+
+def _example(shape: tuple[Dim, ...]) -> list[int]:
+    """Return a concrete example of a shape."""
+    known = [32 if isinstance(dim, str) else dim for dim in shape if dim != LEADING]
+    return [32, *(known or [784])] if LEADING in shape else known
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names)) or "nothing"
+
+
+def _count(names: Sequence[str], what: str) -> str:
+    return f"{len(names)} {what}{'' if len(names) == 1 else 's'}"
+
+
+def is_text(spec: Spec | None) -> bool:
+    """Return whether a spec is the name of a dtype. Any other text is the name of an unknown size.
+
+    Args:
+        spec: Spec of an output.
+    """
+    return isinstance(spec, StaticSpec) and isinstance(spec.value, str) and spec.value in ITEM_BYTES
+
+
+def as_array(what: str, given: Any, port: str) -> jax.Array:
+    """Convert a value to a JAX array.
+
+    Args:
+        what: Name of the value in messages.
+        given: The array, or a value that NumPy converts to one.
+        port: Name of its port.
+
+    Raises:
+        UnknownOptionError: It is not an array of numbers.
+    """
+    check_width(given)
+    try:
+        _warn_of_long_list(what, given)
+        return jax.numpy.asarray(given)
+    except (TypeError, ValueError):
+        shape = getattr(given, "shape", None)
+        if shape is not None:
+            text = f"an array of shape {tuple(shape)} of {given.dtype}"
+        else:
+            text = f"a {type(given).__name__} of {len(given)}" if isinstance(given, list | tuple) else short_repr(given)
+        raise UnknownOptionError(
+            f"{what} is not an array of numbers.",
+            (("given", text),),
+            'np.asarray(values, dtype="float32")  # with rows of one length',
+            port=port,
+        ) from None
+
+
+def _warn_of_long_list(what: str, given: object) -> None:
+    """Warn about a long list inside a jitted program, where each number is a separate argument."""
+    leaves = jax.tree.leaves(given) if isinstance(given, list | tuple) else []
+    if len(leaves) > _FEW and isinstance(leaves[0], Tracer):
+        notice(
+            f"{what} is a {type(given).__name__} of {len(leaves)} numbers. Each is a separate argument of the jitted "
+            "program, which is slow. np.asarray(values) is one argument."
+        )

@@ -1,0 +1,142 @@
+"""`compile()`: bind a logical model to a backend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from mithril_nb.backends.backend import check_switch
+from mithril_nb.backends.jax import JaxBackend
+from mithril_nb.backends.jax.placing import devices_of
+from mithril_nb.backends.notices import notice
+from mithril_nb.compilation.binding import declared_sizes, infer_for, with_constants, with_training
+from mithril_nb.compilation.model import PhysicalModel
+from mithril_nb.compilation.options import read_options
+from mithril_nb.errors import UnknownOptionError, refuse_unknown
+from mithril_nb.graph.check import check
+from mithril_nb.graph.edit import alone
+from mithril_nb.graph.records import Block, LogicalGraph
+from mithril_nb.graph.spec import Dim
+from mithril_nb.models.calling import example_call
+from mithril_nb.models.infer import Inference
+from mithril_nb.models.model import Model
+from mithril_nb.models.naming import input_specs
+
+
+def compile(
+    model: Model | LogicalGraph | Block,
+    backend: JaxBackend | None = None,
+    *,
+    shapes: Mapping[str, Sequence[Dim]] | None = None,
+    jit: bool | None = None,
+    verbose: bool = False,
+    parallelism: Literal["data", "model", "mixed"] | None = None,
+    jit_options: Mapping[str, Any] | None = None,
+    tpu_options: Mapping[str, Any] | None = None,
+    static_shapes: bool | None = None,
+    optimizations: Mapping[str, Any] | None = None,
+    constants: Mapping[str, Any] | None = None,
+    frozen: Iterable[str] = (),
+    trainable: Iterable[str] = (),
+    **unknown: Any,
+) -> PhysicalModel:
+    """Bind a logical model to a backend.
+
+    Args:
+        model: The model to compile. Later changes of it do not affect the result.
+        backend: Backend to run on; default: `JaxBackend()`.
+        shapes: Shape of each input; a dim may be a name (`["batch", 784]`). Missing shapes are inferred from the
+            blocks, or from the first inputs.
+        jit: True to jit the programs; default: the backend's setting.
+        verbose: True to print the inferred shapes.
+        parallelism: Use of the devices in the backend's mesh: `"data"` splits the batch over the first mesh axis,
+            `"model"` splits the parameters over the last, `"mixed"` does both.
+        jit_options: `donate_argnums`, positions of the arguments of `evaluate` to donate (params only if gradients are
+            computed, which have the same shapes); `xla_computation`, True to keep the text; `static_argnums`, no
+            effect.
+        tpu_options: `replicate_inputs`, True to replicate each input on all devices of the mesh; `allow_spmd`, which
+            is always on.
+        static_shapes: True to reject inputs whose shapes differ from `shapes`, or from the first inputs. Otherwise
+            other shapes cause a recompilation, with a warning.
+        optimizations: `fusion`, `buffer_reuse`, `layout_optimization`: optimizations of XLA; only fusion can be
+            disabled.
+        constants: Values by input name. These inputs become constants.
+        frozen: Names of parameters or blocks that training must not change.
+        trainable: Names of parameters, blocks or inputs to train.
+        **unknown: Rejected, with a list of the valid options.
+
+    Returns:
+        The physical model. XLA compiles it on the first run, or when a stage is requested.
+
+    Raises:
+        ShapeError: Shapes do not match (all problems are reported together), or do not divide over the devices.
+        UnexpectedInputError: `shapes` names an input that the model does not have.
+        UnknownOptionError: An argument does not exist, or a value is invalid.
+        UnknownOpError: The backend does not support a block.
+
+    Examples:
+        >>> from mithril_nb.models import Linear
+        >>> pm = compile(Linear(dimension=64), shapes={"input": [32, 128]})
+        >>> pm.evaluate(pm.randomize_params(), {"input": pm.backend.randn(32, 128)})["output"].shape
+        (32, 64)
+    """
+    refuse_unknown("compile", unknown, compile)
+    check_switch("jit", jit, "ml.compile(model, backend, jit=False)")
+    check_switch("verbose", verbose, "ml.compile(model, backend, verbose=True)")
+    backend = JaxBackend() if backend is None else backend
+    if not isinstance(backend, JaxBackend):
+        raise UnknownOptionError(
+            f"cannot compile for {backend!r}.", (("needs", "a backend that runs models"),), "ml.JaxBackend()"
+        )
+    graph, placement = graph_of(model), devices_of(model)
+    if constants is not None:
+        graph = with_constants(graph, constants)
+    specs = input_specs(graph, shapes or {}, backend.default_dtype)
+    if frozen or trainable:
+        graph = with_training(graph, frozen, trainable, specs)
+    inference = infer_for(backend, graph, specs)
+    inference.raise_problems()
+    if placement and backend.mesh is not None:
+        raise UnknownOptionError(
+            "a model whose parts are placed on single devices cannot use a mesh as well.",
+            (("placed", ", ".join(placement)), ("mesh", str(dict(backend.mesh.shape)))),
+            "ml.compile(placed_model, ml.JaxBackend())  # or compile the model before place_model for this backend",
+        )
+    if placement and jit:
+        notice("jit=True has no effect: a model that is placed on several devices runs op by op.")
+    jitted = (backend.jit if jit is None else jit) and not placement
+    options = read_options(backend, jitted, parallelism, jit_options, tpu_options, static_shapes, optimizations)
+    compiled = PhysicalModel(graph, backend, inference, jitted, options, placement, declared_sizes(graph, specs))
+    if verbose:
+        print(shape_log(inference))
+    return compiled
+
+
+def graph_of(model: Model | LogicalGraph | Block) -> LogicalGraph:
+    """Return the logical graph of a model, graph or block.
+
+    Raises:
+        UnknownOptionError: The value is not a model.
+        ConnectionError, CycleError, NameTakenError, UnconnectedPortError: The graph is invalid.
+    """
+    if isinstance(model, LogicalGraph):
+        check(model)
+        return model
+    block = model.block if isinstance(model, Model) else model
+    if not isinstance(block, Block):
+        given: Any = model
+        is_kind = isinstance(given, type) and issubclass(given, Model)
+        raise UnknownOptionError(
+            f"cannot compile {f'the class {given.__name__!r}' if is_kind else repr(given)}.",
+            (("needs", "a model"),),
+            f"ml.compile({example_call(given) if is_kind else 'Linear(10)'})",
+        )
+    return alone(block)
+
+
+def shape_log(inference: Inference) -> str:
+    """Return the inferred shapes as text, one line for each input, block and parameter."""
+    lines = [f"{name:<24} {spec}" for name, spec in inference.inputs.items()]
+    lines += [f"{path:<24} {next(iter(specs.outputs.values()), '')}" for path, specs in inference.blocks.items()]
+    lines += [f"{parameter.name:<24} {parameter.spec}" for parameter in inference.parameters]
+    return "\n".join(lines)

@@ -1,0 +1,163 @@
+"""Start the processes, forward their output, and end all of them if one fails."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from types import FrameType
+
+from mithril_nb.compilation.launch.exit_report import failure, late
+from mithril_nb.compilation.launch.process_group import ProcessGroup
+from mithril_nb.compilation.launch.rank import Rank, free_address, own_environment
+from mithril_nb.errors import LaunchError, UnknownOptionError
+
+POLL_S = 0.05
+"""Seconds between two checks for processes that have ended."""
+SETTLE_S = 0.3
+"""Seconds that the other processes may print errors of their own after one has failed."""
+GRACE_S = 5.0
+"""Seconds that a process has to end after SIGTERM, before it is killed."""
+INTERRUPT_S = 10.0
+"""Seconds that a process has to end after Ctrl-C, so that a script can save its state."""
+
+
+def launch(
+    script: str | PathLike[str],
+    arguments: Sequence[str] = (),
+    *,
+    processes: int = 2,
+    coordinator: str | None = None,
+    process_id: int | None = None,
+    devices: int = 1,
+    start_timeout_s: float = 120.0,
+    peer_timeout_s: float = 60.0,
+) -> None:
+    """Run a training script on several processes, and return when all of them are done.
+
+    Each line of output starts with the index of its process. If one process fails, the launcher ends the others. No
+    process is left running, no matter how the launch ends.
+
+    Args:
+        script: Path of the script. In it, `ml.distributed()` returns the index of the process, and `ml.fit` splits the
+            work.
+        arguments: The script's own arguments.
+        processes: Number of processes, on all machines together.
+        coordinator: `"host:port"` of process 0, to join processes on other machines. One process is then started here.
+            Default: all of them are started here.
+        process_id: Index of the process started here, from 0; only with `coordinator`.
+        devices: Devices of each process: virtual CPU devices of JAX, or accelerators.
+        start_timeout_s: Seconds that the processes may take to connect.
+        peer_timeout_s: Seconds after which a process on another machine that does not answer counts as dead.
+
+    Raises:
+        LaunchError: A process failed or did not connect; `status` is the highest exit status.
+        UnknownOptionError: An option has an invalid value.
+        KeyboardInterrupt: The user pressed Ctrl-C. The processes receive the signal too.
+
+    Examples:
+        >>> launch("train.py", ["--epochs", "3"], processes=4)  # doctest: +SKIP
+    """
+    ranks = _ranks(processes, coordinator, process_id, devices, start_timeout_s, peer_timeout_s)
+    if os.name != "posix":
+        raise LaunchError(
+            "launching needs process groups, which this system does not support.",
+            (("system", sys.platform),),
+            "Linux or macOS; or one process, with python train.py.",
+        )
+    if not Path(script).is_file():
+        raise LaunchError(f"script {str(script)!r} does not exist.", (), "mithril-nb launch --processes 2 train.py")
+    with _signals() as received, ProcessGroup() as group:
+        for rank in ranks:
+            group.start(rank, str(script), arguments, own_environment())
+        _watch(group, ranks[0], received)
+
+
+def _watch(group: ProcessGroup, rank: Rank, received: list[int]) -> None:
+    """Forward output until all processes have ended, or one has failed."""
+    until = time.monotonic() + rank.start_timeout_s
+    while group.running:
+        group.pump(POLL_S)
+        if received:
+            _end_after_signal(group, received)
+        if any(worker.has_failed for worker in group.workers):
+            group.pump_for(SETTLE_S)
+            group.end(GRACE_S)
+            raise failure(group.workers, rank.count)
+        if time.monotonic() > until and not all(worker.is_ready for worker in group.workers):
+            group.end(GRACE_S)
+            raise late(group.workers, rank)
+    if any(worker.has_failed for worker in group.workers):
+        raise failure(group.workers, rank.count)
+
+
+def _end_after_signal(group: ProcessGroup, received: list[int]) -> None:
+    """Forward a signal to the processes, wait for their end, and exit. A second signal ends them at once."""
+    first = received[0]
+    group.send(first)
+    until = time.monotonic() + (INTERRUPT_S if first == signal.SIGINT else GRACE_S)
+    while group.running and len(received) == 1 and time.monotonic() < until:
+        group.pump(POLL_S)
+    group.end(0 if len(received) > 1 else GRACE_S)
+    if first == signal.SIGINT:
+        raise KeyboardInterrupt
+    raise SystemExit(128 + first)
+
+
+@contextmanager
+def _signals() -> Iterator[list[int]]:
+    """Yield a list that collects the received SIGINT, SIGTERM and SIGHUP."""
+    received: list[int] = []
+    previous: Mapping[int, object] = {}
+    if threading.current_thread() is threading.main_thread():
+
+        def note(number: int, frame: FrameType | None) -> None:
+            received.append(number)
+
+        ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        previous = {number: signal.signal(number, note) for number in ends}
+    try:
+        yield received
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)  # pyright: ignore[reportArgumentType]
+
+
+def _ranks(
+    processes: int,
+    coordinator: str | None,
+    process_id: int | None,
+    devices: int,
+    start_timeout_s: float,
+    peer_timeout_s: float,
+) -> list[Rank]:
+    for name, value in (("processes", processes), ("devices", devices)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise UnknownOptionError(f"{name} must be an integer of at least 1.", (("got", repr(value)),), f"{name}=2")
+    for name, value in (("start_timeout_s", start_timeout_s), ("peer_timeout_s", peer_timeout_s)):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e6:
+            raise UnknownOptionError(f"{name} must be a number of seconds.", (("got", repr(value)),), f"{name}=60")
+    timeouts = (float(start_timeout_s), float(peer_timeout_s))
+    if coordinator is None and process_id is None:
+        address = free_address()
+        return [Rank(address, index, processes, devices, True, *timeouts) for index in range(processes)]
+    host, _, port = (coordinator or "").rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536 or process_id is None:
+        raise UnknownOptionError(
+            "to join processes on other machines, a process needs the address of process 0 and its own index.",
+            (("coordinator", repr(coordinator)), ("process id", repr(process_id))),
+            "mithril-nb launch --coordinator 10.0.0.1:4000 --process-id 1 --processes 2 train.py",
+        )
+    if isinstance(process_id, bool) or not isinstance(process_id, int) or not 0 <= process_id < processes:
+        raise UnknownOptionError(
+            "the process id is out of range.",
+            (("process id", repr(process_id)), ("needed", f"0 to {processes - 1}, for {processes} processes")),
+            f"--process-id {processes - 1}",
+        )
+    return [Rank(str(coordinator), process_id, processes, devices, False, *timeouts)]

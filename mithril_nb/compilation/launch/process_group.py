@@ -1,0 +1,184 @@
+"""The processes of a launch on this machine: forward their output, watch them, and always end all of them."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import IO, Any, TextIO
+
+from mithril_nb.compilation.launch.rank import Rank
+
+LAST_LINES = 12
+"""Number of last lines to keep of each process, for the message about its end."""
+LONGEST_LINE = 65536
+"""Length in bytes at which an unfinished line is printed."""
+REAP_S = 10.0
+"""Seconds to wait for a killed process to end."""
+
+
+class Worker:
+    """One process, which leads its own process group.
+
+    Attributes:
+        index: Its index among all processes.
+        is_ready: True if it has connected to the others.
+        status: Exit status in the form of `subprocess`; `None` while it runs.
+        sent: The last signal that the launcher sent to end it; `None` if it ended by itself.
+        last_lines: The last lines that it printed.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], link: socket.socket, index: int):
+        self.process, self.link, self.index = process, link, index
+        self.is_ready = False
+        self.status: int | None = None
+        self.sent: int | None = None
+        self.last_lines: deque[str] = deque(maxlen=LAST_LINES)
+
+    @property
+    def has_failed(self) -> bool:
+        """True if it ended with an error, and not because the launcher ended it."""
+        return self.status not in (None, 0) and self.sent is None
+
+    def poll(self) -> None:
+        """Record the exit status if the process has ended, and kill the rest of its process group."""
+        if self.status is None and (status := self.process.poll()) is not None:
+            self.status = status
+            self.signal(signal.SIGKILL)
+
+    def signal(self, number: int) -> None:
+        """Send a signal to its process group, if any process of it is left."""
+        with suppress(ProcessLookupError, PermissionError):  # macOS rejects a signal to an ended, unreaped process
+            os.killpg(self.process.pid, number)
+
+
+class ProcessGroup:
+    """All processes that one launcher has started. As a context manager, it ends all of them on exit.
+
+    Attributes:
+        workers: The processes.
+    """
+
+    def __init__(self) -> None:
+        self.workers: list[Worker] = []
+        self._selector = selectors.DefaultSelector()
+        self._unfinished: dict[int, bytes] = {}
+
+    def __enter__(self) -> ProcessGroup:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+        try:
+            self.end(0)
+        finally:
+            for worker in self.workers:
+                worker.link.close()
+            for key in tuple(self._selector.get_map().values()):
+                key.fileobj.close()  # pyright: ignore[reportAttributeAccessIssue]
+            self._selector.close()
+
+    @property
+    def running(self) -> list[Worker]:
+        """The processes that are still running."""
+        return [worker for worker in self.workers if worker.status is None]
+
+    def start(self, rank: Rank, script: str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+        """Start one process."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            command = [
+                sys.executable,
+                "-m",
+                "mithril_nb.compilation.launch.worker",
+                str(theirs.fileno()),
+                script,
+                *arguments,
+            ]
+            process = subprocess.Popen(
+                command,
+                env=rank.environment(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                pass_fds=(theirs.fileno(),),
+                process_group=0,
+            )
+        worker = Worker(process, ours, rank.index)
+        self.workers.append(worker)
+        for stream, shown in ((process.stdout, sys.stdout), (process.stderr, sys.stderr)):
+            assert stream is not None
+            os.set_blocking(stream.fileno(), False)
+            self._selector.register(stream, selectors.EVENT_READ, (worker, shown))
+        self._selector.register(ours, selectors.EVENT_READ, (worker, None))
+
+    def pump(self, timeout_s: float) -> None:
+        """Forward output and record which processes have ended. Wait at most `timeout_s` for output."""
+        if not self._selector.get_map():
+            time.sleep(timeout_s)
+        for key, _ in self._selector.select(timeout_s):
+            self._read(key.fileobj, *key.data)
+        for worker in self.running:
+            worker.poll()
+
+    def pump_for(self, seconds: float) -> None:
+        """Forward output for some seconds, or until all processes have ended."""
+        until = time.monotonic() + seconds
+        while self.running and (left := until - time.monotonic()) > 0:
+            self.pump(min(0.05, left))
+
+    def send(self, number: int) -> None:
+        """Send a signal that ends a process to all running ones."""
+        for worker in self.running:
+            worker.sent = number
+            worker.signal(number)
+
+    def end(self, grace_s: float) -> None:
+        """End all running processes with SIGTERM, and after `grace_s` with SIGKILL. Then print their last output."""
+        if grace_s > 0 and self.running:
+            self.send(signal.SIGTERM)
+            self.pump_for(grace_s)
+        self.send(signal.SIGKILL)
+        until = time.monotonic() + REAP_S
+        while self.running and time.monotonic() < until:
+            self.pump(0.01)
+        self._drain()
+
+    def _drain(self) -> None:
+        """Print the output left in the pipes, without waiting for processes that still hold a pipe open."""
+        while ready := self._selector.select(0):
+            for key, _ in ready:
+                self._read(key.fileobj, *key.data)
+
+    def _read(self, source: Any, worker: Worker, shown: TextIO | None) -> None:
+        if shown is None:
+            worker.is_ready = bool(source.recv(64)) or worker.is_ready
+            self._selector.unregister(source)  # the worker sends one message only, or has ended
+            return
+        stream: IO[bytes] = source
+        number = stream.fileno()
+        data = os.read(number, LONGEST_LINE)
+        *lines, rest = (self._unfinished.pop(number, b"") + data).split(b"\n")
+        if rest and data and len(rest) < LONGEST_LINE:
+            self._unfinished[number] = rest
+        elif rest:
+            lines.append(rest)
+        for line in lines:
+            _show(worker, line.decode("utf-8", "replace").rstrip("\r"), shown)
+        if not data:
+            self._selector.unregister(stream)
+            stream.close()
+
+
+def _show(worker: Worker, line: str, shown: TextIO) -> None:
+    worker.last_lines.append(line)
+    encoding = getattr(shown, "encoding", None) or "utf-8"
+    shown.write(f"[{worker.index}] {line}\n".encode(encoding, "replace").decode(encoding))
+    shown.flush()

@@ -1,0 +1,87 @@
+"""One process of a launch: connect to the others, then run the script like `python script`. The launcher starts it."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import signal
+import socket
+import sys
+import threading
+import traceback
+from types import TracebackType
+
+from mithril_nb.compilation.launch.rank import Rank
+
+READY = b"ready"
+
+
+def main(link: socket.socket, script: str, arguments: list[str]) -> int:
+    """Connect to the other processes and run a script.
+
+    Args:
+        link: Socket to the launcher. It carries one message, when all processes have connected. It closes when the
+            launcher ends.
+        script: Path of the script.
+        arguments: The script's own arguments.
+
+    Returns:
+        The exit status.
+    """
+    threading.Thread(target=_end_with, args=(link,), daemon=True, name="mithril_nb launcher").start()
+    Rank.read(os.environ).join()
+    link.send(READY)
+    sys.argv = [script, *arguments]
+    sys.path[0] = os.path.dirname(os.path.abspath(script))
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except SystemExit as end:
+        if end.code is not None and not isinstance(end.code, int):
+            print(end.code, file=sys.stderr)
+            return 1
+        return end.code or 0
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except BaseException as error:
+        traceback.print_exception(error.with_traceback(_of_script(error.__traceback__, script)))
+        return 1
+    return 0
+
+
+def _end_with(link: socket.socket) -> None:
+    """End this process and its children when the launcher ends, even if the launcher was killed."""
+    link.recv(1)
+    if os.getpgrp() == os.getpid():  # otherwise a user started this manually, and the group is the user's
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _of_script(trace: TracebackType | None, script: str) -> TracebackType | None:
+    """Return the traceback without the frames before the script."""
+    at = trace
+    while at is not None and at.tb_frame.f_code.co_filename != script:
+        at = at.tb_next
+    return at or trace
+
+
+def _leave(status: int) -> None:
+    """End the process. A failed one does not wait for the others, which may never reach the common shutdown."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if status:
+        os._exit(status)
+    import jax
+
+    jax.distributed.shutdown()
+
+
+if __name__ == "__main__":
+    _, _descriptor, _script, *_rest = sys.argv
+    _link = socket.socket(fileno=int(_descriptor))
+    _link.set_inheritable(False)
+    try:
+        _status = main(_link, _script, _rest)
+    except BaseException:
+        traceback.print_exc()
+        _status = 1
+    _leave(_status)

@@ -1,0 +1,491 @@
+"""`PhysicalModel`: a model bound to a backend, which runs and shows its stages and costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from functools import cached_property
+from typing import Any
+
+import jax
+
+from mithril_nb import cost, stages
+from mithril_nb.backends.jax import JaxBackend
+from mithril_nb.backends.jax.placing import placement_names, put
+from mithril_nb.backends.jax.watch import NotANumberError, checking_shapes, device_of, looking_for_nan, on_devices
+from mithril_nb.compilation.calls import Calls, as_array, is_text
+from mithril_nb.compilation.inspecting import inspect_program
+from mithril_nb.compilation.options import Options
+from mithril_nb.compilation.spreading import Spread
+from mithril_nb.display import Shown
+from mithril_nb.errors import MissingInputError, ShapeError, UnknownOptionError
+from mithril_nb.graph.records import LogicalGraph
+from mithril_nb.graph.spec import Spec, TensorSpec
+from mithril_nb.inspection import Inspection
+from mithril_nb.models.flat import flat
+from mithril_nb.models.infer import Inference, Parameter
+from mithril_nb.models.naming import by_port, input_range
+from mithril_nb.models.summary import table
+from mithril_nb.program import Toolkit, check_kernels, draws_random_numbers, run_with_state
+
+Arrays = Mapping[str, Any]
+PROGRAMS = ("forward", "forward+backward")
+"""Programs of a physical model. A train step also needs a loss and an optimizer, see `ml.fit`."""
+
+
+class PhysicalModel(Shown):
+    """A model bound to a backend: runs, and shows its stages and costs.
+
+    Attributes:
+        graph: Its logical graph.
+        backend: The backend that it runs on.
+        inference: Specs of all its values.
+        jit: True if `evaluate` is jitted.
+        options: Further options of `compile`.
+
+    Raises:
+        UnknownOpError: The backend does not support a block.
+        ShapeError: An array cannot be split evenly over the devices.
+    """
+
+    is_immutable = True
+    """`fit` may reuse the programs compiled for it in the next run."""
+
+    def __init__(
+        self,
+        graph: LogicalGraph,
+        backend: JaxBackend,
+        inference: Inference,
+        jit: bool,
+        options: Options | None = None,
+        placement: Mapping[str, Any] | None = None,
+        sizes: frozenset[str] = frozenset(),
+    ):
+        check_kernels(graph, backend.toolkit)
+        self.graph, self.backend, self.inference, self.jit = graph, backend, inference, jit
+        self.options = options = options or Options(compiler_options=backend.compiler_options)
+        self._placement = dict(placement or {})
+        self._draws = draws_random_numbers(graph, backend.toolkit, False)
+        self._run = self._jitted() if jit else self._evaluate
+        self._donating = self._jitted(options.donated) if options.donated else None
+        self._calls = Calls(graph, inference, backend, options.static_shapes, sizes)
+        self._spread = None
+        if backend.mesh is not None:
+            self._spread = Spread(backend.mesh, options.parallelism, options.replicates_inputs)
+            self._spread.check(inference.inputs, inference.parameters)
+        self._texts = [name for name, spec in inference.outputs.items() if is_text(spec)]
+        self._params: dict[str, jax.Array] | None = None
+        self._frozen = frozenset(parameter.name for parameter in inference.parameters if not parameter.is_trainable)
+        if not (self._draws or inference.states or options.donated or backend.debug or self._texts):
+            # A call of a small model takes about 10 us, so avoid a Python frame between the caller and XLA.
+            self.__dict__["evaluate"] = self._run
+
+    def __repr__(self) -> str:
+        return f"PhysicalModel({', '.join(node.name for node in self.graph.nodes)}; backend={self.backend!r})"
+
+    def _jitted(self, donated: tuple[int, ...] = ()) -> Any:
+        return jax.jit(
+            self._evaluate, donate_argnums=donated, compiler_options=dict(self.options.compiler_options) or None
+        )
+
+    # Inputs, outputs and parameters
+
+    @property
+    def placement(self) -> dict[str, str]:
+        """Devices of its parts by name, if `backend.place_model` placed it."""
+        return placement_names(self._placement)
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Its trainable arrays."""
+        return self.inference.parameters
+
+    @property
+    def states(self) -> tuple[Parameter, ...]:
+        """Arrays that a step passes to the next, such as running statistics."""
+        return self.inference.states
+
+    @property
+    def input_specs(self) -> Mapping[str, TensorSpec]:
+        """Spec of each input."""
+        return self.inference.inputs
+
+    @cached_property
+    def input_ranges(self) -> Mapping[str, tuple[int, int]]:
+        """Smallest and largest integer of each input that a block uses as an index, such as Embedding."""
+        found = {name: input_range(self.graph, name) for name in self.input_specs}
+        return {name: bounds for name, bounds in found.items() if bounds}
+
+    @property
+    def output_specs(self) -> Mapping[str, Spec | None]:
+        """Spec of each output."""
+        return self.inference.outputs
+
+    @cached_property
+    def input_names(self) -> tuple[str, ...]:
+        """Names of its inputs."""
+        return tuple(self.inference.inputs)
+
+    @cached_property
+    def output_names(self) -> tuple[str, ...]:
+        """Names of its outputs."""
+        return tuple(self.inference.outputs)
+
+    @cached_property
+    def needs_key(self) -> bool:
+        """True if it draws random numbers in training."""
+        return draws_random_numbers(self.graph, self.backend.toolkit, True)
+
+    def get_layer_names(self) -> tuple[str, ...]:
+        """Return the paths of the blocks that have parameters, in order, with dots."""
+        return tuple(dict.fromkeys(p.name.rpartition(".")[0] for p in self.parameters if "." in p.name))
+
+    def summary(self, *, depth: int | None = None) -> str:
+        """Return a table of the blocks, like `Model.summary`, with the compiled shapes."""
+        return table(self.graph, self.inference, depth, self.backend.default_dtype)
+
+    # Running
+
+    def randomize_params(self, seed: int | None = None) -> dict[str, jax.Array]:
+        """Return initial values for all parameters.
+
+        Args:
+            seed: The same seed gives the same values. Default: the next numbers of the backend's random stream.
+
+        Raises:
+            ShapeError: The shape of a parameter is still unknown.
+            UnknownOptionError: The seed is not an integer.
+        """
+        self._check_concrete(self.parameters)
+        return self._laid(self.parameters, self.backend.initial_params(self.parameters, seed))
+
+    def initial_state(self) -> dict[str, jax.Array]:
+        """Return the state before the first step; empty if the model has none.
+
+        Raises:
+            ShapeError: The shape of a state is still unknown.
+        """
+        self._check_concrete(self.states)
+        return self._laid(self.states, self.backend.initial_params(self.states, 0)) if self.states else {}
+
+    def _laid(self, arrays: Sequence[Parameter], values: dict[str, jax.Array]) -> dict[str, jax.Array]:
+        """Return the values sharded over the mesh, or on the devices of their blocks."""
+        if self._spread is not None:
+            return self._spread.params(arrays, values)
+        if self._placement:
+            return {one.name: put(values[one.name], device_of(one.path, self._placement)) for one in arrays}
+        return values
+
+    def _check_concrete(self, arrays: Sequence[Parameter]) -> None:
+        open_ones = [array for array in arrays if not array.spec.is_concrete]
+        if open_ones:
+            name = next(iter(self.input_specs), "input")
+            what = "state" if open_ones[0] in self.states else "parameter"
+            raise ShapeError(
+                f"the shape of {what} {open_ones[0].name!r} is unknown.",
+                (("so far", str(open_ones[0].spec)), ("input", f"{name!r} {self.input_specs.get(name)}")),
+                self._calls.with_shapes(),
+                block=open_ones[0].path,
+                port=open_ones[0].port,
+            )
+
+    def forward(
+        self,
+        params: Arrays,
+        inputs: Arrays,
+        *,
+        state: Arrays | None = None,
+        key: jax.Array | None = None,
+        training: bool = False,
+    ) -> dict[str, jax.Array]:
+        """Return the outputs. A pure function: use it with `jax.jit`, `jax.grad`, `jax.vmap` and others.
+
+        Args:
+            params: Parameters by name; `{"linear_0.weight": w}` or `{"linear_0": {"weight": w}}`.
+            inputs: Arrays by input name.
+            state: State after the previous step, for a model with a state.
+            key: Random key, required if a block draws random numbers.
+            training: True if blocks such as Dropout behave as in training.
+
+        Raises:
+            MissingInputError, UnexpectedInputError, MissingParameterError: Names are missing or unknown.
+            ShapeError: Shapes do not match.
+        """
+        return self.forward_with_state(params, inputs, state, key=key, training=training)[0]
+
+    def forward_with_state(
+        self,
+        params: Arrays,
+        inputs: Arrays,
+        state: Arrays | None = None,
+        *,
+        key: jax.Array | None = None,
+        training: bool = False,
+    ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
+        """Return the outputs like `forward`, and the next state: `{}` if the model has none.
+
+        Raises:
+            MissingInputError, UnexpectedInputError, MissingParameterError: Names are missing or unknown.
+            ShapeError: Shapes do not match.
+        """
+        params, inputs, state = self._calls.checked(params, inputs, state)
+        if key is None and draws_random_numbers(self.graph, self.backend.toolkit, training):
+            raise MissingInputError(
+                "this model draws random numbers but receives no key.",
+                (("blocks", ", ".join(self._drawing(training))),),
+                "pm.forward(params, inputs, key=backend.get_random_key(), training=True)",
+            )
+        if self._frozen:
+            params = {name: jax.lax.stop_gradient(p) if name in self._frozen else p for name, p in params.items()}
+        if self._spread is not None:
+            inputs = self._spread.inputs(inputs)
+            params = self._spread.params(self.parameters, params)
+        with jax.default_matmul_precision(self.backend.precision) if self.backend.precision else nullcontext():
+            return run_with_state(
+                self.graph, self._toolkit(inputs), params, inputs, state=state, key=key, training=training
+            )
+
+    def _toolkit(self, inputs: Arrays) -> Toolkit:
+        """Return the toolkit that runs the blocks. In debug mode it also checks their outputs."""
+        toolkit = self.backend.toolkit
+        if self._placement:
+            toolkit = on_devices(toolkit, self._placement)
+        if self.backend.debug:
+            toolkit = checking_shapes(toolkit, self._calls.inferred(inputs).blocks)
+        return toolkit
+
+    def _drawing(self, training: bool) -> list[str]:
+        draws = self.backend.toolkit.draws
+        return [op.path for op in flat(self.graph).ops if draws(op.block.op, op.block.options, training)]
+
+    def evaluate(
+        self,
+        params: Arrays,
+        inputs: Arrays,
+        output_gradients: Arrays | None = None,
+        *,
+        state: Arrays | None = None,
+    ) -> Any:
+        """Return the outputs, and the gradients of the parameters if output gradients are passed.
+
+        Args:
+            params: Parameters by name.
+            inputs: Arrays by input name.
+            output_gradients: d(loss)/d(output) by output name. Missing outputs count as zero.
+            state: State after training, for a model with a state. It does not change.
+
+        Returns:
+            A dict of outputs. With `output_gradients`, a pair of outputs and gradients by parameter name. The gradient
+            of a frozen parameter is zero.
+
+        Raises:
+            MissingInputError, UnexpectedInputError, MissingParameterError: Names are missing or unknown.
+            ShapeError: Shapes do not match.
+        """
+        # No checks here: tracing checks the arguments, and every new set of shapes and dtypes is traced.
+        key = self.backend.get_random_key() if self._draws else None
+        given = (params, inputs, output_gradients, key, state)
+        # Donate params only if their gradients, of the same shapes, are computed.
+        run = self._run if self._donating is None or output_gradients is None else self._donating
+        try:
+            with jax.debug_nans(True) if self.backend.debug else nullcontext():
+                found = run(*given)
+        except FloatingPointError as error:
+            self._find_nan(params, inputs, key, state)
+            raise NotANumberError(
+                "a gradient of this model is NaN, but its outputs are finite.",
+                (("because", str(error)),),
+                "look for a square root of 0, or a division by 0.",
+            ) from None
+        if not self._texts:
+            return found
+        outputs, *gradients = found if output_gradients is not None else (found,)
+        specs: Any = self._calls.inferred(self._calls.inputs(inputs)).outputs
+        outputs = {name: specs[name].value if name in self._texts else outputs[name] for name in self.output_names}
+        return (outputs, *gradients) if gradients else outputs
+
+    def _find_nan(self, params: Arrays, inputs: Arrays, key: Any, state: Any) -> None:
+        """Run block by block, and raise at the first block that outputs NaN."""
+        with jax.debug_nans(False):
+            params, inputs, state = self._calls.checked(params, inputs, state)
+            run_with_state(
+                self.graph, looking_for_nan(self.backend.toolkit), params, inputs, state=state, key=key, training=False
+            )
+
+    def __call__(self, given: Any = None, /, **named: Any) -> Any:
+        """Return the outputs for the parameters in `params`, which the first call initializes randomly.
+
+        Args:
+            given: The input of a model with one input; or a dict of inputs by name.
+            named: Inputs by name.
+
+        Returns:
+            The output of a model with one output; otherwise a dict of outputs by name.
+
+        Raises:
+            MissingInputError, UnexpectedInputError: Names are missing or unknown.
+            ShapeError: Shapes do not match.
+
+        Examples:
+            >>> import mithril_nb as ml
+            >>> pm = ml.compile(ml.models.Linear(3), ml.JaxBackend())
+            >>> pm(pm.backend.ones(2, 4)).shape, pm.params["weight"].shape
+            ((2, 3), (4, 3))
+        """
+        by_name = dict(given) if isinstance(given, Mapping) else {} if given is None else {"input": given}
+        inputs = {**by_name, **named}
+        if self._params is None:
+            arrays = self._calls.inputs(inputs)
+            found = self._calls.inferred(arrays)
+            found.raise_problems()
+            self._check_concrete(found.parameters)
+            # The parameters must not be tracers, because they outlive a call inside jit.
+            with jax.ensure_compile_time_eval():
+                self._params = self._laid(found.parameters, self.backend.initial_params(found.parameters))
+        outputs = self.evaluate(self._params, inputs)
+        return next(iter(outputs.values())) if len(outputs) == 1 else outputs
+
+    @property
+    def params(self) -> dict[str, jax.Array]:
+        """The parameters that calls `pm(x)` use. They are initialized randomly; you can also set them."""
+        if self._params is None:
+            with jax.ensure_compile_time_eval():
+                self._params = self.randomize_params()
+        return self._params
+
+    @params.setter
+    def params(self, params: Arrays) -> None:
+        self._params = dict(params)
+
+    def _evaluate(
+        self,
+        params: Arrays,
+        inputs: Arrays,
+        output_gradients: Arrays | None = None,
+        key: jax.Array | None = None,
+        state: Arrays | None = None,
+    ) -> Any:
+        if output_gradients is None:
+            found = self._arrays(params, inputs, state, key)
+        else:
+            found = self._evaluate_backward(params, inputs, output_gradients, key, state)
+        # This line runs only during tracing, so once per set of shapes. The first trace fixes the open dims.
+        self._calls.settle(inputs)
+        return found
+
+    def _arrays(self, params: Arrays, inputs: Arrays, state: Arrays | None, key: jax.Array | None) -> dict[str, Any]:
+        """Return the outputs that are arrays. A jitted program cannot return text."""
+        found = self.forward(params, inputs, state=state, key=key)
+        return {name: value for name, value in found.items() if name not in self._texts} if self._texts else found
+
+    def _evaluate_backward(
+        self,
+        params: Arrays,
+        inputs: Arrays,
+        output_gradients: Arrays,
+        key: jax.Array | None = None,
+        state: Arrays | None = None,
+    ):
+        outputs, pull_back = jax.vjp(lambda params: self._arrays(params, inputs, state, key), params)
+        names = by_port(output_gradients, self.output_names, "output", what="output_gradients")
+        given = {
+            port: as_array(f"the gradient of output {port!r}", output_gradients[name], port)
+            for port, name in names.items()
+            if output_gradients[name] is not None
+        }
+        whole = {}
+        for name, array in outputs.items():
+            gradient = given.get(name)
+            if gradient is not None and jax.numpy.shape(gradient) != array.shape:
+                raise ShapeError(
+                    f"the gradient of output {name!r} does not have the shape of the output.",
+                    (("output", str(array.shape)), ("gradient", str(jax.numpy.shape(gradient)))),
+                    f'backend.ones_like(outputs["{name}"])',
+                    port=name,
+                )
+            whole[name] = (
+                jax.numpy.zeros_like(array) if gradient is None else jax.numpy.asarray(gradient, dtype=array.dtype)
+            )
+        return outputs, pull_back(whole)[0]
+
+    # Stages and costs
+
+    def inspect(self, program: str = "forward") -> Inspection:
+        """Return the stages of a program, from Python to machine code, with their provenance. Does not run it.
+
+        Args:
+            program: `"forward"`, or `"forward+backward"`, which returns outputs and gradients of the parameters for
+                the given output gradients.
+
+        Raises:
+            ShapeError: The shape of an input is not concrete.
+            UnknownOptionError: The program does not exist.
+        """
+        if program not in PROGRAMS:
+            raise UnknownOptionError(
+                f"unknown program {program!r}.", (("known", ", ".join(PROGRAMS)),), 'pm.inspect("forward")'
+            )
+        if program not in self._inspections:
+            params, inputs, outputs = self.example_specs()
+            key = (jax.eval_shape(lambda: jax.random.key(0)) if self._draws else None,)
+            key = (*key, _structs({one.name: one.spec for one in self.states})) if self.states else key
+            key = key if key != (None,) else ()
+            specs = (params, inputs, None if program == "forward" else outputs, *key)
+            options = {"device": self.backend.device, "compiler_options": self.options.compiler_options}
+            self._inspections[program] = inspect_program(self.graph, program, self._evaluate, specs, options)
+        return self._inspections[program]
+
+    @cached_property
+    def _inspections(self) -> dict[str, Inspection]:
+        return {}
+
+    def example_specs(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        """Return params, inputs and outputs as `jax.ShapeDtypeStruct`s.
+
+        Raises:
+            ShapeError: The shape of an input is not concrete.
+        """
+        self._calls.check_concrete_inputs()
+        outputs = {name: spec for name, spec in self.output_specs.items() if isinstance(spec, TensorSpec)}
+        params = {parameter.name: parameter.spec for parameter in self.parameters}
+        return _structs(params), _structs(self.input_specs), _structs(outputs)
+
+    @property
+    def jaxpr(self) -> stages.Stage:
+        """The jaxpr of the forward program."""
+        return self.inspect().stage("jaxpr")
+
+    @property
+    def stablehlo(self) -> stages.Stage:
+        """The StableHLO of the forward program."""
+        return self.inspect().stage("stablehlo")
+
+    @property
+    def hlo(self) -> stages.Stage:
+        """The optimized HLO of the forward program. Compiles it on first use."""
+        return self.inspect().stage("hlo")
+
+    @property
+    def xla_computation(self) -> str | None:
+        """XLA's input as StableHLO text; `None` unless compiled with `jit_options={"xla_computation": True}`."""
+        return self.inspect().stage("stablehlo").text if self.options.keeps_xla else None
+
+    @property
+    def cost(self) -> cost.Cost:
+        """The cost of each block of the forward program, from the jaxpr. `inspect().costs()` adds XLA's view."""
+        return cost.cost_of(self.inspect())
+
+    @property
+    def memory(self) -> cost.Memory | None:
+        """Bytes that the compiled forward program needs. Compiles it on first use."""
+        inspection = self.inspect()
+        _ = inspection.optimized
+        return cost.xla_memory(lambda: inspection.analysis("memory"))
+
+
+# `evaluate` of an instance may be the jitted `_evaluate`, so `help` on it needs the same docstring.
+PhysicalModel._evaluate.__doc__ = PhysicalModel.evaluate.__doc__
+
+
+def _structs(specs: Mapping[str, TensorSpec]) -> dict[str, jax.ShapeDtypeStruct]:
+    return {name: jax.ShapeDtypeStruct(spec.shape, spec.dtype) for name, spec in specs.items()}

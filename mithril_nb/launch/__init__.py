@@ -1,5 +1,0 @@
-"""Run a training script on several processes, which connect through `jax.distributed`."""
-
-from mithril_nb.launch.launcher import launch
-
-__all__ = ["launch"]

@@ -1,9 +1,0 @@
-"""Measured run times: seconds by instruction, block and role, compared with the machine's peaks."""
-
-from __future__ import annotations
-
-from mithril_nb.measure.machines import Machine, known_machine, machine
-from mithril_nb.measure.profiles import Profile, Rate, Spread
-from mithril_nb.measure.profiling import profile
-
-__all__ = ["Machine", "Profile", "Rate", "Spread", "known_machine", "machine", "profile"]

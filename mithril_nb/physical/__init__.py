@@ -1,9 +1,0 @@
-"""Compile a logical model for a backend, to a physical model that runs and shows its stages and costs.
-
-This room may import `stages` and `cost`; `train` imports this room.
-"""
-
-from mithril_nb.physical.compiling import compile, graph_of, shape_log
-from mithril_nb.physical.model import PROGRAMS, PhysicalModel
-
-__all__ = ["PROGRAMS", "PhysicalModel", "compile", "graph_of", "shape_log"]

@@ -1,0 +1,359 @@
+"""The state of an explorer: a program with its stages, graph, costs and passes, computed on demand.
+
+It is to an explorer what `Session` is to a workbench. One thread computes results without the compiler, another those
+that need it, so that a long compilation does not delay opening a node. It does not depend on widgets.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+
+from mithril_nb.analysis.whatif import what_if
+from mithril_nb.cost import Cost, cost_of
+from mithril_nb.errors import Diagnostic, UnknownOptionError
+from mithril_nb.inspection import Inspection
+from mithril_nb.stages import Stage
+from mithril_nb.stages.collector import paused_collector
+from mithril_nb.stages.pipeline import NEEDS
+from mithril_nb.stages.program_stages import first_stage
+from mithril_nb.stages.transforms.stepping import TransformSteps
+from mithril_nb.ui.session.analysis import problem_of
+from mithril_nb.ui.session.commands import check_arguments, check_command
+from mithril_nb.ui.session.cost_requests import CostRequests, ProgramView
+from mithril_nb.ui.session.cost_whatif import WhatIfRequests
+from mithril_nb.ui.session.costs import cost_table
+from mithril_nb.ui.session.making import StageState, state_of, with_wanted_stages
+from mithril_nb.ui.session.passes import PassRequests
+from mithril_nb.ui.session.picture import GraphView, Picture
+from mithril_nb.ui.session.request_handler import Client
+from mithril_nb.ui.session.subjects import Subject
+from mithril_nb.ui.session.transforms import TransformRequests
+from mithril_nb.ui.session.worker import Worker
+from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
+
+Listener = Callable[[str, Any], None]
+"""Receives `("snapshot", dict)`, `("graph", Picture)` and the messages of the desks, on any thread."""
+
+_FIRST = ("jaxpr", "stablehlo")
+"""Stages of the first view."""
+_GRAPHS = ("jaxpr", "stablehlo", "hlo_before", "hlo")
+"""Stages with useful graphs; the others are lists."""
+
+
+class Exploration:
+    """An explored program.
+
+    Args:
+        inspection: The program.
+        steps: Its transforms one at a time, if the explorer shows them.
+
+    Attributes:
+        inspection: The program.
+        errors: Errors of commands and background threads, latest last.
+        states: State of each stage.
+        cost: Cost of the program; `None` until computed.
+        passes: The desk for XLA's passes.
+        transforms: The desk for transforms.
+        costs: The desk for costs of further sources and for pictures of costs.
+        what_if: The desk for what-if questions.
+    """
+
+    def __init__(self, inspection: Inspection, steps: TransformSteps | None = None):
+        self._first = first_stage(inspection)
+        first = {*_FIRST, self._first}
+        self.inspection = with_wanted_stages(inspection, first)
+        self.errors: list[BaseException] = []
+        self.states: dict[str, StageState] = dict.fromkeys(inspection.stages, StageState())
+        self.cost: Cost | None = None
+        self._lock = threading.RLock()
+        self._listeners: list[Listener] = []
+        self._wanted: set[str] = first
+        self._blocks: dict[str, dict[str, Any]] = {}
+        self._selection: tuple[str, ...] = ()
+        self._notice: Diagnostic | None = None
+        self._graph = GraphView(inspection)
+        self._quick, self._slow = Worker("mithril_nb-stages"), Worker("mithril_nb-compile")
+        client = Client(self._send, self._publish, self._fail)
+        self.passes = PassRequests(lambda: (1, lambda: inspection), client)
+        self.transforms = TransformRequests(steps, self._publish, self._fail)
+        self.costs = CostRequests(self._looked, client, inspection.given)
+        self.what_if = WhatIfRequests(self._subject, client)
+        for name in inspection.stages:
+            if name in self._wanted:
+                self.states[name] = StageState("loading")
+
+    def __repr__(self) -> str:
+        return f"Exploration({self.inspection!r})"
+
+    # Messages
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Send all changes to a listener. Return a function that removes it."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
+
+    def start(self) -> None:
+        """Start to compute the first view."""
+        self._quick.submit(self._work)
+        self._submit(self._first)
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until all requests are complete; return False on timeout."""
+        # Wait for the quick worker again: a compilation submits more work to it.
+        workers = (self._quick, self._slow)
+        desks = (self.passes, self.transforms, self.costs, self.what_if)
+        waits = [one.wait_until_idle for one in workers] + [desk.wait for desk in desks]
+        return all(wait(timeout_s) for wait in (*waits, self._quick.wait_until_idle))
+
+    def end(self) -> None:
+        """Cancel all work."""
+        self._quick.end(0)
+        self._slow.end(0)
+        self.passes.end()
+        self.transforms.end()
+        self.costs.end()
+        self.what_if.end()
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return all data that a front end shows, except texts and pictures."""
+        with self._lock:
+            cost, elapsed = self.cost, self.inspection.elapsed
+            return {
+                "version": 1,
+                "name": self.inspection.name,
+                "backend": f"jax {jax.__version__}",
+                "blocks": dict(self._blocks),
+                "cost": None if cost is None else cost_table(cost, list(self._blocks), self._hues()),
+                "costs": {"sources": self.costs.view(), "what_if": self.what_if.view()},
+                "notice": self._notice and {**self._notice.to_dict(), "kind": "error"},
+                "problems": [],
+                "stages": {name: vars(state) for name, state in self.states.items()},
+                "needs": dict(NEEDS),
+                "selection": list(self._selection),
+                "graph_stage": self._graph.stage,
+                "graph_stages": list(_GRAPHS),
+                "passes": self.passes.view(1),
+                "transforms": self.transforms.view(),
+                "status": {
+                    "trace_s": elapsed.get("trace"),
+                    "lower_s": elapsed.get("lower"),
+                    "optimize_s": elapsed.get("optimize"),
+                    "compile_s": elapsed.get("compile"),
+                    "flops": cost.total.flops if cost else None,
+                    "bytes": cost.total.bytes_accessed if cost else None,
+                    "attributed": cost.attributed_share if cost else None,
+                },
+            }
+
+    def picture(self) -> Picture | None:
+        """Return the latest picture of the graph; `None` before its stage is computed."""
+        return self._graph.latest
+
+    def stage(self, name: str) -> tuple[int, Inspection] | None:
+        """Return the version and program of a stage that has a text. A failed stage may have a partial text."""
+        state = self.states[name]
+        return (1, self.inspection) if state.state == "ready" or state.lines > 0 else None
+
+    # Commands
+
+    def run_command(self, name: str, args: Mapping[str, Any]) -> Diagnostic | None:
+        """Execute a command of a front end.
+
+        Returns:
+            The error, or `None`.
+        """
+        commands: dict[str, Callable[..., None]] = {
+            "request_stage": self.request_stage,
+            "leave_stage": self.leave_stage,
+            "show_graph": self.show_graph,
+            "open_node": self.open_node,
+            "close_node": self.close_node,
+            "select": self.select,
+            "dismiss": self.dismiss,
+            **self.passes.commands,
+            **self.transforms.commands,
+            **self.costs.commands,
+            **self.what_if.commands,
+        }
+        try:
+            check_command(name, args, commands)
+            check_arguments(name, commands[name], args)
+            commands[name](**args)
+        except Exception as error:  # a front end cannot catch it, so show and store it
+            self._fail(error)
+            return problem_of(error)
+        return None
+
+    def request_stage(self, stage: str) -> None:
+        """Compute a stage in the background.
+
+        Raises:
+            UnknownOptionError: The stage is unknown.
+        """
+        self._check(stage, self.inspection.stages)
+        with self._lock:
+            if stage in self._wanted:
+                return
+            self._wanted.add(stage)
+            with_wanted_stages(self.inspection, self._wanted)
+            self.states[stage] = StageState("loading")
+        self._publish()
+        self._submit(stage)
+
+    def leave_stage(self, stage: str) -> None:
+        """Do nothing, except check the name: computed stages stay, because the program does not change.
+
+        Raises:
+            UnknownOptionError: The stage is unknown.
+        """
+        self._check(stage, self.inspection.stages)
+
+    def show_graph(self, stage: str) -> None:
+        """Show the graph of another stage.
+
+        Raises:
+            UnknownOptionError: The stage is unknown, or has no graph.
+        """
+        self._check(stage, _GRAPHS)
+        self._graph.show(stage)
+        self.request_stage(stage)
+        self._publish()
+        self._quick.submit(self._work)
+
+    def open_node(self, key: str) -> None:
+        """Show the inside of a node of the graph."""
+        self._graph.open(key)
+        self._draw_now()
+
+    def close_node(self, key: str) -> None:
+        """Hide the inside of a node of the graph."""
+        self._graph.close(key)
+        self._draw_now()
+
+    def select(self, paths: Sequence[str]) -> None:
+        """Store the paths pinned in the front end as the selection."""
+        self._selection = tuple(map(str, paths))
+
+    def dismiss(self) -> None:
+        """Remove the notice."""
+        self._notice = None
+        self._publish()
+
+    # Threads
+
+    def _submit(self, stage: str) -> None:
+        if NEEDS[stage] == "compile":
+            self._slow.submit(self._compile)
+        else:
+            self._quick.submit(self._work)
+
+    def _work(self, wanted: Callable[[], bool]) -> None:
+        """Compute all results without the compiler. Texts come first: the front end lays them out meanwhile."""
+        names = [name for name in self.inspection.stages if NEEDS[name] != "compile"]
+        steps = [*(lambda name=name: self._make(name) for name in names), self._draw, self._figure]
+        with paused_collector():
+            for step in steps:
+                if not wanted():
+                    return
+                self._try(step)
+
+    def _compile(self, wanted: Callable[[], bool]) -> None:
+        for name in self.inspection.stages:
+            if NEEDS[name] == "compile" and wanted():
+                self._try(lambda name=name: self._make(name))
+        self._quick.submit(self._work)  # draw the graph of the compiled stage
+
+    def _try(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except Exception as error:  # the thread has no caller
+            self._fail(error)
+
+    def _make(self, name: str) -> None:
+        if name not in self._wanted or self.states[name].state != "loading":
+            return
+        state = state_of(self.inspection.stage(name), 1)
+        with self._lock:
+            self.states[name] = state
+            if name == self._first:
+                self._blocks = self._blocks_found()
+        self._publish()
+
+    def _blocks_found(self) -> dict[str, dict[str, Any]]:
+        """Return the kinds and hues of the blocks, for a front end."""
+        if self.inspection.given is not None:
+            return _blocks_in(self.inspection.stage(self._first))
+        found = self.inspection.stage("graph").instructions
+        hues = hues_of_blocks(one.id for one in found)
+        known = {one.id: hue_of(one.id, hues) for one in found}
+        return {
+            one.id: {"path": one.id, "name": one.id.rpartition("/")[2], "kind": one.opcode,
+                     "hue": HUES - 1 if (hue := known[one.id]) is None else hue}
+            for one in found
+        }  # fmt: skip
+
+    def _draw(self) -> None:
+        if self.states[self._graph.stage].version and self._graph.is_news:
+            self._send("graph", self._graph.draw(self._hues()))
+
+    def _draw_now(self) -> None:
+        """Draw in the caller's thread if the graph exists, which takes some milliseconds."""
+        if self._graph.is_ready:
+            self._draw()
+        else:
+            self._quick.submit(self._work)
+
+    def _figure(self) -> None:
+        """Compute the costs, and add them to the graph."""
+        if self.states[self._first].state != "ready":
+            return
+        if self.cost is None:
+            cost = cost_of(self.inspection)
+            with self._lock:
+                self.cost = cost
+            shares = {path: cost.share_of(cost.subtree(path, cost.nothing))[0] for path in self._blocks}
+            self._graph.take_shares({path: share for path, share in shares.items() if share is not None})
+            self._publish()
+        self._draw()
+
+    def _hues(self) -> dict[str, int]:
+        return {path: block["hue"] for path, block in self._blocks.items()}
+
+    def _looked(self) -> ProgramView:
+        return ProgramView(1, lambda: self.inspection, tuple(self._blocks), self._hues())
+
+    def _subject(self) -> Subject:
+        return Subject(1, lambda: what_if(self.inspection), self._hues(), self.inspection)
+
+    def _check(self, stage: str, known: Sequence[str]) -> None:
+        if stage not in known:
+            raise UnknownOptionError(f"unknown stage {stage!r}.", (("known", ", ".join(known)),), 'stage="jaxpr"')
+
+    def _fail(self, error: BaseException) -> None:
+        self.errors.append(error)
+        del self.errors[:-100]
+        self._notice = problem_of(error)
+        self._publish()
+
+    def _publish(self) -> None:
+        self._send("snapshot", self.snapshot())
+
+    def _send(self, kind: str, value: Any) -> None:
+        for listener in tuple(self._listeners):
+            listener(kind, value)
+
+
+def _blocks_in(stage: Stage) -> dict[str, dict[str, Any]]:
+    """Return the hue of each block named in a stage, as data for a front end."""
+    paths = dict.fromkeys(path for one in stage.instructions for path, _ in one.shares)
+    hues = hues_of_blocks(paths)
+    known = {path: hue_of(path, hues) for path in paths}
+    return {
+        path: {"path": path, "name": path.rpartition("/")[2], "kind": "",
+               "hue": HUES - 1 if hue is None else hue}
+        for path, hue in known.items()
+    }  # fmt: skip

@@ -1,0 +1,237 @@
+"""The runs of a session: start and control them, and send their progress to a front end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mithril_nb.errors import DataError, UnknownOptionError
+from mithril_nb.graph.records import LogicalGraph
+from mithril_nb.train import Run, TrainingEvent, fit
+from mithril_nb.train.history import CURVES
+from mithril_nb.ui.session.analysis import Analysis
+from mithril_nb.ui.session.example import example_data
+
+_EVERY_S = 0.4
+"""Seconds between two updates: short enough to look live, long enough to leave the cores to training."""
+_NO_RUN: dict[str, Any] = {
+    "state": "none", "epoch": 0, "epochs": 0, "step": 0, "steps": 0, "loss": None, "accuracy": None,
+    "validation_loss": None, "validation_accuracy": None, "steps_per_s": None, "left_s": None, "learning_rate": None,
+    "learning_rate_is_relative": False, "message": "", "points": 0,
+    "is_current_model": True,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a run's curves, for a front end.
+
+    Attributes:
+        start: Index of the first row; 0 replaces all.
+        columns: Names of the columns.
+        values: float64 array of shape (columns, rows); NaN for a missing value.
+    """
+
+    start: int
+    columns: tuple[str, ...]
+    values: np.ndarray
+
+
+class Training:
+    """The options of `fit`, the current run, and earlier runs.
+
+    Args:
+        options: Arguments of `fit`.
+        tell: Receives `("curves", Rows)` and `("run", dict)`.
+        lock: Lock held while sending.
+        analysis_now: Returns the analysis of the current design. The run may train an earlier design.
+
+    Attributes:
+        options: Arguments of `fit`.
+        run: The latest run, or `None`.
+        runs: All runs, oldest first.
+        commands: Functions of the training commands, by name.
+    """
+
+    def __init__(
+        self,
+        options: Mapping[str, Any],
+        tell: Callable[[str, Any], None],
+        lock: AbstractContextManager[Any],
+        analysis_now: Callable[[], Analysis],
+    ):
+        self.options = dict(options)
+        self._lock = lock
+        self.run: Run | None = None
+        self.runs: list[Run] = []
+        self._send, self._analysis_now = tell, analysis_now
+        self._graph: LogicalGraph | None = None  # of the latest run
+        self._unfollow: Callable[[], None] = lambda: None
+        steering = (self.train, self.resume, self.pause, self.stop, self.step_once, self.set_learning_rate)
+        self.commands: dict[str, Callable[..., None]] = {
+            command.__name__: command for command in (*steering, self.request_curves)
+        }
+
+    def view(self) -> dict[str, Any]:
+        """Return the state of the run for a front end."""
+        view = run_view(self.run)
+        if self.run is None:
+            has_data = "data" in self.options or self._analysis_now().design.uses_example_data
+            view["message"] = "" if has_data else "pass data=(x, y) to ml.workbench to train"
+        return self._with_model(view)
+
+    def _with_model(self, view: dict[str, Any]) -> dict[str, Any]:
+        return {**view, "is_current_model": self._graph is None or self._graph == self._analysis_now().design.graph}
+
+    def _send_of(self, kind: str, value: Any) -> None:
+        self._send(kind, self._with_model(value) if kind == "run" else value)
+
+    def take_over(self, earlier: Training) -> None:
+        """Continue to show and control a run of an earlier execution of the cell, if it still trains."""
+        if earlier.run is not None and earlier.run.state in ("running", "paused"):
+            earlier._unfollow()  # otherwise the run keeps the earlier session alive
+            self.run, self.runs, self._graph = earlier.run, list(earlier.runs), earlier._graph
+            self._unfollow = follow(self.run, self._send_of, self._lock)
+
+    def train(self) -> None:
+        """Continue the run. If it is done, stopped or failed, start a new one with the user's last learning rate.
+
+        Raises:
+            DataError: Training data is missing, or it does not match the model.
+        """
+        if self.run is None or self.run.state in ("done", "failed", "stopped"):
+            self._start().start()
+        else:
+            self.run.resume()
+
+    def step_once(self) -> None:
+        """Take one step. Without a run, start a new one first.
+
+        Raises:
+            DataError: Training data is missing, or it does not match the model.
+        """
+        (self._start() if self.run is None else self.run).step_once()
+
+    def resume(self) -> None:
+        """Continue the run from its current step, even if it was stopped.
+
+        Raises:
+            UnknownOptionError: No run exists.
+        """
+        self._run_to("continue").resume()
+
+    def pause(self) -> None:
+        """Pause the run after the current step.
+
+        Raises:
+            UnknownOptionError: No run exists.
+        """
+        self._run_to("pause").pause()
+
+    def stop(self) -> None:
+        """Stop the run after the current step.
+
+        Raises:
+            UnknownOptionError: No run exists.
+        """
+        self._run_to("stop").stop()
+
+    def set_learning_rate(self, value: float) -> None:
+        """Set the rate of the next step.
+
+        Raises:
+            UnknownOptionError: No run exists, or the rate is not a finite number of at least 0.
+        """
+        self._run_to("set the learning rate of").set_learning_rate(value)
+
+    def request_curves(self) -> None:
+        """Send all rows of the curves again."""
+        if self.run is not None:
+            self._send("curves", Rows(0, CURVES, self.run.history.rows(0, CURVES)))
+
+    def _run_to(self, action: str) -> Run:
+        if self.run is None:
+            raise UnknownOptionError(
+                f"no run exists to {action}.", (("runs", "none"),), "start one first with the command 'train'."
+            )
+        return self.run
+
+    def _start(self) -> Run:
+        analysis, options = self._analysis_now(), dict(self.options)
+        if "data" not in options and analysis.design.uses_example_data:
+            options["data"] = example_data()
+        if "data" not in options:
+            raise DataError(
+                "this workbench has no data to train on.",
+                (("needs", "arrays of samples and targets"),),
+                "data=(x, y)  # in ml.workbench(...)",
+            )
+        if not analysis.can_run:
+            raise DataError(
+                "this model cannot be trained yet.",
+                (("because", "it has no block" if analysis.is_empty else str(analysis.problems[0])),),
+                "fix the problems in the Problems tab.",
+            )
+        if analysis.why_not_trained:
+            raise DataError(
+                f"{analysis.why_not_trained}.",
+                (("outputs", ", ".join(map(repr, analysis.inference.outputs))),),
+                f'output="{[*analysis.inference.outputs][-1]}"  # in ml.workbench(...)',
+            )
+        data, _ = options.pop("data"), options.pop("loss", None)
+        analysis = analysis.with_sizes_of(data, options.get("batch_size", 32))
+        run = fit(analysis.physical, data, loss=analysis.loss, **options)
+        if self.run is not None:
+            run.set_learning_rate(self.run.learning_rate)  # only the user changes it, so keep it
+        self.run, self._graph = run, analysis.design.graph
+        self.runs.append(run)
+        self._unfollow()
+        self._unfollow = follow(run, self._send_of, self._lock)
+        return run
+
+
+def follow(run: Run, tell: Callable[[str, Any], None], lock: AbstractContextManager[Any]) -> Callable[[], None]:
+    """Send the state of a run now and on each change, at most five times in two seconds.
+
+    Args:
+        run: The run.
+        tell: Receives `("curves", Rows)` and `("run", dict)`, on the run's listener thread.
+        lock: Lock held from reading the state until it is sent. Other senders must hold it too, so that states are
+            sent in order.
+
+    Returns:
+        A function that ends it.
+    """
+    sent, version, sent_at = 0, run.history.version, 0.0
+
+    def update(event: TrainingEvent | None) -> None:
+        is_turn = event is None or event.kind not in ("step", "epoch")
+        if not is_turn and time.monotonic() - sent_at < _EVERY_S:
+            return  # an epoch may be as short as a step; a later step or the end of the run sends the rows
+        with lock:
+            send_all()
+
+    def send_all() -> None:
+        nonlocal sent, version, sent_at
+        sent_at = time.monotonic()
+        if run.history.version != version:
+            sent, version = 0, run.history.version
+        rows = run.history.rows(sent, CURVES)
+        if rows.shape[1] or sent == 0:
+            tell("curves", Rows(sent, CURVES, rows))
+            sent += rows.shape[1]
+        tell("run", run_view(run))
+
+    stop = run.observe(update, _EVERY_S)
+    update(None)
+    return stop
+
+
+def run_view(run: Run | None) -> dict[str, Any]:
+    """Return the state of a run for a front end."""
+    return dict(_NO_RUN) if run is None else {**_NO_RUN, **run.snapshot()}

@@ -1,0 +1,147 @@
+"""The current notebook cell, and the widgets created by its earlier runs."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from IPython import get_ipython
+
+from mithril_nb.ui.session.autosave import FOLDER
+from mithril_nb.ui.widgets.static_fallback import STILL
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The running cell.
+
+    Attributes:
+        notebook: The notebook's file; `None` if unknown. The user may have renamed it since the kernel started.
+        id: The cell's id in the notebook, the same for each run.
+        run: Identifies this run of the cell.
+    """
+
+    notebook: Path | None
+    id: str
+    run: str
+
+    def file(self, kind: type) -> Path:
+        """Return the file for the next widget of this run. The n-th widget of each run has the same file.
+
+        Args:
+            kind: Class of the widget. Only widgets of this class are counted.
+
+        Examples:
+            >>> Cell(Path("work/digits.ipynb"), "3f2a", "1").file(object).as_posix()
+            'work/.mithril_nb/digits-3f2a.json'
+        """
+        folder = self.notebook.parent if self.notebook else Path.cwd()
+        stem = self.notebook.stem if self.notebook else "notebook"
+        number = sum(isinstance(one, kind) for one in _made_by(self))
+        id = re.sub(r"[^\w-]", "_", self.id)[-40:]
+        end = f"-{id}{f'-{number}' if number else ''}.json"
+        exact = folder / FOLDER / f"{stem}{end}"
+        if exact.exists():
+            return exact
+        # The notebook may have been renamed since the file was written.
+        found = [path for path in exact.parent.glob(f"*{glob.escape(end)}") if not self._is_of_other(path, end)]
+        return found[0] if len(found) == 1 else exact
+
+    def saved_output(self, mime: str) -> dict[str, Any] | None:
+        """Return the data of a MIME type in the saved output of this cell, with the time of the save as `saved_at`.
+
+        Args:
+            mime: The MIME type.
+
+        Returns:
+            The data; `None` if the output does not have it or shows several widgets, or the notebook is unreadable.
+        """
+        if self.notebook is None:
+            return None
+        try:
+            cells = json.loads(self.notebook.read_text(encoding="utf-8"))["cells"]
+            outputs = next(one["outputs"] for one in cells if one.get("id") == self.id)
+            (picture,) = [one["data"] for one in outputs if STILL in "".join(one.get("data", {}).get("text/html", ""))]
+            return {**picture[mime], "saved_at": self.notebook.stat().st_mtime}
+        except Exception:  # the user's file may contain anything
+            return None
+
+    def _is_of_other(self, file: Path, end: str) -> bool:
+        """Return whether a file belongs to another existing notebook, such as a copy that contains this cell."""
+        other = file.parent.parent / f"{file.name.removesuffix(end)}.ipynb"
+        try:
+            return f'"{self.id}"' in other.read_text(encoding="utf-8")
+        except (OSError, ValueError):
+            return other.exists()
+
+
+class Replaceable(Protocol):
+    """A widget that a newer run of its cell replaces."""
+
+    @property
+    def errors(self) -> list[BaseException]:
+        """Errors of handlers and threads, latest last."""
+        ...
+
+    def replace(self) -> None:
+        """Free everything except values that the user's code may still read."""
+
+
+_WIDGETS: dict[str, tuple[str, list[Replaceable]]] = {}
+"""By cell: its latest run, and the open widgets of that run."""
+
+
+def current_cell() -> Cell | None:
+    """Return the running cell; `None` outside a notebook, or if the host does not identify cells."""
+    shell = get_ipython()
+    parent: dict[str, Any] = getattr(shell, "get_parent", dict)()
+    header, metadata = parent.get("header") or {}, parent.get("metadata") or {}
+    if shell is None or header.get("msg_type") != "execute_request" or not metadata.get("cellId"):
+        return None
+    # jupyter_server names the notebook in the environment, VS Code in the user's namespace.
+    name = os.environ.get("JPY_SESSION_NAME") or shell.user_ns.get("__vsc_ipynb_file__")
+    path = Path(str(name)) if name else None
+    return Cell(path if path and path.parent.is_dir() else None, str(metadata["cellId"]), str(header.get("msg_id")))
+
+
+def replace_older() -> list[Replaceable]:
+    """Replace the widgets of earlier runs of the current cell, and return them.
+
+    Errors of a widget are added to its `errors`.
+    """
+    cell = current_cell()
+    run, widgets = _WIDGETS.get(cell.id, ("", [])) if cell else ("", [])
+    if cell is None or run == cell.run:
+        return []
+    _WIDGETS[cell.id] = cell.run, []
+    for older in widgets:
+        try:
+            older.replace()
+        except Exception as error:  # it must not affect the new widget and the other old ones
+            older.errors.append(error)
+    return widgets
+
+
+def remember(widget: Replaceable) -> None:
+    """Add a widget to those of the current run of the cell."""
+    replace_older()
+    cell = current_cell()
+    if cell is not None:
+        _made_by(cell).append(widget)
+
+
+def forget(widget: Replaceable) -> None:
+    """Remove a closed widget."""
+    for _, widgets in _WIDGETS.values():
+        if widget in widgets:
+            widgets.remove(widget)
+
+
+def _made_by(cell: Cell) -> list[Replaceable]:
+    run, widgets = _WIDGETS.get(cell.id, ("", []))
+    return widgets if run == cell.run else []

@@ -1,0 +1,145 @@
+"""The static fallback of a live widget: a second output, which the page hides while the widget is live.
+
+In one output, Jupyter prefers the widget's view to a picture. Without a kernel, a reopened notebook would only show
+"model not found". A second output is shown independently.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from IPython import get_ipython
+from IPython.display import display, update_display
+
+from mithril_nb.stages.collector import paused_collector
+from mithril_nb.ui.session.worker import Worker
+
+_STILL_S = 2.0
+"""Seconds without changes before the fallback is rendered again. It is only needed after the session."""
+_LOOK_S = 0.1
+_QUICK_S = 0.3
+"""Minimum seconds between two quick pictures: a slider makes sixty changes per second."""
+_NO_WAITING = (
+    "<style>.jp-OutputArea-child:has(+ .jp-OutputArea-child .mnb-still) > "
+    '.lm-Panel.jp-OutputArea-output:not(:has(.mnb-root, [role="alert"])) '
+    "{ display: none; }</style>"
+)
+"""Hides "Loading widget...", which JupyterLab shows above the fallback forever without a kernel."""
+STILL = 'class="mnb-still"'
+"""Marks the HTML of each static picture."""
+_RUN = "Static picture of this cell's output. Run the cell to use the widget."
+_REPLACED = "Replaced: a newer run of the cell shows the current widget. This is a picture of the old one."
+
+
+def _framed(html: str) -> str:
+    """Return a picture that is hidden while its widget is live.
+
+    The front end sets the CSS variable, which also applies inside a shadow root.
+    """
+    return f'<div {STILL} style="display: var(--mnb-twin, block)">{_NO_WAITING}<p>{_RUN}</p>{html}</div>'
+
+
+def _is_run_in_page() -> bool:
+    """Return whether a page ran the cell. Pages allow input requests; nbconvert, papermill and nbval do not."""
+    parent = getattr(get_ipython(), "get_parent", dict)()
+    return bool(parent.get("content", {}).get("allow_stdin"))
+
+
+def live_bundle(found: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return data and metadata of a widget's own MIME bundle, which may be a tuple, a dict or `None`."""
+    return found if isinstance(found, tuple) else (found or {}, {})
+
+
+class StaticFallback:
+    """Shows a widget with its static fallback for the saved notebook, and updates the fallback.
+
+    Args:
+        bundle: Returns the current static MIME bundle of the widget, on any thread.
+        errors: Receives errors of the background thread.
+        first: Bundle to show until the slow `bundle` is ready, so that a user sees the widget first. It is not used if
+            a program runs the whole notebook, because the kernel then ends with the last cell.
+        quick: Returns a smaller bundle to show while the widget changes; `None` if nothing changed.
+    """
+
+    def __init__(
+        self,
+        bundle: Callable[[], Mapping[str, str]],
+        errors: list[BaseException],
+        first: Mapping[str, str] | None = None,
+        quick: Callable[[], Mapping[str, Any] | None] = lambda: None,
+    ):
+        self._bundle, self._errors, self._id = bundle, errors, f"mithril-nb-{uuid.uuid4().hex}"
+        self._first, self._quick = first, quick
+        self._quick_due = 0.0
+        self._worker = Worker("mithril-nb twin")
+        self._shown: dict[str, Any] | None = None
+        self._showing = threading.Lock()
+        """Held while an update is sent, so that none follows `replace` or `end`."""
+        self._due = 0.0
+
+    def show(self, live: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
+        """Show the widget's own view, and its fallback in a separate output."""
+        display(dict(live), metadata=dict(metadata), raw=True)
+        is_later = self._first is not None and _is_run_in_page()
+        self._shown = dict(self._first or {}) if is_later else self._static(self._bundle)
+        display(self._shown, raw=True, display_id=self._id)
+        if is_later:
+            self.refresh()
+
+    def refresh(self) -> None:
+        """Render the fallback again after a while without changes. Do nothing before it is shown."""
+        if self._shown is not None:
+            self.postpone()
+            self._worker.submit(self._update)
+
+    def postpone(self) -> None:
+        """Delay the next rendering, because the user is active and rendering would slow down Python."""
+        self._due = time.monotonic() + _STILL_S
+
+    def replace(self) -> None:
+        """Label the picture as the picture of a replaced widget, and discard a picture in progress."""
+        with self._showing:
+            shown, self._shown = self._shown, None
+        if shown is not None and "text/html" in shown:
+            html = shown["text/html"].replace(_RUN, _REPLACED, 1)
+            update_display({**shown, "text/html": html}, raw=True, display_id=self._id)
+
+    def end(self) -> None:
+        """Keep the output unchanged from now on, without waiting for a picture in progress."""
+        with self._showing:
+            self._shown = None
+        self._worker.end(0)
+
+    def _update(self, is_wanted: Callable[[], bool]) -> None:
+        try:
+            while time.monotonic() < self._due:
+                if not is_wanted():
+                    return
+                self._show_quick()
+                time.sleep(_LOOK_S)
+            with paused_collector():  # a collection takes as long as the picture with a large traced program in memory
+                fresh = self._static(self._bundle)
+            if is_wanted():
+                self._show(fresh)
+        except Exception as error:  # keep the older picture
+            self._errors.append(error)
+
+    def _show_quick(self) -> None:
+        if time.monotonic() >= self._quick_due and (small := self._quick()) is not None:
+            self._quick_due = time.monotonic() + _QUICK_S
+            self._show(self._static(lambda: small))
+
+    def _show(self, fresh: dict[str, Any]) -> None:
+        with self._showing:
+            if self._shown is not None and fresh != self._shown:
+                self._shown = fresh
+                update_display(fresh, raw=True, display_id=self._id)
+
+    def _static(self, bundle: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+        found = dict(bundle())
+        html = found.get("text/html") or found.get("image/svg+xml")
+        return found if html is None else {**found, "text/html": _framed(html)}

@@ -1,0 +1,224 @@
+"""`ml.workbench`: a session as a widget, which passes commands to the session and snapshots to the front end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import traitlets
+
+from mithril_nb.backends.jax import JaxBackend
+from mithril_nb.cost import Cost
+from mithril_nb.display import render
+from mithril_nb.errors import UnknownOptionError, refuse_unknown, short_repr
+from mithril_nb.graph.records import Block, LogicalGraph
+from mithril_nb.models.model import Model
+from mithril_nb.models.naming import input_specs
+from mithril_nb.stages import Stage
+from mithril_nb.train import Run
+from mithril_nb.ui.session import Session, design_of
+from mithril_nb.ui.session.autosave import Autosave
+from mithril_nb.ui.session.design import Design, set_output, set_program
+from mithril_nb.ui.session.lazy import LazyStages
+from mithril_nb.ui.session.static import DESIGN_MIME, design_bundle
+from mithril_nb.ui.widgets.cells import current_cell, replace_older
+from mithril_nb.ui.widgets.guard import shown_in_widget
+from mithril_nb.ui.widgets.interrupts import report_interrupts
+from mithril_nb.ui.widgets.protocol import curves_message
+from mithril_nb.ui.widgets.session_widget import SessionWidget
+
+_TRAINING = ("data", "loss", "optimizer", "learning_rate", "epochs", "batch_size", "validation", "seed", "metrics")
+
+
+class Workbench(SessionWidget):
+    """A widget to build a model: canvas, inspector, linked stages, costs and training.
+
+    Create it with `workbench`. It is an ordinary ipywidget: `observe`, `link` and `VBox` work with it.
+
+    Attributes:
+        model: The current model. Set it to replace the model (undo restores the old one).
+        selection: Paths of the selected blocks. Settable.
+        run: The latest run, or `None`.
+        session: Its session.
+        errors: Errors of handlers and workers, latest last.
+    """
+
+    session: Session
+    model = traitlets.Instance(Model)
+    selection = traitlets.Tuple()
+    run = traitlets.Instance(Run, allow_none=True)
+
+    def __init__(self, session: Session):
+        self._follows = threading.RLock()
+        self._published: tuple[Design | None, Model | None, tuple[str, ...]] = (None, None, ())
+        self._pictured = session.design
+        super().__init__(session, "workbench.js", lambda: render(session), quick=self._quick_picture)
+        report_interrupts()
+        self._follow()
+        self.observe(self._apply_trait, ["model", "selection"])
+
+    def __repr__(self) -> str:
+        return f"Workbench({', '.join(node.name for node in self.session.design.graph.nodes)})"
+
+    @property
+    def cost(self) -> Cost | None:
+        """The cost of each block of the current design; `None` if no design could run yet."""
+        return self.session.cost
+
+    @property
+    def runs(self) -> list[Run]:
+        """All runs so far, oldest first."""
+        return self.session.training.runs
+
+    @property
+    def stages(self) -> Mapping[str, Stage]:
+        """The stages of the inspected program by name, each computed on first use."""
+        return LazyStages(self.session.analysis.inspection)
+
+    @property
+    def source(self) -> str:
+        """Python that rebuilds the model."""
+        return self.session.snapshot()["source"]
+
+    def do(self, command: str, /, **args: Any) -> None:
+        """Execute a command of the widget. Anything you can do with the mouse has a command.
+
+        Args:
+            command: `"add_block"`, `"remove"`, `"connect"`, `"disconnect"`, `"rename"`, `"set_attribute"`,
+                `"set_shape"`, `"set_program"`, `"undo"`, `"redo"`, `"select"`, `"expand"`, `"collapse"`, `"train"`,
+                `"pause"`, `"resume"`, `"stop"`, `"step_once"`, `"set_learning_rate"`, ...
+            args: Its arguments, such as `path="linear_0", name="dimension", value=128`.
+
+        Raises:
+            MithrilError: The command failed and changed nothing.
+        """
+        self.session.do(command, **args)
+
+    # From the session, on any thread
+
+    @shown_in_widget
+    def _on_change(self, kind: str, value: Any) -> None:
+        super()._on_change(kind, value)
+        if kind == "snapshot":
+            self._follow()
+        elif kind == "run":
+            self.send({"type": "run", "run": value})
+        elif kind == "curves":
+            self.send(*curves_message(value))
+        # Without a page, the output of a cell must not change after the cell ran. While a run trains, wait for its end.
+        if self._is_attended and (kind == "snapshot" or (kind == "run" and value["state"] != "running")):
+            self._twin.refresh()
+
+    def _end_session(self, *, is_replaced: bool) -> None:
+        self.session.end(stops_run=not is_replaced)  # the newer widget takes over the run
+
+    def _quick_picture(self) -> Mapping[str, Any] | None:
+        """Return the bundle of the current design; `None` if it has not changed since the last picture."""
+        if self.session.design is self._pictured:
+            return None
+        self._pictured = self.session.design
+        return design_bundle(self.session)
+
+    def _follow(self) -> None:
+        """Update the traits from the session, which notifies their observers.
+
+        Set only changed values. Otherwise a worker that publishes an old design while the user sets a new one would
+        restore the old one.
+        """
+        with self._follows:
+            design, model, selection = self._published
+            held, selected = self.session.design, self.session.selection
+            if held is not design:
+                model = Model.of(held.graph, held.name)
+            self._published = held, model, selected
+            if held is not design:
+                self.model = model
+            if selected != selection:
+                self.selection = selected
+            self.run = self.session.training.run
+
+    # From the user's code
+
+    def _apply_trait(self, change: Mapping[str, Any]) -> None:
+        _, published, selected = self._published
+        if change["name"] == "selection":
+            if tuple(change["new"]) != selected:
+                self.session.select(list(change["new"]))
+        elif change["new"] is not published and change["new"] != self.session.model:
+            design = self.session.design
+            new = design_of(change["new"], None)
+            name = new.name if new.name != "model" else design.name
+            self.session.set_design(replace(design, graph=new.graph, name=name, uses_example_data=False))
+
+
+def workbench(
+    model: Model | LogicalGraph | Block | None = None,
+    *,
+    shapes: Mapping[str, Sequence[int | str]] | None = None,
+    backend: JaxBackend | None = None,
+    program: str = "train step",
+    autosave: bool | str | Path = True,
+    output: str | None = None,
+    **training: Any,
+) -> Workbench:
+    """Open a workbench for a model: build it, see its stages and costs, train it.
+
+    Args:
+        model: Initial model; default: an empty canvas.
+        shapes: Shape of each input, such as `{"input": [32, 64]}`. With names of sizes, such as
+            `{"input": ["batch", 64]}`, costs are formulas; the stages after StableHLO need numbers.
+        backend: Backend that runs programs; default: `JaxBackend()`.
+        program: First inspected program: `"forward"`, `"forward+backward"` or `"train step"`. A model with several
+            outputs starts with `"forward"` until you choose the output to train on.
+        output: Name of the output to train on, for a model with several outputs.
+        autosave: File in which the widget saves edits, within a second, so that a later run of the cell can restore
+            them. Default: a file for this cell in `.mithril_nb`, next to the notebook; `False` saves nothing.
+        training: Arguments that the Run button passes to `ml.fit`: `data=(x, y)`, `validation=`, `loss=`, `optimizer=`,
+            `learning_rate=`, `epochs=`, `batch_size=`, `seed=`.
+
+    Returns:
+        The widget. As the last expression of a cell, it is displayed.
+
+    Raises:
+        UnknownOptionError: An argument does not exist, or `output` is not an output of the model.
+        UnexpectedInputError: `shapes` names an input that the model does not have.
+
+    Examples:
+        >>> from mithril_nb.models import MLP
+        >>> wb = workbench(MLP(64, [32], 10), shapes={"input": [32, 64]})
+        >>> wb.model.kind
+        'Model'
+    """
+    unknown = {key: value for key, value in training.items() if key not in _TRAINING}
+    refuse_unknown("workbench", unknown, workbench, _TRAINING)
+    design = set_program(design_of(model, shapes), program).design
+    if output is not None:
+        design = set_output(design, output).design
+    input_specs(design.graph, shapes or {})  # raises if `shapes` names an unknown input
+    if not isinstance(backend, JaxBackend | None):
+        raise UnknownOptionError(f"cannot run on {backend!r}.", advice="backend=ml.JaxBackend()")
+    if not isinstance(autosave, bool | str | Path):
+        raise UnknownOptionError(
+            f"cannot save edits to {short_repr(autosave)}.",
+            (("needs", "the path of a file, or False to save none"),),
+            'ml.workbench(model, autosave="design.json")',
+        )
+    # Replace older widgets first, so that they save their edits before `Autosave` reads the file.
+    older = replace_older()
+    session = Session(design, backend or JaxBackend(), training, partial(_autosave, autosave))
+    for one in older:
+        if isinstance(one, Workbench):
+            session.training.take_over(one.session.training)
+    return Workbench(session)
+
+
+def _autosave(wanted: bool | str | Path, design: Design) -> Autosave | None:
+    """Return the autosave of a design: in the user's file, or in the file of the running cell."""
+    if not isinstance(wanted, bool):
+        return Autosave(Path(wanted), design)
+    cell = current_cell() if wanted else None
+    return cell and Autosave(cell.file(Workbench), design, cell.saved_output(DESIGN_MIME))

@@ -1,0 +1,174 @@
+"""Invalid commands of a page give a clear error and change nothing."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from mithril_nb.backends.jax import JaxBackend
+from mithril_nb.errors import MithrilError, UnknownOptionError
+from mithril_nb.models import MLP, Linear, Model, Relu
+from mithril_nb.targets import inspect
+from mithril_nb.ui.session import Session, design_of
+from mithril_nb.ui.session.commands import EXAMPLES
+from mithril_nb.ui.session.design import EDITS
+from mithril_nb.ui.session.exploring import Exploration
+from mithril_nb.ui.session.session import _COMMANDS
+
+PATIENCE_S = 60.0
+NONSENSE = (None, 3, 2.5, math.nan, True, "x", b"x", [], {}, [1], [[1]], ["x", None], 10**400, object())
+
+
+@pytest.fixture
+def session() -> Session:
+    model = Model()
+    model |= Linear(8)
+    model += Relu()
+    model += MLP(8, [4], 2)
+    return Session(design_of(model, {"input": [4, 3]}), JaxBackend())
+
+
+def commands_of(session: Session) -> list[str]:
+    return [*EDITS, *_COMMANDS, *session._desks, *session.training.commands]
+
+
+@pytest.mark.parametrize(
+    ("command", "args", "text"),
+    [
+        (
+            "select",
+            {"paths": 3},
+            "command 'select' failed: paths=3 is not a list of strings.\n"
+            "    given  paths=3\n"
+            "    takes  paths: a list of strings\n"
+            '    Try: paths=["linear_0"]',
+        ),
+        (
+            "select",
+            {"paths": "linear_0"},
+            "command 'select' failed: paths='linear_0' is not a list of strings.\n"
+            "    given  paths='linear_0'\n"
+            "    takes  paths: a list of strings\n"
+            '    Try: paths=["linear_0"]',
+        ),
+        (
+            "add_block",
+            {"kind": ["Relu"], "after": 3},
+            "command 'add_block' failed: kind=['Relu'] is not a string; after=3 is not a string or None.\n"
+            "    given  kind=['Relu'], after=3\n"
+            "    takes  kind: a string; after: a string or None\n"
+            '    Try: kind="Linear", after="linear_0"',
+        ),
+        (
+            "connect",
+            {"source": None, "target": "relu_0.input"},
+            "command 'connect' failed: source=None is not a string.\n"
+            "    given  source=None, target='relu_0.input'\n"
+            "    takes  source: a string; target: a string\n"
+            '    Try: source="linear_0.output", target="relu_0.input"',
+        ),
+        (
+            "request_diff",
+            {"number": "x"},
+            "command 'request_diff' failed: number='x' is not an integer.\n"
+            "    given  number='x'\n"
+            "    takes  number: an integer\n"
+            "    Try: number=0",
+        ),
+        (
+            "apply_what_if",
+            {"changes": None},
+            "command 'apply_what_if' failed: changes=None is not a list of lists.\n"
+            "    given  changes=None\n"
+            "    takes  changes: a list of lists\n"
+            '    Try: changes=[["linear_0", "dimension", 512], ["", "batch", 64]]',
+        ),
+        (
+            "what_if",
+            {"key": "k", "changes": [], "compile": 1, "width": math.nan},
+            "command 'what_if' failed: compile=1 is not True or False; width=nan is not a number.\n"
+            "    given  key='k', changes=[], compile=1, width=nan\n"
+            "    takes  key: a string; changes: a list of lists; figure: a string; compile: True or False; "
+            "width: a number\n"
+            '    Try: key="wider", changes=[["linear_0", "dimension", 512], ["", "batch", 64]]',
+        ),
+        (
+            "expand",
+            {"path": ["a" * 99]},
+            f"command 'expand' failed: path=['{'a' * 58}… is not a string.\n"
+            f"    given  path=['{'a' * 58}…\n"
+            "    takes  path: a string\n"
+            '    Try: path="mlp_0"',
+        ),
+    ],
+)
+def test_wrong_types_are_reported_by_name(session, command, args, text):
+    before = session.design
+    with pytest.raises(UnknownOptionError) as caught:
+        session.do(command, **args)
+    assert str(caught.value) == text
+    assert session.design is before
+    assert str(session.run_command(command, args)) == text
+
+
+def test_every_command_rejects_invalid_arguments(session):
+    for command in commands_of(session):
+        given = eval(f"dict({EXAMPLES.get(command, '')})")
+        for name in given:
+            for nonsense in NONSENSE:
+                before = session.design
+                try:
+                    session.do(command, **{**given, name: nonsense})
+                except MithrilError:
+                    assert session.design is before
+                else:
+                    session.set_design(before)
+    assert session.wait(PATIENCE_S)
+    assert session.errors == []
+    assert session.run_command("undo", {}) is None
+
+
+def test_every_command_accepts_its_example(session):
+    for command in commands_of(session):
+        given: dict[str, Any] = eval(f"dict({EXAMPLES.get(command, '')})")
+        said = str(session.run_command(command, given))
+        assert "failed:" not in said, command  # but that there is no run, no such block, or no pass was read
+    assert session.wait(PATIENCE_S)
+
+
+@pytest.mark.parametrize(
+    ("command", "args", "text"),
+    [
+        (
+            "open_node",
+            {"key": ["a"]},
+            "command 'open_node' failed: key=['a'] is not a string.\n"
+            "    given  key=['a']\n"
+            "    takes  key: a string\n"
+            '    Try: key="mlp_0"',
+        ),
+        (
+            "request_stage",
+            {},
+            "command 'request_stage' failed: missing a required argument: 'stage'.\n"
+            "    given  nothing\n"
+            "    takes  stage\n"
+            '    Try: stage="jaxpr"',
+        ),
+        (
+            "dismiss",
+            {"x": 1},
+            "command 'dismiss' failed: got an unexpected keyword argument 'x'.\n"
+            "    given  x\n"
+            "    takes  nothing\n"
+            "    Try: omit the arguments.",
+        ),
+    ],
+)
+def test_explorer_reports_the_same(command, args, text):
+    exploration = Exploration(inspect(jnp.sin, jax.ShapeDtypeStruct((3,), "float32")))
+    assert str(exploration.run_command(command, args)) == text

@@ -1,0 +1,356 @@
+"""An explored program: its first view, results on request, and errors."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from waiting import PATIENCE_S, until
+
+from mithril_nb.errors import StageUnavailableError, UnknownOptionError
+from mithril_nb.stages.transforms.stepping import step_through
+from mithril_nb.stages.xla.passes import Changes
+from mithril_nb.targets import inspect
+from mithril_nb.ui.session import passes
+from mithril_nb.ui.session.analysis import problem_of
+from mithril_nb.ui.session.costs import cost_table
+from mithril_nb.ui.session.exploring import Exploration
+from mithril_nb.ui.session.passes import Diff, InstructionHistoryOf, PassRequests
+from mithril_nb.ui.session.picture import GraphView, Picture
+from mithril_nb.ui.session.request_handler import Client
+from mithril_nb.ui.session.transforms import TransformRequests
+
+
+def spec(*shape: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, "float32")
+
+
+def layers(params: Any, x: Any) -> Any:
+    for at in range(3):
+        with jax.named_scope(f"layer_{at}"):
+            x = jnp.tanh(x @ params[at])
+    return x.sum()
+
+
+def explored(function: Any, *args: Any) -> tuple[Exploration, list[tuple[str, Any]]]:
+    told: list[tuple[str, Any]] = []
+    exploration = Exploration(inspect(function, *args))
+    exploration.listen(lambda kind, value: told.append((kind, value)))
+    exploration.start()
+    assert exploration.wait(PATIENCE_S)
+    return exploration, told
+
+
+@pytest.fixture(scope="module")
+def program() -> tuple[Exploration, list[tuple[str, Any]]]:
+    return explored(jax.grad(layers), [spec(5, 5)] * 3, spec(2, 5))
+
+
+def states(exploration: Exploration) -> dict[str, str]:
+    return {name: state["state"] for name, state in exploration.snapshot()["stages"].items()}
+
+
+def test_the_first_view_needs_no_compiler(program) -> None:
+    exploration, told = program
+    assert [name for name, state in states(exploration).items() if state == "ready"] == ["jaxpr", "stablehlo"]
+    assert not exploration.inspection.is_compiled
+    snapshot = exploration.snapshot()
+    assert snapshot["name"] == "grad(layers)" or snapshot["name"] == "layers"
+    assert snapshot["status"]["flops"] > 0
+    assert snapshot["status"]["optimize_s"] is snapshot["status"]["compile_s"] is None
+    assert snapshot["status"]["attributed"] == 1.0
+    assert [row["block"] for row in snapshot["cost"]["rows"]][:3] == ["layer_0", "layer_1", "layer_2"]
+    assert [snapshot["blocks"][f"layer_{at}"]["hue"] for at in range(3)] == [0, 1, 2]
+    json.dumps(snapshot, allow_nan=False)
+    # The stages are told of one after the other, the graph between them.
+    kinds = [kind for kind, _ in told]
+    assert kinds.index("graph") < len(kinds) - 1 - kinds[::-1].index("snapshot")
+    assert exploration.errors == []
+
+
+LOWERED = jax.jit(layers).lower([spec(5, 5)] * 3, spec(2, 5))
+
+
+@pytest.mark.parametrize(
+    ("given", "source", "missing"),
+    [
+        (LOWERED, "lowered", ["analytic", "measured"]),
+        (LOWERED.as_text(), "lowered", ["analytic", "measured"]),
+        (jax.export.export(jax.jit(layers))([spec(5, 5)] * 3, spec(2, 5)), "lowered", ["analytic", "measured"]),
+        (LOWERED.compile(), "compiled", ["analytic", "lowered", "measured"]),
+        (LOWERED.compiler_ir("hlo").as_serialized_hlo_module_proto(), "lowered", ["analytic", "compiled", "measured"]),
+    ],
+    ids=["a jax.stages.Lowered", "StableHLO text", "an exported program", "a jax.stages.Compiled", "HLO bytes"],
+)
+def test_program_without_jaxpr_has_available_costs(given: Any, source: str, missing: list[str]) -> None:
+    exploration, _ = explored(given)
+    now = exploration.snapshot()
+    hues = {path: block["hue"] for path, block in now["blocks"].items()}
+    wanted = exploration.inspection.cost(source)
+    assert now["cost"] == cost_table(wanted, list(now["blocks"]), hues)
+    assert now["cost"]["rows"]
+    assert now["cost"]["total"]["flops"] == now["status"]["flops"] == wanted.total.flops
+    unavailable = {name: one for name, one in now["costs"]["sources"].items() if one["state"] == "unavailable"}
+    assert list(unavailable) == missing
+    assert unavailable["analytic"]["message"].endswith(": it has no jaxpr")
+    assert exploration.errors == []
+
+
+def test_graph_is_cached_in_the_inspection(monkeypatch) -> None:
+    inspection, asked = inspect(layers, [spec(5, 5)] * 3, spec(2, 5)), []
+    graph = inspection.graph
+    monkeypatch.setattr(inspection, "graph", lambda stage: asked.append(stage) or graph(stage))
+    view = GraphView(inspection)
+    assert not view.is_ready
+    view.draw({})
+    assert view.is_ready
+    assert asked == ["jaxpr"]
+
+
+def test_graph_nodes_have_blocks_or_equations(program) -> None:
+    picture = program[0].picture()
+    assert isinstance(picture, Picture)
+    root = ElementTree.fromstring(picture.svg)
+    drawn = [element.attrib["data-node"] for element in root.iter() if "data-node" in element.attrib]
+    assert sorted(node.mark for node in picture.nodes) == sorted(drawn)
+    layer = next(node for node in picture.nodes if node.name.startswith("layer_0"))
+    assert layer.blocks[0] == "layer_0"
+    assert all(node.blocks or node.equations for node in picture.nodes)
+
+
+def test_nodes_open_and_close(program) -> None:
+    exploration, _ = program
+    first = exploration.picture()
+    node = next(node for node in first.nodes if node.opens and node.opened)
+    assert exploration.run_command("close_node", {"key": node.key}) is None
+    closed = exploration.picture()
+    assert len(closed.nodes) < len(first.nodes)
+    assert not next(one for one in closed.nodes if one.key == node.key).opened
+    assert exploration.run_command("open_node", {"key": node.key}) is None
+    assert exploration.picture() == first
+
+
+def test_early_click_keeps_the_first_view() -> None:
+    view = GraphView(inspect(layers, [spec(5, 5)] * 3, spec(2, 5)))
+    view.draw({})
+    view.show("stablehlo")
+    view.open("layer_1")
+    view.close("layer_2")
+    clicked = view.draw({})
+    other = GraphView(inspect(layers, [spec(5, 5)] * 3, spec(2, 5)))
+    other.show("stablehlo")
+    assert clicked == other.draw({})
+    assert any(node.opened for node in clicked.nodes)
+
+
+def test_failed_commands_are_reported(program) -> None:
+    exploration, _ = program
+    problem = exploration.run_command("explode", {})
+    assert str(problem) == (
+        "unknown command 'explode'.\n"
+        "    known  request_stage, leave_stage, show_graph, open_node, close_node, select, dismiss, request_passes,"
+        " request_diff, request_instruction_history, request_cost, request_cost_rows, request_cost_picture,"
+        " request_formula, measure, request_settings, what_if\n"
+        "    Try: 'request_stage'"
+    )
+    assert str(exploration.run_command("show_graph", {"stage": "asm"})) == (
+        "unknown stage 'asm'.\n    known  jaxpr, stablehlo, hlo_before, hlo\n    Try: stage=\"jaxpr\""
+    )
+    assert exploration.snapshot()["notice"]["summary"] == "unknown stage 'asm'."
+    exploration.run_command("dismiss", {})
+    assert exploration.snapshot()["notice"] is None
+    exploration.errors.clear()
+
+
+def test_passes_diffs_and_histories_on_request(program) -> None:
+    exploration, told = program
+    told.clear()
+    assert exploration.snapshot()["passes"]["state"] == "empty"
+    exploration.run_command("request_passes", {})
+    assert exploration.snapshot()["passes"]["state"] == "loading"
+    exploration.run_command("show_graph", {"stage": "hlo"})
+    assert exploration.wait(PATIENCE_S)
+    assert exploration.snapshot()["passes"]["state"] == "ready"
+    rows = exploration.passes.latest.rows
+    assert [row[0] for row in rows] == list(range(len(rows)))
+    assert all(count is not None for row in rows for count in row[3:])
+    number = max(rows, key=lambda row: row[3] + row[4])[0]
+    exploration.run_command("request_diff", {"number": number})
+    gone = next(
+        at for at, one in enumerate(exploration.inspection.stage("hlo_before").instructions) if one.opcode == "tanh"
+    )
+    exploration.run_command("request_instruction_history", {"stage": "hlo_before", "index": gone})
+    assert exploration.wait(PATIENCE_S)
+    diff = next(value for kind, value in reversed(told) if kind == "diff")
+    assert isinstance(diff, Diff)
+    assert diff.number == number
+    assert any(line.startswith(("+", "-")) for line in diff.text.splitlines())
+    history = next(value for kind, value in told if kind == "instruction_history")
+    assert isinstance(history, InstructionHistoryOf)
+    assert (history.stage, history.index) == ("hlo_before", gone)
+    assert {what for what, _, _ in history.events} <= {"appeared in", "vanished in"}
+    told.clear()
+    at = next(at for at, one in enumerate(exploration.inspection.stage("jaxpr").instructions) if one.opcode == "tanh")
+    exploration.run_command("request_instruction_history", {"stage": "jaxpr", "index": at})
+    assert exploration.wait(PATIENCE_S)
+    history = next(value for kind, value in told if kind == "instruction_history")
+    assert isinstance(history, InstructionHistoryOf)
+    assert (history.stage, history.index) == ("jaxpr", at)
+    assert history.became.startswith("kept as ") or any("by" in what for what, _, _ in history.events)
+    # With the program compiled, its graph is drawn.
+    assert exploration.snapshot()["status"]["optimize_s"] > 0
+    assert exploration.picture().stage == "hlo"
+    assert exploration.errors == []
+
+
+def test_long_diff_is_cut(monkeypatch) -> None:
+    monkeypatch.setattr(passes, "MOST_DIFF_LINES", 3)
+    exploration, told = explored(jnp.tanh, spec(5, 7))
+    exploration.run_command("request_passes", {})
+    assert exploration.wait(PATIENCE_S)
+    number, whole = max(enumerate(one.diff for one in exploration.inspection.passes), key=lambda pair: len(pair[1]))
+    exploration.run_command("request_diff", {"number": number})
+    assert exploration.wait(PATIENCE_S)
+    diff = next(value for kind, value in reversed(told) if kind == "diff")
+    assert diff == Diff(1, number, "".join(f"{line}\n" for line in whole.split("\n")[:3]), is_cut=True)
+
+
+class SlowPass:
+    """A pass of a large program: its results take until the test releases it."""
+
+    name = pipeline = "slow"
+
+    def __init__(self, number: int, log: list[str]):
+        self.number, self._log = number, log
+        self.resume = {"size": threading.Event(), "diff": threading.Event()}
+
+    def _take_long(self, what: str) -> None:
+        self._log.append(f"{what} {self.number}")
+        assert self.resume[what].wait(PATIENCE_S)
+
+    @property
+    def changes(self) -> Changes:
+        self._take_long("size")
+        return Changes()
+
+    def diff_lines(self) -> Iterator[str]:
+        self._take_long("diff")
+        yield "+ %new"
+
+
+def desk_of(make: Callable[[], Any]) -> tuple[PassRequests, list[Any]]:
+    told: list[Any] = []
+    page = Client(lambda *news: told.append(news), lambda: told.append(("changed", None)), told.append)
+    return PassRequests(lambda: (4, make), page), told
+
+
+def test_diff_requests_take_precedence_over_counts(monkeypatch) -> None:
+    monkeypatch.setattr(passes, "_REST_S", 0.2)
+    log: list[str] = []
+    made = [SlowPass(number, log) for number in range(3)]
+    desk, told = desk_of(lambda: SimpleNamespace(passes=made))
+    desk.request_passes()
+    until(lambda: log == ["diff 0"])
+    assert [kind for kind, _ in told] == ["changed"], "the list comes with the first diff"
+    made[0].resume["diff"].set()
+    until(lambda: log == ["diff 0", "size 0"])
+    desk.request_diff(1)
+    until(lambda: log == ["diff 0", "size 0", "diff 1"])
+    made[0].resume["size"].set()
+    time.sleep(0.5)
+    assert log == ["diff 0", "size 0", "diff 1"], "nothing else takes time meanwhile"
+    for one in made:
+        for event in one.resume.values():
+            event.set()
+    assert desk.wait(PATIENCE_S)
+    assert log == ["diff 0", "size 0", "diff 1", "size 1", "size 2", "diff 2"]
+    desk.request_diff(2)
+    assert desk.wait(PATIENCE_S)
+    assert len(log) == 6, "it was there"
+    assert [kind for kind, _ in told] == ["changed", "passes", "diff", "changed", "diff", "passes", "diff"]
+    assert [value for kind, value in told if kind == "diff"] == [Diff(4, at, "+ %new\n") for at in range(3)]
+
+
+def test_failed_passes_report_why_and_can_be_retried() -> None:
+    def unavailable() -> Any:
+        raise StageUnavailableError("no passes of 'f'.", (("because", "XLA wrote nothing down"),))
+
+    desk, told = desk_of(unavailable)
+    with pytest.raises(UnknownOptionError) as caught:
+        desk.request_diff(0)
+    assert str(caught.value) == (
+        "no passes have been read.\n    passes  none\n    Try: run the command 'request_passes' first."
+    )
+    desk.request_passes()
+    assert desk.wait(PATIENCE_S)
+    assert desk.view(4) == {"state": "unavailable", "message": "XLA wrote nothing down", "version": 4}
+    assert desk.view(5)["state"] == "stale"
+    assert told == [("changed", None)] * 2
+    error = OSError("the disk is full")
+
+    def broken() -> Any:
+        raise error
+
+    desk, told = desk_of(broken)
+    for _ in range(2):
+        desk.request_passes()
+        assert desk.wait(PATIENCE_S)
+    assert desk.view(4) == {"state": "failed", "version": 4, "message": str(problem_of(error))}
+    assert told == [("changed", None), ("changed", None), error] * 2
+
+
+def test_transforms_are_compared_on_request() -> None:
+    ran: list[int] = []
+
+    def squares(x: Any) -> Any:
+        jax.debug.callback(lambda: ran.append(1))
+        return (x**2).sum()
+
+    steps = step_through(squares, jnp.arange(3.0), through=("grad", "jit"))
+    exploration = Exploration(inspect(squares, spec(3)), steps)
+    assert exploration.snapshot()["transforms"] == {"state": "empty", "message": "", "compared": []}
+    assert ran == []
+    assert exploration.run_command("compare_transforms", {}) is None
+    assert exploration.snapshot()["transforms"]["state"] == "loading"
+    assert exploration.wait(PATIENCE_S)
+    found = exploration.snapshot()["transforms"]
+    assert (found["state"], [agrees for agrees, _ in found["compared"]]) == ("ready", [True, True, True])
+    assert found["compared"][0][1].startswith("agrees with the Python function: off by 0")
+    assert ran
+    assert exploration.errors == []
+
+
+def test_failed_comparison_can_be_retried() -> None:
+    def check() -> Any:
+        raise OSError("the disk is full")
+
+    told: list[Any] = []
+    desk = TransformRequests(SimpleNamespace(check=check), lambda: told.append("changed"), told.append)  # type: ignore[arg-type]
+    for _ in range(2):
+        desk.compare_transforms()
+        assert desk.wait(PATIENCE_S)
+    assert desk.view() == {"state": "failed", "message": str(problem_of(told[1])), "compared": []}
+    assert [type(one) for one in told] == [str, OSError] * 2
+    assert TransformRequests(None, lambda: None, told.append).commands == {}
+
+
+def test_untraceable_program_shows_the_traced_part() -> None:
+    def broken(x):
+        return jnp.sin(x) + jnp.ones(7)
+
+    exploration, _ = explored(broken, spec(3))
+    assert states(exploration)["jaxpr"] == "unavailable"
+    assert exploration.stage("jaxpr") == (1, exploration.inspection)
+    assert exploration.stage("stablehlo") is None
+    assert "sin" in exploration.inspection.stage("jaxpr").text
+    assert exploration.snapshot()["stages"]["jaxpr"]["message"]
+    assert exploration.errors == []
+    assert exploration.picture() is not None

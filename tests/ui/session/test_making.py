@@ -1,0 +1,57 @@
+"""States of stages: a text has lines and seconds; a missing text has neither."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from mithril_nb.backends.jax import JaxBackend
+from mithril_nb.models import Linear, Model
+from mithril_nb.stages.records import Stage
+from mithril_nb.ui.session import Session, design_of
+from mithril_nb.ui.session.making import StageMaker, StageState
+
+
+class OneStage:
+    """A design with one computed stage."""
+
+    version = 3
+
+    def __init__(self, stage: Stage):
+        self.inspection = self
+        self._stage = stage
+
+    def stage(self, name: str) -> Stage:
+        return self._stage
+
+    def advice_for(self, stage: Stage) -> str:
+        return ""
+
+
+def state_of(stage: Stage) -> StageState:
+    maker = StageMaker(threading.RLock(), lambda: None, lambda error: None)
+    maker._analysis = analysis = OneStage(stage)
+    assert maker._accept(analysis, stage.name)
+    return maker.states[stage.name]
+
+
+@pytest.mark.parametrize(("text", "lines"), [("", 0), ("a", 1), ("a\n", 1), ("a\nb", 2), ("a\n\n", 2)])
+def test_trailing_newline_adds_no_line(text, lines):
+    assert state_of(Stage("hlo", text, elapsed_s=0.5)) == StageState("ready", 3, 0.5, lines)
+
+
+def test_a_stage_that_is_unavailable_has_no_lines_and_took_no_time():
+    found = state_of(Stage("hlo", "", elapsed_s=0.5, unavailable="this platform gives no text"))
+    assert found == StageState("unavailable", 3, None, 0, "this platform gives no text")
+
+
+def test_lines_of_a_real_stage():
+    model = Model()
+    model |= Linear(4)
+    session = Session(design_of(model, {"input": [2, 3]}), JaxBackend())
+    session.request_stage("stablehlo")
+    assert session.wait(60)
+    for name in ("jaxpr", "stablehlo"):
+        text = session.analysis.inspection.stage(name).text
+        assert session.snapshot()["stages"][name]["lines"] == len(text.splitlines())

@@ -1,0 +1,149 @@
+"""Runs of a session after Stop: resumed, or restarted at the set rate; and whether their model is current."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from waiting import until
+
+from mithril_nb.backends.jax import JaxBackend
+from mithril_nb.errors import UnknownOptionError
+from mithril_nb.models import Linear, Model, Relu
+from mithril_nb.train import Run
+from mithril_nb.ui.session import Session, design_of
+
+
+@pytest.fixture
+def session() -> Iterator[Session]:
+    model = Model()
+    model |= Linear(16)
+    model += Relu()
+    model += Linear(2)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(256, 8)).astype("float32")
+    data = (x, (x[:, 0] > 0).astype("int32"))
+    found = Session(design_of(model, {"input": [32, 8]}), JaxBackend(), {"data": data, "epochs": 100_000})
+    yield found
+    if found.training.run is not None:
+        found.training.run.stop()
+
+
+def run_of(session: Session) -> Run:
+    run = session.training.run
+    assert run is not None
+    return run
+
+
+def stopped(session: Session) -> Run:
+    session.do("train")
+    run = run_of(session)
+    until(lambda: run.step > 3)
+    session.do("stop")
+    until(lambda: run.state == "stopped")
+    return run
+
+
+def test_stopped_run_resumes(session):
+    run = stopped(session)
+    step = run.step
+    session.do("resume")
+    assert run_of(session) is run
+    until(lambda: run.step > step)
+
+
+def test_new_run_uses_the_last_set_rate(session):
+    first = stopped(session)
+    session.do("set_learning_rate", value=0.25)
+    session.do("train")
+    second = run_of(session)
+    assert second is not first
+    assert second.learning_rate == 0.25
+    assert session.snapshot()["run"]["learning_rate"] == 0.25
+
+
+def test_new_run_keeps_the_previous_rate(session):
+    first = stopped(session)
+    session.do("train")
+    assert run_of(session).learning_rate == first.learning_rate
+
+
+def test_run_reports_whether_its_model_is_current(session):
+    told = []
+    session.listen(lambda kind, value: told.append(value) if kind == "run" else None)
+
+    def is_current() -> bool:
+        return session.snapshot()["run"]["is_current_model"]
+
+    assert is_current()
+    run = stopped(session)
+    assert is_current()
+    # The version grows with the program and the shapes, but the model is the same.
+    session.do("set_program", program="forward")
+    session.do("set_shape", name="input", shape=[64, 8])
+    assert is_current()
+    session.do("set_attribute", path="linear_0", name="dimension", value=24)
+    assert not is_current()
+    told.clear()
+    session.do("resume")
+    until(lambda: told and told[-1]["state"] == "running")
+    assert told[-1]["is_current_model"] is False
+    session.do("undo")
+    assert is_current()
+    session.do("redo")
+    session.do("stop")
+    until(lambda: run.state == "stopped")
+    session.do("train")
+    assert is_current()
+
+
+@pytest.mark.parametrize(
+    ("command", "args", "text"),
+    [
+        ("pause", {}, "no run exists to pause.\n    runs  none\n    Try: start one first with the command 'train'."),
+        (
+            "resume",
+            {},
+            "no run exists to continue.\n    runs  none\n    Try: start one first with the command 'train'.",
+        ),
+        ("stop", {}, "no run exists to stop.\n    runs  none\n    Try: start one first with the command 'train'."),
+        (
+            "set_learning_rate",
+            {"value": 0.1},
+            "no run exists to set the learning rate of.\n    runs  none\n"
+            "    Try: start one first with the command 'train'.",
+        ),
+        (
+            "set_learning_rate",
+            {},
+            "command 'set_learning_rate' failed: missing a required argument: 'value'.\n"
+            "    given  nothing\n"
+            "    takes  value\n"
+            "    Try: value=0.001",
+        ),
+        (
+            "pause",
+            {"bogus": 1},
+            "command 'pause' failed: got an unexpected keyword argument 'bogus'.\n"
+            "    given  bogus\n"
+            "    takes  nothing\n"
+            "    Try: omit the arguments.",
+        ),
+    ],
+)
+def test_failed_commands_give_a_reason(session, command, args, text):
+    with pytest.raises(UnknownOptionError) as caught:
+        session.do(command, **args)
+    assert str(caught.value) == text
+
+
+def test_invalid_rate_does_not_change_the_run(session):
+    run = stopped(session)
+    before = run.learning_rate
+    with pytest.raises(UnknownOptionError) as caught:
+        session.do("set_learning_rate", value="abc")
+    assert str(caught.value) == (
+        "the learning rate must be a finite number of at least 0.\n    got  'abc'\n    Try: learning_rate=1e-3"
+    )
+    assert run.learning_rate == before
