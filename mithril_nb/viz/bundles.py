@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from mithril_nb.display import find_renderer
-from mithril_nb.viz.image import image_html
-from mithril_nb.viz.picture import Picture
-from mithril_nb.viz.svg import diagram_svg
-from mithril_nb.viz.text import graph_text
+from mithril_nb.viz.diagrams.graph_text import graph_text
+from mithril_nb.viz.diagrams.picture import Picture
+from mithril_nb.viz.diagrams.svg import diagram_svg
+from mithril_nb.viz.html_parts import image_html
 
 Bundle = dict[str, str]
 

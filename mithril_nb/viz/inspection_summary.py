@@ -9,11 +9,11 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from mithril_nb.viz.escape import escaped, one_line
+from mithril_nb.viz.html_parts import base_css
 from mithril_nb.viz.linking import LINK_SCRIPT
 from mithril_nb.viz.listing import TITLES, hues_seen, listing_css, panes_html
-from mithril_nb.viz.style import base_css
-from mithril_nb.viz.text import columns
+from mithril_nb.viz.text.columns import columns
+from mithril_nb.viz.text.escape import escaped, one_line
 
 if TYPE_CHECKING:  # these import JAX
     from mithril_nb.inspection import Inspection
@@ -84,7 +84,7 @@ def summary_css() -> str:
 
 def graph_html(inspection: Inspection, hues: Mapping[str, int]) -> str:
     """Return the picture of the jaxpr's graph, linked to the lines of the panes; `""` without a graph."""
-    from mithril_nb.viz.stage_diagram import stage_layout
+    from mithril_nb.viz.diagrams.stages import stage_layout
     from mithril_nb.viz.stage_diagram_svg import stage_svg
 
     graph = inspection.graph()

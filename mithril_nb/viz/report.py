@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 from mithril_nb.errors import Diagnostic
 from mithril_nb.viz.costs.table import Cost, cost_css, cost_tables
 from mithril_nb.viz.curves import Columns, curves_svg, curves_text
-from mithril_nb.viz.escape import escaped, one_line
+from mithril_nb.viz.diagrams.scene import Diagram
+from mithril_nb.viz.diagrams.svg import diagram_svg
 from mithril_nb.viz.highlight import highlighted
+from mithril_nb.viz.html_parts import MONO, base_css, heading_css, heading_html, problems_css, problems_html
 from mithril_nb.viz.linking import LINK_SCRIPT
 from mithril_nb.viz.listing import hues_seen, listing_css, panes_html
-from mithril_nb.viz.problems import problems_css, problems_html
-from mithril_nb.viz.records import Diagram
-from mithril_nb.viz.style import MONO, base_css, heading_css, heading_html
-from mithril_nb.viz.svg import diagram_svg
+from mithril_nb.viz.text.escape import escaped, one_line
 
 if TYPE_CHECKING:
     from mithril_nb.stages.records import Stage

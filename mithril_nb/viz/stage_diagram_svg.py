@@ -9,15 +9,15 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from mithril_nb.stages.graph.stage_graph import ROOT, GraphNode, StageGraph
 from mithril_nb.stages.records import ROLES
-from mithril_nb.viz import sizes
-from mithril_nb.viz.escape import block_key, escaped, one_line
+from mithril_nb.viz.diagrams import sizes
+from mithril_nb.viz.diagrams.scene import Point
+from mithril_nb.viz.diagrams.stages import StageBox, StageDiagram, StageWire, frame_title
+from mithril_nb.viz.diagrams.svg import FONT, diagram_rules
 from mithril_nb.viz.palette import HUES, LIGHT
-from mithril_nb.viz.records import Point
-from mithril_nb.viz.stage_diagram import StageBox, StageDiagram, StageWire, frame_title
-from mithril_nb.viz.svg import FONT, diagram_rules
-from mithril_nb.viz.text import columns
-from mithril_nb.viz.textwidth import elide, text_width
-from mithril_nb.viz.units import percent
+from mithril_nb.viz.text.columns import columns
+from mithril_nb.viz.text.escape import block_key, escaped, one_line
+from mithril_nb.viz.text.units import percent
+from mithril_nb.viz.text.width import elide, text_width
 
 _LEGEND_H = 26
 _CELL_H = 7

@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mithril_nb.graph.records import Block, Edge, Endpoint, LogicalGraph, Node, Port
-from mithril_nb.viz.arrange import arrange
-from mithril_nb.viz.diagram import layout
-from mithril_nb.viz.engine import Box, Link
-from mithril_nb.viz.records import Diagram, Point, port_text
+from mithril_nb.viz.diagrams.logical import layout
+from mithril_nb.viz.diagrams.ranks import Box, Link, arrange
+from mithril_nb.viz.diagrams.scene import Diagram, Point, port_text
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -203,8 +202,8 @@ def test_a_level_of_many_blocks_is_cut_into_bands():
 def test_layout_is_the_same_under_every_hash_seed():
     code = (
         "from mithril_nb.models import MLP, Model\n"
-        "from mithril_nb.viz.picture import picture\n"
-        "from mithril_nb.viz.svg import diagram_svg\n"
+        "from mithril_nb.viz.diagrams.picture import picture\n"
+        "from mithril_nb.viz.diagrams.svg import diagram_svg\n"
         "m = Model()\n"
         "for _ in range(3): m += MLP(hidden_sizes=(8, 4))\n"
         "p = picture(m.graph, expanded={'mlp_0', 'mlp_2'})\n"

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 from mithril_nb.graph.records import Edge, Endpoint
 from mithril_nb.models import MLP, Linear, Model, Relu
-from mithril_nb.viz.fold import fold_chains
-from mithril_nb.viz.picture import picture
-from mithril_nb.viz.svg import diagram_svg
+from mithril_nb.viz.diagrams.picture import fold_chains, picture
+from mithril_nb.viz.diagrams.svg import diagram_svg
 
 
 def tower(height: int) -> Model:

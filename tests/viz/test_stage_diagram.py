@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.graph.tree import stage_graph
 from mithril_nb.stages.records import Instruction, Stage
-from mithril_nb.viz.stage_diagram import StageDiagram, stage_layout
-from mithril_nb.viz.stage_diagram_lines import Net, Part, arrange_lines
+from mithril_nb.viz.diagrams.rows import Net, Part, arrange_lines
+from mithril_nb.viz.diagrams.stages import StageDiagram, stage_layout
 from mithril_nb.viz.stage_diagram_svg import stage_graph_text, stage_svg
 
 ROW = TensorSpec((4, 8))

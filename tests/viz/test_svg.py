@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from mithril_nb.errors import Diagnostic
 from mithril_nb.graph.records import Block, LogicalGraph, Node, Port
-from mithril_nb.viz.diagram import layout
-from mithril_nb.viz.records import NodeAnnotation
-from mithril_nb.viz.svg import diagram_svg
+from mithril_nb.viz.diagrams.logical import layout
+from mithril_nb.viz.diagrams.scene import NodeAnnotation
+from mithril_nb.viz.diagrams.svg import diagram_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 TAGS = {"svg", "title", "style", "rect", "g", "path", "text", "circle"}

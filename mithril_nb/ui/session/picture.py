@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from mithril_nb.inspection import Inspection
 from mithril_nb.stages.graph.stage_graph import StageGraph
 from mithril_nb.stages.program_stages import first_stage
-from mithril_nb.viz.escape import block_key
-from mithril_nb.viz.stage_diagram import StageDiagram, stage_layout
+from mithril_nb.viz.diagrams.stages import StageDiagram, stage_layout
 from mithril_nb.viz.stage_diagram_svg import stage_svg
+from mithril_nb.viz.text.escape import block_key
 
 
 @dataclass(frozen=True)

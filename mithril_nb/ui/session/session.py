@@ -41,7 +41,7 @@ from mithril_nb.ui.session.snapshot import (
 )
 from mithril_nb.ui.session.subjects import Subject, change_of
 from mithril_nb.ui.session.training import Training
-from mithril_nb.viz.records import Diagram
+from mithril_nb.viz.diagrams.scene import Diagram
 
 Listener = Callable[[str, Any], None]
 """Receives `("snapshot", dict)`, `("run", dict)`, `("curves", Rows)` and the messages of the desks, on any thread."""

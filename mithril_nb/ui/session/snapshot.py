@@ -17,10 +17,10 @@ from mithril_nb.ui.session.analysis import Analysis
 from mithril_nb.ui.session.describe import describe_blocks, palette
 from mithril_nb.ui.session.design import PROGRAMS
 from mithril_nb.ui.session.making import StageState
-from mithril_nb.viz.annotate import annotate
-from mithril_nb.viz.diagram import layout
+from mithril_nb.viz.diagrams.labels import annotate
+from mithril_nb.viz.diagrams.logical import layout
+from mithril_nb.viz.diagrams.scene import Diagram
 from mithril_nb.viz.palette import HUES
-from mithril_nb.viz.records import Diagram
 
 
 @dataclass(frozen=True)

@@ -17,17 +17,17 @@ from mithril_nb.viz.costs.overlay_boxes import Box, Wire, draw
 from mithril_nb.viz.costs.page import FOOT, HEAD_H, Page
 from mithril_nb.viz.costs.shown_on import graph_of, validate_opened
 from mithril_nb.viz.costs.squares import Rect
-from mithril_nb.viz.escape import one_line
+from mithril_nb.viz.diagrams.picture import picture
+from mithril_nb.viz.diagrams.scene import DiagramNode, Point
+from mithril_nb.viz.diagrams.svg import curve_path, curve_points
 from mithril_nb.viz.palette import HUES
-from mithril_nb.viz.picture import picture
-from mithril_nb.viz.records import DiagramNode, Point
-from mithril_nb.viz.svg import curve_path, curve_points
-from mithril_nb.viz.text import columns
-from mithril_nb.viz.units import percent
+from mithril_nb.viz.text.columns import columns
+from mithril_nb.viz.text.escape import one_line
+from mithril_nb.viz.text.units import percent
 
 if TYPE_CHECKING:
     from mithril_nb.stages.graph.stage_graph import StageGraph
-    from mithril_nb.viz.stage_diagram import StageBox
+    from mithril_nb.viz.diagrams.stages import StageBox
 
 FIELDS = ("flops", "bytes_accessed", "params", "time_s", "transcendentals")
 _CALL = 'cost.overlay(inspection, "{}")'
@@ -104,7 +104,7 @@ def stage_overlay(
     Raises:
         UnknownOptionError: The field does not exist, or the costs belong to another graph.
     """
-    from mithril_nb.viz.stage_diagram import stage_layout  # imports JAX; a stage graph exists only if JAX does
+    from mithril_nb.viz.diagrams.stages import stage_layout  # imports JAX; a stage graph exists only if JAX does
     from mithril_nb.viz.stage_diagram_svg import rounded_path
 
     kind, data = field_of(field, FIELDS, _CALL), replace_undrawable(data)

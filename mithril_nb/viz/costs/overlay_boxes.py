@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from mithril_nb.viz import sizes
 from mithril_nb.viz.costs.blocks import times
 from mithril_nb.viz.costs.fields import Field, at_least
 from mithril_nb.viz.costs.squares import Rect
 from mithril_nb.viz.costs.svg_canvas import NORMAL, SMALL, SvgCanvas, number
-from mithril_nb.viz.escape import one_line
-from mithril_nb.viz.records import Point
-from mithril_nb.viz.svg import arrow
-from mithril_nb.viz.textwidth import elide, text_width
-from mithril_nb.viz.units import percent
+from mithril_nb.viz.diagrams import sizes
+from mithril_nb.viz.diagrams.scene import Point
+from mithril_nb.viz.diagrams.svg import arrow
+from mithril_nb.viz.text.escape import one_line
+from mithril_nb.viz.text.units import percent
+from mithril_nb.viz.text.width import elide, text_width
 
 STEPS = (0.01, 0.03, 0.1, 0.3, 0.6)
 """Shares of the total at which the next tone begins."""

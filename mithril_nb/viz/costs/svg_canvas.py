@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from mithril_nb.viz.escape import block_key, escaped, one_line
+from mithril_nb.viz.diagrams.scene import Point
+from mithril_nb.viz.diagrams.svg import FONT
 from mithril_nb.viz.palette import DARK, HUES, LIGHT, Theme, contrast, mix_colours
-from mithril_nb.viz.records import Point
-from mithril_nb.viz.svg import FONT
-from mithril_nb.viz.textwidth import elide, text_width
+from mithril_nb.viz.text.escape import block_key, escaped, one_line
+from mithril_nb.viz.text.width import elide, text_width
 
 TINTS = {LIGHT: (0.66, 0.52, 0.4, 0.28), DARK: (0.45, 0.37, 0.29, 0.21)}
 """Share of a block's hue in its cells, by theme; text is readable on each."""

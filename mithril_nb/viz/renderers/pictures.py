@@ -5,10 +5,10 @@ from __future__ import annotations
 from mithril_nb.display import renderer
 from mithril_nb.viz.bundles import Bundle
 from mithril_nb.viz.costs.drawing import Drawing
-from mithril_nb.viz.records import Diagram
-from mithril_nb.viz.stage_diagram import StageDiagram
+from mithril_nb.viz.diagrams.scene import Diagram
+from mithril_nb.viz.diagrams.stages import StageDiagram
+from mithril_nb.viz.diagrams.svg import diagram_svg
 from mithril_nb.viz.stage_diagram_svg import stage_svg
-from mithril_nb.viz.svg import diagram_svg
 
 
 @renderer(Diagram)

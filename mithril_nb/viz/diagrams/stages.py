@@ -12,12 +12,12 @@ from itertools import pairwise
 
 from mithril_nb.display import Shown
 from mithril_nb.stages.graph.stage_graph import ROOT, GraphEdge, GraphNode, StageGraph
-from mithril_nb.viz import sizes
-from mithril_nb.viz.escape import one_line
+from mithril_nb.viz.diagrams import sizes
+from mithril_nb.viz.diagrams.rows import Net, Part, Placed, arrange_lines
+from mithril_nb.viz.diagrams.scene import Point
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
-from mithril_nb.viz.records import Point
-from mithril_nb.viz.stage_diagram_lines import Net, Part, Placed, arrange_lines
-from mithril_nb.viz.textwidth import text_width
+from mithril_nb.viz.text.escape import one_line
+from mithril_nb.viz.text.width import text_width
 
 MARGIN = 12
 BOX_H, LEAF_H, INPUT_H = 64, 46, 34

@@ -8,9 +8,9 @@ import graphviz
 
 from mithril_nb.graph.paths import join_path
 from mithril_nb.graph.records import BOUNDARY, LogicalGraph
-from mithril_nb.viz.escape import one_line
+from mithril_nb.viz.diagrams.scene import NodeAnnotation, end_text
 from mithril_nb.viz.palette import HUES, LIGHT
-from mithril_nb.viz.records import NodeAnnotation, end_text
+from mithril_nb.viz.text.escape import one_line
 
 _PLAIN = NodeAnnotation()
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mithril_nb.errors import Diagnostic
-from mithril_nb.viz import sizes
-from mithril_nb.viz.escape import block_key, escaped, one_line
+from mithril_nb.viz.diagrams import sizes
+from mithril_nb.viz.diagrams.scene import Diagram, DiagramEdge, DiagramNode, Point, port_text
 from mithril_nb.viz.palette import DARK, HUES, LIGHT, Theme
-from mithril_nb.viz.records import Diagram, DiagramEdge, DiagramNode, Point, port_text
-from mithril_nb.viz.textwidth import elide, text_width
-from mithril_nb.viz.units import percent
+from mithril_nb.viz.text.escape import block_key, escaped, one_line
+from mithril_nb.viz.text.units import percent
+from mithril_nb.viz.text.width import elide, text_width
 
 FONT = "system-ui, -apple-system, 'Segoe UI', 'Helvetica Neue', Arial, 'Liberation Sans', sans-serif"
 _EDGE_SIZE = 10

@@ -9,7 +9,7 @@ from itertools import accumulate
 from mithril_nb.errors import Diagnostic
 from mithril_nb.graph.records import Block, BlockSpecs, LogicalGraph, Value
 from mithril_nb.graph.spec import Spec, StaticSpec, TensorSpec
-from mithril_nb.viz.records import NodeAnnotation, port_text
+from mithril_nb.viz.diagrams.scene import NodeAnnotation, port_text
 
 _LONGEST_LABEL = 24
 

@@ -11,11 +11,18 @@ from dataclasses import dataclass, field, replace
 
 from mithril_nb.graph.paths import join_path
 from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph, Node
-from mithril_nb.viz import sizes
-from mithril_nb.viz.arrange import arrange, curve
-from mithril_nb.viz.engine import Box, Link, Pin
+from mithril_nb.viz.diagrams import sizes
+from mithril_nb.viz.diagrams.ranks import Box, Link, Pin, arrange, curve
+from mithril_nb.viz.diagrams.scene import (
+    Diagram,
+    DiagramEdge,
+    DiagramNode,
+    DiagramPort,
+    NodeAnnotation,
+    Point,
+    end_text,
+)
 from mithril_nb.viz.palette import HUES
-from mithril_nb.viz.records import Diagram, DiagramEdge, DiagramNode, DiagramPort, NodeAnnotation, Point, end_text
 
 MARGIN = 12
 _PLAIN = NodeAnnotation()

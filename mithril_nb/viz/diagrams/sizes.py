@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mithril_nb.viz.escape import one_line
-from mithril_nb.viz.records import DiagramPort
-from mithril_nb.viz.textwidth import text_width
+from mithril_nb.viz.diagrams.scene import DiagramPort
+from mithril_nb.viz.text.escape import one_line
+from mithril_nb.viz.text.width import text_width
 
 NODE_H = 52
 PILL_H = 30
