@@ -174,7 +174,7 @@ def _columns(stages: Sequence[Stage], hues: dict[str, int]) -> dict[str, Any]:
 def _pictures(inspection: Inspection, hues: dict[str, int]) -> dict[str, Any]:
     """Return one picture for each expandable node, drawn with the nodes around it open; at most `MOST_PICTURES`."""
     from mithril_nb.viz.diagrams.stages import stage_layout
-    from mithril_nb.viz.stage_diagram_svg import stage_svg
+    from mithril_nb.viz.diagrams.svg import scene_svg
 
     graph = inspection.graph()
     if not graph.level():
@@ -182,7 +182,7 @@ def _pictures(inspection: Inspection, hues: dict[str, int]) -> dict[str, Any]:
     shares, title = block_shares(inspection), f"graph of {inspection.name}"
 
     def draw(opened: frozenset[str] | None) -> str:
-        return stage_svg(stage_layout(graph, opened=opened, shares=shares, hues=hues), title, embedded=True)
+        return scene_svg(stage_layout(graph, opened=opened, shares=shares, hues=hues), title=title, embedded=True)
 
     pictures, parents = {"@first": draw(None), "": draw(frozenset())}, {}
     for key, chain in _expandable(graph):

@@ -26,7 +26,7 @@ MOST_LINES = 150
 
 def summary_text(inspection: Inspection) -> str:
     """Return the stages of a program and the graph of its jaxpr as text, without compiling."""
-    from mithril_nb.viz.stage_diagram_svg import stage_graph_text
+    from mithril_nb.viz.diagrams.stages import stage_graph_text
 
     stages = [inspection.stage(name) for name in _shown(inspection)]
     figures = {name: _figures(inspection, name) for name in inspection.stages}
@@ -85,13 +85,13 @@ def summary_css() -> str:
 def graph_html(inspection: Inspection, hues: Mapping[str, int]) -> str:
     """Return the picture of the jaxpr's graph, linked to the lines of the panes; `""` without a graph."""
     from mithril_nb.viz.diagrams.stages import stage_layout
-    from mithril_nb.viz.stage_diagram_svg import stage_svg
+    from mithril_nb.viz.diagrams.svg import scene_svg
 
     graph = inspection.graph()
     if not graph.level():
         return ""
     diagram = stage_layout(graph, shares=block_shares(inspection), hues=hues)
-    return f'<div class="picture">{stage_svg(diagram, f"graph of {inspection.name}", embedded=True)}</div>'
+    return f'<div class="picture">{scene_svg(diagram, title=f"graph of {inspection.name}", embedded=True)}</div>'
 
 
 def block_shares(inspection: Inspection) -> dict[str, float]:

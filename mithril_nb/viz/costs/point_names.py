@@ -11,7 +11,7 @@ from itertools import pairwise
 from mithril_nb.viz.costs.blocks import times
 from mithril_nb.viz.costs.squares import Rect
 from mithril_nb.viz.costs.svg_canvas import NORMAL, SvgCanvas
-from mithril_nb.viz.diagrams.scene import Point
+from mithril_nb.viz.svg import Point
 from mithril_nb.viz.text.width import text_width
 
 Line = Sequence[Point]

@@ -6,12 +6,10 @@ from collections.abc import Iterator, Mapping
 
 from mithril_nb.graph.paths import join_path
 from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph
-from mithril_nb.viz.diagrams.scene import NodeAnnotation
+from mithril_nb.viz.diagrams.labels import PLAIN, NodeAnnotation
 from mithril_nb.viz.text.columns import columns
 from mithril_nb.viz.text.escape import one_line
 from mithril_nb.viz.text.units import percent
-
-_PLAIN = NodeAnnotation()
 
 
 def graph_text(
@@ -53,7 +51,7 @@ def _rows(
 ) -> Iterator[tuple[str, ...]]:
     for node in graph.nodes:
         path = join_path(prefix, node.name)
-        note = notes.get(path, _PLAIN)
+        note = notes.get(path, PLAIN)
         wired = [
             (port.name, graph.source_of.get(Endpoint(node.name, port.name)))
             for port in node.block.inputs

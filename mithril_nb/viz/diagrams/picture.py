@@ -12,7 +12,8 @@ from mithril_nb.graph.records import BOUNDARY, Edge, Endpoint, LogicalGraph
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.viz.diagrams.labels import Annotations, annotate
 from mithril_nb.viz.diagrams.logical import layout
-from mithril_nb.viz.diagrams.scene import Diagram, Point
+from mithril_nb.viz.diagrams.scene import Scene
+from mithril_nb.viz.svg import Point
 
 MOST_UNFOLDED = 24
 """Larger graphs draw runs of equal blocks as one box, so that a picture can be read at a glance."""
@@ -30,7 +31,7 @@ class Picture:
     """
 
     graph: LogicalGraph
-    diagram: Diagram
+    diagram: Scene
     annotations: Annotations
     problems: tuple[Diagnostic, ...]
 

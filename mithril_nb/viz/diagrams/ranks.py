@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
-from mithril_nb.viz.diagrams.scene import Point
+from mithril_nb.viz.svg import Point
 
 Pin = Literal["", "top", "bottom"]
 

@@ -1,40 +1,26 @@
-"""A laid-out graph as data: boxes, ports and curves in px; `y` grows downward."""
+"""A laid-out graph as data, the same for every kind of graph: nodes, groups and edges in px; `y` grows downward."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from mithril_nb.display import Shown
 from mithril_nb.graph.paths import component, join_path
 from mithril_nb.graph.records import Endpoint
+from mithril_nb.viz.svg import Point
+from mithril_nb.viz.text.escape import one_line
 
-Point = tuple[float, float]
-
-
-@dataclass(frozen=True)
-class NodeAnnotation:
-    """Labels of a block in a diagram.
-
-    Attributes:
-        label: Its most important option, such as `"64 → 10"`.
-        shape: Shape of its output, such as `"(32, 10)"`.
-        share: Its share of the cost, 0 to 1, or `None` if unknown.
-        problem: Index into the list of problems, or `None`.
-        hue: Index of its hue, or `None` to use the hue of its top-level block.
-        repeat: Number of equal blocks in a row that it represents.
-    """
-
-    label: str = ""
-    shape: str = ""
-    share: float | None = None
-    problem: int | None = None
-    hue: int | None = None
-    repeat: int = 1
+_NODE_DATA = (
+    "path", "name", "kind", "hue", "x", "y", "w", "h", "label", "shape", "share", "problem", "group", "expanded",
+    "repeat",
+)  # fmt: skip
+"""Attributes of a node that the front end reads, besides its ports."""
 
 
 @dataclass(frozen=True)
-class DiagramPort:
+class ScenePort:
     """A port; `x` and `y` are relative to the top left of its node."""
 
     name: str
@@ -43,92 +29,128 @@ class DiagramPort:
 
 
 @dataclass(frozen=True)
-class DiagramNode:
-    """A box in the picture: a block, a group's frame, or an input or output of the model.
+class SceneNode:
+    """A box in the picture: a block, an instruction, a group's frame, or an input or output.
 
     Attributes:
-        path: Path of the block; `""` for an input or output of the model.
-        name: Its name, or the name of the model's port.
-        kind: Kind of the block, or `"input"` or `"output"`.
-        hue: Index of its hue.
+        key: Unique in the scene: the path of a block, or the key of a node in the graph of a stage.
+        name: Its name.
+        kind: Kind of the block, such as `"Linear"`; kind of the node, such as `"loop"`; `"input"` or `"output"`.
         x: Left edge.
         y: Top edge.
         w: Width.
         h: Height.
-        label: Its most important option.
+        hue: Index of its hue.
+        path: Path of its block; `""` if it has none.
+        parent: Key of the group that contains it; `""` at the top.
+        group: True if it contains nodes.
+        expanded: True if these are drawn; the box is then a frame.
+        label: Its most important option, or a note, such as `"10 rounds"`.
         shape: Shape of its output.
-        share: Its share of the cost.
-        problem: Index into the list of problems.
-        group: True if it contains blocks.
-        expanded: True if the blocks inside are drawn.
-        repeat: Number of equal blocks in a row that it represents.
+        repeat: Number of equal nodes that it represents.
+        share: Its share of the cost, 0 to 1, or `None` if unknown.
+        problem: Index into the list of problems, or `None`.
+        counts: Number of instructions inside it by role, then those without a role; `()` in a model.
+        equations: Ids of its equations, for links; empty if its block identifies them all.
         inputs: Its input ports.
         outputs: Its output ports.
     """
 
-    path: str
+    key: str
     name: str
     kind: str
-    hue: int
-    x: float
-    y: float
-    w: float
-    h: float
-    label: str = ""
-    shape: str = ""
-    share: float | None = None
-    problem: int | None = None
+    x: float = 0
+    y: float = 0
+    w: float = 0
+    h: float = 0
+    hue: int = 0
+    path: str = ""
+    parent: str = ""
     group: bool = False
     expanded: bool = False
+    label: str = ""
+    shape: str = ""
     repeat: int = 1
-    inputs: tuple[DiagramPort, ...] = ()
-    outputs: tuple[DiagramPort, ...] = ()
+    share: float | None = None
+    problem: int | None = None
+    counts: tuple[int, ...] = ()
+    equations: tuple[str, ...] = field(default=(), repr=False)
+    inputs: tuple[ScenePort, ...] = ()
+    outputs: tuple[ScenePort, ...] = ()
 
 
 @dataclass(frozen=True)
-class DiagramEdge:
-    """A connection as a curve.
+class SceneEdge:
+    """Data flow from one node to another, or the piece of it up to a frame in between.
 
     Attributes:
-        id: `"source -> target"`.
-        source: Its source as `"path.port"`; a model input is the port's name alone. Names are escaped as in
-            `graph.paths`.
+        source: The key of its source. In a model, its port as `"path.port"`, escaped as in `graph.paths`; the port of
+            a model input is its name alone.
         target: Its target, in the same form.
+        points: Corners of the line; or, if `is_curve`, the control points of a cubic Bézier curve: the start, then
+            three for each piece.
+        is_curve: True if it is a curve.
         shape: Shape of the data.
-        points: Control points of a cubic Bézier curve: the start, then three for each piece.
         problem: Index into the list of problems.
+        is_backward: True if only the backward pass reads it.
+        returns: True if a gradient flows back along the same line.
+        is_end: True if it ends at the consumer, not at a frame around it.
     """
 
-    id: str
     source: str
     target: str
-    shape: str
     points: tuple[Point, ...]
+    is_curve: bool = False
+    shape: str = ""
     problem: int | None = None
+    is_backward: bool = False
+    returns: bool = False
+    is_end: bool = True
+
+    @property
+    def id(self) -> str:
+        """Its ends, `"source -> target"`."""
+        return f"{self.source} -> {self.target}"
 
 
 @dataclass(frozen=True)
-class Diagram(Shown):
+class Scene(Shown):
     """A laid-out picture of a graph.
 
     Attributes:
+        title: Its accessible name.
         width: Width in px.
         height: Height in px.
         nodes: Boxes; a frame comes before its content.
-        edges: Curves.
+        edges: Data flow.
+        flow: Direction of the data: `"down"` for blocks with ports, `"right"` for rows read like text.
+        roles: Names of the roles that `SceneNode.counts` counts.
     """
 
+    title: str
     width: float
     height: float
-    nodes: tuple[DiagramNode, ...]
-    edges: tuple[DiagramEdge, ...]
+    nodes: tuple[SceneNode, ...]
+    edges: tuple[SceneEdge, ...]
+    flow: Literal["down", "right"] = "down"
+    roles: tuple[str, ...] = ()
+
+    @property
+    def counted(self) -> str:
+        """The number of its nodes as text; inputs and outputs of a model do not count."""
+        count = sum(bool(node.path) for node in self.nodes) if self.flow == "down" else len(self.nodes)
+        return f"{count} {'block' if self.flow == 'down' else 'node'}{'' if count == 1 else 's'}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the diagram as JSON-able data for the front end."""
+        """Return the scene of a model as JSON-able data for the front end."""
         return {
             "width": self.width,
             "height": self.height,
-            "nodes": [_node_dict(node) for node in self.nodes],
+            "nodes": [
+                {name: getattr(node, name) for name in _NODE_DATA}
+                | {"inputs": list(map(vars, node.inputs)), "outputs": list(map(vars, node.outputs))}
+                for node in self.nodes
+            ],
             "edges": [
                 {
                     "id": edge.id,
@@ -142,6 +164,12 @@ class Diagram(Shown):
             ],
         }
 
+    def with_shares(self, shares: Mapping[str, float]) -> Scene:
+        """Return the scene with new cost shares, by path of the block, and unchanged positions."""
+        return replace(
+            self, nodes=tuple(replace(node, share=shares.get(node.path) if node.path else None) for node in self.nodes)
+        )
+
     def within(self, path: str, x: float, y: float) -> Point:
         """Convert the point `(x, y)` of this picture into the form of `layout(moved=...)` for the block at `path`.
 
@@ -152,6 +180,64 @@ class Diagram(Shown):
             if node.path == parent and node.expanded:
                 return x - node.x, y - node.y
         return x, y
+
+
+@dataclass
+class Level:
+    """One level of a graph while it is laid out, from `(0, 0)`.
+
+    Attributes:
+        w: Width.
+        h: Height.
+        nodes: Its nodes, and those of the levels inside.
+        edges: Its edges, and those of the levels inside.
+        ins: Positions of the data that enters it, along its border.
+        outs: Positions of the data that leaves it, along its border.
+    """
+
+    w: float
+    h: float
+    nodes: list[SceneNode] = field(default_factory=list)
+    edges: list[SceneEdge] = field(default_factory=list)
+    ins: dict[str, float] = field(default_factory=dict)
+    outs: dict[str, float] = field(default_factory=dict)
+
+    def shifted_nodes(self, dx: float, dy: float) -> list[SceneNode]:
+        """Return its nodes, moved right and down."""
+        return [replace(node, x=node.x + dx, y=node.y + dy) for node in self.nodes]
+
+    def shifted_edges(self, dx: float, dy: float) -> list[SceneEdge]:
+        """Return its edges, moved right and down."""
+        return [replace(edge, points=shifted(edge.points, dx, dy)) for edge in self.edges]
+
+
+def shifted(points: Sequence[Point], dx: float, dy: float) -> tuple[Point, ...]:
+    """Return points moved right and down."""
+    return tuple((x + dx, y + dy) for x, y in points)
+
+
+def frame_texts(name: str, repeat: int, note: str, shape: str) -> tuple[str, str]:
+    """Return the title of the frame of a stage's node: its name, and its note and shape.
+
+    Examples:
+        >>> frame_texts("layer_0", 12, "10 rounds", "4×8")
+        ('layer_0 ×12', '10 rounds · 4×8')
+    """
+    times = f" ×{repeat}" if repeat > 1 else ""
+    return f"{one_line(name)}{times}", " · ".join(part for part in (note, one_line(shape)) if part)
+
+
+def count_text(kind: str, counts: Sequence[int], roles: Sequence[str]) -> str:
+    """Return the numbers of instructions in a node by role; `""` for an instruction or an input.
+
+    Examples:
+        >>> count_text("block", (3, 0, 1, 2), ("forward", "backward", "update"))
+        '3 forward, 1 update, 2 without a role'
+    """
+    if kind in ("instruction", "input"):
+        return ""
+    named = zip((*roles, "without a role"), counts, strict=False)
+    return ", ".join(f"{count} {name}" for name, count in named if count)
 
 
 def end_text(end: Endpoint, prefix: str = "") -> str:
@@ -173,10 +259,3 @@ def port_text(path: str, port: str) -> str:
         ('relu_0.a%2Eb', 'input')
     """
     return f"{path}.{component(port)}" if path else port
-
-
-def _node_dict(node: DiagramNode) -> dict[str, Any]:
-    data: dict[str, Any] = dict(vars(node))
-    for side in ("inputs", "outputs"):
-        data[side] = [{"name": port.name, "x": port.x, "y": port.y} for port in getattr(node, side)]
-    return data

@@ -1,0 +1,124 @@
+"""SVG as text: elements with escaped attributes, and paths through points."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mithril_nb.viz.text.escape import escaped
+
+Point = tuple[float, float]
+FONT = "system-ui, -apple-system, 'Segoe UI', 'Helvetica Neue', Arial, 'Liberation Sans', sans-serif"
+_CORNER = 5
+"""Radius of the corners of a line."""
+
+
+def element(tag: str, text: str | None = None, /, **attributes: str | float | None) -> str:
+    """Return an element.
+
+    Args:
+        tag: Its name.
+        text: Its content, if it has any; any characters are allowed.
+        **attributes: Attributes in order, with `_` instead of `-`. Numbers are rounded to one decimal. `None` and `""`
+            are left out.
+
+    Examples:
+        >>> element("text", "a < b", class_="ink", x=3.04, text_anchor="end")
+        '<text class="ink" x="3" text-anchor="end">a &lt; b</text>'
+        >>> element("rect", width=10, fill="none")
+        '<rect width="10" fill="none"/>'
+    """
+    start = opening(tag, **attributes)
+    return f"{start[:-1]}/>" if text is None else f"{start}{escaped(text)}</{tag}>"
+
+
+def opening(tag: str, /, **attributes: str | float | None) -> str:
+    """Return the start of an element, with the attributes of `element`.
+
+    Examples:
+        >>> opening("g", class_="node", data_block="a")
+        '<g class="node" data-block="a">'
+    """
+    written = "".join(
+        f' {name.rstrip("_").replace("_", "-")}="{escaped(value) if isinstance(value, str) else number(value)}"'
+        for name, value in attributes.items()
+        if value is not None and value != ""
+    )
+    return f"<{tag}{written}>"
+
+
+def number(value: float) -> str:
+    """Format a coordinate with at most one decimal, equally on every machine.
+
+    Examples:
+        >>> number(12.04), number(-0.01), number(3.25)
+        ('12', '0', '3.2')
+    """
+    text = f"{value:.1f}"
+    return text.removesuffix(".0") if text != "-0.0" else "0"
+
+
+def line_path(points: Sequence[Point]) -> str:
+    """Return a line through points as an SVG path.
+
+    Examples:
+        >>> line_path([(0, 0), (10, 5.25)])
+        'M0 0L10 5.2'
+    """
+    return "M" + "L".join(f"{number(x)} {number(y)}" for x, y in points)
+
+
+def rounded_path(points: Sequence[Point]) -> str:
+    """Return a line through corners as an SVG path, each rounded as far as its sides allow."""
+    path = [line_path(points[:1])]
+    for before, corner, after in zip(points, points[1:], points[2:], strict=False):
+        if corner in (before, after):
+            continue
+        (x0, y0), (x1, y1) = _towards(corner, before), _towards(corner, after)
+        path.append(f"L{number(x0)} {number(y0)}Q{number(corner[0])} {number(corner[1])} {number(x1)} {number(y1)}")
+    path.append(f"L{number(points[-1][0])} {number(points[-1][1])}")
+    return "".join(path)
+
+
+def _towards(corner: Point, end: Point) -> Point:
+    dx, dy = end[0] - corner[0], end[1] - corner[1]
+    length = abs(dx) + abs(dy)
+    reach = min(_CORNER, length / 2) / length if length else 0
+    return corner[0] + dx * reach, corner[1] + dy * reach
+
+
+def curve_path(points: Sequence[Point]) -> str:
+    """Return a cubic Bézier curve as an SVG path; three control points follow the start for each piece."""
+    return line_path(points[:1]) + "C" + " ".join(f"{number(x)} {number(y)}" for x, y in points[1:])
+
+
+def curve_points(points: Sequence[Point]) -> list[Point]:
+    """Return points on a curve, close enough to join them by straight lines.
+
+    Examples:
+        >>> curve_points([(0, 0), (0, 3), (9, 9), (9, 12)])[::6]
+        [(0.0, 0.0), (4.5, 6.0), (9.0, 12.0)]
+    """
+    steps = 12 * ((len(points) - 1) // 3)
+    return [curve_point(points, at / steps) for at in range(steps + 1)]
+
+
+def curve_point(points: Sequence[Point], share: float) -> Point:
+    """Return the point of a curve at parameter `share`, 0 to 1."""
+    pieces = (len(points) - 1) // 3
+    at = min(int(share * pieces), pieces - 1)
+    t = share * pieces - at
+    p0, p1, p2, p3 = points[3 * at : 3 * at + 4]
+    a, b, c, d = (1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t * t * (1 - t), t**3
+    return (
+        a * p0[0] + b * p1[0] + c * p2[0] + d * p3[0],
+        a * p0[1] + b * p1[1] + c * p2[1] + d * p3[1],
+    )
+
+
+def arrow(start: Point, end: Point) -> str:
+    """Return a small triangle with its tip at `end`, pointing away from `start`, as an SVG path."""
+    dx, dy = end[0] - start[0], end[1] - start[1]
+    length = (dx * dx + dy * dy) ** 0.5
+    ux, uy = (dx / length, dy / length) if length > 0.01 else (0.0, 1.0)
+    bx, by = end[0] - 7 * ux, end[1] - 7 * uy
+    return line_path((end, (bx - 3.2 * uy, by + 3.2 * ux), (bx + 3.2 * uy, by - 3.2 * ux))) + "Z"
