@@ -13,8 +13,8 @@ import jax
 
 from mithril_nb.errors import MithrilError, StageUnavailableError
 from mithril_nb.stages import jax_jit
-from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.failure import Failure, failure_of
+from mithril_nb.stages.fast_records import paused_collector
 from mithril_nb.stages.given.op_names import as_inferred
 from mithril_nb.stages.given.program import Given, Names
 from mithril_nb.stages.graph.block_graph import outline
