@@ -30,8 +30,8 @@ from mithril_nb.cost.side_by_side import Costs
 from mithril_nb.cost.source_lines import SourceLines
 from mithril_nb.cost.symbolic_costs import SymbolicProgram
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError, nearest, short_repr
-from mithril_nb.stages import jax_modules
-from mithril_nb.stages.collector import paused_collector
+from mithril_nb.stages.fast_records import paused_collector
+from mithril_nb.stages.given import jax_modules
 from mithril_nb.stages.pipeline import with_numbers
 from mithril_nb.stages.program_stages import first_source, known_equations
 from mithril_nb.stages.records import Equation, Instruction, Stage

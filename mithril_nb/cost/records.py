@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mithril_nb.cost.formulas.rules import NO_RULE, NO_SIZE
-from mithril_nb.stages.frozen import quick_to_make
+from mithril_nb.stages.fast_records import quick_to_make
 from mithril_nb.stages.param_names import example_of_params, why_unknown
 from mithril_nb.stages.records import Role
 

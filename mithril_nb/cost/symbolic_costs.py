@@ -24,7 +24,7 @@ from mithril_nb.cost.records import COMMUNICATION, NO_TRIP_COUNT, CostRow, unkno
 from mithril_nb.errors import UnknownOptionError, nearest, short_repr
 from mithril_nb.graph.paths import is_within
 from mithril_nb.graph.spec import Dim, TensorSpec
-from mithril_nb.stages.collector import paused_collector
+from mithril_nb.stages.fast_records import paused_collector
 from mithril_nb.stages.pipeline import fitting_numbers
 from mithril_nb.stages.records import SIZE, Constant, Equation
 

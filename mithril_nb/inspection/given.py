@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from mithril_nb.inspection.inspection import Inspection
-from mithril_nb.stages.given import Given
+from mithril_nb.stages.given.program import Given
 from mithril_nb.stages.param_names import DEFAULT
 from mithril_nb.stages.pipeline import InspectOptions
 
@@ -35,7 +35,7 @@ def inspect_given(
     Examples:
         >>> import jax
         >>> import jax.numpy as jnp
-        >>> from mithril_nb.stages.given import given_of_lowered
+        >>> from mithril_nb.stages.given.program import given_of_lowered
         >>> found = inspect_given(given_of_lowered(jax.jit(jnp.sin).lower(jnp.zeros(3))))
         >>> found.name, found.stage("jaxpr").unavailable
         ('sin', 'this program was given as a jax.stages.Lowered: it has no jaxpr')

@@ -38,6 +38,8 @@ _CONTEXT: dict[str, Callable[[Any], AbstractContextManager[Any]]] = {
 class JitWrapper:
     """Base of callables that wrap a jitted function, their attribute `__wrapped__`."""
 
+    __wrapped__: Any
+
 
 def without_wrapper(function: Any) -> Any:
     """Return the jitted function of a `JitWrapper`; anything else unchanged."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mithril_nb.stages.collector import paused_collector
+from mithril_nb.stages.fast_records import paused_collector
 from mithril_nb.stages.records import Stage
 
 

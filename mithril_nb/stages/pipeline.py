@@ -13,9 +13,10 @@ import jax
 
 from mithril_nb.errors import MithrilError, StageUnavailableError
 from mithril_nb.stages import jax_jit
-from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.failure import Failure, failure_of
-from mithril_nb.stages.given import Given, Names
+from mithril_nb.stages.fast_records import paused_collector
+from mithril_nb.stages.given.op_names import as_inferred
+from mithril_nb.stages.given.program import Given, Names
 from mithril_nb.stages.graph.block_graph import outline
 from mithril_nb.stages.hlo.optimized import read_hlo
 from mithril_nb.stages.hlo.stablehlo import read_stablehlo
@@ -23,7 +24,6 @@ from mithril_nb.stages.hlo.stablehlo_module import traced_in_module
 from mithril_nb.stages.machine.kernels import AsmLine, Kernel, Owners, listing, read_kernels
 from mithril_nb.stages.machine.llvm import llvm_lines
 from mithril_nb.stages.once import Once
-from mithril_nb.stages.op_names import as_inferred
 from mithril_nb.stages.param_names import DEFAULT
 from mithril_nb.stages.records import Instruction, Read, Stage
 from mithril_nb.stages.trace.dataflow import Value, dataflow

@@ -12,8 +12,7 @@ from typing import Any, Literal
 
 from mithril_nb.display import Shown
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.stages.collector import paused_collector
-from mithril_nb.stages.frozen import quick_to_make
+from mithril_nb.stages.fast_records import paused_collector, quick_to_make
 from mithril_nb.stages.once import Once
 
 PROGRAM_SUFFIXES = (".mlir", ".stablehlo", ".hlo", ".txt", ".pb", ".bin")

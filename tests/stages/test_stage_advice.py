@@ -7,7 +7,7 @@ from advice import check
 
 SYMBOLIC = 'ml.inspect(jnp.matmul, *(jax.ShapeDtypeStruct(jax.export.symbolic_shape("B, B"), "float32"),) * 2)'
 CASES = {
-    "stages/given.py:Given.error": """
+    "stages/given/program.py:Given.error": """
         inspection = ml.inspect(jax.jit(jnp.tanh).lower(jnp.ones(3)))
         inspection.cost("analytic")
         """,
@@ -20,7 +20,7 @@ CASES = {
         inspection = ml.inspect(lambda x: jax.lax.platform_dependent(x, cuda=jnp.sin), jnp.ones(3))
         inspection.passes
         """,
-    "stages/given.py:Given.error | a stage": """
+    "stages/given/program.py:Given.error | a stage": """
         inspection = ml.inspect(jax.jit(jnp.tanh).lower(jnp.ones(3)).compile())
         inspection.passes
         """,

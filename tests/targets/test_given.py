@@ -16,8 +16,8 @@ import mithril_nb as ml
 from benchmarks.corpus import corpus
 from mithril_nb.errors import StageUnavailableError
 from mithril_nb.inspection import Inspection
+from mithril_nb.stages.given.jax_modules import StableHlo
 from mithril_nb.stages.hlo.text import tidy_module
-from mithril_nb.stages.jax_modules import StableHlo
 from mithril_nb.stages.pipeline import STAGES
 from tests.targets.given_programs import ARGS, file, hlo_proto, lowered, step
 

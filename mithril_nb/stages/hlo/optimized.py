@@ -8,17 +8,9 @@ from functools import cached_property
 
 from mithril_nb.graph.spec import ITEM_BYTES
 from mithril_nb.stages import jax_versions
-from mithril_nb.stages.given_lines import GivenLines, ReadSources
-from mithril_nb.stages.hlo.text import (
-    CALLING,
-    TRIVIAL,
-    Computation,
-    HloLine,
-    attribute_pairs,
-    read_module,
-    tidy,
-    work,
-)
+from mithril_nb.stages.given.lines import GivenLines, ReadSources
+from mithril_nb.stages.hlo.text import Computation, HloLine, attribute_pairs, read_module, tidy
+from mithril_nb.stages.hlo.weights import CALLING, TRIVIAL, work
 from mithril_nb.stages.inference import (
     Draft,
     Shares,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.stages.given_lines import GivenLines, ReadSources
+from mithril_nb.stages.given.lines import GivenLines, ReadSources
 from mithril_nb.stages.hlo.dtypes import MLIR_DTYPES
 from mithril_nb.stages.hlo.escapes import read_mlir
 from mithril_nb.stages.inference import Draft, attribute, pass_on

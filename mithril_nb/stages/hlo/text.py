@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import prod
 
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.hlo.dtypes import HLO_DTYPES
@@ -13,6 +14,7 @@ from mithril_nb.stages.hlo.escapes import read_xla
 _QUOTED = r'"(?:[^"\\]|\\.)*"'
 _COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) (?:\(.*\) -> .*)?\{\s*$")
 _HEAD = re.compile(r"^\s+(ROOT )?(%?)([\w.\-]+) = ")
+_NAME = re.compile(r"^[ \t]+(?:ROOT )?%?([\w.\-]+) = ", re.MULTILINE)
 _OP_NAME = re.compile(rf"op_name=({_QUOTED})")
 _FRAME = re.compile(r"stack_frame_id=(\d+)")
 _FILE, _FILE_LINE = re.compile(rf"source_file=({_QUOTED})"), re.compile(r"source_line=(\d+)")
@@ -29,8 +31,6 @@ _ARRAY = re.compile(r"([a-z]\w*)\[([\d,<=]*)\]")
 _LAYOUT = re.compile(r"\]\{([\d,]*)(?::[^{}\n]*)?\}")
 _USUAL_LAYOUTS = ("]{0}", "]{1,0}", "]{2,1,0}", "]{3,2,1,0}")
 _INDEX = re.compile(r"/\*index=\d+\*/")
-_CONTRACTING = re.compile(r"(lhs|rhs)_contracting_dims=\{([\d,]*)\}")
-_WINDOW = re.compile(r"window=\{[^}]*?size=([\dx]+)")
 _TRIPS = re.compile(r'known_trip_count\\?"?:?=?\{\\?"n\\?"?[:=]\\?"(\d+)')
 _ESTIMATED = re.compile(r'(flops|transcendentals|bytes_accessed)\\?"?\s*:\s*\\?"?(-?\d+)')
 _ATTRIBUTE = re.compile(r", ([A-Za-z_]\w*)=")
@@ -91,7 +91,7 @@ class HloLine:
     @property
     def elements(self) -> int:
         """Number of items in the result."""
-        return sum(_product(sizes) for _, sizes in self.shapes)
+        return sum(prod(sizes) for _, sizes in self.shapes)
 
     @property
     def specs(self) -> tuple[TensorSpec, ...]:
@@ -152,6 +152,16 @@ def opened_by(line: str) -> str:
     """
     match = None if line[:1] in ("", " ", "}") else _COMPUTATION.match(line)
     return "" if match is None else match.group(1)
+
+
+def instruction_names(text: str) -> list[str]:
+    r"""Return the names of all instructions in a text, without reading the rest: a large program has many passes.
+
+    Examples:
+        >>> instruction_names("ENTRY %main {\n  %x.1 = f32[] parameter(0)\n  ROOT %y = f32[] negate(%x.1)\n}")
+        ['x.1', 'y']
+    """
+    return _NAME.findall(text)
 
 
 def read_line(line: str) -> HloLine | str:
@@ -241,45 +251,6 @@ def _estimate(config: str) -> str:
     return f", cost_estimate={{{','.join(f'{name}={number}' for name, number in found)}}}"
 
 
-def flops(line: HloLine, shapes: dict[str, HloLine]) -> float:
-    """Return a rough number of operations of an instruction, only to weigh it against its neighbours."""
-    if line.opcode in ("dot", "convolution", "custom-call", "ragged-dot"):
-        inner = 1
-        left = shapes.get(line.operands[0]) if line.operands else None
-        found = dict(_CONTRACTING.findall(line.attributes))
-        if left is not None and left.shapes and "lhs" in found:
-            sizes = left.shapes[0][1]
-            inner = _product(tuple(sizes[axis] for axis in _sizes(found["lhs"]) if axis < len(sizes)))
-        elif line.opcode == "convolution":
-            window = _WINDOW.search(line.attributes)
-            inner = _product(_sizes(window.group(1).replace("x", ","))) if window else 1
-            kernel = shapes.get(line.operands[1]) if len(line.operands) > 1 else None
-            labels = re.search(r"dim_labels=\w+_(\w+)->", line.attributes)
-            if kernel is not None and kernel.shapes and labels and "i" in labels.group(1):
-                inner *= kernel.shapes[0][1][labels.group(1).index("i")]
-        return 2.0 * line.elements * inner
-    if line.opcode in (
-        "reduce",
-        "reduce-window",
-        "scatter",
-        "select-and-scatter",
-        "sort",
-    ):
-        source = shapes.get(line.operands[0]) if line.operands else None
-        return float(max(source.elements if source else 0, line.elements))
-    return 0.0 if line.opcode in MOVING or line.opcode in CALLING else float(line.elements)
-
-
-def work(line: HloLine, shapes: dict[str, HloLine]) -> float:
-    """Return the weight of an instruction among its neighbours: its operations, or a little for data that it moves.
-
-    An instruction that only slices, transposes or joins the results of others has a small share in a fusion, not none.
-    """
-    if line.opcode in MOVING and line.opcode not in _FREE:
-        return _MOVED * line.elements
-    return flops(line, shapes)
-
-
 def attribute_pairs(attributes: str) -> tuple[tuple[str, str], ...]:
     """Return the attributes of an instruction as names and values.
 
@@ -312,41 +283,6 @@ def _pairs(attributes: str) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-MOVING = frozenset(
-    "parameter constant tuple get-tuple-element bitcast copy copy-start copy-done broadcast reshape transpose slice "
-    "concatenate pad reverse iota gather dynamic-slice dynamic-update-slice after-all bitcast-convert opt-barrier "
-    "partition-id replica-id all-gather infeed outfeed domain".split()
-)
-"""Opcodes that move or name data, and compute nothing."""
-
-_MOVED = 0.01
-_FREE = frozenset("parameter constant tuple get-tuple-element bitcast broadcast iota after-all opt-barrier".split())
-"""Opcodes that leave no code in a kernel."""
-
-CALLING = frozenset(
-    {
-        "fusion",
-        "call",
-        "while",
-        "conditional",
-        "async-start",
-        "async-update",
-        "async-done",
-    }
-)
-"""Opcodes that run other computations."""
-
-TRIVIAL = frozenset("parameter constant tuple get-tuple-element bitcast after-all opt-barrier".split())
-"""Opcodes for which no code runs."""
-
-
-def _product(sizes: tuple[int, ...]) -> int:
-    product = 1
-    for size in sizes:
-        product *= size
-    return product
-
-
 @lru_cache(maxsize=4096)
 def _specs(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> tuple[TensorSpec, ...]:
     return tuple(TensorSpec(sizes, HLO_DTYPES.get(dtype, dtype)) for dtype, sizes in shapes)
@@ -355,7 +291,7 @@ def _specs(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> tuple[TensorSpec,
 @lru_cache(maxsize=4096)
 def _arrays(result: str) -> tuple[tuple[str, tuple[int, ...]], ...]:
     """Return dtype and sizes of each array in the type of a result."""
-    return tuple((dtype, _sizes(sizes)) for dtype, sizes in _ARRAY.findall(result))
+    return tuple((dtype, sizes_in(sizes)) for dtype, sizes in _ARRAY.findall(result))
 
 
 @lru_cache(maxsize=1024)
@@ -364,7 +300,8 @@ def _is_opcode(text: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _sizes(text: str) -> tuple[int, ...]:
+def sizes_in(text: str) -> tuple[int, ...]:
+    """Return the sizes in a list such as `"8,<=64"`."""
     return tuple(int(size.lstrip("<=")) for size in text.split(",") if size.lstrip("<=").isdigit())
 
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from mithril_nb.stages import jax_jit, jax_versions
-from mithril_nb.stages.collector import paused_collector
+from mithril_nb.stages.fast_records import paused_collector
 from mithril_nb.stages.once import Once
 from mithril_nb.stages.param_names import which_are_params
 from mithril_nb.stages.records import UNATTRIBUTED, Equation, Input, Origin, Range, Role

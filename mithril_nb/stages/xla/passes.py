@@ -11,12 +11,11 @@ from itertools import accumulate, pairwise
 from typing import Any, Literal, get_args
 
 from mithril_nb.display import Shown
-from mithril_nb.stages.hlo.text import tidy_module
+from mithril_nb.stages.hlo.text import instruction_names, tidy_module
 from mithril_nb.stages.xla.dump import Dump
 
 _NUMBERED = re.compile(r"^\d+\..")
 _STEP = re.compile(r"^(.+?)\.after_(.+?)(?:\.before_(.+))?$")
-_NAME = re.compile(r"^ +(?:ROOT )?%?([\w.\-]+) = ", re.MULTILINE)
 _START = "pipeline-start"
 _BEFORE = "before_optimizations"
 _NO_PASSES = "XLA wrote its files, but no passes"
@@ -281,8 +280,8 @@ class Histories:
         names: set[str] | None = None
         for one in passes:
             if names is None:
-                names = set(_NAME.findall(one._dump.text(one._from, "txt")))
-            after = set(_NAME.findall(one._dump.text(one._to, "txt")))
+                names = set(instruction_names(one._dump.text(one._from, "txt")))
+            after = set(instruction_names(one._dump.text(one._to, "txt")))
             for name in after - names:
                 self.appeared.setdefault(name, one)
                 self.vanished.pop(name, None)
@@ -332,7 +331,7 @@ def _changes(before: str, after: str) -> Changes:
 
 def _by_name(lines: Iterable[str]) -> dict[str, str]:
     """Return the lines of instructions by their names."""
-    return {match.group(1): line.strip().removeprefix("ROOT ") for line in lines if (match := _NAME.match(line))}
+    return {names[0]: line.strip().removeprefix("ROOT ") for line in lines if (names := instruction_names(line))}
 
 
 def _differences(

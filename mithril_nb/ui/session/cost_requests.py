@@ -14,8 +14,8 @@ from mithril_nb.analysis.measure import profile
 from mithril_nb.cost import Cost
 from mithril_nb.errors import MithrilError, StageUnavailableError, UnknownOptionError, short_repr
 from mithril_nb.inspection import Inspection
-from mithril_nb.stages.collector import paused_collector
-from mithril_nb.stages.given import Given
+from mithril_nb.stages.fast_records import paused_collector
+from mithril_nb.stages.given.program import Given
 from mithril_nb.ui.session.analysis import problem_of
 from mithril_nb.ui.session.cost_pictures import PICTURES, Look
 from mithril_nb.ui.session.costs import FIGURES, cost_table, rows_of

@@ -10,7 +10,7 @@ from typing import Any
 
 from mithril_nb.analysis.whatif import Change, Peak, WhatIf
 from mithril_nb.errors import Diagnostic, MithrilError, UnknownOptionError, short_repr
-from mithril_nb.stages.collector import paused_collector
+from mithril_nb.stages.fast_records import paused_collector
 from mithril_nb.ui.session.analysis import problem_of
 from mithril_nb.ui.session.cost_pictures import Look, draw_beside
 from mithril_nb.ui.session.cost_requests import CostPicture

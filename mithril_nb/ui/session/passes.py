@@ -11,7 +11,7 @@ from typing import Any
 
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.inspection import Inspection
-from mithril_nb.stages.collector import paused_collector
+from mithril_nb.stages.fast_records import paused_collector
 from mithril_nb.stages.instruction_history import STAGES_WITH_HISTORY
 from mithril_nb.stages.xla.passes import Pass
 from mithril_nb.ui.session.analysis import problem_of

@@ -25,7 +25,7 @@ class Client:
 
 
 class RequestHandler:
-    """CostOracle requests: those without the compiler in one thread, those with it in another.
+    """Runs requests: those without the compiler in one thread, those with it in another.
 
     Args:
         client: Receives the replies.

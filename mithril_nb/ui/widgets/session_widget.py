@@ -10,7 +10,7 @@ from typing import Any
 import traitlets
 
 from mithril_nb.errors import Diagnostic
-from mithril_nb.stages.collector import paused_collector
+from mithril_nb.stages.fast_records import paused_collector
 from mithril_nb.ui.session import Session
 from mithril_nb.ui.session.analysis import problem_of
 from mithril_nb.ui.session.exploring import Exploration

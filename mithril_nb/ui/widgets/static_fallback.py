@@ -15,7 +15,7 @@ from typing import Any
 from IPython import get_ipython
 from IPython.display import display, update_display
 
-from mithril_nb.stages.collector import paused_collector
+from mithril_nb.stages.fast_records import paused_collector
 from mithril_nb.ui.session.worker import Worker
 
 _STILL_S = 2.0

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from whatif.programs import perceptron, spec
+from analysis.whatif.programs import perceptron, spec
 
 import mithril_nb as ml
 from mithril_nb.errors import UnknownOptionError

@@ -9,7 +9,7 @@ import weakref
 from typing import Any
 
 import pytest
-from whatif.programs import perceptron, transformer
+from analysis.whatif.programs import perceptron, transformer
 
 from mithril_nb.analysis.whatif import Future, what_if
 from mithril_nb.analysis.whatif.background_queue import BackgroundQueue, PriorityLock

@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from whatif.programs import perceptron, spec
+from analysis.whatif.programs import perceptron, spec
 
 from mithril_nb.analysis.whatif import sweep, what_if
 from mithril_nb.errors import MithrilError, ShapeError, StageUnavailableError, UnknownOptionError

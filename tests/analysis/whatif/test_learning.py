@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
-from whatif.programs import capped, convolutional, padded, perceptron, recurrent, spec, transformer
+from analysis.whatif.programs import capped, convolutional, padded, perceptron, recurrent, spec, transformer
 
 from mithril_nb.analysis.whatif import WhatIf, what_if
 from mithril_nb.analysis.whatif.cost_oracle import FORMULA, LEARNED, TRACED

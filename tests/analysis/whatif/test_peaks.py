@@ -10,11 +10,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+from analysis.whatif.programs import perceptron, recurrent, transformer
 from fresh import run_fresh
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from process import EIGHT_DEVICES
 from stress import Stress
-from whatif.programs import perceptron, recurrent, transformer
 
 import mithril_nb as ml
 from benchmarks.corpus import corpus
@@ -126,7 +126,7 @@ def test_a_sweep_marks_its_peaks_as_estimates() -> None:
 
 
 def test_a_sweep_estimates_no_memory_of_sharded_arrays() -> None:
-    start = 'import sys; sys.path[:0] = ["tests", "tests/whatif"]; import test_peaks as test'
+    start = 'import sys; sys.path[:0] = ["tests", "tests/analysis/whatif"]; import test_peaks as test'
     printed = run_fresh(f"{start}; test.print_sharded()", timeout=120, **EIGHT_DEVICES)
     reason = 'XLA decides how much of sharded arrays each device holds; source="compiled" has its plan'
     assert json.loads(printed) == [[None, reason]] * 8

@@ -9,8 +9,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+from analysis.whatif.programs import perceptron, spec
 from jax_programs import on_host
-from whatif.programs import perceptron, spec
 
 import mithril_nb as ml
 from mithril_nb.analysis.whatif import sweep, what_if

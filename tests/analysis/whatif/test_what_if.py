@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from whatif.programs import perceptron, spec
+from analysis.whatif.programs import perceptron, spec
 
 import mithril_nb as ml
 from mithril_nb.analysis.whatif import Change, what_if

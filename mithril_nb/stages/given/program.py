@@ -15,13 +15,14 @@ import jax
 
 from mithril_nb.errors import StageUnavailableError
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.stages import jax_modules, jax_versions, read_artifact
-from mithril_nb.stages.given_lines import GivenLines
+from mithril_nb.stages import jax_versions
+from mithril_nb.stages.given import jax_modules, read_artifact
+from mithril_nb.stages.given.lines import GivenLines
+from mithril_nb.stages.given.op_names import NamedOperations, OpNames
+from mithril_nb.stages.given.read_artifact import text_of_bytecode
 from mithril_nb.stages.hlo.stablehlo import result_specs
 from mithril_nb.stages.hlo.text import read_module
-from mithril_nb.stages.op_names import NamedOperations, OpNames
 from mithril_nb.stages.param_names import check_params, which_are_params
-from mithril_nb.stages.read_artifact import text_of_bytecode
 from mithril_nb.stages.records import UNATTRIBUTED, Equation, Input
 from mithril_nb.stages.trace.traced import MOVERS
 from mithril_nb.stages.trace.tracing import Leaf

@@ -6,7 +6,6 @@ of `jax.stages.Lowered` and `jax.stages.Compiled` that `stages` and `cost` use. 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -19,7 +18,8 @@ from jax.extend import backend
 from jaxlib import _jax, xla_client  # pyright: ignore[reportAttributeAccessIssue]
 from jaxlib.mlir import ir
 
-_INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?([\w.\-]+) = ", re.MULTILINE)
+from mithril_nb.stages.hlo.text import instruction_names
+
 _RESULT = "jax.result_info"
 _GPUS = frozenset({"cuda", "rocm"})
 
@@ -154,7 +154,7 @@ class HloText:
     def __init__(self, module: str | bytes):
         self._module = _hlo_of_text(module) if isinstance(module, str) else _hlo_of_proto(module)
         # XLA prints the computations in another order than it read them, and gives each instruction a new name.
-        names = _INSTRUCTION.findall(module) if isinstance(module, str) else []
+        names = instruction_names(module) if isinstance(module, str) else []
         is_kept = len(set(names)) == len(names)
         self._text = module if isinstance(module, str) and is_kept else self._module.to_string()
         self.name = self._module.name

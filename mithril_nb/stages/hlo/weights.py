@@ -1,0 +1,77 @@
+"""Weights of HLO instructions among their neighbours in a fusion or a loop, and the kinds of opcodes."""
+
+from __future__ import annotations
+
+import re
+from math import prod
+
+from mithril_nb.stages.hlo.text import HloLine, sizes_in
+
+_CONTRACTING = re.compile(r"(lhs|rhs)_contracting_dims=\{([\d,]*)\}")
+_WINDOW = re.compile(r"window=\{[^}]*?size=([\dx]+)")
+
+MOVING = frozenset(
+    "parameter constant tuple get-tuple-element bitcast copy copy-start copy-done broadcast reshape transpose slice "
+    "concatenate pad reverse iota gather dynamic-slice dynamic-update-slice after-all bitcast-convert opt-barrier "
+    "partition-id replica-id all-gather infeed outfeed domain".split()
+)
+"""Opcodes that move or name data, and compute nothing."""
+
+_MOVED = 0.01
+_FREE = frozenset("parameter constant tuple get-tuple-element bitcast broadcast iota after-all opt-barrier".split())
+"""Opcodes that leave no code in a kernel."""
+
+CALLING = frozenset(
+    {
+        "fusion",
+        "call",
+        "while",
+        "conditional",
+        "async-start",
+        "async-update",
+        "async-done",
+    }
+)
+"""Opcodes that run other computations."""
+
+TRIVIAL = frozenset("parameter constant tuple get-tuple-element bitcast after-all opt-barrier".split())
+"""Opcodes for which no code runs."""
+
+
+def flops(line: HloLine, shapes: dict[str, HloLine]) -> float:
+    """Return a rough number of operations of an instruction, only to weigh it against its neighbours."""
+    if line.opcode in ("dot", "convolution", "custom-call", "ragged-dot"):
+        inner = 1
+        left = shapes.get(line.operands[0]) if line.operands else None
+        found = dict(_CONTRACTING.findall(line.attributes))
+        if left is not None and left.shapes and "lhs" in found:
+            sizes = left.shapes[0][1]
+            inner = prod(tuple(sizes[axis] for axis in sizes_in(found["lhs"]) if axis < len(sizes)))
+        elif line.opcode == "convolution":
+            window = _WINDOW.search(line.attributes)
+            inner = prod(sizes_in(window.group(1).replace("x", ","))) if window else 1
+            kernel = shapes.get(line.operands[1]) if len(line.operands) > 1 else None
+            labels = re.search(r"dim_labels=\w+_(\w+)->", line.attributes)
+            if kernel is not None and kernel.shapes and labels and "i" in labels.group(1):
+                inner *= kernel.shapes[0][1][labels.group(1).index("i")]
+        return 2.0 * line.elements * inner
+    if line.opcode in (
+        "reduce",
+        "reduce-window",
+        "scatter",
+        "select-and-scatter",
+        "sort",
+    ):
+        source = shapes.get(line.operands[0]) if line.operands else None
+        return float(max(source.elements if source else 0, line.elements))
+    return 0.0 if line.opcode in MOVING or line.opcode in CALLING else float(line.elements)
+
+
+def work(line: HloLine, shapes: dict[str, HloLine]) -> float:
+    """Return the weight of an instruction among its neighbours: its operations, or a little for data that it moves.
+
+    An instruction that only slices, transposes or joins the results of others has a small share in a fusion, not none.
+    """
+    if line.opcode in MOVING and line.opcode not in _FREE:
+        return _MOVED * line.elements
+    return flops(line, shapes)
