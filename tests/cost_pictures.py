@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 from mithril_nb.viz.costs.squares import Rect
 from mithril_nb.viz.palette import contrast
-from mithril_nb.viz.textwidth import text_width
+from mithril_nb.viz.text.width import text_width
 
 SVG = "{http://www.w3.org/2000/svg}"
 TAGS = {"svg", "title", "desc", "style", "rect", "g", "path", "text"}

@@ -110,7 +110,7 @@ VALUES = {
 LOCAL = {
     "mithril_nb.backends.jax.backend": {"name": "'relu'"},
     "mithril_nb.models.op": {"compute": "lambda self, inputs: inputs", "self": "ml.models.Relu()"},
-    "mithril_nb.viz.records": {"graph": "importlib.import_module('mithril_nb.graph')"},
+    "mithril_nb.viz.diagrams.scene": {"graph": "importlib.import_module('mithril_nb.graph')"},
     "mithril_nb.backends.jax.arrays": {"start": "0", "stop": "10", "step": "2"},
     "mithril_nb.backends.jax.operations": {
         "logits": "w", "targets": "w", "batch": "2", "a": "w", "b": "w", "softmax": "jax.nn.softmax",
@@ -137,8 +137,9 @@ LOCAL = {
     "mithril_nb.train": {"model": "pm", "seed": "0", "labels": "0", "logits": "w", "argmax": "numpy.argmax"},
     "mithril_nb.train.history": {"rows": "run.history.rows"},
     "mithril_nb.viz": {
-        "layout": "importlib.import_module('mithril_nb.viz.diagram').layout", "graph": "inspection.graph('jaxpr')",
-        "annotations": "importlib.import_module('mithril_nb.viz.annotate').Annotations({}, {}, {})",
+        "layout": "importlib.import_module('mithril_nb.viz.diagrams.logical').layout",
+        "graph": "inspection.graph('jaxpr')",
+        "annotations": "importlib.import_module('mithril_nb.viz.diagrams.labels').Annotations({}, {}, {})",
     },
     "mithril_nb.analysis.whatif": {"floordiv": "operator.floordiv", "width": "8", "heads": "2", "depth": "2"},
 }  # fmt: skip

@@ -12,7 +12,7 @@ from functools import cache
 from html import escape
 from pathlib import Path
 
-from mithril_nb.viz.engine import Box, Link, place
+from mithril_nb.viz.diagrams.ranks import Box, Link, place
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "mithril_nb"

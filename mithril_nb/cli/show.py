@@ -85,8 +85,8 @@ def _show_source(target: Target, as_json: bool) -> int:
 
 def _show_graph(target: Target, shapes: Mapping[str, Sequence[int | str]], as_json: bool) -> int:
     from mithril_nb.models.naming import input_specs
-    from mithril_nb.viz.picture import picture
-    from mithril_nb.viz.text import graph_text
+    from mithril_nb.viz.diagrams.graph_text import graph_text
+    from mithril_nb.viz.diagrams.picture import picture
 
     graph = target.graph
     assert graph is not None
@@ -142,8 +142,8 @@ def _print_cost_table(data: Mapping[str, Any]) -> None:
 
 
 def _show_stage_graph(inspection: Inspection, name: str, as_json: bool) -> None:
+    from mithril_nb.viz.diagrams.stages import stage_graph_text
     from mithril_nb.viz.inspection_summary import block_shares
-    from mithril_nb.viz.stage_diagram_svg import stage_graph_text
 
     _give_up_if_unavailable(inspection.stage(name))
     graph = inspection.graph(name)
@@ -155,7 +155,7 @@ def _show_stage_graph(inspection: Inspection, name: str, as_json: bool) -> None:
 
 
 def _show_passes(inspection: Inspection, as_json: bool) -> None:
-    from mithril_nb.viz.text import columns
+    from mithril_nb.viz.text.columns import columns
 
     passes = inspection.passes
     found = [{"number": one.number, "name": one.name, "pipeline": one.pipeline, **_sizes(one.diff)} for one in passes]
@@ -299,9 +299,9 @@ def _print_striped(stage: Stage, lines: Sequence[str], numbers: Sequence[int] | 
     from rich.console import Console
     from rich.text import Text
 
-    from mithril_nb.viz.escape import visible
     from mithril_nb.viz.listing import hues_seen
     from mithril_nb.viz.palette import DARK_HUES, hue_of
+    from mithril_nb.viz.text.escape import visible
 
     hues, console = hues_seen([stage]), Console(highlight=False)
     stripes: dict[int, str] = {}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from mithril_nb.display import find_renderer
-from mithril_nb.viz.image import image_html
-from mithril_nb.viz.picture import Picture
-from mithril_nb.viz.svg import diagram_svg
-from mithril_nb.viz.text import graph_text
+from mithril_nb.viz.diagrams.graph_text import graph_text
+from mithril_nb.viz.diagrams.picture import Picture
+from mithril_nb.viz.diagrams.svg import scene_svg
+from mithril_nb.viz.html_parts import image_html
 
 Bundle = dict[str, str]
 
@@ -37,4 +37,4 @@ def picture_bundle(drawn: Picture, title: str) -> Bundle:
     text = graph_text(drawn.graph, drawn.annotations.nodes, drawn.annotations.edge_shapes)
     if drawn.problems:
         text += "\n\n" + "\n".join(str(problem) for problem in drawn.problems)
-    return {"text/plain": text, "image/svg+xml": diagram_svg(drawn.diagram, drawn.problems, title)}
+    return {"text/plain": text, "image/svg+xml": scene_svg(drawn.diagram, drawn.problems, title)}

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 from mithril_nb.atomic_write import write_text
 from mithril_nb.errors import ModelFileError, StageUnavailableError
 from mithril_nb.viz.costs.table import cost_css, cost_tables
-from mithril_nb.viz.escape import block_key, escaped, one_line
+from mithril_nb.viz.html_parts import base_css, heading_css, heading_html
 from mithril_nb.viz.inspection_summary import block_shares, graph_html, stages_html, summary_css
 from mithril_nb.viz.listing import ORIGINS, TITLES, hue_class, hues_seen, listing_css, panes_html
 from mithril_nb.viz.op_help import op_help
 from mithril_nb.viz.report import POLICY
-from mithril_nb.viz.style import base_css, heading_css, heading_html
+from mithril_nb.viz.text.escape import block_key, escaped, one_line
 
 if TYPE_CHECKING:  # these import JAX
     from mithril_nb.inspection import Inspection
@@ -173,8 +173,8 @@ def _columns(stages: Sequence[Stage], hues: dict[str, int]) -> dict[str, Any]:
 
 def _pictures(inspection: Inspection, hues: dict[str, int]) -> dict[str, Any]:
     """Return one picture for each expandable node, drawn with the nodes around it open; at most `MOST_PICTURES`."""
-    from mithril_nb.viz.stage_diagram import stage_layout
-    from mithril_nb.viz.stage_diagram_svg import stage_svg
+    from mithril_nb.viz.diagrams.stages import stage_layout
+    from mithril_nb.viz.diagrams.svg import scene_svg
 
     graph = inspection.graph()
     if not graph.level():
@@ -182,7 +182,7 @@ def _pictures(inspection: Inspection, hues: dict[str, int]) -> dict[str, Any]:
     shares, title = block_shares(inspection), f"graph of {inspection.name}"
 
     def draw(opened: frozenset[str] | None) -> str:
-        return stage_svg(stage_layout(graph, opened=opened, shares=shares, hues=hues), title, embedded=True)
+        return scene_svg(stage_layout(graph, opened=opened, shares=shares, hues=hues), title=title, embedded=True)
 
     pictures, parents = {"@first": draw(None), "": draw(frozenset())}, {}
     for key, chain in _expandable(graph):

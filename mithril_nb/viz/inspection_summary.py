@@ -9,11 +9,11 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from mithril_nb.viz.escape import escaped, one_line
+from mithril_nb.viz.html_parts import base_css
 from mithril_nb.viz.linking import LINK_SCRIPT
 from mithril_nb.viz.listing import TITLES, hues_seen, listing_css, panes_html
-from mithril_nb.viz.style import base_css
-from mithril_nb.viz.text import columns
+from mithril_nb.viz.text.columns import columns
+from mithril_nb.viz.text.escape import escaped, one_line
 
 if TYPE_CHECKING:  # these import JAX
     from mithril_nb.inspection import Inspection
@@ -26,7 +26,7 @@ MOST_LINES = 150
 
 def summary_text(inspection: Inspection) -> str:
     """Return the stages of a program and the graph of its jaxpr as text, without compiling."""
-    from mithril_nb.viz.stage_diagram_svg import stage_graph_text
+    from mithril_nb.viz.diagrams.stages import stage_graph_text
 
     stages = [inspection.stage(name) for name in _shown(inspection)]
     figures = {name: _figures(inspection, name) for name in inspection.stages}
@@ -84,14 +84,14 @@ def summary_css() -> str:
 
 def graph_html(inspection: Inspection, hues: Mapping[str, int]) -> str:
     """Return the picture of the jaxpr's graph, linked to the lines of the panes; `""` without a graph."""
-    from mithril_nb.viz.stage_diagram import stage_layout
-    from mithril_nb.viz.stage_diagram_svg import stage_svg
+    from mithril_nb.viz.diagrams.stages import stage_layout
+    from mithril_nb.viz.diagrams.svg import scene_svg
 
     graph = inspection.graph()
     if not graph.level():
         return ""
     diagram = stage_layout(graph, shares=block_shares(inspection), hues=hues)
-    return f'<div class="picture">{stage_svg(diagram, f"graph of {inspection.name}", embedded=True)}</div>'
+    return f'<div class="picture">{scene_svg(diagram, title=f"graph of {inspection.name}", embedded=True)}</div>'
 
 
 def block_shares(inspection: Inspection) -> dict[str, float]:

@@ -12,15 +12,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mithril_nb.display import UNATTRIBUTED_LABEL
-from mithril_nb.graph.paths import join_path
-from mithril_nb.graph.records import LogicalGraph
-from mithril_nb.viz.escape import block_key, escaped
 from mithril_nb.viz.highlight import highlighted
+from mithril_nb.viz.html_parts import MONO, base_css
 from mithril_nb.viz.linking import LINK_SCRIPT
 from mithril_nb.viz.op_help import op_help
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
-from mithril_nb.viz.style import MONO, base_css
-from mithril_nb.viz.units import percent
+from mithril_nb.viz.text.columns import count_more, cut_text
+from mithril_nb.viz.text.escape import block_key, escaped
+from mithril_nb.viz.text.units import percent
 
 if TYPE_CHECKING:  # the package around these records imports JAX
     from mithril_nb.stages.records import Instruction, Stage
@@ -116,24 +115,6 @@ def listing_text(stage: Stage, most_lines: int | None = None) -> str:
     return known if stage.unavailable is None else f"{stage}\n{known}".rstrip("\n")
 
 
-def cut_text(text: str, most_lines: int | None) -> str:
-    """Return the first lines of a text, and the number of lines left out."""
-    lines = text.rstrip("\n").split("\n")
-    if most_lines is None or len(lines) <= most_lines:
-        return "\n".join(lines)
-    return "\n".join([*lines[:most_lines], f"... {_more(len(lines) - most_lines)}"])
-
-
-def hues_of(graph: LogicalGraph) -> dict[str, int]:
-    """Return the hue of each top-level block of a graph, by path.
-
-    Examples:
-        >>> hues_of(LogicalGraph())
-        {}
-    """
-    return {join_path("", node.name): at % HUES for at, node in enumerate(graph.nodes)}
-
-
 def hues_seen(stages: Sequence[Stage]) -> dict[str, int]:
     """Return the hues of the blocks in the stages, in program order.
 
@@ -218,7 +199,7 @@ def _pane(
     yield "</div></div>"
     if len(lines) < total:
         before = f", {above:,} of them before these" if above else ""
-        yield f'<div class="cut">{_more(total - len(lines))}, not shown here{before}</div>'
+        yield f'<div class="cut">{count_more(total - len(lines))}, not shown here{before}</div>'
     yield "</section>"
 
 
@@ -312,7 +293,3 @@ def _first_lines(lines: Sequence[_Line]) -> dict[str, int]:
             for equation in line.instruction.equations:
                 first.setdefault(equation, line.number)
     return first
-
-
-def _more(count: int) -> str:
-    return f"{count:,} more line{'' if count == 1 else 's'}"

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 from mithril_nb.errors import Diagnostic
 from mithril_nb.viz.costs.table import Cost, cost_css, cost_tables
 from mithril_nb.viz.curves import Columns, curves_svg, curves_text
-from mithril_nb.viz.escape import escaped, one_line
+from mithril_nb.viz.diagrams.scene import Scene
+from mithril_nb.viz.diagrams.svg import scene_svg
 from mithril_nb.viz.highlight import highlighted
+from mithril_nb.viz.html_parts import MONO, base_css, heading_css, heading_html, problems_css, problems_html
 from mithril_nb.viz.linking import LINK_SCRIPT
 from mithril_nb.viz.listing import hues_seen, listing_css, panes_html
-from mithril_nb.viz.problems import problems_css, problems_html
-from mithril_nb.viz.records import Diagram
-from mithril_nb.viz.style import MONO, base_css, heading_css, heading_html
-from mithril_nb.viz.svg import diagram_svg
+from mithril_nb.viz.text.escape import escaped, one_line
 
 if TYPE_CHECKING:
     from mithril_nb.stages.records import Stage
@@ -27,7 +26,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inli
 
 def report_html(
     title: str,
-    diagram: Diagram | None = None,
+    diagram: Scene | None = None,
     stages: Sequence[Stage] = (),
     cost: Cost | None = None,
     run: Mapping[str, Any] | None = None,
@@ -74,7 +73,7 @@ def report_html(
 
 def fragment_html(
     title: str,
-    diagram: Diagram | None = None,
+    diagram: Scene | None = None,
     stages: Sequence[Stage] = (),
     cost: Cost | None = None,
     run: Mapping[str, Any] | None = None,
@@ -97,7 +96,7 @@ def fragment_html(
 
 def sections_html(
     title: str,
-    diagram: Diagram | None,
+    diagram: Scene | None,
     stages: Sequence[Stage],
     cost: Cost | None,
     run: Mapping[str, Any] | None,
@@ -118,7 +117,7 @@ def sections_html(
     parts = [problems_html(problems)]
     left = ""
     if diagram is not None:
-        picture = diagram_svg(diagram, problems, title, embedded=True)
+        picture = scene_svg(diagram, problems, title, embedded=True)
         left = f'<section class="graph" aria-label="logical graph">{picture}</section>'
     right = []
     if stages:

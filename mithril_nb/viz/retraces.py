@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mithril_nb.display import AT_LEAST
-from mithril_nb.viz.escape import escaped, one_line
+from mithril_nb.viz.html_parts import base_css
 from mithril_nb.viz.inspection_summary import summary_css
-from mithril_nb.viz.style import base_css
-from mithril_nb.viz.text import columns
-from mithril_nb.viz.units import UNKNOWN, seconds
+from mithril_nb.viz.text.columns import columns
+from mithril_nb.viz.text.escape import escaped, one_line
+from mithril_nb.viz.text.units import UNKNOWN, seconds
 
 _HEADS = ("function", "defined at", "calls", "cache hits", "traces", "lowerings", "compilations")
 _CALLS = slice(2, 4)

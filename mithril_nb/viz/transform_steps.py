@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from mithril_nb.viz.escape import escaped, one_line
 from mithril_nb.viz.highlight import highlighted
+from mithril_nb.viz.html_parts import base_css, problems_css, problems_html
 from mithril_nb.viz.linking import LINK_SCRIPT
 from mithril_nb.viz.listing import MOST_LINES, listing_css
-from mithril_nb.viz.problems import problems_css, problems_html
-from mithril_nb.viz.style import base_css
+from mithril_nb.viz.text.escape import escaped, one_line
 
 if TYPE_CHECKING:  # the package around these records imports JAX
     from mithril_nb.stages.records import Stage

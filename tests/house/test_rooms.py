@@ -219,8 +219,11 @@ def test_the_check_sees_an_import_that_runs_the_wrong_way(tmp_path: Path, monkey
     monkeypatch.setitem(globals(), "ROOT", tmp_path)
     (tmp_path / "graph").mkdir()
     culprit = tmp_path / "graph" / "edges.py"
-    culprit.write_text("def f():\n    from mithril_nb.viz import svg\n    import jax.numpy\n")
-    assert wrong_way(culprit) == ["graph/edges.py:2 imports mithril_nb.viz.svg", "graph/edges.py:3 imports jax.numpy"]
+    culprit.write_text("def f():\n    from mithril_nb.viz.diagrams import svg\n    import jax.numpy\n")
+    assert wrong_way(culprit) == [
+        "graph/edges.py:2 imports mithril_nb.viz.diagrams.svg",
+        "graph/edges.py:3 imports jax.numpy",
+    ]
 
 
 def test_package_import_loads_nothing_expensive() -> None:

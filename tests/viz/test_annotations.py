@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mithril_nb.errors import Diagnostic
 from mithril_nb.models import MLP, Model
-from mithril_nb.viz.annotate import annotate
+from mithril_nb.viz.diagrams.labels import annotate
 
 
 def test_a_closed_group_shows_the_problem_of_a_block_inside() -> None:

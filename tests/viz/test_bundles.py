@@ -11,7 +11,7 @@ from mithril_nb.display import Shown, render
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.models import Linear, Model, Relu
 from mithril_nb.stages.records import Stage
-from mithril_nb.viz.diagram import layout
+from mithril_nb.viz.diagrams.logical import layout
 
 
 def test_a_graph_is_a_picture_and_a_text(nested):

@@ -26,7 +26,7 @@ from mithril_nb.viz.costs.svg_canvas import HEAT, TINTS, colour
 from mithril_nb.viz.costs.sweep import sweep
 from mithril_nb.viz.costs.table import cost_html, cost_text
 from mithril_nb.viz.costs.treemap import treemap
-from mithril_nb.viz.image import image_html
+from mithril_nb.viz.html_parts import image_html
 from mithril_nb.viz.palette import DARK, HUES, LIGHT, contrast
 
 PEAKS = {"flops_per_s": {"float32": 1.2e12, "float64": 3e11}, "bytes_per_s": 28.7e9, "source": "measured"}

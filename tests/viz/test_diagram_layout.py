@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mithril_nb.graph.records import Block, Edge, Endpoint, LogicalGraph, Node, Port
-from mithril_nb.viz.arrange import arrange
-from mithril_nb.viz.diagram import layout
-from mithril_nb.viz.engine import Box, Link
-from mithril_nb.viz.records import Diagram, Point, port_text
+from mithril_nb.viz.diagrams.logical import layout
+from mithril_nb.viz.diagrams.ranks import Box, Link, arrange
+from mithril_nb.viz.diagrams.scene import Scene, port_text
+from mithril_nb.viz.svg import Point
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -71,7 +71,7 @@ def along(points: tuple[Point, ...], share: float) -> Point:
     return x, y
 
 
-def check(diagram: Diagram) -> None:
+def check(diagram: Scene) -> None:
     """Assert the invariants of every picture."""
     frames = {node.path: node for node in diagram.nodes if node.expanded}
     boxes = [node for node in diagram.nodes if not node.expanded]
@@ -203,12 +203,12 @@ def test_a_level_of_many_blocks_is_cut_into_bands():
 def test_layout_is_the_same_under_every_hash_seed():
     code = (
         "from mithril_nb.models import MLP, Model\n"
-        "from mithril_nb.viz.picture import picture\n"
-        "from mithril_nb.viz.svg import diagram_svg\n"
+        "from mithril_nb.viz.diagrams.picture import picture\n"
+        "from mithril_nb.viz.diagrams.svg import scene_svg\n"
         "m = Model()\n"
         "for _ in range(3): m += MLP(hidden_sizes=(8, 4))\n"
         "p = picture(m.graph, expanded={'mlp_0', 'mlp_2'})\n"
-        "import hashlib; print(hashlib.sha256(diagram_svg(p.diagram).encode()).hexdigest())\n"
+        "import hashlib; print(hashlib.sha256(scene_svg(p.diagram).encode()).hexdigest())\n"
     )
     runs = [
         subprocess.run(

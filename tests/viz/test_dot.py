@@ -8,7 +8,7 @@ import pygraphviz
 import pytest
 
 from mithril_nb.graph.records import Block, LogicalGraph, Node
-from mithril_nb.viz.dot import to_dot
+from mithril_nb.viz.diagrams.dot import to_dot
 
 
 def test_golden(golden, nested, notes):

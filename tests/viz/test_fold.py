@@ -7,9 +7,8 @@ from dataclasses import replace
 
 from mithril_nb.graph.records import Edge, Endpoint
 from mithril_nb.models import MLP, Linear, Model, Relu
-from mithril_nb.viz.fold import fold_chains
-from mithril_nb.viz.picture import picture
-from mithril_nb.viz.svg import diagram_svg
+from mithril_nb.viz.diagrams.picture import fold_chains, picture
+from mithril_nb.viz.diagrams.svg import scene_svg
 
 
 def tower(height: int) -> Model:
@@ -45,7 +44,7 @@ def test_shares_add_up_and_the_picture_shows_the_count():
     assert box.repeat == 30
     assert abs((box.share or 0) - 0.6) < 1e-9
     assert len(made.diagram.nodes) == 6
-    assert "MLP ×30" in diagram_svg(made.diagram)
+    assert "MLP ×30" in scene_svg(made.diagram)
     assert picture(graph, fold=False).diagram.nodes != made.diagram.nodes
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mithril_nb.stages.records import Instruction, Stage
 from mithril_nb.viz.highlight import highlighted
-from mithril_nb.viz.listing import hues_of, hues_seen, listing_html, listing_text
+from mithril_nb.viz.listing import hues_seen, listing_html, listing_text
 from mithril_nb.viz.op_help import op_help
 
 JAXPR = Stage(
@@ -108,8 +108,7 @@ def test_classes_of_highlighted_pieces():
     assert hlo["dot"] == "f"
 
 
-def test_hues_by_graph_and_by_first_appearance(nested):
-    assert hues_of(nested) == {"norm": 0, "mlp_0": 1, "skip": 2, "head": 3}
+def test_hues_by_first_appearance():
     assert hues_seen([HLO, JAXPR]) == {"linear_0": 0, "relu_0": 1}
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from mithril_nb.errors import Diagnostic
 from mithril_nb.stages.records import Instruction, Stage
-from mithril_nb.viz.diagram import layout
+from mithril_nb.viz.diagrams.logical import layout
 from mithril_nb.viz.report import fragment_html, report_html
 
 STAGE = Stage(

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.graph.tree import stage_graph
 from mithril_nb.stages.records import Instruction, Stage
-from mithril_nb.viz.stage_diagram import StageDiagram, stage_layout
-from mithril_nb.viz.stage_diagram_lines import Net, Part, arrange_lines
-from mithril_nb.viz.stage_diagram_svg import stage_graph_text, stage_svg
+from mithril_nb.viz.diagrams.rows import Net, Part, arrange_lines
+from mithril_nb.viz.diagrams.scene import Scene
+from mithril_nb.viz.diagrams.stages import stage_graph_text, stage_layout
+from mithril_nb.viz.diagrams.svg import scene_svg
 
 ROW = TensorSpec((4, 8))
 Row = tuple[str, str, tuple[int, ...], str]
@@ -55,28 +56,28 @@ def transformer(layers: int = 12, *, wide: bool = False) -> Stage:
     return stage_of(rows)
 
 
-def check(diagram: StageDiagram) -> None:
+def check(diagram: Scene) -> None:
     """Check that boxes do not overlap, content stays in its frame, and no wire crosses a box or a title."""
-    frames = {box.node.key: box for box in diagram.boxes if box.opened}
-    leaves = [box for box in diagram.boxes if not box.opened]
+    frames = {box.key: box for box in diagram.nodes if box.expanded}
+    leaves = [box for box in diagram.nodes if not box.expanded]
     for one, other in itertools.combinations(leaves, 2):
         apart = (
             one.x + one.w <= other.x or other.x + other.w <= one.x
             or one.y + one.h <= other.y or other.y + other.h <= one.y
         )  # fmt: skip
-        assert apart, (one.node.key, other.node.key)
-    for box in diagram.boxes:
-        frame = frames.get(box.node.parent)
+        assert apart, (one.key, other.key)
+    for box in diagram.nodes:
+        frame = frames.get(box.parent)
         left, top, right, bottom = (
             (frame.x, frame.y + 24, frame.x + frame.w, frame.y + frame.h)
             if frame
             else (0, 0, diagram.width, diagram.height)
         )
-        assert left < box.x < box.x + box.w < right, box.node.key
-        assert top < box.y < box.y + box.h < bottom, box.node.key
+        assert left < box.x < box.x + box.w < right, box.key
+        assert top < box.y < box.y + box.h < bottom, box.key
     walls = [(box.x, box.y, box.x + box.w, box.y + box.h) for box in leaves]
     walls += [(box.x + 10, box.y, box.x + min(box.w - 10, 60), box.y + 22) for box in frames.values()]
-    for wire in diagram.wires:
+    for wire in diagram.edges:
         for (x0, y0), (x1, y1) in itertools.pairwise(wire.points):
             assert x0 == x1 or y0 == y1, "wires run level or upright"
             for left, top, right, bottom in walls:
@@ -124,7 +125,7 @@ def test_any_program_is_drawn_without_overlap(stage: Stage, depth: int) -> None:
 def test_a_first_view_is_small_and_uses_the_whole_width(layers: int, wide: bool) -> None:
     diagram = stage_layout(stage_graph(transformer(layers, wide=wide)))
     check(diagram)
-    assert len(diagram.boxes) <= 25
+    assert len(diagram.nodes) <= 25
     assert 1.2 <= diagram.width / diagram.height <= 3
 
 
@@ -144,7 +145,7 @@ def test_an_open_level_of_200_blocks_is_drawn_in_time() -> None:
     opened = {node.key for node in graph.level()}
     diagram = stage_layout(graph, opened=opened)
     check(diagram)
-    assert len(diagram.boxes) >= 200
+    assert len(diagram.nodes) >= 200
 
 
 def test_a_changed_block_moves_no_other() -> None:
@@ -157,8 +158,8 @@ def test_a_changed_block_moves_no_other() -> None:
         one.id, "conv", one.line, one.equations, one.shares, one.role, operands=one.operands, shapes=(ROW,)
     )
     after = stage_layout(stage_graph(Stage("jaxpr", rows.text, tuple(edited))), opened=())
-    places = {box.node.key: (box.x, box.y, box.w) for box in before.boxes}
-    assert {box.node.key: (box.x, box.y, box.w) for box in after.boxes} == places
+    places = {box.key: (box.x, box.y, box.w) for box in before.nodes}
+    assert {box.key: (box.x, box.y, box.w) for box in after.nodes} == places
 
 
 def test_a_wire_that_skips_runs_around_what_it_skips() -> None:
@@ -173,7 +174,7 @@ def test_a_wire_that_skips_runs_around_what_it_skips() -> None:
 
 def test_a_picture_is_accessible_to_screen_readers(parsed) -> None:
     diagram = stage_layout(stage_graph(transformer()), shares={f"layer_{at}": 0.08 for at in range(12)})
-    page = parsed(stage_svg(diagram, "train <step>", embedded=True))
+    page = parsed(scene_svg(diagram, title="train <step>", embedded=True))
     assert "train <step>: " in "".join(page.texts)
     assert "In the order of the program: embedding, layer_0 ×12, head." in page.texts
     labels = [attributes["aria-label"] for _, attributes in page.elements if "aria-label" in attributes]
@@ -189,7 +190,7 @@ def test_the_frame_of_an_open_node_has_room_for_its_share(parsed) -> None:
     graph = stage_graph(stage_of([("dot", "query_key_value/a", (), "forward")]))
     (key,) = (node.key for node in graph.level())
     for share, share_text in ((0.104, "10.4 %"), (0.00001, "< 0.1 %"), (1.0, "100 %")):
-        svg = stage_svg(stage_layout(graph, opened={key}, shares={"query_key_value": share}))
+        svg = scene_svg(stage_layout(graph, opened={key}, shares={"query_key_value": share}))
         found = next(text for text in parsed(svg).texts if text.endswith(share_text) and "cost" not in text)
         assert "…" not in found
         assert found.endswith(f" · {share_text}")
@@ -197,13 +198,13 @@ def test_the_frame_of_an_open_node_has_room_for_its_share(parsed) -> None:
 
 def test_instructions_are_linked_by_their_equations(parsed) -> None:
     graph = stage_graph(stage_of([("add", "", (), "forward"), ("exp", "", (0,), "forward")]))
-    page = parsed(stage_svg(stage_layout(graph), embedded=True))
+    page = parsed(scene_svg(stage_layout(graph), embedded=True))
     assert [one["data-e"] for _, one in page.elements if "data-e" in one] == ["0", "1"]
 
 
 def test_names_are_escaped(parsed) -> None:
     graph = stage_graph(stage_of([("<script>alert(1)</script>", 'a"><b>/c', (), "forward")]))
-    page = parsed(stage_svg(stage_layout(graph, opened=set(graph.nodes)), embedded=True))
+    page = parsed(scene_svg(stage_layout(graph, opened=set(graph.nodes)), embedded=True))
     assert not {"script", "b"} & {tag for tag, _ in page.elements}
 
 
@@ -223,7 +224,7 @@ def test_stage_layout_is_the_same_under_every_hash_seed() -> None:
     code = (
         "from test_stage_diagram import *\n"
         "import hashlib\n"
-        "drawn = [stage_svg(stage_layout(stage_graph(transformer(wide=wide)))) for wide in (False, True)]\n"
+        "drawn = [scene_svg(stage_layout(stage_graph(transformer(wide=wide)))) for wide in (False, True)]\n"
         "print(hashlib.sha256(''.join(drawn).encode()).hexdigest())\n"
     )
     path = [str(__import__("pathlib").Path(__file__).parent), *sys.path]

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from mithril_nb.inspection import Inspection
 from mithril_nb.stages.graph.stage_graph import StageGraph
 from mithril_nb.stages.program_stages import first_stage
-from mithril_nb.viz.escape import block_key
-from mithril_nb.viz.stage_diagram import StageDiagram, stage_layout
-from mithril_nb.viz.stage_diagram_svg import stage_svg
+from mithril_nb.viz.diagrams.scene import Scene
+from mithril_nb.viz.diagrams.stages import stage_layout
+from mithril_nb.viz.diagrams.svg import scene_svg
+from mithril_nb.viz.text.escape import block_key
 
 
 @dataclass(frozen=True)
@@ -119,15 +120,14 @@ class GraphView:
                 self._opened[stage] = graph.first_view()
             diagram = stage_layout(graph, opened=self._opened[stage], shares=self._shares, hues=hues)
             title = f"graph of {stage}"
-            self.latest = Picture(stage, stage_svg(diagram, title, embedded=True), _nodes(graph, diagram))
+            self.latest = Picture(stage, scene_svg(diagram, title=title, embedded=True), _nodes(graph, diagram))
             self._drawn = requested
             return self.latest
 
 
-def _nodes(graph: StageGraph, diagram: StageDiagram) -> tuple[Node, ...]:
+def _nodes(graph: StageGraph, diagram: Scene) -> tuple[Node, ...]:
     found = []
-    for box in diagram.boxes:
-        node = box.node
+    for node in diagram.nodes:
         members = (graph.nodes[key] for key in graph.represented_by(node.key))
         blocks = dict.fromkeys(member.block for member in members if member.block)
         found.append(
@@ -135,10 +135,10 @@ def _nodes(graph: StageGraph, diagram: StageDiagram) -> tuple[Node, ...]:
                 node.key,
                 block_key(node.key),
                 node.name,
-                () if box.equations else tuple(blocks),
-                box.equations,
-                bool(node.children),
-                box.opened,
+                () if node.equations else tuple(blocks),
+                node.equations,
+                node.group,
+                node.expanded,
             )
         )
     return tuple(found)

@@ -37,11 +37,10 @@ from mithril_nb.ui.session.snapshot import (
     place_of,
     shares_of,
     snapshot_of,
-    with_shares,
 )
 from mithril_nb.ui.session.subjects import Subject, change_of
 from mithril_nb.ui.session.training import Training
-from mithril_nb.viz.records import Diagram
+from mithril_nb.viz.diagrams.scene import Scene
 
 Listener = Callable[[str, Any], None]
 """Receives `("snapshot", dict)`, `("run", dict)`, `("curves", Rows)` and the messages of the desks, on any thread."""
@@ -94,7 +93,7 @@ class Session:
         """Drop all computed results: at the start, and at the end, so that an ended session uses little memory."""
         self._seen: dict[Design, LazyProgram] = {}
         self._analysis = self._analysed(self._history.present, self._version)
-        self._diagram: Diagram = diagram_of(self._analysis, self._view, self._shares)
+        self._diagram: Scene = diagram_of(self._analysis, self._view, self._shares)
         self._maker = StageMaker(self._lock, self._stages_changed, self._stages_failed)
         client = Client(self._send, self._publish_all, self._stages_failed)
         self.passes = PassRequests(self._program, client)
@@ -132,7 +131,7 @@ class Session:
         return known
 
     @property
-    def diagram(self) -> Diagram:
+    def diagram(self) -> Scene:
         """The diagram of the current model."""
         return self._diagram
 
@@ -448,7 +447,7 @@ class Session:
         cost = self._maker.cost
         if cost is not None:
             self._shares = shares_of(cost, self._analysis.design.graph)
-            self._diagram = with_shares(self._diagram, self._shares)
+            self._diagram = self._diagram.with_shares(self._shares)
         self._publish()
 
     def _program(self) -> tuple[int, Callable[[], Inspection]]:

@@ -17,10 +17,10 @@ from mithril_nb.ui.session.analysis import Analysis
 from mithril_nb.ui.session.describe import describe_blocks, palette
 from mithril_nb.ui.session.design import PROGRAMS
 from mithril_nb.ui.session.making import StageState
-from mithril_nb.viz.annotate import annotate
-from mithril_nb.viz.diagram import layout
+from mithril_nb.viz.diagrams.labels import annotate
+from mithril_nb.viz.diagrams.logical import layout
+from mithril_nb.viz.diagrams.scene import Scene
 from mithril_nb.viz.palette import HUES
-from mithril_nb.viz.records import Diagram
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def hues_of(graph: LogicalGraph) -> dict[str, int]:
     return {component(node.name): index % HUES for index, node in enumerate(graph.nodes)}
 
 
-def diagram_of(analysis: Analysis, view: ViewState, shares: Mapping[str, float]) -> Diagram:
+def diagram_of(analysis: Analysis, view: ViewState, shares: Mapping[str, float]) -> Scene:
     """Return the diagram of a design."""
     found = annotate(
         analysis.design.graph, analysis.inference.blocks, analysis.inference.inputs, shares, analysis.problems
@@ -103,14 +103,6 @@ def diagram_of(analysis: Analysis, view: ViewState, shares: Mapping[str, float])
     )
 
 
-def with_shares(diagram: Diagram, shares: Mapping[str, float]) -> Diagram:
-    """Return the diagram with new cost shares and unchanged positions."""
-    return replace(
-        diagram,
-        nodes=tuple(replace(node, share=shares.get(node.path) if node.path else None) for node in diagram.nodes),
-    )
-
-
 def shares_of(cost: Cost, graph: LogicalGraph) -> dict[str, float]:
     """Return each block's share of the FLOPs, if known. A composite block has the sum of its parts."""
     if not cost.total.flops:
@@ -122,7 +114,7 @@ def shares_of(cost: Cost, graph: LogicalGraph) -> dict[str, float]:
 def snapshot_of(
     analysis: Analysis,
     view: ViewState,
-    diagram: Diagram,
+    diagram: Scene,
     *,
     backend: str,
     cost: Mapping[str, Any] | None,

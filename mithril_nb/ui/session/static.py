@@ -9,7 +9,7 @@ from mithril_nb.cost import costs_so_far
 from mithril_nb.display import renderer
 from mithril_nb.ui.session.autosave import saved_design
 from mithril_nb.ui.session.session import Session
-from mithril_nb.ui.session.snapshot import shares_of, with_shares
+from mithril_nb.ui.session.snapshot import shares_of
 from mithril_nb.viz.bundles import bundle
 from mithril_nb.viz.report import fragment_html
 
@@ -50,7 +50,7 @@ def _session_bundle(session: Session) -> dict[str, Any]:
         return {"text/plain": "Workbench: no block yet", "text/html": "<p>Workbench: no block yet</p>"}
     cost = session.cost
     # Always include the cost shares, so that a saved picture does not depend on the progress of the worker.
-    diagram = session.diagram if cost is None else with_shares(session.diagram, shares_of(cost, design.graph))
+    diagram = session.diagram if cost is None else session.diagram.with_shares(shares_of(cost, design.graph))
     found = bundle(diagram)
     names = ", ".join(node.name for node in design.graph.nodes)
     lines = [f"Workbench of {design.name!r}: {names}", *map(str, analysis.problems)]

@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from mithril_nb.viz.costs.svg_canvas import SvgCanvas, number
+from mithril_nb.viz.costs.svg_canvas import SvgCanvas
+from mithril_nb.viz.svg import number
 
 _TWO_DECADES = 100
 

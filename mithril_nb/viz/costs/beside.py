@@ -16,10 +16,10 @@ from mithril_nb.viz.costs.options import validate_width
 from mithril_nb.viz.costs.page import FOOT, HEAD_H, MARGIN, Page, hidden_notes
 from mithril_nb.viz.costs.squares import Rect
 from mithril_nb.viz.costs.svg_canvas import NO_HUE, NORMAL, SvgCanvas
-from mithril_nb.viz.escape import one_line
 from mithril_nb.viz.palette import hues_of_blocks
-from mithril_nb.viz.textwidth import text_width
-from mithril_nb.viz.units import three_figures
+from mithril_nb.viz.text.escape import one_line
+from mithril_nb.viz.text.units import three_figures
+from mithril_nb.viz.text.width import text_width
 
 Pair = Mapping[str, Any]
 """Two costs as data. `before` and `after` are their labels; `field` is the field compared; `blocks` has one entry with

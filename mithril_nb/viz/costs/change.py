@@ -10,7 +10,7 @@ from mithril_nb.viz.costs.drawable import replace_undrawable
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import FIELDS, Field, at_least, is_bound
 from mithril_nb.viz.costs.numbers import Numbers
-from mithril_nb.viz.escape import one_line
+from mithril_nb.viz.text.escape import one_line
 
 Changed = Mapping[str, Any]
 """A change as data: `Comparison.to_dict()` with `settings`, `way`, `peak_bytes` and `notes`."""

@@ -9,8 +9,8 @@ from typing import Any
 
 from mithril_nb.display import AT_LEAST
 from mithril_nb.errors import UnknownOptionError, nearest, short_repr
-from mithril_nb.viz import units
-from mithril_nb.viz.escape import one_line
+from mithril_nb.viz.text import units
+from mithril_nb.viz.text.escape import one_line
 
 OF_KNOWN = "≥: some costs are unknown; shares refer to the known part"
 """Note of pictures whose areas or tones are lower bounds."""

@@ -10,11 +10,11 @@ from mithril_nb.stages.places import format_lines
 from mithril_nb.viz.costs.fields import unknown_in
 from mithril_nb.viz.costs.formulas import COMMUNICATION, short_formula, value_of
 from mithril_nb.viz.costs.table import QUANTITIES, cost_css
-from mithril_nb.viz.escape import escaped, one_line
 from mithril_nb.viz.highlight import highlighted
-from mithril_nb.viz.style import MONO, base_css
-from mithril_nb.viz.text import columns
-from mithril_nb.viz.units import exact, percent
+from mithril_nb.viz.html_parts import MONO, base_css
+from mithril_nb.viz.text.columns import columns
+from mithril_nb.viz.text.escape import escaped, one_line
+from mithril_nb.viz.text.units import exact, percent
 
 Data = Mapping[str, Any]
 """Costs by line as data, as `ByLine.to_dict()` returns them."""

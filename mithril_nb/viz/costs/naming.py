@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from mithril_nb.viz.textwidth import elide, text_width
+from mithril_nb.viz.text.width import elide, text_width
 
 Path = tuple[str, ...]
 

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from mithril_nb.viz.costs.table import cost_css
-from mithril_nb.viz.escape import escaped, one_line
-from mithril_nb.viz.image import image_html
-from mithril_nb.viz.style import base_css
-from mithril_nb.viz.text import columns
+from mithril_nb.viz.html_parts import base_css, image_html
+from mithril_nb.viz.text.columns import columns
+from mithril_nb.viz.text.escape import escaped, one_line
 
 _MOST_OPEN = 12
 """Tables with more rows are collapsed at first."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -13,21 +14,17 @@ from mithril_nb.viz.costs.blocks import path_text, times
 from mithril_nb.viz.costs.drawable import replace_undrawable
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import OF_KNOWN, Data, Field, field_of, is_bound, notes_of, reason_of
-from mithril_nb.viz.costs.overlay_boxes import Box, Wire, draw
+from mithril_nb.viz.costs.overlay_boxes import Box, draw
 from mithril_nb.viz.costs.page import FOOT, HEAD_H, Page
 from mithril_nb.viz.costs.shown_on import graph_of, validate_opened
-from mithril_nb.viz.costs.squares import Rect
-from mithril_nb.viz.escape import one_line
-from mithril_nb.viz.palette import HUES
-from mithril_nb.viz.picture import picture
-from mithril_nb.viz.records import DiagramNode, Point
-from mithril_nb.viz.svg import curve_path, curve_points
-from mithril_nb.viz.text import columns
-from mithril_nb.viz.units import percent
+from mithril_nb.viz.diagrams.picture import picture
+from mithril_nb.viz.diagrams.scene import Scene
+from mithril_nb.viz.text.columns import columns
+from mithril_nb.viz.text.escape import one_line
+from mithril_nb.viz.text.units import percent
 
 if TYPE_CHECKING:
     from mithril_nb.stages.graph.stage_graph import StageGraph
-    from mithril_nb.viz.stage_diagram import StageBox
 
 FIELDS = ("flops", "bytes_accessed", "params", "time_s", "transcendentals")
 _CALL = 'cost.overlay(inspection, "{}")'
@@ -84,10 +81,12 @@ def overlay(
     of_graph = {path: share for path, share in shares.items() if path in paths}
     drawn = picture(graph, inputs, of_graph, expanded, fold=not expanded and len(graph.nodes) > _MOST_ALIKE)
     least = _bounds(data, kind)
-    boxes = [_box(node, node.path in least) for node in drawn.diagram.nodes]
-    wires = [_curve(edge.points, f"{edge.id} {edge.shape}") for edge in drawn.diagram.edges]
+    boxes = [
+        Box(node, node.kind if node.path else "", bool(node.path), is_least=node.path in least)
+        for node in drawn.diagram.nodes
+    ]
     inside = sum(values.get(node.name) or 0 for node in graph.nodes)
-    return _drawing(data, kind, boxes, wires, (drawn.diagram.width, drawn.diagram.height), inside)
+    return _drawing(data, kind, boxes, drawn.diagram, inside)
 
 
 def stage_overlay(
@@ -104,8 +103,7 @@ def stage_overlay(
     Raises:
         UnknownOptionError: The field does not exist, or the costs belong to another graph.
     """
-    from mithril_nb.viz.stage_diagram import stage_layout  # imports JAX; a stage graph exists only if JAX does
-    from mithril_nb.viz.stage_diagram_svg import rounded_path
+    from mithril_nb.viz.diagrams.stages import stage_layout  # imports JAX; a stage graph exists only if JAX does
 
     kind, data = field_of(field, FIELDS, _CALL), replace_undrawable(data)
     values = inclusive(data, field)
@@ -114,33 +112,17 @@ def stage_overlay(
     least = _bounds(data, kind)
     diagram = stage_layout(graph, opened=opened, shares=_shares(data, kind, values))
 
-    def share_of(box: StageBox) -> float | None:
+    boxes: list[Box] = []
+    for node in diagram.nodes:
+        is_block = node.kind == "block"
         # A block without costs shows 0: the instructions in it belong to other blocks.
-        is_idle = box.node.kind == "block" and box.node.block not in values
-        return 0.0 if is_idle else box.share
-
-    boxes = [
-        Box(
-            Rect(box.x, box.y, box.w, box.h), box.node.block if box.node.kind == "block" else "", "", box.node.name,
-            box.node.note, box.node.shape, box.hue, share_of(box), box.node.repeat, box.opened,
-            box.node.kind == "block",
-            values.get(box.node.block) if share_of(box) is None and box.node.kind == "block" else None,
-            box.node.kind == "block" and box.node.block in least,
-        )
-        for box in diagram.boxes
-    ]  # fmt: skip
-    wires = [
-        Wire(
-            rounded_path(wire.points),
-            wire.points,
-            (wire.points[-2], wire.points[-1]) if wire.is_end else None,
-            f"{wire.source} → {wire.target} {wire.shape}",
-        )
-        for wire in diagram.wires
-    ]
+        share = 0.0 if is_block and node.path not in values else node.share
+        drawn = replace(node, path=node.path if is_block else "", share=share)
+        together = values.get(node.path) if is_block and share is None else None
+        boxes.append(Box(drawn, "", is_block, together, is_block and node.path in least))
     tops = {path.partition("/")[0] for path in graph.nodes if path}
     inside = sum(value or 0 for path, value in values.items() if path in tops)
-    return _drawing(data, kind, boxes, wires, (diagram.width, diagram.height), inside)
+    return _drawing(data, kind, boxes, diagram, inside)
 
 
 def inclusive(data: Data, field: str) -> dict[str, float | None]:
@@ -191,42 +173,28 @@ def _few(paths: Collection[str]) -> str:
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "") if names else "none"
 
 
-def _box(node: DiagramNode, is_least: bool) -> Box:
-    return Box(
-        Rect(node.x, node.y, node.w, node.h), node.path, node.kind if node.path else "", node.name, node.label,
-        node.shape, node.hue % HUES, node.share, node.repeat, node.expanded, bool(node.path),
-        is_least=is_least,
-    )  # fmt: skip
-
-
-def _curve(points: tuple[Point, ...], tooltip: str) -> Wire:
-    return Wire(curve_path(points), tuple(curve_points(points)), (points[-2], points[-1]), tooltip)
-
-
-def _drawing(
-    data: Data, kind: Field, boxes: list[Box], wires: list[Wire], size: tuple[float, float], inside: float
-) -> Drawing:
+def _drawing(data: Data, kind: Field, boxes: list[Box], scene: Scene, inside: float) -> Drawing:
     total = data["total"].get(kind.name)
     outside = None if total is None or kind.name == "time_s" else total - inside
-    return Drawing(_svg(data, kind, boxes, wires, size, outside), _text(data, kind, boxes, outside))
+    return Drawing(_svg(data, kind, boxes, scene, outside), _text(data, kind, boxes, outside))
 
 
-def _svg(
-    data: Data, kind: Field, boxes: list[Box], wires: list[Wire], size: tuple[float, float], outside: float | None
-) -> str:
-    width = max(_NARROWEST, round(size[0]))
+def _svg(data: Data, kind: Field, boxes: list[Box], scene: Scene, outside: float | None) -> str:
+    width = max(_NARROWEST, round(scene.width))
     page = Page(data, kind, f"{kind.title} by block", width)
-    page.sheet.shift((width - size[0]) / 2, HEAD_H - 4)
-    draw(page.sheet, boxes, wires, kind, data["total"].get(kind.name))
+    page.sheet.shift((width - scene.width) / 2, HEAD_H - 4)
+    draw(page.sheet, boxes, scene.edges, kind, data["total"].get(kind.name))
     page.sheet.close()
-    page.y = HEAD_H + size[1] + FOOT
+    page.y = HEAD_H + scene.height + FOOT
     page.sheet.text(8, page.y + 10, "share of the total", "muted")
     page.y += 17
     page.legend([(f"heat{at}", text) for at, text in enumerate(_STEP_TEXTS)])
     for note in _notes(data, kind, boxes, outside):
         page.note(note)
-    costly = sorted((box for box in boxes if box.share and not box.is_frame), key=lambda box: -(box.share or 0))
-    names = ", ".join(f"{one_line(box.name)} {percent(box.share)}" for box in costly[:6])
+    costly = sorted(
+        (box for box in boxes if box.node.share and not box.node.expanded), key=lambda box: -(box.node.share or 0)
+    )
+    names = ", ".join(f"{one_line(box.node.name)} {percent(box.node.share)}" for box in costly[:6])
     count = sum(box.is_block for box in boxes)
     return page.svg(f"{kind.title} of {count} blocks; the most expensive are {names or 'none'}.")
 
@@ -236,7 +204,7 @@ def _notes(data: Data, kind: Field, boxes: list[Box], outside: float | None) -> 
     if not total:
         return [reason_of(data, kind)]
     found = [f"outside this graph: {kind.short(outside)}, {percent(outside / total)}"] if outside else []
-    if any(box.share is None and box.together is not None for box in boxes):
+    if any(box.node.share is None and box.together is not None for box in boxes):
         found.append("Σ: cost of all calls of a function together, not of a single call")
     if is_bound(data["total"], kind.name):
         found.append(OF_KNOWN)
@@ -249,7 +217,7 @@ def _text(data: Data, kind: Field, boxes: list[Box], outside: float | None) -> s
     rows: list[tuple[str, ...]] = [("block", "", kind.title, "share")]
     for box in boxes:
         if box.is_block:
-            share = "" if box.share is None else percent(box.share)
-            name = times(path_text(box.path) if box.path else one_line(box.name), box.repeat)
+            share = "" if box.node.share is None else percent(box.node.share)
+            name = times(path_text(box.node.path) if box.node.path else one_line(box.node.name), box.node.repeat)
             rows.append((name, one_line(box.kind), box.shown(kind, total), share))
     return "\n".join((head, columns(rows, right=frozenset({2, 3})), *_notes(data, kind, boxes, outside)))

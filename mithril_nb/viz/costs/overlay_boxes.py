@@ -6,16 +6,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from mithril_nb.viz import sizes
 from mithril_nb.viz.costs.blocks import times
 from mithril_nb.viz.costs.fields import Field, at_least
-from mithril_nb.viz.costs.squares import Rect
-from mithril_nb.viz.costs.svg_canvas import NORMAL, SMALL, SvgCanvas, number
-from mithril_nb.viz.escape import one_line
-from mithril_nb.viz.records import Point
-from mithril_nb.viz.svg import arrow
-from mithril_nb.viz.textwidth import elide, text_width
-from mithril_nb.viz.units import percent
+from mithril_nb.viz.costs.svg_canvas import NORMAL, SMALL, SvgCanvas
+from mithril_nb.viz.diagrams import sizes
+from mithril_nb.viz.diagrams.scene import SceneEdge, SceneNode
+from mithril_nb.viz.diagrams.svg import edge_path, edge_points
+from mithril_nb.viz.palette import HUES
+from mithril_nb.viz.svg import Point, arrow, number
+from mithril_nb.viz.text.escape import one_line
+from mithril_nb.viz.text.units import percent
+from mithril_nb.viz.text.width import elide, text_width
 
 STEPS = (0.01, 0.03, 0.1, 0.3, 0.6)
 """Shares of the total at which the next tone begins."""
@@ -27,34 +28,18 @@ _TITLE, _CLEAR = (5, 22), 4
 
 @dataclass(frozen=True)
 class Box:
-    """A drawn node of a graph.
+    """A node of a scene with its cost.
 
     Attributes:
-        rect: Its position and size.
-        path: Path of its block; `""` if it is not a block, or has no known cost.
+        node: The node; its share is its share of the total, and its path is `""` if it has no known cost.
         kind: Kind of the block, or `""`.
-        name: Its name.
-        about: A further note.
-        shape: Shape of its output.
-        hue: Index of its hue.
-        share: Its share of the total; `None` if unknown.
-        repeat: Number of equal blocks that it represents.
-        is_frame: True if its content is drawn.
         is_block: True if it is a block rather than an input or output.
         together: Cost of all nodes of its block, if this node's part is unknown.
         is_least: True if its cost is a lower bound.
     """
 
-    rect: Rect
-    path: str
+    node: SceneNode
     kind: str
-    name: str
-    about: str
-    shape: str
-    hue: int
-    share: float | None
-    repeat: int
-    is_frame: bool
     is_block: bool
     together: float | None = None
     is_least: bool = False
@@ -65,9 +50,9 @@ class Box:
 
     def value(self, kind: Field, total: float | None) -> float | None:
         """Return its cost; rounding restores whole numbers exactly from their shares."""
-        if self.share is None or total is None:
+        if self.node.share is None or total is None:
             return None
-        return self.share * total if kind.name == "time_s" else round(self.share * total)
+        return self.node.share * total if kind.name == "time_s" else round(self.node.share * total)
 
     def shown(self, kind: Field, total: float | None) -> str:
         """Format its cost as shown in the box; for calls of a function only their sum may be known."""
@@ -77,53 +62,40 @@ class Box:
         return "unknown" if value is None else self.bounded(kind.short, value)
 
 
-@dataclass(frozen=True)
-class Wire:
-    """A drawn edge.
-
-    Attributes:
-        d: Its SVG path.
-        way: Points on it, close enough to join by straight lines.
-        end: Its last two points, which place the arrow; `None` without an arrow.
-        tooltip: Its tooltip.
-    """
-
-    d: str
-    way: Sequence[Point]
-    end: tuple[Point, Point] | None
-    tooltip: str
-
-    def across(self, left: float, top: float, right: float, bottom: float) -> Iterator[tuple[float, float]]:
-        """Yield the horizontal intervals in which it crosses a rectangle."""
-        for (x0, y0), (x1, y1) in pairwise(self.way):
-            low, high = max(min(y0, y1), top), min(max(y0, y1), bottom)
-            if low > high:
-                continue
-            ends = [x0, x1] if y0 == y1 else [x0 + (x1 - x0) * (at - y0) / (y1 - y0) for at in (low, high)]
-            if min(ends) <= right and max(ends) >= left:
-                yield min(ends), max(ends)
+def _across(
+    points: Sequence[Point], left: float, top: float, right: float, bottom: float
+) -> Iterator[tuple[float, float]]:
+    """Yield the horizontal intervals in which a line crosses a rectangle."""
+    for (x0, y0), (x1, y1) in pairwise(points):
+        low, high = max(min(y0, y1), top), min(max(y0, y1), bottom)
+        if low > high:
+            continue
+        ends = [x0, x1] if y0 == y1 else [x0 + (x1 - x0) * (at - y0) / (y1 - y0) for at in (low, high)]
+        if min(ends) <= right and max(ends) >= left:
+            yield min(ends), max(ends)
 
 
-def draw(sheet: SvgCanvas, boxes: Sequence[Box], wires: Sequence[Wire], kind: Field, total: float | None) -> None:
-    """Draw boxes and wires: frames at the bottom, titles on top.
+def draw(sheet: SvgCanvas, boxes: Sequence[Box], edges: Sequence[SceneEdge], kind: Field, total: float | None) -> None:
+    """Draw boxes and edges: frames at the bottom, titles on top.
 
     Args:
         sheet: The sheet to draw on.
         boxes: The boxes.
-        wires: The wires.
+        edges: The edges.
         kind: Field to show.
         total: Total of the field; `None` if unknown.
     """
-    frames = [box for box in boxes if box.is_frame]
+    frames = [box for box in boxes if box.node.expanded]
+    lines = [edge_points(edge) for edge in edges]
     for box in frames:
         _frame(sheet, box, kind, total)
-    for wire in wires:
-        _wire(sheet, wire)
+    for edge in edges:
+        _edge(sheet, edge)
     for box in boxes:
-        if not box.is_frame:
+        if not box.node.expanded:
             _node(sheet, box, kind, total)
     for box in frames:
-        _title(sheet, box, kind, total, wires)
+        _title(sheet, box, kind, total, lines)
 
 
 def level_of(share: float) -> int:
@@ -137,11 +109,11 @@ def level_of(share: float) -> int:
 
 
 def _tooltip(box: Box, kind: Field, total: float | None) -> str:
-    name = times(f"{one_line(box.kind)} {one_line(box.name)}".strip(), box.repeat)
-    parts = [name, *(one_line(part) for part in (box.about, box.shape) if part)]
+    name = times(f"{one_line(box.kind)} {one_line(box.node.name)}".strip(), box.node.repeat)
+    parts = [name, *(one_line(part) for part in (box.node.label, box.node.shape) if part)]
     if box.is_block:
         value = box.value(kind, total)
-        share = "" if box.share is None else f", {percent(box.share)}"
+        share = "" if box.node.share is None else f", {percent(box.node.share)}"
         if value is None and box.together is not None:
             together = box.bounded(kind.exact, box.together)
             parts.append(f"{kind.title} of all calls together: {together}; of this call: unknown")
@@ -151,20 +123,20 @@ def _tooltip(box: Box, kind: Field, total: float | None) -> str:
 
 
 def _node(sheet: SvgCanvas, box: Box, kind: Field, total: float | None) -> None:
-    rect = box.rect
-    sheet.open(_tooltip(box, kind, total), "node", box.path or None)
+    rect = box.node
+    sheet.open(_tooltip(box, kind, total), "node", box.node.path or None)
     value = box.value(kind, total)
-    tone = "surface" if not box.is_block or box.share is None else f"heat{level_of(box.share)}"
+    tone = "surface" if not box.is_block or box.node.share is None else f"heat{level_of(box.node.share)}"
     corner = 4.0 if box.is_block else min(rect.h / 2, 17.0)
-    dash = "4 3" if box.is_block and box.share is None else ""
-    for off in (4, 2) if box.repeat > 1 else ():  # a stack of boxes marks a repeated node
+    dash = "4 3" if box.is_block and box.node.share is None else ""
+    for off in (4, 2) if box.node.repeat > 1 else ():  # a stack of boxes marks a repeated node
         sheet.rect(rect.x + off, rect.y - off, rect.w - off, rect.h, tone, stroke="line", rx=corner)
     sheet.rect(rect.x, rect.y, rect.w, rect.h, tone, stroke="wire" if dash else "line", rx=corner, dash=dash)
     ink = f"on {tone}"
     left, right = rect.x + sizes.LEFT, rect.x + rect.w - sizes.RIGHT
-    name = times(one_line(box.name), box.repeat)
+    name = times(one_line(box.node.name), box.node.repeat)
     if not box.is_block:
-        shape = one_line(box.shape)
+        shape = one_line(box.node.shape)
         both = f"{name} {shape}".strip()
         if rect.h < 34 or not shape:
             sheet.text(rect.x + rect.w / 2, rect.y + rect.h / 2 + 4, both, ink, anchor="middle",
@@ -177,14 +149,17 @@ def _node(sheet: SvgCanvas, box: Box, kind: Field, total: float | None) -> None:
         return
     sheet.path(
         f"M{number(rect.x + 6)} {number(rect.y)}h-2a4 4 0 0 0 -4 4v{number(rect.h - 8)}a4 4 0 0 0 4 4h2z",
-        fill=f"hue{box.hue}",
+        fill=f"hue{box.node.hue % HUES}",
         stroke="ground",
     )
-    upper = (one_line(box.kind), one_line(box.about)) if box.kind else ("", "")
-    lower = (name, one_line(box.shape or ("" if box.kind else box.about)))
+    upper = (one_line(box.kind), one_line(box.node.label)) if box.kind else ("", "")
+    lower = (name, one_line(box.node.shape or ("" if box.kind else box.node.label)))
     shown = box.shown(kind, total)
     rows = [(*upper, NORMAL, False)] if box.kind else []
-    rows += [(*lower, sizes.NAME_SIZE, True), (shown, percent(box.share) if value is not None else "", NORMAL, False)]
+    rows += [
+        (*lower, sizes.NAME_SIZE, True),
+        (shown, percent(box.node.share) if value is not None else "", NORMAL, False),
+    ]
     step = rect.h / (len(rows) + 0.35)
     for at, (one, other, size, bold) in enumerate(rows):
         y = rect.y + step * (at + 0.85)
@@ -207,38 +182,40 @@ def _row(
 
 
 def _frame(sheet: SvgCanvas, box: Box, kind: Field, total: float | None) -> None:
-    sheet.open(_tooltip(box, kind, total), "frame", box.path or None)
-    sheet.rect(box.rect.x, box.rect.y, box.rect.w, box.rect.h, "ground", stroke=f"hue{box.hue}", rx=6)
+    sheet.open(_tooltip(box, kind, total), "frame", box.node.path or None)
+    sheet.rect(box.node.x, box.node.y, box.node.w, box.node.h, "ground", stroke=f"hue{box.node.hue % HUES}", rx=6)
     sheet.close()
 
 
-def _title(sheet: SvgCanvas, box: Box, kind: Field, total: float | None, wires: Sequence[Wire]) -> None:
+def _title(sheet: SvgCanvas, box: Box, kind: Field, total: float | None, lines: Sequence[Sequence[Point]]) -> None:
     """Write name and figure of a frame between wires, or over the wires if they do not fit."""
     shown = box.shown(kind, total) if box.is_block else ""
-    both = shown if box.value(kind, total) is None else f"{shown} · {percent(box.share)}"
-    whole, y = times(one_line(box.name), box.repeat), box.rect.y + 17
+    both = shown if box.value(kind, total) is None else f"{shown} · {percent(box.node.share)}"
+    whole, y = times(one_line(box.node.name), box.node.repeat), box.node.y + 17
     place = None
     for figure in dict.fromkeys((both, shown)):  # without room for the share, only the tooltip has it
-        place = place or _places(box.rect, (whole, figure), wires)
+        place = place or _places(box.node, (whole, figure), lines)
     if place is None:
         figure = shown
-        spare = box.rect.w - 2 * _INSET - (_INSET + text_width(figure, NORMAL) if figure else 0)
+        spare = box.node.w - 2 * _INSET - (_INSET + text_width(figure, NORMAL) if figure else 0)
         whole = elide(whole, sizes.NAME_SIZE, max(spare, _SHORTEST), bold=True)
-        left = box.rect.x + _INSET
+        left = box.node.x + _INSET
         place = figure, left, left + _INSET + text_width(whole, sizes.NAME_SIZE, bold=True)
     figure, left, right = place
-    sheet.open(_tooltip(box, kind, total), "frame", box.path or None)
+    sheet.open(_tooltip(box, kind, total), "frame", box.node.path or None)
     sheet.text(left, y, whole, size=sizes.NAME_SIZE, bold=True, halo=True)
     if figure:
-        sheet.text(right, y, figure, "muted", halo=True, room=box.rect.x + box.rect.w - right - 2)
+        sheet.text(right, y, figure, "muted", halo=True, room=box.node.x + box.node.w - right - 2)
     sheet.close()
 
 
-def _places(rect: Rect, texts: tuple[str, str], wires: Sequence[Wire]) -> tuple[str, float, float] | None:
+def _places(
+    rect: SceneNode, texts: tuple[str, str], lines: Sequence[Sequence[Point]]
+) -> tuple[str, float, float] | None:
     """Return the figure and the positions of name and figure of a frame; `None` if they do not fit between wires."""
     name, figure = texts
     widths = text_width(name, sizes.NAME_SIZE, bold=True), text_width(figure, NORMAL)
-    free = _free(rect, wires)
+    free = _free(rect, lines)
     for at, (left, right) in enumerate(free):
         if left + widths[0] > right:
             continue
@@ -251,21 +228,20 @@ def _places(rect: Rect, texts: tuple[str, str], wires: Sequence[Wire]) -> tuple[
     return None
 
 
-def _free(rect: Rect, wires: Sequence[Wire]) -> list[tuple[float, float]]:
+def _free(rect: SceneNode, lines: Sequence[Sequence[Point]]) -> list[tuple[float, float]]:
     """Return the horizontal intervals of a frame's title that no wire crosses, from left to right."""
     left, right = rect.x + _INSET, rect.x + rect.w - _INSET
     top, bottom = (rect.y + at for at in _TITLE)
     found: list[tuple[float, float]] = []
-    for begin, end in sorted(span for wire in wires for span in wire.across(left, top, right, bottom)):
+    for begin, end in sorted(span for line in lines for span in _across(line, left, top, right, bottom)):
         found.append((left, begin - _CLEAR))
         left = max(left, end + _CLEAR)
     return [(begin, end) for begin, end in (*found, (left, right)) if end > begin]
 
 
-def _wire(sheet: SvgCanvas, wire: Wire) -> None:
-    sheet.open(wire.tooltip, "edge")
-    sheet.path(wire.d, stroke="wire", width=1.5)
-    if wire.end is not None:
-        (x0, y0), (x1, y1) = wire.end
-        sheet.path(arrow(x0, y0, x1, y1), fill="wire")
+def _edge(sheet: SvgCanvas, edge: SceneEdge) -> None:
+    sheet.open(f"{edge.id if edge.is_curve else f'{edge.source} → {edge.target}'} {edge.shape}", "edge")
+    sheet.path(edge_path(edge), stroke="wire", width=1.5)
+    if edge.is_end:
+        sheet.path(arrow(*edge.points[-2:]), fill="wire")
     sheet.close()

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from mithril_nb.viz.costs.fields import Data, Field, whole_text
 from mithril_nb.viz.costs.squares import Rect
 from mithril_nb.viz.costs.svg_canvas import LARGE, NORMAL, SvgCanvas, wrap_text
-from mithril_nb.viz.escape import one_line
-from mithril_nb.viz.textwidth import elide, text_width
+from mithril_nb.viz.text.escape import one_line
+from mithril_nb.viz.text.width import elide, text_width
 
 MARGIN = 8
 HEAD_H = 32

@@ -11,8 +11,8 @@ from itertools import pairwise
 from mithril_nb.viz.costs.blocks import times
 from mithril_nb.viz.costs.squares import Rect
 from mithril_nb.viz.costs.svg_canvas import NORMAL, SvgCanvas
-from mithril_nb.viz.records import Point
-from mithril_nb.viz.textwidth import text_width
+from mithril_nb.viz.svg import Point
+from mithril_nb.viz.text.width import text_width
 
 Line = Sequence[Point]
 _WIDEST, _APART = 0.22, 3

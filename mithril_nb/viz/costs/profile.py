@@ -12,10 +12,10 @@ from mithril_nb.viz.costs.fields import at_least, is_bound
 from mithril_nb.viz.costs.roofline import explain_above
 from mithril_nb.viz.costs.rows import Row, folded_rows, sum_figures
 from mithril_nb.viz.costs.table import cost_css, cost_html, row_head
-from mithril_nb.viz.escape import escaped, one_line
-from mithril_nb.viz.style import base_css
-from mithril_nb.viz.text import columns
-from mithril_nb.viz.units import percent, seconds, si
+from mithril_nb.viz.html_parts import base_css
+from mithril_nb.viz.text.columns import columns
+from mithril_nb.viz.text.escape import escaped, one_line
+from mithril_nb.viz.text.units import percent, seconds, si
 
 _HEADS = ("block", "time", "share", "min to max", "FLOP/s", "bytes/s", "of the roofline")
 

@@ -24,10 +24,10 @@ from mithril_nb.viz.costs.peaks import Peaks, validate_peaks
 from mithril_nb.viz.costs.point_names import PointNames
 from mithril_nb.viz.costs.squares import Rect
 from mithril_nb.viz.costs.svg_canvas import NORMAL, SMALL
-from mithril_nb.viz.escape import one_line
-from mithril_nb.viz.text import columns
-from mithril_nb.viz.textwidth import text_width
-from mithril_nb.viz.units import percent, si, three_figures
+from mithril_nb.viz.text.columns import columns
+from mithril_nb.viz.text.escape import one_line
+from mithril_nb.viz.text.units import percent, si, three_figures
+from mithril_nb.viz.text.width import text_width
 
 _ABOVE = 1.0005
 """Shares from here on are displayed as more than 100 %."""

@@ -9,11 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from mithril_nb.viz.escape import block_key, escaped, one_line
 from mithril_nb.viz.palette import DARK, HUES, LIGHT, Theme, contrast, mix_colours
-from mithril_nb.viz.records import Point
-from mithril_nb.viz.svg import FONT
-from mithril_nb.viz.textwidth import elide, text_width
+from mithril_nb.viz.svg import FONT, Point, element, line_path, number, opening
+from mithril_nb.viz.text.escape import block_key, escaped, one_line
+from mithril_nb.viz.text.width import elide, text_width
 
 TINTS = {LIGHT: (0.66, 0.52, 0.4, 0.28), DARK: (0.45, 0.37, 0.29, 0.21)}
 """Share of a block's hue in its cells, by theme; text is readable on each."""
@@ -51,17 +50,6 @@ def colour(tone: str, theme: Theme) -> str:
     return found
 
 
-def number(value: float) -> str:
-    """Format a coordinate with at most one decimal, equally on every machine.
-
-    Examples:
-        >>> number(12.04), number(-0.01), number(3.25)
-        ('12', '0', '3.2')
-    """
-    text = f"{value:.1f}"
-    return text.removesuffix(".0") if text != "-0.0" else "0"
-
-
 class SvgCanvas:
     """The parts drawn so far; later parts cover earlier ones."""
 
@@ -78,17 +66,14 @@ class SvgCanvas:
         The edges are rounded, not the size, so that neighbours share edges.
         """
         left, top = round(x, 1), round(y, 1)
-        size = f'width="{number(round(x + w, 1) - left)}" height="{number(round(y + h, 1) - top)}"'
-        corner = f' rx="{number(rx)}"' if rx else ""
-        corner += f' stroke-dasharray="{dash}"' if dash else ""
-        self._parts.append(
-            f'<rect {self._look(fill, stroke, width)} x="{number(left)}" y="{number(top)}" {size}{corner}/>'
-        )
+        w, h = round(x + w, 1) - left, round(y + h, 1) - top
+        look = self._look(fill, stroke, width)
+        corner = rx or None
+        self._parts.append(element("rect", **look, x=left, y=top, width=w, height=h, rx=corner, stroke_dasharray=dash))
 
     def path(self, d: str, *, fill: str = "", stroke: str = "", width: float = 1, dash: str = "") -> None:
         """Draw a path."""
-        dashes = f' stroke-dasharray="{dash}"' if dash else ""
-        self._parts.append(f'<path {self._look(fill, stroke, width)}{dashes} d="{d}"/>')
+        self._parts.append(element("path", **self._look(fill, stroke, width), stroke_dasharray=dash, d=d))
 
     def line(self, points: Sequence[Point], stroke: str, *, width: float = 1, dash: str = "") -> None:
         """Draw a line through points."""
@@ -148,13 +133,14 @@ class SvgCanvas:
         text = one_line(text)
         if room is not None:
             text = elide(text, size, room, bold=bold)
-        more = f' font-size="{number(size)}"' if size != NORMAL else ""
-        more += ' font-weight="600"' if bold else ""
-        more += f' text-anchor="{anchor}"' if anchor else ""
-        more += f' transform="rotate({number(turn)} {number(x)} {number(y)})"' if turn else ""
-        look = self._look(tone, "ground" if halo else "", 3)
-        more += ' paint-order="stroke" stroke-linejoin="round"' if halo else ""
-        self._parts.append(f'<text {look} x="{number(x)}" y="{number(y)}"{more}>{escaped(text)}</text>')
+        self._parts.append(
+            element(
+                "text", text, **self._look(tone, "ground" if halo else "", 3), x=x, y=y,
+                font_size=size if size != NORMAL else None, font_weight="600" if bold else "", text_anchor=anchor,
+                transform=f"rotate({number(turn)} {number(x)} {number(y)})" if turn else "",
+                paint_order="stroke" if halo else "", stroke_linejoin="round" if halo else "",
+            )
+        )  # fmt: skip
 
     def open(self, tooltip: str, name: str = "", block: str | None = None) -> None:
         """Begin a group with a tooltip, which screen readers read too.
@@ -164,13 +150,13 @@ class SvgCanvas:
             name: Its class.
             block: Path of its block, used for links in a page; `""` for costs without a block.
         """
-        of_name = f' class="{name}"' if name else ""
-        of_block = "" if block is None else f' data-block="{escaped(block_key(block))}"'
-        self._parts.append(f"<g{of_name}{of_block}><title>{escaped(tooltip)}</title>")
+        group = opening("g", class_=name)
+        link = "" if block is None else f' data-block="{escaped(block_key(block))}"'
+        self._parts.append(f"{group[:-1]}{link}>{element('title', tooltip)}")
 
     def shift(self, x: float, y: float) -> None:
         """Begin a group that is moved right and down."""
-        self._parts.append(f'<g transform="translate({number(x)} {number(y)})">')
+        self._parts.append(opening("g", transform=f"translate({number(x)} {number(y)})"))
 
     def close(self) -> None:
         """End a group."""
@@ -185,25 +171,25 @@ class SvgCanvas:
             title: Accessible name, read by screen readers.
             described: A longer description.
         """
-        size = f'width="{number(width)}" height="{number(height)}"'
-        head = (
-            f'<svg xmlns="http://www.w3.org/2000/svg" class="mnb-cost" role="img" {size} '
-            f'viewBox="0 0 {number(width)} {number(height)}" font-family="{escaped(FONT)}" font-size="{NORMAL}" '
-            'style="max-width:100%;height:auto;font-variant-numeric:tabular-nums">'
-        )
-        about = f"<title>{escaped(one_line(title))}</title>"
-        about += f"<desc>{escaped(described)}</desc>" if described else ""
-        ground = f'<rect class="f-ground" {size} fill="{LIGHT.ground}"/>'
+        head = opening(
+            "svg", xmlns="http://www.w3.org/2000/svg", class_="mnb-cost", role="img", width=width, height=height,
+            viewBox=f"0 0 {number(width)} {number(height)}", font_family=FONT, font_size=NORMAL,
+            style="max-width:100%;height:auto;font-variant-numeric:tabular-nums",
+        )  # fmt: skip
+        about = element("title", one_line(title)) + (element("desc", described) if described else "")
+        ground = element("rect", class_="f-ground", width=width, height=height, fill=LIGHT.ground)
         return "\n".join((head, f"{about}<style>{self._rules()}</style>", ground, *self._parts, "</svg>"))
 
-    def _look(self, fill: str, stroke: str, width: float) -> str:
-        classes = [f"{kind}-{_class(tone)}" for kind, tone in (("f", fill), ("s", stroke)) if tone]
-        self._tones.update(dict.fromkeys(tone for tone in (fill, stroke) if tone))
-        look = f'class="{" ".join(classes)}" fill="{colour(fill, LIGHT) if fill else "none"}"'
-        if stroke:
-            look += f' stroke="{colour(stroke, LIGHT)}"'
-            look += f' stroke-width="{number(width)}"' if width != 1 else ""
-        return look
+    def _look(self, fill: str, stroke: str, width: float) -> dict[str, str | float | None]:
+        """Return the attributes for two tones, and remember the tones for the style sheet."""
+        tones = [(kind, tone) for kind, tone in (("f", fill), ("s", stroke)) if tone]
+        self._tones.update(dict.fromkeys(tone for _, tone in tones))
+        return {
+            "class_": " ".join(f"{kind}-{_class(tone)}" for kind, tone in tones),
+            "fill": colour(fill, LIGHT) if fill else "none",
+            "stroke": colour(stroke, LIGHT) if stroke else None,
+            "stroke_width": width if stroke and width != 1 else None,
+        }
 
     def _rules(self) -> str:
         names = {tone: _class(tone) for tone in sorted(self._tones)}
@@ -215,16 +201,6 @@ class SvgCanvas:
             f'[data-jp-theme-light="true"] .mnb-cost{{{light}}}}}'
             f'[data-jp-theme-light="false"] .mnb-cost{{{dark}}}{drawn}'
         )
-
-
-def line_path(points: Sequence[Point]) -> str:
-    """Return a line through points as an SVG path.
-
-    Examples:
-        >>> line_path([(0, 0), (10, 5.25)])
-        'M0 0L10 5.2'
-    """
-    return "M" + "L".join(f"{number(x)} {number(y)}" for x, y in points)
 
 
 def wrap_text(text: str, size: float, width: float) -> list[str]:

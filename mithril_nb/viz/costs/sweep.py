@@ -13,11 +13,12 @@ from mithril_nb.viz.costs.fields import Field, at_least, field_of
 from mithril_nb.viz.costs.numbers import Numbers
 from mithril_nb.viz.costs.page import HEAD_H, MARGIN, Page, hidden_notes
 from mithril_nb.viz.costs.squares import Rect
-from mithril_nb.viz.costs.svg_canvas import NORMAL, SMALL, line_path
-from mithril_nb.viz.escape import one_line
+from mithril_nb.viz.costs.svg_canvas import NORMAL, SMALL
 from mithril_nb.viz.palette import HUES
-from mithril_nb.viz.textwidth import elide, text_width
-from mithril_nb.viz.units import seconds
+from mithril_nb.viz.svg import line_path
+from mithril_nb.viz.text.escape import one_line
+from mithril_nb.viz.text.units import seconds
+from mithril_nb.viz.text.width import elide, text_width
 
 Swept = Mapping[str, Any]
 """A sweep as data. `settings` maps one or two names to their values; `fields` lists names. Each of `points` has its

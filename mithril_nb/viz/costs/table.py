@@ -14,11 +14,11 @@ from mithril_nb.viz.costs.fields import CALLS, unknown_in
 from mithril_nb.viz.costs.formulas import COMMUNICATION, short_formula, value_of
 from mithril_nb.viz.costs.rows import Row, flat_rows, folded_rows, share_of, sum_figures
 from mithril_nb.viz.costs.table_notes import communicates, communication, has_params, notes, unknowns
-from mithril_nb.viz.escape import block_key, escaped, one_line
+from mithril_nb.viz.html_parts import base_css
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
-from mithril_nb.viz.style import base_css
-from mithril_nb.viz.text import columns
-from mithril_nb.viz.units import UNKNOWN, exact, flops, nbytes, percent, seconds, si
+from mithril_nb.viz.text.columns import columns
+from mithril_nb.viz.text.escape import block_key, escaped, one_line
+from mithril_nb.viz.text.units import UNKNOWN, exact, flops, nbytes, percent, seconds, si
 
 Cost = Mapping[str, Any]
 """Costs as data: `Cost.to_dict()`, or several costs side by side: `Costs.to_dict()`."""

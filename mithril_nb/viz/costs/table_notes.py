@@ -7,8 +7,8 @@ from typing import Any
 
 from mithril_nb.display import AT_LEAST
 from mithril_nb.viz.costs.formulas import COMMUNICATION, short_formula, value_of
-from mithril_nb.viz.escape import one_line
-from mithril_nb.viz.units import exact, nbytes, percent
+from mithril_nb.viz.text.escape import one_line
+from mithril_nb.viz.text.units import exact, nbytes, percent
 
 Sources = Mapping[str, Mapping[str, Any]]
 """Costs as data, by source."""

@@ -28,10 +28,10 @@ from mithril_nb.viz.costs.options import validate_width
 from mithril_nb.viz.costs.page import FOOT, HEAD_H, MARGIN, Page
 from mithril_nb.viz.costs.squares import Rect, squarify
 from mithril_nb.viz.costs.svg_canvas import LARGE, NO_HUE, NORMAL, SvgCanvas
-from mithril_nb.viz.escape import one_line
-from mithril_nb.viz.text import columns
-from mithril_nb.viz.textwidth import text_width
-from mithril_nb.viz.units import percent
+from mithril_nb.viz.text.columns import columns
+from mithril_nb.viz.text.escape import one_line
+from mithril_nb.viz.text.units import percent
+from mithril_nb.viz.text.width import text_width
 
 FIELDS = ("flops", "bytes_accessed", "params", "time_s", "transcendentals")
 _SMALLEST = 24.0

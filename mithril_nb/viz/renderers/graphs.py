@@ -6,8 +6,8 @@ from mithril_nb.display import renderer
 from mithril_nb.graph.records import Block, LogicalGraph
 from mithril_nb.models.model import Model
 from mithril_nb.viz.bundles import Bundle, bundle, picture_bundle
-from mithril_nb.viz.picture import picture
-from mithril_nb.viz.text import block_text
+from mithril_nb.viz.diagrams.graph_text import block_text
+from mithril_nb.viz.diagrams.picture import picture
 
 
 @renderer(LogicalGraph)

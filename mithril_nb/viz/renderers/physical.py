@@ -5,7 +5,7 @@ from __future__ import annotations
 from mithril_nb.compilation.model import PhysicalModel
 from mithril_nb.display import renderer
 from mithril_nb.viz.bundles import Bundle, picture_bundle
-from mithril_nb.viz.picture import picture
+from mithril_nb.viz.diagrams.picture import picture
 
 
 @renderer(PhysicalModel)

@@ -5,23 +5,14 @@ from __future__ import annotations
 from mithril_nb.display import renderer
 from mithril_nb.viz.bundles import Bundle
 from mithril_nb.viz.costs.drawing import Drawing
-from mithril_nb.viz.records import Diagram
-from mithril_nb.viz.stage_diagram import StageDiagram
-from mithril_nb.viz.stage_diagram_svg import stage_svg
-from mithril_nb.viz.svg import diagram_svg
+from mithril_nb.viz.diagrams.scene import Scene
+from mithril_nb.viz.diagrams.svg import scene_svg
 
 
-@renderer(Diagram)
-def _diagram(diagram: Diagram) -> Bundle:
-    blocks = sum(1 for node in diagram.nodes if node.path)
-    text = f"diagram of {blocks} blocks, {diagram.width:.0f} x {diagram.height:.0f} px"
-    return {"text/plain": text, "image/svg+xml": diagram_svg(diagram)}
-
-
-@renderer(StageDiagram)
-def _stage_diagram(diagram: StageDiagram) -> Bundle:
-    text = f"diagram of {len(diagram.boxes)} nodes, {diagram.width:.0f} x {diagram.height:.0f} px"
-    return {"text/plain": text, "image/svg+xml": stage_svg(diagram)}
+@renderer(Scene)
+def _scene(scene: Scene) -> Bundle:
+    text = f"diagram of {scene.counted}, {scene.width:.0f} x {scene.height:.0f} px"
+    return {"text/plain": text, "image/svg+xml": scene_svg(scene)}
 
 
 @renderer(Drawing)

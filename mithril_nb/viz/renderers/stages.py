@@ -13,11 +13,12 @@ from mithril_nb.stages.transforms.stepping import TransformStep, TransformSteps
 from mithril_nb.stages.xla.buffers import Buffer
 from mithril_nb.stages.xla.passes import Pass
 from mithril_nb.viz.bundles import Bundle
+from mithril_nb.viz.diagrams.stages import stage_graph_text, stage_layout
+from mithril_nb.viz.diagrams.svg import scene_svg
 from mithril_nb.viz.inspection_page import inspection_page
 from mithril_nb.viz.inspection_summary import summary_html, summary_text
-from mithril_nb.viz.listing import MOST_LINES, cut_text, listing_html, listing_text
-from mithril_nb.viz.stage_diagram import stage_layout
-from mithril_nb.viz.stage_diagram_svg import stage_graph_text, stage_svg
+from mithril_nb.viz.listing import MOST_LINES, listing_html, listing_text
+from mithril_nb.viz.text.columns import cut_text
 from mithril_nb.viz.transform_steps import steps_html, steps_text
 
 
@@ -34,7 +35,7 @@ def _inspection(inspection: Inspection) -> Bundle:
 
 @renderer(StageGraph)
 def _stage_graph(graph: StageGraph) -> Bundle:
-    return {"text/plain": stage_graph_text(graph), "image/svg+xml": stage_svg(stage_layout(graph))}
+    return {"text/plain": stage_graph_text(graph), "image/svg+xml": scene_svg(stage_layout(graph))}
 
 
 @renderer(Pass)

@@ -7,9 +7,9 @@ from typing import Any
 from mithril_nb.display import UNATTRIBUTED_LABEL
 from mithril_nb.viz.costs.blocks import path_text, tree_of
 from mithril_nb.viz.costs.memory.layers import Data, thin
-from mithril_nb.viz.escape import one_line
-from mithril_nb.viz.text import columns
-from mithril_nb.viz.units import UNKNOWN, nbytes, percent
+from mithril_nb.viz.text.columns import columns
+from mithril_nb.viz.text.escape import one_line
+from mithril_nb.viz.text.units import UNKNOWN, nbytes, percent
 
 KINDS = {
     "arguments": "arguments", "outputs": "outputs", "temporaries": "temporaries", "constants": "constants",

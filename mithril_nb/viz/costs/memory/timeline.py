@@ -14,10 +14,11 @@ from mithril_nb.viz.costs.memory.layers import Data, Layer, layers_of
 from mithril_nb.viz.costs.memory.text import KINDS, memory_text, peak_text
 from mithril_nb.viz.costs.page import FOOT, HEAD_H, MARGIN, Page
 from mithril_nb.viz.costs.squares import Rect
-from mithril_nb.viz.costs.svg_canvas import NO_HUE, NORMAL, SMALL, number
-from mithril_nb.viz.escape import one_line
-from mithril_nb.viz.textwidth import text_width
-from mithril_nb.viz.units import exact, nbytes, percent
+from mithril_nb.viz.costs.svg_canvas import NO_HUE, NORMAL, SMALL
+from mithril_nb.viz.svg import number
+from mithril_nb.viz.text.escape import one_line
+from mithril_nb.viz.text.units import exact, nbytes, percent
+from mithril_nb.viz.text.width import text_width
 
 _AXIS_W = 58
 _AXIS_H = 30

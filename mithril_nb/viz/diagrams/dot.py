@@ -8,11 +8,10 @@ import graphviz
 
 from mithril_nb.graph.paths import join_path
 from mithril_nb.graph.records import BOUNDARY, LogicalGraph
-from mithril_nb.viz.escape import one_line
+from mithril_nb.viz.diagrams.labels import PLAIN, NodeAnnotation
+from mithril_nb.viz.diagrams.scene import end_text
 from mithril_nb.viz.palette import HUES, LIGHT
-from mithril_nb.viz.records import NodeAnnotation, end_text
-
-_PLAIN = NodeAnnotation()
+from mithril_nb.viz.text.escape import one_line
 
 
 def to_dot(
@@ -70,7 +69,7 @@ class _Writer:
                 (out if side == "input" else into)[BOUNDARY, port.name] = node
         for at, node in enumerate(graph.nodes):
             path = join_path(prefix, node.name)
-            note = self.annotations.get(path, _PLAIN)
+            note = self.annotations.get(path, PLAIN)
             own = hue if hue is not None else (at % HUES if note.hue is None else note.hue)
             colour = LIGHT.hues[own % HUES]
             if node.block.graph is None:

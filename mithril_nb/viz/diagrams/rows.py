@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mithril_nb.viz.records import Point
+from mithril_nb.viz.svg import Point
 
 ROW_GAP = 18
 TRACK = 8

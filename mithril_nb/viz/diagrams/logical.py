@@ -1,4 +1,4 @@
-"""Lay out a logical graph as a diagram, as plain data.
+"""Layout of a logical graph: each level in ranks from top to bottom, with ports and curves.
 
 Each level of the graph is laid out separately, from the inside out. An expanded group is one large box on the level
 around it, so opening a group moves other boxes only as far as it needs room.
@@ -6,19 +6,19 @@ around it, so opening a group moves other boxes only as far as it needs room.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 
 from mithril_nb.graph.paths import join_path
-from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph, Node
-from mithril_nb.viz import sizes
-from mithril_nb.viz.arrange import arrange, curve
-from mithril_nb.viz.engine import Box, Link, Pin
+from mithril_nb.graph.records import BOUNDARY, Endpoint, LogicalGraph, Node
+from mithril_nb.viz.diagrams import sizes
+from mithril_nb.viz.diagrams.labels import PLAIN, NodeAnnotation
+from mithril_nb.viz.diagrams.ranks import Box, Link, Pin, arrange, curve
+from mithril_nb.viz.diagrams.scene import Level, Scene, SceneEdge, SceneNode, ScenePort, end_text
 from mithril_nb.viz.palette import HUES
-from mithril_nb.viz.records import Diagram, DiagramEdge, DiagramNode, DiagramPort, NodeAnnotation, Point, end_text
+from mithril_nb.viz.svg import Point
 
 MARGIN = 12
-_PLAIN = NodeAnnotation()
 _TITLE_H = 22
 _PIN_W, _PIN_H = 8, 2
 
@@ -31,7 +31,7 @@ def layout(
     expanded: Collection[str] = frozenset(),
     moved: Mapping[str, Point] | None = None,
     edge_problems: Mapping[tuple[str, str], int] | None = None,
-) -> Diagram:
+) -> Scene:
     """Lay out a graph from top to bottom.
 
     Args:
@@ -41,11 +41,11 @@ def layout(
             output and a shape in its annotation needs no entry.
         expanded: Paths of the groups that are drawn open.
         moved: Top left corners of blocks that the user has moved, by path, relative to the frame of their group (see
-            `Diagram.within`).
+            `Scene.within`).
         edge_problems: Index into the list of problems, by `(source, target)` of the connection.
 
     Returns:
-        The diagram; equal arguments give equal diagrams on every machine.
+        The scene; equal arguments give equal scenes on every machine.
 
     Raises:
         ValueError: An edge of the graph ends at a block that is not in the graph.
@@ -60,41 +60,26 @@ def layout(
         [('x', 12), ('relu_0', 80), ('y', 170)]
     """
     plan = _Plan(annotations or {}, edge_shapes or {}, frozenset(expanded), moved or {}, edge_problems or {})
-    level = plan.level(graph, "", {})
-    shift = MARGIN
-    return Diagram(
+    level, _ = plan.level(graph, "", {})
+    edges = level.shifted_edges(MARGIN, MARGIN)
+    return Scene(
+        "logical graph",
         level.w + 2 * MARGIN,
         level.h + 2 * MARGIN,
-        tuple(replace(node, x=node.x + shift, y=node.y + shift) for node in level.nodes),
-        tuple(replace(edge, points=_shifted(edge.points, shift, shift)) for edge in level.edges),
+        tuple(level.shifted_nodes(MARGIN, MARGIN)),
+        tuple(replace(edge, points=tuple((round(x, 1), round(y, 1)) for x, y in edge.points)) for edge in edges),
     )
-
-
-@dataclass
-class _Level:
-    """One level, laid out from `(0, 0)`, with the pins that connect its boundary.
-
-    `origin` is the position of its `(0, 0)` in the frame or picture around it.
-    """
-
-    w: float
-    h: float
-    origin: Point = (MARGIN, MARGIN)
-    nodes: list[DiagramNode] = field(default_factory=list)
-    edges: list[DiagramEdge] = field(default_factory=list)
-    tops: dict[str, Point] = field(default_factory=dict)
-    bottoms: dict[str, Point] = field(default_factory=dict)
 
 
 @dataclass
 class _Item:
     """A box to place on a level: its node, its size and its inner level."""
 
-    node: DiagramNode | None
+    node: SceneNode | None
     box: Box
     tops: dict[str, int]
     bottoms: dict[str, int]
-    inner: _Level | None = None
+    inner: Level | None = None
 
 
 @dataclass(frozen=True)
@@ -105,8 +90,13 @@ class _Plan:
     moved: Mapping[str, Point]
     edge_problems: Mapping[tuple[str, str], int]
 
-    def level(self, graph: LogicalGraph, prefix: str, given: Mapping[str, str], title: float = 0) -> _Level:
-        """Lay out one level; `given` holds the shapes at its boundary, `title` the width that its title needs."""
+    def level(
+        self, graph: LogicalGraph, prefix: str, given: Mapping[str, str], title: float = 0
+    ) -> tuple[Level, Point]:
+        """Lay out one level and return it with the position of its `(0, 0)` in the frame or picture around it.
+
+        `given` holds the shapes at its boundary, `title` the width that its title needs.
+        """
         shapes = self._shapes(graph, prefix, given)
         items = self._items(graph, prefix, shapes)
         index = {key: at for at, key in enumerate(items)}
@@ -129,44 +119,36 @@ class _Plan:
                 touched.add(at)
         w = max((x + item.box.w for (x, _), item in zip(corners, parts, strict=True)), default=0.0)
         h = max((y + item.box.h for (_, y), item in zip(corners, parts, strict=True)), default=0.0)
-        level = _Level(max(w, placed.w), max(h, placed.h), origin)
+        level = Level(max(w, placed.w), max(h, placed.h))
         for key, at in index.items():
             item, (x, y) = parts[at], corners[at]
             if item.node is None:
                 if key[0] == "output" and y + item.box.h < level.h and touched:
                     corners[at] = x, y = x, level.h - item.box.h
                     touched.add(at)
-                side = level.tops if key[0] == "input" else level.bottoms
-                side[key[1]] = (x + _PIN_W / 2, y)
+                side = level.ins if key[0] == "input" else level.outs
+                side[key[1]] = x + _PIN_W / 2
             else:
                 level.nodes.append(replace(item.node, x=x, y=y))
             if item.inner is not None:
-                level.nodes.extend(replace(node, x=node.x + x, y=node.y + y) for node in item.inner.nodes)
+                level.nodes += item.inner.shifted_nodes(x, y)
         for edge, link, points in zip(graph.edges, links, placed.curves, strict=True):
             if link.tail in touched or link.head in touched:
                 tail, head = parts[link.tail].box, parts[link.head].box
                 (x0, y0), (x1, y1) = corners[link.tail], corners[link.head]
                 points = curve((x0 + tail.bottoms[link.out], y0 + tail.h), (x1 + head.tops[link.into], y1))
             source, target = end_text(edge.source, prefix), end_text(edge.target, prefix)
-            level.edges.append(
-                DiagramEdge(
-                    f"{source} -> {target}",
-                    source,
-                    target,
-                    shapes.get(edge.source, ""),
-                    points,
-                    self.edge_problems.get((source, target)),
-                )
-            )
+            problem = self.edge_problems.get((source, target))
+            level.edges.append(SceneEdge(source, target, points, True, shapes.get(edge.source, ""), problem))
         for item, (x, y) in zip(parts, corners, strict=True):
             if item.inner is not None:
-                level.edges.extend(replace(edge, points=_shifted(edge.points, x, y)) for edge in item.inner.edges)
-        return level
+                level.edges += item.inner.shifted_edges(x, y)
+        return level, origin
 
     def _shapes(self, graph: LogicalGraph, prefix: str, given: Mapping[str, str]) -> dict[Endpoint, str]:
         shapes = {Endpoint(BOUNDARY, port.name): given.get(port.name, "") for port in graph.inputs}
         for node in graph.nodes:
-            note = self.annotations.get(join_path(prefix, node.name), _PLAIN)
+            note = self.annotations.get(join_path(prefix, node.name), PLAIN)
             if len(node.block.outputs) == 1:
                 shapes[Endpoint(node.name, node.block.outputs[0].name)] = note.shape
         for source in {edge.source for edge in graph.edges}:
@@ -200,13 +182,14 @@ class _Plan:
         shapes: Mapping[Endpoint, str],
         graph: LogicalGraph,
     ) -> _Item:
-        note = self.annotations.get(path, _PLAIN)
-        top = self.annotations.get(path.partition("/")[0], _PLAIN)
+        note = self.annotations.get(path, PLAIN)
+        top = self.annotations.get(path.partition("/")[0], PLAIN)
         hue = note.hue if note.hue is not None else top.hue
         block = node.block
-        plain = DiagramNode(
-            path, node.name, block.kind, at % HUES if hue is None else hue, 0, 0, 0, 0,
-            note.label, note.shape, note.share, note.problem, block.graph is not None, False, note.repeat,
+        plain = SceneNode(
+            path, node.name, block.kind, hue=at % HUES if hue is None else hue, path=path,
+            parent=path.rpartition("/")[0], group=block.graph is not None, label=note.label, shape=note.shape,
+            repeat=note.repeat, share=note.share, problem=note.problem,
         )  # fmt: skip
         if block.graph is None or path not in self.expanded:
             inputs, outputs = used
@@ -217,14 +200,10 @@ class _Plan:
         sources = {port: graph.source_of.get(Endpoint(node.name, port)) for port in used[0]}
         given = {port: shapes.get(source, "") for port, source in sources.items() if source is not None}
         title = sizes.title_width(node.name, block.kind) + sizes.PAD
-        return _frame(replace(plain, expanded=True), self._inside(block, path, plain.hue, given, title), title)
-
-    def _inside(self, block: Block, path: str, hue: int, given: Mapping[str, str], title: float) -> _Level:
-        assert block.graph is not None
-        level = self.level(block.graph, path, given, title)
-        own = {node.path for node in level.nodes if self.annotations.get(node.path, _PLAIN).hue is None}
-        level.nodes = [replace(node, hue=hue) if node.path in own else node for node in level.nodes]
-        return level
+        level, origin = self.level(block.graph, path, given, title)
+        own = {node.path for node in level.nodes if self.annotations.get(node.path, PLAIN).hue is None}
+        level.nodes = [replace(node, hue=plain.hue) if node.path in own else node for node in level.nodes]
+        return _frame(replace(plain, expanded=True), level, origin, title)
 
     def _link(
         self,
@@ -258,45 +237,39 @@ def _pill(kind: str, name: str, shape: str) -> _Item:
     w, h = sizes.pill_width(name, shape), sizes.PILL_H
     port = sizes.ports_at([name], w, h if kind == "input" else 0)
     inputs, outputs = ((), port) if kind == "input" else (port, ())
-    node = DiagramNode("", name, kind, HUES - 1, 0, 0, w, h, shape=shape, inputs=inputs, outputs=outputs)
-    item = _item(node)
+    # No path of a block contains a colon, so the key is unique.
+    node = SceneNode(f"{kind}:{name}", name, kind, 0, 0, w, h, HUES - 1, shape=shape, inputs=inputs, outputs=outputs)
     # Graphviz may receive unused ports. A pill has one on either side, so that a link always finds index 0.
-    return replace(item, box=Box(w, h, (w / 2,), (w / 2,)))
+    return replace(_item(node), box=Box(w, h, (w / 2,), (w / 2,)))
 
 
-def _item(node: DiagramNode, inner: _Level | None = None) -> _Item:
+def _item(node: SceneNode, inner: Level | None = None) -> _Item:
     sides: list[tuple[dict[str, int], tuple[float, ...]]] = []
     for ports in (node.inputs, node.outputs):
-        ordered: Sequence[DiagramPort] = sorted(ports, key=lambda port: port.x)
+        ordered = sorted(ports, key=lambda port: port.x)
         sides.append(({port.name: at for at, port in enumerate(ordered)}, tuple(port.x for port in ordered)))
     (tops, top_x), (bottoms, bottom_x) = sides
     return _Item(node, Box(node.w, node.h, top_x, bottom_x), tops, bottoms, inner)
 
 
-def _frame(node: DiagramNode, level: _Level, title: float) -> _Item:
+def _frame(node: SceneNode, level: Level, origin: Point, title: float) -> _Item:
     """Return an expanded group: a frame that fits its title and content, with ports where the content has them."""
-    dx, top = level.origin
+    dx, top = origin
     w = round(max(level.w + 2 * dx, title + sizes.PAD, sizes.NARROWEST))
-    h = round(top + level.h + (_PIN_H if level.bottoms else sizes.PAD))
-    inputs = tuple(DiagramPort(name, x + dx, 0) for name, (x, _) in level.tops.items())
-    outputs = tuple(DiagramPort(name, x + dx, h) for name, (x, _) in level.bottoms.items())
-    edges: list[DiagramEdge] = []
-    for edge in level.edges:
-        points = list(_shifted(edge.points, dx, top))
+    h = round(top + level.h + (_PIN_H if level.outs else sizes.PAD))
+    inputs = tuple(ScenePort(name, x + dx, 0) for name, x in level.ins.items())
+    outputs = tuple(ScenePort(name, x + dx, h) for name, x in level.outs.items())
+    inner = Level(level.w, level.h, level.shifted_nodes(dx, top))
+    for edge in level.shifted_edges(dx, top):
+        points = list(edge.points)
         if edge.source.startswith(f"{node.path}."):  # a path contains no dot, so this is a port of the frame itself
             points = [*_straight((points[0][0], 0), points[0]), *points[1:]]
         if edge.target.startswith(f"{node.path}."):
             points = [*points[:-1], *_straight(points[-1], (points[-1][0], h))]
-        edges.append(replace(edge, points=tuple(points)))
-    nodes = [replace(child, x=child.x + dx, y=child.y + top) for child in level.nodes]
-    inner = _Level(level.w, level.h, nodes=nodes, edges=edges)
+        inner.edges.append(replace(edge, points=tuple(points)))
     return _item(replace(node, w=w, h=h, inputs=inputs, outputs=outputs), inner)
 
 
 def _straight(start: Point, end: Point) -> tuple[Point, Point, Point, Point]:
     third = (end[1] - start[1]) / 3
     return (start, (start[0], round(start[1] + third, 1)), (end[0], round(end[1] - third, 1)), end)
-
-
-def _shifted(points: Sequence[Point], dx: float, dy: float) -> tuple[Point, ...]:
-    return tuple((round(x + dx, 1), round(y + dy, 1)) for x, y in points)

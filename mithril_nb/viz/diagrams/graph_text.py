@@ -1,4 +1,4 @@
-"""Text versions of the pictures, for terminals, tests and screen readers."""
+"""Logical graphs and blocks as text, for terminals, tests and screen readers."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping
 
 from mithril_nb.graph.paths import join_path
 from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph
-from mithril_nb.viz.escape import one_line
-from mithril_nb.viz.records import NodeAnnotation
-from mithril_nb.viz.units import percent
-
-_PLAIN = NodeAnnotation()
+from mithril_nb.viz.diagrams.labels import PLAIN, NodeAnnotation
+from mithril_nb.viz.text.columns import columns
+from mithril_nb.viz.text.escape import one_line
+from mithril_nb.viz.text.units import percent
 
 
 def graph_text(
@@ -37,23 +36,6 @@ def graph_text(
     return columns(rows)
 
 
-def columns(rows: list[tuple[str, ...]], right: frozenset[int] = frozenset({5})) -> str:
-    """Return rows as aligned columns, without the empty ones.
-
-    Examples:
-        >>> print(columns([("a", "", "10"), ("bcd", "", "5")], right=frozenset({2})))
-        a    10
-        bcd   5
-    """
-    used = [at for at in range(len(rows[0])) if any(row[at] for row in rows)] if rows else []
-    widths = {at: max(len(row[at]) for row in rows) for at in used}
-    lines = (
-        "  ".join(row[at].rjust(widths[at]) if at in right else row[at].ljust(widths[at]) for at in used)
-        for row in rows
-    )
-    return "\n".join(line.rstrip() for line in lines)
-
-
 def block_text(block: Block) -> str:
     """Return a block as the call that creates it.
 
@@ -69,7 +51,7 @@ def _rows(
 ) -> Iterator[tuple[str, ...]]:
     for node in graph.nodes:
         path = join_path(prefix, node.name)
-        note = notes.get(path, _PLAIN)
+        note = notes.get(path, PLAIN)
         wired = [
             (port.name, graph.source_of.get(Endpoint(node.name, port.name)))
             for port in node.block.inputs

@@ -9,9 +9,33 @@ from itertools import accumulate
 from mithril_nb.errors import Diagnostic
 from mithril_nb.graph.records import Block, BlockSpecs, LogicalGraph, Value
 from mithril_nb.graph.spec import Spec, StaticSpec, TensorSpec
-from mithril_nb.viz.records import NodeAnnotation, port_text
+from mithril_nb.viz.diagrams.scene import port_text
 
 _LONGEST_LABEL = 24
+
+
+@dataclass(frozen=True)
+class NodeAnnotation:
+    """Labels of a block in a diagram.
+
+    Attributes:
+        label: Its most important option, such as `"64 → 10"`.
+        shape: Shape of its output, such as `"(32, 10)"`.
+        share: Its share of the cost, 0 to 1, or `None` if unknown.
+        problem: Index into the list of problems, or `None`.
+        hue: Index of its hue, or `None` to use the hue of its top-level block.
+        repeat: Number of equal blocks in a row that it represents.
+    """
+
+    label: str = ""
+    shape: str = ""
+    share: float | None = None
+    problem: int | None = None
+    hue: int | None = None
+    repeat: int = 1
+
+
+PLAIN = NodeAnnotation()
 
 
 @dataclass(frozen=True)

@@ -7,17 +7,19 @@ when a name or a number in it changes.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import pairwise
 
-from mithril_nb.display import Shown
 from mithril_nb.stages.graph.stage_graph import ROOT, GraphEdge, GraphNode, StageGraph
-from mithril_nb.viz import sizes
-from mithril_nb.viz.escape import one_line
+from mithril_nb.stages.records import ROLES
+from mithril_nb.viz.diagrams import sizes
+from mithril_nb.viz.diagrams.rows import Net, Part, Placed, arrange_lines
+from mithril_nb.viz.diagrams.scene import Level, Scene, SceneEdge, SceneNode, count_text, frame_texts
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
-from mithril_nb.viz.records import Point
-from mithril_nb.viz.stage_diagram_lines import Net, Part, Placed, arrange_lines
-from mithril_nb.viz.textwidth import text_width
+from mithril_nb.viz.text.columns import columns
+from mithril_nb.viz.text.escape import one_line
+from mithril_nb.viz.text.units import percent
+from mithril_nb.viz.text.width import text_width
 
 MARGIN = 12
 BOX_H, LEAF_H, INPUT_H = 64, 46, 34
@@ -28,84 +30,13 @@ _SHARE_W = 52
 """Room for a share and its margin, for any number of digits."""
 
 
-@dataclass(frozen=True)
-class StageBox:
-    """A node in the picture.
-
-    Attributes:
-        node: The node.
-        x: Left edge.
-        y: Top edge.
-        w: Width.
-        h: Height.
-        hue: Index of its hue.
-        opened: True if its content is drawn; the box is then a frame.
-        share: Its share of the cost, or `None` if unknown.
-        equations: Ids of its equations, for links; empty if its block identifies them all.
-    """
-
-    node: GraphNode
-    x: float
-    y: float
-    w: float
-    h: float
-    hue: int
-    opened: bool = False
-    share: float | None = None
-    equations: tuple[str, ...] = field(default=(), repr=False)
-
-
-@dataclass(frozen=True)
-class StageWire:
-    """Data flow from one node to another, or the piece of it up to a frame in between.
-
-    Attributes:
-        source: Key of the producing node.
-        target: Key of the consuming node.
-        points: Corners of the line, which alternates between horizontal and vertical.
-        shape: Shape of the data.
-        is_backward: True if only the backward pass reads it.
-        returns: True if a gradient flows back along the same wire.
-        is_end: True if this piece ends at the consumer, not at a frame around it.
-    """
-
-    source: str
-    target: str
-    points: tuple[Point, ...]
-    shape: str = ""
-    is_backward: bool = False
-    returns: bool = False
-    is_end: bool = True
-
-
-@dataclass(frozen=True)
-class StageDiagram(Shown):
-    """A laid-out picture of a stage's graph.
-
-    Attributes:
-        stage: Name of the stage.
-        width: Width in px.
-        height: Height in px.
-        boxes: Nodes; a frame comes before its content.
-        wires: Data flow.
-        has_roles: True if the graph has more than one role.
-    """
-
-    stage: str
-    width: float
-    height: float
-    boxes: tuple[StageBox, ...]
-    wires: tuple[StageWire, ...]
-    has_roles: bool
-
-
 def stage_layout(
     graph: StageGraph,
     *,
     opened: Collection[str] | None = None,
     shares: Mapping[str, float] | None = None,
     hues: Mapping[str, int] | None = None,
-) -> StageDiagram:
+) -> Scene:
     """Lay out a stage's graph.
 
     Args:
@@ -115,42 +46,22 @@ def stage_layout(
         hues: Index of the hue by block; default: in program order.
 
     Returns:
-        The diagram; equal arguments give equal diagrams on every machine.
+        The scene; equal arguments give equal scenes on every machine.
     """
     shown = frozenset(graph.first_view(shares=shares) if opened is None else opened)
-    plan = _Plan(graph, shown, shares or {}, hues if hues is not None else _hues(graph))
+    if hues is None:
+        hues = hues_of_blocks(node.block for node in graph.nodes.values() if node.block)
+    plan = _Plan(graph, shown, shares or {}, hues)
     level = plan.level(ROOT)
-    boxes = tuple(replace(box, x=box.x + MARGIN, y=box.y + MARGIN) for box in level.boxes)
-    wires = tuple(replace(wire, points=tuple((x + MARGIN, y + MARGIN) for x, y in wire.points)) for wire in level.wires)
-    roles = sum(any(node.counts[at] for node in graph.level()) for at in range(3))
-    return StageDiagram(graph.stage, level.w + 2 * MARGIN, level.h + 2 * MARGIN, boxes, wires, roles > 1)
-
-
-def frame_title(node: GraphNode) -> tuple[str, str]:
-    """Return the title of an open node's frame: its name, and its note and shape."""
-    times = f" ×{node.repeat}" if node.repeat > 1 else ""
-    return f"{one_line(node.name)}{times}", " · ".join(part for part in (node.note, one_line(node.shape)) if part)
-
-
-def _hues(graph: StageGraph) -> dict[str, int]:
-    return hues_of_blocks(node.block for node in graph.nodes.values() if node.block)
-
-
-@dataclass
-class _Level:
-    w: float
-    h: float
-    boxes: list[StageBox]
-    wires: list[StageWire]
-    ins: dict[str, float]
-    outs: dict[str, float]
-
-
-@dataclass
-class _Link:
-    """The edges of one net into one part of a level."""
-
-    edges: list[GraphEdge] = field(default_factory=list)
+    return Scene(
+        graph.stage,
+        level.w + 2 * MARGIN,
+        level.h + 2 * MARGIN,
+        tuple(level.shifted_nodes(MARGIN, MARGIN)),
+        tuple(level.shifted_edges(MARGIN, MARGIN)),
+        "right",
+        ROLES,
+    )
 
 
 class _Plan:
@@ -189,38 +100,40 @@ class _Plan:
             found.append(key)
         return found
 
-    def level(self, key: str) -> _Level:
+    def level(self, key: str) -> Level:
         nodes = self._graph.level(key)
         inner = {node.key: self.level(node.key) for node in nodes if node.key in self._opened}
         leaf_w = self._width([node for node in nodes if node.key not in inner])
         parts = {node.key: self._part(node, inner.get(node.key), leaf_w) for node in nodes}
-        nets: dict[tuple[str, str], dict[str, _Link]] = {}
+        nets: dict[tuple[str, str], dict[str, list[GraphEdge]]] = {}
         for tail, head, edge in self._edges.get(key, ()):
-            nets.setdefault((tail, edge.source), {}).setdefault(head, _Link()).edges.append(edge)
+            nets.setdefault((tail, edge.source), {}).setdefault(head, []).append(edge)
         wanted = [Net(tail, source, tuple(heads)) for (tail, source), heads in nets.items()]
         # The border of a frame can have wires of many sources: the inner picture has one pin for each.
         placed = arrange_lines(parts, wanted)
-        level = _Level(placed.w, placed.h, [], [], dict(placed.ins), dict(placed.outs))
+        level = Level(placed.w, placed.h, ins=dict(placed.ins), outs=dict(placed.outs))
         for node in nodes:
             x, y = placed.corners[node.key]
             self._draw(level, node, x, y, parts[node.key], inner.get(node.key))
         self._wire(level, nets, placed)
         return level
 
-    def _wire(self, level: _Level, nets: Mapping[tuple[str, str], Mapping[str, _Link]], placed: Placed) -> None:
+    def _wire(
+        self, level: Level, nets: Mapping[tuple[str, str], Mapping[str, list[GraphEdge]]], placed: Placed
+    ) -> None:
         for (tail, source), heads in nets.items():
-            for head, link in heads.items():
-                first = link.edges[0]
-                forward = [edge for edge in link.edges if "forward" in edge.roles or not edge.roles]
-                level.wires.append(
-                    StageWire(
+            for head, edges in heads.items():
+                first = edges[0]
+                forward = [edge for edge in edges if "forward" in edge.roles or not edge.roles]
+                level.edges.append(
+                    SceneEdge(
                         source,
-                        first.target if len(link.edges) == 1 else head or first.target,
+                        first.target if len(edges) == 1 else head or first.target,
                         placed.routes[tail, source, head],
-                        first.shape,
-                        not forward,
-                        any((edge.source, edge.target) in self._back for edge in link.edges),
-                        head != "" and head not in self._opened,
+                        shape=first.shape,
+                        is_backward=not forward,
+                        returns=any((edge.source, edge.target) in self._back for edge in edges),
+                        is_end=head != "" and head not in self._opened,
                     )
                 )
 
@@ -235,11 +148,14 @@ class _Plan:
             widest = max(widest, name + sizes.LEFT + sizes.RIGHT, below + sizes.LEFT + sizes.RIGHT)
         return int(-(-min(widest, _WIDE) // _GRID) * _GRID)
 
-    def _part(self, node: GraphNode, inner: _Level | None, leaf_w: int) -> Part:
+    def _part(self, node: GraphNode, inner: Level | None, leaf_w: int) -> Part:
         if inner is None:
             heights = {"instruction": LEAF_H, "input": INPUT_H}
             return Part(leaf_w, heights.get(node.kind, BOX_H), {}, {}, node.kind == "input")
-        title = text_width(" ".join(frame_title(node)), sizes.NAME_SIZE, bold=True) + 24
+        title = (
+            text_width(" ".join(frame_texts(node.name, node.repeat, node.note, node.shape)), sizes.NAME_SIZE, bold=True)
+            + 24
+        )
         title += _SHARE_W if self._share(node) is not None else 0
         w = max(inner.w + 2 * PAD, title)
         return Part(
@@ -249,23 +165,28 @@ class _Plan:
             {name: y + TITLE_H for name, y in inner.outs.items()},
         )
 
-    def _draw(self, level: _Level, node: GraphNode, x: float, y: float, part: Part, inner: _Level | None) -> None:
+    def _draw(self, level: Level, node: GraphNode, x: float, y: float, part: Part, inner: Level | None) -> None:
         own = hue_of(node.block, self._hues)
-        hue = HUES - 1 if own is None else own
-        linked = () if node.kind == "block" and node.block else self._linked(node)
-        level.boxes.append(StageBox(node, x, y, part.w, part.h, hue, inner is not None, self._share(node), linked))
+        level.nodes.append(
+            SceneNode(
+                node.key, node.name, node.kind, x, y, part.w, part.h, HUES - 1 if own is None else own, node.block,
+                node.parent, bool(node.children), inner is not None, node.note, node.shape, node.repeat,
+                self._share(node), counts=node.counts,
+                equations=() if node.kind == "block" and node.block else self._linked(node),
+            )
+        )  # fmt: skip
         if inner is None:
             return
         dx, dy = x + PAD, y + TITLE_H
-        level.boxes += [replace(box, x=box.x + dx, y=box.y + dy) for box in inner.boxes]
-        for wire in inner.wires:
-            points = [(px + dx, py + dy) for px, py in wire.points]
-            # Wires of the border start and end at the frame, which may be wider than its content.
+        level.nodes += inner.shifted_nodes(dx, dy)
+        for edge in inner.shifted_edges(dx, dy):
+            points = list(edge.points)
+            # Lines of the border start and end at the frame, which may be wider than its content.
             if points[0][0] <= dx:
                 points[0] = (x, points[0][1])
-            if not wire.is_end and points[-1][0] >= dx + inner.w:
+            if not edge.is_end and points[-1][0] >= dx + inner.w:
                 points[-1] = (x + part.w, points[-1][1])
-            level.wires.append(replace(wire, points=tuple(points)))
+            level.edges.append(replace(edge, points=tuple(points)))
 
     def _linked(self, node: GraphNode) -> tuple[str, ...]:
         ids = self._graph.instructions_of(node.key)
@@ -273,3 +194,33 @@ class _Plan:
 
     def _share(self, node: GraphNode) -> float | None:
         return self._graph.share(node.key, self._shares)
+
+
+def stage_graph_text(
+    graph: StageGraph, opened: Collection[str] | None = None, shares: Mapping[str, float] | None = None
+) -> str:
+    """Return a stage's graph as an indented list with the content of the picture.
+
+    Args:
+        graph: The graph.
+        opened: Keys of the nodes whose content is listed; default: `graph.first_view`.
+        shares: Share of the cost by block path.
+    """
+    shown = graph.first_view(shares=shares) if opened is None else opened
+    depth = {ROOT: -1}
+    rows: list[tuple[str, ...]] = []
+    for node in graph.visible(shown):
+        depth[node.key] = depth[node.parent] + 1
+        share = graph.share(node.key, shares or {})
+        times = f" ×{node.repeat}" if node.repeat > 1 else ""
+        rows.append(
+            (
+                f"{'  ' * depth[node.key]}{one_line(node.name)}{times}",
+                "" if node.kind in ("block", "instruction") else node.kind,
+                node.note,
+                one_line(node.shape),
+                count_text(node.kind, node.counts, ROLES),
+                "" if share is None else percent(share),
+            )
+        )
+    return columns(rows) if rows else f"{graph.stage}: nothing to draw"

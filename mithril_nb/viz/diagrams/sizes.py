@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mithril_nb.viz.escape import one_line
-from mithril_nb.viz.records import DiagramPort
-from mithril_nb.viz.textwidth import text_width
+from mithril_nb.viz.diagrams.scene import ScenePort
+from mithril_nb.viz.text.escape import one_line
+from mithril_nb.viz.text.width import text_width
 
 NODE_H = 52
 PILL_H = 30
@@ -49,14 +49,14 @@ def title_width(name: str, kind: str) -> float:
     return min(names, WIDEST)
 
 
-def ports_at(names: Sequence[str], width: float, y: float) -> tuple[DiagramPort, ...]:
+def ports_at(names: Sequence[str], width: float, y: float) -> tuple[ScenePort, ...]:
     """Return ports spread evenly along a side.
 
     Examples:
         >>> [port.x for port in ports_at(["left", "right"], 150, 0)]
         [50, 100]
     """
-    return tuple(DiagramPort(name, round(width * at / (len(names) + 1)), y) for at, name in enumerate(names, 1))
+    return tuple(ScenePort(name, round(width * at / (len(names) + 1)), y) for at, name in enumerate(names, 1))
 
 
 def _beside(text: str) -> float:

@@ -1,0 +1,261 @@
+"""A laid-out graph as data, the same for every kind of graph: nodes, groups and edges in px; `y` grows downward."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from mithril_nb.display import Shown
+from mithril_nb.graph.paths import component, join_path
+from mithril_nb.graph.records import Endpoint
+from mithril_nb.viz.svg import Point
+from mithril_nb.viz.text.escape import one_line
+
+_NODE_DATA = (
+    "path", "name", "kind", "hue", "x", "y", "w", "h", "label", "shape", "share", "problem", "group", "expanded",
+    "repeat",
+)  # fmt: skip
+"""Attributes of a node that the front end reads, besides its ports."""
+
+
+@dataclass(frozen=True)
+class ScenePort:
+    """A port; `x` and `y` are relative to the top left of its node."""
+
+    name: str
+    x: float
+    y: float
+
+
+@dataclass(frozen=True)
+class SceneNode:
+    """A box in the picture: a block, an instruction, a group's frame, or an input or output.
+
+    Attributes:
+        key: Unique in the scene: the path of a block, or the key of a node in the graph of a stage.
+        name: Its name.
+        kind: Kind of the block, such as `"Linear"`; kind of the node, such as `"loop"`; `"input"` or `"output"`.
+        x: Left edge.
+        y: Top edge.
+        w: Width.
+        h: Height.
+        hue: Index of its hue.
+        path: Path of its block; `""` if it has none.
+        parent: Key of the group that contains it; `""` at the top.
+        group: True if it contains nodes.
+        expanded: True if these are drawn; the box is then a frame.
+        label: Its most important option, or a note, such as `"10 rounds"`.
+        shape: Shape of its output.
+        repeat: Number of equal nodes that it represents.
+        share: Its share of the cost, 0 to 1, or `None` if unknown.
+        problem: Index into the list of problems, or `None`.
+        counts: Number of instructions inside it by role, then those without a role; `()` in a model.
+        equations: Ids of its equations, for links; empty if its block identifies them all.
+        inputs: Its input ports.
+        outputs: Its output ports.
+    """
+
+    key: str
+    name: str
+    kind: str
+    x: float = 0
+    y: float = 0
+    w: float = 0
+    h: float = 0
+    hue: int = 0
+    path: str = ""
+    parent: str = ""
+    group: bool = False
+    expanded: bool = False
+    label: str = ""
+    shape: str = ""
+    repeat: int = 1
+    share: float | None = None
+    problem: int | None = None
+    counts: tuple[int, ...] = ()
+    equations: tuple[str, ...] = field(default=(), repr=False)
+    inputs: tuple[ScenePort, ...] = ()
+    outputs: tuple[ScenePort, ...] = ()
+
+
+@dataclass(frozen=True)
+class SceneEdge:
+    """Data flow from one node to another, or the piece of it up to a frame in between.
+
+    Attributes:
+        source: The key of its source. In a model, its port as `"path.port"`, escaped as in `graph.paths`; the port of
+            a model input is its name alone.
+        target: Its target, in the same form.
+        points: Corners of the line; or, if `is_curve`, the control points of a cubic Bézier curve: the start, then
+            three for each piece.
+        is_curve: True if it is a curve.
+        shape: Shape of the data.
+        problem: Index into the list of problems.
+        is_backward: True if only the backward pass reads it.
+        returns: True if a gradient flows back along the same line.
+        is_end: True if it ends at the consumer, not at a frame around it.
+    """
+
+    source: str
+    target: str
+    points: tuple[Point, ...]
+    is_curve: bool = False
+    shape: str = ""
+    problem: int | None = None
+    is_backward: bool = False
+    returns: bool = False
+    is_end: bool = True
+
+    @property
+    def id(self) -> str:
+        """Its ends, `"source -> target"`."""
+        return f"{self.source} -> {self.target}"
+
+
+@dataclass(frozen=True)
+class Scene(Shown):
+    """A laid-out picture of a graph.
+
+    Attributes:
+        title: Its accessible name.
+        width: Width in px.
+        height: Height in px.
+        nodes: Boxes; a frame comes before its content.
+        edges: Data flow.
+        flow: Direction of the data: `"down"` for blocks with ports, `"right"` for rows read like text.
+        roles: Names of the roles that `SceneNode.counts` counts.
+    """
+
+    title: str
+    width: float
+    height: float
+    nodes: tuple[SceneNode, ...]
+    edges: tuple[SceneEdge, ...]
+    flow: Literal["down", "right"] = "down"
+    roles: tuple[str, ...] = ()
+
+    @property
+    def counted(self) -> str:
+        """The number of its nodes as text; inputs and outputs of a model do not count."""
+        count = sum(bool(node.path) for node in self.nodes) if self.flow == "down" else len(self.nodes)
+        return f"{count} {'block' if self.flow == 'down' else 'node'}{'' if count == 1 else 's'}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the scene of a model as JSON-able data for the front end."""
+        return {
+            "width": self.width,
+            "height": self.height,
+            "nodes": [
+                {name: getattr(node, name) for name in _NODE_DATA}
+                | {"inputs": list(map(vars, node.inputs)), "outputs": list(map(vars, node.outputs))}
+                for node in self.nodes
+            ],
+            "edges": [
+                {
+                    "id": edge.id,
+                    "source": edge.source,
+                    "target": edge.target,
+                    "shape": edge.shape,
+                    "points": [list(point) for point in edge.points],
+                    "problem": edge.problem,
+                }
+                for edge in self.edges
+            ],
+        }
+
+    def with_shares(self, shares: Mapping[str, float]) -> Scene:
+        """Return the scene with new cost shares, by path of the block, and unchanged positions."""
+        return replace(
+            self, nodes=tuple(replace(node, share=shares.get(node.path) if node.path else None) for node in self.nodes)
+        )
+
+    def within(self, path: str, x: float, y: float) -> Point:
+        """Convert the point `(x, y)` of this picture into the form of `layout(moved=...)` for the block at `path`.
+
+        The result is relative to the frame of the block's group, so that moving a group moves its blocks along.
+        """
+        parent = path.rpartition("/")[0]
+        for node in self.nodes:
+            if node.path == parent and node.expanded:
+                return x - node.x, y - node.y
+        return x, y
+
+
+@dataclass
+class Level:
+    """One level of a graph while it is laid out, from `(0, 0)`.
+
+    Attributes:
+        w: Width.
+        h: Height.
+        nodes: Its nodes, and those of the levels inside.
+        edges: Its edges, and those of the levels inside.
+        ins: Positions of the data that enters it, along its border.
+        outs: Positions of the data that leaves it, along its border.
+    """
+
+    w: float
+    h: float
+    nodes: list[SceneNode] = field(default_factory=list)
+    edges: list[SceneEdge] = field(default_factory=list)
+    ins: dict[str, float] = field(default_factory=dict)
+    outs: dict[str, float] = field(default_factory=dict)
+
+    def shifted_nodes(self, dx: float, dy: float) -> list[SceneNode]:
+        """Return its nodes, moved right and down."""
+        return [replace(node, x=node.x + dx, y=node.y + dy) for node in self.nodes]
+
+    def shifted_edges(self, dx: float, dy: float) -> list[SceneEdge]:
+        """Return its edges, moved right and down."""
+        return [replace(edge, points=shifted(edge.points, dx, dy)) for edge in self.edges]
+
+
+def shifted(points: Sequence[Point], dx: float, dy: float) -> tuple[Point, ...]:
+    """Return points moved right and down."""
+    return tuple((x + dx, y + dy) for x, y in points)
+
+
+def frame_texts(name: str, repeat: int, note: str, shape: str) -> tuple[str, str]:
+    """Return the title of the frame of a stage's node: its name, and its note and shape.
+
+    Examples:
+        >>> frame_texts("layer_0", 12, "10 rounds", "4×8")
+        ('layer_0 ×12', '10 rounds · 4×8')
+    """
+    times = f" ×{repeat}" if repeat > 1 else ""
+    return f"{one_line(name)}{times}", " · ".join(part for part in (note, one_line(shape)) if part)
+
+
+def count_text(kind: str, counts: Sequence[int], roles: Sequence[str]) -> str:
+    """Return the numbers of instructions in a node by role; `""` for an instruction or an input.
+
+    Examples:
+        >>> count_text("block", (3, 0, 1, 2), ("forward", "backward", "update"))
+        '3 forward, 1 update, 2 without a role'
+    """
+    if kind in ("instruction", "input"):
+        return ""
+    named = zip((*roles, "without a role"), counts, strict=False)
+    return ", ".join(f"{count} {name}" for name, count in named if count)
+
+
+def end_text(end: Endpoint, prefix: str = "") -> str:
+    """Return an end of an edge in the group at `prefix` as text; without a prefix it equals `str` of the end.
+
+    Examples:
+        >>> end_text(Endpoint("relu_0", "input"), "mlp"), end_text(Endpoint("", "input"), "mlp")
+        ('mlp/relu_0.input', 'mlp.input')
+    """
+    path = join_path(prefix, end.node) if end.node else prefix
+    return port_text(path, end.port)
+
+
+def port_text(path: str, port: str) -> str:
+    """Return the port of the block at `path` as text; a port of the model itself is its name alone.
+
+    Examples:
+        >>> port_text("relu_0", "a.b"), port_text("", "input")
+        ('relu_0.a%2Eb', 'input')
+    """
+    return f"{path}.{component(port)}" if path else port

@@ -1,0 +1,263 @@
+"""A scene as one self-contained SVG: readable on white and on black, without scripts, links or ids.
+
+Light colours are attributes, for programs without style sheets; dark colours are in a media query. Hue is the block.
+In the graph of a stage, pattern is the role: forward is solid, backward hatched, update dotted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from mithril_nb.errors import Diagnostic
+from mithril_nb.viz.diagrams import sizes
+from mithril_nb.viz.diagrams.scene import Scene, SceneEdge, SceneNode, count_text, frame_texts, port_text
+from mithril_nb.viz.diagrams.svg_nodes import (
+    draw_box,
+    draw_ports,
+    draw_rect,
+    draw_role,
+    draw_sign,
+    draw_text,
+    times_text,
+)
+from mithril_nb.viz.palette import DARK, HUES, LIGHT, Theme
+from mithril_nb.viz.svg import (
+    FONT,
+    Point,
+    arrow,
+    curve_path,
+    curve_point,
+    curve_points,
+    element,
+    number,
+    opening,
+    rounded_path,
+)
+from mithril_nb.viz.text.escape import block_key, one_line
+from mithril_nb.viz.text.units import percent
+from mithril_nb.viz.text.width import elide, text_width
+
+_EDGE_SIZE = 10
+_TITLE_ROW = 24
+_LEGEND_H = 26
+_Rect = tuple[float, float, float, float]
+
+
+def scene_svg(scene: Scene, problems: Sequence[Diagnostic] = (), title: str = "", *, embedded: bool = False) -> str:
+    """Return the picture as SVG text.
+
+    Args:
+        scene: The scene.
+        problems: The problems that the `problem` indices refer to, for tooltips.
+        title: Accessible name, read by screen readers; default: the title of the scene.
+        embedded: Whether it is part of one of our HTML pages. Then it uses the page's colours, and its nodes are
+            reachable by keyboard and linked to lines and rows.
+
+    Returns:
+        SVG with fixed width and height; equal arguments give equal text.
+    """
+    roles = [at for at in range(len(scene.roles)) if any(node.counts[at] for node in scene.nodes)]
+    legend_h = _LEGEND_H if len(roles) > 1 else 0
+    width, height = max(scene.width, 240 if legend_h else 60), max(scene.height, 40) + legend_h
+    parts = [
+        opening(
+            "svg", xmlns="http://www.w3.org/2000/svg", class_="mnb-diagram", role="group" if embedded else "img",
+            width=width, height=height, viewBox=f"0 0 {number(width)} {number(height)}", font_family=FONT,
+            style="max-width:100%;height:auto",
+        ),
+        element("title", f"{one_line(title or scene.title)}: {scene.counted}"),
+    ]  # fmt: skip
+    if scene.flow == "right":
+        tops = ", ".join(f"{one_line(node.name)}{times_text(node)}" for node in scene.nodes if not node.parent)
+        parts.append(element("desc", f"In the order of the program: {tops}."))
+    parts.append(f"<style>{_rules(embedded=embedded)}</style>")
+    parts.append(element("rect", class_="ground", width=width, height=height, rx=4, fill=LIGHT.ground))
+    frames = [node for node in scene.nodes if node.expanded]
+    boxes = [node for node in scene.nodes if not node.expanded]
+    for node in frames:
+        parts += (_opening(node, scene, problems, embedded), *_frame(node, scene), "</g>")
+    for edge in scene.edges:
+        parts += _edge(edge, problems)
+    if scene.flow == "down":
+        parts += _edge_labels(scene, frames, boxes)
+    for node in boxes:
+        parts += (_opening(node, scene, problems, embedded), *draw_box(node, scene, len(roles) > 1), "</g>")
+    if legend_h:
+        parts += _legend(scene, roles, height - legend_h)
+    parts.append("</svg>")
+    return "\n".join(parts)
+
+
+# CSS variables of the style sheet of our pages.
+_PAGE = Theme(
+    *(f"var(--{name})" for name in "ground surface line wire ink muted accent bad cost track".split()),
+    hues=tuple(f"var(--h{at})" for at in range(HUES)),
+    code=LIGHT.code,
+)
+
+
+def _rules(*, embedded: bool) -> str:
+    """Return the CSS rules of the colours. Without a page, only dark ones: light ones are attributes."""
+    theme = _PAGE if embedded else DARK
+    fills = {
+        "ground": theme.ground, "box": theme.surface, "ink": theme.ink, "muted": theme.muted, "cost": theme.cost,
+        "track": theme.track, "head": theme.wire, "port": theme.ground, "chip": theme.ground, "badtext": theme.bad,
+    }  # fmt: skip
+    strokes = {
+        "box": theme.line, "wire": theme.wire, "port": theme.wire, "chip": theme.line, "bad": theme.bad,
+        "halo": theme.ground,
+    }  # fmt: skip
+    rules = [f".mnb-diagram .{name}{{fill:{colour}}}" for name, colour in fills.items()]
+    rules += [f".mnb-diagram .{name}{{stroke:{colour}}}" for name, colour in strokes.items()]
+    for at, colour in enumerate(theme.hues):
+        rules.append(f".mnb-diagram .hue{at}{{fill:{colour}}}.mnb-diagram .rim{at}{{stroke:{colour}}}")
+    written = "".join(rules)
+    return written if embedded else f"@media (prefers-color-scheme:dark){{{written}}}"
+
+
+def _opening(node: SceneNode, scene: Scene, problems: Sequence[Diagnostic], embedded: bool) -> str:
+    label = _tooltip(node, scene, problems)
+    is_model = scene.flow == "down"
+    links: dict[str, str] = {}
+    if embedded and (node.path or not is_model):
+        if not is_model:
+            links["data_node"] = block_key(node.key)
+        if node.equations:
+            links |= {"data_e": " ".join(node.equations), "data_of": block_key(node.path)}
+        elif node.path:
+            links["data_block"] = block_key(node.path)
+        links |= {"tabindex": "0", "role": "button"}
+        if node.group and not is_model:
+            links["aria_expanded"] = "true" if node.expanded else "false"
+        links["aria_label"] = label
+    return opening("g", class_="node", **links) + element("title", label)
+
+
+def _tooltip(node: SceneNode, scene: Scene, problems: Sequence[Diagnostic]) -> str:
+    is_port = scene.flow == "down" and not node.path
+    parts = [
+        f"{one_line(node.kind)} {one_line(node.name)}{times_text(node)}",
+        one_line(node.label),
+        f"{'' if is_port else 'output '}{one_line(node.shape)}" if node.shape else "",
+        count_text(node.kind, node.counts, scene.roles),
+        "" if node.share is None else f"{percent(node.share)} of the cost",
+    ]
+    return ", ".join(part for part in parts if part) + _problem(node.problem, problems)
+
+
+def _problem(index: int | None, problems: Sequence[Diagnostic]) -> str:
+    if index is None:
+        return ""
+    return f"\nproblem: {problems[index]}" if 0 <= index < len(problems) else "\nproblem"
+
+
+def _legend(scene: Scene, roles: Sequence[int], y: float) -> Iterator[str]:
+    x = 12.0
+    for at in roles:
+        yield from draw_role(x, y + 7, 22, at, HUES - 1)
+        yield draw_text(x + 28, y + 14, scene.roles[at], sizes.SMALL_SIZE, "muted")
+        x += 28 + text_width(scene.roles[at], sizes.SMALL_SIZE) + 18
+    if any(edge.returns for edge in scene.edges):
+        yield from _edge(SceneEdge("", "", ((x, y + 10.5), (x + 26, y + 10.5)), returns=True), ())
+        yield draw_text(x + 33, y + 14, "gradient flows back", sizes.SMALL_SIZE, "muted")
+
+
+def _frame(node: SceneNode, scene: Scene) -> Iterator[str]:
+    """Draw an open group: its area, its rim and its title."""
+    x, y, w, h, hue = node.x, node.y, node.w, node.h, node.hue % HUES
+    colour, bad = LIGHT.hues[hue], node.problem is not None
+    if node.repeat > 1 and scene.flow == "right":
+        for off in (6, 3):
+            yield draw_rect(
+                x + off, y - off, w - off, h, f"rim{hue}", 6, fill="none", stroke=colour, stroke_opacity="0.5"
+            )
+        yield draw_rect(x, y, w, h, "ground", 6, fill=LIGHT.ground)
+    yield draw_rect(x, y, w, h, f"hue{hue}", 6, fill=colour, fill_opacity="0.07")
+    dashes = "5 3" if bad else "6 3" if node.kind in ("loop", "cond", "branch", "repeat") else ""
+    yield draw_rect(
+        x, y, w, h, "bad" if bad else f"rim{hue}", 6, fill="none", stroke=LIGHT.bad if bad else colour,
+        stroke_dasharray=dashes,
+    )  # fmt: skip
+    if scene.flow == "down":
+        left, base, gap = x + sizes.PAD / 2, y + 17, sizes.GAP / 2
+        room = sizes.title_width(node.name, node.kind)
+        name, rest = one_line(node.name), one_line(node.kind)
+        name_room, end = room * 0.75, x + room + sizes.PAD
+    else:
+        left, base, gap = x + 10, y + 18, 8
+        name, rest = frame_texts(node.name, node.repeat, node.label, node.shape)
+        rest = " · ".join(part for part in (rest, percent(node.share) if node.share is not None else "") if part)
+        name_room, end = w - 20, x + w - 10
+    name = elide(name, sizes.NAME_SIZE, name_room, bold=True)
+    yield draw_text(left, base, name, sizes.NAME_SIZE, bold=True)
+    left += text_width(name, sizes.NAME_SIZE, bold=True) + gap
+    rest = elide(rest, sizes.SMALL_SIZE, max(20.0, end - left) if scene.flow == "down" else end - left)
+    if len(rest) > 1:
+        yield draw_text(left, base, rest, sizes.SMALL_SIZE, "muted")
+    yield from draw_ports(node)
+
+
+def edge_path(edge: SceneEdge) -> str:
+    """Return the line of an edge as an SVG path."""
+    return curve_path(edge.points) if edge.is_curve else rounded_path(edge.points)
+
+
+def edge_points(edge: SceneEdge) -> Sequence[Point]:
+    """Return points on the line of an edge, close enough to join them by straight lines."""
+    return curve_points(edge.points) if edge.is_curve else edge.points
+
+
+def _edge(edge: SceneEdge, problems: Sequence[Diagnostic]) -> Iterator[str]:
+    bad = edge.problem is not None
+    ends = edge.id if edge.is_curve else f"{edge.source} → {edge.target}"
+    label = one_line(ends) + (f", {one_line(edge.shape)}" if edge.shape else "") + _problem(edge.problem, problems)
+    path = element(
+        "path", class_="wire bad" if bad else "wire", stroke=LIGHT.bad if bad else LIGHT.wire,
+        stroke_width=2 if bad else 1.5, stroke_dasharray="5 3" if bad or edge.is_backward else "", fill="none",
+        d=edge_path(edge),
+    )  # fmt: skip
+    yield opening("g", class_="edge") + element("title", label) + path
+    if edge.is_end:
+        head, colour = ("badtext", LIGHT.bad) if bad else ("head", LIGHT.wire)
+        yield element("path", class_=head, fill=colour, d=arrow(*edge.points[-2:]))
+    if edge.returns:
+        x, y = edge.points[0]
+        d = arrow((x + 8, y), (x + 1, y))
+        yield element("path", class_="wire ground", fill=LIGHT.ground, stroke=LIGHT.wire, d=d)
+    if bad:
+        yield from draw_sign(*curve_point(edge.points, 0.5))
+    yield "</g>"
+
+
+def _edge_labels(scene: Scene, frames: Sequence[SceneNode], boxes: Sequence[SceneNode]) -> Iterator[str]:
+    """Write shapes beside the curves where they cover nothing; otherwise only the tooltip has them."""
+    taken: list[_Rect] = [(node.x - 2, node.y - 2, node.x + node.w + 2, node.y + node.h + 2) for node in boxes]
+    taken += [(node.x, node.y, node.x + node.w, node.y + _TITLE_ROW) for node in frames]
+    in_box = {port_text(node.path, port.name) for node in boxes if node.shape for port in node.outputs}
+    wires = [curve_point(edge.points, at / 24) for edge in scene.edges for at in range(25)]
+    for edge in scene.edges:
+        width = text_width(one_line(edge.shape), _EDGE_SIZE)
+        place = _free_place(edge, width, taken, wires) if edge.source not in in_box and 0 < width <= 180 else None
+        if place is not None:
+            left, y = place
+            taken.append((left - 1, y - 6, left + width + 1, y + 6))
+            yield element(
+                "text", one_line(edge.shape), class_="muted halo", paint_order="stroke", stroke=LIGHT.ground,
+                stroke_width=3, x=left, y=y + 3.5, font_size=_EDGE_SIZE, fill=LIGHT.muted,
+            )  # fmt: skip
+
+
+def _free_place(edge: SceneEdge, width: float, taken: Sequence[_Rect], wires: Sequence[Point]) -> Point | None:
+    for share in (0.5, 0.35, 0.65, 0.2, 0.8):
+        x, y = curve_point(edge.points, share)
+        for left in (x + 6, x - 6 - width):
+            rect = (left - 1, y - 6, left + width + 1, y + 6)
+            if left < 0 or any(_overlap(rect, other) for other in taken):
+                continue
+            if not any(rect[0] < wx < rect[2] and rect[1] < wy < rect[3] for wx, wy in wires):
+                return left, y
+    return None
+
+
+def _overlap(one: _Rect, other: _Rect) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]

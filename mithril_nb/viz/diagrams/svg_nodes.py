@@ -1,0 +1,201 @@
+"""The boxes of a scene as SVG: blocks, inputs and outputs of a model, and nodes of a stage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from mithril_nb.viz.diagrams import sizes
+from mithril_nb.viz.diagrams.scene import Scene, SceneNode
+from mithril_nb.viz.palette import HUES, LIGHT
+from mithril_nb.viz.svg import element, line_path, number
+from mithril_nb.viz.text.escape import one_line
+from mithril_nb.viz.text.units import percent
+from mithril_nb.viz.text.width import elide, text_width
+
+_CELL_H = 7
+
+
+def draw_box(node: SceneNode, scene: Scene, has_roles: bool) -> Iterator[str]:
+    """Draw a closed node."""
+    if scene.flow == "down":
+        yield from _block(node) if node.path else _port_pill(node)
+    else:
+        yield from _input_pill(node) if node.kind == "input" else _stage_node(node, has_roles)
+
+
+def _block(node: SceneNode) -> Iterator[str]:
+    """Draw a block of a model: kind and label, name and shape, its share as a bar, and its ports."""
+    x, y, w, h = node.x, node.y, node.w, node.h
+    if node.group:  # a second edge behind the box marks a group
+        yield draw_rect(x + 4, y + 4, w, h, "box", fill=LIGHT.surface, stroke=LIGHT.line)
+    yield from _plate(node)
+    kind = f"{one_line(node.kind)}{times_text(node)}"
+    left, right = x + sizes.LEFT, x + w - sizes.RIGHT
+    room = right - left
+    upper, lower = (y + 17, y + 34) if node.share is not None else (y + 21, y + 39)
+    spare = room - text_width(kind, sizes.SMALL_SIZE) - sizes.GAP
+    label = elide(one_line(node.label), sizes.SMALL_SIZE, max(spare, room * 0.6))
+    yield from _row(left, right, upper, kind, sizes.SMALL_SIZE, "muted", label, "ink")
+    shape = elide(one_line(node.shape), sizes.SMALL_SIZE, room * 0.6)
+    yield from _row(left, right, lower, one_line(node.name), sizes.NAME_SIZE, "ink", shape, "muted", bold=True)
+    if node.share is not None:
+        length = room - 40
+        filled = max(0.0, min(1.0, node.share)) * length
+        for name, width, fill in (("track", length, LIGHT.track), ("cost", filled, LIGHT.cost)):
+            if width >= 0.5:
+                yield element("rect", class_=name, x=left, y=y + 42, width=width, height=4, rx=2, fill=fill)
+        yield draw_text(right, y + 47, percent(node.share), 9.5, "muted", anchor="end")
+    yield from draw_ports(node)
+    if node.problem is not None:
+        yield from draw_sign(x + w - 1, y + 1)
+
+
+def _port_pill(node: SceneNode) -> Iterator[str]:
+    """Draw an input or output of a model: name and shape in one row."""
+    x, y, w = node.x, node.y, node.w
+    yield _pill(node)
+    shape = elide(one_line(node.shape), sizes.SMALL_SIZE, (w - 2 * sizes.LEFT) * 0.65)
+    name, left, right = one_line(node.name), x + sizes.LEFT, x + w - sizes.LEFT
+    if shape:
+        yield from _row(left, right, y + 20, name, sizes.NAME_SIZE, "ink", shape, "muted", bold=True)
+    else:
+        name = elide(name, sizes.NAME_SIZE, right - left, bold=True)
+        yield draw_text(x + w / 2, y + 20, name, sizes.NAME_SIZE, bold=True, anchor="middle")
+
+
+def _stage_node(node: SceneNode, has_roles: bool) -> Iterator[str]:
+    """Draw a node of a stage: its name, its note or shape and its share, and a pattern for each role."""
+    x, y, w, h, hue = node.x, node.y, node.w, node.h, node.hue % HUES
+    if node.repeat > 1:  # a stack of boxes marks a repeated node
+        for off in (6, 3):
+            yield draw_rect(x + off, y - off, w - off, h, "box", fill=LIGHT.surface, stroke=LIGHT.line)
+    yield from _plate(node)
+    left, right = x + sizes.LEFT, x + w - sizes.RIGHT
+    is_instruction = node.kind == "instruction"
+    has_cells = has_roles and not is_instruction and any(node.counts[:-1])
+    first = y + (22 if has_cells else h / 2 - 3)
+    times = times_text(node).strip()
+    room = right - left - (18 if has_roles and is_instruction else 0)
+    room -= text_width(times, sizes.NAME_SIZE, bold=True) + 8 if times else 0
+    yield draw_text(
+        left, first, elide(one_line(node.name), sizes.NAME_SIZE, room, bold=True), sizes.NAME_SIZE, bold=True
+    )
+    if times:
+        yield draw_text(right, first, times, sizes.NAME_SIZE, bold=True, anchor="end")
+    share = percent(node.share) if node.share is not None else ""
+    room = right - left - (text_width(share, sizes.SMALL_SIZE) + 8 if share else 0)
+    below = one_line(node.label or node.shape)
+    if below:
+        yield draw_text(left, first + 17, elide(below, sizes.SMALL_SIZE, room), sizes.SMALL_SIZE, "muted")
+    if share:
+        yield draw_text(right, first + 17, share, sizes.SMALL_SIZE, anchor="end")
+    if has_cells:
+        yield from _cells(left, y + h - _CELL_H - 8, right - left, node.counts[:-1], hue)
+    elif has_roles and is_instruction:
+        at = next((at for at, count in enumerate(node.counts[:-1]) if count), None)
+        if at is not None:
+            yield from draw_role(right - 12, y + 8, 12, at, hue)
+
+
+def _input_pill(node: SceneNode) -> Iterator[str]:
+    """Draw an input of a program: the last key of its name, which distinguishes it from others, and its shape."""
+    middle, room = node.x + node.w / 2, node.w - 24
+    last = node.name.rstrip("]").rpartition("[")[2].strip("'")
+    name = last if node.name.endswith("]") and not last.isdigit() else node.name
+    name = elide(one_line(name), sizes.SMALL_SIZE, room, bold=True)
+    yield _pill(node)
+    yield draw_text(middle, node.y + 14.5, name, sizes.SMALL_SIZE, bold=True, anchor="middle")
+    yield draw_text(middle, node.y + 27, elide(one_line(node.shape), 10, room), 10, "muted", anchor="middle")
+
+
+def _cells(x: float, y: float, width: float, counts: Sequence[int], hue: int) -> Iterator[str]:
+    """Draw the shares of the roles as a bar of patterns."""
+    total = sum(counts)
+    used = [at for at, count in enumerate(counts) if count]
+    spare = width - 2 * (len(used) - 1) - 8 * len(used)  # each part is at least 8 px, so that its pattern is visible
+    for at in used:
+        length = round(8 + spare * counts[at] / total, 1)
+        yield from draw_role(x, y, length, at, hue)
+        x += length + 2
+
+
+def draw_role(x: float, y: float, width: float, role: int, hue: int) -> Iterator[str]:
+    """Draw one role's pattern: solid, hatched or dotted."""
+    colour = LIGHT.hues[hue]
+    if role == 0:
+        yield element("rect", class_=f"hue{hue}", x=x, y=y, width=width, height=_CELL_H, fill=colour)
+        return
+    rim = f"rim{hue}"
+    yield element(
+        "rect", class_=rim, x=x + 0.5, y=y + 0.5, width=width - 1, height=_CELL_H - 1, fill="none", stroke=colour
+    )
+    if role == 1:
+        starts = (f"M{number(x + at)} {number(y + _CELL_H - 1)}" for at in range(1, max(2, int(width) - 5), 4))
+        strokes = "".join(f"{start}l5 -{_CELL_H - 2}" for start in starts)
+        yield element("path", class_=rim, d=strokes, fill="none", stroke=colour, stroke_width=1.4)
+    else:
+        middle = y + _CELL_H / 2
+        yield element(
+            "path", class_=rim, d=line_path(((x + 3.5, middle), (x + width - 3, middle))), fill="none", stroke=colour,
+            stroke_width=2.2, stroke_linecap="round", stroke_dasharray="0.1 4",
+        )  # fmt: skip
+
+
+def draw_rect(x: float, y: float, w: float, h: float, name: str, rx: float = 4, **look: str | float | None) -> str:
+    """Draw a rectangle with round corners."""
+    return element("rect", class_=name, x=x, y=y, width=w, height=h, rx=rx, **look)
+
+
+def _pill(node: SceneNode) -> str:
+    return draw_rect(node.x, node.y, node.w, node.h, "box", node.h / 2, fill=LIGHT.surface, stroke=LIGHT.line)
+
+
+def _plate(node: SceneNode) -> Iterator[str]:
+    """Draw the box of a node, and the strip in its hue."""
+    x, y, w, h, hue = node.x, node.y, node.w, node.h, node.hue % HUES
+    bad: dict[str, Any] = {"stroke": LIGHT.bad, "stroke_width": 1.5, "stroke_dasharray": "5 3"}
+    look: dict[str, Any] = {"stroke": LIGHT.line} if node.problem is None else bad
+    yield draw_rect(x, y, w, h, "box" if node.problem is None else "box bad", fill=LIGHT.surface, **look)
+    d = f"M{number(x + 6)} {number(y)}h-2a4 4 0 0 0 -4 4v{number(h - 8)}a4 4 0 0 0 4 4h2z"
+    yield element("path", class_=f"hue{hue}", d=d, fill=LIGHT.hues[hue])
+
+
+def draw_ports(node: SceneNode) -> Iterator[str]:
+    """Draw the ports of a node."""
+    for port in (*node.inputs, *node.outputs):
+        x, y = node.x + port.x, node.y + port.y
+        yield element("circle", class_="port", cx=x, cy=y, r=2.5, fill=LIGHT.ground, stroke=LIGHT.wire)
+
+
+def _row(
+    left: float, right: float, y: float, first: str, size: float, look: str, second: str, other: str,
+    *, bold: bool = False,
+) -> Iterator[str]:  # fmt: skip
+    """Write two texts into one row; the first is cut to the room that the second leaves."""
+    room = right - left - (text_width(second, sizes.SMALL_SIZE) + sizes.GAP if second else 0)
+    yield draw_text(left, y, elide(first, size, room, bold=bold), size, look, bold=bold)
+    if second:
+        yield draw_text(right, y, second, sizes.SMALL_SIZE, other, anchor="end")
+
+
+def draw_text(
+    x: float, y: float, text: str, size: float, look: str = "ink", *, bold: bool = False, anchor: str = ""
+) -> str:
+    """Write one line of text."""
+    return element(
+        "text", text, class_=look, x=x, y=y, font_size=size, fill=LIGHT.ink if look == "ink" else LIGHT.muted,
+        font_weight="600" if bold else "", text_anchor=anchor,
+    )  # fmt: skip
+
+
+def draw_sign(x: float, y: float) -> Iterator[str]:
+    """Draw the sign of a problem: a disc with an exclamation mark, so that it does not depend on colour alone."""
+    yield element("circle", class_="badtext", cx=x, cy=y, r=7, fill=LIGHT.bad)
+    d = f"M{number(x)} {number(y - 4)}v4.5M{number(x)} {number(y + 3)}v1"
+    yield element("path", class_="halo", d=d, stroke=LIGHT.ground, stroke_width=2)
+
+
+def times_text(node: SceneNode) -> str:
+    """Return the number of equal nodes that a node represents, such as ` ×12`, if it is above 1."""
+    return f" ×{node.repeat}" if node.repeat > 1 else ""

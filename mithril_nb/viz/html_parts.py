@@ -1,0 +1,131 @@
+"""The parts that HTML pages share: the style sheet, headings, cards of problems, and pictures.
+
+The style sheet is scoped to `.mnb`, light and dark, and follows JupyterLab's theme.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Sequence
+
+from mithril_nb.errors import Diagnostic
+from mithril_nb.viz.palette import DARK, LIGHT, LIT, PINNED, Theme, mix_colours
+from mithril_nb.viz.text.escape import block_key, escaped, one_line
+
+MONO = "var(--jp-code-font-family, ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace)"
+SANS = "var(--jp-ui-font-family, system-ui, -apple-system, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif)"
+
+
+def theme_css() -> str:
+    """Return the colours as CSS variables of `.mnb`: JupyterLab's theme if there is one, else the system's."""
+    light, dark = _variables(LIGHT), _variables(DARK)
+    return (
+        f".mnb{{{light}}}@media (prefers-color-scheme:dark){{.mnb{{{dark}}}"
+        f'[data-jp-theme-light="true"] .mnb{{{light}}}}}[data-jp-theme-light="false"] .mnb{{{dark}}}'
+    )
+
+
+def base_css() -> str:
+    """Return the colours and the rules that all fragments need."""
+    return (
+        theme_css()
+        + (
+            f".mnb{{color:var(--ink);background:var(--ground);font:13px/1.4 {SANS};text-align:left}}"
+            ".mnb *{box-sizing:border-box}"
+            ".mnb :focus-visible{outline:2px solid var(--accent);outline-offset:-2px}"
+            ".mnb a{color:inherit}"
+            ".mnb .dot{display:inline-block;width:10px;height:10px;border-radius:2px;margin-right:6px;"
+            "background:var(--muted)}"
+            ".mnb .quiet{color:var(--muted)}.mnb .hx{background:var(--muted)}"
+        )
+        + "".join(f".mnb .h{at}{{background:var(--h{at})}}" for at in range(len(LIGHT.hues)))
+    )
+
+
+def heading_html(name: str, about: str) -> str:
+    """Return the heading of a page: its name, elided if too long, and a short description."""
+    shown = escaped(one_line(name))
+    return f'<h1><span class="name" title="{shown}">{shown}</span><span class="quiet">{escaped(about)}</span></h1>'
+
+
+def heading_css() -> str:
+    """Return the CSS rules of the heading."""
+    return (
+        f".mnb h1{{display:flex;align-items:baseline;gap:8px;font:600 20px/1.3 {SANS};margin:0 0 12px}}"
+        ".mnb h1 .name{min-width:0;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}"
+        ".mnb h1 .quiet{flex:none;font-weight:400;font-size:13px}"
+    )
+
+
+def _variables(theme: Theme) -> str:
+    names = {
+        "ground": theme.ground, "surface": theme.surface, "line": theme.line, "wire": theme.wire, "ink": theme.ink,
+        "muted": theme.muted, "accent": theme.accent, "bad": theme.bad, "cost": theme.cost, "track": theme.track,
+        "on": mix_colours(theme.accent, theme.ground, LIT), "pin": mix_colours(theme.accent, theme.ground, PINNED),
+    }  # fmt: skip
+    names |= {f"h{at}": hue for at, hue in enumerate(theme.hues)}
+    names |= {f"c{letter}": colour for letter, colour in zip("kftmsc", theme.code, strict=True)}
+    return "".join(f"--{name}:{colour};" for name, colour in names.items())
+
+
+def problems_html(problems: Sequence[Diagnostic]) -> str:
+    """Return problems as an HTML list, without a style sheet; `""` if there are none.
+
+    Examples:
+        >>> problems_html([])
+        ''
+    """
+    if not problems:
+        return ""
+    return f'<ul class="problems">{"".join(_card(problem) for problem in problems)}</ul>'
+
+
+def problems_css() -> str:
+    """Return the CSS rules of the cards."""
+    return (
+        ".mnb .problems{list-style:none;margin:0 0 12px;padding:0}"
+        ".mnb .problems li{border:1px solid var(--bad);border-left-width:5px;border-radius:4px;padding:6px 10px;"
+        "margin:0 0 8px;overflow-wrap:anywhere}"
+        ".mnb .problems b{color:var(--bad)}"
+        ".mnb .problems dl{display:grid;grid-template-columns:fit-content(40%) 1fr;gap:0 12px;margin:4px 0}"
+        ".mnb .problems dt{color:var(--muted)}.mnb .problems dd{margin:0;white-space:pre-wrap}"
+        ".mnb .problems code{white-space:pre-wrap}"
+    )
+
+
+def _card(problem: Diagnostic) -> str:
+    shown = problem.shown()
+    link = f' data-block="{escaped(block_key(problem.block))}" tabindex="0"' if problem.block else ""
+    facts = "".join(f"<dt>{escaped(label)}</dt><dd>{escaped(text)}</dd>" for label, text in shown.facts)
+    advice = f"<div>Try: <code>{escaped(shown.advice)}</code></div>" if shown.advice else ""
+    return (
+        f"<li{link}><b>{escaped(problem.code)}</b>: {escaped(shown.summary)}"
+        f"{f'<dl>{facts}</dl>' if facts else ''}{advice}</li>"
+    )
+
+
+# An SVG holds both themes and picks one by the page's colour scheme, which JupyterLab and VS Code do not set. Without
+# these rules a picture in a light notebook would follow the system's dark theme.
+_PICTURE_CSS = (
+    ".mnb-picture{color-scheme:light dark;max-width:100%;height:auto}"
+    '[data-jp-theme-light="true"] .mnb-picture,.vscode-light .mnb-picture{color-scheme:light}'
+    '[data-jp-theme-light="false"] .mnb-picture,.vscode-dark .mnb-picture{color-scheme:dark}'
+)
+
+
+def image_html(svg: str, alt: str) -> str:
+    """Return a picture as HTML, which JupyterLab shows in untrusted notebooks too.
+
+    Args:
+        svg: The picture; its dark colours are in a `prefers-color-scheme` rule.
+        alt: Description for screen readers.
+
+    Examples:
+        >>> image_html("<svg/>", "a graph").partition("</style>")[2]
+        '<img class="mnb-picture" alt="a graph" src="data:image/svg+xml;base64,PHN2Zy8+">'
+    """
+    data = b64encode(svg.encode()).decode()
+    label = escaped(one_line(alt))
+    return (
+        f'<style>{_PICTURE_CSS}</style><img class="mnb-picture" alt="{label}" src="data:image/svg+xml;base64,{data}">'
+    )

@@ -1,0 +1,1 @@
+"""Text for any output: escaping, numbers with units, columns, and widths without fonts."""
