@@ -88,7 +88,7 @@ def jupyter(venv: Environment) -> int:
     return _pytest(venv, "jupyter", "tests/browser", *notebooks, *options, *many, *lenient, **variables)
 
 
-QUICK_S = 50
+QUICK_S = 44
 """Seconds after which `make quick` starts no further test."""
 
 
