@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3 || command -v python || echo python3)
 DEV = "$(PYTHON)" tools/dev.py
 
-.PHONY: help lab test test-all stress bench docs format screenshot notebooks lock clean
+.PHONY: help lab test quick test-all stress bench docs format screenshot notebooks lock clean
 
 help:
 	@exec $(DEV) --help
@@ -12,6 +12,9 @@ lab:  ## set up and open JupyterLab with the first notebook; LAB_ARGS="--port=99
 
 test:  ## set up and run all checks; PARTS="lint unit" runs some
 	@exec $(DEV) test $(if $(PARTS),--only $(PARTS))
+
+quick:  ## run the house tests, and the tests of the changed rooms, for about a minute
+	@exec $(DEV) quick
 
 test-all:  ## the same, then the unit tests on every other Python found
 	@exec $(DEV) test-all

@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from mithril_nb.graph.spec import DType
+from mithril_nb.plugins import load_plugins
 
 __version__ = "0.1.0"
 
@@ -81,6 +82,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name in _HOMES or name == "models":
+        load_plugins()
     if name in _HOMES:
         value = getattr(importlib.import_module(_HOMES[name]), name)
     elif name == "models":

@@ -7,6 +7,7 @@ import importlib
 import os
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -71,3 +72,10 @@ def _rank(item: pytest.Item) -> tuple[bool, bool, int]:
     room = item.path.relative_to(ROOT).parts[1] if item.path.is_relative_to(ROOT) else ""
     place = ROOMS.index(room) if room in ROOMS else len(ROOMS)
     return item.get_closest_marker("browser") is not None, item.get_closest_marker("slow") is not None, place
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Start no test after the time that `make quick` has."""
+    if time.time() > float(os.environ.get("MITHRIL_NB_STOP_AT", "inf")):
+        pytest.skip("make quick has no time left")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-_FENCE = re.compile(r"^([ \t]*)```(\w*)\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
+_FENCE = re.compile(r'^([ \t]*)```(\w*(?: title="[\w./-]+")?)\n(.*?)^\1```', re.DOTALL | re.MULTILINE)
 _EXAMPLE = re.compile(r"^[ \t]*>>> .*\n(?:[ \t]*\S.*\n?)*", re.MULTILINE)
 _FILE = re.compile(r"[\w./-]+\.(py|json|md|toml|lock|cfg|ipynb)")
 _SPAN = re.compile(r"(?<!`)`([^`]+)`(?!`)")
@@ -49,7 +49,7 @@ def texts() -> dict[str, str]:
 
 
 def fences(text: str) -> list[tuple[str, str]]:
-    """Return language and code of each fenced block."""
+    """Return language and code of each fenced block; the language includes a title: `python title="my_blocks.py"`."""
     return [(language, code) for _, language, code in _FENCE.findall(text)]
 
 

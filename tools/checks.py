@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+import time
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from tools import bundle, chromium, environment, interpreters, nodejs
 from tools.environment import Environment
-from tools.steps import ROOT, WORK, Beside, Clock, Stop, run, say
+from tools.steps import ROOT, WORK, Beside, Clock, Stop, output, run, say
 
 EXTRAS = ("dev", "lab", "test")
 SOURCES = ("mithril_nb", "tests", "tools", "benchmarks", "hatch_build.py")
@@ -85,6 +86,46 @@ def jupyter(venv: Environment) -> int:
     # filterwarnings: these warnings are Jupyter's; a cell that warns prints to stderr, which nbval compares.
     lenient = ("--nbval-cell-timeout=120", "-o", "filterwarnings=default")
     return _pytest(venv, "jupyter", "tests/browser", *notebooks, *options, *many, *lenient, **variables)
+
+
+QUICK_S = 44
+"""Seconds after which `make quick` starts no further test."""
+
+
+def quick(venv: Environment) -> int:
+    """Run the house tests, and the tests of the rooms changed since the main branch, for about a minute."""
+    rooms = changed_rooms(changed_files())
+    say(f"changed rooms: {', '.join(rooms) or 'none'}; tests not started after {QUICK_S} s are listed as skipped.")
+    folders = [path for room in rooms for path in (f"mithril_nb/{room}", f"tests/{room}") if (ROOT / path).exists()]
+    many = ("--numprocesses=2", "--dist=load", "--doctest-modules", "-m", "not slow and not browser")
+    stop_at = {"MITHRIL_NB_STOP_AT": str(time.time() + QUICK_S)}
+    return _pytest(venv, "quick", "tests/house", *folders, *many, **stop_at)
+
+
+def changed_files() -> list[str]:
+    """Return the files that differ from the main branch, or are new, as paths in the repository."""
+    base = "HEAD"
+    for branch in ("origin/main", "main"):
+        base = (output(["git", "-C", str(ROOT), "merge-base", "HEAD", branch]) or base).strip()
+        if base != "HEAD":
+            break
+    differing = output(["git", "-C", str(ROOT), "diff", "--name-only", base]) or ""
+    new = output(["git", "-C", str(ROOT), "ls-files", "--others", "--exclude-standard"]) or ""
+    return [*differing.splitlines(), *new.splitlines()]
+
+
+def changed_rooms(files: Iterable[str]) -> list[str]:
+    """Return the rooms of files of the package and of its tests, in the order of the files.
+
+    Examples:
+        >>> changed_rooms(["README.md", "mithril_nb/cost/costs.py", "tests/cost/conftest.py", "mithril_nb/program.py"])
+        ['cost', 'program']
+    """
+    parts = [file.removesuffix(".py").split("/") for file in files]
+    found = [names[1] for names in parts if names[0] in ("mithril_nb", "tests") and len(names) > 1]
+    return [
+        room for room in dict.fromkeys(found) if (ROOT / "tests" / room).is_dir() and room not in ("house", "browser")
+    ]
 
 
 def stress(venv: Environment, arguments: Sequence[str]) -> int:

@@ -28,6 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     test = commands.add_parser("test", help="set up, with Chromium, and run all checks")
     parts = ", ".join(part.name for part in checks.PARTS)
     test.add_argument("--only", nargs="+", default=[], metavar="PART", help=f"some of: {parts}")
+    commands.add_parser("quick", help="run the tests of the changed rooms, for about a minute")
     commands.add_parser("test-all", help="the same, then the unit tests on every other Python found")
     commands.add_parser("stress", help="run the stress tests at full length and print a table (up to 30 minutes)")
     commands.add_parser("bench", help="print the table of benchmarks")
@@ -61,6 +62,8 @@ def _run(known: argparse.Namespace, rest: list[str]) -> int:
     venv = environment.prepare(checks.EXTRAS)
     if command == "exec":
         return run(venv.command(*rest), venv.variables())
+    if command == "quick":
+        return checks.quick(venv)
     if command == "stress":
         return checks.stress(venv, rest)
     if command == "bench":

@@ -232,6 +232,23 @@ class Cost(CostTotals, Shown):
         name = self._drawn if field is None else field
         return draw(self, "overlay", graph=graph, field=name, expanded=expanded)
 
+    def draw(self, kind: str, **options: Any) -> Any:
+        """Return a picture by its name: a built-in one, or one that a plugin registered with `display.renderer`.
+
+        Args:
+            kind: `"treemap"`, `"roofline"`, `"overlay"`, or the name of another picture.
+            **options: Options of the picture.
+
+        Raises:
+            LookupError: No picture has this name.
+
+        Examples:
+            >>> import jax.numpy as jnp, mithril_nb as ml
+            >>> print(ml.inspect(jnp.sin, jnp.zeros(3)).cost().draw("treemap", field="flops", width=300).tables)
+            ()
+        """
+        return draw(self, kind, **options)
+
     @property
     def _drawn(self) -> str:
         """The field that charts show by default."""

@@ -13,6 +13,7 @@ from mithril_nb.cost.memory.use import MemoryUse, best_memory_of
 from mithril_nb.cost.side_by_side import Costs
 from mithril_nb.display import draw
 from mithril_nb.inspection.as_data import inspection_data
+from mithril_nb.inspection.exporters import exporter, save
 from mithril_nb.stages.param_names import DEFAULT
 from mithril_nb.stages.pipeline import InspectOptions
 from mithril_nb.stages.program_stages import ProgramStages
@@ -138,6 +139,26 @@ class Inspection(ProgramStages):
             '<!DOCTYPE html>'
         """
         return draw(self, "page", path=path, stages=stages)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the inspection to a file, in the format of its suffix.
+
+        Args:
+            path: The file: `.html` as `to_html`, `.json` as `to_json`, or the suffix of another format, which
+                `mithril_nb.inspection.exporter` registered.
+
+        Returns:
+            The path of the file.
+
+        Raises:
+            UnknownOptionError: No format has this suffix.
+            ModelFileError: The file cannot be written.
+        """
+        return save(self, path)
+
+
+exporter(".html")(Inspection.to_html)
+exporter(".json")(Inspection.to_json)
 
 
 def inspect(

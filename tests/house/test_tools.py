@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -205,3 +206,27 @@ def test_an_unknown_command_prints_no_traceback() -> None:
     assert done.returncode == 2
     assert "invalid choice: 'no-such-command'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_changed_rooms_are_those_with_tests() -> None:
+    files = ["README.md", "mithril_nb/cost/costs.py", "tests/cost/conftest.py", "mithril_nb/program.py"]
+    assert checks.changed_rooms([*files, "tests/house/test_tools.py", "mithril_nb/errors.py"]) == ["cost", "program"]
+
+
+def test_quick_checks_start_no_test_after_their_time(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
+    (tmp_path / "test_one.py").write_text("def test_one():\n    pass\n")
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--rootdir",
+        str(tmp_path),
+        str(tmp_path),
+    ]
+    settings = {"MITHRIL_NB_STOP_AT": "1", "PYTHONPATH": str(ROOT / "tests")}
+    done = subprocess.run(command, env={**os.environ, **settings}, capture_output=True, text=True, timeout=60)
+    assert "1 skipped" in done.stdout, done.stdout + done.stderr

@@ -14,6 +14,7 @@ from mithril_nb.models.flat import flat
 from mithril_nb.models.infer import Inference
 from mithril_nb.models.op import OPS
 from mithril_nb.models.registry import KINDS
+from mithril_nb.ui.session.facts import facts_of
 
 _COMMON = (
     "Linear", "Relu", "Gelu", "Sigmoid", "Tanh", "Softmax", "Conv2d", "MaxPool2d", "Flatten", "BatchNorm2d",
@@ -85,6 +86,7 @@ def _describe(
              "count": spec.size if spec else None}
             for port, spec in specs.params.items()
         ],
+        "facts": facts_of(path, block, specs),
         "children": [join_path(path, child.name) for child in block.graph.nodes] if block.graph else [],
     }  # fmt: skip
 

@@ -133,6 +133,7 @@ export class Inspector {
       facts.push([row!.total ? `total ${name}` : name, ...describeCost(totalOf(row!), cost!.total, figure)]);
       if (row!.total) facts.push([`self ${name}`, ...describeCost(row!, cost!.total, figure)]);
     }
+    for (const [name, value] of block.facts ?? []) facts.push([name, value, value]);
     keyed(
       this.facts,
       facts,

@@ -72,6 +72,8 @@ export interface BlockDetails {
   outputs: { port: string; shape: string }[];
   params: { name: string; shape: string; count: number | null }[];
   children: string[];
+  /** Facts of plugins: pairs of label and text. */
+  facts?: [name: string, value: string][];
 }
 
 export interface PaletteItem {

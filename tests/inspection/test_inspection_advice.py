@@ -1,0 +1,27 @@
+"""The advice of errors in `mithril_nb/inspection`."""
+
+from __future__ import annotations
+
+import pytest
+from advice import check
+
+PROGRAM = """
+        inspection = ml.inspect(jnp.sin, jnp.zeros(3))"""
+CASES = {
+    "inspection/exporters.py:exporter": """
+        from mithril_nb.inspection import exporter
+        exporter("csv")
+        """,
+    "inspection/exporters.py:save": f"""{PROGRAM}
+        inspection.save("sin.jsn")
+        """,
+    "inspection/exporters.py:save#2": f"""{PROGRAM}
+        inspection.save("no-such-folder/sin.json")
+        """,
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_advice_works(case: str, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    check(CASES, case)
