@@ -103,7 +103,7 @@ CASES = {
         # Try: ml.inspect(jax.vmap(module), x, {{}}).cost()
         """,
     "targets/unsupported.py:refuse_training#2": """
-        scaled, x, loss = lambda x, loss: x * loss, jnp.ones(3), jnp.ones(3)
+        scaled, x, loss = lambda x, loss: x * loss, jnp.ones(3), jnp.ones(3); f = scaled
         ml.inspect(scaled, x, loss=loss)
         """,
     "targets/unsupported.py:refuse_training#3": """
