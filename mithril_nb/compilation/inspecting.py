@@ -1,15 +1,29 @@
-"""The stages of a model's program, with the model's Python source, block kinds and compiler options."""
+"""The specs, stages and costs of a compiled model, with the model's Python source and block kinds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
+import jax
+
+from mithril_nb import cost, stages
+from mithril_nb.backends.jax import JaxBackend
+from mithril_nb.compilation.calls import Calls
+from mithril_nb.compilation.options import Options
+from mithril_nb.display import Shown
+from mithril_nb.errors import UnknownOptionError
 from mithril_nb.graph.records import LogicalGraph
+from mithril_nb.graph.spec import Spec, TensorSpec
 from mithril_nb.inspection import Inspection
 from mithril_nb.inspection import inspect as inspect_function
+from mithril_nb.models.infer import Inference, Parameter
 from mithril_nb.models.source import source_lines
 from mithril_nb.stages.trace.user_lines import calling_line
+
+PROGRAMS = ("forward", "forward+backward")
+"""Programs of a physical model. A train step also needs a loss and an optimizer, see `ml.fit`."""
 
 
 def inspect_program(
@@ -31,3 +45,111 @@ def inspect_program(
         "kinds": {path: node.block.kind for path, node in graph.walk()},
     }
     return inspect_function(fn, *specs, **{**defaults, **options})
+
+
+class InspectedModel(Shown):
+    """The part of a `PhysicalModel` that runs nothing: its specs, and the stages and costs of its programs."""
+
+    graph: LogicalGraph
+    backend: JaxBackend
+    inference: Inference
+    options: Options
+    _calls: Calls
+    _draws: bool
+    _evaluate: Callable[..., Any]
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Its trainable arrays."""
+        return self.inference.parameters
+
+    @property
+    def states(self) -> tuple[Parameter, ...]:
+        """Arrays that a step passes to the next, such as running statistics."""
+        return self.inference.states
+
+    @property
+    def input_specs(self) -> Mapping[str, TensorSpec]:
+        """Spec of each input."""
+        return self.inference.inputs
+
+    @property
+    def output_specs(self) -> Mapping[str, Spec | None]:
+        """Spec of each output."""
+        return self.inference.outputs
+
+    def inspect(self, program: str = "forward") -> Inspection:
+        """Return the stages of a program, from Python to machine code, with their provenance. Does not run it.
+
+        Args:
+            program: `"forward"`, or `"forward+backward"`, which returns outputs and gradients of the parameters for
+                the given output gradients.
+
+        Raises:
+            ShapeError: The shape of an input is not concrete.
+            UnknownOptionError: The program does not exist.
+        """
+        if program not in PROGRAMS:
+            raise UnknownOptionError(
+                f"unknown program {program!r}.", (("known", ", ".join(PROGRAMS)),), 'pm.inspect("forward")'
+            )
+        if program not in self._inspections:
+            params, inputs, outputs = self.example_specs()
+            key = (jax.eval_shape(lambda: jax.random.key(0)) if self._draws else None,)
+            key = (*key, _structs({one.name: one.spec for one in self.states})) if self.states else key
+            key = key if key != (None,) else ()
+            specs = (params, inputs, None if program == "forward" else outputs, *key)
+            options = {"device": self.backend.device, "compiler_options": self.options.compiler_options}
+            self._inspections[program] = inspect_program(self.graph, program, self._evaluate, specs, options)
+        return self._inspections[program]
+
+    @cached_property
+    def _inspections(self) -> dict[str, Inspection]:
+        return {}
+
+    def example_specs(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        """Return params, inputs and outputs as `jax.ShapeDtypeStruct`s.
+
+        Raises:
+            ShapeError: The shape of an input is not concrete.
+        """
+        self._calls.check_concrete_inputs()
+        outputs = {name: spec for name, spec in self.output_specs.items() if isinstance(spec, TensorSpec)}
+        params = {parameter.name: parameter.spec for parameter in self.parameters}
+        return _structs(params), _structs(self.input_specs), _structs(outputs)
+
+    @property
+    def jaxpr(self) -> stages.Stage:
+        """The jaxpr of the forward program."""
+        return self.inspect().stage("jaxpr")
+
+    @property
+    def stablehlo(self) -> stages.Stage:
+        """The StableHLO of the forward program."""
+        return self.inspect().stage("stablehlo")
+
+    @property
+    def hlo(self) -> stages.Stage:
+        """The optimized HLO of the forward program. Compiles it on first use."""
+        return self.inspect().stage("hlo")
+
+    @property
+    def xla_computation(self) -> str | None:
+        """XLA's input as StableHLO text; `None` unless compiled with `jit_options={"xla_computation": True}`."""
+        return self.inspect().stage("stablehlo").text if self.options.keeps_xla else None
+
+    @property
+    def cost(self) -> cost.Cost:
+        """The cost of each block of the forward program, from the jaxpr. `inspect().costs()` adds XLA's view."""
+        return cost.cost_of(self.inspect())
+
+    @property
+    def memory(self) -> cost.Memory | None:
+        """Bytes that the compiled forward program needs. Compiles it on first use."""
+        inspection = self.inspect()
+        _ = inspection.optimized
+        return cost.xla_memory(lambda: inspection.analysis("memory"))
+
+
+def _structs(specs: Mapping[str, TensorSpec]) -> dict[str, jax.ShapeDtypeStruct]:
+    return {name: jax.ShapeDtypeStruct(spec.shape, spec.dtype) for name, spec in specs.items()}

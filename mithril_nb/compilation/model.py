@@ -9,19 +9,15 @@ from typing import Any
 
 import jax
 
-from mithril_nb import cost, stages
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.backends.jax.placing import placement_names, put
 from mithril_nb.backends.jax.watch import NotANumberError, checking_shapes, device_of, looking_for_nan, on_devices
 from mithril_nb.compilation.calls import Calls, as_array, is_text
-from mithril_nb.compilation.inspecting import inspect_program
+from mithril_nb.compilation.inspecting import InspectedModel
 from mithril_nb.compilation.options import Options
 from mithril_nb.compilation.spreading import Spread
-from mithril_nb.display import Shown
-from mithril_nb.errors import MissingInputError, ShapeError, UnknownOptionError
+from mithril_nb.errors import MissingInputError, ShapeError
 from mithril_nb.graph.records import LogicalGraph
-from mithril_nb.graph.spec import Spec, TensorSpec
-from mithril_nb.inspection import Inspection
 from mithril_nb.models.flat import flat
 from mithril_nb.models.infer import Inference, Parameter
 from mithril_nb.models.naming import by_port, input_range
@@ -29,11 +25,9 @@ from mithril_nb.models.summary import table
 from mithril_nb.program import Toolkit, check_kernels, draws_random_numbers, run_with_state
 
 Arrays = Mapping[str, Any]
-PROGRAMS = ("forward", "forward+backward")
-"""Programs of a physical model. A train step also needs a loss and an optimizer, see `ml.fit`."""
 
 
-class PhysicalModel(Shown):
+class PhysicalModel(InspectedModel):
     """A model bound to a backend: runs, and shows its stages and costs.
 
     Attributes:
@@ -95,31 +89,11 @@ class PhysicalModel(Shown):
         """Devices of its parts by name, if `backend.place_model` placed it."""
         return placement_names(self._placement)
 
-    @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """Its trainable arrays."""
-        return self.inference.parameters
-
-    @property
-    def states(self) -> tuple[Parameter, ...]:
-        """Arrays that a step passes to the next, such as running statistics."""
-        return self.inference.states
-
-    @property
-    def input_specs(self) -> Mapping[str, TensorSpec]:
-        """Spec of each input."""
-        return self.inference.inputs
-
     @cached_property
     def input_ranges(self) -> Mapping[str, tuple[int, int]]:
         """Smallest and largest integer of each input that a block uses as an index, such as Embedding."""
         found = {name: input_range(self.graph, name) for name in self.input_specs}
         return {name: bounds for name, bounds in found.items() if bounds}
-
-    @property
-    def output_specs(self) -> Mapping[str, Spec | None]:
-        """Spec of each output."""
-        return self.inference.outputs
 
     @cached_property
     def input_names(self) -> tuple[str, ...]:
@@ -408,84 +382,6 @@ class PhysicalModel(Shown):
             )
         return outputs, pull_back(whole)[0]
 
-    # Stages and costs
-
-    def inspect(self, program: str = "forward") -> Inspection:
-        """Return the stages of a program, from Python to machine code, with their provenance. Does not run it.
-
-        Args:
-            program: `"forward"`, or `"forward+backward"`, which returns outputs and gradients of the parameters for
-                the given output gradients.
-
-        Raises:
-            ShapeError: The shape of an input is not concrete.
-            UnknownOptionError: The program does not exist.
-        """
-        if program not in PROGRAMS:
-            raise UnknownOptionError(
-                f"unknown program {program!r}.", (("known", ", ".join(PROGRAMS)),), 'pm.inspect("forward")'
-            )
-        if program not in self._inspections:
-            params, inputs, outputs = self.example_specs()
-            key = (jax.eval_shape(lambda: jax.random.key(0)) if self._draws else None,)
-            key = (*key, _structs({one.name: one.spec for one in self.states})) if self.states else key
-            key = key if key != (None,) else ()
-            specs = (params, inputs, None if program == "forward" else outputs, *key)
-            options = {"device": self.backend.device, "compiler_options": self.options.compiler_options}
-            self._inspections[program] = inspect_program(self.graph, program, self._evaluate, specs, options)
-        return self._inspections[program]
-
-    @cached_property
-    def _inspections(self) -> dict[str, Inspection]:
-        return {}
-
-    def example_specs(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-        """Return params, inputs and outputs as `jax.ShapeDtypeStruct`s.
-
-        Raises:
-            ShapeError: The shape of an input is not concrete.
-        """
-        self._calls.check_concrete_inputs()
-        outputs = {name: spec for name, spec in self.output_specs.items() if isinstance(spec, TensorSpec)}
-        params = {parameter.name: parameter.spec for parameter in self.parameters}
-        return _structs(params), _structs(self.input_specs), _structs(outputs)
-
-    @property
-    def jaxpr(self) -> stages.Stage:
-        """The jaxpr of the forward program."""
-        return self.inspect().stage("jaxpr")
-
-    @property
-    def stablehlo(self) -> stages.Stage:
-        """The StableHLO of the forward program."""
-        return self.inspect().stage("stablehlo")
-
-    @property
-    def hlo(self) -> stages.Stage:
-        """The optimized HLO of the forward program. Compiles it on first use."""
-        return self.inspect().stage("hlo")
-
-    @property
-    def xla_computation(self) -> str | None:
-        """XLA's input as StableHLO text; `None` unless compiled with `jit_options={"xla_computation": True}`."""
-        return self.inspect().stage("stablehlo").text if self.options.keeps_xla else None
-
-    @property
-    def cost(self) -> cost.Cost:
-        """The cost of each block of the forward program, from the jaxpr. `inspect().costs()` adds XLA's view."""
-        return cost.cost_of(self.inspect())
-
-    @property
-    def memory(self) -> cost.Memory | None:
-        """Bytes that the compiled forward program needs. Compiles it on first use."""
-        inspection = self.inspect()
-        _ = inspection.optimized
-        return cost.xla_memory(lambda: inspection.analysis("memory"))
-
 
 # `evaluate` of an instance may be the jitted `_evaluate`, so `help` on it needs the same docstring.
 PhysicalModel._evaluate.__doc__ = PhysicalModel.evaluate.__doc__
-
-
-def _structs(specs: Mapping[str, TensorSpec]) -> dict[str, jax.ShapeDtypeStruct]:
-    return {name: jax.ShapeDtypeStruct(spec.shape, spec.dtype) for name, spec in specs.items()}

@@ -13,8 +13,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from mithril_nb.targets.libraries.scopes import is_machinery, is_module
 from mithril_nb.targets.results import NUMBERS, checked_result, results_of
-from mithril_nb.targets.scopes import is_machinery, is_module
 from mithril_nb.targets.sizes import check_sizes, explain_sizes
 
 try:  # Without this private function, XLA options of a jitted function cannot be separated from it.

@@ -13,10 +13,10 @@ from mithril_nb.errors import UnexpectedInputError, short_repr
 from mithril_nb.models.naming import input_names
 from mithril_nb.targets.arguments import argument_names, signature_of
 from mithril_nb.targets.entry_point import entry_point
+from mithril_nb.targets.libraries.modules import callable_of, is_haiku
+from mithril_nb.targets.libraries.scopes import is_module
 from mithril_nb.targets.mithril_models import graph_in, is_mithril_model
-from mithril_nb.targets.modules import callable_of, is_haiku
 from mithril_nb.targets.option_checks import meant
-from mithril_nb.targets.scopes import is_module
 
 _LIBRARIES = ("jax.numpy", "jax.nn", "jax.lax", "jax.scipy.special", "jax", "numpy")
 """Modules whose functions users pass directly, as `jax.numpy.tanh`."""
@@ -158,7 +158,7 @@ def shown(value: Any) -> str:
         return leaf if shape is None else _Spec(f"{getattr(leaf, 'dtype', '')}{list(shape)}")
 
     try:
-        told = jax.tree.map(spec, value)
+        plain = jax.tree.map(spec, value)
     except (TypeError, ValueError):  # a dict whose keys JAX cannot sort
-        told = value
-    return " ".join(short_repr(told, 40).split())
+        plain = value
+    return " ".join(short_repr(plain, 40).split())

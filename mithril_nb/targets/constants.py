@@ -14,10 +14,10 @@ from mithril_nb.errors import MithrilError, StageUnavailableError, UnknownOption
 from mithril_nb.targets.arguments import Arguments, argument_names, is_jitted, signature_of, static_of_jit, title_of
 from mithril_nb.targets.calls import shown, variable_of
 from mithril_nb.targets.entry_point import EntryPoint, entry_point
+from mithril_nb.targets.libraries.modules import is_foreign
+from mithril_nb.targets.libraries.scopes import is_module
 from mithril_nb.targets.mithril_models import is_mithril_model
-from mithril_nb.targets.modules import is_foreign
 from mithril_nb.targets.results import NUMBERS, results_of
-from mithril_nb.targets.scopes import is_module
 from mithril_nb.targets.texts import no_array_but_text
 
 _LONGEST = 80

@@ -16,9 +16,9 @@ from mithril_nb.stages.param_names import DEFAULT
 from mithril_nb.targets.arguments import Arguments, named, names_of, title_of, with_self
 from mithril_nb.targets.constants import NumbersNeeded
 from mithril_nb.targets.entry_point import entry_point
-from mithril_nb.targets.modules import Arrays, is_equinox, is_nnx, nnx_params, part
+from mithril_nb.targets.libraries.modules import Arrays, is_equinox, is_nnx, nnx_params, part
+from mithril_nb.targets.libraries.scopes import by_path, is_module, modules_in, named_modules, submodules
 from mithril_nb.targets.results import checked_result
-from mithril_nb.targets.scopes import by_path, is_module, modules_in, named_modules, submodules
 from mithril_nb.targets.sizes import explain_sizes
 
 _LIBRARIES = frozenset(

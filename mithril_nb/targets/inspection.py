@@ -3,40 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 import jax
 import numpy as np
 
-from mithril_nb.errors import MithrilError, UnknownOptionError
 from mithril_nb.graph.spec import Dim
 from mithril_nb.inspection import Inspection
-from mithril_nb.inspection import inspect as inspect_function
 from mithril_nb.stages.jax_jit import without_wrapper
 from mithril_nb.stages.param_names import DEFAULT, names_of_params
-from mithril_nb.stages.trace.user_lines import calling_line
-from mithril_nb.targets.arguments import Arguments, title_of, without_compiler_options
-from mithril_nb.targets.calls import check_call
+from mithril_nb.targets.arguments import Arguments, without_compiler_options
 from mithril_nb.targets.constants import static_arguments, without_partial
-from mithril_nb.targets.entry_point import entry_point
-from mithril_nb.targets.functions import function_program, plain_program
-from mithril_nb.targets.given import inspect_late
-from mithril_nb.targets.mithril_models import compiled_for, given_specs, inspect_model, is_mithril_model
-from mithril_nb.targets.modules import callable_of, foreign, is_foreign, is_haiku, is_linen, is_nnx, within
-from mithril_nb.targets.option_checks import OF_FUNCTIONS, OF_MODULES, OPTIONS, check_options
+from mithril_nb.targets.functions import plain_program
+from mithril_nb.targets.kinds import TargetCall, kind_of
+from mithril_nb.targets.kinds.traced import without_trace
+from mithril_nb.targets.libraries.modules import is_foreign, is_nnx
+from mithril_nb.targets.mithril_models import is_mithril_model
+from mithril_nb.targets.option_checks import OPTIONS, check_options
 from mithril_nb.targets.options import takes_params
-from mithril_nb.targets.programs import module_program
-from mithril_nb.targets.scopes import is_module
-from mithril_nb.targets.sizes import no_array
-from mithril_nb.targets.symbolic import has_names, inspect_with_names, scope_of
-from mithril_nb.targets.texts import no_array_but_text
-from mithril_nb.targets.traced import without_trace
-from mithril_nb.targets.unsupported import check_target, refuse, refuse_several, refuse_training
-
-PROGRAMS = ("forward", "forward+backward", "train step")
-"""Names of a model's programs."""
-_NOTHING = {"program": None, "loss": None, "optimizer": None}
+from mithril_nb.targets.unsupported import unsupported_target
 
 
 def inspect(
@@ -119,53 +104,36 @@ def inspect(
         (4,)
     """
     check_options(kwargs, name, device, compiler_options)
-    given = {**named, **(kwargs or {})}
-    static = {"static_argnums": static_argnums, "static_argnames": static_argnames}
-    training = {"program": program, "loss": loss, "optimizer": optimizer}
-    late = {"name": name, "params": None if params == DEFAULT else params, "shapes": shapes, "variables": variables}
-    late |= {**static, **training, "device": device, "compiler_options": compiler_options}
-    found = inspect_late(target, args, given, late)
-    if found is not None:
-        return found
-    target, args, given = without_trace(*without_partial(without_wrapper(target), args, given))
-    check_target(target, args, {"shapes": shapes, **training})
-    if takes_params(target, args, given, params):
-        given, params = {**given, "params": params}, DEFAULT
-    holders = names_of_params(params)
-    target, own_options = without_compiler_options(target)
-    if own_options:
-        compiler_options = {**own_options, **(compiler_options or {})}
-    options = {"name": name, "device": device, "compiler_options": compiler_options}
-    is_model = is_mithril_model(target) or is_foreign(target) or is_module(getattr(target, "__self__", None))
-    if not is_model and training != _NOTHING:
-        around = within(target)
-        is_model = around is not None
-        if is_model:
-            refuse_several(training, around, target)
-    if not is_model:
-        refuse_training(training, target, args, given)
-    chosen = _program_name(program, loss, optimizer)
-    loss, optimizer = "cross_entropy" if loss is None else loss, "adam" if optimizer is None else optimizer
-    if is_model and holders != (DEFAULT,):
-        refuse("params", params, target, args, given)
-    if is_mithril_model(target):
-        for option, value in (("variables", variables), *static.items()):
-            refuse(option, value, target, args, given)
-        sizes, dtypes = given_specs(target, args, given, shapes)
-        if has_names(sizes.values()):
-            scope = scope_of((*args, *given.values()))
-            return inspect_with_names(target, sizes, dtypes, scope, chosen, loss, optimizer, options)
-        return inspect_model(compiled_for(target, sizes, dtypes), chosen, loss, optimizer, options)
-    refuse("shapes", shapes, target, args, given)
-    if is_model:
-        for option, value in static.items():
-            refuse(option, value, target, args, given)
-        return _inspect_module(target, args, given, variables, chosen, loss, optimizer, options)
-    refuse("variables", variables, target, args, given)
-    check_call(target, args, given, target, title_of(target), OF_FUNCTIONS)
-    made = function_program(target, args, given, static_arguments(target, args, given, **static))
-    options |= {"name": name or title_of(target), "params": made.params(holders)}
-    return inspect_function(made.function, *made.specs, **options)
+    options = {"name": name, "params": None if params == DEFAULT else params, "shapes": shapes, "variables": variables}
+    options |= {"static_argnums": static_argnums, "static_argnames": static_argnames}
+    options |= {"program": program, "loss": loss, "optimizer": optimizer}
+    options |= {"device": device, "compiler_options": compiler_options}
+    call = TargetCall(target, args, {**named, **(kwargs or {})}, options)
+    kind = kind_of(call)
+    if kind is None or kind.is_traced:
+        call = TargetCall(*_unwrapped(target, args, call.kwargs), options)
+        kind = kind_of(call)
+    if kind is None:
+        raise unsupported_target(call.target, call.args, {"shapes": shapes, **call.training()})
+    return kind.build(_prepared(call) if kind.is_traced else call)
+
+
+def _unwrapped(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, tuple[Any, ...], Any]:
+    """Return the target without `ml.watch`, `functools.partial` or JAX's trace around it, and its arguments."""
+    return without_trace(*without_partial(without_wrapper(target), args, kwargs))
+
+
+def _prepared(call: TargetCall) -> TargetCall:
+    """Return a call with `params=` as an argument if the target has one, and without options of its own `jax.jit`."""
+    kwargs, options = call.kwargs, dict(call.options)
+    if options["params"] is not None and takes_params(call.target, call.args, kwargs, options["params"]):
+        kwargs, options["params"] = {**kwargs, "params": options["params"]}, None
+    if options["params"] is not None and names_of_params(options["params"]) == (DEFAULT,):
+        options["params"] = None
+    target, own = without_compiler_options(call.target)
+    if own:
+        options["compiler_options"] = {**own, **(options["compiler_options"] or {})}
+    return TargetCall(target, call.args, kwargs, options)
 
 
 def as_plain_call(
@@ -188,7 +156,7 @@ def as_plain_call(
         (3,)
     """
     given = {name: value for name, value in options.items() if name not in OPTIONS} | (options.get("kwargs") or {})
-    fn, own, given = without_trace(*without_partial(without_wrapper(target), args, given))
+    fn, own, given = _unwrapped(target, args, given)
     if is_mithril_model(fn) or is_foreign(fn) or any(map(is_nnx, (*own, *given.values()))):
         return target, args
     if takes_params(fn, own, given, options.get("params", DEFAULT)):
@@ -201,75 +169,3 @@ def as_plain_call(
 
 def _as_jax_array(leaf: Any) -> Any:
     return jax.numpy.asarray(leaf) if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "biufcV" else leaf
-
-
-def _inspect_module(
-    target: Any,
-    args: tuple[Any, ...],
-    given: Mapping[str, Any],
-    variables: Any,
-    program: str,
-    loss: Any,
-    optimizer: Any,
-    options: Mapping[str, Any],
-) -> Inspection:
-    around, whole = within(target), target
-    method = None if is_foreign(target) or around is not None else target
-    if method is not None:
-        target = method.__self__
-        if is_linen(target):
-            given, method = {**given, "method": method.__name__}, None
-    takes, own = callable_of(target) if method is None else (method, frozenset[str]())
-    title = title_of(method) if method is not None else title_of(target)
-    if "method" in given and is_linen(target):
-        takes = getattr(target, str(given["method"]), takes)
-    own_options = [one for one in OF_MODULES if one != "variables" or is_linen(target) or is_haiku(target)]
-    check_call(takes, args, {key: value for key, value in given.items() if key not in own}, whole, title, own_options)
-    arguments = Arguments(takes, args, given, are_numbers_static=True)
-    # A module may convert sizes to an array: its costs would then silently be those of a few numbers.
-    because = "a module computes with arrays"
-    if not arguments.traced:
-        refused = no_array(arguments.by_name, title, because) or no_array_but_text(
-            arguments, because, entry_point(), whole
-        )
-        if refused is not None:
-            raise refused
-    try:
-        if around is None:
-            module = foreign(target, arguments, variables, getattr(method, "__func__", None))
-        else:
-            module = foreign(around, arguments, variables, around=target)
-        made = module_program(module, arguments, program, loss, optimizer)
-    except MithrilError:
-        raise
-    except Exception as error:
-        # The stages report JAX's error for a module that cannot be traced, as they do for a function.
-        return inspect_function(
-            _raising(error, title), *arguments.traced, **{**options, "name": options["name"] or title}
-        )
-    if program == "forward":
-        return inspect_function(made.function, *made.specs, **{**options, "name": options["name"] or title})
-    own = {"name": options["name"] or program, "requested_at": calling_line()}
-    return inspect_function(made.function, *made.specs, **{**options, **own})
-
-
-def _program_name(program: str | None, loss: Any, optimizer: Any) -> str:
-    """Return the name of the requested program of a model or a module.
-
-    Raises:
-        UnknownOptionError: The program does not exist.
-    """
-    if program is not None and program not in PROGRAMS:
-        near = get_close_matches(str(program).replace("_", " ").replace("-", " "), PROGRAMS, 1, 0.5)
-        raise UnknownOptionError(
-            f"unknown program {program!r}.", (("known", ", ".join(PROGRAMS)),), f'program="{(*near, PROGRAMS[0])[0]}"'
-        )
-    return program or PROGRAMS[2 if optimizer is not None else 1 if loss is not None else 0]
-
-
-def _raising(error: Exception, title: str) -> Callable[..., Any]:
-    def function(*_: Any) -> Any:
-        raise error
-
-    function.__name__ = title
-    return function

@@ -13,8 +13,8 @@ from mithril_nb.models.naming import input_names
 from mithril_nb.stages.param_names import DEFAULT
 from mithril_nb.targets.arguments import accepts_keyword
 from mithril_nb.targets.constants import without_partial
+from mithril_nb.targets.libraries.modules import callable_of
 from mithril_nb.targets.mithril_models import graph_in, is_mithril_model
-from mithril_nb.targets.modules import callable_of
 from mithril_nb.targets.option_checks import OPTIONS, meant
 
 _ALIKE = 0.8

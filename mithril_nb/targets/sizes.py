@@ -19,7 +19,7 @@ _LARGEST = 1 << 20
 
 
 def check_sizes(arguments: Mapping[str, Any], title: str) -> None:
-    """Raise if a size is text or a fraction: JAX rejects these without saying what it accepts.
+    """Raise if a size is text or a fraction: JAX rejects these without listing the sizes that it accepts.
 
     Args:
         arguments: The arguments by name.

@@ -82,13 +82,13 @@ def inspect_with_names(
     """
     backend = target.backend if isinstance(target, PhysicalModel) else JaxBackend()
     model = _Named(graph_in(target), backend, shapes, dtypes or {}, scope)
-    told: dict[str, Any] = {"name": program, "source": source_lines(model.graph), "kinds": _kinds(model.graph)}
-    told |= {"check_sizes": model.check_sizes, "requested_at": calling_line()}
-    told |= {key: value for key, value in (options or {}).items() if value is not None}
+    given: dict[str, Any] = {"name": program, "source": source_lines(model.graph), "kinds": _kinds(model.graph)}
+    given |= {"check_sizes": model.check_sizes, "requested_at": calling_line()}
+    given |= {key: value for key, value in (options or {}).items() if value is not None}
     if program == "forward":
-        return inspect_function(model.run, model.params, model.input_specs, model.state, _key(), **told)
+        return inspect_function(model.run, model.params, model.input_specs, model.state, _key(), **given)
     chosen = programs(model, loss=loss, optimizer=optimizer, params=model.params)[program]
-    return inspect_function(chosen.function, *chosen.specs, **told)
+    return inspect_function(chosen.function, *chosen.specs, **given)
 
 
 def block_formula(target: Any, shapes: Mapping[str, Sequence[Dim]], field: str = "flops", path: str = "") -> str:

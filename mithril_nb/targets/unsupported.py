@@ -18,11 +18,11 @@ from mithril_nb.targets.arguments import Arguments, accepts_keyword, argument_na
 from mithril_nb.targets.calls import required, shown, variable_of
 from mithril_nb.targets.entry_point import entry_point
 from mithril_nb.targets.functions import modules_of, names_in_code, other_modules
+from mithril_nb.targets.libraries.modules import callable_of, is_equinox
+from mithril_nb.targets.libraries.scopes import is_module_class
 from mithril_nb.targets.mithril_models import example_shapes, graph_in, is_mithril_model
-from mithril_nb.targets.modules import callable_of, is_equinox, is_foreign
 from mithril_nb.targets.option_checks import OF_FUNCTIONS, meant, options_written
 from mithril_nb.targets.results import article
-from mithril_nb.targets.scopes import is_module_class
 
 _TAKERS = {
     "params": "functions: a model's parameters are known",
@@ -36,48 +36,42 @@ _MADE = {"rngs": "rngs=flax.nnx.Rngs(0)", "key": "key=jax.random.key(0)"}
 """Values for constructor arguments of modules, by the names that the libraries use."""
 
 
-def check_target(target: Any, args: Sequence[Any], options: Mapping[str, Any]) -> None:
-    """Raise if a target is not a model, a function or a module.
+def unsupported_target(target: Any, args: Sequence[Any], options: Mapping[str, Any]) -> UnknownOptionError:
+    """Return the error for a target of no known kind: a class, the result of an inspection, or something else.
 
     Args:
         target: The target.
         args: The positional arguments of the call.
         options: Options by name; `None` means not given.
-
-    Raises:
-        UnknownOptionError: The target is a class, the result of an inspection, or something else.
     """
     needs = (
         "needs",
         "a model, a function, a module of Flax, Equinox or Haiku, a jaxpr, a lowered or compiled program, or its file",
     )
     if isinstance(target, type):
-        raise UnknownOptionError(
+        return UnknownOptionError(
             f"cannot inspect the class {target.__name__!r}.",
             (needs,),
             entry_point().call(*_of_class(target, args, options)),
         )
-    if is_mithril_model(target) or is_foreign(target):
-        return
     is_inspect = entry_point().name == "ml.inspect"
     if isinstance(target, Inspection):
-        raise UnknownOptionError(
+        return UnknownOptionError(
             f"program {target.name!r} is already inspected: it takes no arguments and no options.",
             advice="print(inspection)" if is_inspect else entry_point().call("inspection"),
         )
     if type(target).__module__.startswith("mithril_nb."):
         kind = type(target).__name__
-        raise UnknownOptionError(
+        return UnknownOptionError(
             f"cannot inspect {' '.join(short_repr(target).split())}.",
             (("is", f"{article(kind)} {kind}, which describes a program but does not contain it"), needs),
             "ml.inspect(model, x)  # with the model itself" if is_inspect else entry_point().call("inspection"),
         )
-    if not callable(target):
-        raise UnknownOptionError(
-            f"cannot inspect {short_repr(target)}.",
-            (needs,),
-            entry_point().call("lambda x: x + 1", "jax.numpy.ones(3)"),
-        )
+    return UnknownOptionError(
+        f"cannot inspect {short_repr(target)}.",
+        (needs,),
+        entry_point().call("lambda x: x + 1", "jax.numpy.ones(3)"),
+    )
 
 
 def _of_class(cls: type, args: Sequence[Any], options: Mapping[str, Any]) -> list[str]:

@@ -103,7 +103,7 @@ CASES = {
         pm.evaluate(params, inputs, {{"output": jnp.ones(3)}})
         # Try: pm.evaluate(params, inputs, {{"output": {{}}}})
         """,
-    "compilation/model.py:PhysicalModel.inspect": f"""{PM}
+    "compilation/inspecting.py:InspectedModel.inspect": f"""{PM}
         pm.inspect("backwards")
         """,
     "compilation/options.py:_check_parallelism": """

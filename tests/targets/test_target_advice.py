@@ -16,38 +16,38 @@ CASES = {
         scaled, x = lambda scale, x: scale * x, jnp.ones(3); f = scaled
         ml.inspect(scaled, scale=2.0)
         """,
-    "targets/given.py:inspect_late": """
+    "targets/kinds/given.py:_inspect": """
         f, x = jnp.tanh, jnp.ones(3)
         lowered = jax.jit(f).lower(x)
         ml.inspect(lowered, x)
         """,
-    "targets/given.py:_refused": """
+    "targets/kinds/given.py:_refused": """
         import pathlib
         f, x = jnp.tanh, jnp.ones(3)
         ml.inspect("step.mlir")
         """,
-    "targets/given.py:_refused | HLO": """
+    "targets/kinds/given.py:_refused | HLO": """
         import pathlib
         f, x = jnp.tanh, jnp.ones(3)
         ml.inspect(pathlib.Path("step.hlo"))
         """,
-    "targets/given.py:_refused | bytes": """
+    "targets/kinds/given.py:_refused | bytes": """
         f, x = jnp.tanh, jnp.ones(3)
         ml.inspect(b"a note")
         """,
-    "targets/given.py:_refused | folder": """
+    "targets/kinds/given.py:_refused | folder": """
         import pathlib
         f, x = jnp.tanh, jnp.ones(3)
         ml.inspect(pathlib.Path("."))
         """,
-    "targets/inspection.py:_program_name": """
+    "targets/kinds/kind.py:training_of": """
         ml.inspect(Linear(3), jnp.ones((2, 3)), program="train_stp")
         """,
-    "targets/modules.py:foreign": f"""{MODULE}
+    "targets/libraries/modules.py:foreign": f"""{MODULE}
         module = eqx.nn.Sequential([eqx.nn.Lambda(jnp.tanh)])
         ml.inspect(module, x, variables={{}})
         """,
-    "targets/modules.py:_check_called": f"""{MODULE}
+    "targets/libraries/modules.py:_check_called": f"""{MODULE}
         ml.inspect(eqx.filter_jit(eqx.filter_vmap(module)), x, optimizer="adam")
         # Try: ml.inspect({{}}, x, optimizer="adam").cost()
         """,
@@ -77,23 +77,23 @@ CASES = {
         # Try: ml.inspect(model, shapes={"x": [2, 3]}, optimizer="adam", loss=lambda outputs, targets: outputs["a"].sum()).cost()
         """,
     "targets/mithril_models.py:_concrete": "ml.inspect(Linear(3))",
-    "targets/unsupported.py:check_target": """
+    "targets/unsupported.py:unsupported_target": """
         ml.inspect(Linear, shapes={"input": [4, 64]}, optimizer="adam")
         """,
-    "targets/unsupported.py:check_target#2": """
+    "targets/unsupported.py:unsupported_target#2": """
         inspection = ml.inspect(Linear(3), shapes={"input": [4, 64]})
         ml.inspect(inspection, jnp.ones(3))
         """,
-    "targets/unsupported.py:check_target#3": """
+    "targets/unsupported.py:unsupported_target#3": """
         model, x = Linear(3), jnp.ones((4, 64))
         inspection = ml.inspect(model, x)
         ml.inspect(inspection.cost())
         """,
-    "targets/unsupported.py:check_target#3 | a bound": """
+    "targets/unsupported.py:unsupported_target#3 | a bound": """
         inspection = ml.inspect(Linear(3), jnp.ones((4, 5)))
         ml.assert_cost(inspection.cost(), flops=132)
         """,
-    "targets/unsupported.py:check_target#4": "ml.inspect(3, jnp.ones(3))",
+    "targets/unsupported.py:unsupported_target#4": "ml.inspect(3, jnp.ones(3))",
     "targets/unsupported.py:refuse": f"""{MODULE}
         module = eqx.nn.MLP(5, 3, 4, 1, key=jax.random.key(0))
         ml.inspect(module, shapes={{"x": [5]}})
@@ -103,7 +103,7 @@ CASES = {
         # Try: ml.inspect(jax.vmap(module), x, {{}}).cost()
         """,
     "targets/unsupported.py:refuse_training#2": """
-        scaled, x, loss = lambda x, loss: x * loss, jnp.ones(3), jnp.ones(3)
+        scaled, x, loss = lambda x, loss: x * loss, jnp.ones(3), jnp.ones(3); f = scaled
         ml.inspect(scaled, x, loss=loss)
         """,
     "targets/unsupported.py:refuse_training#3": """
@@ -209,11 +209,11 @@ CASES = {
         ml.inspect(Add(), shapes={"left": ["batch", 4]})
         # Try: ml.inspect(Add(), shapes={"left": ["batch", 4], "right": [4]})
         """,
-    "targets/traced.py:without_trace": """
+    "targets/kinds/traced.py:without_trace": """
         traced = jax.jit(jnp.tanh).trace(jnp.ones(3))
         ml.inspect(traced, jnp.ones(4))
         """,
-    "targets/traced.py:_refuse_shardings": """
+    "targets/kinds/traced.py:_refuse_shardings": """
         f, x, sharding = jnp.tanh, jnp.ones(8), jax.sharding.NamedSharding(jax.sharding.Mesh(jax.devices()[:1], "i"), jax.sharding.PartitionSpec("i"))
         ml.inspect(jax.jit(f, in_shardings=sharding).trace(x))
         # ...: sharding

@@ -8,8 +8,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from mithril_nb.analysis.retraces.differences import differences, sentence
 from mithril_nb.analysis.retraces.records import FunctionReport, Retrace
-from mithril_nb.analysis.retraces.signature import Signature, differences, function_text, sentence, signature_of
+from mithril_nb.analysis.retraces.signature import Signature, function_text, signature_of
 from mithril_nb.stages.jax_versions import file_label, library_of
 from mithril_nb.stages.jit_events import UNNAMED, JitCall
 

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from mithril_nb.targets.arguments import Arguments, named
-from mithril_nb.targets.modules import Arrays, PureModule
+from mithril_nb.targets.libraries.modules import Arrays, PureModule
 from mithril_nb.targets.results import checked_result
 from mithril_nb.train import Program, loss_function, resolve_optimizer, train_step
 from mithril_nb.train.losses import resolve_loss

@@ -20,7 +20,7 @@ from mithril_nb.errors import StageUnavailableError, UnexpectedInputError
 from mithril_nb.graph.paths import component
 from mithril_nb.targets.arguments import Arguments
 from mithril_nb.targets.entry_point import entry_point
-from mithril_nb.targets.scopes import Scopes, class_of, haiku_path, is_module, named_modules
+from mithril_nb.targets.libraries.scopes import Scopes, class_of, haiku_path, is_module, named_modules
 
 Arrays = dict[str, Any]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,14 @@ from mithril_nb.stages.given.program import (
 )
 from mithril_nb.stages.records import PROGRAM_SUFFIXES
 from mithril_nb.targets.entry_point import entry_point
+from mithril_nb.targets.kinds.kind import TargetCall, TargetKind
 
 LARGEST_BYTES = 256_000_000
 _FIRST_CHARS = 100_000
 _REASON_LINES = 3
 Facts = tuple[tuple[str, str], ...]
+_JAX_NAMES = {jax.stages.Lowered: "lowered", jax.stages.Compiled: "compiled", jax.export.Exported: "exported"}
+"""JAX's classes of programs, and the usual names of their variables."""
 _WRITERS = {
     ".hlo": "write_text(jax.jit(f).lower(x).compile().as_text())",
     ".pb": 'write_bytes(jax.jit(f).lower(x).compiler_ir("hlo").as_serialized_hlo_module_proto())',
@@ -48,40 +51,39 @@ def is_program_file(target: Any) -> bool:
     return isinstance(target, str) and "\n" not in target and Path(target).suffix.lower() in PROGRAM_SUFFIXES
 
 
-def inspect_late(
-    target: Any, args: tuple[Any, ...], given: Mapping[str, Any], options: Mapping[str, Any]
-) -> Inspection | None:
-    """Return the inspection of a lowered, compiled or exported program, or of a file; `None` for other targets.
+def _accepts(call: TargetCall) -> bool:
+    target = call.target
+    if isinstance(target, str) and not is_program_file(target):
+        return bool(_kind_of_text(target))
+    return is_program_file(target) or isinstance(target, (*_JAX_NAMES, bytes, bytearray, memoryview))
 
-    Args:
-        target: The target of `inspect`.
-        args: Positional arguments, which such a program rejects: it contains its own.
-        given: Keyword arguments, also rejected.
-        options: Options of `inspect` by name; `None` means not given.
+
+def _inspect(call: TargetCall) -> Inspection:
+    """Return the inspection of a lowered, compiled or exported program, or of a file.
 
     Raises:
         UnknownOptionError: The call has arguments, or an option that does not apply.
         ModelFileError: The file does not exist, is broken or too large, or contains no program.
     """
-    made = _given_of(target, options["device"])
-    if made is None:
-        return None
+    made = _given_of(call.target, call.options["device"])
     allowed = {"name", "params"} | ({"compiler_options"} if made.is_compiled_here else set())
     allowed |= set() if made.is_fixed else {"device"}
-    refused = [name for name, value in options.items() if value is not None and name not in allowed]
-    refused += [*given] + ["arguments"] * bool(args)
+    given = {name: value for name, value in call.options.items() if value is not None}
+    refused = [name for name in given if name not in allowed] + [*call.kwargs] + ["arguments"] * bool(call.args)
     if refused:
         what = "arguments" if refused[0] == "arguments" else f"{refused[0]}="
         raise UnknownOptionError(
             f"program {made.name!r} takes no {what}.",
-            (("given as", made.kind), ("takes", ", ".join(f"{one}=" for one in options if one in allowed))),
-            entry_point().call(_written(target)),
+            (("given as", made.kind), ("takes", ", ".join(f"{one}=" for one in call.options if one in allowed))),
+            entry_point().call(_written(call.target)),
         )
-    chosen = {name: value for name, value in options.items() if value is not None and name in allowed}
-    return inspect_given(made, **chosen)
+    return inspect_given(made, **given)
 
 
-def _given_of(target: Any, device: Any) -> Given | None:
+GIVEN_PROGRAM = TargetKind("lowered and compiled programs", _accepts, _inspect, is_traced=False)
+
+
+def _given_of(target: Any, device: Any) -> Given:
     if isinstance(target, jax.stages.Lowered):
         return given_of_lowered(target)
     if isinstance(target, jax.stages.Compiled):
@@ -91,19 +93,14 @@ def _given_of(target: Any, device: Any) -> Given | None:
     if is_program_file(target):
         path = Path(target)
         return _read(_bytes_of(path), device, path)
-    if isinstance(target, bytes | bytearray | memoryview):
-        return _read(bytes(target), device)
-    if isinstance(target, str) and _kind_of_text(target):
-        return _read(target.encode("utf-8", "surrogatepass"), device)
-    return None
+    return _read(target.encode("utf-8", "surrogatepass") if isinstance(target, str) else bytes(target), device)
 
 
 def _written(target: Any) -> str:
     """Return a program as source code in a call."""
     if is_program_file(target):
         return repr(str(target))
-    names = {jax.stages.Lowered: "lowered", jax.stages.Compiled: "compiled", jax.export.Exported: "exported"}
-    return next((name for kind, name in names.items() if isinstance(target, kind)), "data")
+    return next((name for kind, name in _JAX_NAMES.items() if isinstance(target, kind)), "data")
 
 
 def _kind_of_text(text: str) -> str:

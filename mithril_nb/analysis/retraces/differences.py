@@ -1,0 +1,211 @@
+"""Differences between the signatures of two calls, as sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from itertools import takewhile, zip_longest
+from typing import NamedTuple
+
+from mithril_nb.analysis.retraces.signature import (
+    LONGEST_TEXT,
+    SHOWN_TEXT,
+    Argument,
+    Leaf,
+    Signature,
+    Static,
+    shortened,
+)
+from mithril_nb.stages.jit_events import Transform
+
+_AROUND = 40
+"""Number of characters shown before the first difference of two long texts."""
+_STRUCTURE = 1000
+"""Number of parts that a changed structure counts for, so that a call with the same structure is more similar."""
+_MOST = 3
+"""Largest number of differences in a sentence; the others are counted."""
+_MESH = "the mesh of the context"
+_CONTEXT = {
+    "mesh_context_manager": _MESH,
+    "abstract_mesh_context_manager": _MESH,
+    "axis_env_state": "the named axes of the context",
+}
+
+
+class Difference(NamedTuple):
+    """A difference between two calls: a clause, and the number of differing parts, such as axes of a shape."""
+
+    clause: str
+    parts: int = 1
+
+
+def differences(old: Signature, new: Signature, *, is_compiled: bool = False) -> list[Difference]:
+    """Return the differences between a call and an earlier one.
+
+    Args:
+        old: The earlier call.
+        new: The later call.
+        is_compiled: Compare like the cache of compiled programs: placement and options of `jax.jit` count too.
+    """
+    before = {one.name: one for one in old.arguments}
+    found: list[Difference] = []
+    for one in new.arguments:
+        known = before.pop(one.name, None)
+        if known is None:
+            found.append(Difference(f"{one.label} was left out before and is given now"))
+        elif known != one:
+            found += _of_argument(known, one, is_compiled, old.transforms == new.transforms)
+    found += [Difference(f"{one.label} was given before and is left out now") for one in before.values()]
+    if old.context != new.context:
+        were = {name: (text, key) for name, text, key in old.context}
+        changed = (
+            Difference(f"{_CONTEXT.get(name, name)} changed from {were[name][0]} to {text}")
+            for name, text, key in new.context
+            if name in were and were[name] != (text, key)
+        )
+        found += {one.clause.partition(" changed ")[0]: one for one in changed}.values()
+    if is_compiled:
+        options = dict(old.options)
+        found += [
+            Difference(f"the option {name} of jax.jit changed from {options[name]} to {text}")
+            for name, text in new.options
+            if options.get(name, text) != text
+        ]
+        found += _of_transforms(old.transforms, new.transforms)
+    return found
+
+
+def sentence(clauses: Sequence[str]) -> str:
+    """Join clauses to one sentence; those after the third are counted.
+
+    Examples:
+        >>> sentence(["a changed", "b changed"]), sentence("abcde")
+        ('a changed; b changed', 'a; b; c; and 2 more changes')
+    """
+    rest = len(clauses) - _MOST
+    more = [f"and {rest:,} more change{'s' if rest > 1 else ''}"] if rest > 0 else []
+    return "; ".join([*clauses[:_MOST], *more])
+
+
+def _of_argument(old: Argument, new: Argument, is_compiled: bool, is_transformed_alike: bool) -> Iterator[Difference]:
+    if old.is_by_name != new.is_by_name:
+        was, now = ("name", "position") if old.is_by_name else ("position", "name")
+        yield Difference(f"{new.label} was given by {was} before and is given by {now} now")
+    if (old.static is None) != (new.static is None):
+        yield Difference(f"{new.label} is now static" if new.static else f"{new.label} is no longer static")
+    elif old.static is not None and new.static is not None:
+        if old.static != new.static:
+            yield Difference(f"{new.label} {_of_static(old.static, new.static)}")
+    elif any(getattr(old, name) != getattr(new, name) for name in ("structure_hash", "structure", "nodes")):
+        yield Difference(_of_structure(old, new), _STRUCTURE + len(old.kinds.items() ^ new.kinds.items()))
+    elif old.leaves != new.leaves:
+        for path, was, now in zip(new.paths, old.leaves, new.leaves, strict=True):
+            yield from _of_leaf(new.at(path), was, now, is_compiled, is_transformed_alike)
+
+
+def _of_leaf(at: str, was: Leaf, now: Leaf, is_compiled: bool, is_transformed_alike: bool) -> Iterator[Difference]:
+    if was.static is not None and now.static is not None:
+        if was.static != now.static:
+            yield Difference(f"{at} {_of_static(was.static, now.static)}")
+    elif was.type != now.type:
+        before, after = was.type, now.type
+        if was.is_weak != now.is_weak:
+            before, after = (f"{'weak ' if one.is_weak else ''}{one.type}" for one in (was, now))
+        parts = _parts(was.type, now.type) + (was.is_weak != now.is_weak)
+        yield Difference(f"{at} changed from {before} to {after}", parts)
+    elif was.is_weak != now.is_weak:
+        change = "weak type became strong" if was.is_weak else "strong type became weak"
+        yield Difference(f"{at}: {change} ({now.type})")
+    moved = is_compiled or (was.mesh != now.mesh and was.type == now.type)
+    if moved and was.placement != now.placement:
+        yield Difference(f"{at} {_of_placement(was.placement, now.placement)}")
+    if is_compiled and is_transformed_alike and was.transforms != now.transforms:
+        before, after = (" and ".join(one.transforms) or "not transformed" for one in (was, now))
+        yield Difference(f"{at} is {after}, in the earlier call it was {before}")
+
+
+def _parts(old: str, new: str) -> int:
+    """Return the number of differing parts of two types: dtype, rank, and each axis of the shape.
+
+    Examples:
+        >>> _parts("f32[2,3]", "f32[4,3]"), _parts("f32[3]", "bf16[4]"), _parts("f32[3]", "f32[]")
+        (1, 2, 2)
+    """
+    (dtype, _, axes), (new_dtype, _, new_axes) = old.partition("["), new.partition("[")
+    before, after = (tuple(filter(None, one.rstrip("]").split(","))) for one in (axes, new_axes))
+    differing = sum(was != now for was, now in zip_longest(before, after))
+    return (dtype != new_dtype) + (len(before) != len(after)) + differing
+
+
+def _of_transforms(old: Sequence[Transform], new: Sequence[Transform]) -> Iterator[Difference]:
+    if [one.text for one in old] == [one.text for one in new]:
+        for was, now in zip(old, new, strict=True):
+            if was.size != now.size:
+                yield Difference(f"the call is {now.text} over {now.size:,} instead of {was.size:,}")
+    else:
+        before, after = (
+            ", then ".join(one.text if one.size is None else f"{one.text} over {one.size:,}" for one in each)
+            or "not transformed"
+            for each in (old, new)
+        )
+        yield Difference(f"the call is {after}, the earlier call was {before}", abs(len(old) - len(new)) or 1)
+
+
+def _of_static(old: Static, new: Static) -> str:
+    if not (old.text and new.text):
+        return f"is a {new.kind} that cannot be printed, and is not equal to the earlier {old.kind}"
+    if new.function and old.text == new.text:
+        return f"is a new function object: {new.function}"
+    if old.text == new.text:
+        beginning = f" in its first {LONGEST_TEXT:,} characters" if len(new.text) == LONGEST_TEXT else ""
+        text = shortened(new.text)
+        return f"is another object that prints the same{beginning}, {text}, but is not equal to the earlier one"
+    before, after = old.function or old.text, new.function or new.text
+    if len(before) <= SHOWN_TEXT and len(after) <= SHOWN_TEXT:
+        return f"changed from {before} to {after}"
+    first = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False)))
+    start = max(0, first - _AROUND)
+    before, after = (shortened(f"{'...' if start else ''}{text[start:]}") for text in (before, after))
+    return f"changed at character {first + 1:,} of its text, from {before} to {after}"
+
+
+def _of_structure(old: Argument, new: Argument) -> str:
+    before, after = old.describe(), new.describe()
+    were, are = old.kinds, new.kinds
+    if were == are:
+        for (path, name, earlier), (_, _, later) in zip(old.nodes, new.nodes, strict=True):
+            if earlier != later:
+                return f"{new.at(path)} is of a class {name} that was defined again"
+    if were and are and ("",) not in (old.paths, new.paths):
+        arrays = {*old.paths} & {*new.paths}  # their types may change as well, but not their structure
+        outer: set[str] = set()
+        for path in sorted(were.keys() & are.keys() - arrays, key=len):
+            if were[path] != are[path] and not _is_in(path, outer):
+                outer.add(path)
+        changed = [path for path in are if path in outer]
+        added = [f"`{path}`" for path in new.paths if path not in were and not _is_in(path, outer)]
+        missing = [f"`{path}`" for path in old.paths if path not in are and not _is_in(path, outer)]
+        if len(changed) == 1 and not added and not missing:
+            return f"{new.at(changed[0])} changed from {were[changed[0]]} to {are[changed[0]]}"
+        parts = [_few([f"`{path}` from {were[path]} to {are[path]}" for path in changed])] if changed else []
+        parts += [f"{what} {_few(some)}" for what, some in (("new", added), ("missing", missing)) if some]
+        if parts:
+            return f"{new.label} changed its structure: {', '.join(parts)}"
+    if before == after:
+        return f"{new.label} changed the static data in its structure {after}"
+    return f"{new.label} changed from {before} to {after}"
+
+
+def _is_in(path: str, outer: Collection[str]) -> bool:
+    """Return whether a path is one of some others, or inside one."""
+    return any(path[:end] in outer for end in range(len(path) + 1) if path[end : end + 1] in ("", ".", "["))
+
+
+def _few(parts: Sequence[str]) -> str:
+    rest = len(parts) - _MOST
+    return ", ".join([*parts[:_MOST], *([f"and {rest:,} more"] if rest > 0 else [])])
+
+
+def _of_placement(old: str, new: str) -> str:
+    if not old:
+        return f"became committed to {new}"
+    return f"changed its sharding from {old} to {new}" if new else f"is no longer committed to {old}"
