@@ -102,7 +102,7 @@ def _add_show(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--stage",
         metavar="STAGE",
-        help=f"what to print (default: graph; cost with --by): {', '.join((*STAGE_KINDS, *OTHERS))}, or one of a plugin",
+        help=f"what to print (default: graph; cost with --by): {', '.join((*STAGE_KINDS, *OTHERS))}, or of a plugin",
     )
     parser.add_argument(
         "--block", metavar="PATH", help="print only lines of this block and blocks inside it, with line numbers"
