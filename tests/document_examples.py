@@ -118,7 +118,7 @@ LOCAL = {
     },
     "mithril_nb.cost.formulas": {"length": "8", "window": "3", "n": "8", "rows": "2", "k": "3"},
     "mithril_nb.models": {"x": "fresh().input", "slice_block": "ml.models.Slice(0, 2)", "name": "'Relu'"},
-    "mithril_nb.models.dims": {"size": "7", "stride": "2"},
+    "mithril_nb.models.shape_inference.dims": {"size": "7", "stride": "2"},
     "mithril_nb.models.library.classical": {"lead": "(2,)", "d": "3", "degree": "2", "C": "math.comb"},
     "mithril_nb.models.library.layers": {"size": "7", "stride": "2"},
     "mithril_nb.models.library.operations.indexing": {

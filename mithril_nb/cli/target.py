@@ -303,8 +303,8 @@ def _example(parameter: inspect.Parameter) -> str:
 
 def _open_inputs(graph: LogicalGraph, shapes: Mapping[str, Sequence[int | str]]) -> list[Diagnostic]:
     """Return the errors for inputs whose shape is unknown, with advice for the command line."""
-    from mithril_nb.models.infer import infer
     from mithril_nb.models.naming import input_specs
+    from mithril_nb.models.shape_inference.infer import infer
 
     found = infer(graph, input_specs(graph, shapes))
     if found.problems:

@@ -34,7 +34,7 @@ LEFT: dict[str, tuple[str, ...]] = {
         "cli/lab.py:_notebook",
         "cost/tables.py:data_frame#2",
         "interop/safetensors.py:_names#2",
-        "models/serialization.py:graph_from_dict#2",
+        "models/saving/serialization.py:graph_from_dict#2",
         "analysis/whatif/sweeps.py:Sweep.to_pandas",
         "ui/widgets/assets.py:built",
     ),

@@ -18,8 +18,8 @@ from mithril_nb.graph.paths import component
 from mithril_nb.graph.records import BOUNDARY, Endpoint
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.inspection import Inspection
-from mithril_nb.models.infer import Inference, infer
 from mithril_nb.models.naming import input_specs
+from mithril_nb.models.shape_inference.infer import Inference, infer
 from mithril_nb.stages.stage_kinds import STAGE_KINDS
 from mithril_nb.targets.mithril_models import inspect_model
 from mithril_nb.targets.symbolic import has_names, inspect_with_names
