@@ -43,9 +43,9 @@ LEFT: dict[str, tuple[str, ...]] = {
         "ui/session/analysis.py:Analysis._open_inputs",
         "ui/session/analysis.py:problem_of",
         "stages/transforms/stepping.py:TransformSteps._problem",
-        "train/checkpoints.py:Saver._write",
-        "train/failure.py:problem_of",
-        "train/observers.py:Observers._call",
+        "train/checkpoints/saver.py:Saver._write",
+        "train/run/failure.py:problem_of",
+        "train/run/observers.py:Observers._call",
     ),
     "measures for seconds": (
         "analysis/measure/profiling.py:profile",
