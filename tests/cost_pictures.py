@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree
 
-from mithril_nb.viz.costs.squares import Rect
+from mithril_nb.viz.costs.canvas.squares import Rect
 from mithril_nb.viz.palette import contrast
 from mithril_nb.viz.text.width import text_width
 

@@ -115,7 +115,7 @@ def _show_graph(target: Target, shapes: Mapping[str, Sequence[int | str]], as_js
 def _show_cost(inspection: Inspection, as_json: bool) -> None:
     from mithril_nb import cost
     from mithril_nb.stages.program_stages import first_source
-    from mithril_nb.viz.costs.table import cost_text
+    from mithril_nb.viz.costs.tables.table import cost_text
 
     costs = cost.costs_of(inspection)
     data = costs.to_dict(rows=as_json)
@@ -141,7 +141,7 @@ def _print_cost_table(data: Mapping[str, Any]) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from mithril_nb.viz.costs.table import cost_text
+    from mithril_nb.viz.costs.tables.table import cost_text
 
     console = Console(highlight=False)
     for at, line in enumerate(cost_text(data).splitlines()):

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from mithril_nb.cost.blocks import ByBlock
 from mithril_nb.cost.notes import ON_EACH_DEVICE, ONE_OF
 from mithril_nb.cost.records import Figures, Fusion, format_sum, text_table
-from mithril_nb.cost.totals import CostTotals
+from mithril_nb.cost.sums.blocks import ByBlock
+from mithril_nb.cost.sums.totals import CostTotals
 from mithril_nb.display import UNATTRIBUTED_LABEL, Shown, draw
 from mithril_nb.stages.records import UNATTRIBUTED
 

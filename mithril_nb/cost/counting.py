@@ -27,8 +27,8 @@ from mithril_nb.cost.records import (
     once_of,
 )
 from mithril_nb.cost.side_by_side import Costs
-from mithril_nb.cost.source_lines import SourceLines
-from mithril_nb.cost.symbolic_costs import SymbolicProgram
+from mithril_nb.cost.sums.source_lines import SourceLines
+from mithril_nb.cost.symbolic.costs import SymbolicProgram
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError, nearest, short_repr
 from mithril_nb.stages.fast_records import paused_collector
 from mithril_nb.stages.given import jax_modules

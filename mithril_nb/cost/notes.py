@@ -11,7 +11,7 @@ from mithril_nb.cost.records import CostRow, notes_of, notes_of_branches, notes_
 from mithril_nb.stages.trace.collectives import COLLECTIVES
 
 if TYPE_CHECKING:
-    from mithril_nb.cost.symbolic_costs import SymbolicProgram
+    from mithril_nb.cost.symbolic.costs import SymbolicProgram
 
 
 NOT_RUN = "time_s: not measured, because nothing ran"

@@ -17,8 +17,8 @@ from mithril_nb.inspection.exporters import exporter, save
 from mithril_nb.stages.param_names import DEFAULT
 from mithril_nb.stages.pipeline import InspectOptions
 from mithril_nb.stages.program_stages import ProgramStages
+from mithril_nb.stages.trace.provenance.user_lines import Span
 from mithril_nb.stages.trace.tracing import checked_params
-from mithril_nb.stages.trace.user_lines import Span
 
 
 class Inspection(ProgramStages):

@@ -12,7 +12,6 @@ from typing import Any
 import jax
 
 from mithril_nb.errors import MithrilError, StageUnavailableError
-from mithril_nb.stages import jax_jit
 from mithril_nb.stages.failure import Failure, failure_of
 from mithril_nb.stages.fast_records import paused_collector
 from mithril_nb.stages.given.op_names import as_inferred
@@ -21,6 +20,7 @@ from mithril_nb.stages.graph.block_graph import outline
 from mithril_nb.stages.hlo.optimized import read_hlo
 from mithril_nb.stages.hlo.stablehlo import read_stablehlo
 from mithril_nb.stages.hlo.stablehlo_module import traced_in_module
+from mithril_nb.stages.jit import jax_jit
 from mithril_nb.stages.machine.kernels import AsmLine, Kernel, Owners, listing, read_kernels
 from mithril_nb.stages.machine.llvm import llvm_lines
 from mithril_nb.stages.once import Once
@@ -30,6 +30,7 @@ from mithril_nb.stages.stage_kinds import STAGE_KINDS, StageKind
 from mithril_nb.stages.trace.dataflow import Value, dataflow
 from mithril_nb.stages.trace.equations import each_equation
 from mithril_nb.stages.trace.jaxpr_text import print_jaxpr
+from mithril_nb.stages.trace.provenance.user_lines import Span
 from mithril_nb.stages.trace.python_source import (
     lines_of_file,
     source_of_functions,
@@ -38,7 +39,6 @@ from mithril_nb.stages.trace.python_source import (
 )
 from mithril_nb.stages.trace.traced import Program
 from mithril_nb.stages.trace.tracing import Trace, trace, trace_up_to_failure
-from mithril_nb.stages.trace.user_lines import Span
 from mithril_nb.stages.xla.buffers import Buffer, read_buffers
 from mithril_nb.stages.xla.compilation import Compilation
 from mithril_nb.stages.xla.live_ranges import LiveRanges, read_live_ranges

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from mithril_nb.atomic_write import write_text
 from mithril_nb.errors import ModelFileError, StageUnavailableError
 from mithril_nb.stages.stage_kinds import has_machine_code, language_of, needs_compile, title_of
-from mithril_nb.viz.costs.table import cost_css, cost_tables
+from mithril_nb.viz.costs.tables.table import cost_css, cost_tables
 from mithril_nb.viz.html_parts import base_css, heading_css, heading_html
 from mithril_nb.viz.inspection_summary import block_shares, graph_html, stages_html, summary_css
 from mithril_nb.viz.listing import ORIGINS, hue_class, hues_seen, listing_css, panes_html

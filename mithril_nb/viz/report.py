@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mithril_nb.errors import Diagnostic
-from mithril_nb.viz.costs.table import Cost, cost_css, cost_tables
+from mithril_nb.viz.costs.tables.table import Cost, cost_css, cost_tables
 from mithril_nb.viz.curves import Columns, curves_svg, curves_text
 from mithril_nb.viz.diagrams.scene import Scene
 from mithril_nb.viz.diagrams.svg import scene_svg

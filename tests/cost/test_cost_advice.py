@@ -13,12 +13,12 @@ STEP = """
         inspection = ml.inspect(Model() | Linear(4, name="up"), shapes={"input": [2, 3]}); cost = inspection.cost()"""
 
 CASES = {
-    "cost/blocks.py:ByBlock.__missing__": """
+    "cost/sums/blocks.py:ByBlock.__missing__": """
         body = Model(name="net") | Linear(4, name="up")
         cost = ml.inspect(Model() | body, shapes={"input": [2, 3]}).cost()
         cost.by_block["net"]
         """,
-    "cost/blocks.py:no_block": f"""{STEP}
+    "cost/sums/blocks.py:no_block": f"""{STEP}
         cost.by_block["upp"]
         """,
     "cost/costs.py:Cost.formula": """
@@ -75,7 +75,7 @@ CASES = {
         ))
         inspection.cost()
         """,
-    "cost/lines.py:ByLine.__missing__": f"""{STEP}
+    "cost/sums/lines.py:ByLine.__missing__": f"""{STEP}
         cost.by_line["model:44"]
         """,
     "cost/memory/use.py:memory_of": """
@@ -96,7 +96,7 @@ CASES = {
         memory_of(ml.inspect(jnp.matmul, x, x))
         # Try: assert memory_of(ml.inspect(jnp.matmul, jnp.ones((2, 2)), jnp.ones((2, 2)))).peak_bytes > 0
         """,
-    "cost/roles.py:ByRole.__missing__": f"""{STEP}
+    "cost/sums/roles.py:ByRole.__missing__": f"""{STEP}
         cost.by_role["forwar"]
         """,
     "cost/side_by_side.py:Costs.__getitem__": """
@@ -108,19 +108,19 @@ CASES = {
         costs = inspection.costs("analytic")
         costs["compiled"]
         """,
-    "cost/symbolic_costs.py:SymbolicProgram._check_names": """
+    "cost/symbolic/costs.py:SymbolicProgram._check_names": """
         cost = ml.inspect(jnp.matmul, *(jax.ShapeDtypeStruct(jax.export.symbolic_shape("B, B"), "float32"),) * 2).cost()
         cost.formula("net")
         """,
-    "cost/symbolic_costs.py:SymbolicProgram._check_names | a primitive": """
+    "cost/symbolic/costs.py:SymbolicProgram._check_names | a primitive": """
         cost = ml.inspect(jnp.matmul, jnp.ones((2, 3)), jnp.ones((3, 4))).cost()
         cost.formula("dot_genral")
         """,
-    "cost/symbolic_costs.py:SymbolicProgram._check": """
+    "cost/symbolic/costs.py:SymbolicProgram._check": """
         cost = ml.inspect(jnp.matmul, *(jax.ShapeDtypeStruct(jax.export.symbolic_shape("B, B"), "float32"),) * 2).cost()
         cost.at(C=3)
         """,
-    "cost/symbolic_costs.py:SymbolicProgram._check | no sizes": f"""{STEP}
+    "cost/symbolic/costs.py:SymbolicProgram._check | no sizes": f"""{STEP}
         cost.at(C=3)
         """,
     "cost/tables.py:data_frame": f"""{STEP}

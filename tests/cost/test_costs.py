@@ -18,8 +18,8 @@ from jax_programs import programs, spec
 
 import mithril_nb as ml
 from mithril_nb.cost import SOURCES, Cost, CostRow, Figures, Source
-from mithril_nb.cost.blocks import ByBlock
-from mithril_nb.cost.splits import split_number
+from mithril_nb.cost.sums.blocks import ByBlock
+from mithril_nb.cost.sums.splits import split_number
 from mithril_nb.errors import StageUnavailableError, UnknownBlockError, UnknownOptionError
 from mithril_nb.inspection import Inspection, inspect
 from mithril_nb.stages.records import Role

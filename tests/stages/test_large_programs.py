@@ -13,7 +13,7 @@ from benchmarks import large
 from benchmarks.corpus import ours
 from benchmarks.stages import LARGE_MEMORY_BAR, peak_bytes
 from mithril_nb.inspection import inspect
-from mithril_nb.stages.trace.attribution import are_all_in_blocks
+from mithril_nb.stages.trace.provenance.attribution import are_all_in_blocks
 from tests.jax_programs import programs, spec
 from tests.stress import Stress
 

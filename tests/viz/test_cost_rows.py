@@ -15,8 +15,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mithril_nb.inspection import inspect
-from mithril_nb.viz.costs.rows import MOST_ROWS, Row, folded_rows, share_of, sum_figures
-from mithril_nb.viz.costs.table import cost_html, cost_text
+from mithril_nb.viz.costs.tables.rows import MOST_ROWS, Row, folded_rows, share_of, sum_figures
+from mithril_nb.viz.costs.tables.table import cost_html, cost_text
 
 FIGURES = ("flops", "transcendentals", "bytes_accessed", "params")
 

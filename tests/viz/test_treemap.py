@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mithril_nb.errors import UnknownOptionError
-from mithril_nb.viz.costs.squares import Rect, squarify
+from mithril_nb.viz.costs.canvas.squares import Rect, squarify
 from mithril_nb.viz.costs.treemap import FIELDS, cells_of, treemap
 
 PATHS = st.lists(st.sampled_from(["a", "b", "c_0", "c_1", "long_name_of_a_block"]), min_size=1, max_size=3).map(

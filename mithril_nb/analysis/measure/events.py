@@ -10,7 +10,7 @@ from typing import Any
 
 from jax.profiler import ProfileData
 
-from mithril_nb.stages.jax_jit import hold_types_of_stats
+from mithril_nb.stages.jit.jax_jit import hold_types_of_stats
 
 MARKER = "mithril_nb run"
 """Name of the annotation around each run; its stat `RUN` is the run's number."""

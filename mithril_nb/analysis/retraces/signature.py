@@ -15,7 +15,7 @@ from jax.sharding import NamedSharding, SingleDeviceSharding
 
 from mithril_nb.errors import short_repr
 from mithril_nb.stages.jax_versions import file_label
-from mithril_nb.stages.jit_events import (
+from mithril_nb.stages.jit.events import (
     JitCall,
     Transform,
     depth_of,

@@ -14,10 +14,10 @@ import jax
 from mithril_nb.analysis.retraces.recorder import Recorder
 from mithril_nb.analysis.retraces.records import FunctionReport, Retrace, WatchReport
 from mithril_nb.display import Shown, draw
-from mithril_nb.stages import jit_events
-from mithril_nb.stages.jax_jit import JitWrapper
 from mithril_nb.stages.jax_versions import library_of
-from mithril_nb.stages.jit_events import JitCall, Source, thread
+from mithril_nb.stages.jit import events as jit_events
+from mithril_nb.stages.jit.events import JitCall, Source, thread
+from mithril_nb.stages.jit.jax_jit import JitWrapper
 
 MOST_FOLLOWERS = 4
 """Number of cell outputs that are updated for one watched function; older ones stay unchanged."""

@@ -16,7 +16,7 @@ from mithril_nb.analysis.whatif.settings import Key, Settings, format_value, is_
 from mithril_nb.analysis.whatif.subjects import Subject
 from mithril_nb.cost import Cost
 from mithril_nb.inspection import Inspection
-from mithril_nb.stages.jax_jit import context_now
+from mithril_nb.stages.jit.jax_jit import context_now
 
 FORMULA, LEARNED, TRACED, ESTIMATE = "formula", "learned and verified", "traced", "estimate"
 """Origin of costs: formulas in the settings, rules learned from a few traces, a trace, or an estimate."""

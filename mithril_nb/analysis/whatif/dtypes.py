@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from mithril_nb.cost import Cost
 from mithril_nb.cost.costs import of_equations
-from mithril_nb.cost.symbolic_costs import SymbolicProgram
+from mithril_nb.cost.symbolic.costs import SymbolicProgram
 from mithril_nb.graph.spec import TensorSpec
 
 

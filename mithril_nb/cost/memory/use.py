@@ -25,7 +25,7 @@ from mithril_nb.cost.memory.liveness import (
     set_aside_for,
 )
 from mithril_nb.cost.memory.producers import Makers
-from mithril_nb.cost.symbolic_costs import SymbolicProgram
+from mithril_nb.cost.symbolic.costs import SymbolicProgram
 from mithril_nb.display import Shown
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.graph.paths import is_within

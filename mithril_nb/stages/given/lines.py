@@ -14,7 +14,7 @@ from threading import Lock
 
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.hlo.escapes import read_mlir, read_xla
-from mithril_nb.stages.trace.user_lines import Lines, Span, lines_of_frames
+from mithril_nb.stages.trace.provenance.user_lines import Lines, Span, lines_of_frames
 
 Sources = tuple[tuple[str, ...], tuple[str, ...]]
 """The user's lines behind an instruction, and the lines of libraries, as in `Instruction`."""

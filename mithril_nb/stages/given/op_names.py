@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.records import LOSS, OPTIMIZER, UNATTRIBUTED, Equation, Instruction, Role
-from mithril_nb.stages.trace.scopes import scopes_of
+from mithril_nb.stages.trace.provenance.scopes import scopes_of
 
 Read = tuple[str, tuple[Instruction, ...]]
 

@@ -21,7 +21,7 @@ from mithril_nb.stages.inference import (
     pass_on,
 )
 from mithril_nb.stages.records import Equation, Instruction, Origin
-from mithril_nb.stages.trace.tags import Marks
+from mithril_nb.stages.trace.provenance.tags import Marks
 
 _MOVES = frozenset(
     {"dynamic-slice", "dynamic-update-slice", "get-tuple-element", "reshape", "bitcast", "copy", "transpose"}

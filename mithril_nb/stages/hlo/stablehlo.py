@@ -18,7 +18,7 @@ from mithril_nb.stages.hlo.dtypes import MLIR_DTYPES
 from mithril_nb.stages.hlo.escapes import read_mlir
 from mithril_nb.stages.inference import Draft, attribute, pass_on
 from mithril_nb.stages.records import Equation, Instruction
-from mithril_nb.stages.trace.tags import Marks
+from mithril_nb.stages.trace.provenance.tags import Marks
 
 _QUOTED = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 _LOC = re.compile(rf"{_QUOTED}| loc\(((?:[^()\"]|{_QUOTED}|\((?:[^()\"]|{_QUOTED}|\((?:[^()\"]|{_QUOTED})*\))*\))*)\)")

@@ -7,7 +7,8 @@ from typing import Any
 
 import jax
 
-from mithril_nb.stages import jax_jit, jax_versions
+from mithril_nb.stages import jax_versions
+from mithril_nb.stages.jit import jax_jit
 from mithril_nb.stages.records import Equation, Input, Param
 from mithril_nb.stages.trace.equations import Site
 

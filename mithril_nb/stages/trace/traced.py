@@ -6,19 +6,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from mithril_nb.stages import jax_jit, jax_versions
+from mithril_nb.stages import jax_versions
 from mithril_nb.stages.fast_records import paused_collector
+from mithril_nb.stages.jit import jax_jit
 from mithril_nb.stages.once import Once
 from mithril_nb.stages.param_names import which_are_params
 from mithril_nb.stages.records import UNATTRIBUTED, Equation, Input, Origin, Range, Role
-from mithril_nb.stages.trace.attribution import Attribution, are_all_in_blocks
 from mithril_nb.stages.trace.collectives import collective_params, divides, partitioned_ids
 from mithril_nb.stages.trace.equations import Site, sites_of
 from mithril_nb.stages.trace.kernels import params_of
-from mithril_nb.stages.trace.param_blocks import common_block, users_of_inputs
+from mithril_nb.stages.trace.provenance.attribution import Attribution, are_all_in_blocks
+from mithril_nb.stages.trace.provenance.param_blocks import common_block, users_of_inputs
+from mithril_nb.stages.trace.provenance.user_lines import Lines, Span, lines_of
 from mithril_nb.stages.trace.python_source import MODEL, Place
 from mithril_nb.stages.trace.tracing import Trace
-from mithril_nb.stages.trace.user_lines import Lines, Span, lines_of
 
 _CONTRACTIONS = frozenset({"dot_general", "conv_general_dilated", "ragged_dot_general"})
 MOVERS = frozenset({"transpose", "reshape", "convert_element_type", "squeeze", "broadcast_in_dim", "copy"})

@@ -14,7 +14,7 @@ from mithril_nb.stages import jax_versions
 from mithril_nb.stages.records import Origin
 from mithril_nb.stages.trace.equations import Site, plain_params
 from mithril_nb.stages.trace.jaxpr_text import short_spec
-from mithril_nb.stages.trace.tags import Tags
+from mithril_nb.stages.trace.provenance.tags import Tags
 
 Mark = Literal["kept", "changed", "new", "gone"]
 Token = Any

@@ -19,7 +19,7 @@ from mithril_nb.stages import jax_versions
 from mithril_nb.stages.records import Stage
 from mithril_nb.stages.trace.equations import sites_of
 from mithril_nb.stages.trace.jaxpr_text import print_jaxpr
-from mithril_nb.stages.trace.tags import Tags
+from mithril_nb.stages.trace.provenance.tags import Tags
 from mithril_nb.stages.trace.traced import record_of
 from mithril_nb.stages.trace.tracing import Leaf, Trace, trace
 from mithril_nb.stages.transforms.kinds import (

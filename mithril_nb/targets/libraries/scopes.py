@@ -17,7 +17,7 @@ from typing import Any
 import jax
 
 from mithril_nb.program import block_scope
-from mithril_nb.stages.trace.scopes import ROOT
+from mithril_nb.stages.trace.provenance.scopes import ROOT
 
 Path = tuple[str, ...]
 _KINDS = (("flax.nnx", "Module"), ("flax.linen", "Module"), ("equinox", "Module"))

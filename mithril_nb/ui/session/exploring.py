@@ -21,17 +21,17 @@ from mithril_nb.stages.fast_records import paused_collector
 from mithril_nb.stages.program_stages import first_stage
 from mithril_nb.stages.stage_kinds import STAGE_KINDS, kinds_of_stages
 from mithril_nb.stages.transforms.stepping import TransformSteps
-from mithril_nb.ui.session.analysis import problem_of
 from mithril_nb.ui.session.commands import check_arguments, check_command
-from mithril_nb.ui.session.cost_requests import CostRequests, ProgramView
-from mithril_nb.ui.session.cost_whatif import WhatIfRequests
-from mithril_nb.ui.session.costs import cost_table
-from mithril_nb.ui.session.making import StageState, state_of, with_wanted_stages
-from mithril_nb.ui.session.passes import PassRequests
-from mithril_nb.ui.session.picture import GraphView, Picture
+from mithril_nb.ui.session.costs.requests import CostRequests, ProgramView
+from mithril_nb.ui.session.costs.subjects import Subject
+from mithril_nb.ui.session.costs.tables import cost_table
+from mithril_nb.ui.session.costs.what_if import WhatIfRequests
+from mithril_nb.ui.session.design.analysis import problem_of
 from mithril_nb.ui.session.request_handler import Client
-from mithril_nb.ui.session.subjects import Subject
-from mithril_nb.ui.session.transforms import TransformRequests
+from mithril_nb.ui.session.stages.making import StageState, state_of, with_wanted_stages
+from mithril_nb.ui.session.stages.passes import PassRequests
+from mithril_nb.ui.session.stages.picture import GraphView, Picture
+from mithril_nb.ui.session.stages.transforms import TransformRequests
 from mithril_nb.ui.session.worker import Worker
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
 

@@ -18,17 +18,16 @@ from mithril_nb.cost import Cost
 from mithril_nb.errors import Diagnostic, UnknownOptionError
 from mithril_nb.inspection import Inspection
 from mithril_nb.models.model import Model
-from mithril_nb.ui.session.analysis import Analysis, LazyProgram, problem_of
-from mithril_nb.ui.session.autosave import Autosave
 from mithril_nb.ui.session.commands import check_arguments, check_command
-from mithril_nb.ui.session.cost_requests import CostRequests, ProgramView
-from mithril_nb.ui.session.cost_whatif import WhatIfRequests, checked_changes
-from mithril_nb.ui.session.costs import cost_table
-from mithril_nb.ui.session.design import EDITS, Change, Design
-from mithril_nb.ui.session.example import example_data, example_design
-from mithril_nb.ui.session.history import History
-from mithril_nb.ui.session.making import StageMaker
-from mithril_nb.ui.session.passes import PassRequests
+from mithril_nb.ui.session.costs.requests import CostRequests, ProgramView
+from mithril_nb.ui.session.costs.subjects import Subject, change_of
+from mithril_nb.ui.session.costs.tables import cost_table
+from mithril_nb.ui.session.costs.what_if import WhatIfRequests, checked_changes
+from mithril_nb.ui.session.design.analysis import Analysis, LazyProgram, problem_of
+from mithril_nb.ui.session.design.autosave import Autosave
+from mithril_nb.ui.session.design.design import EDITS, Change, Design
+from mithril_nb.ui.session.design.example import example_data, example_design
+from mithril_nb.ui.session.design.history import History
 from mithril_nb.ui.session.request_handler import Client
 from mithril_nb.ui.session.snapshot import (
     ViewState,
@@ -38,7 +37,8 @@ from mithril_nb.ui.session.snapshot import (
     shares_of,
     snapshot_of,
 )
-from mithril_nb.ui.session.subjects import Subject, change_of
+from mithril_nb.ui.session.stages.making import StageMaker
+from mithril_nb.ui.session.stages.passes import PassRequests
 from mithril_nb.ui.session.training import Training
 from mithril_nb.viz.diagrams.scene import Scene
 

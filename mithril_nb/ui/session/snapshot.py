@@ -14,10 +14,10 @@ from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.models.saving.source import to_source
 from mithril_nb.stages.stage_kinds import kinds_of_stages
 from mithril_nb.train.losses import LOSSES
-from mithril_nb.ui.session.analysis import Analysis
 from mithril_nb.ui.session.describe import describe_blocks, palette
-from mithril_nb.ui.session.design import PROGRAMS
-from mithril_nb.ui.session.making import StageState
+from mithril_nb.ui.session.design.analysis import Analysis
+from mithril_nb.ui.session.design.design import PROGRAMS
+from mithril_nb.ui.session.stages.making import StageState
 from mithril_nb.viz.diagrams.labels import annotate
 from mithril_nb.viz.diagrams.logical import layout
 from mithril_nb.viz.diagrams.scene import Scene

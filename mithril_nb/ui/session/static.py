@@ -7,7 +7,7 @@ from typing import Any
 
 from mithril_nb.cost import costs_so_far
 from mithril_nb.display import renderer
-from mithril_nb.ui.session.autosave import saved_design
+from mithril_nb.ui.session.design.autosave import saved_design
 from mithril_nb.ui.session.session import Session
 from mithril_nb.ui.session.snapshot import shares_of
 from mithril_nb.viz.bundles import bundle

@@ -14,8 +14,8 @@ from mithril_nb.errors import DataError, UnknownOptionError
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.train import Run, TrainingEvent, fit
 from mithril_nb.train.run.history import CURVES
-from mithril_nb.ui.session.analysis import Analysis
-from mithril_nb.ui.session.example import example_data
+from mithril_nb.ui.session.design.analysis import Analysis
+from mithril_nb.ui.session.design.example import example_data
 
 _EVERY_S = 0.4
 """Seconds between two updates: short enough to look live, long enough to leave the cores to training."""

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from IPython import get_ipython
 
-from mithril_nb.ui.session.autosave import FOLDER
+from mithril_nb.ui.session.design.autosave import FOLDER
 from mithril_nb.ui.widgets.static_fallback import STILL
 
 

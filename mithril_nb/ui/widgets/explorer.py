@@ -13,13 +13,13 @@ from mithril_nb.targets import inspect
 from mithril_nb.targets.entry_point import called_as
 from mithril_nb.targets.inspection import as_plain_call
 from mithril_nb.ui.session.exploring import Exploration
-from mithril_nb.ui.session.lazy import LazyStages
-from mithril_nb.ui.session.picture import Picture
+from mithril_nb.ui.session.stages.lazy import LazyStages
+from mithril_nb.ui.session.stages.picture import Picture
 from mithril_nb.ui.widgets.guard import shown_in_widget
 from mithril_nb.ui.widgets.protocol import Message, packed, transforms_message
 from mithril_nb.ui.widgets.session_widget import SessionWidget
 from mithril_nb.viz.bundles import Bundle, bundle
-from mithril_nb.viz.costs.table import cost_html, cost_text
+from mithril_nb.viz.costs.tables.table import cost_html, cost_text
 
 
 class Explorer(SessionWidget):

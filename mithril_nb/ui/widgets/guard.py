@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from mithril_nb.ui.session.analysis import problem_of
+from mithril_nb.ui.session.design.analysis import problem_of
 
 
 def shown_in_widget(handler: Callable[..., None]) -> Callable[..., None]:

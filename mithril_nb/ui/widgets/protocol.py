@@ -19,10 +19,10 @@ from mithril_nb.stages.hlo.readable import readable
 from mithril_nb.stages.program_stages import known_equations
 from mithril_nb.stages.transforms.marks import MarkedEquation
 from mithril_nb.stages.transforms.stepping import TransformStep, TransformSteps
-from mithril_nb.ui.session.cost_requests import BlockRows, CostPicture, CostTable
-from mithril_nb.ui.session.cost_whatif import WhatIfAnswer
-from mithril_nb.ui.session.formulas import BlockFormula
-from mithril_nb.ui.session.passes import PassList
+from mithril_nb.ui.session.costs.formulas import BlockFormula
+from mithril_nb.ui.session.costs.requests import BlockRows, CostPicture, CostTable
+from mithril_nb.ui.session.costs.what_if import WhatIfAnswer
+from mithril_nb.ui.session.stages.passes import PassList
 from mithril_nb.ui.session.training import Rows
 from mithril_nb.viz.op_help import op_help
 

@@ -12,7 +12,7 @@ import traitlets
 from mithril_nb.errors import Diagnostic
 from mithril_nb.stages.fast_records import paused_collector
 from mithril_nb.ui.session import Session
-from mithril_nb.ui.session.analysis import problem_of
+from mithril_nb.ui.session.design.analysis import problem_of
 from mithril_nb.ui.session.exploring import Exploration
 from mithril_nb.ui.session.worker import Worker
 from mithril_nb.ui.widgets.assets import FrontEndWidget

@@ -8,14 +8,14 @@ from typing import Any
 
 from mithril_nb.display import UNATTRIBUTED_LABEL
 from mithril_nb.viz.costs.blocks import hue_or_grey, path_text, strip_numbers, times
+from mithril_nb.viz.costs.canvas.page import FOOT, HEAD_H, MARGIN, Page, hidden_notes
+from mithril_nb.viz.costs.canvas.squares import Rect
+from mithril_nb.viz.costs.canvas.svg_canvas import NO_HUE, NORMAL, SvgCanvas
 from mithril_nb.viz.costs.drawable import replace_undrawable
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import Field, at_least, field_of, is_bound
 from mithril_nb.viz.costs.numbers import Numbers
 from mithril_nb.viz.costs.options import validate_width
-from mithril_nb.viz.costs.page import FOOT, HEAD_H, MARGIN, Page, hidden_notes
-from mithril_nb.viz.costs.squares import Rect
-from mithril_nb.viz.costs.svg_canvas import NO_HUE, NORMAL, SvgCanvas
 from mithril_nb.viz.palette import hues_of_blocks
 from mithril_nb.viz.text.escape import one_line
 from mithril_nb.viz.text.units import three_figures

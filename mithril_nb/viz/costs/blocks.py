@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from mithril_nb.graph.paths import name_of, split_path
+from mithril_nb.viz.costs.canvas.svg_canvas import NO_HUE
 from mithril_nb.viz.costs.fields import Data, is_bound
-from mithril_nb.viz.costs.svg_canvas import NO_HUE
 from mithril_nb.viz.palette import hue_of, hues_of_blocks
 from mithril_nb.viz.text.escape import one_line
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from mithril_nb.viz.costs.table import cost_css
+from mithril_nb.viz.costs.tables.table import cost_css
 from mithril_nb.viz.html_parts import base_css, image_html
 from mithril_nb.viz.text.columns import columns
 from mithril_nb.viz.text.escape import escaped, one_line

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from mithril_nb.viz.costs.blocks import times
+from mithril_nb.viz.costs.canvas.svg_canvas import NORMAL, SMALL, SvgCanvas
 from mithril_nb.viz.costs.fields import Field, at_least
-from mithril_nb.viz.costs.svg_canvas import NORMAL, SMALL, SvgCanvas
 from mithril_nb.viz.diagrams import sizes
 from mithril_nb.viz.diagrams.scene import SceneEdge, SceneNode
 from mithril_nb.viz.diagrams.svg import edge_path, edge_points

@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from mithril_nb.display import AT_LEAST
-from mithril_nb.viz.costs.axes import Scale, decades, mark, tick_text
 from mithril_nb.viz.costs.blocks import hue_or_grey, hues_of, path_text, strip_numbers, times
+from mithril_nb.viz.costs.canvas.axes import Scale, decades, mark, tick_text
+from mithril_nb.viz.costs.canvas.naming import Names
+from mithril_nb.viz.costs.canvas.page import FOOT, HEAD_H, MARGIN, Page
+from mithril_nb.viz.costs.canvas.point_names import PointNames
+from mithril_nb.viz.costs.canvas.squares import Rect
+from mithril_nb.viz.costs.canvas.svg_canvas import NORMAL, SMALL
 from mithril_nb.viz.costs.drawable import replace_undrawable
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import Data, at_least, is_bound, notes_of
-from mithril_nb.viz.costs.naming import Names
 from mithril_nb.viz.costs.options import validate_width
-from mithril_nb.viz.costs.page import FOOT, HEAD_H, MARGIN, Page
 from mithril_nb.viz.costs.peaks import Peaks, validate_peaks
-from mithril_nb.viz.costs.point_names import PointNames
-from mithril_nb.viz.costs.squares import Rect
-from mithril_nb.viz.costs.svg_canvas import NORMAL, SMALL
 from mithril_nb.viz.text.columns import columns
 from mithril_nb.viz.text.escape import one_line
 from mithril_nb.viz.text.units import percent, si, three_figures

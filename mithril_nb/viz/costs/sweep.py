@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mithril_nb.viz.costs.axes import Scale, mark, scale_of, tick_text
+from mithril_nb.viz.costs.canvas.axes import Scale, mark, scale_of, tick_text
+from mithril_nb.viz.costs.canvas.page import HEAD_H, MARGIN, Page, hidden_notes
+from mithril_nb.viz.costs.canvas.squares import Rect
+from mithril_nb.viz.costs.canvas.svg_canvas import NORMAL, SMALL
 from mithril_nb.viz.costs.drawable import replace_undrawable
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import Field, at_least, field_of
 from mithril_nb.viz.costs.numbers import Numbers
-from mithril_nb.viz.costs.page import HEAD_H, MARGIN, Page, hidden_notes
-from mithril_nb.viz.costs.squares import Rect
-from mithril_nb.viz.costs.svg_canvas import NORMAL, SMALL
 from mithril_nb.viz.palette import HUES
 from mithril_nb.viz.svg import line_path
 from mithril_nb.viz.text.escape import one_line

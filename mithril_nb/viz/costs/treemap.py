@@ -10,6 +10,10 @@ from dataclasses import dataclass, replace
 
 from mithril_nb.display import UNATTRIBUTED_LABEL
 from mithril_nb.viz.costs.blocks import Branch, hue_or_grey, hues_of, label_of, path_text, times, tree_of
+from mithril_nb.viz.costs.canvas.naming import Names
+from mithril_nb.viz.costs.canvas.page import FOOT, HEAD_H, MARGIN, Page
+from mithril_nb.viz.costs.canvas.squares import Rect, squarify
+from mithril_nb.viz.costs.canvas.svg_canvas import LARGE, NO_HUE, NORMAL, SvgCanvas
 from mithril_nb.viz.costs.drawable import replace_undrawable
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import (
@@ -23,11 +27,7 @@ from mithril_nb.viz.costs.fields import (
     reason_of,
     whole_text,
 )  # fmt: skip
-from mithril_nb.viz.costs.naming import Names
 from mithril_nb.viz.costs.options import validate_width
-from mithril_nb.viz.costs.page import FOOT, HEAD_H, MARGIN, Page
-from mithril_nb.viz.costs.squares import Rect, squarify
-from mithril_nb.viz.costs.svg_canvas import LARGE, NO_HUE, NORMAL, SvgCanvas
 from mithril_nb.viz.text.columns import columns
 from mithril_nb.viz.text.escape import one_line
 from mithril_nb.viz.text.units import percent

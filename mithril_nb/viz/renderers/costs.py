@@ -9,19 +9,19 @@ from mithril_nb.analysis.measure import machines
 from mithril_nb.cost.comparison import Comparison
 from mithril_nb.cost.costs import Cost
 from mithril_nb.cost.difference import Difference
-from mithril_nb.cost.lines import ByLine
 from mithril_nb.cost.memory.use import MemoryUse
 from mithril_nb.cost.side_by_side import Costs
+from mithril_nb.cost.sums.lines import ByLine
 from mithril_nb.display import renderer
 from mithril_nb.viz.bundles import Bundle
 from mithril_nb.viz.costs.beside import beside, pair_of
 from mithril_nb.viz.costs.drawing import Drawing
-from mithril_nb.viz.costs.lines import lines_html, lines_text
 from mithril_nb.viz.costs.memory.timeline import memory_timeline
 from mithril_nb.viz.costs.numbers import Numbers
 from mithril_nb.viz.costs.overlay import overlay_of
 from mithril_nb.viz.costs.roofline import roofline
-from mithril_nb.viz.costs.table import cost_html, cost_text
+from mithril_nb.viz.costs.tables.lines import lines_html, lines_text
+from mithril_nb.viz.costs.tables.table import cost_html, cost_text
 from mithril_nb.viz.costs.treemap import treemap
 from mithril_nb.viz.renderers.pictures import drawing_bundle
 

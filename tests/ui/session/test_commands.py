@@ -15,7 +15,7 @@ from mithril_nb.models import MLP, Linear, Model, Relu
 from mithril_nb.targets import inspect
 from mithril_nb.ui.session import Session, design_of
 from mithril_nb.ui.session.commands import EXAMPLES
-from mithril_nb.ui.session.design import EDITS
+from mithril_nb.ui.session.design.design import EDITS
 from mithril_nb.ui.session.exploring import Exploration
 from mithril_nb.ui.session.session import _COMMANDS
 

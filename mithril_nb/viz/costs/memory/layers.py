@@ -9,7 +9,7 @@ from typing import Any
 
 from mithril_nb.display import UNATTRIBUTED_LABEL
 from mithril_nb.viz.costs.blocks import hue_or_grey, hues_of, path_text
-from mithril_nb.viz.costs.svg_canvas import NO_HUE, TINTS
+from mithril_nb.viz.costs.canvas.svg_canvas import NO_HUE, TINTS
 from mithril_nb.viz.palette import LIGHT, hues_of_blocks
 
 Data = Mapping[str, Any]

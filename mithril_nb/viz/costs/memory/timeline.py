@@ -8,13 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Sequence
 
+from mithril_nb.viz.costs.canvas.page import FOOT, HEAD_H, MARGIN, Page
+from mithril_nb.viz.costs.canvas.squares import Rect
+from mithril_nb.viz.costs.canvas.svg_canvas import NO_HUE, NORMAL, SMALL
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import FIELDS
 from mithril_nb.viz.costs.memory.layers import Data, Layer, layers_of
 from mithril_nb.viz.costs.memory.text import KINDS, memory_text, peak_text
-from mithril_nb.viz.costs.page import FOOT, HEAD_H, MARGIN, Page
-from mithril_nb.viz.costs.squares import Rect
-from mithril_nb.viz.costs.svg_canvas import NO_HUE, NORMAL, SMALL
 from mithril_nb.viz.svg import number
 from mithril_nb.viz.text.escape import one_line
 from mithril_nb.viz.text.units import exact, nbytes, percent

@@ -1,0 +1,134 @@
+"""Costs by line of Python, as figures and as source code with figures next to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from mithril_nb.cost.records import CostRow, Figures, share_of, sum_of_figures, sum_of_rows
+from mithril_nb.cost.sums.by_name import ByName
+from mithril_nb.cost.sums.splits import parts_of, pieces_of
+from mithril_nb.cost.sums.totals import CostTotals
+from mithril_nb.display import Shown
+from mithril_nb.errors import UnknownOptionError, nearest, short_repr
+from mithril_nb.stages.places import lines_of_source
+from mithril_nb.stages.trace.python_source import spans
+
+_MOST_NAMED = 8
+
+
+class ByLine(Shown, ByName[Figures]):
+    """Figures by line of Python: `"net.py:12"`; `""` is for work without a user line.
+
+    `print` shows the source of each function with the figures next to its lines.
+
+    Args:
+        known: The figures, in the order of the files and lines.
+        cost: The costs that the figures come from.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> from mithril_nb.inspection import inspect
+        >>> cost = inspect(lambda x, w: jnp.tanh(x @ w), jnp.zeros((2, 3)), jnp.zeros((3, 4))).cost()
+        >>> sum(one.flops for one in cost.by_line.values()) == cost.total.flops
+        True
+    """
+
+    _usually_called = "cost.by_line"
+
+    def __init__(self, known: Mapping[str, Figures], cost: CostTotals):
+        super().__init__(known, f"costs of {cost.program!r}")
+        self._cost = cost
+
+    def __missing__(self, source: object) -> Figures:
+        known = [one for one in self if one]
+        near = nearest(source, known)
+        more = f" and {len(known) - _MOST_NAMED} more" if len(known) > _MOST_NAMED else ""
+        raise UnknownOptionError(
+            f"{self._of} have no line {short_repr(source)}.",
+            (("lines", f"{', '.join(known[:_MOST_NAMED])}{more}" or "none"),),
+            f'{self._called}["{near}"]' if near else f"[*{self._called}]",
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures as plain data: `program`, `source`, `total`, `unattributed`, `lines` and `code`.
+
+        Each of `lines` has `source`, `file`, `line`, the figures, `share` and `share_bound`, and `formulas` of the
+        figures that depend on `symbols`, the symbolic sizes, each with an example number. `code` has for each
+        function that contributed its `file`, the number of its first `line`, and its `text`, line by line.
+        """
+        symbolic, lines_of = self._cost.symbolic, self._cost.lines.of
+        formulas: Mapping[str | None, Mapping[str, str]] = {}
+        if symbolic is not None and symbolic.symbols:
+            formulas = symbolic.formulas_by(lambda one: next(map(_first_line, lines_of.get(one.id, ())), ""))
+        lines: list[dict[str, Any]] = []
+        by_file: dict[str, list[int]] = {}
+        for source, figures in self.items():
+            if source:
+                file, line, _ = lines_of_source(source)
+                by_file.setdefault(file, []).append(line)
+                lines.append({"source": source, "file": file, "line": line, **self._data(figures, formulas, source)})
+        return {
+            "program": self._cost.program,
+            "source": self._cost.source,
+            "symbols": dict(symbolic.example) if symbolic is not None and formulas else {},
+            "total": {**self._data(self._cost.total, formulas, None), **({} if formulas else {"share": 1.0})},
+            "unattributed": self._data(self[""], formulas, "") if "" in self else None,
+            "lines": lines,
+            "code": [part for file, wanted in by_file.items() for part in self._code(file, wanted)],
+        }
+
+    def _data(
+        self, figures: Figures, formulas: Mapping[str | None, Mapping[str, str]], source: str | None
+    ) -> dict[str, Any]:
+        share, bound = share_of(figures, self._cost.total)
+        if self._cost.source == "measured":
+            whole = self._cost.total.time_s
+            share, bound = (figures.time_s or 0.0) / whole if whole else None, ""
+        known = {"formulas": dict(formulas.get(source, {}))} if formulas else {}
+        return {**figures.to_dict(), **known, "share": share, "share_bound": bound}
+
+    def _code(self, file: str, wanted: Sequence[int]) -> list[dict[str, Any]]:
+        code = self._cost.lines.code(file)
+        parts = ((first, [line.rstrip() for line in code[first - 1 : last]]) for first, last in spans(code, wanted))
+        return [{"file": file, "line": first, "text": text} for first, text in parts if text]
+
+
+def figures_by_line(cost: CostTotals) -> ByLine:
+    """Return the cost of each line of Python; a row that comes from several lines is split into equal parts.
+
+    Args:
+        cost: The costs.
+    """
+    rows: dict[str, list[CostRow]] = {}
+    parts: dict[str, list[Figures]] = {}
+    for row in (piece for one in cost.rows for piece in pieces_of(one)):
+        sources = dict.fromkeys(map(_first_line, cost.lines.of.get(row.id, ())))
+        if len(sources) < 2:
+            rows.setdefault(next(iter(sources), ""), []).append(row)
+        else:
+            for source, part in parts_of(replace(row, blocks=tuple((source, 1.0) for source in sources))):
+                parts.setdefault(source, []).append(part)
+    files = {label: place for place, label in enumerate(cost.lines.files)}
+
+    def order(source: str) -> tuple[bool, int, str, int]:
+        file, line, _ = lines_of_source(source)
+        return not source, files.get(file, len(files)), file, line
+
+    all_known = bool(cost.symbols)
+    found = {
+        source: sum_of_figures(
+            [*([sum_of_rows(rows[source], all_known=all_known)] if source in rows else []), *parts.get(source, ())],
+            all_known=all_known,
+        )
+        for source in sorted({**rows, **parts}, key=order)
+    }
+    if found.get("") == Figures():  # XLA's parameters and constants cost nothing
+        del found[""]
+    return ByLine(found, cost)
+
+
+def _first_line(source: str) -> str:
+    file, line, _ = lines_of_source(source)
+    return f"{file}:{line}" if file else source

@@ -1,0 +1,205 @@
+"""Rows of costs and their sums by block, group and role."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from mithril_nb.cost.multiply_adds import PRODUCTS, macs_of
+from mithril_nb.cost.records import (
+    CostRow,
+    Figures,
+    Fusion,
+    Source,
+    Unknown,
+    is_unknown,
+    share_of,
+    sum_of_figures,
+    sum_of_rows,
+    unknown_of,
+)
+from mithril_nb.cost.sums.blocks import ByBlock, no_block, with_outer
+from mithril_nb.cost.sums.roles import ByRole
+from mithril_nb.cost.sums.source_lines import SourceLines
+from mithril_nb.cost.sums.splits import pieces_of, rows_by_block
+from mithril_nb.cost.symbolic.costs import SymbolicProgram
+from mithril_nb.graph.paths import is_within
+from mithril_nb.stages.records import ROLES, UNATTRIBUTED
+
+
+@dataclass(frozen=True)
+class CostTotals:
+    """The rows of a cost, and their sums by block, group and role. The rows add up exactly to each sum.
+
+    `Cost` documents the attributes.
+    """
+
+    program: str
+    source: str
+    rows: tuple[CostRow, ...]
+    params: Mapping[str, int | None] | None
+    notes: tuple[str, ...]
+    xla: Source | None
+    once: Source
+    fusions: tuple[Fusion, ...] = ()
+    symbolic: SymbolicProgram | None = field(default=None, repr=False, compare=False)
+    order: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    device: Any = field(default=None, repr=False, compare=False)
+    lines: SourceLines = field(default_factory=SourceLines, repr=False, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "device": None}  # another process has other devices
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The names of symbolic sizes; figures that depend on them are `None`, see `at`."""
+        return () if self.symbolic is None else self.symbolic.symbols
+
+    @cached_property
+    def total(self) -> Figures:
+        """The cost of the program: exactly the sum of `by_block` and `unattributed`."""
+        counts = [Figures(params=count) for count in (self.params or {}).values()]
+        params = None if self.params is None else self._sum(counts).params
+        return replace(self._sum_of_rows(self.rows), params=params)
+
+    @cached_property
+    def macs(self) -> int | None:
+        """Multiply-accumulate operations of matrix products and convolutions, with padding; one is 2 FLOPs.
+
+        Biases, activations and norms count 0. `mithril_nb.cost.multiply_adds` has the convention and each count.
+        `None` if some are unknown, or if XLA counted: `inspection.cost().macs` counts the equations.
+        """
+        return None if self.symbolic is None else macs_of(self.rows, self.symbolic.equations_of(PRODUCTS))
+
+    @cached_property
+    def by_block(self) -> Mapping[str, Figures]:
+        """The self cost of each block, without the blocks inside it. The cost of a fusion is split exactly."""
+        known = {path: figures for path, figures in self._every.items() if path != UNATTRIBUTED}
+        return ByBlock(known, f"costs of {self.program!r}")
+
+    @cached_property
+    def by_group(self) -> Mapping[str, Figures]:
+        """The total cost of each block that contains others: the sum over it and all blocks inside it.
+
+        For all other blocks the total cost equals the self cost in `by_block`.
+        """
+        return {path: self.subtree(path) for path in with_outer({path.rpartition("/")[0] for path in self.by_block})}
+
+    @property
+    def unattributed(self) -> Figures:
+        """The cost that is not attributed to a block."""
+        return self._every.get(UNATTRIBUTED, self.nothing)
+
+    @cached_property
+    def nothing(self) -> Figures:
+        """Figures of a block without rows; its parameters are unknown if those of the program are."""
+        time_s = None if all(row.time_s is None for row in self.rows) else 0.0
+        return Figures(params=0 if self.params is not None else None, time_s=time_s)
+
+    @cached_property
+    def by_role(self) -> Mapping[str, Figures]:
+        """The cost of `"forward"`, `"backward"` and `"update"`; `""` is the cost without a role.
+
+        Parameters have no role.
+        """
+        rows: dict[str, list[CostRow]] = {role: [] for role in ROLES}
+        for row in self.rows:
+            for piece in pieces_of(row) if row.pieces else (row,):
+                rows.setdefault(piece.role or "", []).append(piece)
+        found = {role: self._sum_of_rows(some) for role, some in rows.items()}
+        return ByRole(found, f"costs of {self.program!r}")
+
+    @cached_property
+    def by_block_and_role(self) -> Mapping[str, Mapping[str, Figures]]:
+        """The self cost of each block in each role; `""` means none."""
+        known = rows_by_block(self.rows)
+        ordered = [*(path for path in self.order if path in known), *(path for path in known if path not in self.order)]
+        found = {path: {role: self._sum(one) for role, one in known[path].items()} for path in ordered}
+        return ByBlock(found, f"costs of {self.program!r}", "cost.by_block_and_role")
+
+    @cached_property
+    def unknown(self) -> tuple[Unknown, ...]:
+        """Operations with unknown FLOPs, which the sums leave out, by opcode and reason."""
+        return unknown_of(self.rows)
+
+    def subtree(self, path: str, default: Figures | None = None) -> Figures:
+        """Return the total cost of a block, with all blocks inside it; `""` gives the whole program.
+
+        Args:
+            path: The block.
+            default: The figures to return for a block that no row comes from, such as a block that only passes its
+                input on.
+
+        Raises:
+            UnknownBlockError: No row comes from such a block, and `default` is `None`.
+        """
+        if path == "":
+            return self.total
+        inside = {block for block in self._every if is_within(block, path)}
+        if not inside and not any(is_within(block, path) for block in self.order):
+            if default is not None:
+                return default
+            known = with_outer((*self._every, *self.order))
+            what = f"costs of {self.program!r}"
+            raise no_block(what, path, known, 'cost.subtree("{}")', 'cost.subtree("") is the whole.')
+        found = self._sum(self._every[block] for block in inside) if inside else self.nothing
+        if not (found.unknown or found.unknown_bytes or found.unknown_communication) or len(inside) < 2:
+            return found
+        # A fusion of several blocks is counted in each of them, but only once in their sum.
+        rows = [row for row in self._unknown_rows if any(block in inside for block, _ in row.blocks)]
+        return replace(
+            found,
+            unknown=sum(map(is_unknown, rows)),
+            unknown_bytes=sum(row.bytes_accessed is None for row in rows),
+            unknown_communication=sum(row.wire_bytes is None for row in rows),
+            unknown_transcendentals=sum(row.transcendentals is None for row in rows),
+            shared=sum(is_unknown(row) and any(block not in inside for block, _ in row.blocks) for row in rows),
+        )
+
+    def share_of(self, figures: Figures) -> tuple[float | None, str]:
+        """Return the block's share of the program's FLOPs, and whether it is exact or a bound.
+
+        Args:
+            figures: The cost of the block, from `by_block` or `subtree`.
+
+        Returns:
+            The share with `""` if all costs are known, with `"≤"` if unknown costs are elsewhere, with `"≥"` if they
+            are all in this block; `None` if they are in both, so that no bound exists.
+        """
+        return share_of(figures, self.total)
+
+    @property
+    def unattributed_share(self) -> float | None:
+        """Share of the FLOPs not attributed to a block, the loss or the optimizer.
+
+        If costs are unknown, it is a bound or `None`; see `share_of`.
+        """
+        return self.share_of(self.unattributed)[0]
+
+    @property
+    def attributed_share(self) -> float | None:
+        """Share of the FLOPs attributed to a block, the loss or the optimizer."""
+        lost = self.unattributed_share
+        return None if lost is None else 1.0 - lost
+
+    @cached_property
+    def _every(self) -> Mapping[str, Figures]:
+        found = {path: self._sum(roles.values()) for path, roles in self.by_block_and_role.items()}
+        if self.params is None:
+            return {path: replace(figures, params=None) for path, figures in found.items()}
+        for path, count in self.params.items():
+            found[path] = replace(found.get(path, Figures()), params=count)
+        return found
+
+    def _sum(self, parts: Iterable[Figures]) -> Figures:
+        # A cost that depends on a symbolic size may dominate the sum, so the sum of the rest would be misleading.
+        return sum_of_figures(parts, all_known=bool(self.symbols))
+
+    def _sum_of_rows(self, rows: Iterable[CostRow]) -> Figures:
+        return sum_of_rows(rows, all_known=bool(self.symbols))
+
+    @cached_property
+    def _unknown_rows(self) -> list[CostRow]:
+        return [row for row in self.rows if is_unknown(row) or None in (row.bytes_accessed, row.wire_bytes)]

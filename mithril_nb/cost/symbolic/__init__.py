@@ -1,0 +1,1 @@
+"""Costs as formulas of symbolic sizes."""

@@ -1,0 +1,486 @@
+"""Costs of a program with symbolic sizes: as formulas, and with numbers for the sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from mithril_nb.cost.analytic import equation_row, most_expensive_branches, moved_rows
+from mithril_nb.cost.formulas.communication import SENDS_MORE, Sent
+from mithril_nb.cost.formulas.rules import NOT_SENT, Counted, count, counted, has_cost
+from mithril_nb.cost.formulas.symbols import (
+    Expression,
+    Polynomial,
+    constant,
+    parse,
+    total,
+    written_with,
+)
+from mithril_nb.cost.records import COMMUNICATION, NO_TRIP_COUNT, CostRow, unknown_params
+from mithril_nb.cost.sums.blocks import nearest_path, with_outer
+from mithril_nb.cost.symbolic.branch_states import COUNTS, IDLE, SENDS, UNDECIDED, branch_states
+from mithril_nb.errors import UnknownOptionError, nearest, short_repr
+from mithril_nb.graph.paths import is_within
+from mithril_nb.graph.spec import Dim, TensorSpec
+from mithril_nb.stages.fast_records import paused_collector
+from mithril_nb.stages.pipeline import fitting_numbers
+from mithril_nb.stages.records import SIZE, Constant, Equation
+
+if TYPE_CHECKING:
+    from mithril_nb.stages.records import Input
+
+_SIZES = frozenset(
+    "shape new_sizes length dim sizes window_dimensions window_strides padding padding_config base_dilation "
+    "window_dilation lhs_dilation rhs_dilation slice_sizes start_indices limit_indices strides fft_lengths".split()
+)
+"""Params that contain sizes; in other params a string is not a size."""
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """The equations of a program, grouped by kind: equations of a kind differ only in position.
+
+    Attributes:
+        examples: One equation of each kind, and how often it runs; `None` if unknown.
+        members: Every equation except calls, with the index of its kind in `examples`.
+        conditions: Ids of the conditions that hold branches, outer ones first.
+    """
+
+    examples: tuple[tuple[Equation, Expression | None], ...]
+    members: tuple[tuple[Equation, int], ...]
+    conditions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SymbolicProgram:
+    """The equations of a program whose sizes may be symbolic.
+
+    Attributes:
+        name: Name of the program.
+        equations: Its equations; those of a nested jaxpr follow the equation that holds it.
+        inputs: The inputs of the program.
+        sizes: The numbers that replace symbolic sizes.
+        known_kinds: Its equations by kind, if computed already.
+        check: Raises for numbers that the sizes cannot have; `None` if there are no constraints.
+    """
+
+    name: str
+    equations: tuple[Equation, ...]
+    inputs: tuple[Input, ...]
+    sizes: Mapping[str, int] = field(default_factory=dict[str, int])
+    known_kinds: Kinds | None = None
+    check: Callable[[Mapping[str, int]], None] | None = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def symbols(self) -> tuple[str, ...]:
+        """The names of its symbolic sizes, in the order of its inputs."""
+        if self.sizes:
+            return ()
+        found: dict[str, None] = {}
+        for spec in (one.spec for one in self.inputs):
+            for dim in spec.shape:
+                if isinstance(dim, str):
+                    found.update(dict.fromkeys(sorted(parse(dim).names)))
+        return tuple(found)
+
+    @cached_property
+    def params(self) -> dict[str, int | None] | None:
+        """The number of parameters of each block; a number is `None` if it depends on a symbolic size.
+
+        The mapping is `None` if it is unknown which inputs are parameters.
+        """
+        if unknown_params(self.inputs) is not None:
+            return None
+        found: dict[str, int | None] = {}
+        put = _Numbers(self.sizes)
+        for one in self.inputs:
+            if one.is_param:
+                before, size = found.get(one.block, 0), put.spec(one.spec).size
+                found[one.block] = None if before is None or size is None else before + size
+        return found
+
+    def at(self, sizes: Mapping[str, int]) -> SymbolicProgram:
+        """Return the same program with numbers for the symbolic sizes.
+
+        Args:
+            sizes: A number for each of `symbols`.
+
+        Raises:
+            UnknownOptionError: A name is missing or unknown, or a number is not a valid size.
+            MithrilError: The program cannot have these sizes.
+        """
+        self._check(sizes)
+        if self.check is not None and sizes:
+            self.check(sizes)
+        return SymbolicProgram(self.name, self.equations, self.inputs, dict(sizes), self.kinds)
+
+    def equations_of(self, primitives: Collection[str]) -> tuple[Equation, ...]:
+        """Return its equations of some primitives, with `sizes` for symbolic sizes."""
+        put = _Numbers(self.sizes)
+        return tuple(put.equation(one, one.repeats) for one in self.equations if one.primitive in primitives)
+
+    @cached_property
+    def kinds(self) -> Kinds:
+        """Its equations by kind."""
+        return self.known_kinds or _kinds(self.equations)
+
+    def costs(self) -> tuple[CostRow, ...]:
+        """Return the cost of each equation except calls; equal equations are counted once.
+
+        Only the most expensive branch of a condition counts, as in XLA. Rows of arguments that XLA's partitioner moves
+        come last.
+        """
+        put = _Numbers(self.sizes)
+        with paused_collector():
+            pairs = zip(self.kinds.examples, self.counted, strict=True)
+            found = [_row(put, one, times, each) for (one, times), each in pairs]
+            costs = tuple(
+                [
+                    CostRow(
+                        one.id, one.primitive, ((one.block, 1.0),) if one.block else (), one.role, like.flops,
+                        like.transcendentals, like.bytes_accessed, like.repeats, like.formula, None, like.once,
+                        (one.id,), like.letters, like.rounds, like.payload_bytes, like.wire_bytes,
+                    )
+                    for one, place in self.kinds.members
+                    for like in [found[place]]
+                ]
+            )  # fmt: skip
+        return (*most_expensive_branches(self.kinds.conditions, costs), *moved_rows(self.inputs))
+
+    @cached_property
+    def counted(self) -> tuple[Counted, ...]:
+        """The cost of one run of an equation of each kind; figures that depend on symbolic sizes are polynomials."""
+        put = _Numbers(self.sizes)
+        return tuple([counted(put.equation(one, None)) for one, _ in self.kinds.examples])
+
+    def polynomial(self, path: str = "", field: str = "flops", role: str | None = None) -> tuple[Polynomial, list[str]]:
+        """Return the total cost of a block, as a polynomial in the symbolic sizes.
+
+        Args:
+            path: The block; `""` is the whole program.
+            field: `"flops"`, `"transcendentals"`, `"bytes_accessed"`, `"payload_bytes"`, `"wire_bytes"` or `"params"`.
+            role: `"forward"`, `"backward"` or `"update"`; by default all.
+
+        Returns:
+            The polynomial, and the equations it leaves out with the reason.
+
+        Raises:
+            UnknownOptionError: Unknown block, figure or role.
+        """
+        self._check_names(path, field, role)
+        if field == "params":
+            why = unknown_params(self.inputs)
+            if why is not None and not role:
+                return total([]), [why[0]]
+            own = [one.spec for one in self.inputs if one.is_param and is_within(one.block, path)]
+            put = _Numbers(self.sizes)
+            return total([] if role else [count(put.spec(spec)) for spec in own]), []
+        added, unknown = self._added(self._chosen(path, role), field)
+        moved = [one for one in self.inputs if one.is_moved and is_within(one.block, path)]
+        if moved and field in COMMUNICATION and not role:
+            unknown = [*unknown, f"{len(moved)} × parameter: {NOT_SENT}"]
+        return added, unknown
+
+    def formulas_of(self, path: str) -> dict[str, str]:
+        """Return the total cost of a block as formulas by figure, for figures that depend on symbolic sizes."""
+        fields = (*_FIELDS, "params") if self.symbols else ()
+        return {field: text for field in fields if (text := _open(*self.polynomial(path, field, None)))}
+
+    @cached_property
+    def formulas(self) -> Mapping[str | None, Mapping[str, str]]:
+        """Formulas of self costs by block and figure, for figures that depend on symbolic sizes.
+
+        `""` is unattributed, `None` the whole program; `"≥ "` marks a lower bound.
+        """
+        if not self.symbols:
+            return {}
+        params: dict[str | None, list[Expression]] = {}
+        for one in self.inputs:
+            for path in (None, one.block) if one.is_param else ():
+                params.setdefault(path, []).append(count(one.spec))
+        found = self.formulas_by(lambda one: one.block)
+        for path, counts in params.items():
+            if text := _open(total(counts), []):
+                found.setdefault(path, {})["params"] = text
+        return found
+
+    def formulas_by(self, group_of: Callable[[Equation], str]) -> dict[str | None, dict[str, str]]:
+        """Return formulas by group and figure, for figures that depend on symbolic sizes; `None` is the total."""
+        chosen: dict[str | None, dict[_Kind, int]] = {None: self._chosen("", None)}
+        for one, place in self.kinds.members:
+            kind = place, self._branches.get(one.id, COUNTS)
+            if kind in chosen[None]:
+                own = chosen.setdefault(group_of(one), {})
+                own[kind] = own.get(kind, 0) + 1
+        return {
+            group: {field: text for field in _FIELDS if (text := _open(*self._added(kinds, field)))}
+            for group, kinds in chosen.items()
+        }
+
+    def _added(self, chosen: Mapping[_Kind, int], field: str) -> tuple[Polynomial, list[str]]:
+        """Return the sum over equations, and the equations it leaves out with the reason."""
+        parts: list[Expression] = []
+        unknown: dict[str, int] = {}
+        for (place, state), times in chosen.items():
+            one, each = self.kinds.examples[place][0], self.counted[place]
+            repeats = self._repeats(place)
+            value = getattr(each, _FIELDS[field])
+            if value == 0 or (state == SENDS and field not in COMMUNICATION):
+                continue
+            if state != COUNTS or value is None or repeats is None:
+                why = NO_TRIP_COUNT if value is not None else each.why_unknown(field)
+                reason = f"{one.primitive}: {self._undecided(state) or why}"
+                unknown[reason] = unknown.get(reason, 0) + times
+            else:
+                parts.append(constant(value) * repeats * times)
+        return total(parts), [f"{times} × {reason}" for reason, times in unknown.items()]
+
+    def _undecided(self, state: str) -> str:
+        if state != UNDECIDED:
+            return SENDS_MORE if state == SENDS else ""
+        return "which branch costs more " + ("depends on sizes" if self.symbols else "is unknown")
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes on unknown figures of a program with symbolic sizes."""
+        numbers = ", ".join(f"{name}={number}" for name, number in self.example.items())
+        symbolic = (
+            f"costs that depend on {', '.join(self.symbols)} have no number: see cost.at({numbers}), cost.formula()"
+        )
+        fields = ("flops", "transcendentals", "bytes_accessed")
+        return (symbolic, *[f"{field} of {one}" for field in fields for one in self.polynomial("", field)[1]])
+
+    @cached_property
+    def example(self) -> Mapping[str, int]:
+        """Numbers that its symbolic sizes can have."""
+        return fitting_numbers(self.symbols, self.check)
+
+    def in_numbers(self, path: str, field: str, role: str | None) -> str:
+        """Return `polynomial` as a sum of products of numbers, `"2·32·784·10 + 320"`; `""` if it is 0."""
+        terms: dict[str, int] = {}
+        values: dict[str, int] = {}
+        for (place, state), times in self._chosen(path, role).items():
+            rule, repeats = self.counted[place].rule, self._repeats(place)
+            if rule is not None and state == COUNTS and isinstance(repeats, int) and repeats:
+                text, value = getattr(rule, field), getattr(self.counted[place], field)
+                if value:
+                    term = written_with(text, rule.letters)
+                    terms[term] = terms.get(term, 0) + times * repeats
+                    values[term] = value
+        ordered = sorted(terms, key=lambda term: (-values[term] * terms[term], term))
+        written = [_times(terms[term], term) for term in ordered]
+        return " + ".join(written)
+
+    def _repeats(self, place: int) -> Expression | None:
+        one, repeats = self.kinds.examples[place]
+        if not one.is_used:
+            return 0
+        return repeats if repeats is None or not self.sizes else constant(repeats).evaluate(**self.sizes)
+
+    def _chosen(self, path: str, role: str | None) -> dict[_Kind, int]:
+        """Return the number of equations of each kind and branch state in a block."""
+        found: dict[_Kind, int] = {}
+        for one, place in self.kinds.members:
+            if is_within(one.block, path) and role in (None, one.role):
+                key = place, self._branches.get(one.id, COUNTS)
+                if key[1] != IDLE:
+                    found[key] = found.get(key, 0) + 1
+        return found
+
+    @cached_property
+    def _branches(self) -> Mapping[str, str]:
+        """The states of equations in branches; see `branch_states`."""
+        return branch_states(self.kinds.conditions, self.kinds.members, self._weight, self._sent)
+
+    def _sent(self, place: int) -> Sent:
+        """Return the payload and wire bytes of an equation of a kind in all its runs."""
+        each, repeats = self.counted[place], self._repeats(place)
+        payload, wire = (
+            0 if value == 0 else None if value is None or repeats is None else constant(value) * repeats
+            for value in (each.payload, each.wire)
+        )
+        return payload, wire
+
+    def _weight(self, place: int) -> Expression | None:
+        """Return the cost of an equation of a kind in all its runs; `None` if unknown."""
+        each, repeats = self.counted[place], self._repeats(place)
+        if each.flops is None or each.transcendentals is None:
+            return None
+        whole = each.flops + each.transcendentals
+        return 0 if whole == 0 else None if repeats is None else constant(whole) * repeats
+
+    def _check_names(self, path: object, field: object, role: object) -> None:
+        blocks = sorted(
+            {one.block for one, _ in self.kinds.members} | {one.block for one in self.inputs if one.is_param}
+        )
+        paths, figures, roles = ["", *with_outer(blocks)], [*_FIELDS, "params"], ["forward", "backward", "update"]
+        names = {
+            "block": (path, paths, nearest_path(path, paths) or ""),
+            "figure": (field, figures, nearest(field, figures) or "flops"),
+            "role": (role, [None, "", *roles], nearest(role, roles)),
+        }
+        right = {
+            what: given if isinstance(given, str | None) and given in known else near
+            for what, (given, known, near) in names.items()
+        }
+        example = ", ".join(f'"{one}"' for one in right.values() if one is not None)
+        for (what, (given, _, _)), known in zip(names.items(), (blocks, figures, roles), strict=True):
+            if right[what] is not given:
+                shown = ", ".join(filter(None, known[:20])) or "none"
+                advice = f"cost.formula({example})"
+                primitives = {one.primitive for one, _ in self.kinds.examples}
+                if what == "block" and not right[what] and (primitive := nearest(given, sorted(primitives))):
+                    advice = f'[row.explained for row in cost.rows if row.opcode == "{primitive}"]'
+                raise UnknownOptionError(
+                    f"cannot write a formula: program {self.name!r} has no {what} {short_repr(given)}.",
+                    ((f"{what}s", shown + (", ..." if len(known) > 20 else "")),),
+                    advice,
+                )
+
+    def _check(self, sizes: Mapping[str, int]) -> None:
+        wrong = {name: value for name, value in sizes.items() if type(value) is not int or value < 1}
+        missing = [name for name in self.symbols if name not in sizes]
+        unknown = [name for name in sizes if name not in self.symbols]
+        if not (wrong or missing or unknown):
+            return
+        facts = [("symbolic sizes", ", ".join(self.symbols) or "none")]
+        facts += [("missing", ", ".join(missing))] if missing else []
+        facts += [("unknown", ", ".join(unknown))] if unknown else []
+        facts += [("invalid", ", ".join(f"{name}={value!r}" for name, value in wrong.items()))] if wrong else []
+        example = ", ".join(f"{name}={number}" for name, number in self.example.items())
+        raise UnknownOptionError(
+            f"the given sizes do not match the symbolic sizes of program {self.name!r}.",
+            tuple(facts),
+            f"cost.at({example})" if self.symbols else "cost.total  # needs no sizes",
+        )
+
+
+def _row(put: _Numbers, equation: Equation, times: Expression | None, each: Counted) -> CostRow:
+    repeats = put.number(times)
+    row = equation_row(equation, each, repeats)
+    if times is None or repeats is not None:
+        return row
+    return replace(row, rounds=str(times), formula=row.formula.removesuffix(f"; {NO_TRIP_COUNT}"))
+
+
+def _kinds(equations: tuple[Equation, ...]) -> Kinds:
+    lengths: dict[str, Expression | None] = {}
+    places: dict[Any, int] = {}
+    examples: list[tuple[Equation, Expression | None]] = []
+    members: list[tuple[Equation, int]] = []
+    for one in equations:
+        if one.is_call:
+            if one.primitive in ("scan", "while"):
+                length: Any = one.param.get("length")
+                lengths[one.id] = parse(length) if isinstance(length, str) else length
+        if not has_cost(one) or is_of_sizes(one):
+            continue
+        repeats: Expression | None = one.repeats
+        if repeats is None:
+            repeats = _product(lengths.get(holder, 1) for holder in _holders(one.id))
+        key = one.primitive, one.inputs, one.outputs, one.params, one.constants, one.is_used, repeats
+        place = places.get(key)
+        if place is None:
+            place = places[key] = len(examples)
+            examples.append((one, repeats))
+        members.append((one, place))
+    conditions = tuple(one.id for one in equations if one.primitive == "cond" and one.is_call)
+    return Kinds(tuple(examples), tuple(members), conditions)
+
+
+_Kind = tuple[int, str]
+"""The index of a kind of equation, and the state of its branch; see `branch_states`."""
+_FIELDS = {
+    "flops": "flops", "transcendentals": "transcendentals", "bytes_accessed": "bytes", "payload_bytes": "payload",
+    "wire_bytes": "wire",
+}  # fmt: skip
+
+
+def _open(polynomial: Polynomial, unknown: Sequence[str]) -> str:
+    """Return a polynomial as text if it depends on symbolic sizes, else `""`."""
+    return f"{'≥ ' if unknown else ''}{polynomial}" if polynomial.names else ""
+
+
+def _times(times: int, term: str) -> str:
+    if times == 1 or term == "1":
+        return term if times == 1 else str(times)
+    return f"{times}·({term})" if " " in term else f"{times}·{term}"
+
+
+def is_of_sizes(equation: Equation) -> bool:
+    """Return whether an equation only turns a symbolic size into an array; with numbers, JAX has no such equation."""
+    if equation.primitive != "convert_element_type":
+        return equation.primitive == "dim_as_value"
+    (known, *_), (made, *_) = equation.constants or (None,), equation.outputs
+    return isinstance(known, str) and known.startswith(SIZE) and made.shape == ()
+
+
+class _Numbers:
+    """Replaces symbolic sizes by numbers, with a cache of the specs."""
+
+    def __init__(self, sizes: Mapping[str, int]):
+        self.sizes = sizes
+        self._specs: dict[TensorSpec, TensorSpec] = {}
+        self._groups: dict[tuple[TensorSpec, ...], tuple[TensorSpec, ...]] = {}
+        self._dims: dict[str, Dim] = {}
+
+    def number(self, value: Expression | None) -> int | None:
+        if value is None or isinstance(value, int):
+            return value
+        return value.evaluate(**self.sizes) if self.sizes else None
+
+    def dim(self, dim: Dim) -> Dim:
+        if isinstance(dim, int) or not self.sizes:
+            return dim
+        if dim not in self._dims:
+            self._dims[dim] = parse(dim).evaluate(**self.sizes)
+        return self._dims[dim]
+
+    def spec(self, spec: TensorSpec) -> TensorSpec:
+        found = self._specs.get(spec)
+        if found is None:
+            found = spec if spec.is_concrete else TensorSpec(tuple(map(self.dim, spec.shape)), spec.dtype)
+            self._specs[spec] = found
+        return found
+
+    def specs(self, specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:
+        found = self._groups.get(specs)
+        if found is None:
+            found = self._groups[specs] = tuple(map(self.spec, specs))
+        return found
+
+    def equation(self, one: Equation, repeats: int | None) -> Equation:
+        inputs, outputs = self.specs(one.inputs), self.specs(one.outputs)
+        params = tuple([(name, self.param(value) if name in _SIZES else value) for name, value in one.params])
+        return Equation(
+            one.id, one.primitive, one.block, one.role, inputs, outputs, one.source, repeats, one.is_call, params,
+            one.origin, one.is_used, tuple(map(self.constant, one.constants)), one.transforms,
+            one.library_source, one.source_range,
+        )  # fmt: skip
+
+    def param(self, value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(self.param, value))
+        return self.dim(value) if isinstance(value, str) else value
+
+    def constant(self, value: Constant) -> Constant:
+        if not isinstance(value, str) or not value.startswith(SIZE) or not self.sizes:
+            return value
+        return float(self.dim(value.removeprefix(SIZE)))
+
+
+def _holders(id: str) -> list[str]:
+    """Return the ids of the equations that hold an equation: `"12"`, `"12.b1.3"` for `"12.b1.3.0"`."""
+    parts = id.split(".")
+    return [".".join(parts[:count]) for count in range(1, len(parts)) if not parts[count - 1].startswith("b")]
+
+
+def _product(factors: Iterable[Expression | None]) -> Expression | None:
+    product: Expression = 1
+    for factor in factors:
+        if factor is None:
+            return None
+        product = factor * product if isinstance(factor, int) else product * factor
+    return product

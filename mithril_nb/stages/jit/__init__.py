@@ -1,0 +1,1 @@
+"""Functions that JAX compiles: their wrappers, and the events of their compilations."""

@@ -1,0 +1,1 @@
+"""The origin of each equation: block, role, scopes, functions and lines of Python."""

@@ -1,0 +1,412 @@
+"""Attribution of each equation to a block and a role, from scopes, Python functions and data flow.
+
+The `block:` scopes that mithril_nb writes take precedence, in its own programs and around the modules of other
+libraries. Outside of them, the block is the path of the named scopes around the equation. Without a named scope, it is
+the path of the user's functions that created the equation. Scopes replace functions, because a scope names the block
+explicitly. Only the scopes that libraries open for each layer, such as `eqx.nn.Linear`, are appended to the path of the
+functions: such a name does not identify the layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from mithril_nb.stages import jax_versions
+from mithril_nb.stages.records import LOSS, OPTIMIZER, UNATTRIBUTED, Origin, Role
+from mithril_nb.stages.trace.equations import Site
+from mithril_nb.stages.trace.provenance.functions import functions_of, is_optimizer_work
+from mithril_nb.stages.trace.provenance.roles import roles_of
+from mithril_nb.stages.trace.provenance.scopes import Scopes, scopes_of
+from mithril_nb.stages.trace.tracing import Leaf, Trace
+
+EquationAttribution = tuple[str, Role | None, Origin | None]
+Flow = frozenset[str]
+"""The blocks whose parameters and gradients contribute to a value."""
+
+_NONE: Flow = frozenset()
+
+_MADE_BY_AUTODIFF = frozenset(
+    {
+        "add_any",
+        "broadcast_in_dim",
+        "zeros_like",
+        "convert_element_type",
+        "copy",
+        "pvary",
+    }
+)
+"""Primitives that reverse mode adds between blocks: sums of cotangents, and zeros for missing cotangents."""
+
+
+def are_all_in_blocks(trace: Trace) -> bool:
+    """Return whether every equation is certainly in some block, because its Python function counts as one."""
+    return trace.outline.have_frames and bool(_whole(trace))
+
+
+class Attribution:
+    """Block, role and origin of every equation of one program.
+
+    Attributes:
+        has_blocks: True if the program declares its blocks in `block:` scopes.
+        paths: Paths of all attributed blocks, parents included.
+    """
+
+    def __init__(self, trace: Trace, top: list[Site], sites: list[Site]):
+        _restore_hoisted_scopes(sites)
+        scopes_by_id = {site.id: scopes_of(site.stack) for site in sites}
+        self.has_blocks = any(scopes.block for scopes in scopes_by_id.values())
+        self._has_updates = any(scopes.is_update for scopes in scopes_by_id.values())
+        functions, lifted = functions_of(trace, top)
+        if self._has_updates:
+            updates = {id for id, scopes in scopes_by_id.items() if scopes.is_update}
+            roles: dict[str, Role | None] = {id: _role(scopes) for id, scopes in scopes_by_id.items()}
+        else:
+            updates = _optimizer_work(sites)
+            if updates or any(scopes.is_backward for scopes in scopes_by_id.values()):
+                roles = roles_of(trace.closed.jaxpr, top, updates, lifted, _new_versions(trace))
+            else:  # nothing depends on a gradient
+                roles = dict.fromkeys(scopes_by_id, "forward")
+        self._is_ours, whole = _is_ours(trace), _whole(trace)
+        paths = {id: "/".join((*path, *scopes_by_id[id].path)) or whole for id, path in functions.items()}
+        self._functions = {
+            id: path for id, path in paths.items() if path and (roles[id] != "update" or id not in updates)
+        }
+        self._found = {id: self._read(id, scopes, roles[id]) for id, scopes in scopes_by_id.items()}
+        self.paths = {
+            "/".join(parts[:count])
+            for block, _, _ in set(self._found.values())
+            if block not in (LOSS, UNATTRIBUTED)
+            for parts in [block.split("/")]
+            for count in range(1, len(parts) + 1)
+        }
+        self._infer_calls(sites)
+        if any(self._is_between(site) for site in sites):
+            self._infer_autodiff(trace, top)
+        if any(role == "update" for _, role, _ in self._found.values()):
+            self._infer_update(trace, top, sites)
+        for id, (block, role, _) in self._found.items():
+            if block == UNATTRIBUTED and id in self._functions:
+                self._found[id] = self._functions[id], role, "tagged"
+
+    def _read(self, id: str, scopes: Scopes, role: Role | None) -> EquationAttribution:
+        if scopes.block:
+            return scopes.block, role, "tagged"
+        if scopes.is_loss:
+            return LOSS, role, "tagged"
+        if scopes.is_whole and not scopes.is_update:
+            return "/".join(scopes.path), role, "tagged"
+        if self.has_blocks or id not in self._functions:  # Between blocks, data flow is more precise.
+            return UNATTRIBUTED, role, None
+        return self._functions[id], role, "tagged"
+
+    def __getitem__(self, id: str) -> EquationAttribution:
+        return self._found[id]
+
+    def owner(self, leaf: Leaf) -> str:
+        """Return the path of the block that a parameter, or the optimizer's state for it, belongs to.
+
+        `params['mlp_0.linear_1.weight']` belongs to `mlp_0/linear_1`. Where a program keeps its parameters in nested
+        containers, as `model.layers[0].weight`, they belong to the block `layers/0` if there is one, or to
+        `model/layers/0`.
+        """
+        if not leaf.keys:
+            return UNATTRIBUTED
+        path = leaf.keys[-1].rpartition(".")[0].replace(".", "/")
+        if path and (self.has_blocks or path in self.paths):
+            return path
+        # Names of other things may come before, such as an optimizer's state, and after, such as a box of Flax.
+        names = (leaf.argument, *leaf.keys)
+        for length in range(len(names) - 1, 0, -1):
+            for start in range(len(names) - length):
+                path = "/".join(names[start : start + length])
+                if path in self.paths:
+                    return path
+        return UNATTRIBUTED
+
+    def _infer_calls(self, sites: list[Site]) -> None:
+        """Attribute a call outside every block to the innermost block that contains its whole body."""
+        for site in reversed(sites):
+            block, role, _ = self._found[site.id]
+            if site.is_call and block == UNATTRIBUTED and role != "update":
+                inner = {self._block_inside(child) for _, body in site.bodies for child in body}
+                common = _common_path(inner - {UNATTRIBUTED})
+                if common:
+                    self._found[site.id] = common, role, "inferred"
+
+    def _block_inside(self, site: Site) -> str:
+        """Return the block that an equation contributes to the attribution of the call around it."""
+        block, role, _ = self._found[site.id]
+        is_between = role == "update" or site.primitive in _MADE_BY_AUTODIFF
+        return block if block or is_between else self._functions.get(site.id, UNATTRIBUTED)
+
+    def _is_between(self, site: Site) -> bool:
+        """Return whether an unattributed equation comes from reverse mode, or from our function around the model."""
+        block, role, _ = self._found[site.id]
+        if block != UNATTRIBUTED or role in ("update", None):
+            return False
+        is_autodiff = role == "backward" and site.primitive in _MADE_BY_AUTODIFF
+        return is_autodiff or (self._is_ours and site.id not in self._functions)
+
+    def _infer_autodiff(self, trace: Trace, top: list[Site]) -> None:
+        """Attribute equations between blocks to the only block after them, else to the only block before them.
+
+        A gradient of zeros, which nothing uses, belongs to the block of its parameter.
+        """
+
+        def visit(body: list[Site], users: dict[Any, set[str]]) -> None:
+            makers: dict[Any, str] = {}
+            for site in body:
+                block = self._found[site.id][0]
+                for var in site.equation.outvars:
+                    makers[var] = block
+                for var in site.variables:
+                    users.setdefault(var, set()).add(block)
+            for site in reversed(body):
+                if self._is_between(site):
+                    after = set().union(*(users.get(var, set()) for var in site.equation.outvars)) - {UNATTRIBUTED}
+                    before = {makers.get(var, UNATTRIBUTED) for var in site.variables} - {UNATTRIBUTED}
+                    found = next(
+                        (blocks for blocks in (after, before) if len(blocks) == 1),
+                        set(),
+                    )
+                    for block in found:
+                        self._found[site.id] = block, self._found[site.id][1], "inferred"
+                        for var in site.variables:
+                            users.setdefault(var, set()).add(block)
+                for _, inner in site.bodies:
+                    visit(inner, {})
+
+        between = {var for site in top if self._is_between(site) for var in site.equation.outvars}
+        given = {
+            atom: leaf
+            for atom, leaf in zip(trace.closed.jaxpr.outvars, trace.outputs, strict=True)
+            if not jax_versions.is_literal(atom) and atom in between
+        }
+        readers = self._readers(trace, top) if given else {}
+        visit(top, {var: set(self._names(leaf, readers)) for var, leaf in given.items()})
+
+    def _infer_update(self, trace: Trace, top: list[Site], sites: list[Site]) -> None:
+        """Attribute the update to the only block whose parameters and gradients flow in, or else flow out."""
+        jaxpr = trace.closed.jaxpr
+        readers = {} if self.has_blocks and self._has_updates else self._readers(trace, top)
+        inputs = [self._names(leaf, readers) for leaf in trace.inputs]
+        outputs = [self._names(leaf, readers) for leaf in trace.outputs]
+        before: dict[str, Flow] = {}
+        after: dict[str, Flow] = {}
+        self._flow_in(jaxpr, top, inputs, before)
+        self._flow_out(jaxpr, top, outputs, after)
+        for site in sites:
+            block, role, _ = self._found[site.id]
+            if role == "update" and block == UNATTRIBUTED:
+                flows = before.get(site.id, _NONE), after.get(site.id, _NONE)
+                found = next((next(iter(flow)) for flow in flows if len(flow) == 1), None)
+                # Scopes or frames identify the optimizer; data flow identifies the block.
+                self._found[site.id] = (OPTIMIZER, role, "tagged") if found is None else (found, role, "inferred")
+        self._infer_constants(top, before)
+
+    def _infer_constants(self, body: list[Site], before: dict[str, Flow]) -> None:
+        """Attribute constants of the optimizer to the only block that uses them."""
+        users: dict[Any, set[str]] = {}
+        for site in reversed(body):
+            block, role, _ = self._found[site.id]
+            if block == OPTIMIZER and not before.get(site.id):
+                blocks = set().union(*(users.get(var, set()) for var in site.equation.outvars))
+                if len(blocks - {OPTIMIZER}) == 1 == len(blocks):
+                    block = blocks.pop()
+                    self._found[site.id] = block, role, "inferred"
+            for var in site.variables:
+                users.setdefault(var, set()).add(block)
+            for _, inner in site.bodies:
+                self._infer_constants(inner, before)
+
+    def _readers(self, trace: Trace, top: list[Site]) -> dict[str, str]:
+        """Return the block that first computes with each input, by the path of the input in its argument."""
+
+        def visit(jaxpr: Any, body: list[Site]) -> dict[Any, str]:
+            found = dict.fromkeys(jaxpr.invars, UNATTRIBUTED)
+            for site in body:
+                block, role, _ = self._found[site.id]
+                if role == "update" or all(found.get(var, block) for var in site.variables):
+                    continue
+                arriving = list(site.equation.invars)
+                inside = dict.fromkeys(range(len(arriving)), block)
+                for inner_jaxpr, inner in site.bodies:
+                    reads = visit(inner_jaxpr, inner)
+                    first = len(arriving) - len(reads)  # After a predicate, or another body's constants.
+                    inside.update({first + place: each for place, each in enumerate(reads.values()) if each})
+                for place, atom in enumerate(arriving):
+                    if not jax_versions.is_literal(atom) and found.get(atom) == UNATTRIBUTED:
+                        found[atom] = inside[place]
+            return found
+
+        read = visit(trace.closed.jaxpr, top)
+        return {
+            leaf.name[len(leaf.argument) :]: block
+            for leaf, block in zip(trace.inputs, (read[var] for var in trace.closed.jaxpr.invars), strict=True)
+            if block and leaf.name != leaf.argument
+        }
+
+    def _names(self, leaf: Leaf, readers: Mapping[str, str]) -> Flow:
+        owner = self.owner(leaf)
+        if not owner and readers:  # Optimizer states and results add a prefix.
+            starts = [place for place, sign in enumerate(leaf.name) if sign in "[."]
+            owner = next((readers[leaf.name[start:]] for start in starts if leaf.name[start:] in readers), UNATTRIBUTED)
+        return frozenset((owner,)) if owner else _NONE
+
+    def _flow_in(
+        self,
+        jaxpr: Any,
+        body: list[Site],
+        inputs: Sequence[Flow],
+        seen: dict[str, Flow],
+    ) -> list[Flow]:
+        flows: dict[Any, Flow] = dict(zip(jaxpr.invars, inputs, strict=True))
+        for site in body:
+            results = site.equation.outvars
+            own = seen[site.id] = _union({flows.get(var, _NONE) for var in site.variables})
+            if not site.bodies:
+                block, role, _ = self._found[site.id]
+                if role != "update" and block not in (UNATTRIBUTED, LOSS):
+                    own = frozenset((block,))
+                flows.update(dict.fromkeys(results, own))
+                continue
+            arriving = [_of(flows, atom) for atom in site.equation.invars]
+            leaving = [own] * len(results)
+            for inner_jaxpr, inner in site.bodies:
+                given = _matched(arriving, len(inner_jaxpr.invars), own)
+                made = self._flow_in(inner_jaxpr, inner, given, seen)
+                if len(site.bodies) == 1 and len(made) == len(leaving) and site.primitive in jax_versions.CALL_NAMES:
+                    leaving = made
+            flows.update(zip(results, leaving, strict=True))
+        return [_of(flows, atom) for atom in jaxpr.outvars]
+
+    def _flow_out(
+        self,
+        jaxpr: Any,
+        body: list[Site],
+        outputs: Sequence[Flow],
+        seen: dict[str, Flow],
+    ) -> list[Flow]:
+        flows: dict[Any, Flow] = {}
+
+        def arrive(var: Any, flow: Flow) -> None:
+            known = flows.get(var, _NONE)
+            if known is not flow:
+                flows[var] = known | flow
+
+        for atom, flow in zip(jaxpr.outvars, outputs, strict=True):
+            if not jax_versions.is_literal(atom):
+                arrive(atom, flow)
+        for site in reversed(body):
+            leaving = [flows.get(var, _NONE) for var in site.equation.outvars]
+            own = seen[site.id] = _union(set(leaving))
+            if not site.bodies:
+                for var in site.variables:
+                    arrive(var, own)
+                continue
+            needed = [own] * len(site.equation.invars)
+            for inner_jaxpr, inner in site.bodies:
+                operands = self._flow_out(
+                    inner_jaxpr,
+                    inner,
+                    _matched(leaving, len(inner_jaxpr.outvars), own),
+                    seen,
+                )
+                if len(site.bodies) == 1 and len(operands) == len(needed) and site.primitive in jax_versions.CALL_NAMES:
+                    needed = operands
+            for atom, flow in zip(site.equation.invars, needed, strict=True):
+                if not jax_versions.is_literal(atom):
+                    arrive(atom, flow)
+        return [flows.get(var, _NONE) for var in jaxpr.invars]
+
+
+def _is_ours(trace: Trace) -> bool:
+    return jax_versions.library_of(trace.starts.rpartition(":")[0]) == "mithril_nb"
+
+
+def _whole(trace: Trace) -> str:
+    """Return the block of operations directly in the function; `""` for our own function around a model."""
+    return "" if _is_ours(trace) else trace.function
+
+
+def _restore_hoisted_scopes(sites: list[Site]) -> None:
+    """Add the scopes of a scan to the equations that JAX hoisted out of it.
+
+    Reverse mode computes loop invariants once, before the scan, and gives them only the scopes of the body.
+    """
+    scans: dict[str, Site] = {}
+    for site in reversed(sites):
+        for jaxpr, _ in site.bodies if site.primitive == "scan" else ():
+            scans[jax_versions.start_of(jaxpr)] = site
+        scan = scans.get(_outermost(site.equation.source_info.traceback)) if scans else None
+        if scan is not None and not _is_inside(site, scan):
+            site.stack = scan.stack + jax_versions.name_stack(site.equation)
+
+
+@lru_cache(maxsize=8192)
+def _outermost(traceback: Any) -> str:
+    """Return where the function from which an equation was traced begins, as `"file.py:12"`."""
+    frames = jax_versions.frames(traceback)
+    return f"{frames[-1].co_filename}:{frames[-1].co_firstlineno}" if frames else ""
+
+
+def _is_inside(site: Site, scan: Site) -> bool:
+    """Return whether an equation is in the body of a scan over the same function as the given scan."""
+    starts = {jax_versions.start_of(jaxpr) for jaxpr, _ in scan.bodies}
+    while site.parent is not None:
+        site = site.parent
+        if any(jax_versions.start_of(jaxpr) in starts for jaxpr, _ in site.bodies):
+            return True
+    return False
+
+
+def _role(scopes: Scopes) -> Role:
+    """Return the role in a train step that declares its update."""
+    return "update" if scopes.is_update else "backward" if scopes.is_backward else "forward"
+
+
+def _new_versions(trace: Trace) -> list[list[int]]:
+    """Return for each input the indices of the outputs with the same shape, dtype and last name."""
+    given: dict[Any, list[int]] = {}
+    for place, leaf in enumerate(trace.outputs):
+        given.setdefault((leaf.spec, _last_name(leaf)), []).append(place)
+    return [given.get((leaf.spec, _last_name(leaf)), []) for leaf in trace.inputs]
+
+
+def _last_name(leaf: Leaf) -> str:
+    return next((key for key in reversed(leaf.keys) if not key.isdigit()), "")
+
+
+def _optimizer_work(sites: list[Site]) -> set[str]:
+    """Return the ids of equations from an optimizer library, those of their bodies included."""
+    found: set[str] = set()
+    for site in sites:
+        is_inside = site.parent is not None and site.parent.id in found
+        if is_inside or is_optimizer_work(site.equation.source_info.traceback):
+            found.add(site.id)
+    return found
+
+
+def _of(flows: dict[Any, Flow], atom: Any) -> Flow:
+    return _NONE if jax_versions.is_literal(atom) else flows.get(atom, _NONE)
+
+
+def _union(flows: set[Flow]) -> Flow:
+    """Return the union of some flows; nearly always there is only one."""
+    return flows.pop() if len(flows) == 1 else _NONE.union(*flows)
+
+
+def _matched(outer: list[Flow], count: int, whole: Flow) -> list[Flow]:
+    return outer if len(outer) == count else [whole] * count
+
+
+def _common_path(paths: set[str]) -> str:
+    if not paths or (LOSS in paths and len(paths) > 1):
+        return UNATTRIBUTED
+    first, *rest = (path.split("/") for path in paths)
+    count = 0
+    while count < len(first) and all(other[: count + 1] == first[: count + 1] for other in rest):
+        count += 1
+    return "/".join(first[:count])

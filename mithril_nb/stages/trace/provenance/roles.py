@@ -1,0 +1,213 @@
+"""Role of each equation of a train step: forward, backward or update, from transforms and data flow.
+
+Reverse mode marks its equations. The update consists of the equations that depend on those, and of the equations that
+contribute to nothing else: neither to the loss, nor to a result of the forward pass, such as a metric.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from functools import lru_cache
+from typing import Any
+
+from mithril_nb.stages import jax_versions
+from mithril_nb.stages.jax_versions import NameStack
+from mithril_nb.stages.records import Role
+from mithril_nb.stages.trace.equations import Site
+from mithril_nb.stages.trace.provenance.reach import backwards, forwards
+
+_TO_LOSS, _TO_UPDATE = 1, 2
+_OF_LOSS, _OF_STATE, _OF_COUNTER = 1, 2, 4
+
+
+def roles_of(
+    jaxpr: Any, top: list[Site], updates: Set[str], lifted: Set[str], versions: Sequence[Sequence[int]]
+) -> dict[str, Role | None]:
+    """Return the role of each equation by id; `None` for a call with several roles.
+
+    Equations of reverse mode are backward, and so are those recomputed for it. Equations that depend on them are part
+    of the update, unless they are differentiated in turn, as in the next of several steps. All others are forward. Only
+    the values that enter a body from outside affect it, so each iteration of a loop over steps is analysed separately.
+
+    Args:
+        jaxpr: The program.
+        top: Sites of its equations.
+        updates: Ids of equations that are always part of the update, such as the step count of an optimizer.
+        lifted: Ids of equations in a derivative without a transform around them.
+        versions: For each input, the indices of the outputs that may be its new value. A program without such an output
+            has no update, even if it uses a gradient to compute a result: then all is forward.
+    """
+    has_updates = any(versions) or bool(updates)
+    roles: dict[str, Role | None] = {}
+    fixed: set[str] = set()  # differentiated equations, and those of derivatives
+
+    def follow(jaxpr: Any, body: list[Site], given: list[bool], is_lifted: bool) -> list[bool]:
+        """Set the roles in a body, given which inputs depend on backward equations; return which results do."""
+        marks = {var for var, is_marked in zip(jaxpr.invars, given, strict=True) if is_marked}
+        for site in body:
+            results = site.equation.outvars
+            role = _role(site.stack)
+            is_derived = is_lifted or site.id in lifted
+            is_differentiated = is_derived or _is_differentiated(site.stack)
+            follows = has_updates and not is_differentiated and not marks.isdisjoint(site.variables)
+            if role == "forward" and (site.id in updates or follows):
+                role = "update"
+            roles[site.id] = role
+            if is_differentiated or role == "backward":
+                fixed.add(site.id)
+            leaving = [role != "forward"] * len(results)
+            if site.bodies:
+                arriving = _marked(site.equation.invars, marks)
+                made = [
+                    follow(inner, sites, _last(arriving, len(inner.invars)), is_derived) for inner, sites in site.bodies
+                ]
+                fitting = [one for one in made if len(one) == len(leaving)]
+                if role != "backward":
+                    roles[site.id] = _only({roles[child.id] for _, sites in site.bodies for child in sites}, role)
+                    leaving = (
+                        [any(each) for each in zip(*fitting, strict=True)]
+                        if fitting
+                        else [any(arriving)] * len(leaving)
+                    )
+            marks.update([var for var, is_marked in zip(results, leaving, strict=True) if is_marked])
+        return _marked(jaxpr.outvars, marks)
+
+    follow(jaxpr, top, [False] * len(jaxpr.invars), False)
+    if has_updates and "backward" in roles.values():
+        _UpdateFinder(jaxpr, top, roles, fixed, versions).find()
+    return roles
+
+
+class _UpdateFinder:
+    """Parts of the update that use no gradient: decay of moments and weights, schedules, step counts."""
+
+    def __init__(
+        self,
+        jaxpr: Any,
+        top: list[Site],
+        roles: dict[str, Role | None],
+        fixed: Set[str],
+        versions: Sequence[Sequence[int]],
+    ):
+        self._jaxpr, self._top, self._roles, self._fixed, self._versions = jaxpr, top, roles, fixed, versions
+        self._found: dict[str, bool] = {}
+        self._inside: dict[tuple[str, int], list[int]] = {}
+        self._with_derivatives: set[str] = set()  # equations whose bodies contain any
+        self._steps: set[str] = set()  # loops among them
+
+    def find(self) -> None:
+        """Set the roles of these equations."""
+        self._record_steps(self._top)
+        nothing, everything = ([mark] * len(self._jaxpr.outvars) for mark in (0, 1))
+        leads = backwards(self._jaxpr, self._top, nothing, self._leads, self._steps, self._inside)
+        given = [_mark(lead, bool(places)) for lead, places in zip(leads, self._versions, strict=True)]
+        while True:
+            made = forwards(self._jaxpr, self._top, given, self._depends, self._enter)
+            # An input whose new value comes from the forward pass belongs to a metric, not to the optimizer.
+            metrics = [
+                at
+                for at, places in enumerate(self._versions)
+                if given[at] == _OF_COUNTER and places and not leads[at] and all(made[to] & _OF_LOSS for to in places)
+            ]
+            if not metrics:
+                break
+            for at in metrics:
+                given[at] = _OF_LOSS
+        self._settle()
+        backwards(self._jaxpr, self._top, everything, self._is_kept)
+        self._settle()
+        self._set_calls(self._top)
+
+    def _record_steps(self, body: list[Site]) -> bool:
+        """Record the equations that contain a derivative; return whether any of these does, or is part of one."""
+        found = False
+        for site in body:
+            inside = [self._record_steps(inner) for _, inner in site.bodies]
+            if any(inside):
+                self._with_derivatives.add(site.id)
+                if site.primitive in ("scan", "while"):
+                    self._steps.add(site.id)
+            found |= any(inside) or self._roles[site.id] == "backward"
+        return found
+
+    def _leads(self, site: Site, outgoing: int) -> int:
+        if site.id in self._fixed or site.id in self._with_derivatives:
+            return _TO_LOSS
+        return _TO_UPDATE if self._is_update(site) else outgoing
+
+    def _is_update(self, site: Site) -> bool:
+        """Return whether an equation is part of the update, or is a call that contains part of it."""
+        return self._roles[site.id] in ("update", None)
+
+    def _enter(self, site: Site, place: int, given: list[int]) -> list[int]:
+        """Separate update from loss in a loop over steps, by the same rule as at the top of a program."""
+        if site.id not in self._steps:
+            return given
+        return [
+            _mark(lead, True) | (one & _OF_LOSS) for lead, one in zip(self._inside[site.id, place], given, strict=True)
+        ]
+
+    def _depends(self, site: Site, taken: int) -> int:
+        if self._roles[site.id] == "update":
+            return _OF_STATE
+        if site.id in self._fixed:
+            return _OF_LOSS
+        is_update = bool(taken & _OF_STATE) or taken == _OF_COUNTER
+        self._found[site.id] = is_update
+        return _OF_STATE if taken & _OF_STATE else taken
+
+    def _is_kept(self, site: Site, outgoing: int) -> int:
+        if site.id in self._fixed or site.id in self._with_derivatives:
+            return 1
+        if self._is_update(site):
+            return 0
+        if jax_versions.has_effects(site.equation):
+            return 1
+        self._found[site.id] = site.is_used and not outgoing
+        return outgoing
+
+    def _settle(self) -> None:
+        self._roles.update(dict.fromkeys((id for id, is_update in self._found.items() if is_update), "update"))
+        self._found = {}
+
+    def _set_calls(self, body: list[Site]) -> None:
+        for site in body:
+            for _, inner in site.bodies:
+                self._set_calls(inner)
+            if site.bodies and self._roles[site.id] != "backward":
+                inside: set[Role | None] = {self._roles[child.id] for _, inner in site.bodies for child in inner}
+                self._roles[site.id] = _only(inside, self._roles[site.id])
+
+
+def _mark(lead: int, is_returned: bool) -> int:
+    """Return the mark of an input: an input that leads to the loss belongs to the forward pass."""
+    if lead & _TO_LOSS:
+        return _OF_LOSS
+    if lead & _TO_UPDATE:
+        return _OF_STATE if is_returned else _OF_COUNTER
+    return _OF_COUNTER if is_returned else 0
+
+
+def _marked(atoms: Sequence[Any], marks: Set[Any]) -> list[bool]:
+    return [not jax_versions.is_literal(atom) and atom in marks for atom in atoms]
+
+
+@lru_cache(maxsize=8192)
+def _role(stack: NameStack) -> Role:
+    return "backward" if ("transpose", True) in stack else "forward"
+
+
+@lru_cache(maxsize=8192)
+def _is_differentiated(stack: NameStack) -> bool:
+    return ("jvp", True) in stack
+
+
+def _only(found: set[Role | None], otherwise: Role | None) -> Role | None:
+    if not found:
+        return otherwise
+    return found.pop() if len(found) == 1 else None
+
+
+def _last(marks: list[bool], count: int) -> list[bool]:
+    """Return the marks of the inputs of a body: the last operands, after a predicate or another body's constants."""
+    return marks[len(marks) - count :] if count <= len(marks) else [any(marks)] * count

@@ -1,0 +1,1 @@
+"""Costs for a front end: tables, formulas, pictures and what-if questions."""

@@ -1,0 +1,174 @@
+"""The formula for the FLOPs of a block: the whole formula with numbers, its terms with letters, and both as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from mithril_nb.cost import Cost, CostRow
+from mithril_nb.cost.formulas.letters import meaning
+from mithril_nb.viz.costs.tables.formulas import short_formula
+from mithril_nb.viz.text.columns import columns
+from mithril_nb.viz.text.escape import one_line
+
+MOST_TERMS = 8
+"""Maximum number of terms shown. A composite block has the terms of all its parts."""
+
+NOTHING = "no equation of the program is attributed to it, so there is nothing to count"
+ONLY_MOVES = "its equations only move or rename data"
+
+
+@dataclass(frozen=True)
+class Term:
+    """Equations of a block that share one formula.
+
+    Attributes:
+        formula: FLOPs of one equation, with letters; `""` if unknown.
+        letters: Values of the letters.
+        times: Number of executions of all these equations; `None` if unknown.
+        role: Part of the training step they belong to; `None` if the block has only one role.
+        opcodes: Their opcodes.
+        flops: Their total FLOPs; `None` if unknown.
+        why: Reason if the FLOPs are unknown, or `""`.
+    """
+
+    formula: str
+    letters: tuple[tuple[str, int | str], ...]
+    times: int | None
+    role: str | None
+    opcodes: tuple[str, ...]
+    flops: int | None
+    why: str = ""
+
+    def __str__(self) -> str:
+        return "  ".join(part.strip() for part in self.in_columns if part)
+
+    @property
+    def in_columns(self) -> tuple[str, ...]:
+        """Texts of the columns: count and formula, letters, sum, opcodes and role."""
+        times = "? × " if self.times is None else f"{self.times:,} × " if self.times != 1 else ""
+        formula = one_line(self.formula) and f"{times}{one_line(self.formula)}"
+        letters = ", ".join(f"{letter}={format_size(value)}" for letter, value in self.letters)
+        what = ", ".join((*self.opcodes, *([self.role] if self.role else [])))
+        found = f"unknown: {self.why}" if self.flops is None else f"{self.flops:,} FLOP"
+        return formula, one_line(letters), found, one_line(what)
+
+
+@dataclass(frozen=True)
+class BlockFormula:
+    """The formula for the FLOPs of a block, including all blocks inside it.
+
+    Attributes:
+        block: Path of the block.
+        version: Version of the design.
+        short: The formula from `Cost.formula`, cut to one line.
+        whole: The whole formula; `""` if there is none.
+        terms: Its terms, most expensive first.
+        legend: Pairs of a letter and its meaning.
+        left: Number of terms not shown.
+        left_flops: FLOPs of these terms; `None` if unknown.
+        why: Reason if the formula or its terms are missing, or `""`.
+
+    Examples:
+        >>> import jax, jax.numpy as jnp
+        >>> from mithril_nb.inspection import inspect
+        >>> array = jax.ShapeDtypeStruct((8, 16), "float32"), jax.ShapeDtypeStruct((16, 4), "float32")
+        >>> print(formula_of(inspect(lambda x, w: jnp.dot(x, w) + 1, *array).cost(), ""))
+        the program: 2·8·4·16 + 32
+            2·B·M·N·K  B=1, M=8, N=4, K=16  1,024 FLOP  dot_general
+            n          n=32                    32 FLOP  add
+            B: batch, M: rows of the left, N: columns of the right, K: summed over, n: elements of the result
+    """
+
+    block: str
+    version: int = 0
+    short: str = ""
+    whole: str = ""
+    terms: tuple[Term, ...] = ()
+    legend: tuple[tuple[str, str], ...] = ()
+    left: int = 0
+    left_flops: int | None = 0
+    why: str = ""
+
+    def __str__(self) -> str:
+        name = one_line(self.block) or "the program"
+        title = f"{name}: {'; '.join(part for part in (one_line(self.whole), self.why) if part)}"
+        lines = columns([one.in_columns for one in self.terms], right=frozenset({2})).splitlines()
+        if self.left:
+            lines.append(f"and {self.left} more: {_sum(self.left_flops)}")
+        if self.legend:
+            lines.append(", ".join(f"{letter}: {words}" for letter, words in self.legend))
+        return "\n".join([title, *(f"    {line}" for line in lines)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the formula as data for a front end, including the text."""
+        return {**asdict(self), "text": str(self)}
+
+
+def formula_of(cost: Cost, block: str, version: int = 0) -> BlockFormula:
+    """Return the formula for the FLOPs of a block.
+
+    Args:
+        cost: Costs from the jaxpr. XLA's costs have no formulas.
+        block: Path of the block; `""` for the whole program. Blocks inside it are included.
+        version: Version of the design.
+    """
+    inside = [row for row in cost.rows if _is_inside(row, block)]
+    if not inside:
+        return BlockFormula(block, version, why=NOTHING)
+    whole = cost.formula(block)
+    terms = sorted(_terms(inside), key=lambda term: (term.flops is not None, -(term.flops or 0)))
+    left = terms[MOST_TERMS:]
+    left_flops = None if any(term.flops is None for term in left) else sum(term.flops or 0 for term in left)
+    shown, why = tuple(terms[:MOST_TERMS]), "" if terms else ONLY_MOVES
+    short, legend = short_formula(whole), _legend(shown)
+    return BlockFormula(block, version, short, whole, shown, legend, len(left), left_flops, why)
+
+
+def format_size(value: int | str) -> str:
+    """Format the value of a letter: a number in groups of three digits, or the name of a size."""
+    return f"{value:,}" if isinstance(value, int) else value
+
+
+def _sum(flops: int | None) -> str:
+    return "unknown" if flops is None else f"{flops:,} FLOP"
+
+
+def _is_inside(row: CostRow, block: str) -> bool:
+    return not block or any(f"{path}/".startswith(f"{block}/") for path, _ in row.blocks)
+
+
+def _terms(rows: Sequence[CostRow]) -> list[Term]:
+    """Group rows of one formula into terms. Rows without cost are left out."""
+    found: dict[Any, list[CostRow]] = {}
+    has_roles = len({row.role for row in rows}) > 1
+    for row in rows:
+        if row.flops != 0 or row.transcendentals != 0:
+            found.setdefault((row.formula, row.letters, row.role if has_roles else None, row.unknown), []).append(row)
+    return [
+        Term(
+            "" if formula == why else formula.removesuffix(f"; {why}"),
+            letters,
+            _added(row.repeats for row in alike),
+            role,
+            tuple(dict.fromkeys(row.opcode for row in alike)),
+            _added(row.flops for row in alike),
+            why,
+        )
+        for (formula, letters, role, why), alike in found.items()
+    ]
+
+
+def _legend(terms: Iterable[Term]) -> tuple[tuple[str, str], ...]:
+    """Return the meanings of each letter, in the order of the terms."""
+    found: dict[str, dict[str, None]] = {}
+    for term in terms:
+        for letter, _ in term.letters:
+            found.setdefault(letter, {}).update(dict.fromkeys(meaning(letter, opcode) for opcode in term.opcodes))
+    return tuple((letter, " or ".join(filter(None, words))) for letter, words in found.items())
+
+
+def _added(values: Iterable[int | None]) -> int | None:
+    found = [*values]
+    return None if None in found else sum(one or 0 for one in found)

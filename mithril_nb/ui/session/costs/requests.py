@@ -1,0 +1,327 @@
+"""Costs computed on request: from the jaxpr, from XLA, measured; with tables, formulas and pictures.
+
+A separate thread compiles and runs the program, so that other tables and pictures do not wait for it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mithril_nb.analysis.measure import profile
+from mithril_nb.cost import Cost
+from mithril_nb.errors import MithrilError, StageUnavailableError, UnknownOptionError, short_repr
+from mithril_nb.inspection import Inspection
+from mithril_nb.stages.fast_records import paused_collector
+from mithril_nb.stages.given.program import Given
+from mithril_nb.ui.session.costs.formulas import BlockFormula, formula_of
+from mithril_nb.ui.session.costs.pictures import PICTURES, Look
+from mithril_nb.ui.session.costs.tables import FIGURES, cost_table, rows_of
+from mithril_nb.ui.session.design.analysis import problem_of
+from mithril_nb.ui.session.latest_jobs import LatestJobs, rests
+from mithril_nb.ui.session.request_handler import Client, RequestHandler
+
+RUNS = 20
+"""Number of runs of a measurement."""
+_NEEDS = {"analytic": "jaxpr", "lowered": "hlo_before", "compiled": "hlo", "measured": "jaxpr"}
+"""The stage that each source of costs needs."""
+SOURCES = tuple(_NEEDS)
+_REST_S = 0.15
+"""Seconds without edits before XLA compiles, because a compilation cannot be cancelled."""
+
+
+@dataclass(frozen=True)
+class ProgramView:
+    """The inspected program.
+
+    Attributes:
+        version: Version of its design.
+        inspection: Returns the program.
+        paths: Paths of its blocks, in the order of the model.
+        hues: Hue of each block that has its own, by path.
+    """
+
+    version: int
+    inspection: Callable[[], Inspection]
+    paths: Sequence[str]
+    hues: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class CostTable:
+    """Costs from one source, for a front end.
+
+    Attributes:
+        source: The source, such as `"analytic"`.
+        version: Version of their design.
+        data: The table.
+    """
+
+    source: str
+    version: int
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class BlockRows:
+    """The equations or instructions behind one row of the table.
+
+    Attributes:
+        source: The source of the costs.
+        block: Path of the block.
+        figure: Figure that sorts the rows.
+        data: The rows.
+    """
+
+    source: str
+    block: str
+    figure: str
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class CostPicture:
+    """A picture of costs.
+
+    Attributes:
+        key: The client's key of the request.
+        svg: The picture; `""` if there is none.
+        text: The same data as text.
+        reason: Reason if the picture is missing, or `""`.
+    """
+
+    key: str
+    svg: str = ""
+    text: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class SourceState:
+    """State of the costs from one source.
+
+    Attributes:
+        state: `"empty"`, `"loading"`, `"ready"`, `"failed"` or `"unavailable"`.
+        message: Reason if there are no costs.
+        version: Version of their design; 0 without costs.
+    """
+
+    state: str = "empty"
+    message: str = ""
+    version: int = 0
+
+
+class CostRequests(RequestHandler):
+    """Computes costs on request.
+
+    Args:
+        program: Returns the inspected program.
+        client: Receives `("cost", CostTable)`, `("cost_rows", BlockRows)`, `("cost_picture", CostPicture)` and
+            `("formula", BlockFormula)`.
+        given: The given form of the program if it starts at a later stage than Python. Some costs are then missing.
+    """
+
+    def __init__(self, program: Callable[[], ProgramView], client: Client, given: Given | None = None):
+        super().__init__(client, "costs", "measure")
+        self._program = program
+        self._lock = threading.Lock()
+        reasons = {} if given is None else {source: given.reason(stage) for source, stage in _NEEDS.items()}
+        unavailable = {source: SourceState("unavailable", reason) for source, reason in reasons.items() if reason}
+        self._states = {**dict.fromkeys(SOURCES, SourceState()), **unavailable}
+        self._measured: tuple[int, Cost] | None = None
+        self.commands = {
+            "request_cost": self.request_cost,
+            "request_cost_rows": self.request_cost_rows,
+            "request_cost_picture": self.request_cost_picture,
+            "request_formula": self.request_formula,
+            "measure": self.measure,
+        }
+
+    def view(self) -> dict[str, Any]:
+        """Return the state of the costs by source."""
+        return {name: vars(state) for name, state in self._states.items()}
+
+    # Commands
+
+    def request_cost(self, source: str) -> None:
+        """Compute the costs from one source.
+
+        Raises:
+            UnknownOptionError: The source is unknown.
+        """
+        _check("source", source, SOURCES)
+        current = self._program()
+        if source != "measured":
+            self._turn(source, SourceState("loading", version=self._states[source].version))
+        self._worker(source).submit(f"cost {source}", lambda wanted: self._make(current, source, wanted))
+
+    def request_cost_rows(self, source: str, block: str, figure: str = "flops") -> None:
+        """Send the equations or instructions behind a row of the table.
+
+        Raises:
+            UnknownOptionError: The source or the figure is unknown.
+        """
+        _check("source", source, SOURCES)
+        _check("figure", figure, FIGURES)
+        current = self._program()
+        self._worker(source).submit(
+            f"rows {block}", lambda _: self._send_rows(current, source, block, figure)
+        )  # one kind per block, because several rows may be open
+
+    def request_formula(self, block: str) -> None:
+        """Send the formula for the FLOPs of a block."""
+        current = self._program()
+        self._quick.submit("formula", lambda wanted: self._send_formula(current, str(block), wanted))
+
+    def request_cost_picture(
+        self,
+        key: str,
+        view: str,
+        sources: Sequence[str],
+        figure: str = "flops",
+        width: float = 900,
+        opened: Sequence[str] = (),
+    ) -> None:
+        """Draw costs.
+
+        Args:
+            key: The client's key of the request.
+            view: `"treemap"`, `"roofline"`, `"memory"` or `"beside"`.
+            sources: The source of the costs, or two sources to compare.
+            figure: Figure to draw.
+            width: Width in px.
+            opened: Paths of blocks to draw as their parts.
+
+        Raises:
+            UnknownOptionError: The picture, source or figure is unknown.
+        """
+        for source in sources:
+            _check("source", source, SOURCES)
+        _check("figure", figure, FIGURES)
+        _check("view", view, PICTURES)
+        if len(sources) != (2 if view == "beside" else 1):
+            raise UnknownOptionError(
+                f"the picture {view!r} received {len(sources)} sources.",
+                (("needs", "2, before and after" if view == "beside" else "1"),),
+                'sources=["lowered", "compiled"]' if view == "beside" else 'sources=["analytic"]',
+            )
+        current = self._program()
+        slowest = max(sources, key=SOURCES.index)
+        empty, look = CostPicture(str(key)), Look(figure, max(1, int(width)), current.hues, tuple(map(str, opened)))
+        self._worker(slowest).submit("picture", lambda wanted: self._draw(current, empty, view, sources, look, wanted))
+
+    def measure(self) -> None:
+        """Run the program and measure the time of each instruction."""
+        current = self._program()
+        if self._states["measured"].state == "loading":
+            return
+        self._turn("measured", SourceState("loading", version=self._states["measured"].version))
+        self._slow.submit("measure", lambda _: self._measure(current))
+
+    # In the threads
+
+    def _worker(self, source: str) -> LatestJobs:
+        return self._slow if source in ("compiled", "measured") else self._quick
+
+    def _turn(self, source: str, state: SourceState) -> None:
+        with self._lock:
+            self._states[source] = state
+        self._client.changed()
+
+    def _make(self, current: ProgramView, source: str, wanted: Callable[[], bool]) -> None:
+        try:
+            cost, version = self._cost(current, source, wanted)
+            if cost is None:
+                return
+            with paused_collector():  # a collection takes as long as this with a large traced program in memory
+                table = cost_table(cost, current.paths, current.hues)
+        except Exception as error:  # the front end shows it instead of the costs
+            self._report(source, error)
+            return
+        self._client.send("cost", CostTable(source, version, table))
+        self._turn(source, SourceState("ready", version=version))
+
+    def _report(self, source: str, error: Exception) -> None:
+        self._turn(source, _why_not(error))
+        if not isinstance(error, MithrilError):
+            self._client.failed(error)
+
+    def _cost(self, current: ProgramView, source: str, wanted: Callable[[], bool]) -> tuple[Cost | None, int]:
+        """Return the costs, and the version of their design; `None` if the request was replaced."""
+        if source == "measured":
+            return (None, 0) if self._measured is None else (self._measured[1], self._measured[0])
+        inspection = current.inspection()
+        if source == "compiled" and not inspection.is_optimized and not rests(wanted, _REST_S):
+            return None, 0
+        with paused_collector():
+            return inspection.cost(source), current.version
+
+    def _send_rows(self, current: ProgramView, source: str, block: str, figure: str) -> None:
+        cost, _ = self._cost(current, source, lambda: True)
+        if cost is not None:
+            self._client.send("cost_rows", BlockRows(source, block, figure, rows_of(cost, block, figure)))
+
+    def _send_formula(self, current: ProgramView, block: str, wanted: Callable[[], bool]) -> None:
+        try:
+            cost, version = self._cost(current, "analytic", wanted)
+            if cost is None:
+                return
+            found = formula_of(cost, block, version)
+        except Exception as error:  # the front end shows it instead of the formula
+            if not isinstance(error, MithrilError):
+                self._client.failed(error)
+            found = BlockFormula(block, current.version, why=_why_not(error).message)
+        self._client.send("formula", found)
+
+    def _measure(self, current: ProgramView) -> None:
+        try:
+            inspection = current.inspection()
+            inspection.want()  # compile in full, so that machine code shown later is from the same compilation
+            measured = profile(inspection, runs=RUNS)
+        except Exception as error:  # the front end shows it instead of the costs
+            self._report("measured", error)
+            return
+        self._measured = current.version, measured
+        self._make(current, "measured", lambda: True)
+
+    def _draw(
+        self, current: ProgramView, empty: CostPicture, view: str, sources: Sequence[str], look: Look,
+        wanted: Callable[[], bool],
+    ) -> None:  # fmt: skip
+        try:
+            costs: list[Cost] = []
+            for source in sources:
+                cost, _ = self._cost(current, source, wanted)
+                if cost is None:
+                    return
+                costs.append(cost)
+            with paused_collector():
+                drawn = PICTURES[view](current.inspection(), costs, look)
+            picture = replace(empty, svg=drawn.svg, text=drawn.text)
+        except Exception as error:  # the front end shows it instead of the picture
+            if not isinstance(error, MithrilError):
+                self._client.failed(error)
+            picture = replace(empty, reason=_why_not(error).message)
+        self._client.send("cost_picture", picture)
+
+
+def _why_not(error: Exception) -> SourceState:
+    """Return the state after an error. Its message is the error's reason if it has one, otherwise the summary."""
+    problem = problem_of(error)
+    facts = problem.shown().facts
+    reason = "; ".join(value for name, value in facts if name == "reason")
+    if isinstance(error, StageUnavailableError) and not reason and facts:
+        reason = f"{problem.summary} {facts[0][0]}: {facts[0][1]}"  # the error of JAX or XLA
+    is_known = isinstance(error, MithrilError)
+    return SourceState("unavailable" if is_known else "failed", reason or problem.summary)
+
+
+def _check(what: str, value: str, known: Sequence[str] | Mapping[str, Any]) -> None:
+    if value not in known:
+        raise UnknownOptionError(
+            f"unknown {what} {short_repr(value)}.",
+            (("known", ", ".join(known) or "none"),),
+            f"{what}={next(iter(known), '')!r}",
+        )

@@ -1,0 +1,278 @@
+"""What-if questions: costs with other settings, from `ml.what_if`. The inspected program does not change."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mithril_nb.analysis.whatif import Change, Peak, WhatIf
+from mithril_nb.errors import Diagnostic, MithrilError, UnknownOptionError, short_repr
+from mithril_nb.stages.fast_records import paused_collector
+from mithril_nb.ui.session.costs.pictures import Look, draw_beside
+from mithril_nb.ui.session.costs.requests import CostPicture
+from mithril_nb.ui.session.costs.subjects import Changes, Subject, settings_of
+from mithril_nb.ui.session.costs.tables import FIGURES
+from mithril_nb.ui.session.design.analysis import problem_of
+from mithril_nb.ui.session.latest_jobs import rests
+from mithril_nb.ui.session.request_handler import Client, RequestHandler
+
+_REST_S = 0.2
+_STEP_S = 0.02
+_COMPARED = ("flops", "bytes_accessed", "transcendentals", "params")
+_UNKNOWN = "unknown: see the notes of the table"
+_COMPUTING = Peak(None, "computing")
+_WAYS = {
+    "formula": "from a formula with the setting as a variable",
+    "learned and verified": "learned from other values, and verified",
+    "traced": "traced again",
+    "estimate": "an estimate: the current equations with the new dtype",
+}
+_MEMORY = {"compiled": ("Peak memory from XLA.",), "analytic": ("Peak memory estimated from the equations.",)}
+
+
+@dataclass(frozen=True)
+class WhatIfAnswer:
+    """The costs with other settings.
+
+    Attributes:
+        key: The client's key of the request.
+        data: The changes, the method, the figures before and after, and the problem if it failed.
+        picture: Comparison block by block.
+    """
+
+    key: str
+    data: Mapping[str, Any]
+    picture: CostPicture
+
+
+@dataclass(frozen=True)
+class _Request:
+    """A what-if request."""
+
+    subject: Subject
+    key: str
+    changes: Changes
+    figure: str
+    width: int
+
+
+class WhatIfRequests(RequestHandler):
+    """Computes costs with other settings.
+
+    Args:
+        subject: Returns the inspected program.
+        client: Receives `("what_if", WhatIfAnswer)`: at once, again with the peak memory, and again with exact figures
+            instead of an estimate. On request, it also receives the compiled figures.
+    """
+
+    def __init__(self, subject: Callable[[], Subject], client: Client):
+        super().__init__(client, "what-if", "what-if-compiled")
+        self._subject = subject
+        self._view: dict[str, Any] = {"state": "empty", "message": "", "problem": None}
+        self._settings: tuple[int, list[dict[str, Any]]] | None = None
+        self._what_if: tuple[int, WhatIf] | None = None
+        self._lock = threading.Lock()
+        self._compiled: dict[Any, Change] = {}
+        self.commands = {"request_settings": self.request_settings, "what_if": self.what_if}
+
+    def view(self) -> dict[str, Any]:
+        """Return the state of the answer, and the settings that can change, if requested."""
+        version, settings = self._settings or (0, None)
+        return {**self._view, "settings": settings, "version": version}
+
+    def request_settings(self) -> None:
+        """Find the settings that can change."""
+        subject = self._subject()
+        self._quick.submit("settings", lambda _: self._find_settings(subject))
+
+    def what_if(
+        self,
+        key: str,
+        changes: Sequence[Sequence[Any]],
+        figure: str = "flops",
+        compile: bool = False,
+        width: float = 720,
+    ) -> None:
+        """Send the costs with other settings.
+
+        Args:
+            key: The client's key of the request.
+            changes: The new settings: path of a block or `""`, name, value.
+            figure: Figure in the picture.
+            compile: True to compile both programs, which may take long.
+            width: Width of the picture in px.
+
+        Raises:
+            UnknownOptionError: The figure is unknown, or the changes have a wrong form.
+        """
+        if figure not in FIGURES:
+            raise UnknownOptionError(
+                f"unknown figure {short_repr(figure)}.", (("known", ", ".join(FIGURES)),), f"figure={FIGURES[0]!r}"
+            )
+        request = _Request(self._subject(), str(key), checked_changes(changes), figure, max(1, int(width)))
+        if compile:
+            self._slow.submit("what if", lambda wanted: self._compile(request, wanted))
+        else:
+            self._quick.submit("what if", lambda wanted: self._answer(request, wanted))
+
+    def end(self) -> None:
+        """Cancel all requests."""
+        super().end()
+        if self._what_if is not None:
+            self._what_if[1].close()
+
+    # In the threads
+
+    def _what_if_of(self, subject: Subject) -> WhatIf | None:
+        """Return the `WhatIf` of a subject, and close the one of an older design; `None` if the subject is outdated."""
+        with self._lock:  # both threads use it, and creating it takes long
+            version, made = self._what_if or (0, None)
+            if version > subject.version:
+                return None
+            if made is None or version < subject.version:
+                if made is not None:
+                    made.close()
+                    self._compiled.clear()
+                with paused_collector():
+                    made = subject.ask()
+                self._what_if = subject.version, made
+            return made
+
+    def _change_of(self, request: _Request) -> Change | None:
+        made = self._what_if_of(request.subject)
+        return None if made is None else made(_named(request.changes))
+
+    def _find_settings(self, subject: Subject) -> None:
+        found: list[dict[str, Any]] = []
+        try:
+            made = self._what_if_of(subject)
+            if made is None:
+                return
+            found = settings_of(subject, made)
+            state, problem = "ready", None
+        except MithrilError as error:  # the program cannot be traced, so no setting can change
+            state, problem = "unavailable", problem_of(error).to_dict()
+        self._settings = subject.version, found
+        if self._view["state"] == "loading":  # the other thread is busy, and sets the state when it is done
+            self._client.changed()
+        else:
+            self._turn(state, problem=problem)
+
+    def _turn(self, state: str, message: str = "", problem: dict[str, object] | None = None) -> None:
+        self._view = {"state": state, "message": message, "problem": problem}
+        self._client.changed()
+
+    def _answer(self, request: _Request, wanted: Callable[[], bool]) -> None:
+        def send(change: Change, start: float) -> None:
+            took_s = time.perf_counter() - start
+            self._show(request, wanted, change, took_s, (_COMPUTING, _COMPUTING))
+            if rests(wanted, _REST_S):  # skip this while a slider moves
+                self._show_with_memory(request, wanted, change, took_s)
+            exact = change.exact.result() if wanted() else change
+            if exact is not change:
+                self._show_with_memory(request, wanted, exact, time.perf_counter() - start)
+
+        self._work("Computing", request, wanted, send)
+
+    def _compile(self, request: _Request, wanted: Callable[[], bool]) -> None:
+        def send(change: Change, start: float) -> None:
+            took_s = time.perf_counter() - start
+            self._compiled[_key(request)] = change.compiled.result()
+            self._show(request, wanted, change, took_s, change.peaks)
+
+        self._work("Compiling both", request, wanted, send)
+
+    def _work(
+        self, message: str, request: _Request, wanted: Callable[[], bool], send: Callable[[Change, float], None]
+    ) -> None:
+        self._turn("loading", message)
+        try:
+            start = time.perf_counter()
+            change = self._change_of(request)
+            if change is not None:
+                send(change, start)
+        except Exception as error:  # the front end shows it instead of the answer
+            self._report(request, wanted, error)
+        finally:
+            self._turn("ready")
+
+    def _show_with_memory(self, request: _Request, wanted: Callable[[], bool], change: Change, took_s: float) -> None:
+        """Send the change once its memory is known. Send nothing if a newer request arrives."""
+        found = change.memory.start()
+        while wanted() and not found.is_done:
+            time.sleep(_STEP_S)
+        if wanted():
+            self._show(request, wanted, change, took_s, found.result())
+
+    def _show(
+        self, request: _Request, wanted: Callable[[], bool], change: Change, took_s: float, peaks: tuple[Peak, Peak]
+    ) -> None:
+        if not wanted():
+            return
+        compiled = self._compiled.get(_key(request))  # `None` until requested
+        method = f"Analytic, {_WAYS.get(change.way, change.way)}, in {1000 * took_s:.0f} ms."
+        data: dict[str, Any] = {
+            "changes": [list(one) for one in request.changes],
+            "how": " ".join([method, *_MEMORY.get(peaks[1].source, ()), *change.notes]),
+            "rows": _compared(change, peaks),
+            "compiled": None if compiled is None else _compared(compiled, compiled.peaks),
+            "problem": None,
+        }
+        look = Look(request.figure, request.width, request.subject.hues)
+        drawing = draw_beside(change.before, change.after, look, ("now", "then"))
+        picture = CostPicture(request.key, drawing.svg, drawing.text)
+        self._client.send("what_if", WhatIfAnswer(request.key, data, picture))
+
+    def _report(self, request: _Request, wanted: Callable[[], bool], error: Exception) -> None:
+        if not isinstance(error, MithrilError):
+            self._client.failed(error)
+        problem: Diagnostic = problem_of(error)
+        data = {
+            "changes": [list(one) for one in request.changes], "how": "", "rows": [], "compiled": None,
+            "problem": problem.to_dict(),
+        }  # fmt: skip
+        if wanted():
+            self._client.send("what_if", WhatIfAnswer(request.key, data, CostPicture(request.key)))
+
+
+def checked_changes(changes: Sequence[Sequence[Any]]) -> tuple[tuple[str, str, Any], ...]:
+    """Check the form of changes from a front end.
+
+    Raises:
+        UnknownOptionError: They are not lists of block path, name and value.
+    """
+    if not all(
+        isinstance(one, list | tuple) and len(one) == 3 and isinstance(one[0], str) and isinstance(one[1], str)
+        for one in changes
+    ):
+        raise UnknownOptionError(
+            f"{short_repr(changes)} is not a list of changes.",
+            (("needs", "lists of block path, name and value"),),
+            'changes=[["linear_0", "dimension", 512], ["", "batch", 64]]',
+        )
+    return tuple((path, name, value) for path, name, value in changes)
+
+
+def _named(changes: Changes) -> dict[str, Any]:
+    """Return changes by the names of `ml.what_if`."""
+    return {f"{path}.{name}" if path else name: value for path, name, value in changes}
+
+
+def _key(request: _Request) -> str:
+    return repr((request.subject.version, request.changes))
+
+
+def _compared(change: Change, peaks: tuple[Peak, Peak]) -> list[dict[str, Any]]:
+    before, after = change.before.total, change.after.total
+    rows = [
+        {"figure": name, "before": getattr(before, name), "after": getattr(after, name), "reason": _UNKNOWN}
+        for name in _COMPARED
+    ]
+    now, then = peaks
+    return [
+        *rows,
+        {"figure": "peak_bytes", "before": now.bytes, "after": then.bytes, "reason": now.reason or then.reason},
+    ]

@@ -1,0 +1,240 @@
+"""Analysis of a design: specs, problems, programs, costs. Computed once per design, expensive parts on demand."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+from mithril_nb import cost, stages
+from mithril_nb.analysis.whatif import WhatIf, what_if
+from mithril_nb.backends.jax import JaxBackend
+from mithril_nb.compilation import PhysicalModel
+from mithril_nb.errors import DataError, Diagnostic, MithrilError
+from mithril_nb.graph.order import run_order
+from mithril_nb.graph.paths import component
+from mithril_nb.graph.records import BOUNDARY, Endpoint
+from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.inspection import Inspection
+from mithril_nb.models.naming import input_specs
+from mithril_nb.models.shape_inference.infer import Inference, infer
+from mithril_nb.stages.stage_kinds import STAGE_KINDS
+from mithril_nb.targets.mithril_models import inspect_model
+from mithril_nb.targets.symbolic import has_names, inspect_with_names
+from mithril_nb.train.data import read_data
+from mithril_nb.train.losses import Loss, resolve_loss
+from mithril_nb.ui.session.design.design import Design
+
+
+class Analysis:
+    """The analysis of one design.
+
+    Attributes:
+        design: The design.
+        version: Version of the design in its session.
+        inference: Specs of all values in the model.
+        problems: Problems of the model. Programs exist only without problems.
+        program: Stages and costs, shared with an equal design that was analysed before.
+    """
+
+    def __init__(
+        self,
+        design: Design,
+        version: int,
+        backend: JaxBackend,
+        training: Mapping[str, Any],
+        program: LazyProgram | None = None,
+    ):
+        self.design, self.version = design, version
+        self._backend, self._training = backend, training
+        # The design keeps shapes of removed inputs, because undo or a new edit may bring an input back.
+        ports = [port.name for port in design.graph.inputs if port.role == "data"]
+        shapes = {name: shape for name, shape in design.shapes if name in ports}
+        if len(ports) == 1 and not shapes:
+            shapes = {name: shape for name, shape in design.shapes if name == "input"}
+        self._given = input_specs(design.graph, shapes, backend.default_dtype)
+        self.inference: Inference = infer(design.graph, self._given, backend.default_dtype)
+        self.problems: tuple[Diagnostic, ...] = self.inference.problems + self._open_inputs()
+        self.program = program or LazyProgram(self.program_name)
+
+    @cached_property
+    def shaped(self) -> frozenset[str]:
+        """Names of the inputs whose shape is known, in numbers or in the user's names."""
+        return frozenset(
+            name for name, spec in self.inference.inputs.items() if spec.is_concrete or name in self._given
+        )
+
+    def _open_inputs(self) -> tuple[Diagnostic, ...]:
+        """Return a problem for each input without a connection and without a shape."""
+        graph, found = self.design.graph, []
+        for name, spec in self.inference.inputs.items():
+            if name in self.shaped:
+                continue
+            target = next(iter(graph.targets_of.get(Endpoint(BOUNDARY, name), ())), Endpoint("", name))
+            ways = [f'wb.do("set_shape", name="{name}", shape={self._example(target, spec)})']
+            if target.node and name != "input":  # suggest the last block that does not depend on it
+                names = [node.name for node in run_order(graph) if node.block.outputs or node.name == target.node]
+                before = names[: names.index(target.node)]
+                source = f"{component(before[-1])}.{graph.by_name[before[-1]].block.outputs[0].name}" if before else ""
+                ways += [f'wb.do("connect", source="{source}", target="{target}")'] if before else []
+            summary = f"input {name!r} of the model has no shape."
+            if name != "input":
+                summary = f"'{target}' is not connected, and input {name!r} of the model has no shape."
+            found.append(
+                Diagnostic(
+                    summary,
+                    (("known", str(spec.shape) if spec.shape != ("...",) else "nothing"),),
+                    "  # or ".join(reversed(ways)),
+                    component(target.node) if target.node else "",
+                    target.port,
+                    (name, str(target)),
+                    "UnconnectedPortError",
+                )
+            )
+        return tuple(found)
+
+    def _example(self, target: Endpoint, spec: TensorSpec) -> list[Any]:
+        """Return an example shape for an input: its known dims, or the shape of another input of its block."""
+        others = self.inference.blocks[target.node].inputs.values() if target.node in self.inference.blocks else ()
+        shapes = [one.shape for one in others if isinstance(one, TensorSpec) and one.is_concrete and one.shape]
+        if spec.shape == ("...",):
+            return [*shapes[0]] if shapes else [32, 64]
+        return [dim if isinstance(dim, int) else 32 for dim in spec.shape]
+
+    @property
+    def is_empty(self) -> bool:
+        """True if the model has no block yet."""
+        return not self.design.graph.nodes
+
+    @property
+    def why_not(self) -> str:
+        """Reason why there are no programs; `""` if there are."""
+        return "there is no block yet" if self.is_empty else "the model has problems" if self.problems else ""
+
+    @property
+    def can_run(self) -> bool:
+        """True if there are programs."""
+        return not self.why_not
+
+    @cached_property
+    def loss(self) -> Loss:
+        """The loss, with the output to train on."""
+        name, output = self.design.loss or self._training.get("loss", "cross_entropy"), self.design.output
+        return resolve_loss(name, output if output in self.inference.outputs else None)
+
+    @cached_property
+    def why_not_trained(self) -> str:
+        """Reason why there is only a forward program; `""` if there are all programs."""
+        outputs = self.inference.outputs
+        if not self.loss.needs_output(outputs):
+            return ""
+        count, loss = len(outputs), self.loss.name
+        return f"the model has {count} outputs, but the loss {loss} takes one: choose the output to train on"
+
+    @property
+    def program_name(self) -> str:
+        """The inspected program: the design's, or forward if the model cannot be trained."""
+        return "forward" if self.why_not_trained else self.design.program
+
+    @cached_property
+    def physical(self) -> PhysicalModel:
+        """The physical model.
+
+        Raises:
+            ShapeError: The model has problems.
+        """
+        self.inference.raise_problems()
+        return PhysicalModel(self.design.graph, self._backend, self.inference, self._backend.jit)
+
+    @property
+    def is_symbolic(self) -> bool:
+        """True if dims of the inputs are names."""
+        return has_names(spec.shape for spec in self.inference.inputs.values())
+
+    def advice_for(self, stage: stages.Stage) -> str:
+        """Return advice for a stage that needs a number for each size; `""` for others."""
+        is_missing = self.is_symbolic and stage.unavailable and STAGE_KINDS[stage.name].needs_numbers
+        return "Enter a number for each size of the inputs, such as 32, 64." if is_missing else ""
+
+    def with_sizes_of(self, data: Any, batch_size: int) -> Analysis:
+        """Return the design with the sizes of a batch of data instead of names; itself without names.
+
+        Raises:
+            DataError: One name has two sizes, or `fit` does not accept the form of the data.
+        """
+        if not self.is_symbolic:
+            return self
+        specs, sizes = self.inference.inputs, dict[str, int]()
+        found = read_data(data, tuple(specs)).inputs
+        for name, spec in specs.items():
+            for dim, size in zip(spec.shape, (batch_size, *found[name].shape[1:]), strict=False):
+                if isinstance(dim, str) and sizes.setdefault(dim, size) != size:
+                    raise DataError(
+                        f"the size {dim!r} is {sizes[dim]} and {size} in the data.",
+                        (("input", f"{name!r} {spec}"), ("data", f"{found[name].shape}, in batches of {batch_size}")),
+                        "use two different names.",
+                    )
+        shapes = {name: tuple(sizes.get(str(dim), dim) for dim in spec.shape) for name, spec in specs.items()}
+        design = replace(self.design, shapes=tuple(shapes.items()))
+        return Analysis(design, self.version, self._backend, self._training)
+
+    @property
+    def inspection(self) -> Inspection:
+        """The stages of the inspected program."""
+        return self.program.inspection(self.physical, self.loss, self._training)
+
+    @property
+    def cost(self) -> cost.Cost:
+        """Cost of each block, from the jaxpr only."""
+        return self.program.cost(self.physical, self.loss, self._training)
+
+    def what_if(self, training: Mapping[str, Any]) -> WhatIf:
+        """Return a `WhatIf` for the program, to compute its costs with other settings.
+
+        Args:
+            training: Training options, for the optimizer.
+        """
+        optimizer = training.get("optimizer", "adam")
+        return what_if(self.physical, program=self.program_name, loss=self.loss, optimizer=optimizer)
+
+
+class LazyProgram:
+    """The stages and costs of one design, computed once on first use, by the worker or in the user's cell."""
+
+    def __init__(self, name: str):
+        self._name = name
+        self._lock = threading.RLock()
+        self._inspection: Inspection | None = None
+        self._cost: cost.Cost | None = None
+
+    def inspection(self, model: PhysicalModel, loss: Loss, training: Mapping[str, Any]) -> Inspection:
+        """Return the stages of the program."""
+        with self._lock:
+            if self._inspection is None:
+                shapes = {name: spec.shape for name, spec in model.input_specs.items()}
+                settings = {"program": self._name, "loss": loss, "optimizer": training.get("optimizer", "adam")}
+                if has_names(shapes.values()):
+                    self._inspection = inspect_with_names(model, shapes, **settings)
+                else:
+                    self._inspection = inspect_model(model, **settings, options={})
+            return self._inspection
+
+    def cost(self, model: PhysicalModel, loss: Loss, training: Mapping[str, Any]) -> cost.Cost:
+        """Return the cost of each block, from the jaxpr only."""
+        with self._lock:
+            if self._cost is None:
+                self._cost = cost.cost_of(self.inspection(model, loss, training))
+            return self._cost
+
+
+def problem_of(error: BaseException) -> Diagnostic:
+    """Return the diagnostic of an error: its own, or one with its type and text."""
+    if isinstance(error, MithrilError):
+        return error.diagnostics[0]
+    return Diagnostic(
+        f"{type(error).__name__}: {error}".strip().rstrip(":"),
+        advice="wb.errors[-1] has the traceback; the model is unchanged.",
+        code=type(error).__name__,
+    )

@@ -1,0 +1,331 @@
+"""Autosave: save the edited design of a workbench in a file next to the notebook, and offer to restore it.
+
+The file holds the newest versions of the design, one per session. A session owns one of them and replaces it after each
+edit. When the cell runs again, the session offers the version of an earlier session.
+"""
+
+from __future__ import annotations
+
+import atexit
+import difflib
+import json
+import math
+import threading
+import time
+import uuid
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from mithril_nb.atomic_write import folder_lock, remove_leftovers, write_text
+from mithril_nb.errors import MithrilError, UnknownOptionError
+from mithril_nb.models.saving.source import to_source
+from mithril_nb.ui.session.design.design import Design, design_from_dict, design_to_dict
+from mithril_nb.ui.session.worker import Worker
+
+FORMAT = "mithril_nb.autosave"
+FOLDER = ".mithril_nb"
+"""Folder next to a notebook for the autosave files of its cells."""
+_VERSIONS_KEPT = 5
+_UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+_PAUSE_S = 0.25
+"""Minimum seconds between two writes: a slider makes sixty edits per second."""
+
+
+@dataclass(frozen=True)
+class SavedDesign:
+    """One version of a design in an autosave file.
+
+    Attributes:
+        id: Identifies the session that wrote it.
+        saved_at: Seconds since 1970.
+        edits: Number of edits since the code's design.
+        labels: The latest edits, oldest first.
+        source: Python that builds the model, with shapes and program as comments.
+        design: The design as JSON-able data; `None` if it cannot be written as data.
+        declined: True if the user chose to start from the code instead.
+    """
+
+    id: str
+    saved_at: float
+    edits: int
+    labels: tuple[str, ...]
+    source: str
+    design: Mapping[str, Any] | None
+    declined: bool = False
+
+
+class Autosave:
+    """Keeps the newest version of one session's design in a file, at most a second after each edit.
+
+    The file is replaced atomically. If it cannot be written, or is not an autosave file, it is left unchanged and
+    `problem` reports the reason. Versions are then kept in memory.
+
+    Args:
+        path: The file.
+        start: The design that the code builds.
+        output: Data of the version in the notebook's saved output, offered if the file is missing.
+
+    Attributes:
+        path: The file.
+        offer: A version that another session saved and that differs from the code's design, or `None`.
+        problem: Reason why the file cannot be written; `""` if it can.
+        changed: Called when `problem` changes, in a thread that holds no lock.
+
+    Examples:
+        >>> from tempfile import TemporaryDirectory
+        >>> from mithril_nb.graph.records import LogicalGraph
+        >>> start = Design(LogicalGraph())
+        >>> with TemporaryDirectory() as folder:
+        ...     session = Autosave(Path(folder, "cell.json"), start)
+        ...     session.save(replace(start, program="forward"), 1, ("program",))
+        ...     session.end()
+        ...     Autosave(Path(folder, "cell.json"), start).offer.labels
+        ('program',)
+    """
+
+    def __init__(self, path: Path, start: Design, output: Mapping[str, Any] | None = None):
+        self.path, self.problem = path.absolute(), ""
+        self.changed: Callable[[], None] = lambda: None
+        self._code = design_source(start)
+        self._id = uuid.uuid4().hex
+        self._writing = threading.Lock()
+        self._lock = threading.Lock()
+        self._pending: tuple[Design, int, tuple[str, ...]] | None = None
+        self._contained: SavedDesign | None = None  # the version that this session has restored
+        self._written_at = -_PAUSE_S
+        self._worker = Worker("mithril_nb-autosave")
+        remove_leftovers(self.path.parent)
+        known = self._versions() or ([] if output is None or self.path.exists() else _in_output(output))
+        self._older = [one for one in known if not one.declined and one.source != self._code]
+        self._offer_next()
+        _AUTOSAVES.add(self)
+
+    def save(self, design: Design, edits: int, labels: tuple[str, ...]) -> None:
+        """Save a design soon; return at once. If it equals the code's design, remove this session's version.
+
+        Args:
+            design: The current design.
+            edits: Number of edits since the code's design.
+            labels: The latest edits, oldest first.
+        """
+        with self._lock:
+            self._pending = design, edits, labels
+        self._worker.submit(self._write_soon)
+
+    def flush(self) -> None:
+        """Write a pending design now."""
+        with self._writing:
+            with self._lock:
+                pending, self._pending = self._pending, None
+            if pending is None:
+                return
+            self._update(lambda: self._changes(pending))
+            self._written_at = time.monotonic()
+
+    def _changes(self, pending: tuple[Design, int, tuple[str, ...]]) -> dict[str, SavedDesign | None]:
+        saved = saved_design(*pending, id=self._id)
+        is_edited = saved.source != self._code
+        changes: dict[str, SavedDesign | None] = {self._id: saved if is_edited else None}
+        if self._contained is not None:  # offer it again if the user undoes the restored edits
+            changes[self._contained.id] = replace(self._contained, declined=is_edited)
+        return changes
+
+    def _offer_next(self) -> None:
+        self.offer: SavedDesign | None = self._older.pop(0) if self._older else None
+        self._difference = _difference(self._code, self.offer.source) if self.offer else ""
+
+    def decline(self) -> None:
+        """Keep the offered version in the file but do not offer it again. Offer the next older version, if any."""
+        if self.offer is not None:
+            with self._writing:
+                declined = replace(self.offer, declined=True)
+                self._update(lambda: {declined.id: declined})
+            self._offer_next()
+
+    def view(self) -> dict[str, Any]:
+        """Return the offer and the state of the file for a front end."""
+        offer = self.offer and {
+            "edits": self.offer.edits,
+            "saved_at": self.offer.saved_at,
+            "labels": list(self.offer.labels),
+            "difference": self._difference,
+            "can_restore": self.offer.design is not None,
+            "older": self._older[0].edits if self._older else None,
+        }
+        return {"offer": offer, "path": str(self.path), "problem": self.problem}
+
+    @contextmanager
+    def accepted(self) -> Iterator[Design]:
+        """Yield the offered design, and withdraw the offer unless the block raises.
+
+        The version stays in the file until this session has saved one that contains it.
+
+        Raises:
+            UnknownOptionError: Nothing is offered.
+            MithrilError: The version cannot be read, for example because it uses a custom op that is not registered.
+        """
+        if self.offer is None:
+            raise UnknownOptionError("there are no saved edits to restore.", (("file", str(self.path)),))
+        if self.offer.design is None:
+            raise UnknownOptionError(
+                "these edits cannot be restored: the model has parts that cannot be written to a file.",
+                advice="copy the lines you need from the difference.",
+            )
+        offer, design = self.offer, design_from_dict(self.offer.design)
+        self.offer, self._contained = None, offer
+        try:
+            yield design
+        except BaseException:
+            self.offer, self._contained = offer, None
+            raise
+
+    def end(self) -> None:
+        """Write a pending design, and end the thread."""
+        self.flush()
+        self._worker.end()
+
+    # Versions
+
+    def _versions(self) -> list[SavedDesign]:
+        """Return the versions in memory and in the file, newest first."""
+        found = _read(self.path) or {}
+        for one in _IN_MEMORY.get(self.path, {}).values():
+            if one.id not in found or found[one.id].saved_at < one.saved_at:
+                found[one.id] = one
+        return sorted(found.values(), key=lambda one: one.saved_at, reverse=True)
+
+    def _update(self, made: Callable[[], Mapping[str, SavedDesign | None]]) -> None:
+        """Add, replace or remove versions by id, in memory and in the file."""
+        self.problem = ""
+        try:
+            changes = made()
+            with _UPDATING:
+                self._keep(changes)
+                _make_folder(self.path.parent)
+                with folder_lock(self.path.parent):
+                    self._write(self._keep(changes))
+        except Exception as error:  # the thread has no caller, so the widget shows the problem
+            self.problem = f"{self.path}: {getattr(error, 'strerror', None) or error}"
+
+    def _keep(self, changes: Mapping[str, SavedDesign | None]) -> list[SavedDesign]:
+        # Keep the versions of another kernel that writes the same file.
+        versions = [one for one in changes.values() if one]
+        versions += [one for one in self._versions() if one.id not in changes]
+        versions = sorted(versions, key=lambda one: one.saved_at, reverse=True)[:_VERSIONS_KEPT]
+        _IN_MEMORY[self.path] = {one.id: one for one in versions}
+        return versions
+
+    def _write(self, versions: list[SavedDesign]) -> None:
+        if self.path.exists() and _read(self.path) is None:
+            if self.path.parent.name != FOLDER:
+                raise FileExistsError("the file exists and is not an autosave file, so edits are kept in memory only")
+            self.path.replace(f"{self.path}.bak")
+        if versions:
+            data = {"format": FORMAT, "versions": [asdict(one) for one in versions]}
+            write_text(self.path, json.dumps(data, ensure_ascii=False), errors="backslashreplace")
+        else:
+            self.path.unlink(missing_ok=True)
+
+    def _write_soon(self, wanted: Callable[[], bool]) -> None:
+        # A newer save may replace this job before or during the pause. The last job writes the latest design.
+        while (left := self._written_at + _PAUSE_S - time.monotonic()) > 0:
+            if not wanted():
+                return
+            time.sleep(min(left, 0.02))
+        before = self.problem
+        self.flush()
+        if self.problem != before:
+            self.changed()
+
+
+_IN_MEMORY: dict[Path, dict[str, SavedDesign]] = {}
+"""Versions by file and id, because the file may be read-only."""
+_UPDATING = threading.Lock()
+_AUTOSAVES: weakref.WeakSet[Autosave] = weakref.WeakSet()
+
+
+@atexit.register
+def _flush_all() -> None:
+    for one in tuple(_AUTOSAVES):
+        one.flush()
+
+
+def saved_design(design: Design, edits: int, labels: tuple[str, ...], id: str = "") -> SavedDesign:
+    """Return the saved form of a design.
+
+    Args:
+        design: The current design.
+        edits: Number of edits since the code's design.
+        labels: The latest edits, oldest first.
+        id: Identifies the session.
+    """
+    return SavedDesign(id, time.time(), edits, labels, design_source(design), _data(design))
+
+
+def design_source(design: Design) -> str:
+    """Return Python that builds the model of a design, with its shapes, output, loss and program as comments.
+
+    Examples:
+        >>> from mithril_nb.ui.session.design.design import design_of
+        >>> from mithril_nb.models import Relu
+        >>> print(design_source(design_of(Relu(), {"input": [2, 3]})).splitlines()[-1])
+        # program: train step
+    """
+    shapes = [f"# shape of {name!r}: {list(shape)}" for name, shape in design.shapes]
+    chosen = [f"# {what}: {name}" for what, name in (("output", design.output), ("loss", design.loss)) if name]
+    program = f"# program: {design.program}"
+    return "\n".join([to_source(design.graph).rstrip(), "", *shapes, *chosen, program, ""])
+
+
+def _difference(before: str, after: str) -> str:
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), "code", "saved", lineterm="", n=2)
+    return "\n".join(list(lines)[2:])  # without the two file names
+
+
+def _data(design: Design) -> dict[str, Any] | None:
+    try:
+        data = design_to_dict(design)
+        json.dumps(data)
+    except (MithrilError, TypeError, ValueError):
+        return None
+    return data
+
+
+def _read(path: Path) -> dict[str, SavedDesign] | None:
+    """Return the versions in a file by id; `None` if it is missing, unreadable or not an autosave file."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if data["format"] != FORMAT:
+            return None
+        found = [_version(one) for one in data["versions"][:_VERSIONS_KEPT]]
+    except _UNREADABLE:
+        return None
+    return {one.id: one for one in found}
+
+
+def _in_output(data: Mapping[str, Any]) -> list[SavedDesign]:
+    try:
+        return [_version({**data, "id": "output", "declined": False})]
+    except _UNREADABLE:
+        return []
+
+
+def _version(data: Mapping[str, Any]) -> SavedDesign:
+    known = {field.name: data[field.name] for field in fields(SavedDesign)}  # a later version may have more
+    one = SavedDesign(**{**known, "saved_at": float(known["saved_at"]), "labels": tuple(known["labels"])})
+    are_texts = all(isinstance(text, str) for text in (one.id, one.source, *one.labels))
+    if not are_texts or type(one.edits) is not int or not math.isfinite(one.saved_at):
+        raise TypeError("a field has the wrong type")
+    return replace(one, declined=bool(one.declined))
+
+
+def _make_folder(folder: Path) -> None:
+    is_new = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    if is_new and folder.name == FOLDER:
+        # Like the caches of pytest and ruff: Git ignores this folder.
+        (folder / ".gitignore").write_text("*\n", encoding="utf-8")

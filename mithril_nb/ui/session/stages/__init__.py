@@ -1,0 +1,1 @@
+"""Stages, graphs, passes and transforms for a front end, computed in the background."""

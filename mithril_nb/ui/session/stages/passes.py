@@ -1,0 +1,257 @@
+"""The changes of XLA passes, computed in a separate thread because reading them takes long and needs a compilation."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from mithril_nb.errors import StageUnavailableError, UnknownOptionError
+from mithril_nb.inspection import Inspection
+from mithril_nb.stages.fast_records import paused_collector
+from mithril_nb.stages.instruction_history import STAGES_WITH_HISTORY
+from mithril_nb.stages.xla.passes import Pass
+from mithril_nb.ui.session.design.analysis import problem_of
+from mithril_nb.ui.session.request_handler import Client, RequestHandler
+
+MOST_DIFF_LINES = 10_000
+"""Maximum number of lines of a diff. The diff of a fusion pass may have fifty thousand."""
+
+_REST_S = 0.5
+"""Seconds without requests before background work continues, because Python runs one thread at a time."""
+_LOOK_S = 0.02
+_MOST_OUTCOMES = 3
+"""Maximum number of outcomes shown per line."""
+
+PassRow = tuple[int, str, str, int | None, int | None, int | None]
+"""Number, name, pipeline; numbers of added, removed and rewritten instructions, `None` until counted."""
+
+
+@dataclass(frozen=True)
+class PassList:
+    """The passes that changed a program.
+
+    Attributes:
+        version: Version of the design.
+        rows: One row per pass.
+        number: Number of the pass whose diff follows a new list: the one requested last.
+    """
+
+    version: int = 0
+    rows: tuple[PassRow, ...] = ()
+    number: int = 0
+
+
+@dataclass(frozen=True)
+class Diff:
+    """The changes of one pass.
+
+    Attributes:
+        version: Version of the design.
+        number: Number of the pass.
+        text: Removed (`-`) and added (`+`) lines, under the name of each computation.
+        is_cut: True if it has only the first `MOST_DIFF_LINES`.
+    """
+
+    version: int
+    number: int
+    text: str
+    is_cut: bool = False
+
+
+@dataclass(frozen=True)
+class InstructionHistoryOf:
+    """History of an instruction, for a front end.
+
+    Attributes:
+        stage: Its stage.
+        index: Its index in the stage.
+        events: Events with name and number of the pass: `("appeared in", "fusion", 12)`.
+        fused: Indices, in the optimized HLO, of the fusions that contain it.
+        became: Outcome outside of the passes, such as `"dropped: nothing uses it"`, or `""`.
+    """
+
+    stage: str
+    index: int
+    events: tuple[tuple[str, str, int], ...]
+    fused: tuple[int, ...] = ()
+    became: str = ""
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """A program whose passes were read, with computed diffs."""
+
+    version: int
+    inspection: Inspection
+    diffs: dict[int, Diff] = field(default_factory=dict)
+
+
+class PassRequests(RequestHandler):
+    """Reads the passes of a program on request, and answers requests about them.
+
+    Args:
+        program: Returns the version of the inspected program, and a function that returns the program.
+        client: Receives `("passes", PassList)`, `("diff", Diff)` and `("instruction_history", InstructionHistoryOf)`.
+
+    Attributes:
+        latest: The latest list of passes.
+    """
+
+    def __init__(self, program: Callable[[], tuple[int, Callable[[], Inspection]]], client: Client):
+        # Requests of the user must not wait for the change counts of all passes, which take seconds.
+        super().__init__(client, "passes", "pass-sizes")
+        self._program = program
+        self._lock = threading.Lock()
+        self._view: dict[str, Any] = {"state": "empty", "message": "", "version": 0}
+        self._reading: _Reading | None = None
+        self._latest_s = 0.0
+        self._number = 0
+        self.latest = PassList()
+        self.commands = {
+            "request_passes": self.request_passes,
+            "request_diff": self.request_diff,
+            "request_instruction_history": self.request_instruction_history,
+        }
+
+    def view(self, version: int) -> dict[str, Any]:
+        """Return the state of the passes, for a front end that shows a version of the design."""
+        view = dict(self._view)
+        return view if view["version"] in (0, version) else {**view, "state": "stale", "message": ""}
+
+    def request_passes(self) -> None:
+        """Read the changes of each pass. Compiles the program."""
+        version, make = self._program()
+        with self._lock:
+            if self._view["version"] == version and self._view["state"] in ("loading", "ready"):
+                return
+            self._view = {"state": "loading", "message": "", "version": version}
+        self._client.changed()
+        self._slow.submit("passes", lambda wanted: self._read(version, make, wanted))
+
+    def request_diff(self, number: int) -> None:
+        """Send the diff of one pass.
+
+        Raises:
+            UnknownOptionError: No passes have been read.
+        """
+        self._number = int(number)
+        self._request("diff", lambda reading, number=self._number: self._diff(reading, number))
+
+    def request_instruction_history(self, stage: str, index: int) -> None:
+        """Send the passes in which an instruction appeared or vanished.
+
+        Raises:
+            UnknownOptionError: No passes have been read, or the stage has no instruction history.
+        """
+        if stage not in STAGES_WITH_HISTORY:
+            raise UnknownOptionError(
+                f"unknown stage {stage!r}.", (("known", ", ".join(STAGES_WITH_HISTORY)),), 'stage="hlo"'
+            )
+        self._request("instruction_history", lambda reading: self._history(reading, stage, int(index)))
+
+    def _request(self, kind: str, answer: Callable[[_Reading], None]) -> None:
+        reading = self._reading
+        if reading is None:
+            raise UnknownOptionError(
+                "no passes have been read.", (("passes", "none"),), "run the command 'request_passes' first."
+            )
+        self._latest_s = time.monotonic()
+        self._quick.submit(kind, lambda _: answer(reading))
+
+    # In the threads
+
+    def _read(self, version: int, make: Callable[[], Inspection], wanted: Callable[[], bool]) -> None:
+        try:
+            self._read_through(version, make, wanted)
+        except StageUnavailableError as error:
+            facts = problem_of(error).shown().facts
+            self._turn(version, "unavailable", "; ".join(value for _, value in facts) or str(error))
+        except Exception as error:  # the thread has no caller
+            self._turn(version, "failed", str(problem_of(error)))
+            self._client.failed(error)
+
+    def _turn(self, version: int, state: str, message: str = "") -> None:
+        with self._lock:
+            if self._view["version"] != version:
+                return
+            self._view = {"state": state, "message": message, "version": version}
+        self._client.changed()
+
+    def _read_through(self, version: int, make: Callable[[], Inspection], wanted: Callable[[], bool]) -> None:
+        inspection = make()
+        passes = inspection.passes
+        if not wanted():
+            return
+        rows: list[PassRow] = [(one.number, one.name, one.pipeline, None, None, None) for one in passes]
+        self._reading = reading = _Reading(version, inspection)
+        self._number = max(0, min(self._number, len(passes) - 1))
+        first = self._diff_of(reading, passes[self._number]) if passes else None
+        self._show(version, rows)
+        # Send the diff unrequested: a request would wait for the HLO, which the front end requests at the same time.
+        if first is not None:
+            self._client.send("diff", first)
+        self._turn(version, "ready")
+        for at, one in enumerate(passes):
+            if not self._rests(wanted):
+                return
+            with paused_collector():
+                changes = one.changes
+            rows[at] = (*rows[at][:3], len(changes.added), len(changes.removed), len(changes.rewritten))
+        self._show(version, rows)
+        for one in passes:  # compute all diffs in advance
+            if not self._rests(wanted):
+                return
+            self._diff_of(reading, one)
+
+    def _show(self, version: int, rows: list[PassRow]) -> None:
+        self.latest = PassList(version, tuple(rows), self._number)
+        self._client.send("passes", self.latest)
+
+    def _rests(self, wanted: Callable[[], bool]) -> bool:
+        """Wait for a moment without requests; return whether the work is still wanted."""
+        while wanted() and time.monotonic() < self._latest_s + _REST_S:
+            time.sleep(_LOOK_S)
+            self._quick.wait()
+        return wanted()
+
+    def _diff(self, reading: _Reading, number: int) -> None:
+        passes = reading.inspection.passes
+        if 0 <= number < len(passes):
+            self._client.send("diff", self._diff_of(reading, passes[number]))
+
+    def _diff_of(self, reading: _Reading, one: Pass) -> Diff:
+        if one.number not in reading.diffs:
+            with paused_collector():  # it creates many small objects next to a large traced program
+                lines = list(islice(one.diff_lines(), MOST_DIFF_LINES + 1))
+            text = "".join(f"{line}\n" for line in lines[:MOST_DIFF_LINES])
+            reading.diffs[one.number] = Diff(reading.version, one.number, text, len(lines) > MOST_DIFF_LINES)
+        return reading.diffs[one.number]
+
+    def _history(self, reading: _Reading, stage: str, index: int) -> None:
+        inspection = reading.inspection
+        instructions = inspection.stage(stage).instructions
+        if not 0 <= index < len(instructions):
+            return
+        history = inspection.who_changed(stage, instructions[index].id)
+        events = [_event("appeared in", history.appeared), _event("vanished in", history.vanished)]
+        became = ""
+        if stage in ("jaxpr", "stablehlo"):
+            shown = history.outcomes[:_MOST_OUTCOMES]
+            events = [_event(f"{one.without_pass} by", one.by) for one in shown]
+            became = ", ".join(dict.fromkeys(one.without_pass for one in shown if one.by is None))
+        places = (
+            {one.id: at for at, one in enumerate(inspection.stage("hlo").instructions)} if history.fused_into else {}
+        )
+        fused = tuple(places[id] for id in history.fused_into if id in places)
+        self._client.send(
+            "instruction_history",
+            InstructionHistoryOf(stage, index, tuple(one for one in events if one), fused, became),
+        )
+
+
+def _event(what: str, found: Pass | None) -> tuple[str, str, int] | None:
+    return None if found is None else (what, found.name, found.number)

@@ -1,0 +1,1 @@
+"""Shapes, axes, labels and layouts of cost pictures."""

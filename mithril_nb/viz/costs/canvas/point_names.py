@@ -1,0 +1,150 @@
+"""Labels of the points of a plot: beside the point if there is room, else further away with a line to it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+
+from mithril_nb.viz.costs.blocks import times
+from mithril_nb.viz.costs.canvas.squares import Rect
+from mithril_nb.viz.costs.canvas.svg_canvas import NORMAL, SvgCanvas
+from mithril_nb.viz.svg import Point
+from mithril_nb.viz.text.width import text_width
+
+Line = Sequence[Point]
+_WIDEST, _APART = 0.22, 3
+"""Largest share of the plot's width for a name, and its distance from other items in px."""
+_HIGH, _MARK = 14, 5
+"""Height of a name, and distance from the middle of a mark to its edge, in px."""
+_FAR = (26, 42, 58, 76)
+"""Distances in px of a name with a line from its point."""
+_WAYS_OFF = (
+    (0.6, 0.8), (-0.6, -0.8), (0.0, 1.0), (0.0, -1.0), (0.95, 0.3), (-0.95, -0.3), (0.3, 0.95), (-0.3, -0.95),
+    (0.6, -0.8), (-0.6, 0.8), (0.95, -0.3), (-0.95, 0.3), (0.3, -0.95), (-0.3, 0.95),
+)  # fmt: skip
+"""Directions of these names: first below and above a rising line."""
+
+
+@dataclass
+class PointNames:
+    """The names written so far, and the items that they must not cover.
+
+    Attributes:
+        sheet: The sheet to draw on.
+        area: Area that names must stay in.
+        points: Positions of the points.
+        taken: Areas of other texts.
+        lines: Lines that no name may cover and no line to a name may cross.
+    """
+
+    sheet: SvgCanvas
+    area: Rect
+    points: Sequence[Point]
+    taken: list[Rect]
+    lines: list[Line] = field(default_factory=list[Line])
+
+    @cached_property
+    def marks(self) -> list[Rect]:
+        """The areas of the marks."""
+        return [Rect(x - _MARK, y - _MARK, 2 * _MARK, 2 * _MARK) for x, y in self.points]
+
+    def write(self, at: Point, ways: Sequence[str], repeat: int, *, bold: bool = False) -> bool:
+        """Write the name of a point where it covers nothing; if it does not fit, write nothing.
+
+        Args:
+            at: Position of the point.
+            ways: Ways to write the name, best first.
+            repeat: Number of equal blocks that the point represents.
+            bold: Whether the name is bold.
+
+        Returns:
+            True if there was room.
+        """
+        fitting = [way for way in ways if text_width(way, NORMAL, bold=bold) <= self.area.w * _WIDEST]
+        names = [times(way, repeat) for way in fitting or ways[-1:]]
+        sized = [(name, text_width(name, NORMAL, bold=bold)) for name in names]
+        for places in (_near, _far):
+            for name, width in sized:
+                for left, top, line in places(at, width):
+                    if self._is_free(Rect(left - _APART, top, width + 2 * _APART, _HIGH), line, at):
+                        self._put(name, left, top, line, bold=bold)
+                        return True
+        return False
+
+    def _put(self, name: str, left: float, top: float, line: Line, *, bold: bool) -> None:
+        width = text_width(name, NORMAL, bold=bold)
+        if line:
+            self.sheet.line(line, "muted")
+            self.lines.append(line)
+        self.sheet.text(left, top + 11, name, bold=bold, halo=True)
+        self.taken.append(Rect(left - _APART, top, width + 2 * _APART, _HIGH))
+
+    def _is_free(self, rect: Rect, line: Line, at: Point) -> bool:
+        area = self.area
+        if rect.x + _APART < area.x or rect.x + rect.w - _APART > area.x + area.w:
+            return False
+        if rect.y < area.y or rect.y + rect.h > area.y + area.h:
+            return False
+        if any(_overlap(rect, one) for one in self.taken) or any(_overlap(rect, one) for one in self.marks):
+            return False
+        if any(_crossed(rect, one) for one in self.lines):
+            return False
+        if not line:
+            return True
+        # If points overlap, a line to one of them crosses the others, too.
+        others = [mark for mark, point in zip(self.marks, self.points, strict=True) if math.dist(point, at) > 2 * _MARK]
+        return not any(_crossed(one, line) for one in (*self.taken, *others)) and not any(
+            _cross(line, one) for one in self.lines
+        )
+
+
+def _near(at: Point, width: float) -> Iterator[tuple[float, float, Line]]:
+    """Yield positions beside a point as left, top and an empty line."""
+    x, y = at
+    for left, top in (
+        (x + 9, y - 7), (x - 9 - width, y - 7), (x + 4, y + 8), (x - width / 2, y + 9), (x - width / 2, y - 24),
+        (x - width - 4, y - 22), (x + 4, y - 22),
+    ):  # fmt: skip
+        yield left, top, ()
+
+
+def _far(at: Point, width: float) -> Iterator[tuple[float, float, Line]]:
+    """Yield positions further away as left, top and the line to the point."""
+    x, y = at
+    for far in _FAR:
+        for dx, dy in _WAYS_OFF:
+            end = x + far * dx, y + far * dy
+            left = end[0] + 3 if dx > 0 else end[0] - width - 3 if dx < 0 else end[0] - width / 2
+            top = end[1] - _HIGH / 2 if dx else end[1] + 1 if dy > 0 else end[1] - _HIGH - 1
+            yield left, top, ((x + (_MARK + 1) * dx, y + (_MARK + 1) * dy), end)
+
+
+def _overlap(one: Rect, other: Rect) -> bool:
+    return (
+        one.x < other.x + other.w and other.x < one.x + one.w and one.y < other.y + other.h and other.y < one.y + one.h
+    )
+
+
+def _crossed(rect: Rect, line: Line) -> bool:
+    """Return whether a line crosses a rectangle: an end is inside, or it crosses a diagonal."""
+    left, top, right, bottom = rect.x, rect.y, rect.x + rect.w, rect.y + rect.h
+    if any(left <= x <= right and top <= y <= bottom for x, y in line):
+        return True
+    return _cross(line, ((left, top), (right, bottom))) or _cross(line, ((left, bottom), (right, top)))
+
+
+def _cross(line: Line, other: Line) -> bool:
+    """Return whether two lines intersect."""
+    return any(
+        _side(a, b, c) != _side(a, b, d) and _side(c, d, a) != _side(c, d, b)
+        for a, b in pairwise(line)
+        for c, d in pairwise(other)
+    )
+
+
+def _side(a: Point, b: Point, c: Point) -> bool:
+    """Return on which side of the line through `a` and `b` the point `c` is."""
+    return (b[0] - a[0]) * (c[1] - a[1]) > (b[1] - a[1]) * (c[0] - a[0])

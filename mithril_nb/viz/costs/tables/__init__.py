@@ -1,0 +1,1 @@
+"""Tables of costs, as text and as HTML."""

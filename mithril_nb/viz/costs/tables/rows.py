@@ -1,0 +1,242 @@
+"""Rows of a table of costs: equal blocks of a stack merged, groups with sums, small blocks merged.
+
+The innermost rows and the unattributed costs always add up to the total.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from mithril_nb.viz.costs.blocks import Branch, path_text, strip_numbers, times, tree_of
+from mithril_nb.viz.costs.fields import CALLS, Data, unknown_in
+from mithril_nb.viz.costs.tables.formulas import COMMUNICATION, add_formulas, value_of
+
+MOST_ROWS = 40
+"""About the number of rows that a notebook shows without a scroll bar."""
+_FEWEST_OPENED = 3
+"""Fewest rows for which a group is opened."""
+_MOST_NAMES = 8
+_APART = 0.25
+"""Largest relative difference in FLOPs between a layer and the first of its stack."""
+_OWN, _PROGRAM = "(self)", "program"
+_FIGURES = ("flops", "transcendentals", "bytes_accessed", "params", *COMMUNICATION)
+_UNKNOWN = ("unknown", "unknown_bytes", "unknown_communication", CALLS)
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """A row: a block, a group of blocks, or the remaining ones.
+
+    Attributes:
+        path: The block that determines its hue; `None` if it represents several blocks.
+        label: Its name below its outer row.
+        about: Its full name.
+        paths: The blocks whose costs it sums.
+        depth: Number of rows around it.
+        closed: Number of rows inside that are not shown.
+        inside: The rows inside.
+    """
+
+    path: str | None
+    label: str
+    about: str
+    paths: tuple[str, ...] = field(repr=False)
+    depth: int = 0
+    closed: int = 0
+    inside: tuple[Row, ...] = field(default=(), repr=False)
+
+    @property
+    def title(self) -> str:
+        """Its label, with the number of rows inside that are not shown."""
+        return f"{self.label} ({self.closed} inside)" if self.closed else self.label
+
+
+def flat_rows(paths: Iterable[str]) -> list[Row]:
+    """Return one row per block, labelled by its path."""
+    return [Row(path, path_text(path), path, (path,)) for path in paths]
+
+
+def folded_rows(sources: Sequence[Mapping[str, Data]], figure: str = "flops", most: int = MOST_ROWS) -> list[Row]:
+    """Return the rows of a table, each before the rows inside it.
+
+    Args:
+        sources: Cost of each block by itself, from one or several sources. The first source with a block decides
+            which blocks it equals, and its size.
+        figure: Figure by which blocks are large or small.
+        most: Largest number of rows. If there are more, layers of a stack are merged even if a compiler has made them
+            slightly different, and groups that would show only a few rows stay closed.
+
+    Examples:
+        >>> one, head = {"flops": 5}, {"flops": 3}
+        >>> rows = folded_rows([{"block_0/up": one, "block_1/up": one, "block_1/mlp/down": one, "head": head}])
+        >>> [(row.depth, row.label) for row in rows]
+        [(0, 'block_0 / up'), (0, 'block_1'), (1, 'up'), (1, 'mlp / down'), (0, 'head')]
+        >>> [row.label for row in folded_rows([{"a_0/up": one, "a_1/up": one}])]
+        ['a_0–1 ×2 / up']
+        >>> [row.label for row in folded_rows([dict.fromkeys(["a", "b", "c", "d"], one)], most=3)]
+        ['a', 'b', 'and 2 smaller']
+    """
+    by_block: dict[str, Data] = {}
+    for known in sources:
+        by_block |= {path: figures for path, figures in known.items() if path not in by_block}
+
+    def equal(path: str) -> Hashable:
+        figures = by_block.get(path, {})
+        roles = tuple((role, of.get("flops")) for role, of in figures.get("roles", {}).items())
+        formulas = tuple(figures.get("formulas", {}).items())
+        return *(figures.get(key) for key in (*_FIGURES, *_UNKNOWN)), roles, formulas
+
+    def built_alike(path: str) -> Hashable:
+        return by_block.get(path, {}).get("params")
+
+    branches = tree_of({"by_block": by_block}, "flops", alike=equal)
+    if sum(1 for _ in branches.walk()) > most:
+        branches = tree_of({"by_block": by_block}, "flops", alike=built_alike, apart=_APART)
+    tree = _row(branches, sources)
+    sizes: dict[Row, tuple[bool, float, float]] = {}
+
+    def size(row: Row) -> tuple[bool, float, float]:
+        if row not in sizes:
+            sizes[row] = _size(sum_figures([by_block[path] for path in row.paths]), figure)
+        return sizes[row]
+
+    opened = _opened(tree, most, size)
+    return list(_shown(tree, 0, opened, size))
+
+
+def sum_figures(parts: Sequence[Data], total: Data | None = None) -> Data:
+    """Return the total cost of several blocks.
+
+    Known values are added up. A sum without known values is `None`, unless all of them are 0.
+
+    Args:
+        parts: Cost of each block.
+        total: Cost of the program. If one of its figures is `None`, because it depends on a symbolic size, the sum is
+            `None` if one of the parts is.
+
+    Examples:
+        >>> sum_figures([{"flops": 2, "unknown": 0}, {"flops": None, "unknown": 1}])["flops"]
+        2
+    """
+    if len(parts) == 1:
+        return parts[0]
+
+    def of(key: str) -> int | None:
+        values = [one.get(key, 0 if key in COMMUNICATION else None) for one in parts]
+        known = sum(value for value in values if value)
+        is_open = None in values and (not known or (total is not None and total.get(key) is None))
+        return None if is_open else known
+
+    spans = [one["time_s"] for one in parts if one.get("time_s") is not None]
+    roles = dict.fromkeys(role for one in parts for role in one.get("roles", {}))
+    formulas = {key: formula for key in _FIGURES if (formula := add_formulas([value_of(one, key) for one in parts]))}
+    return {
+        **{key: of(key) for key in _FIGURES},
+        "time_s": math.fsum(spans) if spans else None,
+        **{key: sum(unknown_in(one, key) for one in parts) for key in _UNKNOWN},
+        "roles": {
+            role: {"flops": sum(one.get("roles", {}).get(role, {}).get("flops") or 0 for one in parts)}
+            for role in roles
+        },
+        **({"formulas": formulas} if formulas else {}),
+    }  # fmt: skip
+
+
+def share_of(part: Data, rest: Iterable[Data], total: Data) -> tuple[float | None, str]:
+    """Return the share of several blocks in the FLOPs, and its bound, as `Cost.share_of` does.
+
+    Args:
+        part: Their total cost.
+        rest: Costs of the other blocks, and the unattributed cost.
+        total: Cost of the program.
+    """
+    whole, known = total.get("flops"), part.get("flops")
+    if not total.get("unknown"):
+        return (known or 0) / whole if whole else 0.0, ""
+    is_elsewhere = any(one.get("unknown") for one in rest)
+    if known is None or not whole or (part.get("unknown") and is_elsewhere):
+        return None, ""
+    share = known / whole
+    is_exact = share == 1.0 if part.get("unknown") else share == 0.0
+    return share, "" if is_exact else "≥" if part.get("unknown") else "≤"
+
+
+def _row(branch: Branch, sources: Sequence[Mapping[str, Data]], around: int = 1) -> Row:
+    """Return a branch as a row with all rows inside; a row with a single row inside is merged with it."""
+    own = tuple(path for path in branch.paths if any(path in known for known in sources))
+    label = times(branch.label, branch.repeat // around)
+    about = path_text(branch.path) + (f", and {branch.repeat - 1} like it" if branch.repeat > 1 else "")
+    inside = [_row(one, sources, branch.repeat) for one in branch.inside]
+    if inside and any(_has_cost(known[path]) for known in sources for path in own if path in known):
+        is_all = not branch.path
+        inside.insert(
+            0,
+            Row(branch.path, _PROGRAM if is_all else _OWN, f"{about or _PROGRAM}, without the blocks inside", own),
+        )  # fmt: skip
+        own = ()
+    if len(inside) == 1 and branch.path:
+        only = inside[0]
+        return Row(only.path, f"{label} / {only.label}", only.about, own + only.paths, inside=only.inside)
+    every = own + tuple(path for one in inside for path in one.paths)
+    return Row(branch.path, label, about, every, inside=tuple(inside))
+
+
+def _has_cost(figures: Data) -> bool:
+    """Return whether a block has costs by itself; unknown parameters do not count."""
+    counted = any(figures.get(key, 0) != 0 for key in _FIGURES if key != "params")
+    return counted or bool(figures.get("params")) or bool(figures.get("time_s"))
+
+
+def _size(figures: Data, figure: str) -> tuple[bool, float, float]:
+    """Return a key to sort rows by size: unknown costs come first, as they may be the largest."""
+    value = figures.get(figure)
+    is_unknown = figure != "time_s" and (value is None or bool(figures.get("unknown")))
+    return is_unknown, value or 0, figures.get("bytes_accessed") or 0
+
+
+def _opened(tree: Row, most: int, size: Callable[[Row], tuple[bool, float, float]]) -> dict[Row, int]:
+    """Return the number of rows shown inside each row: outer rows first, and equally many for all of a stack."""
+    opened = {tree: min(len(tree.inside), most)}
+    left = most - len(tree.inside)
+    level = list(tree.inside)
+    while level and left > 0:
+        stacks: dict[str, list[Row]] = {}
+        for row in level:
+            if row.inside:
+                stacks.setdefault(strip_numbers(f"{row.path}/"), []).append(row)
+        level = []
+        for stack in sorted(stacks.values(), key=lambda rows: max(size(row) for row in rows), reverse=True):
+            wanted = sum(len(row.inside) for row in stack)
+            each = max(len(row.inside) for row in stack) if wanted <= left else left // len(stack)
+            if wanted > left and each < _FEWEST_OPENED:
+                continue
+            for row in stack:
+                opened[row] = min(each, len(row.inside))
+                left -= opened[row]
+                level += row.inside if opened[row] == len(row.inside) else ()
+    return opened
+
+
+def _shown(
+    row: Row, depth: int, opened: Mapping[Row, int], size: Callable[[Row], tuple[bool, float, float]]
+) -> Iterator[Row]:  # fmt: skip
+    """Yield the shown rows inside a row, recursively."""
+    count = opened[row]
+    kept = set(row.inside)
+    if count < len(row.inside):
+        kept = set(sorted(row.inside, key=size, reverse=True)[: count - 1])
+    for one in row.inside:
+        if one not in kept:
+            continue
+        closed = 0 if one in opened else len(one.inside)
+        yield Row(one.path, one.label, one.about, one.paths, depth, closed, one.inside if one in opened else ())
+        if one in opened:
+            yield from _shown(one, depth + 1, opened, size)
+    rest = [one for one in row.inside if one not in kept]
+    if rest:
+        names = ", ".join(one.label for one in rest[:_MOST_NAMES]) + (" …" if len(rest) > _MOST_NAMES else "")
+        what = "more" if any(size(one)[0] for one in rest) else "smaller"
+        paths = tuple(path for one in rest for path in one.paths)
+        yield Row(None, f"and {len(rest)} {what}", names, paths, depth)

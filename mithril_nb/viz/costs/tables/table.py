@@ -1,0 +1,495 @@
+"""A table of costs by block, with sums, bars and explicit unknowns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from textwrap import wrap
+from typing import Any
+
+from mithril_nb.display import AT_LEAST, UNATTRIBUTED_LABEL
+from mithril_nb.viz.costs.fields import CALLS, unknown_in
+from mithril_nb.viz.costs.tables.formulas import COMMUNICATION, short_formula, value_of
+from mithril_nb.viz.costs.tables.rows import Row, flat_rows, folded_rows, share_of, sum_figures
+from mithril_nb.viz.costs.tables.table_notes import communicates, communication, has_params, notes, unknowns
+from mithril_nb.viz.html_parts import base_css
+from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
+from mithril_nb.viz.text.columns import columns
+from mithril_nb.viz.text.escape import block_key, escaped, one_line
+from mithril_nb.viz.text.units import UNKNOWN, exact, flops, nbytes, percent, seconds, si
+
+Cost = Mapping[str, Any]
+"""Costs as data: `Cost.to_dict()`, or several costs side by side: `Costs.to_dict()`."""
+
+_OWN = ("(loss)", "(optimizer)")  # names from `stages` for costs outside the model's blocks
+_ROLES = ("forward", "backward", "update")
+_MEMORY = ("argument", "output", "temp", "alias", "code")
+_MOST_FORMULAS = 40
+_WIDEST = 100
+"""Most characters per line of a table with several sources, unless names are too long."""
+_DEEPEST = 8
+"""Most levels of indentation of a row, so that its name stays visible."""
+QUANTITIES: tuple[tuple[str, str, str, Callable[[float | None], str]], ...] = (
+    ("FLOPs", "flops", "unknown", flops),
+    ("transcendentals", "transcendentals", CALLS, si),
+    ("bytes", "bytes_accessed", "unknown_bytes", nbytes),
+    ("payload bytes", "payload_bytes", "unknown_communication", nbytes),
+    ("wire bytes", "wire_bytes", "unknown_communication", nbytes),
+    ("time", "time_s", "", seconds),
+)
+"""Columns of tables of costs: title, key, key of the number of unknown rows, and format."""
+_PARAMS = ("params", "params", "", si)
+"""The last column; it has one source, because parameters are the same in all of them."""
+
+
+@dataclass(frozen=True)
+class _Column:
+    """One column of figures."""
+
+    title: str
+    source: str
+    key: str
+    unknown: str
+    format: Callable[[float | None], str]
+
+    def text(self, figures: Mapping[str, Any]) -> str:
+        """Format a figure. Beside unknown costs, 0 is exact: a sum without known values is `None`.
+
+        A number beside formulas is exact, too: figures that depend on a size are `None`.
+        """
+        value = value_of(figures, self.key)
+        if isinstance(value, str):
+            return short_formula(value)
+        is_bound = value and unknown_in(figures, self.unknown) and "formulas" not in figures
+        return f"{AT_LEAST if is_bound else ''}{self.format(value)}"
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Costs from one or several sources, as columns and rows."""
+
+    data: Cost
+    is_exact: bool = False
+
+    @cached_property
+    def sources(self) -> Mapping[str, Cost]:
+        return self.data["sources"] if "sources" in self.data else {str(self.data["source"]): self.data}
+
+    @cached_property
+    def main(self) -> Cost:
+        """The source whose blocks, shares and parameters are shown."""
+        return next(iter(self.sources.values()), {})
+
+    @cached_property
+    def blocks(self) -> list[str]:
+        return list(dict.fromkeys(path for cost in self.sources.values() for path in cost["by_block"]))
+
+    @cached_property
+    def columns(self) -> list[_Column]:
+        counted = [name for name in self.sources if name != "measured"] or list(self.sources)
+        timed = [name for name, cost in self.sources.items() if cost["total"].get("time_s") is not None]
+        return [
+            _Column(title, name, key, unknown, exact if self.is_exact and key != "time_s" else written)
+            for title, key, unknown, written in (*QUANTITIES, *([_PARAMS] if has_params(self.main) else []))
+            if key not in COMMUNICATION or any(map(communicates, self.sources.values()))
+            for name in (timed if key == "time_s" else [*self.sources][:1] if key == "params" else counted)
+        ]
+
+    @cached_property
+    def groups(self) -> list[tuple[str, list[_Column]]]:
+        """Columns grouped by title."""
+        found: dict[str, list[_Column]] = {}
+        for column in self.columns:
+            found.setdefault(column.title, []).append(column)
+        return list(found.items())
+
+    @cached_property
+    def is_deep(self) -> bool:
+        """True if the columns have two heads: title and source."""
+        return any(len(group) > 1 or title == "time" for title, group in self.groups)
+
+    @cached_property
+    def is_timed(self) -> bool:
+        """True if shares are shares of time, because only times are known."""
+        return self.main.get("source") == "measured"
+
+    @cached_property
+    def has_numbers(self) -> bool:
+        """True if sums are numbers, not formulas."""
+        return not isinstance(value_of(self.main.get("total", {}), "flops"), str)
+
+    @cached_property
+    def has_shares(self) -> bool:
+        """True if shares exist: a total that is a formula or 0 has none."""
+        total = self.main.get("total", {})
+        return self.has_numbers and (self.is_timed or total.get("flops") != 0 or bool(total.get("unknown")))
+
+    @cached_property
+    def folded(self) -> list[Row]:
+        """The folded rows, few enough to read."""
+        return folded_rows([cost["by_block"] for cost in self.sources.values()], "time_s" if self.is_timed else "flops")
+
+    def figures(self, source: str, row: Row) -> Mapping[str, Any] | None:
+        """Return the cost of a row in a source; `None` if the source has none of its blocks."""
+        cost = self.sources[source]
+        parts = [cost["by_block"][path] for path in row.paths if path in cost["by_block"]]
+        return sum_figures(parts, cost["total"]) if parts else None
+
+    def share(self, figures: Mapping[str, Any] | None, row: Row | None = None) -> tuple[float | None, str]:
+        """Return the share of a row, or of the unattributed cost, and its bound."""
+        if figures is None:
+            return 0.0, ""
+        if self.is_timed:
+            whole, part = self.main["total"].get("time_s"), figures.get("time_s")
+            return (part or 0.0) / whole if whole else None, ""
+        if row is None or "share" in figures:
+            return figures.get("share"), figures.get("share_bound", "")
+        inside = set(row.paths)
+        others = (one for path, one in self.main["by_block"].items() if path not in inside)
+        return share_of(figures, chain(others, [self.main["unattributed"]]), self.main["total"])
+
+    def shares(self, rows: Sequence[Row]) -> list[tuple[float | None, str]]:
+        """Return the share of each row, and its bound."""
+        name = next(iter(self.sources), "")
+        return [self.share(self.figures(name, row), row) for row in rows]
+
+
+def cost_html(cost: Cost, hues: Mapping[str, int] | None = None) -> str:
+    """Return the cost of a program as one self-contained HTML fragment.
+
+    Its rows are the blocks as a tree. Equal blocks of a stack share a row with their sums, and so do the smallest of
+    many blocks. Groups have the sums of their rows.
+
+    Args:
+        cost: The costs as data (`Cost.to_dict()` or `Costs.to_dict()`).
+        hues: Hue of each top-level block, by path; by default in the order of the rows.
+    """
+    return f'<div class="mnb"><style>{base_css()}{cost_css()}</style>{_tables(cost, hues, is_folded=True)}</div>'
+
+
+def cost_tables(cost: Cost, hues: Mapping[str, int] | None = None) -> str:
+    """Return only the tables, without a style sheet, with one row for each block, for use in a page with links."""
+    return _tables(cost, hues, is_folded=False)
+
+
+def _tables(cost: Cost, hues: Mapping[str, int] | None, *, is_folded: bool) -> str:
+    table = _Table(cost)
+    rows = table.folded if is_folded else flat_rows(table.blocks)
+    known = hues_of_blocks(path for path in table.blocks if path not in _OWN) if hues is None else hues
+    whole = ('<div class="costs">', *_sources(table), *_memory(table), "</div>")
+    return "".join((*_blocks(table, rows, known), *_unknown(table), *whole, *_formulas(table)))
+
+
+def cost_text(cost: Cost, *, is_exact: bool = False) -> str:
+    """Return the cost of a program as plain text; rows inside a row are indented.
+
+    Args:
+        cost: The costs as data, as for `cost_html`.
+        is_exact: Whether numbers have all digits instead of three.
+
+    Examples:
+        >>> block = {"flops": 750, "transcendentals": 0, "bytes_accessed": 64, "params": 8, "share": 0.75}
+        >>> rest = {"flops": 250, "transcendentals": 0, "bytes_accessed": 0, "params": 0, "share": 0.25}
+        >>> total = {"flops": 1000, "transcendentals": 0, "bytes_accessed": 64, "params": 8}
+        >>> found = {"source": "analytic", "by_block": {"a": block}, "unattributed": rest, "total": total}
+        >>> print(cost_text(found).partition(chr(10) * 2)[0])
+        block                FLOPs  transcendentals  bytes  params   share
+        a                 750 FLOP                0   64 B       8  75.0 %
+        (unattributed)    250 FLOP                0    0 B       0  25.0 %
+        total           1.00 kFLOP                0   64 B       8   100 %
+    """
+    table = _Table(cost, is_exact)
+    text = ["\n\n".join(_block_tables(table))]
+    below = [f"{why} {one_line(opcode)}: {rest}" for why, opcode, rest in unknowns(table.sources)]
+    below += [one_line(note) for note in notes(table.sources, cost.get("unavailable", {}))]
+    is_narrow = len(table.sources) > 1
+    text += [line for note in below for line in (wrap(note, _WIDEST, subsequent_indent="  ") if is_narrow else [note])]
+    sources: list[tuple[str, ...]] = [("source", "FLOPs", "transcendentals", "bytes")]
+    sources += [(one_line(name), *cells) for name, cells, _ in _whole(table)]
+    text.append("\n" + columns(sources, right=frozenset({1, 2, 3})))
+    text += ["", *sent] if (sent := [*communication(table.sources, is_exact=is_exact)]) else []
+    if cost.get("memory"):
+        parts = ", ".join(f"{name} {nbytes(cost['memory'].get(name))}" for name in _MEMORY)
+        text.append(f"\nmemory: {parts}")
+    return "\n".join(text)
+
+
+def _block_tables(table: _Table) -> list[str]:
+    """Return the costs by block as text: one table, or several if the columns of all sources are too wide."""
+    groups = [group for _, group in table.groups]
+    whole = _block_table(table, groups, has_share=table.has_shares)
+    if len(table.sources) < 2 or _width(whole) <= _WIDEST:
+        return [whole]
+    found: list[str] = []
+    while groups:
+        for count in range(len(groups), 0, -1):
+            text = _block_table(table, groups[:count], has_share=table.has_shares and not found)
+            if count == 1 or _width(text) <= _WIDEST:
+                break
+        found.append(text)
+        groups = groups[count:]
+    return found
+
+
+def _block_table(table: _Table, groups: Sequence[Sequence[_Column]], *, has_share: bool) -> str:
+    shown = [column for group in groups for column in group]
+    titles = [column.title if not place else "" for group in groups for place, column in enumerate(group)]
+    last = ("share",) if has_share else ()
+    rows: list[tuple[str, ...]] = [("block", *titles, *last)]
+    if table.is_deep:
+        of = "of time" if table.is_timed else "of FLOPs"
+        sources = ("" if column.title == "params" else one_line(column.source) for column in shown)
+        rows.append(("", *sources, *(of for _ in last)))
+    for row, share in zip(table.folded, table.shares(table.folded), strict=True):
+        cells = [_cell_text(column, table.figures(column.source, row)) for column in shown]
+        rows.append(("  " * row.depth + row.title, *cells, *(_percent(*share) for _ in last)))
+    for name, key in ((UNATTRIBUTED_LABEL, "unattributed"), ("total", "total")):
+        cells = [_cell_text(column, table.sources[column.source][key]) for column in shown]
+        share = "100 %" if key == "total" else _percent(*table.share(table.main.get(key)))
+        rows.append((name, *cells, *(share for _ in last)))
+    return columns(rows, right=frozenset(range(1, len(rows[0]))))
+
+
+def _width(text: str) -> int:
+    return max(map(len, text.splitlines()))
+
+
+def cost_css() -> str:
+    """Return the CSS rules of the tables."""
+    return (
+        # A table may be wider than its panel, so it scrolls inside the panel.
+        ".mnb .scroll{overflow-x:auto;margin:0 0 12px}.mnb .scroll>table.cost{margin:0}"
+        ".mnb table.cost{border-collapse:collapse;font:inherit;margin:0 0 12px;width:auto;"
+        "font-variant-numeric:tabular-nums;border:0}"
+        ".mnb .cost th,.mnb .cost td{padding:3px 10px;border:0;border-bottom:1px solid var(--line);text-align:right;"
+        "background:none;white-space:nowrap;vertical-align:middle;color:var(--ink)}"
+        ".mnb table.cost tbody tr:nth-child(n){background:none}"  # JupyterLab stripes tables
+        ".mnb .cost thead th{color:var(--muted);font-weight:500;background:var(--surface)}"
+        ".mnb .cost thead th[colspan]{text-align:center}"
+        ".mnb .cost th:first-child,.mnb .cost td:first-child{text-align:left;font-weight:400;max-width:320px;"
+        "overflow:hidden;text-overflow:ellipsis}"
+        ".mnb .cost thead tr+tr th:first-child{text-align:right}"
+        ".mnb .cost .words{text-align:left}.mnb .cost .dot.none{background:none}"
+        ".mnb .cost tfoot td,.mnb .cost tfoot th{border-bottom:0}"
+        ".mnb .cost tfoot .total>*{font-weight:600;border-top:1px solid var(--muted)}"
+        ".mnb .cost .bar{display:inline-block;width:96px;height:8px;border-radius:2px;background:var(--track);"
+        "margin-left:8px;vertical-align:middle;overflow:hidden;text-align:left;line-height:0}"
+        ".mnb .cost .bar i{display:inline-block;height:8px;vertical-align:top}"
+        ".mnb .cost .f{background:var(--cost)}"
+        ".mnb .cost .b{background:repeating-linear-gradient(45deg,var(--cost) 0 3px,var(--track) 3px 5px)}"
+        ".mnb .cost .u{background:repeating-linear-gradient(90deg,var(--cost) 0 2px,var(--track) 2px 4px)}"
+        ".mnb .cost .unknown{color:var(--muted);font-style:italic}"
+        ".mnb .cost tr[data-block]:hover>*,.mnb .cost tr.on>*{background:var(--on)}"
+        ".mnb .cost tr.pin>*{background:var(--pin)}"
+        ".mnb .costs{display:flex;gap:24px;flex-wrap:wrap;align-items:flex-start}"
+        ".mnb .cost caption{caption-side:top;text-align:left;white-space:nowrap;color:var(--muted);padding:2px 10px}"
+        ".mnb .legend{display:inline-flex;gap:12px;margin-left:8px}.mnb .legend .bar{width:24px;margin:0 4px 0 0}"
+        ".mnb details.formulas>summary{cursor:pointer;color:var(--muted);padding:2px 10px}"
+    )
+
+
+# The table of blocks
+
+
+def _blocks(table: _Table, rows: Sequence[Row], hues: Mapping[str, int]) -> Iterator[str]:
+    by_block, name = table.main.get("by_block", {}), next(iter(table.sources), "")
+    lost = table.main.get("unattributed")
+    shares = table.shares(rows)
+    largest = max((share or 0.0 for share, _ in (*shares, table.share(lost))), default=0.0)
+    has_parts = any(_role(one, role) for one in by_block.values() for role in ("backward", "update"))
+    yield '<div class="scroll"><table class="cost"><caption>cost by block'
+    if has_parts and not table.is_timed:
+        yield '<span class="legend">'
+        for role in _ROLES:
+            yield f'<span><span class="bar"><i class="{role[0]}" style="width:100%"></i></span>{role}</span>'
+        yield "</span>"
+    yield "</caption><thead>"
+    yield from _heads(table)
+    yield "</thead><tbody>"
+    for row, share in zip(rows, shares, strict=True):
+        yield from row_head(row, hues)
+        yield from (_cell(column, table.figures(column.source, row)) for column in table.columns)
+        yield f"{_share(table, table.figures(name, row), share, largest)}</tr>"
+    yield '</tbody><tfoot><tr><th scope="row"><span class="dot"></span>'
+    yield f"{UNATTRIBUTED_LABEL}</th>"
+    yield from (_cell(column, table.sources[column.source]["unattributed"]) for column in table.columns)
+    yield f"{_share(table, lost, table.share(lost), largest)}</tr>"
+    yield '<tr class="total"><th scope="row">total</th>'
+    yield from (_cell(column, table.sources[column.source]["total"]) for column in table.columns)
+    yield f"{'<td></td>' if table.has_shares else ''}</tr></tfoot></table></div>"
+
+
+def row_head(row: Row, hues: Mapping[str, int]) -> Iterator[str]:
+    """Yield the beginning of a row: its hue and its name, indented by its depth."""
+    hue = None if row.path is None else hue_of(row.path, hues)
+    dot = f'<span class="dot{" none" if row.path is None else "" if hue is None else f" h{int(hue) % HUES}"}"></span>'
+    link = "" if row.path is None else f' data-block="{escaped(block_key(row.path))}" tabindex="0"'
+    deep = f' style="padding-left:{10 + 16 * min(row.depth, _DEEPEST)}px"' if row.depth else ""
+    more = f' <span class="quiet">{row.closed} inside</span>' if row.closed else ""
+    label = escaped(row.label) if row.path is not None else f'<span class="quiet">{escaped(row.label)}</span>'
+    yield (f'<tr{link}><th scope="row"{deep} title="{escaped(one_line(row.about))}">{dot}{label}{more}</th>')
+
+
+def _heads(table: _Table) -> Iterator[str]:
+    last = "share of time" if table.is_timed else "share of FLOPs"
+    deep = ' rowspan="2"' if table.is_deep else ""
+    yield f'<tr><th scope="col"{deep}>block</th>'
+    for title, group in table.groups:
+        if not table.is_deep or title == "params":
+            yield f'<th scope="col"{deep}>{title}</th>'
+        else:
+            yield f'<th scope="colgroup" colspan="{len(group)}">{title}</th>'
+    yield f'<th scope="col"{deep}>{last}</th></tr>' if table.has_shares else "</tr>"
+    if table.is_deep:
+        heads = "".join(
+            f'<th scope="col">{escaped(one_line(column.source))}</th>'
+            for title, group in table.groups
+            if title != "params"
+            for column in group
+        )
+        yield f"<tr>{heads}</tr>"
+
+
+def _cell(column: _Column, figures: Mapping[str, Any] | None) -> str:
+    if figures is None:
+        return "<td></td>"
+    return _value_cell(column.text(figures), value_of(figures, column.key), column.key == "time_s")
+
+
+def _value_cell(text: str, value: float | str | None, is_blank: bool = False) -> str:
+    """Return the cell of a figure; its tooltip has all digits, or the whole formula, which screen readers read too."""
+    if value is None:
+        return "<td></td>" if is_blank else f'<td class="unknown">{UNKNOWN}</td>'
+    if isinstance(value, str):
+        spoken = f' aria-label="{escaped(value)}"' if text != value else ""
+        return f'<td title="{escaped(value)}"{spoken}>{escaped(text)}</td>'
+    at_least = "at least " if text.startswith(AT_LEAST) else ""
+    return f'<td title="{at_least}{exact(value)}">{escaped(text)}</td>'
+
+
+def _cell_text(column: _Column, figures: Mapping[str, Any] | None) -> str:
+    if figures is None or (column.key == "time_s" and figures.get("time_s") is None):
+        return ""
+    return column.text(figures)
+
+
+def _percent(share: float | None, bound: str) -> str:
+    """Format a share with its bound, if unknown costs make it one."""
+    text = percent(share)
+    return f"{bound} {text}" if bound else text
+
+
+def _share(table: _Table, figures: Mapping[str, Any] | None, of: tuple[float | None, str], largest: float) -> str:
+    """Return the cell of a share: number and bar, with a full bar for the largest; empty in a table without shares."""
+    share, bound = of
+    if not table.has_shares:
+        return ""
+    text = _percent(share, bound)
+    if share is None:
+        return f'<td><span class="unknown">{UNKNOWN}</span></td>'
+    known = [] if figures is None or table.is_timed else [(role, _role(figures, role)) for role in _ROLES]
+    known = [(role, value) for role, value in known if value]
+    whole = sum(value for _, value in known)
+    length = 100 * min(1.0, max(0.0, share / largest)) if largest > 0 else 0.0
+    if len(known) < 2:
+        look = known[0][0][0] if known else "f"
+        return f'<td>{text}<span class="bar"><i class="{look}" style="width:{length:.1f}%"></i></span></td>'
+    parts = ", ".join(f"{role} {percent(value / whole)}" for role, value in known)
+    bars = "".join(f'<i class="{role[0]}" style="width:{length * value / whole:.2f}%"></i>' for role, value in known)
+    return f'<td>{text}<span class="bar" title="{parts}">{bars}</span></td>'
+
+
+def _role(figures: Mapping[str, Any], role: str) -> int:
+    return figures.get("roles", {}).get(role, {}).get("flops") or 0
+
+
+# The parts below the table of blocks
+
+
+def _unknown(table: _Table) -> Iterator[str]:
+    for why, opcode, rest in unknowns(table.sources):
+        yield f"<p>{why[0].upper()}{why[1:]} <code>{escaped(opcode)}</code>: {rest}.</p>"
+    yield from (f"<p>{escaped(line)}</p>" for line in communication(table.sources))
+    for note in notes(table.sources, table.data.get("unavailable", {})):
+        yield f"<p>{escaped(one_line(note))}</p>"
+
+
+def _whole(table: _Table) -> Iterator[tuple[str, list[str], list[float | str | None]]]:
+    """Yield the whole program by source: our sums, our sums with loops counted once, and XLA's sums."""
+    for name, cost in table.sources.items():
+        if name == "measured" and len(table.sources) > 1:
+            continue  # its counts are those of the compiled program
+        columns = [
+            _Column(title, name, key, unknown, exact if table.is_exact else written)
+            for title, key, unknown, written in QUANTITIES[:3]
+        ]
+        rows = [(name, cost["total"])]
+        for one in (cost.get("once"), cost.get("xla")):
+            if one is not None:
+                rows.append((str(one["name"]), {**one, "bytes_accessed": one.get("bytes")}))
+        found = [(title, [value_of(figures, column.key) for column in columns]) for title, figures in rows]
+        if len(rows) > 1 and cost.get("once") is not None and (found[1][1] == found[0][1] or not table.has_numbers):
+            del rows[1], found[1]
+        for (title, figures), (_, values) in zip(rows, found, strict=True):
+            yield title, [column.text(figures) for column in columns], values
+
+
+def _sources(table: _Table) -> Iterator[str]:
+    yield (
+        '<div class="scroll"><table class="cost"><caption>whole program, by source</caption>'
+        '<thead><tr><th scope="col">source</th>'
+        '<th scope="col">FLOPs</th><th scope="col">transcendentals</th><th scope="col">bytes</th></tr></thead><tbody>'
+    )
+    for name, texts, values in _whole(table):
+        cells = "".join(_value_cell(text, value) for text, value in zip(texts, values, strict=True))
+        yield f'<tr><th scope="row">{escaped(one_line(name))}</th>{cells}</tr>'
+    yield "</tbody></table></div>"
+
+
+def _memory(table: _Table) -> Iterator[str]:
+    memory = table.data.get("memory")
+    if not memory:
+        return
+    yield '<div class="scroll"><table class="cost"><caption>memory of the compiled program</caption><tbody>'
+    for name in _MEMORY:
+        yield f'<tr><th scope="row">{name}</th>{_value_cell(nbytes(memory.get(name)), memory.get(name))}</tr>'
+    yield "</tbody></table></div>"
+
+
+def _formulas(table: _Table) -> Iterator[str]:
+    """Yield a table of how rows are counted: there can be thousands of rows, but only tens of formulas."""
+    for name, cost in table.sources.items():
+        groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+        for row in cost.get("rows", ()):
+            groups.setdefault((str(row["opcode"]), str(row["formula"])), []).append(row)
+        found = sorted(groups.items(), key=lambda group: -_sum(group[1], "flops"))
+        if not found:
+            continue
+        yield (
+            f'<details class="formulas"><summary>how it is counted: {escaped(one_line(name))}</summary>'
+            '<div class="scroll"><table class="cost"><thead><tr><th scope="col">opcode</th>'
+            '<th scope="col" class="words">FLOPs of one run</th>'
+            '<th scope="col">rows</th>'
+            + ('<th scope="col">FLOPs</th><th scope="col">bytes</th>' if table.has_numbers else "")
+            + "</tr></thead><tbody>"
+        )
+        for (opcode, formula), rows in found[:_MOST_FORMULAS]:
+            yield (
+                f'<tr><th scope="row">{escaped(one_line(opcode))}</th>'
+                f'<td class="words">{escaped(one_line(formula))}</td><td>{len(rows):,}</td>'
+            )
+            for key, written in (("flops", flops), ("bytes_accessed", nbytes)) if table.has_numbers else ():
+                value = None if all(row.get(key) is None for row in rows) else _sum(rows, key)
+                yield _value_cell(written(value), value)
+            yield "</tr>"
+        yield "</tbody></table></div>"
+        if len(found) > _MOST_FORMULAS:
+            yield f"<p>and {len(found) - _MOST_FORMULAS} more</p>"
+        yield "".join(f"<p>{escaped(one_line(note))}</p>" for note in cost.get("notes", ()))
+        yield "</details>"
+
+
+def _sum(rows: Sequence[Mapping[str, Any]], key: str) -> int:
+    return sum(row.get(key) or 0 for row in rows)
