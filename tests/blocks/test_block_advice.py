@@ -123,7 +123,7 @@ REST = {
         """,
     "models/library/layers/normalization.py:_Channels.infer#2": "shapes(BatchNorm2d(num_features=3), input=[3, 4, 5, 5])",
     "models/library/layers/normalization.py:GroupNorm.check": "shapes(GroupNorm(3), input=[3, 4, 5, 5])",
-    "models/library/layers/pooling.py:_check_filled": """
+    "models/library/layers/pooling_adaptive.py:_Adaptive.infer": """
         shapes(AdaptiveAvgPool2d(2), input=[1, 3, 0, 4])
         # Try: shapes(AdaptiveAvgPool2d(2), input=[1, 3, 4, 4])
         """,
@@ -238,7 +238,7 @@ OPERATIONS = {
         shapes(Model() | Greater()(left="a", right="b", output="h") | Sqrt()(input="h"), a=[3], b=[3])
         # Try: model = Model() | Greater()(left="a", right="b", output="h"); x = model.h; model |= Sqrt()(input={})
         """,
-    "models/library/operations/elementwise.py:broadcast_all": """
+    "models/library/operations/shape_rules.py:broadcast_all": """
         shapes(Where(), cond=[3], input1=[4], input2=[4])
         # Try: shapes(Where(), cond=[4], input1=[4], input2=[4])
         """,
@@ -300,11 +300,11 @@ OPERATIONS = {
         shapes(CartesianDifference(), left=[3, 5], right=[3, 4])
         # Try: shapes(CartesianDifference(), left=[3, 4], right=[3, 4])
         """,
-    "models/library/operations/joining.py:same_sizes": """
+    "models/library/operations/shape_rules.py:same_sizes": """
         shapes(Concat(2), input1=[3], input2=[3, 4])
         # Try: shapes(Concat(2), input1=[3, 4], input2=[3, 4])
         """,
-    "models/library/operations/joining.py:same_sizes#2": """
+    "models/library/operations/shape_rules.py:same_sizes#2": """
         shapes(Concat(2), input1=[3, 5], input2=[3, 4])
         # Try: shapes(Concat(2), input1=[3, 4], input2=[3, 4])
         """,

@@ -6,6 +6,7 @@ from mithril_nb.models.library.layers import (
     linear,
     normalization,
     pooling,
+    pooling_adaptive,
     recurrent,
     transposed,
 )
@@ -14,6 +15,7 @@ from mithril_nb.models.library.layers.convolution import *
 from mithril_nb.models.library.layers.linear import *
 from mithril_nb.models.library.layers.normalization import *
 from mithril_nb.models.library.layers.pooling import *
+from mithril_nb.models.library.layers.pooling_adaptive import *
 from mithril_nb.models.library.layers.recurrent import *
 from mithril_nb.models.library.layers.transposed import *
 
@@ -23,5 +25,6 @@ __all__ += convolution.__all__
 __all__ += linear.__all__
 __all__ += normalization.__all__
 __all__ += pooling.__all__
+__all__ += pooling_adaptive.__all__
 __all__ += recurrent.__all__
 __all__ += transposed.__all__
