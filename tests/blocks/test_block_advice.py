@@ -135,15 +135,15 @@ REST = {
         shapes(RNN(3, use_initial_state=True), input=[2, 5, 4], initial_hidden=[2, 4])
         # Try: shapes(RNN(3), input=[2, 5, 4])
         """,
-    "models/library/layers/recurrent.py:_last": """
+    "models/library/layers/recurrent_cells.py:_last": """
         shapes(RNNCell(3), input=[4], prev_hidden=[2, 3])
         # Try: shapes(RNNCell(3), input=[2, 4], prev_hidden=[2, 3])
         """,
-    "models/library/layers/recurrent.py:_size": """
+    "models/library/layers/recurrent_cells.py:_size": """
         shapes(RNNCell(3), input=[2, 4], prev_hidden=[2, 5])
         # Try: shapes(RNNCell(3), input=[2, 4], prev_hidden=[2, 3])
         """,
-    "models/library/layers/recurrent.py:_check_rows": """
+    "models/library/layers/recurrent_cells.py:_check_rows": """
         shapes(RNNCell(), input=[5, 1, 3], prev_hidden=[2, 1, 4])
         # Try: shapes(RNNCell(), input=[5, 1, 3], prev_hidden=[5, 1, 4])
         """,

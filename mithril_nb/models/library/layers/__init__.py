@@ -8,6 +8,7 @@ from mithril_nb.models.library.layers import (
     pooling,
     pooling_adaptive,
     recurrent,
+    recurrent_cells,
     transposed,
 )
 from mithril_nb.models.library.layers.attention import *
@@ -17,6 +18,7 @@ from mithril_nb.models.library.layers.normalization import *
 from mithril_nb.models.library.layers.pooling import *
 from mithril_nb.models.library.layers.pooling_adaptive import *
 from mithril_nb.models.library.layers.recurrent import *
+from mithril_nb.models.library.layers.recurrent_cells import *
 from mithril_nb.models.library.layers.transposed import *
 
 __all__ = []
@@ -27,4 +29,5 @@ __all__ += normalization.__all__
 __all__ += pooling.__all__
 __all__ += pooling_adaptive.__all__
 __all__ += recurrent.__all__
+__all__ += recurrent_cells.__all__
 __all__ += transposed.__all__
