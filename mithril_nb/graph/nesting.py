@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from mithril_nb.errors import MithrilError, UnknownBlockError
-from mithril_nb.graph.edit import Edit, composite, node_of, rename, swap, with_names
+from mithril_nb.graph.edit import Edit, composite, rename, swap, with_names
+from mithril_nb.graph.names import node_of
 from mithril_nb.graph.paths import component
 from mithril_nb.graph.records import Endpoint, LogicalGraph, Node
 

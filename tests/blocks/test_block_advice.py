@@ -123,7 +123,7 @@ REST = {
         """,
     "models/library/layers/normalization.py:_Channels.infer#2": "shapes(BatchNorm2d(num_features=3), input=[3, 4, 5, 5])",
     "models/library/layers/normalization.py:GroupNorm.check": "shapes(GroupNorm(3), input=[3, 4, 5, 5])",
-    "models/library/layers/pooling.py:_check_filled": """
+    "models/library/layers/pooling_adaptive.py:_Adaptive.infer": """
         shapes(AdaptiveAvgPool2d(2), input=[1, 3, 0, 4])
         # Try: shapes(AdaptiveAvgPool2d(2), input=[1, 3, 4, 4])
         """,
@@ -135,15 +135,15 @@ REST = {
         shapes(RNN(3, use_initial_state=True), input=[2, 5, 4], initial_hidden=[2, 4])
         # Try: shapes(RNN(3), input=[2, 5, 4])
         """,
-    "models/library/layers/recurrent.py:_last": """
+    "models/library/layers/recurrent_cells.py:_last": """
         shapes(RNNCell(3), input=[4], prev_hidden=[2, 3])
         # Try: shapes(RNNCell(3), input=[2, 4], prev_hidden=[2, 3])
         """,
-    "models/library/layers/recurrent.py:_size": """
+    "models/library/layers/recurrent_cells.py:_size": """
         shapes(RNNCell(3), input=[2, 4], prev_hidden=[2, 5])
         # Try: shapes(RNNCell(3), input=[2, 4], prev_hidden=[2, 3])
         """,
-    "models/library/layers/recurrent.py:_check_rows": """
+    "models/library/layers/recurrent_cells.py:_check_rows": """
         shapes(RNNCell(), input=[5, 1, 3], prev_hidden=[2, 1, 4])
         # Try: shapes(RNNCell(), input=[5, 1, 3], prev_hidden=[5, 1, 4])
         """,
@@ -238,7 +238,7 @@ OPERATIONS = {
         shapes(Model() | Greater()(left="a", right="b", output="h") | Sqrt()(input="h"), a=[3], b=[3])
         # Try: model = Model() | Greater()(left="a", right="b", output="h"); x = model.h; model |= Sqrt()(input={})
         """,
-    "models/library/operations/elementwise.py:broadcast_all": """
+    "models/library/operations/shape_rules.py:broadcast_all": """
         shapes(Where(), cond=[3], input1=[4], input2=[4])
         # Try: shapes(Where(), cond=[4], input1=[4], input2=[4])
         """,
@@ -300,11 +300,11 @@ OPERATIONS = {
         shapes(CartesianDifference(), left=[3, 5], right=[3, 4])
         # Try: shapes(CartesianDifference(), left=[3, 4], right=[3, 4])
         """,
-    "models/library/operations/joining.py:same_sizes": """
+    "models/library/operations/shape_rules.py:same_sizes": """
         shapes(Concat(2), input1=[3], input2=[3, 4])
         # Try: shapes(Concat(2), input1=[3, 4], input2=[3, 4])
         """,
-    "models/library/operations/joining.py:same_sizes#2": """
+    "models/library/operations/shape_rules.py:same_sizes#2": """
         shapes(Concat(2), input1=[3, 5], input2=[3, 4])
         # Try: shapes(Concat(2), input1=[3, 4], input2=[3, 4])
         """,

@@ -102,26 +102,26 @@ CASES = {
         inside(graph, ("r",), lambda graph: graph)
         # Try: swap(graph, "r", Tanh().block)
         """,
-    "graph/edit.py:node_of": """
+    "graph/names.py:node_of": """
         graph = (Model() | Relu(name="r")).graph
         rename(graph, "rr", "s")
         # Try: rename(graph, {}, "s")
         """,
-    "graph/edit.py:node_of | like no other": """
+    "graph/names.py:node_of | like no other": """
         graph = (Model() | Relu(name="r")).graph
         rename(graph, "q", "s")
         # Try: rename(graph, "r", "s")
         """,
-    "graph/edit.py:node_of | no blocks": """
+    "graph/names.py:node_of | no blocks": """
         rename(LogicalGraph(), "q", "s")
         # Try: rename((Model() | Relu(name="q")).graph, "q", "s")
         """,
-    "graph/edit.py:checked_name": """
+    "graph/names.py:checked_name": """
         model = Model() | Relu()(input="x")
         model.rename_keys(x=3)
         # Try: model.rename_keys(x={})
         """,
-    "graph/edit.py:checked_name#2": """
+    "graph/names.py:checked_name#2": """
         model = Model() | Relu()(input="x")
         model.rename_keys(x="a.b")
         """,

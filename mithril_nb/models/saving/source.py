@@ -12,7 +12,7 @@ from pprint import pformat
 from typing import Any
 
 from mithril_nb.graph.boundary import INPUT, OUTPUT, is_array
-from mithril_nb.graph.edit import default_name
+from mithril_nb.graph.names import default_name
 from mithril_nb.graph.paths import component, join_path
 from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph, Node
 from mithril_nb.graph.spec import exactly

@@ -6,7 +6,9 @@ from mithril_nb.models.library.layers import (
     linear,
     normalization,
     pooling,
+    pooling_adaptive,
     recurrent,
+    recurrent_cells,
     transposed,
 )
 from mithril_nb.models.library.layers.attention import *
@@ -14,7 +16,9 @@ from mithril_nb.models.library.layers.convolution import *
 from mithril_nb.models.library.layers.linear import *
 from mithril_nb.models.library.layers.normalization import *
 from mithril_nb.models.library.layers.pooling import *
+from mithril_nb.models.library.layers.pooling_adaptive import *
 from mithril_nb.models.library.layers.recurrent import *
+from mithril_nb.models.library.layers.recurrent_cells import *
 from mithril_nb.models.library.layers.transposed import *
 
 __all__ = []
@@ -23,5 +27,7 @@ __all__ += convolution.__all__
 __all__ += linear.__all__
 __all__ += normalization.__all__
 __all__ += pooling.__all__
+__all__ += pooling_adaptive.__all__
 __all__ += recurrent.__all__
+__all__ += recurrent_cells.__all__
 __all__ += transposed.__all__

@@ -8,19 +8,15 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from mithril_nb.graph.spec import LEADING, Dim
-from mithril_nb.models.library.layers.windows import Line, Pair, Triple, channelled, refuse_padding, windows
+from mithril_nb.graph.spec import LEADING
+from mithril_nb.models.library.layers.windows import Line, Pair, Triple, as_output, channelled, refuse_padding, windows
 from mithril_nb.models.op import Inferred, Operator, Options, Shapes, Specs
-from mithril_nb.models.shape_inference.dims import MismatchError
 
 __all__ = [
-    "AdaptiveAvgPool2d",
-    "AdaptiveMaxPool2d",
     "AvgPool1d",
     "AvgPool2D",
     "AvgPool2d",
     "AvgPool3d",
-    "GlobalAvgPool2d",
     "MaxPool1D",
     "MaxPool1d",
     "MaxPool2D",
@@ -54,15 +50,7 @@ class _Pool(Operator):
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
         """Return the output's batch and channels for the input."""
-        return _as_output(inputs, outputs, cls.axes)
-
-
-def _as_output(inputs: Specs, outputs: Specs, axes: int) -> Shapes:
-    shape, output = inputs["input"].shape, outputs["output"].shape if "output" in outputs else (LEADING,)
-    lead = len(shape) - axes
-    if lead < 1 or len(output) < lead or LEADING in (shape[0], output[0]):
-        return {}
-    return {"input": (*output[:lead], *shape[lead:])}
+        return as_output(inputs, outputs, cls.axes)
 
 
 class _MaxPool(_Pool):
@@ -396,98 +384,3 @@ class PrimitiveAvgPool2D(AvgPool2D):
     """
 
     op = "primitive_avg_pool2d"
-
-
-class _Adaptive(Operator):
-    category = "Layers"
-    keeps_scale = True
-
-    @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Map `(batch, channels, h, w)` to `(batch, channels, *output_size)`."""
-        shape, size = channelled(inputs["input"], 2), options["output_size"]
-        assert isinstance(size, tuple)
-        if shape is None:
-            return Inferred({"output": (LEADING,)})
-        _check_filled(shape)
-        dims: list[Dim] = [one for one in size if isinstance(one, int)]
-        return Inferred({"output": (*shape[:2], *dims)})
-
-    @classmethod
-    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return the output's batch and channels for the input."""
-        return _as_output(inputs, outputs, 2)
-
-
-class AdaptiveAvgPool2d(_Adaptive):
-    """Mean of each window of an image; `output_size` windows cover the image evenly.
-
-    Args:
-        output_size: Height and width of the output; one number for both.
-
-    Examples:
-        >>> AdaptiveAvgPool2d(7)
-        AdaptiveAvgPool2d(output_size=(7, 7))
-    """
-
-    op = "adaptive_avg_pool2d"
-    formula = "y = mean over each window of x"
-
-    def __init__(self, output_size: Pair = 1, name: str | None = None):
-        super().__init__(name, output_size=output_size)
-
-
-class AdaptiveMaxPool2d(_Adaptive):
-    """Maximum of each window of an image; `output_size` windows cover the image evenly.
-
-    Equal items share the gradient.
-
-    Args:
-        output_size: Height and width of the output; one number for both.
-
-    Examples:
-        >>> AdaptiveMaxPool2d(7)
-        AdaptiveMaxPool2d(output_size=(7, 7))
-    """
-
-    op = "adaptive_max_pool2d"
-    formula = "y = max over each window of x"
-
-    def __init__(self, output_size: Pair = 1, name: str | None = None):
-        super().__init__(name, output_size=output_size)
-
-
-class GlobalAvgPool2d(Operator):
-    """Mean of each channel of an image: `(batch, channels, height, width)` becomes `(batch, channels)`.
-
-    Examples:
-        >>> GlobalAvgPool2d()
-        GlobalAvgPool2d()
-    """
-
-    op = "global_avg_pool2d"
-    category = "Layers"
-    keeps_scale = True
-    formula = "y = mean over height and width of x"
-
-    def __init__(self, name: str | None = None):
-        super().__init__(name)
-
-    @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Map `(batch, channels, h, w)` to `(batch, channels)`."""
-        shape = channelled(inputs["input"], 2)
-        if shape is not None:
-            _check_filled(shape)
-        return Inferred({"output": (LEADING,) if shape is None else shape[:2]})
-
-    @classmethod
-    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return the output's batch and channels for the input."""
-        return _as_output(inputs, outputs, 2)
-
-
-def _check_filled(shape: tuple[Dim, ...]) -> None:
-    for axis, size in enumerate(shape[2:], start=2):
-        if size == 0:
-            raise MismatchError("input", "a non-empty image", "a larger image.", f"axis {axis}: 0")

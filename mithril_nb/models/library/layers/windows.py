@@ -11,7 +11,7 @@ from mithril_nb.graph.records import Value
 from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
 from mithril_nb.models.fields import Range, fields_of
 from mithril_nb.models.library.operations.shape_rules import is_count
-from mithril_nb.models.op import UNKNOWN
+from mithril_nb.models.op import UNKNOWN, Shapes, Specs
 from mithril_nb.models.shape_inference.dims import MismatchError, same_padding, window_size
 
 if TYPE_CHECKING:
@@ -220,3 +220,12 @@ def channelled(spec: TensorSpec, axes: int, needs_batch: bool = True) -> tuple[D
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def as_output(inputs: Specs, outputs: Specs, axes: int) -> Shapes:
+    """Return the output's batch and channels for the input, whose last `axes` sizes stay."""
+    shape, output = inputs["input"].shape, outputs["output"].shape if "output" in outputs else (LEADING,)
+    lead = len(shape) - axes
+    if lead < 1 or len(output) < lead or LEADING in (shape[0], output[0]):
+        return {}
+    return {"input": (*output[:lead], *shape[lead:])}

@@ -11,7 +11,8 @@ from mithril_nb.models.fields import Range
 from mithril_nb.models.library.layers.convolution import Conv2d
 from mithril_nb.models.library.layers.linear import Linear
 from mithril_nb.models.library.layers.normalization import BatchNorm2d
-from mithril_nb.models.library.layers.pooling import GlobalAvgPool2d, MaxPool2d
+from mithril_nb.models.library.layers.pooling import MaxPool2d
+from mithril_nb.models.library.layers.pooling_adaptive import GlobalAvgPool2d
 from mithril_nb.models.library.layers.windows import Pair, Size
 from mithril_nb.models.library.networks.containers import Residual, Sequential
 from mithril_nb.models.library.operations.activations import Relu

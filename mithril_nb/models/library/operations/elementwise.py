@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
+from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.models.library.operations.shape_rules import broadcast_all, broadcast_back
 from mithril_nb.models.op import Inferred, Operator, Options, Shapes, Specs
-from mithril_nb.models.shape_inference.dims import MismatchError, broadcast
+from mithril_nb.models.shape_inference.dims import MismatchError
 from mithril_nb.models.shape_inference.dtypes import promoted
 
 __all__ = [
@@ -85,48 +86,6 @@ def check_kind(port: str, spec: TensorSpec, taken: tuple[Kind, ...]) -> None:
             'x.cast("float32")  # before it',
             f"dtype {spec.dtype}",
         )
-
-
-def broadcast_all(inputs: Specs) -> tuple[Dim, ...]:
-    """Return the shape that several inputs broadcast to. A mismatch names the first input that does not fit.
-
-    Raises:
-        MismatchError: Two sizes differ and neither is 1.
-
-    Examples:
-        >>> broadcast_all({"a": TensorSpec((3, 1)), "b": TensorSpec((4,)), "c": TensorSpec(())})
-        (3, 4)
-    """
-    (_, so_far), *rest = inputs.items()
-    for port, spec in rest:
-        try:
-            so_far = TensorSpec(broadcast(so_far, spec))
-        except MismatchError as found:
-            raise MismatchError(port, found.need, found.advice, found.detail) from None
-    return so_far.shape
-
-
-def broadcast_back(inputs: Specs, output: tuple[Dim, ...]) -> Shapes:
-    """Return the input shapes that follow from their broadcast shape: where the other inputs have size 1, its sizes.
-
-    Examples:
-        >>> broadcast_back({"left": TensorSpec(("...",)), "right": TensorSpec(())}, ("batch", 3))
-        {'left': ('batch', 3)}
-        >>> broadcast_back({"left": TensorSpec(("n", "m")), "right": TensorSpec((4, 1))}, (4, 3))
-        {'left': ('n', 3), 'right': (4, 1)}
-    """
-    found: dict[str, tuple[Dim, ...]] = {}
-    for port, spec in inputs.items():
-        others = [other.shape for name, other in inputs.items() if name != port]
-        if all(shape == () for shape in others):
-            found[port] = output
-        elif LEADING not in (*spec.shape[:1], *output[:1], *(dim for shape in others for dim in shape[:1])):
-            shape = list(spec.shape)
-            for place in range(1, len(shape) + 1):
-                if all(place > len(other) or other[-place] == 1 for other in others) and place <= len(output):
-                    shape[-place] = output[-place]
-            found[port] = tuple(shape)
-    return found
 
 
 class Elementwise(Operator):

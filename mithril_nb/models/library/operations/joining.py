@@ -8,7 +8,7 @@ from mithril_nb.graph.records import Value
 from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
 from mithril_nb.models.fields import Range
 from mithril_nb.models.library.operations.reshaping import NOTHING_KNOWN, Rearranging
-from mithril_nb.models.library.operations.shape_rules import is_count, places_of
+from mithril_nb.models.library.operations.shape_rules import is_count, places_of, same_sizes
 from mithril_nb.models.library.operations.statics import numbered_ports
 from mithril_nb.models.op import UNKNOWN, Inferred, Options, Shapes, Specs
 from mithril_nb.models.shape_inference.dims import MismatchError, place_of, plus, product, quotient
@@ -347,33 +347,6 @@ class CartesianDifference(Rearranging):
             )
         last: Dim = b if a == 1 else a if b == 1 or isinstance(a, int) else b
         return Inferred({"output": (left[0], right[0], last)})
-
-
-def same_sizes(inputs: Specs, but: int | None = None) -> tuple[Dim, ...]:
-    """Return the common shape of all inputs, with numbers instead of names where an input has them.
-
-    Args:
-        inputs: Specs by port.
-        but: An axis on which the sizes may differ.
-
-    Raises:
-        MismatchError: The shapes differ.
-    """
-    (first, one), *others = inputs.items()
-    sizes = list(one.shape)
-    for port, spec in others:
-        need = f"{tuple('any' if axis == but else size for axis, size in enumerate(sizes))}, like {first} {one.shape}"
-        if len(spec.shape) != len(sizes):
-            raise MismatchError(
-                port, need, "arrays with the same number of axes.", f"rank {len(spec.shape)} != {len(sizes)}"
-            )
-        for axis, (size, other) in enumerate(zip(sizes, spec.shape, strict=True)):
-            if axis == but or size == other:
-                continue
-            if isinstance(size, int) and isinstance(other, int):
-                raise MismatchError(port, need, "the same sizes on the other axes.", f"axis {axis}: {other} != {size}")
-            sizes[axis] = other if isinstance(other, int) else size
-    return tuple(sizes)
 
 
 def pad_pairs(width: Value, rank: int | None) -> tuple[tuple[int, int], ...]:

@@ -12,11 +12,11 @@ from mithril_nb.models.library.operations.elementwise import (
     ANY,
     NUMBERS,
     Kind,
-    broadcast_all,
     check_kind,
     floating,
     kind_of,
 )
+from mithril_nb.models.library.operations.shape_rules import broadcast_all
 from mithril_nb.models.op import Inferred, Operator, Options, Shapes, Specs
 from mithril_nb.models.shape_inference.dims import MismatchError
 from mithril_nb.models.shape_inference.dtypes import promoted

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from mithril_nb.graph.records import Value
-from mithril_nb.graph.spec import LEADING, Dim
-from mithril_nb.models.shape_inference.dims import MismatchError, place_of, product, quotient
+from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
+from mithril_nb.models.rules import Shapes, Specs
+from mithril_nb.models.shape_inference.dims import MismatchError, broadcast, place_of, product, quotient
 
 
 def as_sizes(port: str, value: Value) -> tuple[Dim, ...]:
@@ -206,3 +207,72 @@ def places_of(port: str, axes: Value, shape: tuple[Dim, ...], adds: bool = False
 def is_count(value: object, least: int = 0) -> bool:
     """Return whether a value is an integer of at least `least`, and not a boolean."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def broadcast_all(inputs: Specs) -> tuple[Dim, ...]:
+    """Return the shape that several inputs broadcast to. A mismatch names the first input that does not fit.
+
+    Raises:
+        MismatchError: Two sizes differ and neither is 1.
+
+    Examples:
+        >>> broadcast_all({"a": TensorSpec((3, 1)), "b": TensorSpec((4,)), "c": TensorSpec(())})
+        (3, 4)
+    """
+    (_, so_far), *rest = inputs.items()
+    for port, spec in rest:
+        try:
+            so_far = TensorSpec(broadcast(so_far, spec))
+        except MismatchError as found:
+            raise MismatchError(port, found.need, found.advice, found.detail) from None
+    return so_far.shape
+
+
+def broadcast_back(inputs: Specs, output: tuple[Dim, ...]) -> Shapes:
+    """Return the input shapes that follow from their broadcast shape: where the other inputs have size 1, its sizes.
+
+    Examples:
+        >>> broadcast_back({"left": TensorSpec(("...",)), "right": TensorSpec(())}, ("batch", 3))
+        {'left': ('batch', 3)}
+        >>> broadcast_back({"left": TensorSpec(("n", "m")), "right": TensorSpec((4, 1))}, (4, 3))
+        {'left': ('n', 3), 'right': (4, 1)}
+    """
+    found: dict[str, tuple[Dim, ...]] = {}
+    for port, spec in inputs.items():
+        others = [other.shape for name, other in inputs.items() if name != port]
+        if all(shape == () for shape in others):
+            found[port] = output
+        elif LEADING not in (*spec.shape[:1], *output[:1], *(dim for shape in others for dim in shape[:1])):
+            shape = list(spec.shape)
+            for place in range(1, len(shape) + 1):
+                if all(place > len(other) or other[-place] == 1 for other in others) and place <= len(output):
+                    shape[-place] = output[-place]
+            found[port] = tuple(shape)
+    return found
+
+
+def same_sizes(inputs: Specs, but: int | None = None) -> tuple[Dim, ...]:
+    """Return the common shape of all inputs, with numbers instead of names where an input has them.
+
+    Args:
+        inputs: Specs by port.
+        but: An axis on which the sizes may differ.
+
+    Raises:
+        MismatchError: The shapes differ.
+    """
+    (first, one), *others = inputs.items()
+    sizes = list(one.shape)
+    for port, spec in others:
+        need = f"{tuple('any' if axis == but else size for axis, size in enumerate(sizes))}, like {first} {one.shape}"
+        if len(spec.shape) != len(sizes):
+            raise MismatchError(
+                port, need, "arrays with the same number of axes.", f"rank {len(spec.shape)} != {len(sizes)}"
+            )
+        for axis, (size, other) in enumerate(zip(sizes, spec.shape, strict=True)):
+            if axis == but or size == other:
+                continue
+            if isinstance(size, int) and isinstance(other, int):
+                raise MismatchError(port, need, "the same sizes on the other axes.", f"axis {axis}: {other} != {size}")
+            sizes[axis] = other if isinstance(other, int) else size
+    return tuple(sizes)
