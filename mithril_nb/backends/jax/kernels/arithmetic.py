@@ -1,4 +1,4 @@
-"""Arithmetic and matrix products."""
+"""Arithmetic, comparisons, logic, and matrix products."""
 
 from __future__ import annotations
 
@@ -59,40 +59,53 @@ def _absolute_slope(given: tuple[jax.Array], changes: tuple[jax.Array]) -> tuple
     return jnp.abs(x), (jnp.conj(jnp.sign(x)) * change).real
 
 
-for _op, _function in {
-    "buffer": lambda x: x,
-    "stop_gradient": lax.stop_gradient,
-    "absolute": absolute,
-    "negate": jnp.negative,
-    "sign": jnp.sign,
-    "square": jnp.square,
-    "floor": jnp.floor,
-    "ceil": jnp.ceil,
-    "round": jnp.round,
-    "exp": jnp.exp,
-    "expm1": jnp.expm1,
-    "log1p": jnp.log1p,
-    "rsqrt": lambda x: lax.rsqrt(in_floating(x)),
-    "sin": jnp.sin,
-    "cos": jnp.cos,
-    "tan": jnp.tan,
-    "arctan": jnp.arctan,
-    "erf": lambda x: lax.erf(in_floating(x)),
-}.items():
-    elementwise(_op, _function, "input")
-
-for _op, _function in {
-    "add": jnp.add,
-    "subtract": jnp.subtract,
-    "multiply": jnp.multiply,
-    "minimum": jnp.minimum,
-    "maximum": jnp.maximum,
-    "matrix_multiply": jnp.matmul,
-}.items():
-    elementwise(_op, _function, "left", "right")
-
-for _op, _function in {"divide": jnp.divide, "floor_divide": jnp.floor_divide, "mod": jnp.mod}.items():
-    elementwise(_op, _function, "numerator", "denominator")
+_ELEMENTWISE: dict[tuple[str, ...], dict[str, Callable[..., Any]]] = {
+    ("input",): {
+        "buffer": lambda x: x,
+        "stop_gradient": lax.stop_gradient,
+        "absolute": absolute,
+        "negate": jnp.negative,
+        "sign": jnp.sign,
+        "square": jnp.square,
+        "floor": jnp.floor,
+        "ceil": jnp.ceil,
+        "round": jnp.round,
+        "exp": jnp.exp,
+        "expm1": jnp.expm1,
+        "log1p": jnp.log1p,
+        "rsqrt": lambda x: lax.rsqrt(in_floating(x)),
+        "sin": jnp.sin,
+        "cos": jnp.cos,
+        "tan": jnp.tan,
+        "arctan": jnp.arctan,
+        "erf": lambda x: lax.erf(in_floating(x)),
+        "is_nan": jnp.isnan,
+        "logical_not": jnp.logical_not,
+    },
+    ("left", "right"): {
+        "add": jnp.add,
+        "subtract": jnp.subtract,
+        "multiply": jnp.multiply,
+        "minimum": jnp.minimum,
+        "maximum": jnp.maximum,
+        "matrix_multiply": jnp.matmul,
+        "greater": jnp.greater,
+        "less": jnp.less,
+        "greater_equal": jnp.greater_equal,
+        "less_equal": jnp.less_equal,
+        "equal": jnp.equal,
+        "not_equal": jnp.not_equal,
+        "logical_and": jnp.logical_and,
+        "logical_or": jnp.logical_or,
+        "logical_xor": jnp.logical_xor,
+    },
+    ("numerator", "denominator"): {"divide": jnp.divide, "floor_divide": jnp.floor_divide, "mod": jnp.mod},
+    ("input", "shift"): {"shift_left": jnp.left_shift, "shift_right": jnp.right_shift},
+    ("cond", "input1", "input2"): {"where": jnp.where},
+}
+for _ports, _functions in _ELEMENTWISE.items():
+    for _op, _function in _functions.items():
+        elementwise(_op, _function, *_ports)
 
 
 @kernel("power")

@@ -153,9 +153,3 @@ def _angles(times: Array, count: int, width: int, base: float, dtype: Any) -> Ar
     t = times[:, None].astype(jnp.float32)
     whole = t * jnp.asarray(coarse, jnp.float32)
     return 2 * np.pi * (whole - jnp.floor(whole) + t * jnp.asarray(turns - coarse, jnp.float32))
-
-
-@kernel("unembedding")
-def _unembedding(call: Call, arrays: Arrays) -> Arrays:
-    x, weight = promoted_all(arrays["input"], arrays["weight"])
-    return {"output": lax.dot_general(x, weight, (((x.ndim - 1,), (1,)), ((), ())))}
