@@ -10,7 +10,7 @@ from typing import Any
 import jax
 
 from mithril_nb.backends.jax import JaxBackend
-from mithril_nb.backends.jax.placing import placement_names, put
+from mithril_nb.backends.jax.devices import placement_names, put
 from mithril_nb.backends.jax.watch import NotANumberError, checking_shapes, device_of, looking_for_nan, on_devices
 from mithril_nb.compilation.calls import Calls, as_array, is_text
 from mithril_nb.compilation.inspecting import InspectedModel

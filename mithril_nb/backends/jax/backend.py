@@ -20,11 +20,11 @@ from mithril_nb.backends.jax.devices import (
     find_device,
     make_mesh,
     mesh_shape,
+    place,
 )
 from mithril_nb.backends.jax.flags import compiler_options
 from mithril_nb.backends.jax.initializers import Wanted, drawn, stream
 from mithril_nb.backends.jax.operations import OPERATIONS, SPELLINGS
-from mithril_nb.backends.jax.placing import place
 from mithril_nb.errors import NameTakenError, ShapeError, UnknownOptionError, refuse_unknown, short_repr
 from mithril_nb.graph.spec import ITEM_BYTES, as_dtype
 from mithril_nb.models.custom import PRIMITIVES, check_name, define, ports_of
