@@ -81,7 +81,7 @@ class Made:
         self._own = frozenset(defaults)
         for name, value in given.items():
             if name not in defaults and name not in OUTSIDE and not self._takes_any:
-                checked({key: value for key, value in defaults.items()}, {name: value}, f"{self.name}()")
+                checked(defaults, {name: value}, f"{self.name}()")
         missing = [name for name, value in defaults.items() if value is _NONE and name not in given]
         if missing:
             raise UnknownOptionError(
@@ -242,13 +242,9 @@ def outside(make: Callable[[], Inspection], settings: Settings) -> Inspection:
     dtype, precision = settings.get("dtype"), settings.get("precision")
     with nullcontext() if precision is None else jax.default_matmul_precision(precision):
         inspection = make()
-        return (
-            inspection if dtype is None and precision is None else inspection.altered(lambda args: _cast(args, dtype))
-        )
-
-
-def _cast(args: Any, dtype: Any) -> Any:
-    return args if dtype is None else cast(args, dtype)
+        if dtype is None and precision is None:
+            return inspection
+        return inspection.altered(lambda args: args if dtype is None else cast(args, dtype))
 
 
 @dataclass(frozen=True)
@@ -347,5 +343,5 @@ def _is_floating(leaf: Any) -> bool:
 
 def _spec(leaf: Any, shape: tuple[Any, ...], dtype: Any) -> jax.ShapeDtypeStruct:
     """Return the shape and dtype of an array, with its sharding if it has one."""
-    kept: dict[str, Any] = {name: getattr(leaf, name, None) for name in ("sharding", "weak_type")}
-    return jax.ShapeDtypeStruct(shape, dtype, sharding=kept["sharding"], weak_type=bool(kept["weak_type"]))
+    sharding, is_weak = getattr(leaf, "sharding", None), bool(getattr(leaf, "weak_type", False))
+    return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding, weak_type=is_weak)
