@@ -45,6 +45,7 @@ def find_device(text: str | Device, advice: str = 'device="{}"') -> Device:
 
 def present_devices() -> list[str]:
     """Return the names of all devices, with JAX's default platform first."""
+    # This lists one platform only; the others are looked up by name.
     devices = list(jax.devices())
     for platform in ("gpu", "tpu", "cpu"):
         try:
@@ -137,6 +138,7 @@ def split_over(mesh: Mesh, shape: tuple[int, ...], tensor_split: Any = (0,), wha
     """
     axes = tuple(tensor_split) if isinstance(tensor_split, tuple | list) else (tensor_split,)
     rank = len(shape)
+    # Not isinstance, because True would be axis 1.
     fits = all(axis is None or (type(axis) is int and -rank <= axis < rank) for axis in axes)
     places = [axis % rank for axis in axes if axis is not None] if fits else []
     if not fits or len(axes) > len(mesh.axis_names) or len(set(places)) < len(places):
@@ -161,6 +163,7 @@ def check_even(what: str, shape: tuple[int | str, ...], axis: int, parts: int, p
     """
     size = shape[axis]
     assert isinstance(size, int)
+    # JAX raises an IndivisibleError, which does not name the array.
     if size % parts:
         below, above = size - size % parts, size + -size % parts
         raise ShapeError(

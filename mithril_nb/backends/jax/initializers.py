@@ -45,6 +45,7 @@ _VARIANCES = {
 
 def stream(seed: Sequence[int], name: str) -> Stream:
     """Return the random stream of a parameter. The same seed and name give the same numbers on every machine."""
+    # A name from a JSON file may contain half a surrogate pair, which UTF-8 cannot encode.
     entropy = [*seed, zlib.crc32(name.encode(errors="surrogatepass"))]
 
     def piece(number: int) -> np.random.Generator:
@@ -137,6 +138,7 @@ def _fill(wanted: Wanted) -> Fill:
         _check_axes(wanted)
         gain, fan = _VARIANCES[name]
         fan_in, fan_out = _fans(wanted)
+        # At least 1, because a parameter with an empty axis has a fan of 0.
         stddev = scale * sqrt(gain / max(1.0, fan_in if fan == "in" else (fan_in + fan_out) / 2))
         is_uniform = name.endswith("uniform")
         draw, scale = (_symmetric, sqrt(3) * stddev) if is_uniform else (_cut_normal, stddev / _CUT_STDDEV)
@@ -210,6 +212,7 @@ def _orthogonal(normal: np.ndarray, initializer: Initializer) -> np.ndarray:
         return np.concatenate([_orthogonal(part, one) for part in split], axis)
     flat = np.moveaxis(normal, axis, 0)
     rows, columns = flat.shape[0], prod(flat.shape[1:])
+    # In float64, so that the result is orthogonal to the last bit of float32.
     tall = flat.reshape(rows, columns).astype("float64")
     q, r = np.linalg.qr(tall if rows >= columns else tall.T)
     q = q * np.where(np.diagonal(r) < 0, -1.0, 1.0)

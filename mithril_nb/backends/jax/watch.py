@@ -81,6 +81,7 @@ def looking_for_nan(toolkit: Toolkit) -> Toolkit:
     """
 
     def around(path: str, arrays: Arrays, run: Callable[[Arrays], Arrays]) -> Arrays:
+        # JAX's own check would raise first, and does not name the block.
         with jax.debug_nans(False):
             found = run(arrays)
             for port, array in found.items():
@@ -106,6 +107,7 @@ def on_devices(toolkit: Toolkit, devices: Mapping[str, Any]) -> Toolkit:
     """
 
     def around(path: str, arrays: Arrays, run: Callable[[Arrays], Arrays]) -> Arrays:
+        # An operation outside jit needs all its committed arrays on one device.
         device = device_of(path, devices)
         return run({name: _moved(array, device) for name, array in arrays.items()})
 
@@ -129,6 +131,7 @@ def _moved(array: Any, device: Any) -> Any:
 
 
 def _has_nan(array: Any) -> bool:
+    # The values of a tracer, as in the body of a scan, are unknown.
     is_array = isinstance(array, jax.Array) and not isinstance(array, Tracer)
     return is_array and jnp.issubdtype(array.dtype, jnp.inexact) and bool(jnp.isnan(array).any())
 

@@ -56,6 +56,7 @@ def _absolute(x: jax.Array) -> jax.Array:
 @_absolute.defjvp
 def _absolute_slope(given: tuple[jax.Array], changes: tuple[jax.Array]) -> tuple[jax.Array, jax.Array]:
     (x,), (change,) = given, changes
+    # The derivative of |z| is Re(conj(z) dz) / |z|; conj and real do nothing to a real number.
     return jnp.abs(x), (jnp.conj(jnp.sign(x)) * change).real
 
 
@@ -73,6 +74,7 @@ _ELEMENTWISE: dict[tuple[str, ...], dict[str, Callable[..., Any]]] = {
         "exp": jnp.exp,
         "expm1": jnp.expm1,
         "log1p": jnp.log1p,
+        # lax, unlike jax.numpy, rejects integers. The same holds for erf.
         "rsqrt": lambda x: lax.rsqrt(in_floating(x)),
         "sin": jnp.sin,
         "cos": jnp.cos,
@@ -135,6 +137,7 @@ def _robust_power(base: jax.Array, exponent: jax.Array, threshold: Any) -> jax.A
         t = jnp.where(grows, tiny, jnp.power(tiny, 1 / (2 - 2 * jnp.minimum(exponent, 0)))).astype(base.dtype)
     else:
         t = _least(threshold, base.dtype)
+    # The threshold depends on the exponent, but is a constant of the formula.
     t = lax.stop_gradient(t)
     is_even = exponent % 2 == 0
     base = jnp.where(is_even, absolute(base), base)

@@ -74,8 +74,10 @@ def _batch_norm(call: Call, arrays: Arrays) -> Arrays:
         mean, variance = (_per_channel(widened(arrays[port]), x.ndim) for port in ("running_mean", "running_var"))
         return {"output": _batch_normal(call, arrays, wide, mean, variance)}
     mean = wide.mean(axes, keepdims=True)
+    # In two passes: the mean of the squares minus the square of the mean cancels if the mean is large.
     centered = wide - mean
     variance = (centered * centered).mean(axes, keepdims=True)
+    # The running variance is unbiased, as in PyTorch; the batch is normalized by the biased one.
     # A single value has no variance, so keep the running variance.
     spread = variance.ravel() * (count / (count - 1)) if count not in (0, 1) else arrays["running_var"]
     return {

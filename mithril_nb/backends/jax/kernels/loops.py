@@ -92,6 +92,7 @@ def _rnn(call: Call, arrays: Arrays) -> Arrays:
 def _lstm(call: Call, arrays: Arrays) -> Arrays:
     def step(before: tuple[Array, ...], x: Array) -> tuple[Array, ...]:
         hidden, cell = before
+        # The columns are i, f, g, o, and r, z, n in a GRU, as in Equinox and PyTorch.
         enter, forget, new, leave = jnp.split(x + hidden @ arrays["w_hh"], 4, -1)
         cell = jax.nn.sigmoid(forget) * cell + jax.nn.sigmoid(enter) * jnp.tanh(new)
         return jax.nn.sigmoid(leave) * jnp.tanh(cell), cell
@@ -128,9 +129,11 @@ def _scan(call: Call, arrays: Arrays) -> Arrays:
         held, number = state
         key = None if call.key is None else jax.random.fold_in(call.key, number)
         found = call.bodies["body"]({**whole, **held, **given}, call.inner, key)
+        # A scan rejects a state that changes its dtype.
         after = {target: found[source].astype(held[target].dtype) for source, target in carry.items()}
         return (after, number + 1), {port: value for port, value in found.items() if port not in carry}
 
+    # A scan does not number its steps. A Python 0 would be int64 in x64 mode; fold_in casts to uint32.
     (last, _), each = lax.scan(round_, (start, jnp.uint32(0)), along)
     return {
         **{port: jnp.moveaxis(value, 0, axis) for port, value in each.items()},

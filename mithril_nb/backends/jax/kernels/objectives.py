@@ -85,6 +85,7 @@ def _binary_cross_entropy(call: Call, arrays: Arrays) -> Arrays:
         weight = _ratio((1 - t).sum(), t.sum())
     weight = jnp.asarray(weight, x.dtype) * t
     if call.options["input_type"] == "logits":
+        # log sigmoid(x) as -softplus(-x): for large negative x the sigmoid is 0, and its logarithm -inf.
         yes, no = _kept_finite(call, -jax.nn.softplus(-x), dtype), _kept_finite(call, -jax.nn.softplus(x), dtype)
     else:
         yes, no = _log(call, x, dtype, weight), _log(call, 1 - x, dtype, 1 - t)
@@ -254,6 +255,7 @@ def _class_counts(call: Call, arrays: Arrays) -> Arrays:
 @kernel("classes_seen")
 def _classes_seen(call: Call, arrays: Arrays) -> Arrays:
     numbers = jnp.sort(jnp.concatenate([arrays["pred"].reshape(-1), arrays["label"].reshape(-1)]))
+    # jnp.unique would need a fixed size. Equal integers are neighbours after sorting.
     return {"output": (jnp.diff(numbers) != 0).sum(dtype=jnp.int32) + int(numbers.shape != (0,))}
 
 
@@ -273,6 +275,7 @@ def _top_k_hits(call: Call, arrays: Arrays) -> Arrays:
     classes = jnp.arange(count)
     # Not jnp.take_along_axis, which fails without classes.
     own = jnp.where(classes == label, scores, 0).sum(-1, keepdims=True)
+    # `~(<=)`, not `>`: a NaN counts as better, so that a model that outputs NaN has no hits.
     before = ~(scores <= own) | ((scores == own) & (classes < label))
     return {"output": (exists & (before.sum(-1, keepdims=True) < call.options["k"]))[..., 0]}
 

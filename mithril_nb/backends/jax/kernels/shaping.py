@@ -112,6 +112,7 @@ def _repeat(call: Call, arrays: Arrays) -> Arrays:
 def _pad(call: Call, arrays: Arrays) -> Arrays:
     x, value = arrays["input"], call.options["value"]
     pairs = pad_pairs(known(call, "pad_width"), x.ndim)
+    # jnp.pad rejects the empty list of pairs of a scalar.
     return {"output": jnp.pad(x, pairs, constant_values=np.asarray(value).astype(x.dtype)) if x.ndim else x}
 
 
