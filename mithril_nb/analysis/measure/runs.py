@@ -79,7 +79,10 @@ def values_for(inspection: Inspection, args: tuple[Any, ...]) -> Values:
     compiled, inputs = inspection.compiled, inspection.inputs
     avals = jax.tree.leaves(compiled.in_avals)
     shardings = jax.tree.leaves(compiled.input_shardings, is_leaf=lambda leaf: leaf is None)
-    donated = tuple(info.donated for info in jax.tree.leaves(inspection.lowered.args_info, is_leaf=_is_info))
+    donated = tuple(
+        info.donated
+        for info in jax.tree.leaves(inspection.lowered.args_info, is_leaf=lambda leaf: hasattr(leaf, "donated"))
+    )
     given = _fitting(inspection, args, avals, inputs)
     whole = [None] * (len(avals) - len(given)) + given
     leaves: list[Any] = []
@@ -91,10 +94,6 @@ def values_for(inspection: Inspection, args: tuple[Any, ...]) -> Values:
         # A Python number stays one: it has a weak type, which a NumPy array would not have.
         leaves.append(leaf if _is_number(leaf) else _put(leaf, aval, shardings[place]))
     return Values(tuple(leaves), compiled.in_tree, donated, tuple(placeholders))
-
-
-def _is_info(leaf: Any) -> bool:
-    return hasattr(leaf, "donated")
 
 
 def _fitting(inspection: Inspection, args: tuple[Any, ...], avals: Sequence[Any], inputs: Sequence[Input]) -> list[Any]:

@@ -322,20 +322,16 @@ def rematerialized(model: PhysicalModel) -> PhysicalModel:
     """Return a model whose gradient recomputes the loss's intermediate values and saves only its arguments."""
     other = copy.copy(model)
 
-    def forward(params: Any, inputs: Any, *, state: Any = None, key: Any = None, training: bool = False) -> Any:
-        def run(params: Any, inputs: Any, state: Any, key: Any) -> Any:
-            return model.forward(params, inputs, state=state, key=key, training=training)
+    def recomputed(method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(params: Any, inputs: Any, state: Any = None, *, key: Any = None, training: bool = False) -> Any:
+            def run(params: Any, inputs: Any, state: Any, key: Any) -> Any:
+                return method(params, inputs, state=state, key=key, training=training)
 
-        return jax.checkpoint(run)(params, inputs, state, key)
+            return jax.checkpoint(run)(params, inputs, state, key)
 
-    def forward_with_state(
-        params: Any, inputs: Any, state: Any = None, *, key: Any = None, training: bool = False
-    ) -> Any:
-        def run(params: Any, inputs: Any, state: Any, key: Any) -> Any:
-            return model.forward_with_state(params, inputs, state, key=key, training=training)
-
-        return jax.checkpoint(run)(params, inputs, state, key)
+        return call
 
     # An instance attribute overrides the method, as in `evaluate`.
-    other.__dict__.update(forward=forward, forward_with_state=forward_with_state)
+    for name in ("forward", "forward_with_state"):
+        other.__dict__[name] = recomputed(getattr(model, name))
     return other

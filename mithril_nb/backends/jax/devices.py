@@ -109,12 +109,12 @@ def make_mesh(shape: Sequence[int], platform: str | None = None, option: str = "
     devices = jax.devices(platform) if platform else jax.devices()
     needed = prod(shape)
     if needed > len(devices):
-        names = ", ".join(map(device_name, devices))
+        names, are = ", ".join(map(device_name, devices)), "is" if len(devices) == 1 else "are"
         forced = f"  # or XLA_FLAGS=--xla_force_host_platform_device_count={needed}, set before Python starts"
         given = tuple(shape) if option == "device_mesh" else needed
         fitting = str((*(1,) * (len(shape) - 1), len(devices))) if len(shape) > 1 else len(devices)
         raise DeviceNotFoundError(
-            f"{option}={given} needs {needed} devices, but only {len(devices)} {_are(len(devices))} available.",
+            f"{option}={given} needs {needed} devices, but only {len(devices)} {are} available.",
             (("present", names),),
             f"{option}={fitting}{forced if devices[0].platform == 'cpu' else ''}",
         )
@@ -143,7 +143,7 @@ def split_over(mesh: Mesh, shape: tuple[int, ...], tensor_split: Any = (0,), wha
     places = [axis % rank for axis in axes if axis is not None] if fits else []
     if not fits or len(axes) > len(mesh.axis_names) or len(set(places)) < len(places):
         raise UnknownOptionError(
-            f"tensor_split={tensor_split!r} does not match {what} of shape {shape} on a mesh {_sizes(mesh)}.",
+            f"tensor_split={tensor_split!r} does not match {what} of shape {shape} on a mesh {mesh.axis_sizes}.",
             (("needs", "for each mesh axis, a different axis of the array, or None"),),
             "tensor_split=(0,)",
         )
@@ -172,14 +172,6 @@ def check_even(what: str, shape: tuple[int | str, ...], axis: int, parts: int, p
             f"{above} along axis {axis}" + (f", or {below}." if below else "."),
             port=port,
         )
-
-
-def _are(count: int) -> str:
-    return "is" if count == 1 else "are"
-
-
-def _sizes(mesh: Mesh) -> tuple[int, ...]:
-    return tuple(mesh.shape[name] for name in mesh.axis_names)
 
 
 class PlacedModel(Model):
@@ -221,11 +213,6 @@ def place(model: Model, placement: Mapping[str, int | str | Device], platform: s
     placed._block, placed._members = model.block, dict(model._members)
     placed.placement = devices
     return placed
-
-
-def placement_names(placement: Mapping[str, Device]) -> dict[str, str]:
-    """Return the placement with device names."""
-    return {path: device_name(device) for path, device in placement.items()}
 
 
 def devices_of(model: object) -> Mapping[str, Device]:

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 
+from mithril_nb.backends.jax.devices import put
 from mithril_nb.errors import MithrilError, ShapeError
 from mithril_nb.graph.records import BlockSpecs
 from mithril_nb.graph.spec import TensorSpec
@@ -109,7 +110,7 @@ def on_devices(toolkit: Toolkit, devices: Mapping[str, Any]) -> Toolkit:
     def around(path: str, arrays: Arrays, run: Callable[[Arrays], Arrays]) -> Arrays:
         # An operation outside jit needs all its committed arrays on one device.
         device = device_of(path, devices)
-        return run({name: _moved(array, device) for name, array in arrays.items()})
+        return run({name: put(one, device) if isinstance(one, jax.Array) else one for name, one in arrays.items()})
 
     return around_blocks(toolkit, around)
 
@@ -124,10 +125,6 @@ def device_of(path: str, devices: Mapping[str, Any]) -> Any:
     parts = path.split("/")
     around = ("/".join(parts[:count]) for count in range(len(parts), 0, -1))
     return next((devices[one] for one in around if one in devices), None)
-
-
-def _moved(array: Any, device: Any) -> Any:
-    return array if device is None or not isinstance(array, jax.Array) else jax.device_put(array, device)
 
 
 def _has_nan(array: Any) -> bool:
