@@ -123,14 +123,13 @@ def make_mesh(shape: Sequence[int], platform: str | None = None, option: str = "
     return Mesh(grid, axis_names(shape), axis_types=(AxisType.Auto,) * len(shape))
 
 
-def split_over(mesh: Mesh, shape: tuple[int, ...], tensor_split: Any = (0,), what: str = "an array") -> NamedSharding:
+def split_over(mesh: Mesh, shape: tuple[int, ...], tensor_split: Any = (0,)) -> NamedSharding:
     """Return the sharding of an array over a mesh.
 
     Args:
         mesh: The mesh.
         shape: Shape of the array.
         tensor_split: For each mesh axis, the array axis to split over it; `None` for none.
-        what: Name of the array in messages.
 
     Raises:
         UnknownOptionError: The array or the mesh does not have an axis.
@@ -143,14 +142,14 @@ def split_over(mesh: Mesh, shape: tuple[int, ...], tensor_split: Any = (0,), wha
     places = [axis % rank for axis in axes if axis is not None] if fits else []
     if not fits or len(axes) > len(mesh.axis_names) or len(set(places)) < len(places):
         raise UnknownOptionError(
-            f"tensor_split={tensor_split!r} does not match {what} of shape {shape} on a mesh {mesh.axis_sizes}.",
+            f"tensor_split={tensor_split!r} does not match an array of shape {shape} on a mesh {mesh.axis_sizes}.",
             (("needs", "for each mesh axis, a different axis of the array, or None"),),
             "tensor_split=(0,)",
         )
     spec: list[str | None] = [None] * rank
     for name, axis in zip(mesh.axis_names, axes, strict=False):
         if axis is not None:
-            check_even(what, shape, axis % rank, mesh.shape[name])
+            check_even("an array", shape, axis % rank, mesh.shape[name])
             spec[axis % rank] = name
     return NamedSharding(mesh, PartitionSpec(*spec))
 

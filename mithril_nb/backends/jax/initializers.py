@@ -56,22 +56,6 @@ def stream(seed: Sequence[int], name: str) -> Stream:
     return piece
 
 
-def initial(initializer: Initializer, random: Stream, shape: tuple[int, ...], name: str = "") -> np.ndarray:
-    """Return the initial value of a parameter as float32. A float64 parameter is cast from it.
-
-    Args:
-        initializer: Its initializer; `mithril_nb.models.initializers` has the formulas.
-        random: Its random stream.
-        shape: Its shape.
-        name: Its name, for a message.
-
-    Raises:
-        ShapeError: The formula needs two axes.
-        ValueError: The initializer does not exist.
-    """
-    return next(drawn([Wanted(initializer, random, shape, name)]))
-
-
 class Wanted(NamedTuple):
     """Description of a parameter to initialize.
 
