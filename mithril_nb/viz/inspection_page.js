@@ -270,7 +270,7 @@
   const stages = data.stages.map(read), bar = element("div", "bar-of-stages"), shelf = element("div", "panes");
   function show(stage, tab, isShown) {
     tab.setAttribute("aria-pressed", String(isShown));
-    if (isShown && !panes.has(stage.name)) panes.set(stage.name, new Pane(stage, data.tokens.stages[stage.name]));
+    if (isShown && !panes.has(stage.name)) panes.set(stage.name, new Pane(stage, stage.language));
     if (!isShown) panes.delete(stage.name);
     shelf.replaceChildren(...stages.filter(({ name }) => panes.has(name)).map(({ name }) => panes.get(name).root));
     for (const pane of panes.values()) { pane.draw(); pane.follow(true); }

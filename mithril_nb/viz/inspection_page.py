@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from mithril_nb.atomic_write import write_text
 from mithril_nb.errors import ModelFileError, StageUnavailableError
+from mithril_nb.stages.stage_kinds import has_machine_code, language_of, needs_compile, title_of
 from mithril_nb.viz.costs.table import cost_css, cost_tables
 from mithril_nb.viz.html_parts import base_css, heading_css, heading_html
 from mithril_nb.viz.inspection_summary import block_shares, graph_html, stages_html, summary_css
-from mithril_nb.viz.listing import ORIGINS, TITLES, hue_class, hues_seen, listing_css, panes_html
+from mithril_nb.viz.listing import ORIGINS, hue_class, hues_seen, listing_css, panes_html
 from mithril_nb.viz.op_help import op_help
 from mithril_nb.viz.report import POLICY
 from mithril_nb.viz.text.escape import block_key, escaped, one_line
@@ -67,16 +68,14 @@ def inspection_page(inspection: Inspection, path: str | Path | None = None, stag
 
 
 def _page(inspection: Inspection, names: tuple[str, ...]) -> str:
-    from mithril_nb.stages.pipeline import NEEDS
-
-    is_compiled = any(NEEDS.get(name) == "compile" for name in names)  # unknown stages raise below
+    is_compiled = needs_compile(names)
     # Requesting everything before the first read compiles the program once instead of twice.
     if is_compiled:
-        inspection.want(machine_code=not {"llvm", "asm"}.isdisjoint(names), passes=True)
+        inspection.want(machine_code=has_machine_code(names), passes=True)
     passes, why = _passes(inspection) if is_compiled else ((), "")
     stages = [inspection.stage(name) for name in names]
     # Kernels have the same blocks as the HLO, so their thousands of lines add nothing to the order of blocks.
-    hues = hues_seen([stage for stage in stages if stage.name not in ("llvm", "asm")])
+    hues = hues_seen([stage for stage in stages if not has_machine_code([stage.name])])
     diffs = [one.diff for one in passes]
     key = hashlib.sha256("\0".join(stage.text for stage in stages).encode("utf-8", "replace")).hexdigest()[:8]
     data = {
@@ -134,7 +133,8 @@ def _columns(stages: Sequence[Stage], hues: dict[str, int]) -> dict[str, Any]:
         found.append(
             {
                 "name": stage.name,
-                "title": TITLES[stage.name],
+                "title": title_of(stage.name),
+                "language": language_of(stage.name),
                 "unavailable": stage.unavailable,
                 "text": stage.text,
                 "line": [line - before for line, before in zip(starts, [0, *starts], strict=False)],

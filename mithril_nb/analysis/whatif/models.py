@@ -29,9 +29,9 @@ from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.graph.spec import Dim, as_dtype
 from mithril_nb.inspection import Inspection
 from mithril_nb.models.fields import fields_of
-from mithril_nb.models.infer import infer
 from mithril_nb.models.model import Model, with_attributes
 from mithril_nb.models.naming import input_specs
+from mithril_nb.models.shape_inference.infer import infer
 from mithril_nb.targets import inspect
 from mithril_nb.targets.mithril_models import compiled_for, given_specs
 from mithril_nb.targets.option_checks import OPTIONS, options_written

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from mithril_nb.backends.jax.kernels.registry import DRAWS, kernel
 from mithril_nb.backends.jax.kernels.shaping import known
-from mithril_nb.models.folding import dtype_of
+from mithril_nb.models.shape_inference.folding import dtype_of
 from mithril_nb.program import Arrays, Call
 
 

@@ -62,10 +62,8 @@ function rulesOf(language: (string | null)[][]): Rule[] {
   return language.map(([pattern, name, end]) => ({ pattern: new RegExp(pattern!, "uy"), name: name ?? null, end: end ? new RegExp(end, "ug") : null }));
 }
 
-const LANGUAGES = Object.fromEntries(Object.entries(definition.languages).map(([name, language]) => [name, rulesOf(language)]));
-
-/** The rules of each stage. */
-export const RULES: Record<string, Rule[]> = Object.fromEntries(Object.entries(definition.stages).map(([stage, language]) => [stage, LANGUAGES[language]!]));
+/** The rules of each language. */
+export const RULES: Record<string, Rule[]> = Object.fromEntries(Object.entries(definition.languages).map(([name, language]) => [name, rulesOf(language)]));
 
 /** Tokens without a mark. They are the most frequent, and each mark would add an element to the page. */
 const PLAIN = new Set(["value", "punctuation"]);
@@ -94,9 +92,9 @@ function colour(view: EditorView, rules: readonly Rule[]): DecorationSet {
   return builder.finish();
 }
 
-/** Return an extension that colours the visible lines. */
-export function languageOf(stage: string): Extension {
-  const rules = RULES[stage] ?? [];
+/** Return an extension that colours the visible lines; an unknown language is plain text. */
+export function colouredAs(language: string): Extension {
+  const rules = RULES[language] ?? [];
   return ViewPlugin.fromClass(
     class {
       decorations: DecorationSet;
@@ -109,31 +107,4 @@ export function languageOf(stage: string): Extension {
     },
     { decorations: (plugin) => plugin.decorations },
   );
-}
-
-export const STAGE_TITLES: Record<string, string> = {
-  python: "Python",
-  graph: "Graph",
-  jaxpr: "jaxpr",
-  stablehlo: "StableHLO",
-  hlo_before: "HLO before",
-  hlo: "HLO",
-  llvm: "LLVM IR",
-  asm: "Machine code",
-};
-
-/** Progress label of each stage, shown with the elapsed time. */
-export const STAGE_VERBS: Record<string, string> = {
-  python: "Reading",
-  graph: "Tracing",
-  jaxpr: "Tracing",
-  stablehlo: "Lowering",
-  hlo_before: "Lowering",
-  hlo: "Compiling",
-  llvm: "Compiling",
-  asm: "Disassembling",
-};
-
-export function titleOf(stage: string): string {
-  return STAGE_TITLES[stage] ?? stage;
 }

@@ -4,7 +4,7 @@ import { EditorState } from "@codemirror/state";
 import { EditorView } from "@codemirror/view";
 import { copyFrom } from "./clipboard";
 import { attr, h, icon, ICONS, iconButton, keyed, text } from "./dom";
-import { languageOf } from "./languages";
+import { colouredAs } from "./languages";
 import type { Store } from "./store";
 import { readOnly } from "./styles";
 import type { Diagnostic } from "./types";
@@ -17,7 +17,7 @@ export class SourceTab {
   constructor(private readonly store: Store) {
     this.view = new EditorView({
       state: EditorState.create({
-        extensions: [readOnly, languageOf("python"), EditorView.contentAttributes.of({ "aria-label": "Python that builds this model, read only", "aria-readonly": "true", tabindex: "0", spellcheck: "false" })],
+        extensions: [readOnly, colouredAs("python"), EditorView.contentAttributes.of({ "aria-label": "Python that builds this model, read only", "aria-readonly": "true", tabindex: "0", spellcheck: "false" })],
       }),
     });
     const copy: HTMLButtonElement = h("button", { type: "button", class: "mnb-button", "data-mnb-action": "source.copy", onclick: () => void copyFrom(copy, store.snapshot.source) }, icon(ICONS.copy), "Copy");

@@ -3,7 +3,7 @@
 import { EditorState, type StateEffect } from "@codemirror/state";
 import { EditorView } from "@codemirror/view";
 import { attr, h, svg } from "./dom";
-import { languageOf, titleOf } from "./languages";
+import { colouredAs } from "./languages";
 import { type Anchor, type Links, type StageText, UNATTRIBUTED } from "./links";
 import { FIGURE_TITLES, formatFigure } from "./cost-figures";
 import { percent } from "./format";
@@ -58,10 +58,10 @@ export class Pane {
         extensions: [
           marks,
           readOnly,
-          languageOf(stage),
+          colouredAs(this.store.languageOf(stage)),
           EditorView.domEventHandlers({ keydown: (event, view) => this.key(event, view) }),
           EditorView.contentAttributes.of({
-            "aria-label": `${titleOf(stage)}, read only. Enter pins the line; [ and ] move between linked lines.`,
+            "aria-label": `${this.store.titleOf(stage)}, read only. Enter pins the line; [ and ] move between linked lines.`,
             "aria-readonly": "true",
             tabindex: "0",
             "aria-multiline": "true",

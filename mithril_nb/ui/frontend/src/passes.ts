@@ -4,7 +4,6 @@ import { EditorState, RangeSetBuilder } from "@codemirror/state";
 import { Decoration, type DecorationSet, EditorView, ViewPlugin, type ViewUpdate } from "@codemirror/view";
 import { Clock } from "./clock";
 import { attr, h, text } from "./dom";
-import { titleOf } from "./languages";
 import { decodeJson, attempt } from "./messages";
 import { visibleLines } from "./visible-lines";
 import { StepList } from "./step-list";
@@ -210,7 +209,7 @@ export class PassesTab {
   private receiveHistory({ stage, index, events, fused, became }: InstructionHistory): void {
     if (`${stage} ${index} ${this.version}` !== this.requested) return;
     const hlo = this.store.texts.get("hlo");
-    const parts: (Node | string)[] = [h("b", {}, `${this.store.texts.get(stage)?.instructions[index]?.opcode ?? "Instruction"} in ${titleOf(stage)}`), events.length ? " " : ` ${became || "is unchanged from start to end"}.`];
+    const parts: (Node | string)[] = [h("b", {}, `${this.store.texts.get(stage)?.instructions[index]?.opcode ?? "Instruction"} in ${this.store.titleOf(stage)}`), events.length ? " " : ` ${became || "is unchanged from start to end"}.`];
     events.forEach(([event, name, number], i) => parts.push(`${i ? ", " : ""}${event} `, h("button", { type: "button", class: "mnb-link", onclick: () => this.list.select(number) }, `${number + 1}. ${name}`)));
     if (events.length && became) parts.push(`, ${became}`);
     if (fused.length) {

@@ -1,7 +1,6 @@
 /** Search over blocks and all loaded stages. */
 
 import { ICONS, h, icon, uid } from "./dom";
-import { titleOf } from "./languages";
 import type { Panes } from "./panes";
 import type { Store } from "./store";
 
@@ -76,7 +75,7 @@ export class Search {
       text.text.split("\n").forEach((line, i) => {
         if (!line.toLowerCase().includes(query)) return;
         found += 1;
-        if (found <= PER_STAGE) this.hits.push({ where: `${titleOf(text.stage)} ${i + 1}`, label: line.trim(), go: () => this.goTo(text.stage, i + 1) });
+        if (found <= PER_STAGE) this.hits.push({ where: `${this.store.titleOf(text.stage)} ${i + 1}`, label: line.trim(), go: () => this.goTo(text.stage, i + 1) });
       });
       total += found;
     }

@@ -1,7 +1,6 @@
 /** The graph of a stage: a picture drawn by the kernel, with nodes that can be linked, opened and selected. */
 
 import { attr, h, iconButton, text } from "./dom";
-import { titleOf } from "./languages";
 import { type Anchor, sameAnchor } from "./links";
 import { decodeJson, attempt } from "./messages";
 import type { Store } from "./store";
@@ -87,7 +86,7 @@ export class StageGraph {
   private update(): void {
     const { graph_stages = [], graph_stage, stages } = this.store.snapshot;
     if (this.stages.childElementCount !== graph_stages.length) {
-      this.stages.replaceChildren(...graph_stages.map((stage) => h("button", { type: "button", class: "mnb-toggle", "data-mnb-action": `graph.${stage}`, onclick: () => this.store.command("show_graph", { stage }) }, titleOf(stage))));
+      this.stages.replaceChildren(...graph_stages.map((stage) => h("button", { type: "button", class: "mnb-toggle", "data-mnb-action": `graph.${stage}`, onclick: () => this.store.command("show_graph", { stage }) }, this.store.titleOf(stage))));
     }
     graph_stages.forEach((stage, i) => attr(this.stages.children[i]!, "aria-pressed", String(stage === graph_stage)));
     const info = stages[graph_stage ?? ""];
@@ -99,7 +98,7 @@ export class StageGraph {
     if (this.svg === null && info) text(this.hint, why === null ? "The graph appears once the program is traced." : `No graph: ${why}`);
     if (this.svg === null) return;
     if (isShown && !failure) text(this.count, `${this.nodes.length} ${this.nodes.length === 1 ? "node" : "nodes"}`);
-    else text(this.count, why === null ? `drawing ${titleOf(graph_stage!)}` : `no graph of ${titleOf(graph_stage!)}: ${why}`);
+    else text(this.count, why === null ? `drawing ${this.store.titleOf(graph_stage!)}` : `no graph of ${this.store.titleOf(graph_stage!)}: ${why}`);
   }
 
   private fail(stage: string, why: string): void {

@@ -4,7 +4,7 @@ import { EditorState, RangeSetBuilder, StateEffect, StateField } from "@codemirr
 import { Decoration, type DecorationSet, EditorView } from "@codemirror/view";
 import { Clock } from "./clock";
 import { attr, h, text } from "./dom";
-import { languageOf } from "./languages";
+import { colouredAs } from "./languages";
 import { fillDiagnostic } from "./lists";
 import { margin } from "./margin";
 import { decodeJson, attempt } from "./messages";
@@ -58,7 +58,7 @@ class Side {
     this.view = new EditorView({
       state: EditorState.create({
         extensions: [
-          readOnly, languageOf("jaxpr"), margin, shown,
+          readOnly, colouredAs("jaxpr"), margin, shown,
           EditorView.updateListener.of(({ selectionSet, docChanged, state }) => {
             if (selectionSet && !docChanged) this.point(state.doc.lineAt(state.selection.main.head).number);
           }),
