@@ -44,6 +44,7 @@ class RunsCustomOps(Protocol):
 
 REGISTERED: dict[str, WeakSet[RunsCustomOps]] = {}
 """The living backends on which each op was registered."""
+# A ContextVar, because sessions infer the shapes of other models on other threads.
 _inferring: ContextVar[RunsCustomOps | None] = ContextVar("_inferring", default=None)
 
 

@@ -140,6 +140,7 @@ def _robust_power(base: jax.Array, exponent: jax.Array, threshold: Any) -> jax.A
     # The threshold depends on the exponent, but is a constant of the formula.
     t = lax.stop_gradient(t)
     is_even = exponent % 2 == 0
+    # An even power has no sign. This `absolute` has a gradient of 0 at 0, and not 1.
     base = jnp.where(is_even, absolute(base), base)
     sign = jnp.where(base < 0, -1, 1).astype(base.dtype)
     is_near = jnp.abs(base) < t

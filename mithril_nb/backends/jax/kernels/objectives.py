@@ -107,7 +107,7 @@ def _focal_loss(call: Call, arrays: Arrays) -> Arrays:
 
 @kernel("cross_entropy")
 def _cross_entropy(call: Call, arrays: Arrays) -> Arrays:
-    found, target, axis = _classes_last(call, arrays["input"]), arrays["target"], -1
+    found, target = _classes_last(call, arrays["input"]), arrays["target"]
     count = found.shape[-1]
     # A class that does not exist gives NaN, so that the user notices it.
     exists = (target >= 0) & (target < count)
@@ -118,7 +118,7 @@ def _cross_entropy(call: Call, arrays: Arrays) -> Arrays:
     else:
         if call.options["input_type"] == "logits":
             found = jax.nn.log_softmax(found)
-        picked = jnp.take_along_axis(found, number[..., None], axis)[..., 0]
+        picked = jnp.take_along_axis(found, number[..., None], -1)[..., 0]
         weight = jnp.ones((), found.dtype) if weights is None else weights[number]
         # Take the logarithm after the selection: the derivatives for the other classes may be infinite.
         if call.options["input_type"] == "probs":
@@ -285,6 +285,7 @@ def _auc_core(call: Call, arrays: Arrays) -> Arrays:
     scores, label = arrays["input"], arrays["label"] == 1
     curve = _curve
     for _ in scores.shape[:-1]:
+        # The two rates stay the first axis.
         curve = jax.vmap(curve, out_axes=1)
     return {"output": curve(scores, label)}
 
