@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from mithril_nb.analysis.checks import assert_cost
     from mithril_nb.analysis.measure import machine, profile
     from mithril_nb.analysis.whatif import sweep, what_if
-    from mithril_nb.backends.absent import CBackend, GGMLBackend, MlxBackend, NumpyBackend, TorchBackend
-    from mithril_nb.backends.backend import Backend
+    from mithril_nb.backends.backend import Backend, CBackend, GGMLBackend, MlxBackend, NumpyBackend, TorchBackend
     from mithril_nb.backends.jax import JaxBackend
     from mithril_nb.compilation import PhysicalModel, compile
     from mithril_nb.cost.registration import register_cost
@@ -44,16 +43,16 @@ bool_ = DType("bool")
 
 _HOMES = {
     "Backend": "mithril_nb.backends.backend",
-    "CBackend": "mithril_nb.backends.absent",
+    "CBackend": "mithril_nb.backends.backend",
     "Checkpoints": "mithril_nb.train",
-    "GGMLBackend": "mithril_nb.backends.absent",
+    "GGMLBackend": "mithril_nb.backends.backend",
     "JaxBackend": "mithril_nb.backends.jax",
     "LoadLimits": "mithril_nb.models",
-    "MlxBackend": "mithril_nb.backends.absent",
+    "MlxBackend": "mithril_nb.backends.backend",
     "Model": "mithril_nb.models",
-    "NumpyBackend": "mithril_nb.backends.absent",
+    "NumpyBackend": "mithril_nb.backends.backend",
     "PhysicalModel": "mithril_nb.compilation",
-    "TorchBackend": "mithril_nb.backends.absent",
+    "TorchBackend": "mithril_nb.backends.backend",
     "assert_cost": "mithril_nb.analysis.checks",
     "compile": "mithril_nb.compilation",
     "distributed": "mithril_nb.train",

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import count
 from typing import Any
 from urllib.parse import quote
 
@@ -156,7 +157,7 @@ def run_with_state(
     ops = flat(graph)
     values: dict[Endpoint, Array] = {Endpoint(BOUNDARY, name): array for name, array in inputs.items()}
     arrays, after = {**params, **(state or {})}, dict(state or {})
-    keys = _Keys(toolkit, key)
+    numbers = count(1)  # the key of a block depends on its position among the blocks that draw
     with _Scopes(toolkit) as scopes:
         for op in ops.ops:
             scopes.enter(op.path)
@@ -169,24 +170,15 @@ def run_with_state(
                 elif port.name in op.arrays:
                     given[port.name] = arrays[op.arrays[port.name]]
             options = {**op.block.options, **connected} if connected else op.block.options
+            of_bodies: dict[str, Any] = {}
             draws = toolkit.draws(op.block.op, options, training)
             if op.block.graph is not None:
                 draws = draws_random_numbers(op.block.graph, toolkit, training)
-            own = keys.next() if draws else None
-            if op.block.graph is None:
-                call = Call(options, training, own, dtype=toolkit.dtype)
-            else:
-                inner = {name: arrays[known] for name, known in op.inner.items()}
-                outputs = tuple(port.name for port in op.block.outputs)
-                call = Call(
-                    options,
-                    training,
-                    own,
-                    outputs,
-                    _bodies(op.block.graph, toolkit, training),
-                    inner,
-                    dtype=toolkit.dtype,
-                )
+                of_bodies["outputs"] = tuple(port.name for port in op.block.outputs)
+                of_bodies["bodies"] = _bodies(op.block.graph, toolkit, training)
+                of_bodies["inner"] = {name: arrays[known] for name, known in op.inner.items()}
+            own = toolkit.fold_in(key, next(numbers)) if draws else None
+            call = Call(options, training, own, dtype=toolkit.dtype, **of_bodies)
             found = toolkit.kernels[op.block.op](call, given)
             for port in op.block.outputs:
                 values[Endpoint(op.path, port.name)] = found[port.name]
@@ -220,17 +212,6 @@ def _bodies(
 def part(graph: LogicalGraph, name: str) -> LogicalGraph:
     """Return a graph of a single block, which must not read from the others."""
     return remove(graph, [node.name for node in graph.nodes if node.name != name])
-
-
-class _Keys:
-    """Derives a separate key for each block that draws random numbers, from its position in execution order."""
-
-    def __init__(self, toolkit: Toolkit, key: Array | None):
-        self.toolkit, self.key, self.count = toolkit, key, 0
-
-    def next(self) -> Array:
-        self.count += 1
-        return self.toolkit.fold_in(self.key, self.count)
 
 
 class _Scopes:

@@ -7,14 +7,14 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from dataclasses import replace
 
 from mithril_nb.cli.lab import NOTEBOOK, open_lab
-from mithril_nb.cli.launch import launch_script
 from mithril_nb.cli.report import write_report
 from mithril_nb.cli.show import OTHERS, show_target
 from mithril_nb.cli.target import PROGRAMS
 from mithril_nb.cli.terminal import FAILED, complain
-from mithril_nb.errors import Diagnostic, MithrilError
+from mithril_nb.errors import Diagnostic, LaunchError, MithrilError, UnknownOptionError
 from mithril_nb.stages.stage_kinds import STAGE_KINDS
 
 _TARGETS = """\
@@ -178,3 +178,33 @@ def _add_launch(parser: argparse.ArgumentParser) -> None:
     add("arguments", nargs=argparse.REMAINDER, help="arguments of the script")
     add("--debug", action="store_true", help="show the traceback of unexpected errors")
     parser.set_defaults(command=launch_script)
+
+
+def launch_script(options: argparse.Namespace) -> int:
+    """Run the script on all processes, and return the worst of their exit codes."""
+    from mithril_nb.compilation.launch import launch
+
+    try:
+        launch(
+            options.script,
+            options.arguments,
+            processes=options.processes,
+            coordinator=options.coordinator,
+            process_id=options.process_id,
+            devices=options.devices,
+            start_timeout_s=options.start_timeout,
+            peer_timeout_s=options.peer_timeout,
+        )
+    except LaunchError as error:
+        complain(error.diagnostics)
+        return error.status
+    except UnknownOptionError as error:
+        complain([replace(one, advice=_as_option(one.advice)) for one in error.diagnostics])
+        return FAILED
+    return 0
+
+
+def _as_option(advice: str) -> str:
+    """Return a Python argument, `start_timeout_s=60`, as an option, `--start-timeout 60`; other text unchanged."""
+    name, equals, value = advice.partition("=")
+    return f"--{name.removesuffix('_s').replace('_', '-')} {value}" if equals and name.isidentifier() else advice

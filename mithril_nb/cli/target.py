@@ -75,7 +75,7 @@ def find_target(text: str, has_args: bool) -> Target:
     args: Any = getattr(value, "example_args", ())
     if callable(args):
         args = args()
-    if not has_args and not args and not _is_value(value) and _takes_nothing(value):
+    if not has_args and not args and not _is_value(value) and callable(value) and _parameters(value) == {}:
         value, args = _made(value)
     args = tuple(args) if isinstance(args, tuple | list) else (args,)
     return Target(text.rpartition(":")[2], value, _graph_of(value), () if has_args else args, text)
@@ -242,10 +242,6 @@ def _parameters(value: Any) -> Mapping[str, inspect.Parameter] | None:
     return {
         name: one for name, one in signature.parameters.items() if one.default is one.empty and one.kind not in optional
     }
-
-
-def _takes_nothing(value: Any) -> bool:
-    return callable(value) and _parameters(value) == {}
 
 
 def _check_static(given: Sequence[str]) -> None:

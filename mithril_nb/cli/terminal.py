@@ -31,11 +31,8 @@ _COMMANDS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = 
 def complain(diagnostics: Sequence[Diagnostic]) -> None:
     """Print an error to stderr, with advice for the terminal."""
     for diagnostic in diagnostics:
-        print(f"{diagnostic.code}: {_in_terminal(diagnostic)}", file=sys.stderr)
-
-
-def _in_terminal(diagnostic: Diagnostic) -> Diagnostic:
-    return replace(diagnostic, advice=_command(diagnostic.advice))
+        shown = replace(diagnostic, advice=_command(diagnostic.advice))
+        print(f"{diagnostic.code}: {shown}", file=sys.stderr)
 
 
 def _command(advice: str) -> str:

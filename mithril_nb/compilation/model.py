@@ -10,7 +10,7 @@ from typing import Any
 import jax
 
 from mithril_nb.backends.jax import JaxBackend
-from mithril_nb.backends.jax.placing import placement_names, put
+from mithril_nb.backends.jax.devices import device_name, put
 from mithril_nb.backends.jax.watch import NotANumberError, checking_shapes, device_of, looking_for_nan, on_devices
 from mithril_nb.compilation.calls import Calls, as_array, is_text
 from mithril_nb.compilation.inspecting import InspectedModel
@@ -87,7 +87,7 @@ class PhysicalModel(InspectedModel):
     @property
     def placement(self) -> dict[str, str]:
         """Devices of its parts by name, if `backend.place_model` placed it."""
-        return placement_names(self._placement)
+        return {path: device_name(device) for path, device in self._placement.items()}
 
     @cached_property
     def input_ranges(self) -> Mapping[str, tuple[int, int]]:

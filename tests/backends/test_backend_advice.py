@@ -6,7 +6,7 @@ import pytest
 from advice import check
 
 BACKEND = {
-    "backends/absent.py:absent.Absent.__init__": "ml.TorchBackend()",
+    "backends/backend.py:absent.Absent.__init__": "ml.TorchBackend()",
     "backends/backend.py:Backend.toolkit": """
         from mithril_nb.backends.backend import Backend
         class Arrays(Backend):
@@ -91,12 +91,12 @@ BACKEND = {
         # Try: {}; ml.JaxBackend()
         """,
     "backends/jax/flags.py:_try": 'ml.JaxBackend(xla_flags=["--xla_foo=1"])',
-    "backends/jax/placing.py:place": """
+    "backends/jax/devices.py:place": """
         model = Model() | Linear(3, name="encoder") | Linear(3, name="decoder"); backend = ml.JaxBackend()
         backend.place_model(model, "cpu")
         # Try: {}
         """,
-    "backends/jax/placing.py:place#2": """
+    "backends/jax/devices.py:place#2": """
         model, backend = Model() | Linear(3, name="encoder"), ml.JaxBackend()
         backend.place_model(model, {"encodr": 0})
         # Try: backend.place_model(model, {})

@@ -11,7 +11,7 @@ import pytest
 from jax.nn import initializers as reference
 
 import mithril_nb as ml
-from mithril_nb.backends.jax.initializers import PIECE, Wanted, drawn, initial, stream
+from mithril_nb.backends.jax.initializers import PIECE, Wanted, drawn, stream
 from mithril_nb.errors import ShapeError
 from mithril_nb.models import MLP, Linear, Repeat
 from mithril_nb.models.initializers import INITIALIZERS
@@ -28,6 +28,11 @@ CASES = [
     (Initializer("orthogonal"), (300, 400), reference.orthogonal()),
     (Initializer("orthogonal", 1, 0), (64, 32, 5, 5), reference.orthogonal(column_axis=0)),
 ]
+
+
+def initial(*wanted):
+    """Return the initial value of one parameter: its initializer, stream, shape and name."""
+    return next(drawn([Wanted(*wanted)]))
 
 
 def names(case):

@@ -11,7 +11,7 @@ import pytest
 from stress import Stress
 
 from benchmarks.corpus import corpus
-from mithril_nb.analysis.whatif.arguments import batch_of, cast, common_dtype, resized
+from mithril_nb.analysis.whatif.subjects import batch_of, cast, common_dtype, resized
 from mithril_nb.cost.memory.liveness import LiveRange, set_aside_for
 from mithril_nb.cost.memory.use import memory_of
 from mithril_nb.errors import ShapeError

@@ -214,12 +214,8 @@ class Profile(Cost):
     @cached_property
     def _figures(self) -> Mapping[str, Figures]:
         """Cost of each block without the blocks inside it; `""` is the cost outside all blocks."""
-        return {**self.by_block, UNATTRIBUTED: self._working.unattributed}
-
-    @cached_property
-    def _working(self) -> Cost:
-        """The cost of the instructions only, without the rows of time around them."""
-        return self._only(row for row in self.rows if row.id not in (*OVERHEAD, WHOLE))
+        instructions = self._only(row for row in self.rows if row.id not in (*OVERHEAD, WHOLE))
+        return {**self.by_block, UNATTRIBUTED: instructions.unattributed}
 
     def _only(self, rows: Iterable[CostRow]) -> Cost:
         return replace(self, rows=tuple(rows), params={})

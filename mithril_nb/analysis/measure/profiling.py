@@ -9,12 +9,10 @@ from dataclasses import fields, replace
 from typing import Any
 
 from mithril_nb import targets
-from mithril_nb.analysis.measure.events import TRIED_PLANES
+from mithril_nb.analysis.measure.events import TRIED_PLANES, RunTimes, callers_of, divided
 from mithril_nb.analysis.measure.machines import MATMUL, Machine, machine
 from mithril_nb.analysis.measure.profiles import BETWEEN, DISPATCH, WHOLE, Profile, middle_mean
-from mithril_nb.analysis.measure.runs import Runner, Runs, measured_runs
-from mithril_nb.analysis.measure.shares import RunTimes, callers_of, divided
-from mithril_nb.analysis.measure.values import Values, values_for
+from mithril_nb.analysis.measure.runs import Runner, Runs, Values, measured_runs, values_for
 from mithril_nb.cost.costs import Cost
 from mithril_nb.cost.notes import NOT_RUN
 from mithril_nb.cost.records import CostRow, Figures

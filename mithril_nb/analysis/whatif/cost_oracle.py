@@ -9,12 +9,14 @@ from typing import Any
 import jax
 
 from mithril_nb.analysis.whatif.background_queue import BackgroundQueue, PriorityLock
-from mithril_nb.analysis.whatif.dtypes import in_other_dtype
 from mithril_nb.analysis.whatif.inferred import agree
 from mithril_nb.analysis.whatif.learning import Learned, first_line, first_mismatch, learn
 from mithril_nb.analysis.whatif.settings import Key, Settings, format_value, is_size, key_of
 from mithril_nb.analysis.whatif.subjects import Subject
 from mithril_nb.cost import Cost
+from mithril_nb.cost.costs import of_equations
+from mithril_nb.cost.symbolic.costs import SymbolicProgram
+from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.inspection import Inspection
 from mithril_nb.stages.jit.jax_jit import context_now
 
@@ -305,3 +307,26 @@ def _renumbered(formula: Cost, like: Cost) -> Cost:
     members = tuple([(replace(one, id=same.id), place) for (one, place), (same, _) in pairs])
     kinds = replace(program.kinds, members=members, conditions=other.kinds.conditions)
     return replace(formula, symbolic=replace(program, known_kinds=kinds))
+
+
+def in_other_dtype(program: SymbolicProgram, before: str, after: str) -> Cost:
+    """Return the costs of the same equations with arrays of another dtype.
+
+    The result is an estimate: JAX inserts conversions where dtypes differ, and libraries compute some operations in
+    float32 for any input dtype. Only a trace with the dtype is exact.
+
+    Args:
+        program: The program.
+        before: The dtype to replace.
+        after: The new dtype.
+    """
+
+    def other(specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:
+        return tuple(replace(spec, dtype=after) if spec.dtype == before else spec for spec in specs)
+
+    kinds = program.kinds
+    examples = tuple(
+        (replace(one, inputs=other(one.inputs), outputs=other(one.outputs)), times) for one, times in kinds.examples
+    )
+    changed = replace(program, known_kinds=replace(kinds, examples=examples))
+    return of_equations(changed.costs(), changed)

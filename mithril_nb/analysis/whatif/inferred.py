@@ -96,8 +96,9 @@ class Inferred:
         self._specs: dict[tuple[TensorSpec, ...], TensorSpec] = {}
         self._program = self._inferred()
         for point, cost in zip(points, costs, strict=True):
-            if not agree(self._cost(point), cost):
-                raise NotInferredError(f"differs from tracing at {_format_point(point, self.names)}")
+            if not agree(self.at(point), cost):
+                where = ", ".join(f"{name}={point[name]}" for name in self.names)
+                raise NotInferredError(f"differs from tracing at {where}")
 
     def covers(self, point: Point) -> bool:
         """Return whether costs at a point can be predicted: only between the smallest and largest traced values."""
@@ -108,10 +109,6 @@ class Inferred:
         found = [size.at(point) for size in self._sizes.values()]
         return all(value.denominator == 1 and value >= 0 for value in found)
 
-    def at(self, point: Point) -> Cost:
-        """Return the costs at a point that is covered."""
-        return self._cost(point)
-
     def input_shapes(self, point: Point) -> list[tuple[int, ...]]:
         """Return the shapes of the program's inputs at a covered point."""
         texts = {size.text(self._letters): size for size in self._sizes.values()}
@@ -120,7 +117,8 @@ class Inferred:
             for one in self._program.inputs
         ]
 
-    def _cost(self, point: Point) -> Cost:
+    def at(self, point: Point) -> Cost:
+        """Return the costs at a point that is covered."""
         numbers = {self._letters[name]: int(point[name]) for name in self.names}
         one = self._program
         program = SymbolicProgram(one.name, one.equations, one.inputs, numbers, one.kinds)
@@ -256,7 +254,3 @@ def _constant(same: tuple[Any, ...], where: str) -> Any:
 
 def _differs_in(point: Point, base: Point, name: str) -> bool:
     return point[name] != base[name] and all(point[one] == base[one] for one in base if one != name)
-
-
-def _format_point(point: Point, names: Sequence[str]) -> str:
-    return ", ".join(f"{name}={point[name]}" for name in names)

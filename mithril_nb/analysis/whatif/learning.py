@@ -57,10 +57,8 @@ class Learned:
         costs = {place: one.at(numbers) for place, one in self.inferred.items()}
         if self.depth is None:
             return next(iter(costs.values()))
-        return Repeated(*costs.items()).at(int(numbers[self.depth])) if self._is_as_deep(numbers[self.depth]) else None
-
-    def _is_as_deep(self, depth: int) -> bool:
-        return min(self.inferred) <= depth <= self.most_deep
+        is_covered = min(self.inferred) <= numbers[self.depth] <= self.most_deep
+        return Repeated(*costs.items()).at(int(numbers[self.depth])) if is_covered else None
 
     def input_shapes(self, settings: Settings) -> list[tuple[int, ...]] | None:
         """Return the shapes of the program's inputs; `None` if unknown: a deeper program has more inputs."""

@@ -35,15 +35,12 @@ class Repeated:
 
     def at(self, depth: int) -> Cost | None:
         """Return the cost at a depth, with rows by block and without ids; `None` if it does not grow linearly."""
-        if not self._templates and set(_paths(self._deeper)) != set(_paths(self._cost)):
+        first, templates = self._found
+        if not templates and set(_paths(self._deeper)) != set(_paths(self._cost)):
             return None
-        return self._predicted(depth)
-
-    def _predicted(self, depth: int) -> Cost | None:
         rows: list[CostRow] = []
         params: dict[str, int | None] = {}
         here, there = self._cost.params or {}, self._deeper.params or {}
-        first = self._first
         for path, (template, number) in self._numbered.items():
             if template is None:
                 grown = self._grown(path, depth)
@@ -55,15 +52,13 @@ class Repeated:
                     if count is None:
                         return None
                     params[path] = count
-            elif number == first and template == self._templates[0]:
+            elif number == first and template == templates[0]:
                 for place in range(first, first + depth):
                     is_last = place == first + depth - 1
                     like = first if place == first else first + self._depth - 1 if is_last else first + 1
-                    for one in self._templates:
+                    for one in templates:
                         source, target = one.format(like), one.format(place)
-                        rows += [
-                            replace(row, blocks=((target, 1.0),)) for row in self._rows(self._cost).get(source, ())
-                        ]
+                        rows += [replace(row, blocks=((target, 1.0),)) for row in self._rows[0].get(source, ())]
                         if source in here:
                             params[target] = here[source]
         once = [
@@ -78,7 +73,7 @@ class Repeated:
 
     def _grown(self, path: str, depth: int) -> list[CostRow] | None:
         """Return the rows of a block that is not repeated; the count of each row grows linearly with depth."""
-        here, there = (Counter(self._rows(cost).get(path, ())) for cost in (self._cost, self._deeper))
+        here, there = (Counter(rows.get(path, ())) for rows in self._rows)
         rows: list[CostRow] = []
         for row in {**here, **there}:
             count = _line(self._depth, self._next, here[row], there[row], depth)
@@ -90,25 +85,14 @@ class Repeated:
     @cached_property
     def _numbered(self) -> dict[str, tuple[str | None, int]]:
         """The template of each block, if it is an instance of one, and its number in the template."""
-        instances = {one.format(place): (one, place) for one in self._templates for place in self._places}
+        first, templates = self._found
+        places = range(first, first + self._depth)
+        instances = {one.format(place): (one, place) for one in templates for place in places}
         return {path: instances.get(path, (None, 0)) for path in _paths(self._cost)}
-
-    @property
-    def _places(self) -> range:
-        return range(self._first, self._first + self._depth)
-
-    @cached_property
-    def _first(self) -> int:
-        """The number of the first repeated block: 0 or 1."""
-        return self._found[0]
-
-    @cached_property
-    def _templates(self) -> tuple[str, ...]:
-        """Paths with `{}` instead of the number."""
-        return self._found[1]
 
     @cached_property
     def _found(self) -> tuple[int, tuple[str, ...]]:
+        """The number of the first repeated block, 0 or 1, and the paths of such blocks with `{}` instead of it."""
         here, there = _paths(self._cost), _paths(self._deeper)
         new = [path for path in there if path not in set(here)]
         for first in (0, 1):
@@ -127,16 +111,10 @@ class Repeated:
                 return first, tuple(found)
         return 0, ()
 
-    def _rows(self, cost: Cost) -> dict[str, list[CostRow]]:
-        return self._rows_here if cost is self._cost else self._rows_there
-
     @cached_property
-    def _rows_here(self) -> dict[str, list[CostRow]]:
-        return _by_block(self._cost)
-
-    @cached_property
-    def _rows_there(self) -> dict[str, list[CostRow]]:
-        return _by_block(self._deeper)
+    def _rows(self) -> tuple[dict[str, list[CostRow]], dict[str, list[CostRow]]]:
+        """The rows by block at both depths."""
+        return _by_block(self._cost), _by_block(self._deeper)
 
 
 def _paths(cost: Cost) -> tuple[str, ...]:

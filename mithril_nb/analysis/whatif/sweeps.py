@@ -21,7 +21,6 @@ from mithril_nb.cost import Cost
 from mithril_nb.display import Shown
 from mithril_nb.errors import UnavailableBackendError, UnknownOptionError, nearest
 from mithril_nb.graph.spec import Dim
-from mithril_nb.inspection import Inspection
 from mithril_nb.targets.entry_point import called_as
 
 SOURCES = ("analytic", "compiled", "measured")
@@ -154,7 +153,9 @@ def sweep(
         >>> [(point.settings["batch"], point.settings["width"], point.flops) for point in found.points]
         [(8, 16, 1024), (8, 32, 2048), (16, 16, 2048), (16, 32, 4096)]
     """
-    swept, others = _parted({**settings, **by_name(changes, is_swept=True)})
+    given = {**settings, **by_name(changes, is_swept=True)}
+    swept = {name: values for name, values in given.items() if isinstance(values, list | range | np.ndarray)}
+    others = {name: value for name, value in given.items() if name not in swept}
     starts = {name: values_of(name, given)[0] for name, given in swept.items()}
     with called_as("ml.sweep", **swept):
         subject = subject_of(target, args, shapes, others, starts)
@@ -197,43 +198,24 @@ def swept_over(oracle: CostOracle, swept: Mapping[str, Any], source: str, peak: 
     return Sweep(subject.name, source, values, points, (*((ESTIMATE,) if is_estimate else ()), *_notes(points)))
 
 
-def _parted(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    swept = {name: value for name, value in settings.items() if isinstance(value, list | range | np.ndarray)}
-    return swept, {name: value for name, value in settings.items() if name not in swept}
-
-
 def _point(oracle: CostOracle, point: Settings, settings: Settings, source: str, peak: bool) -> Point:
     try:
         if source == "analytic":
-            return _analytic(oracle, point, settings, peak)
+            answer = oracle.at(settings)
+            return _of(answer.cost, point, peak_of(oracle, settings) if peak else _NOT_ASKED, answer.way)
         inspection = oracle.traced(settings)[0]
         with oracle.context():
-            if source == "compiled":
-                return _compiled(inspection, point, peak)
-            return _measured(inspection, point, peak)
+            held = peak_compiled(inspection) if peak else _NOT_ASKED
+            return _of(profile(inspection) if source == "measured" else inspection.cost(source), point, held, source)
     except Exception as error:  # the other points are still valid
         return Point(point, reasons=dict.fromkeys(FIELDS, reason_of(error)))
 
 
-def _analytic(oracle: CostOracle, point: Settings, settings: Settings, with_peak: bool) -> Point:
-    answer = oracle.at(settings)
-    held = peak_of(oracle, settings) if with_peak else _NOT_ASKED
-    return _of(answer.cost, point, held, answer.way, None, _NOT_RUN)
-
-
-def _compiled(inspection: Inspection, point: Settings, with_peak: bool) -> Point:
-    held = peak_compiled(inspection) if with_peak else _NOT_ASKED
-    return _of(inspection.cost("compiled"), point, held, "compiled", None, _NOT_RUN)
-
-
-def _measured(inspection: Inspection, point: Settings, with_peak: bool) -> Point:
-    held = peak_compiled(inspection) if with_peak else _NOT_ASKED
-    found = profile(inspection)
-    return _of(found, point, held, "measured", found.total.time_s, "; ".join(found.notes) or "no reason given")
-
-
-def _of(cost: Cost, point: Settings, held: Peak, way: str, time_s: float | None, no_time: str) -> Point:
+def _of(cost: Cost, point: Settings, held: Peak, way: str) -> Point:
     total = cost.total
+    time_s, no_time = None, _NOT_RUN
+    if way == "measured":
+        time_s, no_time = total.time_s, "; ".join(cost.notes) or "no reason given"
     known = {name: getattr(total, name) for name in ("flops", "bytes_accessed", "transcendentals", "params")}
     reasons = {name: _reason(cost.notes, name) for name, value in known.items() if value is None}
     reasons |= {"peak_bytes": held.reason} if held.bytes is None else {}

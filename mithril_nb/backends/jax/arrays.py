@@ -247,6 +247,7 @@ class ArrayMaker(Backend):
 
     def _dtype(self, dtype: Any) -> str:
         name = str(self.default_dtype if dtype is None else as_dtype(dtype))
+        # complex64 has two numbers of 32 bits, which JAX creates without the x64 mode.
         if ITEM_BYTES[name] > (8 if "complex" in name else 4) and not jax.config.jax_enable_x64:  # pyright: ignore
             raise _too_wide(name, f"{name[:-2]}32")
         return name
@@ -280,6 +281,7 @@ class ArrayMaker(Backend):
             try:
                 return function(*arrays, **options)
             except (TypeError, ValueError, OverflowError, ZeroDivisionError) as error:
+                # A ShapeError is a ValueError too, and already has a message of its own.
                 if isinstance(error, MithrilError):
                     raise
                 raise operation_error(name, arrays, options, error) from None

@@ -20,11 +20,11 @@ from mithril_nb.backends.jax.devices import (
     find_device,
     make_mesh,
     mesh_shape,
+    place,
 )
 from mithril_nb.backends.jax.flags import compiler_options
 from mithril_nb.backends.jax.initializers import Wanted, drawn, stream
 from mithril_nb.backends.jax.operations import OPERATIONS, SPELLINGS
-from mithril_nb.backends.jax.placing import place
 from mithril_nb.errors import NameTakenError, ShapeError, UnknownOptionError, refuse_unknown, short_repr
 from mithril_nb.graph.spec import ITEM_BYTES, as_dtype
 from mithril_nb.models.custom import PRIMITIVES, check_name, define, ports_of
@@ -143,6 +143,7 @@ class JaxBackend(ArrayMaker):
     def toolkit(self) -> Toolkit:
         """Kernels and scopes that run a graph."""
         own = custom.kernels(self)
+        # Every trace reads this property: copy the table of some 200 kernels only if there are others.
         known = {**kernels.KERNELS, **own} if own else kernels.KERNELS
         return Toolkit(self.name, known, jax.named_scope, jax.random.fold_in, kernels.draws, str(self.default_dtype))
 
@@ -244,6 +245,7 @@ class JaxBackend(ArrayMaker):
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         """Return a registered primitive as a function of arrays."""
+        # `copy` and `pickle` look up `__setstate__` and others, which need no similar names.
         if not name.startswith("_"):
             if name in PRIMITIVES:
                 return custom.primitive(self, name)
@@ -349,4 +351,6 @@ def _checked_precision(precision: Any) -> str | None:
     return _PRECISIONS[name]
 
 
+# Shape inference is below this room, so the rule is passed down. `cache` creates its backend on first use, and only
+# once: the functions of its primitives are cached on it.
 set_shape_rule(partial(custom.shapes, default=cache(JaxBackend)))

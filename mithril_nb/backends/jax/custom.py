@@ -44,6 +44,7 @@ class RunsCustomOps(Protocol):
 
 REGISTERED: dict[str, WeakSet[RunsCustomOps]] = {}
 """The living backends on which each op was registered."""
+# A ContextVar, because sessions infer the shapes of other models on other threads.
 _inferring: ContextVar[RunsCustomOps | None] = ContextVar("_inferring", default=None)
 
 
@@ -111,6 +112,7 @@ def computing(cls: type[Operator]) -> Kernel:
     """Return the kernel of a block with a `compute` method. Each call constructs the block from its options."""
 
     def run(call: Call, arrays: Arrays) -> Arrays:
+        # Options may be traced values of connections, so a block of an earlier call cannot be used again.
         block = cls(**call.options)
         return _named(f"{cls.__name__}.compute", cls.result_ports(call.options), block.compute(dict(arrays)))  # pyright: ignore
 
@@ -144,6 +146,7 @@ def _gradients(name: str, arrays: tuple[Any, ...], found: Any) -> tuple[Any, ...
             f'@ml.register_primitive("{name}_grad") on a function that returns one array for each input.',
         )
     return tuple(
+        # `jax.custom_vjp` takes None as the gradient of an integer input.
         jnp.asarray(one, dtype) if jnp.issubdtype(dtype, jnp.inexact) else None
         for one, dtype in zip(found, map(jnp.result_type, arrays), strict=True)
     )
@@ -252,4 +255,5 @@ def _dim(dim: Any) -> int | str | None:
     if isinstance(dim, int):
         return dim
     text = str(dim).replace(" ", "")
+    # JAX prints a quotient as `floordiv(a, 2)`, which specs do not contain.
     return text if re.fullmatch(r"[\w*+-]+", text) else None

@@ -1,8 +1,9 @@
-"""Devices by name, meshes of devices, and the sharding of an array over a mesh."""
+"""Devices by name, meshes of devices, the sharding of an array, and the placement of a model's parts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Mapping, Sequence
 from math import prod
 from operator import index
 from typing import Any
@@ -11,7 +12,8 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from mithril_nb.errors import DeviceNotFoundError, ShapeError, UnknownOptionError
+from mithril_nb.errors import DeviceNotFoundError, ShapeError, UnknownBlockError, UnknownOptionError
+from mithril_nb.models.model import Model
 
 Device = Any
 """A `jax.Device`, which type checkers do not accept as a type."""
@@ -43,6 +45,7 @@ def find_device(text: str | Device, advice: str = 'device="{}"') -> Device:
 
 def present_devices() -> list[str]:
     """Return the names of all devices, with JAX's default platform first."""
+    # This lists one platform only; the others are looked up by name.
     devices = list(jax.devices())
     for platform in ("gpu", "tpu", "cpu"):
         try:
@@ -106,12 +109,12 @@ def make_mesh(shape: Sequence[int], platform: str | None = None, option: str = "
     devices = jax.devices(platform) if platform else jax.devices()
     needed = prod(shape)
     if needed > len(devices):
-        names = ", ".join(map(device_name, devices))
+        names, are = ", ".join(map(device_name, devices)), "is" if len(devices) == 1 else "are"
         forced = f"  # or XLA_FLAGS=--xla_force_host_platform_device_count={needed}, set before Python starts"
         given = tuple(shape) if option == "device_mesh" else needed
         fitting = str((*(1,) * (len(shape) - 1), len(devices))) if len(shape) > 1 else len(devices)
         raise DeviceNotFoundError(
-            f"{option}={given} needs {needed} devices, but only {len(devices)} {_are(len(devices))} available.",
+            f"{option}={given} needs {needed} devices, but only {len(devices)} {are} available.",
             (("present", names),),
             f"{option}={fitting}{forced if devices[0].platform == 'cpu' else ''}",
         )
@@ -120,14 +123,13 @@ def make_mesh(shape: Sequence[int], platform: str | None = None, option: str = "
     return Mesh(grid, axis_names(shape), axis_types=(AxisType.Auto,) * len(shape))
 
 
-def split_over(mesh: Mesh, shape: tuple[int, ...], tensor_split: Any = (0,), what: str = "an array") -> NamedSharding:
+def split_over(mesh: Mesh, shape: tuple[int, ...], tensor_split: Any = (0,)) -> NamedSharding:
     """Return the sharding of an array over a mesh.
 
     Args:
         mesh: The mesh.
         shape: Shape of the array.
         tensor_split: For each mesh axis, the array axis to split over it; `None` for none.
-        what: Name of the array in messages.
 
     Raises:
         UnknownOptionError: The array or the mesh does not have an axis.
@@ -135,18 +137,19 @@ def split_over(mesh: Mesh, shape: tuple[int, ...], tensor_split: Any = (0,), wha
     """
     axes = tuple(tensor_split) if isinstance(tensor_split, tuple | list) else (tensor_split,)
     rank = len(shape)
+    # Not isinstance, because True would be axis 1.
     fits = all(axis is None or (type(axis) is int and -rank <= axis < rank) for axis in axes)
     places = [axis % rank for axis in axes if axis is not None] if fits else []
     if not fits or len(axes) > len(mesh.axis_names) or len(set(places)) < len(places):
         raise UnknownOptionError(
-            f"tensor_split={tensor_split!r} does not match {what} of shape {shape} on a mesh {_sizes(mesh)}.",
+            f"tensor_split={tensor_split!r} does not match an array of shape {shape} on a mesh {mesh.axis_sizes}.",
             (("needs", "for each mesh axis, a different axis of the array, or None"),),
             "tensor_split=(0,)",
         )
     spec: list[str | None] = [None] * rank
     for name, axis in zip(mesh.axis_names, axes, strict=False):
         if axis is not None:
-            check_even(what, shape, axis % rank, mesh.shape[name])
+            check_even("an array", shape, axis % rank, mesh.shape[name])
             spec[axis % rank] = name
     return NamedSharding(mesh, PartitionSpec(*spec))
 
@@ -159,6 +162,7 @@ def check_even(what: str, shape: tuple[int | str, ...], axis: int, parts: int, p
     """
     size = shape[axis]
     assert isinstance(size, int)
+    # JAX raises an IndivisibleError, which does not name the array.
     if size % parts:
         below, above = size - size % parts, size + -size % parts
         raise ShapeError(
@@ -169,9 +173,52 @@ def check_even(what: str, shape: tuple[int | str, ...], axis: int, parts: int, p
         )
 
 
-def _are(count: int) -> str:
-    return "is" if count == 1 else "are"
+class PlacedModel(Model):
+    """A model with the devices of its parts, returned by `place_model`.
+
+    Attributes:
+        placement: Device by path of a block.
+    """
+
+    placement: Mapping[str, Device]
+
+    def _seal(self) -> None:
+        """Do nothing: the placed model keeps the block of the original model."""
 
 
-def _sizes(mesh: Mesh) -> tuple[int, ...]:
-    return tuple(mesh.shape[name] for name in mesh.axis_names)
+def place(model: Model, placement: Mapping[str, int | str | Device], platform: str) -> Model:
+    """Return a model with a placement; see `JaxBackend.place_model`."""
+    if not isinstance(model, Model) or not isinstance(placement, Mapping):
+        name = next(iter(model.graph.by_name), "linear_0") if isinstance(model, Model) else "linear_0"
+        raise UnknownOptionError(
+            f"cannot place {type(model).__name__} with {type(placement).__name__}.",
+            (("needs", "a model, and a dict from block names to devices"),),
+            f"backend.place_model(model, {{{name!r}: 0}})",
+        )
+    paths = [path for path, _ in model.graph.walk()]
+    devices: dict[str, Any] = dict(devices_of(model))
+    for name, device in placement.items():
+        path = str(name).replace(".", "/")
+        if path not in paths:
+            near = difflib.get_close_matches(path, paths, 1, 0.5)
+            raise UnknownBlockError(
+                f"the model has no block {name!r}.",
+                (("blocks", ", ".join(map(repr, paths)) or "none"),),
+                f"{{{(near or paths or ['name'])[0]!r}: {device!r}}}  # Linear(64, name=...) names a block",
+            )
+        is_number = isinstance(device, int) and not isinstance(device, bool)
+        devices[path] = find_device(f"{platform}:{device}" if is_number else device, f'{{{{{str(name)!r}: "{{}}"}}}}')
+    placed = PlacedModel(model.name)
+    placed._block, placed._members = model.block, dict(model._members)
+    placed.placement = devices
+    return placed
+
+
+def devices_of(model: object) -> Mapping[str, Device]:
+    """Return the placement of a model; empty if it has none."""
+    return model.placement if isinstance(model, PlacedModel) else {}
+
+
+def put(array: jax.Array, device: Device | None) -> jax.Array:
+    """Return the array on a device; unchanged if `device` is `None`."""
+    return array if device is None else jax.device_put(array, device)

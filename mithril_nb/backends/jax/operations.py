@@ -26,6 +26,7 @@ def cross_entropy(logits: Any, targets: Any) -> jax.Array:
     log_p = jax.nn.log_softmax(logits)
     if targets.ndim == logits.ndim:
         return -(targets * log_p).sum(-1).mean()
+    # `_known` tests the labels. The default mode would test them again, except negative ones, which count from the end.
     right = jnp.take_along_axis(log_p, targets[..., None], -1, mode="clip")[..., 0]
     return -jnp.where(_known(logits, targets), right, jnp.nan).mean()
 

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 
+from mithril_nb.backends.jax.devices import put
 from mithril_nb.errors import MithrilError, ShapeError
 from mithril_nb.graph.records import BlockSpecs
 from mithril_nb.graph.spec import TensorSpec
@@ -81,6 +82,7 @@ def looking_for_nan(toolkit: Toolkit) -> Toolkit:
     """
 
     def around(path: str, arrays: Arrays, run: Callable[[Arrays], Arrays]) -> Arrays:
+        # JAX's own check would raise first, and does not name the block.
         with jax.debug_nans(False):
             found = run(arrays)
             for port, array in found.items():
@@ -106,8 +108,9 @@ def on_devices(toolkit: Toolkit, devices: Mapping[str, Any]) -> Toolkit:
     """
 
     def around(path: str, arrays: Arrays, run: Callable[[Arrays], Arrays]) -> Arrays:
+        # An operation outside jit needs all its committed arrays on one device.
         device = device_of(path, devices)
-        return run({name: _moved(array, device) for name, array in arrays.items()})
+        return run({name: put(one, device) if isinstance(one, jax.Array) else one for name, one in arrays.items()})
 
     return around_blocks(toolkit, around)
 
@@ -124,11 +127,8 @@ def device_of(path: str, devices: Mapping[str, Any]) -> Any:
     return next((devices[one] for one in around if one in devices), None)
 
 
-def _moved(array: Any, device: Any) -> Any:
-    return array if device is None or not isinstance(array, jax.Array) else jax.device_put(array, device)
-
-
 def _has_nan(array: Any) -> bool:
+    # The values of a tracer, as in the body of a scan, are unknown.
     is_array = isinstance(array, jax.Array) and not isinstance(array, Tracer)
     return is_array and jnp.issubdtype(array.dtype, jnp.inexact) and bool(jnp.isnan(array).any())
 

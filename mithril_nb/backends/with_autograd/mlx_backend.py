@@ -1,5 +1,5 @@
 """Import path of the Mithril documentation."""
 
-from mithril_nb.backends.absent import MlxBackend
+from mithril_nb.backends.backend import MlxBackend
 
 __all__ = ["MlxBackend"]

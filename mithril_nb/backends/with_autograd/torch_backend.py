@@ -1,5 +1,5 @@
 """Import path of the Mithril documentation."""
 
-from mithril_nb.backends.absent import TorchBackend
+from mithril_nb.backends.backend import TorchBackend
 
 __all__ = ["TorchBackend"]

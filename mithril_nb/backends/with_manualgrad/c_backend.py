@@ -1,5 +1,5 @@
 """Import path of the Mithril documentation."""
 
-from mithril_nb.backends.absent import CBackend
+from mithril_nb.backends.backend import CBackend
 
 __all__ = ["CBackend"]

@@ -1,5 +1,5 @@
 """Import path of the Mithril documentation."""
 
-from mithril_nb.backends.absent import GGMLBackend
+from mithril_nb.backends.backend import GGMLBackend
 
 __all__ = ["GGMLBackend"]

@@ -1,5 +1,5 @@
 """Import path of the Mithril documentation."""
 
-from mithril_nb.backends.absent import NumpyBackend
+from mithril_nb.backends.backend import NumpyBackend
 
 __all__ = ["NumpyBackend"]

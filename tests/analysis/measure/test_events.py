@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jax.profiler import ProfileData
 
-from mithril_nb.analysis.measure.events import Event, RunEvents, _Raw, _recording, read_recording
-from mithril_nb.analysis.measure.shares import divided
+from mithril_nb.analysis.measure.events import Event, RunEvents, _Raw, _recording, divided, read_recording
 
 IDS = ("while", "body", "dot", "tanh")
 INSIDE = {"body": frozenset({"while"}), "dot": frozenset({"while", "body"})}

@@ -20,7 +20,7 @@ CASES = {
         ml.profile(inspection, optimizer="adam")
         # Try: ml.profile(inspection)
         """,
-    "analysis/measure/values.py:_fitting": f"""{INSPECTION}
+    "analysis/measure/runs.py:_fitting": f"""{INSPECTION}
         ml.profile(inspection, jnp.ones((3, 2)))
         """,
 }

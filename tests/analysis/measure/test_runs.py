@@ -14,8 +14,7 @@ import pytest
 import mithril_nb as ml
 from mithril_nb.analysis.measure import Machine, Profile, runs
 from mithril_nb.analysis.measure.profiles import WHOLE
-from mithril_nb.analysis.measure.runs import Runner
-from mithril_nb.analysis.measure.values import Values
+from mithril_nb.analysis.measure.runs import Runner, Values
 from mithril_nb.errors import ProfilingError
 
 PEAKS = Machine("cpu", "cpu", 2, jax.__version__, "", {"float32": 2e11}, 6e10, "2026-11-22 07:35 UTC")

@@ -19,7 +19,7 @@ from stress import Stress
 import mithril_nb as ml
 from benchmarks.corpus import corpus
 from mithril_nb.analysis.whatif import Change, what_if
-from mithril_nb.analysis.whatif.arguments import batch_of, cast, common_dtype, resized
+from mithril_nb.analysis.whatif.subjects import batch_of, cast, common_dtype, resized
 from mithril_nb.errors import ShapeError
 from mithril_nb.stages.xla.options import LEAST_EFFORT, compile_with
 from mithril_nb.targets import inspect

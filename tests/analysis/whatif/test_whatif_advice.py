@@ -13,7 +13,7 @@ MODEL = """
         change = ml.what_if(model, shapes={"input": [4, 8]})"""
 
 CASES = {
-    "analysis/whatif/arguments.py:batch_of": f"""{MAKE}
+    "analysis/whatif/subjects.py:batch_of": f"""{MAKE}
         ml.what_if(lambda x, y: (x + 1, y + 1), jnp.ones((4, 3)), jnp.ones((5, 3)))(batch=8)
         """,
     "analysis/whatif/models.py:OwnModel.settled": f"""{MODEL}

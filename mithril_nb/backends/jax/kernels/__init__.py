@@ -5,19 +5,14 @@ from mithril_nb.backends.jax.kernels import (  # noqa: F401 - each registers its
     arithmetic,
     attention,
     classical,
-    control,
     convolution,
     generators,
     layers,
-    logic,
-    losses,
-    metrics,
-    normalization,
-    recurrent,
+    loops,
+    objectives,
     reductions,
     shaping,
     statics,
-    values,
 )
 from mithril_nb.backends.jax.kernels.registry import DRAWS, KERNELS, draws, kernel
 

@@ -34,6 +34,7 @@ def _dropout(call: Call, arrays: Arrays) -> Arrays:
     assert isinstance(p, float)
     assert call.key is not None
     kept = jax.random.bernoulli(call.key, 1.0 - p, x.shape)
+    # Not a product with the mask: infinity times 0 would be NaN.
     return {"output": jnp.where(kept, x / (1.0 - p), 0.0)}
 
 
@@ -96,6 +97,7 @@ def _glu(call: Call, arrays: Arrays) -> Arrays:
 _GATES = {
     "sigmoid": jax.nn.sigmoid,
     "silu": jax.nn.silu,
+    # JAX approximates GELU by default; GLU and Gelu do not.
     "gelu": partial(jax.nn.gelu, approximate=False),
     "relu": jax.nn.relu,
     "tanh": jnp.tanh,

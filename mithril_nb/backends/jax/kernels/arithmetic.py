@@ -1,4 +1,4 @@
-"""Arithmetic and matrix products."""
+"""Arithmetic, comparisons, logic, and matrix products."""
 
 from __future__ import annotations
 
@@ -56,43 +56,58 @@ def _absolute(x: jax.Array) -> jax.Array:
 @_absolute.defjvp
 def _absolute_slope(given: tuple[jax.Array], changes: tuple[jax.Array]) -> tuple[jax.Array, jax.Array]:
     (x,), (change,) = given, changes
+    # The derivative of |z| is Re(conj(z) dz) / |z|; conj and real do nothing to a real number.
     return jnp.abs(x), (jnp.conj(jnp.sign(x)) * change).real
 
 
-for _op, _function in {
-    "buffer": lambda x: x,
-    "stop_gradient": lax.stop_gradient,
-    "absolute": absolute,
-    "negate": jnp.negative,
-    "sign": jnp.sign,
-    "square": jnp.square,
-    "floor": jnp.floor,
-    "ceil": jnp.ceil,
-    "round": jnp.round,
-    "exp": jnp.exp,
-    "expm1": jnp.expm1,
-    "log1p": jnp.log1p,
-    "rsqrt": lambda x: lax.rsqrt(in_floating(x)),
-    "sin": jnp.sin,
-    "cos": jnp.cos,
-    "tan": jnp.tan,
-    "arctan": jnp.arctan,
-    "erf": lambda x: lax.erf(in_floating(x)),
-}.items():
-    elementwise(_op, _function, "input")
-
-for _op, _function in {
-    "add": jnp.add,
-    "subtract": jnp.subtract,
-    "multiply": jnp.multiply,
-    "minimum": jnp.minimum,
-    "maximum": jnp.maximum,
-    "matrix_multiply": jnp.matmul,
-}.items():
-    elementwise(_op, _function, "left", "right")
-
-for _op, _function in {"divide": jnp.divide, "floor_divide": jnp.floor_divide, "mod": jnp.mod}.items():
-    elementwise(_op, _function, "numerator", "denominator")
+_ELEMENTWISE: dict[tuple[str, ...], dict[str, Callable[..., Any]]] = {
+    ("input",): {
+        "buffer": lambda x: x,
+        "stop_gradient": lax.stop_gradient,
+        "absolute": absolute,
+        "negate": jnp.negative,
+        "sign": jnp.sign,
+        "square": jnp.square,
+        "floor": jnp.floor,
+        "ceil": jnp.ceil,
+        "round": jnp.round,
+        "exp": jnp.exp,
+        "expm1": jnp.expm1,
+        "log1p": jnp.log1p,
+        # lax, unlike jax.numpy, rejects integers. The same holds for erf.
+        "rsqrt": lambda x: lax.rsqrt(in_floating(x)),
+        "sin": jnp.sin,
+        "cos": jnp.cos,
+        "tan": jnp.tan,
+        "arctan": jnp.arctan,
+        "erf": lambda x: lax.erf(in_floating(x)),
+        "is_nan": jnp.isnan,
+        "logical_not": jnp.logical_not,
+    },
+    ("left", "right"): {
+        "add": jnp.add,
+        "subtract": jnp.subtract,
+        "multiply": jnp.multiply,
+        "minimum": jnp.minimum,
+        "maximum": jnp.maximum,
+        "matrix_multiply": jnp.matmul,
+        "greater": jnp.greater,
+        "less": jnp.less,
+        "greater_equal": jnp.greater_equal,
+        "less_equal": jnp.less_equal,
+        "equal": jnp.equal,
+        "not_equal": jnp.not_equal,
+        "logical_and": jnp.logical_and,
+        "logical_or": jnp.logical_or,
+        "logical_xor": jnp.logical_xor,
+    },
+    ("numerator", "denominator"): {"divide": jnp.divide, "floor_divide": jnp.floor_divide, "mod": jnp.mod},
+    ("input", "shift"): {"shift_left": jnp.left_shift, "shift_right": jnp.right_shift},
+    ("cond", "input1", "input2"): {"where": jnp.where},
+}
+for _ports, _functions in _ELEMENTWISE.items():
+    for _op, _function in _functions.items():
+        elementwise(_op, _function, *_ports)
 
 
 @kernel("power")
@@ -122,8 +137,10 @@ def _robust_power(base: jax.Array, exponent: jax.Array, threshold: Any) -> jax.A
         t = jnp.where(grows, tiny, jnp.power(tiny, 1 / (2 - 2 * jnp.minimum(exponent, 0)))).astype(base.dtype)
     else:
         t = _least(threshold, base.dtype)
+    # The threshold depends on the exponent, but is a constant of the formula.
     t = lax.stop_gradient(t)
     is_even = exponent % 2 == 0
+    # An even power has no sign. This `absolute` has a gradient of 0 at 0, and not 1.
     base = jnp.where(is_even, absolute(base), base)
     sign = jnp.where(base < 0, -1, 1).astype(base.dtype)
     is_near = jnp.abs(base) < t

@@ -22,6 +22,7 @@ def _scaled_dot_product(call: Call, arrays: Arrays) -> Arrays:
     # In half precision, compute in float32: products are exact there, and long sums do not overflow.
     dtype, wide = query.dtype, jnp.promote_types(query.dtype, jnp.float32)
     scale = call.options["scale"]
+    # `or 1`: a head of width 0 has scores of 0, and 1 / sqrt(0) raises.
     scores = _by_head(query, key, 1, wide) * (1 / math.sqrt(query.shape[-1] or 1) if scale is None else scale)
     scores, seen = _masked(call, arrays, scores)
     weights = jax.nn.softmax(scores, -1)
@@ -36,6 +37,7 @@ def _scaled_dot_product(call: Call, arrays: Arrays) -> Arrays:
 
 def _drops(options: Mapping[str, Any]) -> bool:
     p = options["dropout_p"]
+    # The value of a connection is unknown here, so it may drop.
     return not isinstance(p, float | int) or p != 0
 
 
@@ -50,6 +52,7 @@ def _by_head(left: Array, right: Array, axis: int, dtype: Any) -> Array:
     if grouped:
         left = left.reshape(*lead[:-1], other[-1], -1, *left.shape[-2:])
         right = right[..., None, :, :]
+    # dot_general requires equal batch axes.
     both = jnp.broadcast_shapes(left.shape[:-2], right.shape[:-2])
     left, right = (
         array if array.shape[:-2] == both else jnp.broadcast_to(array, (*both, *array.shape[-2:]))
@@ -86,6 +89,7 @@ def _masked(call: Call, arrays: Arrays, scores: Array) -> tuple[Array, Array | N
     seen = shown[0]
     for more in shown[1:]:
         seen = seen & more
+    # Not -inf: for a query that sees no key, the softmax would be NaN.
     scores = jnp.where(seen, scores, jnp.finfo(scores.dtype).min)
     # With only a causal mask, each query sees at least the first key.
     return scores, seen.any(-1, keepdims=True) if len(shown) > 1 or is_causal is False else None
@@ -153,9 +157,3 @@ def _angles(times: Array, count: int, width: int, base: float, dtype: Any) -> Ar
     t = times[:, None].astype(jnp.float32)
     whole = t * jnp.asarray(coarse, jnp.float32)
     return 2 * np.pi * (whole - jnp.floor(whole) + t * jnp.asarray(turns - coarse, jnp.float32))
-
-
-@kernel("unembedding")
-def _unembedding(call: Call, arrays: Arrays) -> Arrays:
-    x, weight = promoted_all(arrays["input"], arrays["weight"])
-    return {"output": lax.dot_general(x, weight, (((x.ndim - 1,), (1,)), ((), ())))}

@@ -103,7 +103,9 @@ def _avg_pool(axes: int, call: Call, arrays: Arrays) -> Arrays:
         window_dilation=(*ones, *found.dilation),
     )
     if call.options.get("count_include_pad", True):
+        # .item(), because a NumPy scalar has a strong type: bfloat16 / np.float64 is float32.
         return {"output": (sums / np.prod(found.size).item()).astype(x.dtype)}
+    # Counts depend on sizes only, so NumPy computes them during tracing, and XLA receives a constant.
     counts = np.ones((1,) * axes, "float32")
     for axis, (length, pad) in enumerate(zip(x.shape[lead:], pads, strict=True)):
         starts = np.arange(sums.shape[axis + lead])[:, None] * found.stride[axis] - pad[0]

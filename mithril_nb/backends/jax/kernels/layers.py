@@ -1,9 +1,14 @@
-"""Layers with parameters."""
+"""Linear layers, embeddings, and norms. For 16-bit inputs, means and variances are computed in float32."""
 
 from __future__ import annotations
 
-import jax.numpy as jnp
+from typing import Any
 
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from mithril_nb.backends.jax.kernels.dtypes import promoted_all, widened
 from mithril_nb.backends.jax.kernels.registry import kernel
 from mithril_nb.program import Arrays, Call
 
@@ -18,3 +23,96 @@ def _linear(call: Call, arrays: Arrays) -> Arrays:
 def _embedding(call: Call, arrays: Arrays) -> Arrays:
     # An index out of range gives a row of NaN, the default of jnp.take, so that the user notices it.
     return {"output": jnp.take(arrays["weight"], arrays["input"], axis=0)}
+
+
+@kernel("unembedding")
+def _unembedding(call: Call, arrays: Arrays) -> Arrays:
+    x, weight = promoted_all(arrays["input"], arrays["weight"])
+    return {"output": lax.dot_general(x, weight, (((x.ndim - 1,), (1,)), ((), ())))}
+
+
+@kernel("layer_norm")
+def _layer_norm(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": _affine(_normal(arrays["input"], -1, call.options["eps"]), arrays)}
+
+
+@kernel("rms_norm")
+def _rms_norm(call: Call, arrays: Arrays) -> Arrays:
+    x = widened(arrays["input"])
+    out = x * lax.rsqrt((x * x).mean(-1, keepdims=True) + call.options["eps"])
+    return {"output": _affine(out.astype(arrays["input"].dtype), arrays)}
+
+
+@kernel("element_wise_affine")
+def _element_wise_affine(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": _affine(arrays["input"], arrays)}
+
+
+@kernel("group_norm")
+def _group_norm(call: Call, arrays: Arrays) -> Arrays:
+    x, groups = arrays["input"], call.options["num_groups"]
+    grouped = x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
+    out = _normal(grouped, tuple(range(2, grouped.ndim)), call.options["eps"])
+    return {"output": _affine(out.reshape(x.shape), arrays, channels=True)}
+
+
+@kernel("instance_norm")
+def _instance_norm(call: Call, arrays: Arrays) -> Arrays:
+    x = arrays["input"]
+    return {"output": _affine(_normal(x, tuple(range(2, x.ndim)), call.options["eps"]), arrays, channels=True)}
+
+
+@kernel("batch_norm")
+@kernel("batch_norm1d")
+@kernel("batch_norm2d")
+@kernel("table_batch_norm2d")
+def _batch_norm(call: Call, arrays: Arrays) -> Arrays:
+    x, is_inference = arrays["input"], call.options["inference"]
+    wide, axes = widened(x), (0, *range(2, x.ndim))
+    count = x.size // x.shape[1] if x.shape[1] else 0
+    if (not call.training if is_inference is None else is_inference) or not count:
+        mean, variance = (_per_channel(widened(arrays[port]), x.ndim) for port in ("running_mean", "running_var"))
+        return {"output": _batch_normal(call, arrays, wide, mean, variance)}
+    mean = wide.mean(axes, keepdims=True)
+    # In two passes: the mean of the squares minus the square of the mean cancels if the mean is large.
+    centered = wide - mean
+    variance = (centered * centered).mean(axes, keepdims=True)
+    # The running variance is unbiased, as in PyTorch; the batch is normalized by the biased one.
+    # A single value has no variance, so keep the running variance.
+    spread = variance.ravel() * (count / (count - 1)) if count not in (0, 1) else arrays["running_var"]
+    return {
+        "output": _batch_normal(call, arrays, wide, mean, variance),
+        "running_mean": _moved(arrays["running_mean"], mean.ravel(), call.options["momentum"]),
+        "running_var": _moved(arrays["running_var"], spread, call.options["momentum"]),
+    }
+
+
+def _batch_normal(call: Call, arrays: Arrays, wide: Any, mean: Any, variance: Any) -> jax.Array:
+    out = (wide - mean) * lax.rsqrt(variance + call.options["eps"])
+    return _affine(out.astype(arrays["input"].dtype), arrays, channels=True)
+
+
+def _moved(old: jax.Array, new: jax.Array, momentum: float) -> jax.Array:
+    return ((1 - momentum) * widened(old) + momentum * widened(new)).astype(old.dtype)
+
+
+def _normal(x: jax.Array, axes: int | tuple[int, ...], eps: float) -> jax.Array:
+    wide = widened(x)
+    mean = wide.mean(axes, keepdims=True)
+    centered = wide - mean
+    variance = (centered * centered).mean(axes, keepdims=True)
+    return (centered * lax.rsqrt(variance + eps)).astype(x.dtype)
+
+
+def _affine(x: jax.Array, arrays: Arrays, *, channels: bool = False) -> jax.Array:
+    shaped = {
+        port: _per_channel(arrays[port], x.ndim) if channels else arrays[port]
+        for port in ("weight", "bias")
+        if port in arrays
+    }
+    out = x * shaped["weight"] if "weight" in shaped else x
+    return out + shaped["bias"] if "bias" in shaped else out
+
+
+def _per_channel(array: jax.Array, rank: int) -> jax.Array:
+    return array.reshape(1, -1, *(1,) * (rank - 2))

@@ -32,6 +32,7 @@ def _summed(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
 
 
 def _place(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+    # In x64 mode, JAX returns int64.
     return lambda x, **where: function(x, **where).astype("int32")
 
 
@@ -60,6 +61,7 @@ def _norm(call: Call, arrays: Arrays) -> Arrays:
     # Divide by the largest element, so that no power overflows. Neither the result nor its gradient depends on it.
     unit = lax.stop_gradient(jnp.max(x, axis, keepdims=True, initial=0.0))
     if p == float("inf"):
+        # jnp.max has no identity for an empty axis without `initial`. Absolute values are at least 0.
         return {"output": jnp.max(x, axis, keepdims=keepdim, initial=0.0)}
     is_zero = unit == 0
     scale = jnp.where(is_zero | ~jnp.isfinite(unit), 1, unit)
@@ -82,4 +84,5 @@ def _unique(call: Call, arrays: Arrays) -> Arrays:
     x, fill = arrays["input"], call.options["fill_value"]
     if x.dtype == bool and fill is not None:
         fill = bool(fill)
+    # The number of distinct values depends on data, but XLA needs a fixed size.
     return {"output": jnp.unique(x, size=call.options["size"], fill_value=fill)}

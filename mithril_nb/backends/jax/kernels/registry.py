@@ -38,6 +38,7 @@ def kernel(op: str, widens: bool = True) -> Callable[[Kernel], Kernel]:
                 return function(call, arrays)
             if op in FOLDS and values and len(values) == len(arrays) and not any(isinstance(v, tuple) for v in values):
                 return {"output": _folded(op, values)}
+            # 256 classes do not fit uint8: with labels of 8 bits, CrossEntropy was NaN.
             whole = {port for port in arrays if widens and op in OPS and OPS[op].wanted_dtype(port, "") == "int32"}
             found = {port: as_array(call, one) for port, one in arrays.items()}
             return function(call, {port: widened_whole(one) if port in whole else one for port, one in found.items()})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,6 +20,22 @@ from mithril_nb.models.library.operations.joining import pad_pairs
 from mithril_nb.models.library.operations.shape_rules import as_sizes, flat_span, reshaped, stretched
 from mithril_nb.models.shape_inference.dims import MismatchError
 from mithril_nb.program import Array, Arrays, Call
+
+
+def _plain_options(op: str, function: Callable[..., Array], *options: str) -> None:
+    @kernel(op)
+    def _run(call: Call, arrays: Arrays) -> Arrays:
+        return {"output": function(arrays["input"], *(known(call, option) for option in options))}
+
+
+_plain_options("identity", lambda x: x)
+_plain_options("at_least_1d", jnp.atleast_1d)
+_plain_options("expand_dims", jnp.expand_dims, "axis")
+_plain_options("swap_axes", jnp.swapaxes, "axis1", "axis2")
+_plain_options("flip", jnp.flip, "axis")
+_plain_options("tile", jnp.tile, "reps")
+_plain_options("triu", jnp.triu, "k")
+_plain_options("tril", jnp.tril, "k")
 
 
 @kernel("reshape")
@@ -59,16 +75,6 @@ def _squeeze(call: Call, arrays: Arrays) -> Arrays:
     }
 
 
-@kernel("expand_dims")
-def _expand_dims(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": jnp.expand_dims(arrays["input"], known(call, "axis"))}
-
-
-@kernel("at_least_1d")
-def _at_least_1d(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": jnp.atleast_1d(arrays["input"])}
-
-
 @kernel("broadcast_to")
 def _broadcast_to(call: Call, arrays: Arrays) -> Arrays:
     x, shape = as_array(call, arrays["input"]), known(call, "shape")
@@ -82,19 +88,9 @@ def _transpose(call: Call, arrays: Arrays) -> Arrays:
     return {"output": jnp.transpose(arrays["input"], (axes,) if isinstance(axes, int) else axes or None)}
 
 
-@kernel("swap_axes")
-def _swap_axes(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": jnp.swapaxes(arrays["input"], known(call, "axis1"), known(call, "axis2"))}
-
-
 @kernel("permute_tensor")
 def _permute_tensor(call: Call, arrays: Arrays) -> Arrays:
     return {"output": _taken(arrays["input"], arrays["indices"], 0)}
-
-
-@kernel("identity")
-def _identity(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": arrays["input"]}
 
 
 @kernel("concat")
@@ -112,26 +108,17 @@ def _repeat(call: Call, arrays: Arrays) -> Arrays:
     return {"output": jnp.repeat(arrays["input"], call.options["repeats"], known(call, "axis"))}
 
 
-@kernel("tile")
-def _tile(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": jnp.tile(arrays["input"], known(call, "reps"))}
-
-
 @kernel("pad")
 def _pad(call: Call, arrays: Arrays) -> Arrays:
     x, value = arrays["input"], call.options["value"]
     pairs = pad_pairs(known(call, "pad_width"), x.ndim)
+    # jnp.pad rejects the empty list of pairs of a scalar.
     return {"output": jnp.pad(x, pairs, constant_values=np.asarray(value).astype(x.dtype)) if x.ndim else x}
 
 
 @kernel("split")
 def _split(call: Call, arrays: Arrays) -> Arrays:
     return {"output": jnp.stack(jnp.split(arrays["input"], known(call, "split_size"), known(call, "axis")))}
-
-
-@kernel("flip")
-def _flip(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": jnp.flip(arrays["input"], known(call, "axis"))}
 
 
 @kernel("roll")
@@ -188,16 +175,6 @@ def _one_hot(call: Call, arrays: Arrays) -> Arrays:
     dtype = call.options["dtype"] or call.dtype
     count, axis = known(call, "num_classes"), call.options["axis"]
     return {"output": jax.nn.one_hot(arrays["input"], count, axis=axis, dtype=dtype)}
-
-
-@kernel("triu")
-def _triu(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": jnp.triu(arrays["input"], known(call, "k"))}
-
-
-@kernel("tril")
-def _tril(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": jnp.tril(arrays["input"], known(call, "k"))}
 
 
 @kernel("transposed_diagonal")

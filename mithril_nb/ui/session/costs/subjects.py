@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mithril_nb.analysis.whatif import WhatIf
-from mithril_nb.analysis.whatif.arguments import batch_of
 from mithril_nb.analysis.whatif.settings import PRECISIONS
+from mithril_nb.analysis.whatif.subjects import batch_of
 from mithril_nb.errors import ShapeError, UnknownOptionError
 from mithril_nb.inspection import Inspection
 from mithril_nb.ui.session.design.analysis import Analysis

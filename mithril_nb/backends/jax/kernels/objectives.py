@@ -1,4 +1,4 @@
-"""Losses."""
+"""Losses and metrics."""
 
 from __future__ import annotations
 
@@ -85,6 +85,7 @@ def _binary_cross_entropy(call: Call, arrays: Arrays) -> Arrays:
         weight = _ratio((1 - t).sum(), t.sum())
     weight = jnp.asarray(weight, x.dtype) * t
     if call.options["input_type"] == "logits":
+        # log sigmoid(x) as -softplus(-x): for large negative x the sigmoid is 0, and its logarithm -inf.
         yes, no = _kept_finite(call, -jax.nn.softplus(-x), dtype), _kept_finite(call, -jax.nn.softplus(x), dtype)
     else:
         yes, no = _log(call, x, dtype, weight), _log(call, 1 - x, dtype, 1 - t)
@@ -106,7 +107,7 @@ def _focal_loss(call: Call, arrays: Arrays) -> Arrays:
 
 @kernel("cross_entropy")
 def _cross_entropy(call: Call, arrays: Arrays) -> Arrays:
-    found, target, axis = _classes_last(call, arrays["input"]), arrays["target"], -1
+    found, target = _classes_last(call, arrays["input"]), arrays["target"]
     count = found.shape[-1]
     # A class that does not exist gives NaN, so that the user notices it.
     exists = (target >= 0) & (target < count)
@@ -117,7 +118,7 @@ def _cross_entropy(call: Call, arrays: Arrays) -> Arrays:
     else:
         if call.options["input_type"] == "logits":
             found = jax.nn.log_softmax(found)
-        picked = jnp.take_along_axis(found, number[..., None], axis)[..., 0]
+        picked = jnp.take_along_axis(found, number[..., None], -1)[..., 0]
         weight = jnp.ones((), found.dtype) if weights is None else weights[number]
         # Take the logarithm after the selection: the derivatives for the other classes may be infinite.
         if call.options["input_type"] == "probs":
@@ -233,3 +234,76 @@ def _unit(x: Array, axis: int, eps: float) -> Array:
     """Normalize vectors to length 1. Divide shorter ones than `eps` by `eps`, so that zero has a gradient."""
     squares = jnp.square(x).sum(axis, keepdims=True)
     return x / jnp.sqrt(jnp.maximum(squares, jnp.asarray(eps, x.dtype) ** 2))
+
+
+@kernel("class_difference")
+def _class_difference(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": (arrays["pred"] - arrays["label"]).astype(jnp.int32)}
+
+
+@kernel("class_counts")
+def _class_counts(call: Call, arrays: Arrays) -> Arrays:
+    pred, label, count = arrays["pred"], arrays["label"], call.options["n_classes"]
+    is_right = pred == label
+    return {
+        "true_positive": _counted(label, is_right, count),
+        "false_positive": _counted(pred, ~is_right, count),
+        "false_negative": _counted(label, ~is_right, count),
+    }
+
+
+@kernel("classes_seen")
+def _classes_seen(call: Call, arrays: Arrays) -> Arrays:
+    numbers = jnp.sort(jnp.concatenate([arrays["pred"].reshape(-1), arrays["label"].reshape(-1)]))
+    # jnp.unique would need a fixed size. Equal integers are neighbours after sorting.
+    return {"output": (jnp.diff(numbers) != 0).sum(dtype=jnp.int32) + int(numbers.shape != (0,))}
+
+
+@kernel("confusion_counts")
+def _confusion_counts(call: Call, arrays: Arrays) -> Arrays:
+    pred, label, count = arrays["pred"], arrays["label"], call.options["n_classes"]
+    exists = (pred >= 0) & (pred < count) & (label >= 0)
+    found = _counted(label * count + jnp.where(exists, pred, 0), exists, count * count)
+    return {"output": found.reshape(count, count)}
+
+
+@kernel("top_k_hits")
+def _top_k_hits(call: Call, arrays: Arrays) -> Arrays:
+    scores, label = arrays["pred"], arrays["label"][..., None]
+    count = scores.shape[-1]
+    exists = (label >= 0) & (label < count)
+    classes = jnp.arange(count)
+    # Not jnp.take_along_axis, which fails without classes.
+    own = jnp.where(classes == label, scores, 0).sum(-1, keepdims=True)
+    # `~(<=)`, not `>`: a NaN counts as better, so that a model that outputs NaN has no hits.
+    before = ~(scores <= own) | ((scores == own) & (classes < label))
+    return {"output": (exists & (before.sum(-1, keepdims=True) < call.options["k"]))[..., 0]}
+
+
+@kernel("auc_core")
+def _auc_core(call: Call, arrays: Arrays) -> Arrays:
+    scores, label = arrays["input"], arrays["label"] == 1
+    curve = _curve
+    for _ in scores.shape[:-1]:
+        # The two rates stay the first axis.
+        curve = jax.vmap(curve, out_axes=1)
+    return {"output": curve(scores, label)}
+
+
+def _curve(scores: Array, label: Array) -> Array:
+    """Return the ROC curve of one row of samples."""
+    order = jnp.argsort(-scores)
+    # Samples of equal score share the position of the last one.
+    ends = jnp.searchsorted(-scores[order], -scores[order], side="right")
+    rates = []
+    for one in (~label, label):
+        counts = jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(one[order], dtype=jnp.int32)])
+        rates.append(jnp.concatenate([counts[:1], counts[ends]]).astype(jnp.float32) / counts[-1].astype(jnp.float32))
+    return jnp.where(jnp.isnan(scores).any(), jnp.nan, jnp.stack(rates))
+
+
+def _counted(numbers: Array, counts: Array, length: int) -> Array:
+    """Return how often each integer below `length` occurs, among those selected by `counts`."""
+    # Drop negative indices, which would count from the end.
+    place = jnp.where(counts & (numbers >= 0), numbers, length)
+    return jnp.zeros(length, jnp.int32).at[place.reshape(-1)].add(1, mode="drop")

@@ -1,4 +1,4 @@
-"""Recurrent cells, and loops over time."""
+"""Loops and branches: recurrent cells and layers, and bodies run by one `lax.scan` or `lax.cond`."""
 
 from __future__ import annotations
 
@@ -92,6 +92,7 @@ def _rnn(call: Call, arrays: Arrays) -> Arrays:
 def _lstm(call: Call, arrays: Arrays) -> Arrays:
     def step(before: tuple[Array, ...], x: Array) -> tuple[Array, ...]:
         hidden, cell = before
+        # The columns are i, f, g, o, and r, z, n in a GRU, as in Equinox and PyTorch.
         enter, forget, new, leave = jnp.split(x + hidden @ arrays["w_hh"], 4, -1)
         cell = jax.nn.sigmoid(forget) * cell + jax.nn.sigmoid(enter) * jnp.tanh(new)
         return jax.nn.sigmoid(leave) * jnp.tanh(cell), cell
@@ -115,3 +116,52 @@ def _gru_step(x: Array, hidden: Array, weight: Array, bias: Array | None) -> Arr
 @kernel("rows_like")
 def _rows_like(call: Call, arrays: Arrays) -> Arrays:
     return {"output": arrays["input"][: arrays["like"].shape[0]]}
+
+
+@kernel("scan")
+def _scan(call: Call, arrays: Arrays) -> Arrays:
+    axis, carry, fixed = call.options["axis"], dict(call.options["carry"]), set(call.options["fixed"])
+    start = {port: arrays[port] for port in carry.values()}
+    whole = {port: arrays[port] for port in fixed}
+    along = {port: jnp.moveaxis(array, axis, 0) for port, array in arrays.items() if port not in {*start, *whole}}
+
+    def round_(state, given):
+        held, number = state
+        key = None if call.key is None else jax.random.fold_in(call.key, number)
+        found = call.bodies["body"]({**whole, **held, **given}, call.inner, key)
+        # A scan rejects a state that changes its dtype.
+        after = {target: found[source].astype(held[target].dtype) for source, target in carry.items()}
+        return (after, number + 1), {port: value for port, value in found.items() if port not in carry}
+
+    # A scan does not number its steps. A Python 0 would be int64 in x64 mode; fold_in casts to uint32.
+    (last, _), each = lax.scan(round_, (start, jnp.uint32(0)), along)
+    return {
+        **{port: jnp.moveaxis(value, 0, axis) for port, value in each.items()},
+        **{source: last[target] for source, target in carry.items()},
+    }
+
+
+@kernel("repeat")
+def _repeat(call: Call, arrays: Arrays) -> Arrays:
+    first, *fixed = arrays
+    output = call.outputs[0]
+
+    def round_(state, params):
+        x, number = state
+        key = None if call.key is None else jax.random.fold_in(call.key, number)
+        found = call.bodies["body"]({first: x, **{port: arrays[port] for port in fixed}}, params, key)
+        return (found[output].astype(x.dtype), number + 1), None
+
+    (last, _), _ = lax.scan(round_, (arrays[first], jnp.uint32(0)), call.inner, length=call.options["count"])
+    return {output: last}
+
+
+@kernel("cond")
+def _cond(call: Call, arrays: Arrays) -> Arrays:
+    given = {port: array for port, array in arrays.items() if port != "condition"}
+    return lax.cond(
+        arrays["condition"],
+        lambda given: call.bodies["then"](given, call.inner, call.key),
+        lambda given: call.bodies["otherwise"](given, call.inner, call.key),
+        given,
+    )
