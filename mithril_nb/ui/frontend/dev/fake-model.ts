@@ -1,6 +1,6 @@
 /** A fake anywidget model without a kernel: records the sent commands and replies as a session would. */
 
-import type { PassRow, RawStage, Snapshot, WidgetModel } from "../src/types";
+import type { PassRow, RawStage, Snapshot, WidgetModel } from "../src/kernel/types";
 
 export interface Fixture {
   snapshot: Snapshot;

@@ -1,11 +1,11 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import fixture from "../fixtures/mlp.json";
 import { type Fixture, FakeSession, type Sent, gzip } from "../dev/fake-model";
-import { type Column, atLeast, costColumns, linesOf, notesOf, shareOf, shownSources, sortLines, toCsv, totalLine, totalOf } from "../src/cost-figures";
-import { drawingOf, pathOfKey, themed } from "../src/cost-picture";
-import { changeOf } from "../src/cost-whatif";
-import { describeCost } from "../src/inspector";
-import type { Cost, CostDetail, CostRow, Figure, Snapshot, Source } from "../src/types";
+import { type Column, atLeast, costColumns, linesOf, notesOf, shareOf, shownSources, sortLines, toCsv, totalLine, totalOf } from "../src/costs/figures";
+import { drawingOf, pathOfKey, themed } from "../src/costs/picture";
+import { changeOf } from "../src/costs/what-if";
+import { describeCost } from "../src/editor/inspector";
+import type { Cost, CostDetail, CostRow, Figure, Snapshot, Source } from "../src/kernel/types";
 import { mountWorkbench } from "../src/workbench";
 import { finderIn } from "./find";
 

@@ -3,8 +3,8 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import fixture from "../fixtures/mlp.json";
 import { type Fixture, FakeSession, type Sent, gzip } from "../dev/fake-model";
 import { mountExplorer } from "../src/explorer";
-import { pictureOf } from "../src/stage-graph";
-import type { Mark, MarkedLine, GraphPictureNode, TransformStep } from "../src/types";
+import { pictureOf } from "../src/stages/stage-graph";
+import type { Mark, MarkedLine, GraphPictureNode, TransformStep } from "../src/kernel/types";
 import { finderIn } from "./find";
 
 const LINES = 70;

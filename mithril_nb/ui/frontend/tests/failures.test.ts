@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import fixture from "../fixtures/mlp.json";
 import { type Fixture, FakeSession, type Sent, gzip } from "../dev/fake-model";
 import { mountExplorer } from "../src/explorer";
-import type { TransformStep } from "../src/types";
+import type { TransformStep } from "../src/kernel/types";
 import { finderIn } from "./find";
 
 const LINES = 20;

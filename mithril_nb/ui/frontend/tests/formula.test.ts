@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import fixture from "../fixtures/mlp.json";
 import { type Fixture, FakeSession, type Sent, gzip } from "../dev/fake-model";
-import type { BlockFormula, FormulaTerm } from "../src/types";
+import type { BlockFormula, FormulaTerm } from "../src/kernel/types";
 import { mountWorkbench } from "../src/workbench";
 import { finderIn } from "./find";
 

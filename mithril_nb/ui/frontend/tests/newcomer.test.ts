@@ -3,7 +3,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import fixture from "../fixtures/mlp.json";
 import { type Fixture, FakeSession, type Sent } from "../dev/fake-model";
-import type { Diagnostic } from "../src/types";
+import type { Diagnostic } from "../src/kernel/types";
 import { mountWorkbench } from "../src/workbench";
 import { finderIn } from "./find";
 

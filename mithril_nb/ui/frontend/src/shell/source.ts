@@ -1,0 +1,37 @@
+/** The Source tab: the Python that builds the model. */
+
+import { EditorState } from "@codemirror/state";
+import { EditorView } from "@codemirror/view";
+import { languageOf } from "../code/languages";
+import { readOnly } from "../code/read-only";
+import { copyFrom } from "../dom/clipboard";
+import { h, icon, ICONS } from "../dom/dom";
+import type { Store } from "../store/store";
+
+export class SourceTab {
+  readonly root: HTMLElement;
+  private readonly view: EditorView;
+  private readonly unsubscribe: () => void;
+
+  constructor(private readonly store: Store) {
+    this.view = new EditorView({
+      state: EditorState.create({
+        extensions: [readOnly, languageOf("python"), EditorView.contentAttributes.of({ "aria-label": "Python that builds this model, read only", "aria-readonly": "true", tabindex: "0", spellcheck: "false" })],
+      }),
+    });
+    const copy: HTMLButtonElement = h("button", { type: "button", class: "mnb-button", "data-mnb-action": "source.copy", onclick: () => void copyFrom(copy, store.snapshot.source) }, icon(ICONS.copy), "Copy");
+    this.root = h("div", { class: "mnb-source", "data-mnb-part": "source" }, h("div", { class: "mnb-row" }, h("span", { class: "mnb-muted" }, "Python that builds this model"), h("span", { class: "mnb-grow" }), copy), h("div", { class: "mnb-source-text" }, this.view.dom));
+    this.unsubscribe = store.on("snapshot", () => this.update());
+    this.update();
+  }
+
+  destroy(): void {
+    this.unsubscribe();
+    this.view.destroy();
+  }
+
+  private update(): void {
+    const { source } = this.store.snapshot;
+    if (this.view.state.doc.toString() !== source) this.view.dispatch({ changes: { from: 0, to: this.view.state.doc.length, insert: source } });
+  }
+}
