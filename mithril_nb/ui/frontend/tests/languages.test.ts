@@ -5,7 +5,7 @@ import { visibleLines } from "../src/code/visible-lines";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { RULES, type Rule, tokensFrom } from "../src/code/languages";
+import { RULES, type Rule, tokensFrom } from "../src/code/tokens";
 import { STAGE_TITLES, STAGE_VERBS } from "../src/store/stage-names";
 
 const golden = JSON.parse(readFileSync(join(import.meta.dirname, "../../../../tests/viz/golden/tokens.json"), "utf8")) as Record<string, [string, [string, string][]][]>;

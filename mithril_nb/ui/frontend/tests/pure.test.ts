@@ -5,7 +5,7 @@ import { readInts } from "../src/controls/fields";
 import { exact, figure, fromSlider, percent, seconds, short, si, toSlider } from "../src/dom/format";
 import { type PortRef, component, middle, pathOf, portsOf, readingOrder, connectionProblem, withInnerProblems } from "../src/editor/graph";
 import { readShape } from "../src/shell/header";
-import { RULES, tokens } from "../src/code/languages";
+import { RULES, tokens } from "../src/code/tokens";
 import { columnsOf } from "../dev/fake-model";
 import { decodeStage } from "../src/kernel/messages";
 import { Curves } from "../src/train/curves";

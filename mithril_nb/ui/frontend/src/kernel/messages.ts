@@ -40,21 +40,28 @@ export interface PackedStage {
   text: string;
   columns: Record<string, number[]>;
   tables: Record<string, any[]>;
-  equations: { id: string[]; primitive: number[]; block: number[]; role: number[]; source: string[]; tables: Record<string, any[]> };
+  /** The data of the equations; a saved page has none. */
+  equations?: { id: string[]; primitive: number[]; block: number[]; role: number[]; source: string[]; tables: Record<string, any[]> };
   shown?: { line: number[]; instructions: number[][] };
   help?: [string, string][];
 }
 
-/** Decode a stage's text and instruction map. Instructions with equal equations or blocks share one array. */
+/** Decode a stage's text and instruction map. */
 export async function decodeStage(buffer: DataView | ArrayBuffer | Uint8Array): Promise<RawStage> {
-  const { text, columns, tables, equations: known, shown, help } = await decodeJson<PackedStage>(buffer);
+  return unpackStage(await decodeJson<PackedStage>(buffer));
+}
+
+/** Unpack the columns of a stage. Instructions with equal equations or blocks share one array. */
+export function unpackStage({ text, columns, tables, equations: known, shown, help }: PackedStage): RawStage {
   const [opcode, equations, shares, role, origin, transforms, source, library] = TABLED.map((name) => [columns[name] ?? [], tables[name] ?? []] as const);
   const value = (pair: readonly [number[], any[]] | undefined, i: number): any => pair![1][pair![0][i]!];
   const instructions = columns["line"]!.map((line, i): RawInstruction => [
     line, columns["lines"]![i]!, value(opcode, i), value(equations, i), value(shares, i), value(role, i), value(origin, i), value(transforms, i), value(source, i), value(library, i),
   ]);
-  const { primitive, block, role: roles } = known.tables;
   const found: Record<string, Equation> = Object.create(null);
-  known.id.forEach((id, i) => (found[id] = { primitive: primitive![known.primitive[i]!], block: block![known.block[i]!], role: roles![known.role[i]!], source: known.source[i]! }));
+  known?.id.forEach((id, i) => {
+    const [primitive, block, role] = (["primitive", "block", "role"] as const).map((name) => known.tables[name]![known[name][i]!]);
+    found[id] = { primitive, block, role, source: known.source[i]! };
+  });
   return { text, instructions, equations: found, help: help ?? [], ...(shown ? { shown: shown.line.map((line, i): [number, number[]] => [line, shown.instructions[i]!]) } : {}) };
 }

@@ -11,7 +11,8 @@ import { FIGURE_TITLES, formatFigure } from "../costs/figures";
 import { attr, h, svg } from "../dom/dom";
 import { percent } from "../dom/format";
 import type { Cost } from "../kernel/types";
-import { type Anchor, type Links, type StageText, UNATTRIBUTED } from "../store/links";
+import { describe } from "../store/description";
+import type { Anchor, Links, StageText } from "../store/links";
 import { titleOf } from "../store/stage-names";
 import type { Store } from "../store/store";
 
@@ -29,12 +30,8 @@ function moveCaret(view: EditorView, event: KeyboardEvent): boolean {
   return true;
 }
 
-/** Flag and description of each kind of link. */
-const ORIGINS: Record<string, { flag: number; words: string }> = {
-  tagged: { flag: 0, words: "link preserved by the compiler" },
-  inferred: { flag: INFERRED, words: "link inferred from operands or users" },
-  kernel: { flag: KERNEL, words: "linked at kernel level: all lines of the kernel share the link" },
-};
+/** Flag of each kind of link. */
+const FLAGS: Record<string, number> = { inferred: INFERRED, kernel: KERNEL };
 
 export class Pane {
   readonly root: HTMLElement;
@@ -145,7 +142,7 @@ export class Pane {
         if (!instruction || !lines) continue;
         for (let line = lines[0]; line <= lines[1]; line++) {
           // Lines of inner instructions are highlighted by their own links.
-          if (text.places || text.owner[line] === index) flags[line]! |= bit | (ORIGINS[instruction.origin ?? ""]?.flag ?? 0);
+          if (text.places || text.owner[line] === index) flags[line]! |= bit | (FLAGS[instruction.origin ?? ""] ?? 0);
         }
       }
     };
@@ -289,25 +286,10 @@ export class Pane {
     return value && whole ? [`${FIGURE_TITLES[figure][0]} ${formatFigure(figure, value)} · ${percent(value / whole)}`] : [];
   }
 
-  /** Return the tooltip of a line: opcode, blocks with shares, role, equations, lines of Python, kind of link. */
+  /** Return the tooltip of a line, with the costs of a line of Python. */
   private describe(line: number): string[] | null {
     const instruction = this.text?.at(line);
     if (!this.text || !instruction) return null;
-    const { equations } = this.text;
-    const shares = instruction.shares.map(([block, share]) => (share < 0.9995 ? `${block || UNATTRIBUTED} ${(share * 100).toFixed(0)} %` : block || UNATTRIBUTED));
-    const lines = [`${instruction.opcode} · ${shares.length ? shares.slice(0, 4).join(", ") + (shares.length > 4 ? `, and ${shares.length - 4} more` : "") : "no block"}${instruction.role ? ` · ${instruction.role}` : ""}`];
-    const help = this.text.help.get(instruction.opcode);
-    if (help) lines.push(help);
-    if (instruction.transforms.length) lines.push(`inside ${instruction.transforms.join(" › ")}`);
-    if (instruction.source.length) lines.push(`Python ${instruction.source.slice(0, 3).join(", ")}${instruction.source.length > 3 ? `, and ${instruction.source.length - 3} more` : ""}`);
-    if (instruction.library.length) lines.push(`Library ${instruction.library.slice(0, 3).join(", ")}${instruction.library.length > 3 ? `, and ${instruction.library.length - 3} more` : ""}`);
-    if (this.stage === "python") lines.push(...this.costOf(instruction.source[0] ?? ""));
-    for (const id of instruction.equations.slice(0, 4)) {
-      const equation = equations[id];
-      lines.push(`${equation ? "equation " : ""}${id}${equation ? ` ${equation.primitive}${equation.source && !instruction.source.includes(equation.source) ? ` · ${equation.source}` : ""}` : ""}`);
-    }
-    if (instruction.equations.length > 4) lines.push(`and ${instruction.equations.length - 4} more equations`);
-    lines.push(ORIGINS[instruction.origin ?? ""]?.words ?? "no source attributed");
-    return lines;
+    return describe(this.text, instruction, this.stage === "python" ? this.costOf(instruction.source[0] ?? "") : []);
   }
 }
