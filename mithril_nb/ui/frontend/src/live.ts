@@ -2,7 +2,7 @@
 
 import { h } from "./dom/dom";
 import { holdKeyboard, isTyping } from "./dom/focus";
-import { oncePerFrame } from "./dom/frame";
+import { oncePerFrame } from "./dom/calls";
 import { hideFallback } from "./dom/static-fallback";
 import { styleFor } from "./dom/styles";
 import { followTheme } from "./dom/theme";

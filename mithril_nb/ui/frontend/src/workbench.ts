@@ -5,7 +5,7 @@ import { Tip } from "./controls/tip";
 import { CostTab } from "./costs/tab";
 import { h } from "./dom/dom";
 import { holdKeyboard } from "./dom/focus";
-import { oncePerFrame } from "./dom/frame";
+import { oncePerFrame } from "./dom/calls";
 import { hideFallback } from "./dom/static-fallback";
 import { styleFor } from "./dom/styles";
 import { followTheme } from "./dom/theme";

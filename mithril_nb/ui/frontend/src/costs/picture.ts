@@ -71,7 +71,7 @@ export class Drawing {
   private marks: SVGElement[] = [];
   private markup = "";
   private svg: SVGSVGElement | null = null;
-  private readonly unsubscribe: () => void;
+  readonly destroy: () => void;
 
   constructor(
     private readonly store: Store,
@@ -91,11 +91,7 @@ export class Drawing {
       if (mark) open(this.blockOf(mark));
     });
     this.shadow.addEventListener("keydown", (event) => this.key(event as KeyboardEvent));
-    this.unsubscribe = store.on("links", () => this.paintLinks());
-  }
-
-  destroy(): void {
-    this.unsubscribe();
+    this.destroy = store.on("links", () => this.paintLinks());
   }
 
   /** Show a drawing; return whether it could be parsed. */

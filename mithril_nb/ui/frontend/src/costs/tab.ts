@@ -2,6 +2,7 @@
 
 import { Chips, Presses, Radios } from "../controls/choice";
 import type { Tip } from "../controls/tip";
+import { together } from "../dom/calls";
 import { copyFrom } from "../dom/clipboard";
 import { Clock } from "../dom/clock";
 import { attr, h, iconButton, text } from "../dom/dom";
@@ -52,7 +53,7 @@ export class CostTab {
   private width = 0;
   private drawn = "";
   private readonly watcher: ResizeObserver | null;
-  private readonly unsubscribe: (() => void)[];
+  readonly destroy: () => void;
 
   constructor(
     private readonly store: Store,
@@ -74,7 +75,7 @@ export class CostTab {
     this.clock = new Clock((elapsed) => elapsed && text(this.waiting, `${this.progress}: ${elapsed}`));
     this.watcher = typeof ResizeObserver === "undefined" ? null : new ResizeObserver(() => this.resize());
     this.watcher?.observe(this.root);
-    this.unsubscribe = [
+    this.destroy = together(
       store.on("snapshot", () => this.update()),
       store.on("cost", () => this.update()),
       store.on("tab", () => this.update()),
@@ -84,17 +85,13 @@ export class CostTab {
         void decodeTo<Cost>(buffers[0], (cost) => this.take(source, version, cost), (why) => this.fail(source, why))),
       store.kernel.on("cost_picture", ({ key }: { key: string }, buffers) =>
         void decodeTo<Drawn>(buffers[0], (drawn) => this.takePicture(key, drawn), (why) => this.takePicture(key, { svg: "", text: "", reason: why }))),
-    ];
+      () => this.clock.stop(),
+      () => this.watcher?.disconnect(),
+      () => this.table.destroy(),
+      () => this.picture.destroy(),
+      () => this.whatIf.destroy(),
+    );
     this.update();
-  }
-
-  destroy(): void {
-    for (const unsubscribe of this.unsubscribe) unsubscribe();
-    this.clock.stop();
-    this.watcher?.disconnect();
-    this.table.destroy();
-    this.picture.destroy();
-    this.whatIf.destroy();
   }
 
   recolour(): void {

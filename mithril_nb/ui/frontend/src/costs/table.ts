@@ -1,5 +1,6 @@
 /** The table of costs: sortable, with bars by role, rows that expand to their equations, unattributed costs and totals. */
 
+import { together } from "../dom/calls";
 import { attr, h, icon, ICONS, keyed, text } from "../dom/dom";
 import { percent } from "../dom/format";
 import { decodeTo } from "../kernel/messages";
@@ -37,20 +38,16 @@ export class CostTable {
   private columns: Column[] = [];
   private known = new Set<string>();
   private current: string | null = null;
-  private readonly unsubscribe: (() => void)[];
+  readonly destroy: () => void;
 
   constructor(private readonly store: Store) {
     const table = h("table", { class: "mnb-table", role: "treegrid", "aria-label": "Costs by block" }, h("thead", {}, this.head), this.body, this.foot);
     this.root = h("div", { class: "mnb-cost-table" }, table);
-    this.unsubscribe = [
+    this.destroy = together(
       store.on("links", () => this.paintLinks()),
       store.kernel.on("cost_rows", (message: { source: Source; block: string; figure: Figure }, buffers) =>
         void decodeTo<Details>(buffers[0], (details) => this.take(message, details), (problem) => this.take(message, { rows: [], left: 0, problem }))),
-    ];
-  }
-
-  destroy(): void {
-    for (const unsubscribe of this.unsubscribe) unsubscribe();
+    );
   }
 
   /** Show the costs of the sources; `figure` is compared side by side and used for shares. */

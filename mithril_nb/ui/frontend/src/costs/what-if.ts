@@ -4,6 +4,7 @@ import { Chips } from "../controls/choice";
 import { fillDiagnostic } from "../controls/diagnostic";
 import { type FieldView, createField } from "../controls/fields";
 import type { Tip } from "../controls/tip";
+import { together } from "../dom/calls";
 import { Clock } from "../dom/clock";
 import { attr, h, keyed, text } from "../dom/dom";
 import { percent } from "../dom/format";
@@ -78,7 +79,7 @@ export class WhatIf {
   private decodeError = "";
   private sent = "";
   private requestedVersion = 0;
-  private readonly unsubscribe: (() => void)[];
+  readonly destroy: () => void;
 
   constructor(
     private readonly store: Store,
@@ -98,17 +99,13 @@ export class WhatIf {
       this.main,
     );
     this.clock = new Clock((elapsed) => elapsed && text(this.status, `${this.info.message || "Computing"}: ${elapsed}`));
-    this.unsubscribe = [
+    this.destroy = together(
       store.on("links", () => this.store.cost.view === "what_if" && this.update()),
       store.kernel.on("what_if", ({ key }: { key: string }, buffers) =>
         void decodeTo<Answer>(buffers[0], (answer) => this.take(key, answer), (why) => this.fail(key, why))),
-    ];
-  }
-
-  destroy(): void {
-    for (const unsubscribe of this.unsubscribe) unsubscribe();
-    this.clock.stop();
-    this.picture.destroy();
+      () => this.clock.stop(),
+      () => this.picture.destroy(),
+    );
   }
 
   recolour(): void {

@@ -1,5 +1,6 @@
 /** The FLOP formula of the selected block: with numbers, and its terms with a legend of the letters. */
 
+import { together } from "../dom/calls";
 import { copyFrom } from "../dom/clipboard";
 import { attr, h, iconButton, text } from "../dom/dom";
 import { exact, si } from "../dom/format";
@@ -20,7 +21,7 @@ export class BlockFormulaView {
   private found: (BlockFormula & { hasFailed?: boolean }) | null = null;
   private path = "";
   private requested = "";
-  private readonly unsubscribe: (() => void)[];
+  readonly destroy: () => void;
 
   constructor(private readonly store: Store) {
     this.copy = iconButton("copy", "Copy the formula with its terms, as text", "formula.copy", () => void copyFrom(this.copy, this.found?.text ?? ""));
@@ -31,15 +32,11 @@ export class BlockFormulaView {
       h("div", { class: "mnb-row" }, h("span", { class: "mnb-muted" }, "FLOP formula"), h("span", { class: "mnb-grow" }), this.copy),
       this.sum, this.status, this.letters,
     );
-    this.unsubscribe = [
+    this.destroy = together(
       store.kernel.on("formula", (message: { block: string; version: number }, buffers) =>
         void decodeTo<BlockFormula>(buffers[0], (found) => this.take(found), (why) => this.fail(message.block, message.version, why))),
       store.kernel.watch(() => this.paint()),
-    ];
-  }
-
-  destroy(): void {
-    for (const unsubscribe of this.unsubscribe) unsubscribe();
+    );
   }
 
   /** Show the formula of a block, or nothing for null. It is requested once per version, when the costs are ready. */

@@ -1,6 +1,7 @@
 /** The logical graph: nodes, edges, pan and zoom. The kernel computes the positions. */
 
 import type { Tip } from "../controls/tip";
+import { together } from "../dom/calls";
 import { attr, h, iconButton, keyed, svg } from "../dom/dom";
 import type { GraphEdge, GraphNode } from "../kernel/types";
 import type { Store } from "../store/store";
@@ -29,7 +30,7 @@ export class Canvas {
   private readonly wiring: Wiring;
   private readonly menu: ConnectMenu;
   private readonly watcher: ResizeObserver | null;
-  private readonly unsubscribe: (() => void)[];
+  readonly destroy: () => void;
   private touched = false;
   private active = "";
 
@@ -68,7 +69,7 @@ export class Canvas {
     this.wiring = new Wiring(store, tip, this.wireLayer, this.board, (event) => this.toScene(event.clientX, event.clientY));
     this.menu = new ConnectMenu(store, this.root, () => this.focusNode(this.active));
     this.zoom = this.makeZoom();
-    this.unsubscribe = [store.on("snapshot", () => this.update()), store.on("links", () => this.paintLinks()), store.on("edge", () => this.paintEdges())];
+    this.destroy = together(store.on("snapshot", () => this.update()), store.on("links", () => this.paintLinks()), store.on("edge", () => this.paintEdges()), () => this.watcher?.disconnect(), () => this.menu.close());
     this.watcher = typeof ResizeObserver === "undefined" ? null : new ResizeObserver(() => this.touched || this.fit());
     this.watcher?.observe(this.board);
     this.board.addEventListener("focusin", (event) => {
@@ -82,12 +83,6 @@ export class Canvas {
       if (event.target === this.board || event.target === this.scene || event.target === edgeRoot) store.release();
     });
     this.update();
-  }
-
-  destroy(): void {
-    for (const unsubscribe of this.unsubscribe) unsubscribe();
-    this.watcher?.disconnect();
-    this.menu.close();
   }
 
   /** Convert a point of the window to graph coordinates. */

@@ -3,6 +3,7 @@
 import { type FieldView, createField } from "../controls/fields";
 import { editName } from "../controls/rename";
 import { atLeast, shareOf, totalOf } from "../costs/figures";
+import { together } from "../dom/calls";
 import { attr, h, iconButton, keyed, text } from "../dom/dom";
 import { exact, percent, si } from "../dom/format";
 import type { BlockDetails, CostRow, Field } from "../kernel/types";
@@ -35,7 +36,7 @@ export class Inspector {
   private readonly buttons: HTMLElement;
   private readonly views = new Map<string, FieldView>();
   private path = "";
-  private readonly unsubscribe: (() => void)[];
+  readonly destroy: () => void;
 
   constructor(private readonly store: Store) {
     this.buttons = h(
@@ -53,13 +54,8 @@ export class Inspector {
       this.hint,
       this.body,
     );
-    this.unsubscribe = [store.on("snapshot", () => this.update()), store.on("links", () => this.update())];
+    this.destroy = together(store.on("snapshot", () => this.update()), store.on("links", () => this.update()), () => this.counted.destroy());
     this.update();
-  }
-
-  destroy(): void {
-    for (const unsubscribe of this.unsubscribe) unsubscribe();
-    this.counted.destroy();
   }
 
   private rename(): void {

@@ -26,7 +26,7 @@ export class Palette {
   private items: PaletteItem[] = [];
   private at = 0;
   private drawn = "";
-  private readonly unsubscribe: () => void;
+  readonly destroy: () => void;
 
   constructor(
     private readonly store: Store,
@@ -42,12 +42,8 @@ export class Palette {
     });
     this.input.addEventListener("keydown", (event) => this.key(event));
     this.root = h("section", { class: "mnb-palette", "aria-label": "Palette" }, this.input, this.list);
-    this.unsubscribe = store.on("snapshot", () => this.update());
+    this.destroy = store.on("snapshot", () => this.update());
     this.update();
-  }
-
-  destroy(): void {
-    this.unsubscribe();
   }
 
   private key(event: KeyboardEvent): void {

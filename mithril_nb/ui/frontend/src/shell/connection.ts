@@ -36,7 +36,7 @@ export class Connection {
   private readonly state = h("p", { role: "status" });
   private readonly dropped = h("p", { class: "mnb-dropped", role: "alert" });
   private readonly copy: HTMLButtonElement;
-  private readonly unsubscribe: () => void;
+  readonly destroy: () => void;
 
   constructor(
     private readonly kernel: Kernel,
@@ -45,12 +45,8 @@ export class Connection {
   ) {
     this.copy = h("button", { type: "button", class: "mnb-button", "data-mnb-action": "connection.copy", onclick: () => void copyFrom(this.copy, this.work().source ?? "") }, icon(ICONS.copy), "Copy the source");
     this.root.append(h("div", {}, this.state, this.dropped), this.copy);
-    this.unsubscribe = kernel.watch(() => this.update());
+    this.destroy = kernel.watch(() => this.update());
     this.update();
-  }
-
-  destroy(): void {
-    this.unsubscribe();
   }
 
   private update(): void {

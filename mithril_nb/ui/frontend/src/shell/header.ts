@@ -1,5 +1,6 @@
 /** The header: model name, program, shapes, undo, redo and search. */
 
+import { together } from "../dom/calls";
 import { attr, choose, h, iconButton, keyed, text } from "../dom/dom";
 import type { Panes } from "../stages/panes";
 import type { Store } from "../store/store";
@@ -29,7 +30,7 @@ export class Header {
   private readonly shapes = h("span", { class: "mnb-shapes" });
   private readonly undo: HTMLButtonElement;
   private readonly redo: HTMLButtonElement;
-  private readonly unsubscribe: (() => void)[];
+  readonly destroy: () => void;
 
   constructor(
     private readonly store: Store,
@@ -53,13 +54,8 @@ export class Header {
       this.note,
       headerEnd(this.search, showHelp),
     );
-    this.unsubscribe = [store.on("snapshot", () => this.update())];
+    this.destroy = together(store.on("snapshot", () => this.update()), () => this.search.destroy());
     this.update();
-  }
-
-  destroy(): void {
-    for (const unsubscribe of this.unsubscribe) unsubscribe();
-    this.search.destroy();
   }
 
   private update(): void {

@@ -8,16 +8,12 @@ export class ProblemsTab {
   readonly root: HTMLElement;
   private readonly list = h("div", { class: "mnb-problem-list", role: "list" });
   private readonly hint = h("p", { class: "mnb-hint" }, "No problems. All required ports are connected and all shapes match.");
-  private readonly unsubscribe: () => void;
+  readonly destroy: () => void;
 
   constructor(private readonly store: Store) {
     this.root = h("div", { class: "mnb-problems", "data-mnb-part": "problems" }, this.hint, this.list);
-    this.unsubscribe = store.on("snapshot", () => this.update());
+    this.destroy = store.on("snapshot", () => this.update());
     this.update();
-  }
-
-  destroy(): void {
-    this.unsubscribe();
   }
 
   private update(): void {
@@ -35,19 +31,15 @@ export class Notice {
   readonly root = h("div", { class: "mnb-notice", role: "alert", hidden: true, "data-mnb-part": "notice" });
   private readonly body = h("div", { class: "mnb-notice-body" });
   private seen = "";
-  private readonly unsubscribe: () => void;
+  readonly destroy: () => void;
 
   constructor(private readonly store: Store) {
     this.root.append(this.body, iconButton("close", "Dismiss", "notice.dismiss", () => {
       this.root.hidden = true;
       store.command("dismiss");
     }));
-    this.unsubscribe = store.on("snapshot", () => this.update());
+    this.destroy = store.on("snapshot", () => this.update());
     this.update();
-  }
-
-  destroy(): void {
-    this.unsubscribe();
   }
 
   private update(): void {

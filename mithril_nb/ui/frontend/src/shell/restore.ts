@@ -20,7 +20,7 @@ export class Restore {
   private readonly restore: HTMLButtonElement;
   private readonly difference = h("pre", { tabindex: "0", "aria-label": "Difference between the code's model and the saved one" });
   private painted = "";
-  private readonly unsubscribe: () => void;
+  readonly destroy: () => void;
 
   constructor(private readonly store: Store) {
     this.restore = h("button", { type: "button", class: "mnb-button mnb-primary", "data-mnb-action": "restore.edits", onclick: () => this.choose("restore_edits") });
@@ -29,12 +29,8 @@ export class Restore {
       h("div", { class: "mnb-restore-row" }, this.summary, this.restore, start),
       h("details", {}, h("summary", { "data-mnb-action": "restore.difference" }, "Show the difference"), this.difference),
     );
-    this.unsubscribe = store.on("snapshot", () => this.update());
+    this.destroy = store.on("snapshot", () => this.update());
     this.update();
-  }
-
-  destroy(): void {
-    this.unsubscribe();
   }
 
   private choose(command: string): void {

@@ -4,6 +4,7 @@ import { EditorState } from "@codemirror/state";
 import { EditorView } from "@codemirror/view";
 import { languageOf } from "../code/languages";
 import { readOnly } from "../code/read-only";
+import { together } from "../dom/calls";
 import { copyFrom } from "../dom/clipboard";
 import { h, icon, ICONS } from "../dom/dom";
 import type { Store } from "../store/store";
@@ -11,7 +12,7 @@ import type { Store } from "../store/store";
 export class SourceTab {
   readonly root: HTMLElement;
   private readonly view: EditorView;
-  private readonly unsubscribe: () => void;
+  readonly destroy: () => void;
 
   constructor(private readonly store: Store) {
     this.view = new EditorView({
@@ -21,13 +22,8 @@ export class SourceTab {
     });
     const copy: HTMLButtonElement = h("button", { type: "button", class: "mnb-button", "data-mnb-action": "source.copy", onclick: () => void copyFrom(copy, store.snapshot.source) }, icon(ICONS.copy), "Copy");
     this.root = h("div", { class: "mnb-source", "data-mnb-part": "source" }, h("div", { class: "mnb-row" }, h("span", { class: "mnb-muted" }, "Python that builds this model"), h("span", { class: "mnb-grow" }), copy), h("div", { class: "mnb-source-text" }, this.view.dom));
-    this.unsubscribe = store.on("snapshot", () => this.update());
+    this.destroy = together(store.on("snapshot", () => this.update()), () => this.view.destroy());
     this.update();
-  }
-
-  destroy(): void {
-    this.unsubscribe();
-    this.view.destroy();
   }
 
   private update(): void {

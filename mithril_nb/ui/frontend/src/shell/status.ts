@@ -1,5 +1,6 @@
 /** The status line: stage times, program cost, attributed share, and the result of the last command. */
 
+import { together } from "../dom/calls";
 import { attr, h, keyed, text } from "../dom/dom";
 import { exact, percent, seconds, si } from "../dom/format";
 import type { Store } from "../store/store";
@@ -9,17 +10,19 @@ export class Status {
   private readonly figures = h("span", { class: "mnb-status-figures" });
   private readonly waiting = h("span", { class: "mnb-status-waiting", role: "status" });
   private timer: ReturnType<typeof setInterval> | null = null;
-  private readonly unsubscribe: (() => void)[];
+  readonly destroy: () => void;
 
   constructor(private readonly store: Store) {
     this.root.append(this.figures, h("span", { class: "mnb-grow" }), this.waiting);
-    this.unsubscribe = [store.on("snapshot", () => this.update()), store.on("outcome", () => this.paintWaiting()), store.kernel.watch(() => this.paintWaiting())];
+    this.destroy = together(
+      store.on("snapshot", () => this.update()),
+      store.on("outcome", () => this.paintWaiting()),
+      store.kernel.watch(() => this.paintWaiting()),
+      () => {
+        if (this.timer !== null) clearInterval(this.timer);
+      },
+    );
     this.update();
-  }
-
-  destroy(): void {
-    for (const unsubscribe of this.unsubscribe) unsubscribe();
-    if (this.timer !== null) clearInterval(this.timer);
   }
 
   private update(): void {

@@ -1,5 +1,6 @@
 /** A bar of tabs with their panels: Cost, Passes, Train and others. */
 
+import { together } from "../dom/calls";
 import { attr, h, text, uid } from "../dom/dom";
 import type { Store } from "../store/store";
 
@@ -14,7 +15,7 @@ export interface Tab {
 export class Tabs {
   readonly root: HTMLElement;
   private readonly buttons = new Map<string, HTMLButtonElement>();
-  private readonly unsubscribe: (() => void)[];
+  readonly destroy: () => void;
 
   constructor(
     private readonly store: Store,
@@ -39,12 +40,8 @@ export class Tabs {
       bar.append(button);
       this.root.append(h("div", { class: "mnb-tab-panel", role: "tabpanel", id: `${id}-panel`, "aria-labelledby": id, "data-mnb-panel": tab.name }, tab.root));
     });
-    this.unsubscribe = [store.on("tab", () => this.update()), store.on("snapshot", () => this.update())];
+    this.destroy = together(store.on("tab", () => this.update()), store.on("snapshot", () => this.update()));
     this.update();
-  }
-
-  destroy(): void {
-    for (const unsubscribe of this.unsubscribe) unsubscribe();
   }
 
   update(): void {

@@ -3,6 +3,7 @@
 import { PINNED } from "../code/marks";
 import { splitter } from "../controls/split";
 import type { Tip } from "../controls/tip";
+import { together } from "../dom/calls";
 import { copyFrom } from "../dom/clipboard";
 import { Clock } from "../dom/clock";
 import { attr, h, iconButton, text } from "../dom/dom";
@@ -47,7 +48,7 @@ export class Panes {
   private readonly inShort = new Set<string>();
   /** Stages that were visible at the last layout. */
   private shown: string[] = [];
-  private readonly unsubscribe: (() => void)[];
+  readonly destroy: () => void;
 
   constructor(
     private readonly store: Store,
@@ -60,23 +61,21 @@ export class Panes {
       h("div", { class: "mnb-bar" }, h("span", { class: "mnb-bar-title" }, "Stages"), this.toggles, h("span", { class: "mnb-grow" })),
       this.row,
     );
-    this.unsubscribe = [
+    this.destroy = together(
       store.on("snapshot", () => this.update()),
       store.on("cost", () => this.slots.get("python")?.pane.paintStripes()),
       store.on("panes", () => this.layout()),
       store.kernel.watch(() => this.update()),
       store.on("links", () => this.paintLinks()),
       store.kernel.on("stage", (message: StageHead, buffers) => void attempt(() => this.receive(message, buffers[0]), (why) => this.fail(message, why))),
-    ];
+      () => {
+        for (const slot of this.slots.values()) {
+          slot.clock.stop();
+          slot.pane.destroy();
+        }
+      },
+    );
     this.layout();
-  }
-
-  destroy(): void {
-    for (const unsubscribe of this.unsubscribe) unsubscribe();
-    for (const slot of this.slots.values()) {
-      slot.clock.stop();
-      slot.pane.destroy();
-    }
   }
 
   /** Return the pane with the focus. */

@@ -5,6 +5,7 @@ import { Decoration, type DecorationSet, EditorView, ViewPlugin, type ViewUpdate
 import { readOnly } from "../code/read-only";
 import { visibleLines } from "../code/visible-lines";
 import { StepList } from "../controls/step-list";
+import { together } from "../dom/calls";
 import { Clock } from "../dom/clock";
 import { attr, h, text } from "../dom/dom";
 import { decodeJson, attempt } from "../kernel/messages";
@@ -61,7 +62,7 @@ export class PassesTab {
   private listed: Promise<void> = Promise.resolve();
   /** The reason the latest list cannot be shown. */
   private failure: string | null = null;
-  private readonly unsubscribe: (() => void)[];
+  readonly destroy: () => void;
 
   constructor(private readonly store: Store) {
     this.view = new EditorView({
@@ -74,7 +75,7 @@ export class PassesTab {
     this.body = h("div", { class: "mnb-pass-body" }, this.list.root, this.diff);
     this.root = h("div", { class: "mnb-passes", "data-mnb-part": "passes" }, this.hint, this.compile, this.history, this.body);
     this.clock = new Clock((elapsed) => elapsed && text(this.hint, `${this.info.state === "ready" ? "Loading the passes" : "Compiling and reading the passes"}: ${elapsed}`));
-    this.unsubscribe = [
+    this.destroy = together(
       store.on("snapshot", () => this.update()),
       store.on("tab", () => this.update()),
       store.on("links", () => this.requestHistory()),
@@ -82,14 +83,10 @@ export class PassesTab {
       store.kernel.on("passes", (message, buffers) => (this.listed = attempt(() => this.receive(message, buffers[0]), (why) => this.fail(why)))),
       store.kernel.on("diff", (message: DiffHead, buffers) => void attempt(() => this.receiveDiff(message, buffers[0]), (why) => this.failDiff(message, why))),
       store.kernel.on("instruction_history", (message: InstructionHistory) => this.receiveHistory(message)),
-    ];
+      () => this.clock.stop(),
+      () => this.view.destroy(),
+    );
     this.update();
-  }
-
-  destroy(): void {
-    for (const unsubscribe of this.unsubscribe) unsubscribe();
-    this.clock.stop();
-    this.view.destroy();
   }
 
   get count(): string {

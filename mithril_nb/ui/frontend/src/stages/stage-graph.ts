@@ -1,6 +1,7 @@
 /** The graph of a stage: a picture drawn by the kernel, with nodes that can be linked, opened and selected. */
 
 import type { Tip } from "../controls/tip";
+import { together } from "../dom/calls";
 import { attr, h, iconButton, text } from "../dom/dom";
 import { decodeJson, attempt } from "../kernel/messages";
 import type { GraphPictureNode } from "../kernel/types";
@@ -46,7 +47,7 @@ export class StageGraph {
   /** The stage of the latest picture that cannot be shown, and the reason. */
   private failure: { stage: string; why: string } | null = null;
   private readonly watcher: ResizeObserver | null;
-  private readonly unsubscribe: (() => void)[];
+  readonly destroy: () => void;
 
   constructor(
     private readonly store: Store,
@@ -71,17 +72,13 @@ export class StageGraph {
     this.board.addEventListener("keydown", (event) => this.key(event));
     this.watcher = typeof ResizeObserver === "undefined" ? null : new ResizeObserver(() => this.resize());
     this.watcher?.observe(this.board);
-    this.unsubscribe = [
+    this.destroy = together(
       store.kernel.on("graph", (message: { stage: string }, buffers) => void attempt(() => this.receive(message, buffers[0]), (why) => this.fail(message.stage, why))),
       store.on("snapshot", () => this.update()),
       store.on("links", () => this.paintLinks()),
-    ];
+      () => this.watcher?.disconnect(),
+    );
     this.update();
-  }
-
-  destroy(): void {
-    for (const unsubscribe of this.unsubscribe) unsubscribe();
-    this.watcher?.disconnect();
   }
 
   private update(): void {

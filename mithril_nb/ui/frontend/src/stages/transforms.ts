@@ -7,6 +7,7 @@ import { margin } from "../code/margin";
 import { readOnly } from "../code/read-only";
 import { fillDiagnostic } from "../controls/diagnostic";
 import { StepList } from "../controls/step-list";
+import { together } from "../dom/calls";
 import { Clock } from "../dom/clock";
 import { attr, h, text } from "../dom/dom";
 import { decodeJson, attempt } from "../kernel/messages";
@@ -118,7 +119,7 @@ export class TransformsTab {
   private leftOut: string[] = [];
   /** The reason the latest steps cannot be shown. */
   private failure: string | null = null;
-  private readonly unsubscribe: (() => void)[];
+  readonly destroy: () => void;
 
   constructor(private readonly store: Store) {
     const link = (side: 0 | 1) => (row: MarkedLine | undefined): void => {
@@ -135,18 +136,16 @@ export class TransformsTab {
     );
     this.root = h("div", { class: "mnb-passes", "data-mnb-part": "transforms" }, this.hint, this.body);
     this.clock = new Clock((elapsed) => elapsed && text(this.numbers, `Running both sides: ${elapsed}`));
-    this.unsubscribe = [
+    this.destroy = together(
       store.on("snapshot", () => this.update()),
       store.kernel.watch(() => this.update()),
       store.kernel.on("transforms", (message: { left_out: string[] }, buffers) => void attempt(() => this.receive(message.left_out, buffers[0]), (why) => this.fail(why))),
-    ];
+      () => this.clock.stop(),
+      () => {
+        for (const { view } of this.sides) view.destroy();
+      },
+    );
     this.update();
-  }
-
-  destroy(): void {
-    for (const unsubscribe of this.unsubscribe) unsubscribe();
-    this.clock.stop();
-    for (const { view } of this.sides) view.destroy();
   }
 
   private async receive(leftOut: string[], buffer: DataView | undefined): Promise<void> {

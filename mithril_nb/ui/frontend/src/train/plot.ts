@@ -3,7 +3,7 @@
 import uPlot from "uplot";
 import { attr, h } from "../dom/dom";
 import { figure } from "../dom/format";
-import { oncePerFrame } from "../dom/frame";
+import { oncePerFrame } from "../dom/calls";
 
 /** Return the exponential moving average with bias correction; gaps stay gaps. */
 export function smooth(values: readonly (number | null)[], weight: number): readonly (number | null)[] {

@@ -1,5 +1,6 @@
 /** The Train tab and the live-run widget: curves, figures, progress and controls of a run. */
 
+import { together } from "../dom/calls";
 import { Clock } from "../dom/clock";
 import { attr, choose, h, icon, ICONS, text } from "../dom/dom";
 import { figure, fromSlider, seconds, short, si, toSlider } from "../dom/format";
@@ -71,7 +72,7 @@ export class Train {
   #wait: string | null = null;
   #scale: "linear" | "log" = "log";
   #weight = 0;
-  readonly #unsubscribe: (() => void)[];
+  readonly destroy: () => void;
 
   constructor(private readonly options: TrainOptions) {
     const { kernel } = options;
@@ -132,21 +133,17 @@ export class Train {
       ),
       h("div", { class: "mnb-train-plots" }, this.#loss.root, this.#accuracy.root, this.#hint),
     );
-    this.#unsubscribe = [
+    this.destroy = together(
       options.curves.on(() => this.#draw()),
       kernel.onReply((name, { ok, error }, isEdit) => {
         if (error ? COMMANDS.includes(name) : ok && isEdit) this.#showError(error);
       }),
-    ];
+      () => this.#starting.stop(),
+      () => this.#loss.destroy(),
+      () => this.#accuracy.destroy(),
+    );
     this.update();
     this.#draw();
-  }
-
-  destroy(): void {
-    for (const unsubscribe of this.#unsubscribe) unsubscribe();
-    this.#starting.stop();
-    this.#loss.destroy();
-    this.#accuracy.destroy();
   }
 
   /** Start, pause or resume the run, as the main button shows. */

@@ -10,3 +10,10 @@ export function oncePerFrame(work: () => void): () => void {
     });
   };
 }
+
+/** Return a function that calls all of these. */
+export function together(...calls: readonly (() => void)[]): () => void {
+  return () => {
+    for (const call of calls) call();
+  };
+}
