@@ -23,7 +23,7 @@ from mithril_nb.viz.html_parts import base_css, heading_css, heading_html
 from mithril_nb.viz.inspection_summary import block_shares, graph_html, stages_html, summary_css
 from mithril_nb.viz.listing import TITLES, hue_class, hues_seen, listing_css, panes_html
 from mithril_nb.viz.report import POLICY
-from mithril_nb.viz.stage_data import stage_data
+from mithril_nb.viz.stage_data import equation_data, stage_data
 from mithril_nb.viz.text.escape import block_key, escaped, one_line
 
 if TYPE_CHECKING:  # these import JAX
@@ -115,14 +115,10 @@ def _stages(inspection: Inspection, stages: Sequence[Stage], hues: dict[str, int
     groups = {"/".join(path.split("/")[:end]) for path in paths for end in range(1, path.count("/") + 2)}
     return {
         "stages": [
-            {
-                "name": stage.name,
-                "title": TITLES[stage.name],
-                "unavailable": stage.unavailable,
-                **stage_data(inspection, stage.name),
-            }
-            for stage in stages
+            {"name": one.name, "title": TITLES[one.name], "unavailable": one.unavailable, **stage_data(one)}
+            for one in stages
         ],
+        "equations": equation_data(inspection, stages),
         "paths": {key: path for path in sorted(groups) if (key := block_key(path)) != path},
         "hues": {path: hue_class(path, hues) for path in sorted(paths)},
     }

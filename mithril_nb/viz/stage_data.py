@@ -1,6 +1,7 @@
 """A stage as data for the front end: its text, its instructions with their provenance, and help.
 
-Instructions are columns. Values that many of them share (equations, blocks, lines of Python) are indices into tables.
+Instructions are columns: the lines from one to the next, which compress to almost nothing, and for values that many of
+them share (equations, blocks, lines of Python) indices into tables.
 The widgets receive this data from the kernel, and saved pages contain it; `kernel/messages.ts` reads it.
 """
 
@@ -16,11 +17,11 @@ if TYPE_CHECKING:  # these import JAX
     from mithril_nb.stages.records import Stage
 
 
-def stage_data(inspection: Inspection, name: str) -> dict[str, Any]:
-    """Return a stage of a program as JSON data."""
-    stage = inspection.stage(name)
+def stage_data(stage: Stage) -> dict[str, Any]:
+    """Return a stage as JSON data, without the data of its equations."""
+    starts = [one.line for one in stage.instructions]
     columns: dict[str, list[int]] = {
-        "line": [one.line for one in stage.instructions],
+        "step": [line - before for line, before in zip(starts, [0, *starts], strict=False)],
         "lines": [one.lines for one in stage.instructions],
     }
     tables: dict[str, list[Any]] = {}
@@ -39,23 +40,17 @@ def stage_data(inspection: Inspection, name: str) -> dict[str, Any]:
         "text": stage.text,
         "columns": columns,
         "tables": tables,
-        "equations": _equations(inspection, stage),
-        "help": [(opcode, text) for opcode in tables["opcode"] if (text := op_help(name, opcode)) is not None],
+        "help": [(opcode, text) for opcode in tables["opcode"] if (text := op_help(stage.name, opcode)) is not None],
     }
 
 
-def _indexed(values: Iterable[Hashable]) -> tuple[list[int], list[Any]]:
-    """Return the index of each value, and the distinct values."""
-    places: dict[Hashable, int] = {}
-    return [places.setdefault(value, len(places)) for value in values], list(places)
-
-
-def _equations(inspection: Inspection, stage: Stage) -> dict[str, Any]:
-    """Return the data of the equations of a stage; empty if the program cannot be traced."""
+def equation_data(inspection: Inspection, stages: Iterable[Stage]) -> dict[str, Any]:
+    """Return the data of the equations that stages of a program name; empty if the program cannot be traced."""
     from mithril_nb.stages.program_stages import known_equations
 
-    used = {equation for group in {one.equations for one in stage.instructions} for equation in group}
-    known = [one for one in known_equations(inspection) if one.id in used] if stage.unavailable is None else []
+    groups = {one.equations for stage in stages if stage.unavailable is None for one in stage.instructions}
+    used = {equation for group in groups for equation in group}
+    known = [one for one in known_equations(inspection) if one.id in used] if used else []
     found: dict[str, Any] = {"id": [one.id for one in known], "source": [one.place for one in known], "tables": {}}
     for column, values in (
         ("primitive", (one.primitive for one in known)),
@@ -64,3 +59,9 @@ def _equations(inspection: Inspection, stage: Stage) -> dict[str, Any]:
     ):
         found[column], found["tables"][column] = _indexed(values)
     return found
+
+
+def _indexed(values: Iterable[Hashable]) -> tuple[list[int], list[Any]]:
+    """Return the index of each value, and the distinct values."""
+    places: dict[Hashable, int] = {}
+    return [places.setdefault(value, len(places)) for value in values], list(places)

@@ -6,6 +6,7 @@ import base64
 import gzip
 import json
 import re
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -63,9 +64,10 @@ def test_every_line_and_link_can_be_unpacked(page: str, whole: Inspection) -> No
         stage = whole.stage(packed["name"])
         assert packed["text"] == stage.text
         columns, tables = packed["columns"], packed["tables"]
+        lines = list(accumulate(columns["step"]))
         for at, one in enumerate(stage.instructions):
             found = {name: tables[name][columns[name][at]] for name in tables}
-            assert (columns["line"][at], columns["lines"][at]) == (one.line, one.lines)
+            assert (lines[at], columns["lines"][at]) == (one.line, one.lines)
             assert tuple(found["equations"]) == one.equations
             assert dict(found["shares"]) == pytest.approx(one.blocks)
             assert (found["role"], found["origin"], found["opcode"]) == (one.role, one.origin, one.opcode)

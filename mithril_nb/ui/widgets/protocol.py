@@ -22,7 +22,7 @@ from mithril_nb.ui.session.cost_whatif import WhatIfAnswer
 from mithril_nb.ui.session.formulas import BlockFormula
 from mithril_nb.ui.session.passes import PassList
 from mithril_nb.ui.session.training import Rows
-from mithril_nb.viz.stage_data import stage_data
+from mithril_nb.viz.stage_data import equation_data, stage_data
 
 Message = tuple[dict[str, Any], list[bytes]]
 """A message and its buffers."""
@@ -43,9 +43,10 @@ def stage_message(name: str, version: int, inspection: Inspection, *, short: boo
         inspection: The program.
         short: True to send the readable form of optimized HLO, with the same instructions.
     """
-    data = stage_data(inspection, name)
+    stage = inspection.stage(name)
+    data = {**stage_data(stage), "equations": equation_data(inspection, [stage])}
     if short:
-        data.update(_shortened(inspection.stage(name)))
+        data.update(_shortened(stage))
     head = {"type": "stage", "stage": name, "version": version, "short": short}
     return head, [packed(data)]
 

@@ -72,7 +72,8 @@ describe("an output", () => {
 });
 
 describe("a saved page", () => {
-  const stage = (name: string, text: string, instructions: unknown[]): object => ({ name, title: name, unavailable: null, ...(columnsOf({ text, instructions, equations: {} } as unknown as RawStage) as object) });
+  const packed = (raw: object): Record<string, unknown> => columnsOf(raw as RawStage) as Record<string, unknown>;
+  const stage = (name: string, text: string, instructions: unknown[]): object => ({ name, title: name, unavailable: null, ...packed({ text, instructions, equations: {} }) });
   const box = (key: string, isOpen: boolean): string => `<g data-node="${key}" data-block="${key}" tabindex="0" aria-expanded="${isOpen}"/>`;
   const svg = (content: string): string => `<svg xmlns="http://www.w3.org/2000/svg">${content}</svg>`;
   const saved = {
@@ -81,6 +82,7 @@ describe("a saved page", () => {
       stage("hlo", "fusion", [[1, 1, "fusion", ["0", "1"], [["one two", 0.5], ["two/inner", 0.5]], "backward", "inferred"]]),
       { ...stage("llvm", "", []), unavailable: "no compiler" },
     ],
+    equations: packed({ text: "", instructions: [], equations: { 0: { primitive: "tanh", block: "one two", role: null, source: "train.py:7" } } })["equations"],
     paths: { "one%20two": "one two" }, hues: { "one two": "h1", "two/inner": "h2" }, shown: ["jaxpr", "hlo"],
     passes: ["@ main\n+ new\n- old\n", ""],
     pictures: { "@first": svg(box("two", true)), "": svg(box("two", false)), two: svg(box("two", true)) }, parents: { two: "" },
@@ -114,6 +116,7 @@ describe("a saved page", () => {
   test("draws lines with colours, stripe and tooltip", () => {
     const row = find('[data-stage="hlo"] .l');
     expect(row.title).toContain("fusion · one two 50 %, two/inner 50 % · backward");
+    expect(row.title).toContain("equation 0 tanh · train.py:7");
     expect(row.title).toContain("link inferred");
     expect(find(".s", row).className).toBe("s i rb");
     expect([...row.querySelectorAll("i")].map((bar) => bar.className)).toEqual(["h1", "h2"]);

@@ -35,33 +35,47 @@ export function errorOf({ error }: Reply): string | null {
 
 const TABLED = ["opcode", "equations", "shares", "role", "origin", "transforms", "source", "library"] as const;
 
-/** The encoded form of a stage: instructions as columns of indices into tables of distinct values. */
+export interface PackedEquations {
+  id: string[];
+  primitive: number[];
+  block: number[];
+  role: number[];
+  source: string[];
+  tables: Record<string, any[]>;
+}
+
+/** The encoded form of a stage: instructions as columns of indices into tables of distinct values; `step` is the distance in lines. */
 export interface PackedStage {
   text: string;
   columns: Record<string, number[]>;
   tables: Record<string, any[]>;
-  /** The data of the equations; a saved page has none. */
-  equations?: { id: string[]; primitive: number[]; block: number[]; role: number[]; source: string[]; tables: Record<string, any[]> };
+  equations: PackedEquations;
   shown?: { line: number[]; instructions: number[][] };
   help?: [string, string][];
 }
 
 /** Decode a stage's text and instruction map. */
 export async function decodeStage(buffer: DataView | ArrayBuffer | Uint8Array): Promise<RawStage> {
-  return unpackStage(await decodeJson<PackedStage>(buffer));
+  const packed = await decodeJson<PackedStage>(buffer);
+  return { ...unpackStage(packed), equations: unpackEquations(packed.equations) };
 }
 
 /** Unpack the columns of a stage. Instructions with equal equations or blocks share one array. */
-export function unpackStage({ text, columns, tables, equations: known, shown, help }: PackedStage): RawStage {
+export function unpackStage({ text, columns, tables, shown, help }: Omit<PackedStage, "equations">): Omit<RawStage, "equations"> {
   const [opcode, equations, shares, role, origin, transforms, source, library] = TABLED.map((name) => [columns[name] ?? [], tables[name] ?? []] as const);
   const value = (pair: readonly [number[], any[]] | undefined, i: number): any => pair![1][pair![0][i]!];
-  const instructions = columns["line"]!.map((line, i): RawInstruction => [
-    line, columns["lines"]![i]!, value(opcode, i), value(equations, i), value(shares, i), value(role, i), value(origin, i), value(transforms, i), value(source, i), value(library, i),
+  let line = 0;
+  const instructions = columns["step"]!.map((step, i): RawInstruction => [
+    (line += step), columns["lines"]![i]!, value(opcode, i), value(equations, i), value(shares, i), value(role, i), value(origin, i), value(transforms, i), value(source, i), value(library, i),
   ]);
+  return { text, instructions, help: help ?? [], ...(shown ? { shown: shown.line.map((line, i): [number, number[]] => [line, shown.instructions[i]!]) } : {}) };
+}
+
+export function unpackEquations({ id: ids, source, tables, ...columns }: PackedEquations): Record<string, Equation> {
   const found: Record<string, Equation> = Object.create(null);
-  known?.id.forEach((id, i) => {
-    const [primitive, block, role] = (["primitive", "block", "role"] as const).map((name) => known.tables[name]![known[name][i]!]);
-    found[id] = { primitive, block, role, source: known.source[i]! };
+  ids.forEach((id, i) => {
+    const [primitive, block, role] = (["primitive", "block", "role"] as const).map((name) => tables[name]![columns[name][i]!]);
+    found[id] = { primitive, block, role, source: source[i]! };
   });
-  return { text, instructions, equations: found, help: help ?? [], ...(shown ? { shown: shown.line.map((line, i): [number, number[]] => [line, shown.instructions[i]!]) } : {}) };
+  return found;
 }

@@ -14,7 +14,7 @@ export async function mountPage(page: HTMLElement, packed: HTMLElement): Promise
   const saved = await decodeSaved(packed.textContent);
   packed.remove();
   const stages = stagesOf(saved);
-  const texts = new Map<string, StageText>(stages.map(({ text }) => [text.stage, text]));
+  const texts = new Map<string, StageText>();
   const panes = new Map<string, TextPane>();
   const parts = new Parts(page, saved);
   const selection = new Selection(texts, (look) => {
@@ -28,12 +28,15 @@ export async function mountPage(page: HTMLElement, packed: HTMLElement): Promise
   const bar = h("div", { class: "bar-of-stages" });
   const shelf = h("div", { class: "panes" });
   for (const stage of stages) {
-    const { stage: name } = stage.text;
+    const { name } = stage;
     const show = (isShown: boolean): void => {
       tab.setAttribute("aria-pressed", String(isShown));
-      if (isShown) panes.set(name, new TextPane(stage, name, selection, saved.hues));
-      else panes.delete(name);
-      shelf.replaceChildren(...stages.flatMap(({ text }) => panes.get(text.stage)?.root ?? []));
+      if (isShown) {
+        texts.set(name, stage.text);
+        selection.refresh();
+        panes.set(name, new TextPane(stage, name, selection, saved.hues));
+      } else panes.delete(name);
+      shelf.replaceChildren(...stages.flatMap((one) => panes.get(one.name)?.root ?? []));
       for (const pane of panes.values()) {
         pane.draw();
         pane.follow(false);
@@ -41,6 +44,7 @@ export async function mountPage(page: HTMLElement, packed: HTMLElement): Promise
     };
     const tab: HTMLElement = h("button", { type: "button", onclick: () => show(!panes.has(name)) }, stage.title);
     bar.append(tab);
+    if (name === "jaxpr") texts.set(name, stage.text); // it has the blocks of the equations
     show(saved.shown.includes(name));
   }
   const live = page.querySelector<HTMLElement>(".live")!;

@@ -1,11 +1,13 @@
 /** The data of a saved page, and what is read from them. */
 
-import { type PackedStage, decodeJson, unpackStage } from "../kernel/messages";
+import { type PackedEquations, type PackedStage, decodeJson, unpackEquations, unpackStage } from "../kernel/messages";
 import { StageText } from "../store/links";
 
 /** The stages are encoded as for the widgets. */
 export interface Saved {
-  stages: (PackedStage & { name: string; title: string; unavailable: string | null })[];
+  stages: (Omit<PackedStage, "equations"> & { name: string; title: string; unavailable: string | null })[];
+  /** Those of all stages. */
+  equations: PackedEquations;
   /** Paths of blocks by the keys in the page's attributes, where they differ. */
   paths: Record<string, string>;
   /** CSS class of the stripe of each block. */
@@ -20,18 +22,25 @@ export interface Saved {
 }
 
 export interface SavedStage {
+  name: string;
   title: string;
   unavailable: string | null;
   text: StageText;
 }
 
 export async function decodeSaved(packed: string): Promise<Saved> {
-  return decodeJson<Saved>(Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0)));
+  const letters = atob(packed);
+  const bytes = new Uint8Array(letters.length);
+  for (let i = 0; i < bytes.length; i++) bytes[i] = letters.charCodeAt(i);
+  return decodeJson<Saved>(bytes);
 }
 
+/** Return the stages. Their texts are unpacked on first use: those of a large program take seconds. */
 export function stagesOf(saved: Saved): SavedStage[] {
+  const equations = unpackEquations(saved.equations);
   return saved.stages.map(({ name, title, unavailable, ...packed }) => {
-    const raw = unpackStage(packed);
-    return { title, unavailable, text: new StageText(name, 0, raw.text.replace(/\n$/, ""), raw) };
+    let text: StageText | null = null;
+    const unpacked = (): StageText => new StageText(name, 0, packed.text.replace(/\n$/, ""), { ...unpackStage(packed), equations });
+    return { name, title, unavailable, get text() { return (text ??= unpacked()); } };
   });
 }

@@ -24,6 +24,11 @@ export class Selection {
     this.set("pin", anchor && pin && sameAnchor(anchor, pin) ? null : anchor);
   }
 
+  /** Link again, because a stage was added. */
+  refresh(): void {
+    for (const look of ["on", "pin"] as const) this.set(look, this.anchors[look]);
+  }
+
   private set(look: Look, anchor: Anchor | null): void {
     this.anchors[look] = anchor;
     this.links[look] = linksOf(this.stages, anchor ? [anchor] : []);
