@@ -16,7 +16,7 @@ from mithril_nb.errors import UnknownOpError
 from mithril_nb.graph.edit import remove
 from mithril_nb.graph.paths import component, name_of
 from mithril_nb.graph.records import BOUNDARY, Endpoint, LogicalGraph
-from mithril_nb.models.flat import flat
+from mithril_nb.models.shape_inference.flat import flat
 
 Array = Any
 Arrays = Mapping[str, Array]

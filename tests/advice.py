@@ -36,7 +36,7 @@ import mithril_nb
 from mithril_nb import errors
 from mithril_nb.backends.notices import MithrilWarning
 from mithril_nb.errors import Diagnostic, MithrilError
-from mithril_nb.models.dims import MismatchError
+from mithril_nb.models.shape_inference.dims import MismatchError
 
 PACKAGE = Path(mithril_nb.__file__).parent
 MOST_STEPS = 5
@@ -55,7 +55,7 @@ class Site:
     """A place in the package where an error, or a part of one, is built.
 
     Attributes:
-        key: `"models/infer.py:_Inference.unlike"`, with `#2` for the second place in one function.
+        key: `"models/shape_inference/infer.py:_Inference.unlike"`, with `#2` for the second place in one function.
         first: Its first line.
         last: Its last line.
         advice: The code that gives the advice; `""` if it has none.
@@ -341,8 +341,8 @@ def names() -> dict[str, Any]:
     from mithril_nb.graph.edit import add, connect, disconnect, rename, swap
     from mithril_nb.graph.nesting import inside
     from mithril_nb.graph.records import Block, Edge, Endpoint, LogicalGraph, Node, Port
-    from mithril_nb.models.infer import infer
     from mithril_nb.models.naming import input_specs
+    from mithril_nb.models.shape_inference.infer import infer
 
     def edge(source: str, target: str) -> Edge:
         return Edge(Endpoint.parse(source), Endpoint.parse(target))

@@ -118,7 +118,7 @@ LOCAL = {
     },
     "mithril_nb.cost.formulas": {"length": "8", "window": "3", "n": "8", "rows": "2", "k": "3"},
     "mithril_nb.models": {"x": "fresh().input", "slice_block": "ml.models.Slice(0, 2)", "name": "'Relu'"},
-    "mithril_nb.models.dims": {"size": "7", "stride": "2"},
+    "mithril_nb.models.shape_inference.dims": {"size": "7", "stride": "2"},
     "mithril_nb.models.library.classical": {"lead": "(2,)", "d": "3", "degree": "2", "C": "math.comb"},
     "mithril_nb.models.library.layers": {"size": "7", "stride": "2"},
     "mithril_nb.models.library.operations.indexing": {
@@ -135,7 +135,7 @@ LOCAL = {
     "mithril_nb.stages.trace": {"params": "{'mlp_0.linear_1.weight': 0, 'linear_0.weight': 0}", "model": "layered"},
     "mithril_nb.targets.arguments": {"f": "dict", "y": "0"},
     "mithril_nb.train": {"model": "pm", "seed": "0", "labels": "0", "logits": "w", "argmax": "numpy.argmax"},
-    "mithril_nb.train.history": {"rows": "run.history.rows"},
+    "mithril_nb.train.run.history": {"rows": "run.history.rows"},
     "mithril_nb.viz": {
         "layout": "importlib.import_module('mithril_nb.viz.diagrams.logical').layout",
         "graph": "inspection.graph('jaxpr')",

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from mithril_nb.cli.lab import NOTEBOOK, open_lab
 from mithril_nb.cli.launch import launch_script
 from mithril_nb.cli.report import write_report
-from mithril_nb.cli.show import SHOWN, show_target
+from mithril_nb.cli.show import OTHERS, show_target
 from mithril_nb.cli.target import PROGRAMS
 from mithril_nb.cli.terminal import FAILED, complain
 from mithril_nb.errors import Diagnostic, MithrilError
+from mithril_nb.stages.stage_kinds import STAGE_KINDS
 
 _TARGETS = """\
 TARGET is one of
@@ -98,7 +99,11 @@ def _add_lab(parser: argparse.ArgumentParser) -> None:
 
 def _add_show(parser: argparse.ArgumentParser) -> None:
     _add_target(parser, "forward")
-    parser.add_argument("--stage", choices=SHOWN, help="what to print (default: graph; cost with --by)")
+    parser.add_argument(
+        "--stage",
+        metavar="STAGE",
+        help=f"what to print (default: graph; cost with --by): {', '.join((*STAGE_KINDS, *OTHERS))}, or of a plugin",
+    )
     parser.add_argument(
         "--block", metavar="PATH", help="print only lines of this block and blocks inside it, with line numbers"
     )

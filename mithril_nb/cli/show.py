@@ -13,14 +13,15 @@ from mithril_nb.cli.target import Target, find_target, inspection_of, shapes_of
 from mithril_nb.cli.terminal import FAILED, complain, say, say_json, with_commands
 from mithril_nb.display import UNATTRIBUTED_LABEL
 from mithril_nb.errors import Diagnostic, MithrilError, UnknownBlockError, UnknownOptionError
+from mithril_nb.stages.stage_kinds import STAGE_KINDS
 
 if TYPE_CHECKING:
     from mithril_nb.inspection import Inspection
     from mithril_nb.stages import Stage
     from mithril_nb.stages.records import Instruction
 
-SHOWN = ("graph", "python", "jaxpr", "stablehlo", "hlo_before", "hlo", "llvm", "asm", "cost", "source")
-"""Values of `--stage`: the stages, the cost, and the Python that builds a model."""
+OTHERS = ("cost", "source")
+"""Values of `--stage` beside the stages: the cost, and the Python that builds a model."""
 
 
 def show_target(options: argparse.Namespace) -> int:
@@ -55,11 +56,18 @@ def show_target(options: argparse.Namespace) -> int:
 
 
 def _check_options(options: argparse.Namespace, is_part: bool, is_other: bool) -> None:
-    if is_part and (is_other or options.stage in ("cost", "source")):
+    if options.stage not in (*STAGE_KINDS, *OTHERS):
+        near = get_close_matches(options.stage, (*STAGE_KINDS, *OTHERS), 1)
+        raise UnknownOptionError(
+            f"unknown stage {options.stage!r}.",
+            (("known", ", ".join((*STAGE_KINDS, *OTHERS))),),
+            f"--stage {near[0] if near else 'jaxpr'}",
+        )
+    if is_part and (is_other or options.stage in OTHERS):
         option = "--block" if options.block else "--role"
         raise UnknownOptionError(
             f"{option} selects lines of a stage.",
-            (("stages", ", ".join(name for name in SHOWN if name not in ("cost", "source"))),),
+            (("stages", ", ".join(STAGE_KINDS)),),
             f"--stage hlo {option} {options.block or options.role}",
         )
     if options.by and (is_other or options.stage != "cost"):
@@ -72,7 +80,7 @@ def _check_options(options: argparse.Namespace, is_part: bool, is_other: bool) -
 
 
 def _show_source(target: Target, as_json: bool) -> int:
-    from mithril_nb.models.source import to_source
+    from mithril_nb.models.saving.source import to_source
 
     assert target.graph is not None
     source = to_source(target.graph)

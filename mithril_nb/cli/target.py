@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from mithril_nb.cli.imported import NAMED, imported, no_target, without_name
 from mithril_nb.errors import Diagnostic, MithrilError, ModelFileError, UnexpectedInputError, UnknownOptionError
 from mithril_nb.graph.spec import read_spec
+from mithril_nb.plugins import load_plugins
 from mithril_nb.stages.records import PROGRAM_SUFFIXES
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def find_target(text: str, has_args: bool) -> Target:
         ModelFileError: The file or module does not exist, or the file contains no model or program.
         UnknownOptionError: The module does not have this name.
     """
+    load_plugins()
     if Path(text).suffix.lower() in PROGRAM_SUFFIXES:
         return Target(Path(text).stem, Path(text), None, (), text)
     if Path(text).suffix == ".py" and not Path(text).is_dir():
@@ -301,8 +303,8 @@ def _example(parameter: inspect.Parameter) -> str:
 
 def _open_inputs(graph: LogicalGraph, shapes: Mapping[str, Sequence[int | str]]) -> list[Diagnostic]:
     """Return the errors for inputs whose shape is unknown, with advice for the command line."""
-    from mithril_nb.models.infer import infer
     from mithril_nb.models.naming import input_specs
+    from mithril_nb.models.shape_inference.infer import infer
 
     found = infer(graph, input_specs(graph, shapes))
     if found.problems:

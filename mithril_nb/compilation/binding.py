@@ -14,9 +14,9 @@ from mithril_nb.graph.records import BOUNDARY, Edge, Endpoint, LogicalGraph, Nod
 from mithril_nb.graph.spec import LEADING, TensorSpec
 from mithril_nb.models.constants import Constant
 from mithril_nb.models.fields import plain
-from mithril_nb.models.infer import Inference, infer
 from mithril_nb.models.model import Model
 from mithril_nb.models.naming import by_port, input_names
+from mithril_nb.models.shape_inference.infer import Inference, infer
 
 
 def infer_for(backend: JaxBackend, graph: LogicalGraph, inputs: Mapping[str, TensorSpec]) -> Inference:

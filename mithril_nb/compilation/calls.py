@@ -24,9 +24,9 @@ from mithril_nb.errors import (
 )
 from mithril_nb.graph.records import BOUNDARY, Endpoint, LogicalGraph
 from mithril_nb.graph.spec import ITEM_BYTES, LEADING, Dim, Spec, StaticSpec, TensorSpec, as_dtype
-from mithril_nb.models.dims import agree
-from mithril_nb.models.infer import Inference
 from mithril_nb.models.naming import by_port, flat_params, takes_any_dtype
+from mithril_nb.models.shape_inference.dims import agree
+from mithril_nb.models.shape_inference.infer import Inference
 
 Arrays = Mapping[str, Any]
 _FEW = 64

@@ -18,9 +18,9 @@ from mithril_nb.compilation.options import Options
 from mithril_nb.compilation.spreading import Spread
 from mithril_nb.errors import MissingInputError, ShapeError
 from mithril_nb.graph.records import LogicalGraph
-from mithril_nb.models.flat import flat
-from mithril_nb.models.infer import Inference, Parameter
 from mithril_nb.models.naming import by_port, input_range
+from mithril_nb.models.shape_inference.flat import flat
+from mithril_nb.models.shape_inference.infer import Inference, Parameter
 from mithril_nb.models.summary import table
 from mithril_nb.program import Toolkit, check_kernels, draws_random_numbers, run_with_state
 

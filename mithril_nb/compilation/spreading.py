@@ -12,7 +12,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from mithril_nb.backends.jax.devices import check_even
 from mithril_nb.errors import ShapeError
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.models.infer import Parameter
+from mithril_nb.models.shape_inference.infer import Parameter
 
 
 class Spread:

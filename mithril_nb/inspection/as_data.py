@@ -13,6 +13,7 @@ from mithril_nb.errors import StageUnavailableError
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.program_stages import ProgramStages, known_equations
 from mithril_nb.stages.records import Equation, Instruction, Param, Stage
+from mithril_nb.stages.stage_kinds import has_machine_code, needs_compile
 
 VERSION = 1
 """Increased when an existing field changes its meaning; new fields do not change it."""
@@ -20,8 +21,8 @@ VERSION = 1
 
 def inspection_data(inspection: ProgramStages, stages: Sequence[str], passes: bool) -> dict[str, Any]:
     """Return an inspection as plain data."""
-    if passes or not {"hlo", "llvm", "asm"}.isdisjoint(stages):
-        inspection.want(machine_code=not {"llvm", "asm"}.isdisjoint(stages), passes=passes)
+    if passes or needs_compile(stages):
+        inspection.want(machine_code=has_machine_code(stages), passes=passes)
     made = _passes_data(inspection) if passes else {}
     found: dict[str, Any] = {
         "format": "mithril_nb.inspection",

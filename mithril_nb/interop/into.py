@@ -28,8 +28,8 @@ from mithril_nb.interop.orders import (
     Split,
     orders_of,
 )
-from mithril_nb.models.flat import FlatOp, flat
-from mithril_nb.models.infer import Parameter
+from mithril_nb.models.shape_inference.flat import FlatOp, flat
+from mithril_nb.models.shape_inference.infer import Parameter
 
 _KINDS = {
     "linear": "linear",

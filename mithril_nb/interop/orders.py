@@ -10,9 +10,9 @@ from typing import Any
 
 from mithril_nb.graph.records import Endpoint
 from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
-from mithril_nb.models.flat import Flat, FlatOp
-from mithril_nb.models.infer import Inference
 from mithril_nb.models.op import OPS
+from mithril_nb.models.shape_inference.flat import Flat, FlatOp
+from mithril_nb.models.shape_inference.infer import Inference
 
 PER_CHANNEL = ("batch_norm", "batch_norm1d", "batch_norm2d", "table_batch_norm2d", "group_norm", "instance_norm")
 ON_LAST_AXIS = ("linear", "layer_norm", "rms_norm")

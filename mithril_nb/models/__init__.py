@@ -5,13 +5,13 @@ from mithril_nb.models.composite import Composite
 from mithril_nb.models.connection import Connection, IOKey
 from mithril_nb.models.constants import Constant
 from mithril_nb.models.control import Cond, Control, Repeat, Scan
-from mithril_nb.models.files import from_dict, load, save, to_dict
 from mithril_nb.models.library import *
-from mithril_nb.models.limits import LoadLimits
 from mithril_nb.models.model import LogicalModel, Model, Placed
 from mithril_nb.models.op import Operator
 from mithril_nb.models.registry import KINDS
-from mithril_nb.models.source import to_source
+from mithril_nb.models.saving.files import from_dict, load, save, to_dict
+from mithril_nb.models.saving.limits import LoadLimits
+from mithril_nb.models.saving.source import to_source
 
 __all__ = [
     "KINDS",

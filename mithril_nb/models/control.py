@@ -14,12 +14,12 @@ from mithril_nb.errors import NameTakenError, UnknownOptionError, short_repr
 from mithril_nb.graph.draft import Draft
 from mithril_nb.graph.records import Block, LogicalGraph, Port, Value
 from mithril_nb.graph.spec import LEADING, Dim, Spec, StaticSpec, TensorSpec
-from mithril_nb.models.dims import MismatchError, meet
 from mithril_nb.models.fields import Range
-from mithril_nb.models.inference import Inference, InferredBody
 from mithril_nb.models.model import Model
 from mithril_nb.models.op import Operator
 from mithril_nb.models.rules import Infer, Specs
+from mithril_nb.models.shape_inference.dims import MismatchError, meet
+from mithril_nb.models.shape_inference.inference import Inference, InferredBody
 
 __all__ = ["Cond", "Control", "Repeat", "Scan"]
 

@@ -19,15 +19,15 @@ from mithril_nb.graph.draft import Draft
 from mithril_nb.graph.edit import alone, composite
 from mithril_nb.graph.records import Block, LogicalGraph, Port
 from mithril_nb.graph.spec import Value
-from mithril_nb.models.adding import Adding
-from mithril_nb.models.annotations import AnnotationMethods
 from mithril_nb.models.calling import BlockMeta, with_attributes
+from mithril_nb.models.composing.adding import Adding
+from mithril_nb.models.composing.annotations import AnnotationMethods
 from mithril_nb.models.connection import Connection, IOKey, Tensorlike
 from mithril_nb.models.fields import fields_of, plain
-from mithril_nb.models.limits import LoadLimits
-from mithril_nb.models.portable import Portable
 from mithril_nb.models.registry import KINDS
-from mithril_nb.models.serialization import graph_from_dict, load_graph
+from mithril_nb.models.saving.limits import LoadLimits
+from mithril_nb.models.saving.portable import Portable
+from mithril_nb.models.saving.serialization import graph_from_dict, load_graph
 
 _EMPTY = composite(LogicalGraph())
 

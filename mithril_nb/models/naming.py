@@ -8,9 +8,9 @@ from typing import Any
 from mithril_nb.errors import UnexpectedInputError, UnknownOptionError, listed, similar
 from mithril_nb.graph.records import BOUNDARY, Endpoint, LogicalGraph
 from mithril_nb.graph.spec import Dim, TensorSpec, as_shape
-from mithril_nb.models.dtypes import input_dtype
-from mithril_nb.models.flat import flat
 from mithril_nb.models.rules import OPS
+from mithril_nb.models.shape_inference.dtypes import input_dtype
+from mithril_nb.models.shape_inference.flat import flat
 
 
 def input_specs(

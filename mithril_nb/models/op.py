@@ -14,11 +14,11 @@ from mithril_nb.errors import UnknownOpError, UnknownOptionError
 from mithril_nb.graph.records import Block, Port
 from mithril_nb.graph.spec import LEADING, TensorSpec
 from mithril_nb.models.fields import check_passed_on, checked, fields_of
-from mithril_nb.models.inference import Inferred, Shapes
 from mithril_nb.models.initializers import Initializer
 from mithril_nb.models.model import Model
 from mithril_nb.models.registry import KINDS, refuse_second
 from mithril_nb.models.rules import OPS, UNKNOWN, OpRules, Options, Specs
+from mithril_nb.models.shape_inference.inference import Inferred, Shapes
 
 __all__ = ["OPS", "UNKNOWN", "Inferred", "Initializer", "Operator", "Options", "Shapes", "Specs"]
 

@@ -8,9 +8,9 @@ from typing import ClassVar
 from mithril_nb.errors import UnknownOpError
 from mithril_nb.graph.records import Block, LogicalGraph, Value
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.models.inference import Inference, Inferred, InferredBody, Shapes
 from mithril_nb.models.initializers import Initializer
 from mithril_nb.models.registry import KINDS
+from mithril_nb.models.shape_inference.inference import Inference, Inferred, InferredBody, Shapes
 
 Options = Mapping[str, Value]
 UNKNOWN = "<unknown>"

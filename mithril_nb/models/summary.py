@@ -10,10 +10,10 @@ from mithril_nb.errors import UnknownOptionError
 from mithril_nb.graph.paths import join_path
 from mithril_nb.graph.records import BlockSpecs, LogicalGraph
 from mithril_nb.graph.spec import Dim, Spec, StaticSpec
-from mithril_nb.models.flat import flat
-from mithril_nb.models.infer import infer
-from mithril_nb.models.inference import Inference, Parameter
 from mithril_nb.models.naming import input_specs
+from mithril_nb.models.shape_inference.flat import flat
+from mithril_nb.models.shape_inference.infer import infer
+from mithril_nb.models.shape_inference.inference import Inference, Parameter
 
 _HEAD = ("block", "kind", "output", "params", "share")
 _RIGHT = {3, 4}

@@ -26,6 +26,7 @@ from mithril_nb.stages.machine.llvm import llvm_lines
 from mithril_nb.stages.once import Once
 from mithril_nb.stages.param_names import DEFAULT
 from mithril_nb.stages.records import Instruction, Read, Stage
+from mithril_nb.stages.stage_kinds import STAGE_KINDS, StageKind
 from mithril_nb.stages.trace.dataflow import Value, dataflow
 from mithril_nb.stages.trace.equations import each_equation
 from mithril_nb.stages.trace.jaxpr_text import print_jaxpr
@@ -41,17 +42,6 @@ from mithril_nb.stages.trace.user_lines import Span
 from mithril_nb.stages.xla.buffers import Buffer, read_buffers
 from mithril_nb.stages.xla.compilation import Compilation
 from mithril_nb.stages.xla.live_ranges import LiveRanges, read_live_ranges
-
-STAGES = ("python", "graph", "jaxpr", "stablehlo", "hlo_before", "hlo", "llvm", "asm")
-"""Names of the stages, from Python to machine code."""
-
-NEEDS: Mapping[str, str] = {
-    "python": "trace", "graph": "trace", "jaxpr": "trace", "stablehlo": "lower", "hlo_before": "lower",
-    "hlo": "compile", "llvm": "compile", "asm": "compile",
-}  # fmt: skip
-"""The step of JAX that each stage needs: `"compile"` may take long."""
-NEED_NUMBERS = frozenset({"hlo_before", "hlo", "llvm", "asm"})
-"""Stages that need a number for every size."""
 
 _NO_KERNELS = "this platform writes no LLVM IR for its kernels"
 _ONLY_LIBRARY = "this program has no separate kernel: all of its work is done in libraries"
@@ -136,7 +126,10 @@ class Pipeline:
             "llvm": self._make_llvm,
             "asm": self._make_asm,
         }
-        self.stages = {stage: Once(partial(self._guard, stage, make)) for stage, make in makers.items()}
+        self.stages = {
+            name: Once(partial(self._guard, kind, makers.get(name) or partial(self._make_registered, kind)))
+            for name, kind in STAGE_KINDS.items()
+        }
 
     @property
     def elapsed(self) -> Mapping[str, float]:
@@ -227,28 +220,29 @@ class Pipeline:
 
     # Stages
 
-    def _guard(self, name: str, make: Callable[[], Stage]) -> Stage:
+    def _guard(self, kind: StageKind, make: Callable[[], Stage]) -> Stage:
         """Compute a stage; an error of JAX becomes its `unavailable`."""
-        reason = None if self._given is None or name == "python" else self._given.reason(name)
+        name = kind.name
+        reason = None if self._given is None or name == "python" else self._given.reason(kind.basis)
         if reason is not None:
             return Stage(name, "", unavailable=reason)
         try:
-            sizes = self._sizes_without_numbers if name in NEED_NUMBERS else ()
+            sizes = self._sizes_without_numbers if kind.needs_numbers else ()
             if sizes:
                 return Stage(
                     name, "", unavailable=f"XLA needs a number for each size, and has none for {', '.join(sizes)}"
                 )
-            if name in ("llvm", "asm"):
+            if kind.is_machine_code:
                 self.compilation.want()
-            if NEEDS[name] == "compile":  # takes long, so the garbage collector stays on for other threads
-                self._reach(NEEDS[name])
+            if kind.needs == "compile":  # takes long, so the garbage collector stays on for other threads
+                self._reach(kind.needs)
             with paused_collector():
-                self._reach(NEEDS[name])
+                self._reach(kind.needs)
                 return make()
         except Exception as error:
             if self._given is not None or not self.traced.has_failed:
                 return Stage(name, "", unavailable=failure_of(error).text)
-            if NEEDS[name] != "trace":
+            if kind.needs != "trace" or kind.make is not None:
                 return Stage(name, "", unavailable=failure_of(error, in_trace=True).text)
             return self._partial(name)
 
@@ -287,6 +281,10 @@ class Pipeline:
         else:
             text, found = self._sourced(program, failure)
         return Stage(name, text, found, unavailable=failure.text)
+
+    def _make_registered(self, kind: StageKind) -> Stage:
+        assert kind.make is not None
+        return _timed(kind.name, partial(kind.make, self))
 
     def _make_python(self) -> Stage:
         if self._given is not None:

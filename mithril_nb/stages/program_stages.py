@@ -17,8 +17,9 @@ from mithril_nb.stages.instruction_history import find_instruction, history_of, 
 from mithril_nb.stages.links import link_instructions
 from mithril_nb.stages.machine.kernels import Kernel
 from mithril_nb.stages.once import Once
-from mithril_nb.stages.pipeline import STAGES, InspectOptions, Pipeline
+from mithril_nb.stages.pipeline import InspectOptions, Pipeline
 from mithril_nb.stages.records import Equation, Input, Stage
+from mithril_nb.stages.stage_kinds import STAGE_KINDS
 from mithril_nb.stages.trace.dataflow import Value as ArrayValue
 from mithril_nb.stages.trace.traced import Program
 from mithril_nb.stages.trace.tracing import Leaf, shape_of
@@ -44,7 +45,7 @@ class ProgramStages(Shown):
     """
 
     def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], options: InspectOptions):
-        self.name, self.stages = options.name or getattr(fn, "__name__", type(fn).__name__), STAGES
+        self.name, self.stages = options.name or getattr(fn, "__name__", type(fn).__name__), tuple(STAGE_KINDS)
         self.arguments: tuple[Any, ...] = jax.tree.map(shape_of, args)
         self._fn, self._options, self.device = fn, options, options.device
         self.check_sizes, self.given = options.check_sizes, options.given

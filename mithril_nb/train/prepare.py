@@ -16,7 +16,7 @@ from mithril_nb.train.batches import Tail, short_size
 from mithril_nb.train.data import DataSet, check_inputs, read_data
 from mithril_nb.train.losses import Loss
 from mithril_nb.train.processes import data_fingerprint, distributed, fingerprint
-from mithril_nb.train.state import State
+from mithril_nb.train.run.state import State
 from mithril_nb.train.step import specs_of
 from mithril_nb.train.targets import check_targets
 from mithril_nb.train.trainable import Trainable, initial_state, runner

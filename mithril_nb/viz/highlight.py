@@ -30,7 +30,6 @@ class _Rule:
 
 @cache
 def _rules(language: str) -> tuple[_Rule, ...]:
-    language = _DATA["stages"].get(language, language)
     return tuple(
         _Rule(re.compile(pattern, re.ASCII), name, re.compile(close[0]) if close else None)
         for pattern, name, *close in _DATA["languages"].get(language, ())
@@ -42,7 +41,7 @@ def tokens(text: str, language: str) -> Iterator[list[tuple[str, str]]]:
 
     Args:
         text: The text.
-        language: The name of a stage or of a language in `tokens.json`; other names yield no tokens.
+        language: The name of a language in `tokens.json`; other names yield no tokens.
 
     Examples:
         >>> list(tokens("b:f32[2] = add a 1.0", "jaxpr"))[0]
@@ -57,7 +56,7 @@ def highlighted(text: str, language: str) -> Iterator[list[tuple[str, str]]]:
 
     Args:
         text: The text; all characters appear in the output except line ends.
-        language: The name of a stage, such as `"jaxpr"` or `"hlo"`; any other is plain text.
+        language: The name of a language in `tokens.json`, such as `"jaxpr"` or `"mlir"`; any other is plain text.
 
     Yields:
         The pieces of each line. The classes are `k` keyword, `f` operation, `t` type, `m` number, `s` string,

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from mithril_nb.atomic_write import write_text
 from mithril_nb.errors import ModelFileError, StageUnavailableError
+from mithril_nb.stages.stage_kinds import has_machine_code, language_of, needs_compile, title_of
 from mithril_nb.viz.built import built
 from mithril_nb.viz.costs.table import cost_css, cost_tables
 from mithril_nb.viz.html_parts import base_css, heading_css, heading_html
 from mithril_nb.viz.inspection_summary import block_shares, graph_html, stages_html, summary_css
-from mithril_nb.viz.listing import TITLES, hue_class, hues_seen, listing_css, panes_html
+from mithril_nb.viz.listing import hue_class, hues_seen, listing_css, panes_html
 from mithril_nb.viz.report import POLICY
 from mithril_nb.viz.stage_data import equation_data, stage_data
 from mithril_nb.viz.text.escape import block_key, escaped, one_line
@@ -67,16 +68,14 @@ def inspection_page(inspection: Inspection, path: str | Path | None = None, stag
 
 
 def _page(inspection: Inspection, names: tuple[str, ...]) -> str:
-    from mithril_nb.stages.pipeline import NEEDS
-
-    is_compiled = any(NEEDS.get(name) == "compile" for name in names)  # unknown stages raise below
+    is_compiled = needs_compile(names)
     # Requesting everything before the first read compiles the program once instead of twice.
     if is_compiled:
-        inspection.want(machine_code=not {"llvm", "asm"}.isdisjoint(names), passes=True)
+        inspection.want(machine_code=has_machine_code(names), passes=True)
     passes, why = _passes(inspection) if is_compiled else ((), "")
     stages = [inspection.stage(name) for name in names]
     # Kernels have the same blocks as the HLO, so their thousands of lines add nothing to the order of blocks.
-    hues = hues_seen([stage for stage in stages if stage.name not in ("llvm", "asm")])
+    hues = hues_seen([stage for stage in stages if not has_machine_code([stage.name])])
     diffs = [one.diff for one in passes]
     key = hashlib.sha256("\0".join(stage.text for stage in stages).encode("utf-8", "replace")).hexdigest()[:8]
     data = {
@@ -115,7 +114,13 @@ def _stages(inspection: Inspection, stages: Sequence[Stage], hues: dict[str, int
     groups = {"/".join(path.split("/")[:end]) for path in paths for end in range(1, path.count("/") + 2)}
     return {
         "stages": [
-            {"name": one.name, "title": TITLES[one.name], "unavailable": one.unavailable, **stage_data(one)}
+            {
+                "name": one.name,
+                "title": title_of(one.name),
+                "language": language_of(one.name),
+                "unavailable": one.unavailable,
+                **stage_data(one),
+            }
             for one in stages
         ],
         "equations": equation_data(inspection, stages),

@@ -9,9 +9,10 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from mithril_nb.stages.stage_kinds import title_of
 from mithril_nb.viz.built import link_script
 from mithril_nb.viz.html_parts import base_css
-from mithril_nb.viz.listing import TITLES, hues_seen, listing_css, panes_html
+from mithril_nb.viz.listing import hues_seen, listing_css, panes_html
 from mithril_nb.viz.text.columns import columns
 from mithril_nb.viz.text.escape import escaped, one_line
 
@@ -31,7 +32,7 @@ def summary_text(inspection: Inspection) -> str:
     stages = [inspection.stage(name) for name in _shown(inspection)]
     figures = {name: _figures(inspection, name) for name in inspection.stages}
     rows = [("stage", "lines", "instructions", "")]
-    rows += [(TITLES[name], *known) for name, known in figures.items()]
+    rows += [(title_of(name), *known) for name, known in figures.items()]
     parts = [f"program {inspection.name!r}", columns(rows, right=frozenset({1, 2}))]
     failed = next((stage.unavailable for stage in stages if stage.unavailable is not None), None)
     if failed is not None:
@@ -128,7 +129,7 @@ def _table(inspection: Inspection, names: Sequence[str]) -> Iterator[str]:
     for name in names:
         *figures, note = _figures(inspection, name)
         cells = "".join(f"<td>{escaped(one)}</td>" for one in (*figures, note))
-        yield f'<tr><th scope="row">{escaped(TITLES[name])}</th>{cells}</tr>'
+        yield f'<tr><th scope="row">{escaped(title_of(name))}</th>{cells}</tr>'
     yield "</tbody></table>"
 
 

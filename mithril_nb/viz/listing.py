@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mithril_nb.display import UNATTRIBUTED_LABEL
+from mithril_nb.stages.stage_kinds import language_of, title_of
 from mithril_nb.viz.built import link_script
 from mithril_nb.viz.highlight import highlighted
 from mithril_nb.viz.html_parts import MONO, base_css
@@ -28,11 +29,6 @@ MOST_LINES = 400
 MOST_CHARACTERS = 400
 _LATE = (1 << 60,)
 _MANY_INPUTS = 24
-TITLES = {
-    "python": "Python", "graph": "graph", "jaxpr": "jaxpr", "stablehlo": "StableHLO",
-    "hlo_before": "HLO before optimization", "hlo": "optimized HLO", "llvm": "LLVM IR", "asm": "machine code",
-}  # fmt: skip
-"""Display names of the stages."""
 ORIGINS: Mapping[str, str] = {"tagged": "tagged", "inferred": "inferred", "kernel": "linked at kernel level"}
 """Labels of the ways in which an instruction is attributed to its blocks, by origin."""
 
@@ -180,7 +176,7 @@ def _pane(
     key: str,
     links: Sequence[tuple[str, Mapping[str, int]]],
 ) -> Iterator[str]:
-    title = escaped(TITLES.get(stage.name, stage.name))
+    title = escaped(title_of(stage.name))
     gone = "" if stage.unavailable is None else f'<p class="gone">not available: {escaped(stage.unavailable)}</p>'
     if not lines:
         yield f'<section class="pane" aria-label="{title}"><header><b>{title}</b></header>{gone}</section>'
@@ -277,7 +273,9 @@ def _lines(stage: Stage, most: int | None, start: int) -> list[_Line]:
             owner[number] = instr
     short = "\n".join(line[:MOST_CHARACTERS] for line in shown)
     lines = []
-    for number, (pieces, whole) in enumerate(zip(highlighted(short, stage.name), shown, strict=True), start):
+    for number, (pieces, whole) in enumerate(
+        zip(highlighted(short, language_of(stage.name)), shown, strict=True), start
+    ):
         if len(whole) > MOST_CHARACTERS:
             pieces.append(("c", f" … {len(whole) - MOST_CHARACTERS:,} more characters"))
         instr = owner.get(number)

@@ -14,8 +14,8 @@ from mithril_nb.cli.ipython import StringCallRewriter, load, unload
 from mithril_nb.errors import MithrilError
 from mithril_nb.models import KINDS, Linear, Model, Operator, Relu
 from mithril_nb.models import custom as brought
-from mithril_nb.models.infer import infer
 from mithril_nb.models.naming import input_specs
+from mithril_nb.models.shape_inference.infer import infer
 
 X = np.linspace(-2, 2, 12, dtype="float32").reshape(4, 3)
 

@@ -9,7 +9,7 @@ import mithril_nb as ml
 from mithril_nb import models
 from mithril_nb.backends.jax.initializers import Wanted, drawn, stream
 from mithril_nb.models import Conv2d, LayerNorm, Linear, Model
-from mithril_nb.models.infer import infer
+from mithril_nb.models.shape_inference.infer import infer
 
 ACTIVATIONS = ("Relu", "Gelu", "Tanh", "Sigmoid", "SiLU", "Elu", "Selu", "LeakyRelu", "Softplus", "Mish")
 ALONE = {

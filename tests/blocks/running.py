@@ -11,7 +11,7 @@ import numpy as np
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.models import Model
-from mithril_nb.models.infer import infer
+from mithril_nb.models.shape_inference.infer import infer
 from mithril_nb.program import run
 
 

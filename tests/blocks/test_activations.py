@@ -13,8 +13,8 @@ from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.errors import MithrilError
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.models import KINDS, Elu, Glu, LeakyRelu, Linear, LogSigmoid, LogSoftmax, Model, Relu, SiLU, Softmax
-from mithril_nb.models.infer import infer
 from mithril_nb.models.library.operations import activations as family
+from mithril_nb.models.shape_inference.infer import infer
 from mithril_nb.program import run
 
 KINDS_HERE = [kind for kind in family.__all__ if kind != "Dropout"]

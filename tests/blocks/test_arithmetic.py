@@ -39,7 +39,7 @@ from mithril_nb.models import (
     Subtract,
 )
 from mithril_nb.models.connection import Expression
-from mithril_nb.models.infer import infer
+from mithril_nb.models.shape_inference.infer import infer
 from mithril_nb.program import run
 
 UNARY = ("input", "output")

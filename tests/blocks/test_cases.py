@@ -17,9 +17,9 @@ from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.graph.spec import LEADING, TensorSpec
 from mithril_nb.models import Model
-from mithril_nb.models.flat import flat
-from mithril_nb.models.infer import Inference, infer
 from mithril_nb.models.op import OPS
+from mithril_nb.models.shape_inference.flat import flat
+from mithril_nb.models.shape_inference.infer import Inference, infer
 from mithril_nb.program import run_with_state
 from tests.blocks.case import Arrays, Case, all_cases
 

@@ -44,7 +44,7 @@ from mithril_nb.models import (
     Value,
     Where,
 )
-from mithril_nb.models.infer import infer
+from mithril_nb.models.shape_inference.infer import infer
 from mithril_nb.program import run
 from tests.blocks.running import outputs
 

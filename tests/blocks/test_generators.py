@@ -25,7 +25,7 @@ from mithril_nb.models import (
     Randn,
     Zeros,
 )
-from mithril_nb.models.infer import infer
+from mithril_nb.models.shape_inference.infer import infer
 
 X = np.zeros((2, 3), "float32")
 

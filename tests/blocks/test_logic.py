@@ -12,8 +12,8 @@ from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.errors import MithrilError
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.models import KINDS, Equal, Greater, IsNan, LogicalAnd, Model, NotEqual, ShiftLeft, ShiftRight, Where
-from mithril_nb.models.dtypes import input_dtype
-from mithril_nb.models.infer import infer
+from mithril_nb.models.shape_inference.dtypes import input_dtype
+from mithril_nb.models.shape_inference.infer import infer
 from mithril_nb.program import run
 
 PORTS = {

@@ -29,7 +29,7 @@ from mithril_nb.models import (
     Unique,
     Variance,
 )
-from mithril_nb.models.infer import infer
+from mithril_nb.models.shape_inference.infer import infer
 from mithril_nb.program import run
 
 REDUCTIONS = ("Mean", "Sum", "Max", "Min", "Prod")

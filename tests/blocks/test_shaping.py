@@ -38,7 +38,7 @@ from mithril_nb.models import (
     TransposedDiagonal,
     Triu,
 )
-from mithril_nb.models.infer import infer
+from mithril_nb.models.shape_inference.infer import infer
 from mithril_nb.program import run
 from tests.blocks.cases.shaping import as_data, draw_index
 

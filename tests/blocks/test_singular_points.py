@@ -16,7 +16,7 @@ import mithril_nb as ml
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.models import KINDS, Flatten, Model
-from mithril_nb.models.infer import infer
+from mithril_nb.models.shape_inference.infer import infer
 from mithril_nb.program import run, run_with_state
 from tests.blocks.case import Arrays
 from tests.blocks.singular.by_case import (

@@ -25,7 +25,7 @@ from mithril_nb.models import (
     ToTuple,
     Value,
 )
-from mithril_nb.models.infer import infer
+from mithril_nb.models.shape_inference.infer import infer
 
 
 def known(block, *shape):

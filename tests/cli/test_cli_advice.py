@@ -13,14 +13,18 @@ CASES = {
         # Try: cli("report model.json --shape input=2,4 {{}}")
         """,
     "cli/show.py:_check_options": f"""{MODEL}
-        cli("show model.json --shape input=2,4 --stage cost --block linear_0")
+        cli("show model.json --shape input=2,4 --stage hl0")
         # Try: cli("show model.json --shape input=2,4 {{}}")
         """,
     "cli/show.py:_check_options#2": f"""{MODEL}
-        cli("show model.json --shape input=2,4 --stage hlo --by line")
+        cli("show model.json --shape input=2,4 --stage cost --block linear_0")
         # Try: cli("show model.json --shape input=2,4 {{}}")
         """,
     "cli/show.py:_check_options#3": f"""{MODEL}
+        cli("show model.json --shape input=2,4 --stage hlo --by line")
+        # Try: cli("show model.json --shape input=2,4 {{}}")
+        """,
+    "cli/show.py:_check_options#4": f"""{MODEL}
         cli("show model.json --shape input=2,4 --stage jaxpr --short")
         # Try: cli("show model.json --shape input=2,4 {{}}")
         """,

@@ -324,8 +324,14 @@ def test_costs_by_line_are_the_source_with_figures(capsys) -> None:
         (
             ["mine:double", "--arg", "f32[3]", "--stage", "cost", "--block", "double"],
             "UnknownOptionError: --block selects lines of a stage.\n"
-            "    stages  graph, python, jaxpr, stablehlo, hlo_before, hlo, llvm, asm\n"
+            "    stages  python, graph, jaxpr, stablehlo, hlo_before, hlo, llvm, asm\n"
             "    Try: --stage hlo --block double\n",
+        ),
+        (
+            ["mine:double", "--arg", "f32[3]", "--stage", "hl0"],
+            "UnknownOptionError: unknown stage 'hl0'.\n"
+            "    known  python, graph, jaxpr, stablehlo, hlo_before, hlo, llvm, asm, cost, source\n"
+            "    Try: --stage hlo\n",
         ),
         (
             ["mine:double", "--arg", "f32[3]", "--short"],

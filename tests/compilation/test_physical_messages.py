@@ -11,7 +11,7 @@ from mithril_nb.errors import MithrilError
 from mithril_nb.graph.edit import alone
 from mithril_nb.graph.records import Edge, Endpoint, LogicalGraph, Node, Port
 from mithril_nb.models import MLP, Add, Dropout, Embedding, Linear, Model, Multiply, Relu, Tanh
-from mithril_nb.models.infer import infer
+from mithril_nb.models.shape_inference.infer import infer
 from mithril_nb.program import Toolkit
 
 X = np.ones((5, 4), "float32")

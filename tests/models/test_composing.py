@@ -28,10 +28,10 @@ from mithril_nb.models import (
 )
 from mithril_nb.models.control import Control
 from mithril_nb.models.fields import example, fields_of
-from mithril_nb.models.infer import infer
 from mithril_nb.models.model import with_attributes
 from mithril_nb.models.op import OPS
 from mithril_nb.models.registry import KINDS
+from mithril_nb.models.shape_inference.infer import infer
 
 
 def ours(table: dict[str, type]) -> list[str]:
@@ -225,7 +225,7 @@ def test_composing_imports_no_array_library():
     out = run_fresh(
         "import sys\n"
         "from mithril_nb.models import MLP, Linear, Model, from_dict, to_dict, to_source\n"
-        "from mithril_nb.models.infer import infer\n"
+        "from mithril_nb.models.shape_inference.infer import infer\n"
         "model = Model() + Linear(4) + MLP(4, [3], 2)\n"
         "infer(model.graph, {}), from_dict(to_dict(model.graph)), to_source(model.graph)\n"
         "print([name for name in ('jax', 'numpy', 'anywidget', 'IPython', 'matplotlib') if name in sys.modules])\n"

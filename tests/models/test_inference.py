@@ -33,8 +33,8 @@ from mithril_nb.models import (
     Tanh,
     Transpose,
 )
-from mithril_nb.models.dims import broadcast, product, same_padding, window_size
-from mithril_nb.models.infer import Inference, infer
+from mithril_nb.models.shape_inference.dims import broadcast, product, same_padding, window_size
+from mithril_nb.models.shape_inference.infer import Inference, infer
 from mithril_nb.program import run
 
 BACKEND = JaxBackend()

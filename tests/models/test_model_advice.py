@@ -6,11 +6,11 @@ import pytest
 from advice import check
 
 COMPOSING = {
-    "models/adding.py:Adding.place": """
+    "models/composing/adding.py:Adding.place": """
         model, block = Model(), Linear(3)
         model |= Relu()(input=block.output)
         """,
-    "models/adding.py:_contradiction": """
+    "models/composing/adding.py:_contradiction": """
         Model() | Linear(2)(input=IOKey("x", shape=["b", 3])) | Linear(2)(input=IOKey("x", shape=["b", 4]))
         """,
     "models/calling.py:refuse_call": "OneHot()",
@@ -39,15 +39,15 @@ COMPOSING = {
         # Try: {}
         """,
     "models/model.py:_checked_name": 'Model(name="")',
-    "models/annotations.py:by_name": """
+    "models/composing/annotations.py:by_name": """
         model = Linear(3)
         model.set_shapes("input")
         """,
-    "models/annotations.py:AnnotationMethods.set_initializers": """
+    "models/composing/annotations.py:AnnotationMethods.set_initializers": """
         model = Model() | Linear(3)
         model.set_initializers({"linear_0.wieght": "zeros"})
         """,
-    "models/annotations.py:AnnotationMethods.set_initializers | no parameters": """
+    "models/composing/annotations.py:AnnotationMethods.set_initializers | no parameters": """
         (Model() | Relu()).set_initializers({"relu_0": "zeros"})
         # Try: (Model() | Linear(3)).set_initializers({"linear_0.weight": "zeros"})
         """,
@@ -64,11 +64,11 @@ COMPOSING = {
         type("Relu", (Operator,), {"op": "relu_3"})
         # Try: {}: op = "relu_3"
         """,
-    "models/annotations.py:_trained": """
+    "models/composing/annotations.py:_trained": """
         model = Model() | Linear(3)
         ml.compile(model, frozen=["linear_9"], shapes={"input": [2, 3]})
         """,
-    "models/annotations.py:_trained | no blocks": """
+    "models/composing/annotations.py:_trained | no blocks": """
         Model().set_differentiability(x=False)
         # Try: (Model() | Relu()(input="x")).set_differentiability(x=False)
         """,
@@ -235,58 +235,58 @@ CONTROL = {
 }
 
 INFERENCE = {
-    "models/dims.py:place_of": """
+    "models/shape_inference/dims.py:place_of": """
         shapes(SwapAxes(0, 2), input=[3, 4])
         # Try: shapes(SwapAxes(0, 1), input=[3, 4])
         """,
-    "models/dims.py:broadcast": """
+    "models/shape_inference/dims.py:broadcast": """
         shapes(Add(), left=[3], right=[4])
         # Try: shapes(Add(), left=[3], right=[3])
         """,
-    "models/infer.py:_Work.body": """
+    "models/shape_inference/infer.py:_Work.body": """
         shapes(Repeat(BatchNorm1d(), 2), input=[3, 4])
         # Try: shapes(Repeat(LayerNorm(), 2), input=[3, 4])
         """,
-    "models/infer.py:_Work.array": """
+    "models/shape_inference/infer.py:_Work.array": """
         model = Model() | Linear(4, use_bias=False)(input="x", weight="w") | Linear(5, use_bias=False)(input="x", weight="w")
         shapes(model, x=[2, 7])
         # Try: shapes(Model() | Linear(4)(input="x", weight="w") | Linear(4)(input="x", weight="w"), x=[2, 7])
         """,
-    "models/infer.py:_Work.contradiction": """
+    "models/shape_inference/infer.py:_Work.contradiction": """
         model = (Model() | Linear(3)(output="y")).set_shapes(y=[2, 4])
         shapes(model, input=[2, 5])
         # Try: {}\\nshapes(model, input=[2, 5])
         """,
-    "models/infer.py:_Work.contradiction | an input": """
+    "models/shape_inference/infer.py:_Work.contradiction | an input": """
         model = Model() | Relu()(input=IOKey("x", shape=["n", "n"]))
         shapes(model, x=[2, 3])
         # Try: {}\\nshapes(model, x=[2, 3])
         """,
-    "models/infer.py:_Work.contradiction | a parameter": """
+    "models/shape_inference/infer.py:_Work.contradiction | a parameter": """
         model = (Model() | Linear(3)).set_shapes({"linear_0.weight": [2, 2]})
         shapes(model, input=[2, 5])
         # Try: {}\\nshapes(model, input=[2, 5])
         """,
-    "models/infer.py:_Work.contradiction | dtype": """
+    "models/shape_inference/infer.py:_Work.contradiction | dtype": """
         model = (Model() | Linear(3)).set_types({"linear_0.bias": "float16"})
         ml.compile(model, shapes={"input": [2, 4]})
         """,
-    "models/infer.py:_Work.mismatch": "shapes(Linear(3, input_size=4), input=[2, 5])",
-    "models/infer.py:_Work.invalid_attribute": "shapes(Reshape(shape=(2.5, 3)), input=[6])",
-    "models/port_checks.py:rule_of": """
+    "models/shape_inference/infer.py:_Work.mismatch": "shapes(Linear(3, input_size=4), input=[2, 5])",
+    "models/shape_inference/infer.py:_Work.invalid_attribute": "shapes(Reshape(shape=(2.5, 3)), input=[6])",
+    "models/shape_inference/port_checks.py:rule_of": """
         infer(add_to_graph(LogicalGraph(), Block("Alien", (), (Port("input"),), (Port("output"),), op="alien"))[0], dict())
         # Try: infer(add_to_graph(LogicalGraph(), Relu().block)[0], dict([])).raise_problems()
         """,
-    "models/port_checks.py:check_dtype": """
+    "models/shape_inference/port_checks.py:check_dtype": """
         shapes(Model() | Linear(3)(input="x", output="h") | Embedding(3, 4)(input="h"), x=[2, 3])
         # Try: model = Model() | Linear(3)(input="x", output="h"); x = model.h; model |= Embedding(3, 4)(input={})
         """,
-    "models/port_checks.py:check_dtype | an input": """
+    "models/shape_inference/port_checks.py:check_dtype | an input": """
         array = jnp.ones((2, 3))
         ml.inspect(Embedding(3, 4), array)
         # Try: array = {}; ml.inspect(Embedding(3, 4), array).cost()
         """,
-    "models/port_checks.py:check_fed": """
+    "models/shape_inference/port_checks.py:check_fed": """
         model = Model() | Relu()(input="z", output="w") | Linear(3, use_bias=False)(input="x", weight="w")
         shapes(model, x=[2, 4], z=[9, 2])
         # Try: shapes(model, x=[2, 4], z=[4, 3])
@@ -294,79 +294,79 @@ INFERENCE = {
 }
 
 FILES = {
-    "models/serialization.py:graph_from_dict": """
+    "models/saving/serialization.py:graph_from_dict": """
         path = new_path("model.json"); model = Linear(3)
         Model.from_dict([1, 2])
         """,
-    "models/files.py:save": """
+    "models/saving/files.py:save": """
         model = Linear(3)
         ml.save(None, "model.json")
         """,
-    "models/serialization.py:save_graph": """
+    "models/saving/serialization.py:save_graph": """
         model = Linear(3)
         ml.save(model, "a/b/model.json")
         """,
-    "models/serialization.py:load_graph": """
+    "models/saving/serialization.py:load_graph": """
         path = new_path("model.json"); model = Linear(3)
         wrong = new_path("wrong.json"); wrong.write_text("model = 3")
         ml.load(wrong)
         """,
-    "models/serialization.py:_bytes_of": """
+    "models/saving/serialization.py:_bytes_of": """
         path = new_path("model.json"); ml.save(Linear(3), path)
         ml.load(path.with_name("modle.json"))
         """,
-    "models/serialization.py:_check_path": """
+    "models/saving/serialization.py:_check_path": """
         model = Linear(3)
         ml.save(model, None)
         """,
-    "models/reading.py:_Reader.note": """
+    "models/saving/reading.py:_Reader.note": """
         path = new_path("model.json"); model = Linear(3)
         data = (Model() | Linear(3)).set_types(input="int32").to_dict(); data["graph"]["notes"][0]["dtype"] = "int31"
         Model.from_dict(data)
         # Try: {}
         """,
-    "models/reading.py:unfit": """
+    "models/saving/reading.py:unfit": """
         path = new_path("model.json"); model = Linear(3)
         data = (Model() | Linear(3)).to_dict(); data["graph"]["nodes"][0]["name"] = ""
         Model.from_dict(data)
         """,
-    "models/reading.py:_Reader.block": """
+    "models/saving/reading.py:_Reader.block": """
         path = new_path("model.json"); model = Linear(3)
         data = (Model() | Linear(3)).to_dict(); data["graph"]["nodes"][0]["kind"] = "Linaer"
         Model.from_dict(data)
         """,
-    "models/reading.py:broken": """
+    "models/saving/reading.py:broken": """
         path = new_path("model.json"); model = Linear(3)
         data = (Model() | Linear(3)).to_dict(); data["graph"] = None
         Model.from_dict(data)
         """,
-    "models/serialization.py:_checked_limits": """
+    "models/saving/serialization.py:_checked_limits": """
         path = new_path("model.json"); ml.save(Linear(3), path)
         ml.load(path, limits=3)
         """,
-    "models/limits.py:LoadLimits.__post_init__": """
+    "models/saving/limits.py:LoadLimits.__post_init__": """
         ml.LoadLimits(nodes=-1)
         """,
-    "models/limits.py:LoadLimits.check": """
+    "models/saving/limits.py:LoadLimits.check": """
         path = new_path("model.json"); ml.save(Linear(3), path)
         ml.load(path, limits=ml.LoadLimits(nodes=300_000, file_bytes=1))
         """,
-    "models/limits.py:LoadLimits.check | a limit that cannot rise": """
+    "models/saving/limits.py:LoadLimits.check | a limit that cannot rise": """
         path = new_path("model.json"); model = Model() | Relu()
         data = model.to_dict(); data["graph"]["notes"] = [{"node": "relu_0", "port": "output", "shape": [1] * 100}]
         Model.from_dict(data)
         # Try: Model.from_dict(model.to_dict())
         """,
-    "models/folding.py:as_array": """
+    "models/shape_inference/folding.py:as_array": """
         shapes(Model() | Value(None)(output="v") | Relu()(input="v"))
         # Try: shapes(Model() | Value((1.0, 2.0))(output="v") | Relu()(input="v"))
         """,
-    "models/infer.py:_Work.impossible_output": """
+    "models/shape_inference/infer.py:_Work.impossible_output": """
         model = Model() | Glu()
         shapes(model | Clamp()(input="x", min_val="glu_0.output"))
         # Try: shapes(Model() | Glu() | Clamp()(input="x", min_val="least"))
         """,
-    "models/port_checks.py:check_option": """
+    "models/shape_inference/port_checks.py:check_option": """
         model = Model() | Shape()(input="x", output="sizes")
         shapes(model | Clamp()(input="x", min_val="sizes"), x=[2, 3])
         # Try: shapes(Model() | Clamp()(input="x", min_val=0.0), x=[2, 3])

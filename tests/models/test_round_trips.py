@@ -31,7 +31,7 @@ from mithril_nb.models import (
     to_dict,
     to_source,
 )
-from mithril_nb.models.flat import flat
+from mithril_nb.models.shape_inference.flat import flat
 
 
 def built(source: str) -> Model:

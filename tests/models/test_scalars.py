@@ -8,7 +8,7 @@ import mithril_nb as ml
 from mithril_nb.errors import UnknownDtypeError
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.models import IOKey, Linear, Model, Multiply, Relu, Repeat
-from mithril_nb.models.infer import infer
+from mithril_nb.models.shape_inference.infer import infer
 
 
 def scaled(**declared: object) -> Model:

@@ -8,8 +8,8 @@ import pytest
 
 from mithril_nb.errors import MithrilError
 from mithril_nb.models import Add, Conv2d, Embedding, Flatten, LayerNorm, Linear, MaxPool2d, Model, Relu, Softmax
-from mithril_nb.models.infer import infer
 from mithril_nb.models.naming import input_specs
+from mithril_nb.models.shape_inference.infer import infer
 
 
 def chain(*blocks: Model) -> Model:

@@ -13,7 +13,7 @@ from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.errors import UnknownOpError
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.models import MLP, Add, Dropout, Linear, Model, Relu
-from mithril_nb.models.infer import infer
+from mithril_nb.models.shape_inference.infer import infer
 from mithril_nb.program import Toolkit, block_scope, check_kernels, draws_random_numbers, run
 
 

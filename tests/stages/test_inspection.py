@@ -15,7 +15,7 @@ from jax_programs import EVERYTHING_PARAMS, arrays, everything, linear_params, m
 
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.inspection import Inspection, inspect
-from mithril_nb.stages.pipeline import STAGES
+from mithril_nb.stages.stage_kinds import STAGE_KINDS
 
 EVERYTHING = train_step(everything, EVERYTHING_PARAMS, [spec(3, 7)], spec(3, 9))
 NEARLY_FREE = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "copy"}
@@ -72,7 +72,8 @@ def test_the_tagged_program_computes_the_same_bits(name: str) -> None:
 
 def test_links_agree_in_both_directions(name: str) -> None:
     inspection = inspected(name)
-    names = [name for name in STAGES if name not in ("llvm", "asm")]  # every line of a kernel is linked to every other
+    # Every line of a kernel is linked to every other.
+    names = [name for name, kind in STAGE_KINDS.items() if not kind.is_machine_code]
     for source, target in combinations_with_replacement(names, 2):
         there, back = inspection.links(source, target), inspection.links(target, source)
         pairs = {(a, b) for a, found in there.items() for b in found}
@@ -84,7 +85,7 @@ def test_links_agree_in_both_directions(name: str) -> None:
 def test_ids_lines_and_shares_are_consistent(name: str) -> None:
     inspection = inspected(name)
     equations = {one.id for one in inspection.equations} | {f"arg{k}" for k in range(len(inspection.inputs))}
-    for name in STAGES:
+    for name in STAGE_KINDS:
         stage = inspection.stage(name)
         if stage.unavailable is not None:
             assert (name, stage.unavailable) in NO_KERNELS
@@ -171,7 +172,8 @@ def test_threads_compute_each_stage_once() -> None:
     inspection = inspect(fn, spec(4, 4))
     found: list[int] = []
     threads = [
-        threading.Thread(target=lambda name=name: found.append(id(inspection.stage(name)))) for name in STAGES * 4
+        threading.Thread(target=lambda name=name: found.append(id(inspection.stage(name))))
+        for name in (*STAGE_KINDS,) * 4
     ]
     for thread in threads:
         thread.start()

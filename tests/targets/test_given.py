@@ -18,12 +18,12 @@ from mithril_nb.errors import StageUnavailableError
 from mithril_nb.inspection import Inspection
 from mithril_nb.stages.given.jax_modules import StableHlo
 from mithril_nb.stages.hlo.text import tidy_module
-from mithril_nb.stages.pipeline import STAGES
+from mithril_nb.stages.stage_kinds import STAGE_KINDS
 from tests.targets.given_programs import ARGS, file, hlo_proto, lowered, step
 
 CONTENTS = {
-    "python": "Python source", "graph": "block graph", "jaxpr": "jaxpr", "stablehlo": "StableHLO",
-    "hlo_before": "HLO before XLA's passes", "hlo": "HLO after XLA's passes", "llvm": "LLVM IR", "asm": "machine code",
+    "python": "Python", "graph": "graph", "jaxpr": "jaxpr", "stablehlo": "StableHLO",
+    "hlo_before": "HLO before optimization", "hlo": "optimized HLO", "llvm": "LLVM IR", "asm": "machine code",
 }  # fmt: skip
 FROM_STABLEHLO = ("stablehlo", "hlo_before", "hlo", "llvm", "asm")
 SHORT = (
@@ -83,9 +83,9 @@ def test_stages_and_the_reasons_why_others_are_unavailable(kind: str, tmp_path: 
     assert found.name == "step"
     has_locations = kind not in ("StableHLO text", "StableHLO in .txt")
     there = {*stages, *(["python"] if has_locations else [])}
-    assert {name: found.stage(name).unavailable for name in STAGES} == {
+    assert {name: found.stage(name).unavailable for name in STAGE_KINDS} == {
         name: None if name in there else f"this program was given as {given_as}: it has no {CONTENTS[name]}"
-        for name in STAGES
+        for name in STAGE_KINDS
     }
     for source, stage in (("lowered", "hlo_before"), ("compiled", "hlo")):
         if stage in stages:
@@ -108,7 +108,7 @@ def test_objects_above_stablehlo_have_every_stage() -> None:
     for found in (
         ml.inspect(jitted, *ARGS), ml.inspect(jitted.trace(*ARGS)), ml.inspect(jax.make_jaxpr(step)(*ARGS)),
     ):  # fmt: skip
-        assert available(found) == list(STAGES)
+        assert available(found) == list(STAGE_KINDS)
         assert found.given is None
 
 
@@ -329,5 +329,5 @@ def test_memory_and_passes_of_what_jax_compiles() -> None:
     )
     with pytest.raises(StageUnavailableError) as caught:
         _ = ml.inspect(lowered().as_text(dialect="hlo")).memory
-    assert str(caught.value).startswith("program 'step' has no HLO after XLA's passes.\n")
+    assert str(caught.value).startswith("program 'step' has no optimized HLO.\n")
     assert 'Try: inspection.stage("hlo_before")' in str(caught.value)

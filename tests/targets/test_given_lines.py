@@ -108,7 +108,7 @@ def test_python_pane(kind: str, tmp_path: Path) -> None:
 def test_python_files_that_are_not_here(tmp_path: Path) -> None:
     text = lowered().as_text(debug_info=True)
     assert ml.inspect(lowered().as_text()).stage("python").unavailable == (
-        "this program was given as StableHLO text: it has no Python source"
+        "this program was given as StableHLO text: it has no Python"
     )
     found = ml.inspect(text.replace(str(Path(__file__)), str(tmp_path / "gone.py")))
     assert found.stage("python").unavailable == "its Python files are not available: gone.py"

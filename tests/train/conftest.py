@@ -15,7 +15,7 @@ from sklearn.datasets import load_digits
 
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.train import fit
-from mithril_nb.train.checkpoints import Checkpoints
+from mithril_nb.train.checkpoints.saver import Checkpoints
 
 
 class PlainMLP:

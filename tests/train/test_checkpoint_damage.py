@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 
-from mithril_nb.train.checkpoints import latest
+from mithril_nb.train.checkpoints.resume import latest
 from tests.train.resuming import resumed
 
 

@@ -16,8 +16,8 @@ import numpy as np
 from process import ONE_DEVICE
 
 from mithril_nb.train import Run
-from mithril_nb.train.checkpoint_file import to_host
-from mithril_nb.train.checkpoints import checkpoints_in
+from mithril_nb.train.checkpoints.file import to_host
+from mithril_nb.train.checkpoints.saver import checkpoints_in
 from tests.train.killable import STEPS, new_run
 
 COLUMNS = ("step", "loss", "accuracy", "epoch", "learning_rate")

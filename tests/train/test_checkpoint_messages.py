@@ -16,7 +16,7 @@ import mithril_nb as ml
 from mithril_nb.errors import CheckpointError, UnknownOptionError
 from mithril_nb.models import Dropout, Linear, Model, Relu, Tanh
 from mithril_nb.train import fit
-from mithril_nb.train.checkpoints import Checkpoints
+from mithril_nb.train.checkpoints.saver import Checkpoints
 from tests.train.resuming import resumed
 
 

@@ -19,11 +19,12 @@ from safetensors.numpy import load_file, save_file
 
 from mithril_nb.errors import CheckpointError, TrainingError
 from mithril_nb.models import BatchNorm, Linear, Model
-from mithril_nb.train import checkpoints as rooms
 from mithril_nb.train import fit
-from mithril_nb.train.checkpoint_file import KEY, OtherVersionError, read, to_host, write
-from mithril_nb.train.checkpoints import Checkpoints, checkpoints_in, latest
-from mithril_nb.train.checksum import NAME, ZEROS, seal
+from mithril_nb.train.checkpoints import saver as rooms
+from mithril_nb.train.checkpoints.checksum import NAME, ZEROS, seal
+from mithril_nb.train.checkpoints.file import KEY, OtherVersionError, read, to_host, write
+from mithril_nb.train.checkpoints.resume import latest
+from mithril_nb.train.checkpoints.saver import Checkpoints, checkpoints_in
 from tests.train.resuming import resumed
 
 COLUMNS = ("step", "loss", "accuracy", "validation_loss", "validation_accuracy", "epoch", "learning_rate")
@@ -161,10 +162,10 @@ def test_rolled_back_run_removes_its_later_checkpoints(small, blobs, tmp_path):
             if event.kind == "step" and event.step == 6:
                 run.learning_rate = 1e30
     assert run.step == 4
-    assert [rooms._step_of(path) for path in checkpoints_in(tmp_path)] == [99, 7, 6, 5, 4, 3, 2, 1]
+    assert [rooms.step_of(path) for path in checkpoints_in(tmp_path)] == [99, 7, 6, 5, 4, 3, 2, 1]
     run.learning_rate = 0.1
     steps(run, 5)
-    assert [rooms._step_of(path) for path in checkpoints_in(tmp_path)] == [99, 5, 4, 3, 2, 1]
+    assert [rooms.step_of(path) for path in checkpoints_in(tmp_path)] == [99, 5, 4, 3, 2, 1]
 
 
 def test_nan_params_are_not_written(small, blobs, tmp_path):
@@ -306,7 +307,7 @@ def test_interrupted_write_is_ignored(small, blobs, two):
 def test_killed_process_leaves_complete_files(tmp_path):
     code = """
 import sys, numpy as np
-from mithril_nb.train.checkpoint_file import write
+from mithril_nb.train.checkpoints.file import write
 from pathlib import Path
 print("go", flush=True)
 for step in range(10_000):

@@ -12,8 +12,8 @@ import pytest
 
 from mithril_nb.errors import Diagnostic, ShapeError, TrainingError
 from mithril_nb.train import fit
-from mithril_nb.train.failure import problem_of
-from mithril_nb.train.state import State
+from mithril_nb.train.run.failure import problem_of
+from mithril_nb.train.run.state import State
 
 
 def finite(params: Any) -> bool:

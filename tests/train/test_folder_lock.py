@@ -19,15 +19,16 @@ import pytest
 from waiting import until
 
 from mithril_nb.errors import CheckpointError
-from mithril_nb.train import fit, folder_lock
-from mithril_nb.train.checkpoints import Checkpoints, checkpoints_in
-from mithril_nb.train.folder_lock import NAME, STALE_S, FolderLock
+from mithril_nb.train import fit
+from mithril_nb.train.checkpoints import folder_lock
+from mithril_nb.train.checkpoints.folder_lock import NAME, STALE_S, FolderLock
+from mithril_nb.train.checkpoints.saver import Checkpoints, checkpoints_in
 from tests.train.resuming import resumed
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from mithril_nb.train.folder_lock import FolderLock
+from mithril_nb.train.checkpoints.folder_lock import FolderLock
 lock = FolderLock(Path(sys.argv[1]))
 lock.acquire()
 print("held", flush=True)
@@ -224,7 +225,7 @@ def test_child_of_a_killed_run_does_not_keep_the_lock(tmp_path):
     code = """
 import os, sys, time
 from pathlib import Path
-from mithril_nb.train.folder_lock import FolderLock
+from mithril_nb.train.checkpoints.folder_lock import FolderLock
 lock = FolderLock(Path(sys.argv[1]))
 lock.acquire()
 if child := os.fork():

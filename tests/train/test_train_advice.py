@@ -23,56 +23,56 @@ FOLDER = f"""{DATA}
         ml.fit(model, data, checkpoint=folder, seed=1, **options).wait()"""
 
 CHECKPOINTS = {
-    "train/checkpoint_file.py:like": f"""{DATA}
+    "train/checkpoints/file.py:like": f"""{DATA}
         import tempfile; folder = tempfile.mkdtemp(dir=".")
         ml.fit(MLP(4, [8], 3), data, checkpoint=folder, seed=1, **options).wait()
         ml.fit(MLP(4, [9], 3), data, checkpoint=folder, resume=True, seed=1, **options).wait()
         # Try: ml.fit(MLP(4, [9], 3), data, checkpoint="another-folder", resume=True, seed=1, **options).wait()
         """,
-    "train/checkpoint_file.py:broken": f"""{FOLDER}
+    "train/checkpoints/file.py:broken": f"""{FOLDER}
         import pathlib; files = [*pathlib.Path(folder).glob("*.safetensors")]
         for file in files: file.write_bytes(b"cut")
         ml.fit(model, data, checkpoint=folder, resume=True, **options).wait()
         # Try: [file.unlink() for file in files]; ml.fit(model, data, checkpoint=folder, resume=True, **options).wait()
         """,
-    "train/checkpoints.py:Checkpoints.__post_init__": f"""{DATA}
+    "train/checkpoints/saver.py:Checkpoints.__post_init__": f"""{DATA}
         ml.fit(model, data, checkpoint=3, **options)
         """,
-    "train/checkpoints.py:Checkpoints.__post_init__#2": """
+    "train/checkpoints/saver.py:Checkpoints.__post_init__#2": """
         Checkpoints = ml.Checkpoints
         ml.Checkpoints("a", keep=0)
         """,
-    "train/checkpoints.py:Checkpoints.__post_init__#3": """
+    "train/checkpoints/saver.py:Checkpoints.__post_init__#3": """
         Checkpoints = ml.Checkpoints
         ml.Checkpoints("a", every_s=-1)
         """,
-    "train/checkpoints.py:Saver.reading": f"""{DATA}
+    "train/checkpoints/saver.py:Saver.reading": f"""{DATA}
         new_path("file").write_text("")
         ml.fit(model, data, checkpoint="file/runs", **options).wait()
         """,
-    "train/checkpoints.py:prepare": f"""{DATA}
+    "train/checkpoints/resume.py:prepare": f"""{DATA}
         ml.fit(model, data, resume=True, **options)
         """,
-    "train/checkpoints.py:prepare#2": f"""{FOLDER}
+    "train/checkpoints/resume.py:prepare#2": f"""{FOLDER}
         ml.fit(model, data, checkpoint=folder, seed=1, **options).wait()
         """,
-    "train/checkpoints.py:_restore": f"""{FOLDER}
+    "train/checkpoints/resume.py:_restore": f"""{FOLDER}
         ml.fit(model, data, checkpoint=folder, resume=True, seed=1, batch_size=3, epochs=3).wait()
         ml.fit(model, data, checkpoint=folder, resume=True, seed=1, **options).wait()
         # Try: ml.fit(model, data, checkpoint=folder, resume=True, seed=1, batch_size=3, epochs=3).wait()
         """,
-    "train/checkpoints.py:_another_run_error": f"""{FOLDER}
+    "train/checkpoints/resume.py:_another_run_error": f"""{FOLDER}
         ml.fit(model, data, checkpoint=folder, resume=True, seed=2, **options).wait()
         # Try: ml.fit(model, data, checkpoint=folder, resume=True, seed=1, **options).wait()
         """,
-    "train/checkpoints.py:Saver._claim": """
+    "train/checkpoints/saver.py:Saver._claim": """
         model, data = Linear(3), (np.ones((32, 4), "float32"), np.arange(32) % 3)
         import tempfile; folder = tempfile.mkdtemp(dir=".")
         run, other = (ml.fit(model, data, checkpoint=folder) for _ in range(2)); other.wait()
         run.wait()
         # Try: assert {}.wait().step == other.step
         """,
-    "train/checkpoints.py:Saver._write#2": f"""{DATA}
+    "train/checkpoints/saver.py:Saver._write#2": f"""{DATA}
         import os, tempfile, warnings; folder = tempfile.mkdtemp(dir=".")
         def waited(run):
             with warnings.catch_warnings(action="ignore"):
@@ -245,8 +245,8 @@ OPTIONS = {
     "train/prepare.py:checked_arrays.array": f"""{RUN}
         ml.fit(model, data, params={{"weight": "w", "bias": "b"}}, **options)
         """,
-    "train/folder_lock.py:FolderLock._in_use": f"""{DATA}
-        from mithril_nb.train.folder_lock import FolderLock
+    "train/checkpoints/folder_lock.py:FolderLock._in_use": f"""{DATA}
+        from mithril_nb.train.checkpoints.folder_lock import FolderLock
         import time
         folder = new_path(f"run_{{time.time_ns()}}"); folder.mkdir(); lock = FolderLock(folder); lock.acquire()
         ml.fit(model, data, checkpoint=folder, **options)
@@ -265,7 +265,7 @@ OPTIONS = {
         model, data = Linear(3), (np.ones((64, 64)), np.zeros(64, int))
         ml.fit("mlp", data)
         """,
-    "train/failure.py:divergence": f"""{DATA}
+    "train/run/failure.py:divergence": f"""{DATA}
         run = ml.fit(model, (x, np.ones((6, 3))), loss="mean_squared_error", optimizer="sgd", learning_rate=4.0, batch_size=6, epochs=300)
         run.wait()
         # Try: run.wait(raises=False) if 0 else None; {{}}; run.wait()

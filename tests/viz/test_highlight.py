@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mithril_nb.viz
+from mithril_nb.stages.stage_kinds import STAGE_KINDS
 from mithril_nb.viz.highlight import highlighted, tokens
 
 DEFINITION = json.loads((Path(mithril_nb.viz.__file__).parent / "tokens.json").read_text(encoding="utf-8"))
-STAGES = ("python", "graph", "jaxpr", "stablehlo", "hlo_before", "hlo", "llvm", "asm")
+LANGUAGES = ("python", "graph", "jaxpr", "mlir", "hlo", "llvm", "asm")
 
 TEXTS = {
     "python": '''\
@@ -40,7 +41,7 @@ mlp_0: MLP(hidden_sizes=(256,), name='x "y"')  # repeated
     ab:f32[2] = scatter-add[mode=1 name="x y"] a b inf
   in (p) }
 """,
-    "stablehlo": """\
+    "mlir": """\
 module @jit_f attributes {mhlo.num_partitions = 1 : i32} {
   func.func public @main(%arg0: tensor<32x10xf32> {jax.result_info = "a \\"b\\""}) -> (tensor<f32>, !stablehlo.token) {
     %0 = stablehlo.dot_general %arg0, %arg1, contracting_dims = [1] x [0] : (tensor<8x64xf32>) loc(#loc)
@@ -88,27 +89,25 @@ $L__BB0_2:
   fma.rn.f32 %f3, %f1, 0f3F800000, %f2;
 """,
 }
-TEXTS["hlo_before"] = TEXTS["hlo"].split("\n")[1] + "\n"
 AWKWARD = '"open\n%%%\n   \n\té ☃ 𝒳 <script> \u2028 \x85\n\'a\\\'b\' "c\\"d" x"""y\n' + "x" * 4100 + " 1\n"
 
 
-def _golden(text: str, stage: str) -> list[list[object]]:
-    return [[line, found] for line, found in zip(text.split("\n"), tokens(text, stage), strict=True)]
+def _golden(text: str, language: str) -> list[list[object]]:
+    return [[line, found] for line, found in zip(text.split("\n"), tokens(text, language), strict=True)]
 
 
 def test_golden_for_both_sides(golden) -> None:
     """The front end's tests read the same lines from this file and must find the same tokens."""
-    made = {stage: _golden(TEXTS[stage] + AWKWARD, stage) for stage in STAGES}
+    made = {language: _golden(TEXTS[language] + AWKWARD, language) for language in LANGUAGES}
     lines = [
-        f"  {json.dumps(stage)}: [\n" + ",\n".join("    " + json.dumps(pair) for pair in pairs) + "\n  ]"
-        for stage, pairs in made.items()
+        f"  {json.dumps(language)}: [\n" + ",\n".join("    " + json.dumps(pair) for pair in pairs) + "\n  ]"
+        for language, pairs in made.items()
     ]
     golden("tokens.json", "{\n" + ",\n".join(lines) + "\n}\n")
 
 
 def test_every_stage_has_a_language_and_every_language_a_stage() -> None:
-    assert tuple(DEFINITION["stages"]) == STAGES
-    assert set(DEFINITION["stages"].values()) == set(DEFINITION["languages"])
+    assert {kind.language for kind in STAGE_KINDS.values()} == set(DEFINITION["languages"])
 
 
 @pytest.mark.parametrize("language", DEFINITION["languages"])
@@ -124,8 +123,8 @@ def test_rules_mean_the_same_on_both_sides(language: str) -> None:
             re.compile(expression)
 
 
-def _found(text: str, stage: str) -> set[tuple[str, str]]:
-    return {pair for line in tokens(text, stage) for pair in line}
+def _found(text: str, language: str) -> set[tuple[str, str]]:
+    return {pair for line in tokens(text, language) for pair in line}
 
 
 def test_tokens_of_each_language() -> None:
@@ -134,7 +133,7 @@ def test_tokens_of_each_language() -> None:
     assert {("type", "Linear"), ("number", "0x1F"), ("number", "None"), ("meta", "return"), ("name", "rate")} <= python
     jaxpr = _found(TEXTS["jaxpr"], "jaxpr")
     assert {("op", "add"), ("op", "scatter-add"), ("type", "key<fry>[]"), ("number", "-1.5e-08")} <= jaxpr
-    mlir = _found(TEXTS["stablehlo"], "stablehlo")
+    mlir = _found(TEXTS["mlir"], "mlir")
     assert {("op", "stablehlo.while"), ("op", "chlo.erf"), ("meta", "@main"), ("number", "0xFF800000")} <= mlir
     hlo = _found(TEXTS["hlo"], "hlo")
     assert {("op", "dot"), ("op", "add"), ("meta", "return"), ("meta", "@region"), ("type", "pred[]")} <= hlo
@@ -152,16 +151,16 @@ def test_tokens_of_each_language() -> None:
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.text(max_size=200), st.sampled_from([*STAGES, "other"]))
-def test_no_character_is_lost(text: str, stage: str) -> None:
-    lines = list(highlighted(text, stage))
+@given(st.text(max_size=200), st.sampled_from([*LANGUAGES, "other"]))
+def test_no_character_is_lost(text: str, language: str) -> None:
+    lines = list(highlighted(text, language))
     assert "\n".join("".join(piece for _, piece in line) for line in lines) == text
     assert all(piece for line in lines for _, piece in line)
 
 
 def test_a_long_line_does_not_take_long() -> None:
     line = "%0 = stablehlo.constant dense<" + "[1.0, " * 200_000
-    assert len("".join(piece for _, piece in next(iter(highlighted(line, "stablehlo"))))) == len(line)
-    for stage in STAGES:
+    assert len("".join(piece for _, piece in next(iter(highlighted(line, "mlir"))))) == len(line)
+    for language in LANGUAGES:
         for text in ("a" * 100_000, '"' * 4000, "(" * 4000, "ab:" * 1500, "<" * 4000, "00 " * 1500):
-            list(highlighted(text, stage))
+            list(highlighted(text, language))

@@ -16,8 +16,7 @@ import pytest
 
 from mithril_nb.errors import ModelFileError, StageUnavailableError
 from mithril_nb.inspection import Inspection, inspect
-from mithril_nb.stages.pipeline import STAGES
-from mithril_nb.viz.listing import TITLES
+from mithril_nb.stages.stage_kinds import STAGE_KINDS
 
 SPEC = jax.ShapeDtypeStruct((3, 3), "float32")
 
@@ -50,7 +49,12 @@ def data_of(page: str) -> dict[str, Any]:
 def test_the_page_has_every_part_and_is_well_formed(page: str, parsed) -> None:
     found = parsed(page)
     headings = "".join(found.texts)
-    for part in ("Passes of XLA that changed something", "Cost", "Stages", *TITLES.values()):
+    for part in (
+        "Passes of XLA that changed something",
+        "Cost",
+        "Stages",
+        *(kind.description for kind in STAGE_KINDS.values()),
+    ):
         assert part in headings
     assert "default-src 'none'" in page
     addresses = set(re.findall(r"https?://[^\s\"'<>)]+", page))
@@ -59,7 +63,7 @@ def test_the_page_has_every_part_and_is_well_formed(page: str, parsed) -> None:
 
 def test_every_line_and_link_can_be_unpacked(page: str, whole: Inspection) -> None:
     data = data_of(page)
-    assert [stage["name"] for stage in data["stages"]] == list(STAGES)
+    assert [stage["name"] for stage in data["stages"]] == list(STAGE_KINDS)
     for packed in data["stages"]:
         stage = whole.stage(packed["name"])
         assert packed["text"] == stage.text

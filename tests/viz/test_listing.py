@@ -98,7 +98,7 @@ def test_classes_of_highlighted_pieces():
     assert jaxpr["dot_general"] == "f"
     assert jaxpr["2.0"] == "m"
     assert jaxpr["# x"] == "c"
-    mlir = of('%0 = stablehlo.add %1, %2 : tensor<32x10xf32> loc("a")', "stablehlo")
+    mlir = of('%0 = stablehlo.add %1, %2 : tensor<32x10xf32> loc("a")', "mlir")
     assert mlir["stablehlo.add"] == "f"
     assert mlir["tensor<32x10xf32>"] == "t"
     assert mlir['loc("a")'] == "c"

@@ -14,9 +14,9 @@ from mithril_nb.graph.nesting import inside
 from mithril_nb.graph.paths import split_path
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.models.fields import fields_of
-from mithril_nb.models.infer import infer
 from mithril_nb.models.model import Model, with_attributes
 from mithril_nb.models.naming import input_specs
+from mithril_nb.models.shape_inference.infer import infer
 from mithril_nb.targets.option_checks import options_written
 
 _MOST_TRIED = 8

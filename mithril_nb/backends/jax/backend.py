@@ -28,9 +28,9 @@ from mithril_nb.backends.jax.placing import place
 from mithril_nb.errors import NameTakenError, ShapeError, UnknownOptionError, refuse_unknown, short_repr
 from mithril_nb.graph.spec import ITEM_BYTES, as_dtype
 from mithril_nb.models.custom import PRIMITIVES, check_name, define, ports_of
-from mithril_nb.models.infer import Parameter
 from mithril_nb.models.model import Model
 from mithril_nb.models.op import OPS, set_shape_rule
+from mithril_nb.models.shape_inference.infer import Parameter
 from mithril_nb.program import Kernel, Toolkit
 
 _PRECISIONS = {"default": "default", "high": "high", "highest": "highest"}

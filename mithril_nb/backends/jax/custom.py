@@ -21,8 +21,8 @@ import mithril_nb
 from mithril_nb.errors import MithrilError, ShapeError, UnknownOptionError
 from mithril_nb.graph.spec import LEADING, TensorSpec, as_dtype
 from mithril_nb.models import custom
-from mithril_nb.models.dims import MismatchError
 from mithril_nb.models.op import OPS, Operator, Options, Specs
+from mithril_nb.models.shape_inference.dims import MismatchError
 from mithril_nb.program import Arrays, Call, Kernel
 
 _LIBRARIES = tuple(f"{Path(module.__file__ or '').parent}{os.sep}" for module in (jax, numpy, mithril_nb))

@@ -24,14 +24,10 @@ from mithril_nb.stages.hlo.stablehlo import result_specs
 from mithril_nb.stages.hlo.text import read_module
 from mithril_nb.stages.param_names import check_params, which_are_params
 from mithril_nb.stages.records import UNATTRIBUTED, Equation, Input
+from mithril_nb.stages.stage_kinds import STAGE_KINDS
 from mithril_nb.stages.trace.traced import MOVERS
 from mithril_nb.stages.trace.tracing import Leaf
 
-_CONTENTS = {
-    "python": "Python source", "graph": "block graph", "jaxpr": "jaxpr", "stablehlo": "StableHLO",
-    "hlo_before": "HLO before XLA's passes", "hlo": "HLO after XLA's passes", "llvm": "LLVM IR", "asm": "machine code",
-    "compile": "record of how XLA compiled it",
-}  # fmt: skip
 _FROM_LOWERED = ("stablehlo", "hlo_before", "hlo", "llvm", "asm")
 _PRODUCTS = {"dot": "dot_general", "convolution": "conv_general_dilated"}
 _ARGUMENT = re.compile(r"[.\[]")
@@ -93,7 +89,7 @@ class Given:
         return None if stage in self.stages else self._reason(stage)
 
     def _reason(self, stage: str) -> str:
-        return f"this program was given as {self.kind}: it has no {_CONTENTS[stage]}"
+        return f"this program was given as {self.kind}: it has no {_described(stage)}"
 
     def error(self, stage: str = "jaxpr", *, is_of_costs: bool = False) -> StageUnavailableError:
         """Build the error raised when the program lacks a stage, or `"compile"`, the records of XLA.
@@ -104,7 +100,7 @@ class Given:
         """
         costs = f'inspection.cost(source="{self.sources[0]}")  # counts what there is'
         return StageUnavailableError(
-            f"program {self.name!r} has no {_CONTENTS[stage]}.",
+            f"program {self.name!r} has no {_described(stage)}.",
             (("reason", self._reason(stage)),),
             costs if is_of_costs else self.first_shown,
         )
@@ -145,6 +141,10 @@ class Given:
     @property
     def _arguments(self) -> list[str]:
         return list(dict.fromkeys(_argument(name) for name, _ in self.parameters))
+
+
+def _described(stage: str) -> str:
+    return "record of how XLA compiled it" if stage == "compile" else STAGE_KINDS[stage].description
 
 
 class Names:

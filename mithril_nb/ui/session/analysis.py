@@ -18,9 +18,9 @@ from mithril_nb.graph.paths import component
 from mithril_nb.graph.records import BOUNDARY, Endpoint
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.inspection import Inspection
-from mithril_nb.models.infer import Inference, infer
 from mithril_nb.models.naming import input_specs
-from mithril_nb.stages.pipeline import NEED_NUMBERS
+from mithril_nb.models.shape_inference.infer import Inference, infer
+from mithril_nb.stages.stage_kinds import STAGE_KINDS
 from mithril_nb.targets.mithril_models import inspect_model
 from mithril_nb.targets.symbolic import has_names, inspect_with_names
 from mithril_nb.train.data import read_data
@@ -155,7 +155,7 @@ class Analysis:
 
     def advice_for(self, stage: stages.Stage) -> str:
         """Return advice for a stage that needs a number for each size; `""` for others."""
-        is_missing = self.is_symbolic and stage.unavailable and stage.name in NEED_NUMBERS
+        is_missing = self.is_symbolic and stage.unavailable and STAGE_KINDS[stage.name].needs_numbers
         return "Enter a number for each size of the inputs, such as 32, 64." if is_missing else ""
 
     def with_sizes_of(self, data: Any, batch_size: int) -> Analysis:

@@ -22,7 +22,7 @@ from typing import Any
 
 from mithril_nb.atomic_write import folder_lock, remove_leftovers, write_text
 from mithril_nb.errors import MithrilError, UnknownOptionError
-from mithril_nb.models.source import to_source
+from mithril_nb.models.saving.source import to_source
 from mithril_nb.ui.session.design import Design, design_from_dict, design_to_dict
 from mithril_nb.ui.session.worker import Worker
 

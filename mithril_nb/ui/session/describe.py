@@ -10,10 +10,10 @@ from mithril_nb.graph.paths import join_path, parameter_name
 from mithril_nb.graph.records import Block, BlockSpecs, LogicalGraph
 from mithril_nb.graph.spec import Spec, TensorSpec
 from mithril_nb.models.fields import Field, fields_of
-from mithril_nb.models.flat import flat
-from mithril_nb.models.infer import Inference
 from mithril_nb.models.op import OPS
 from mithril_nb.models.registry import KINDS
+from mithril_nb.models.shape_inference.flat import flat
+from mithril_nb.models.shape_inference.infer import Inference
 from mithril_nb.ui.session.facts import facts_of
 
 _COMMON = (

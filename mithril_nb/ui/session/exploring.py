@@ -18,8 +18,8 @@ from mithril_nb.errors import Diagnostic, UnknownOptionError
 from mithril_nb.inspection import Inspection
 from mithril_nb.stages import Stage
 from mithril_nb.stages.fast_records import paused_collector
-from mithril_nb.stages.pipeline import NEEDS
 from mithril_nb.stages.program_stages import first_stage
+from mithril_nb.stages.stage_kinds import STAGE_KINDS, kinds_of_stages
 from mithril_nb.stages.transforms.stepping import TransformSteps
 from mithril_nb.ui.session.analysis import problem_of
 from mithril_nb.ui.session.commands import check_arguments, check_command
@@ -132,7 +132,7 @@ class Exploration:
                 "notice": self._notice and {**self._notice.to_dict(), "kind": "error"},
                 "problems": [],
                 "stages": {name: vars(state) for name, state in self.states.items()},
-                "needs": dict(NEEDS),
+                "stage_kinds": kinds_of_stages(),
                 "selection": list(self._selection),
                 "graph_stage": self._graph.stage,
                 "graph_stages": list(_GRAPHS),
@@ -246,14 +246,14 @@ class Exploration:
     # Threads
 
     def _submit(self, stage: str) -> None:
-        if NEEDS[stage] == "compile":
+        if STAGE_KINDS[stage].needs == "compile":
             self._slow.submit(self._compile)
         else:
             self._quick.submit(self._work)
 
     def _work(self, wanted: Callable[[], bool]) -> None:
         """Compute all results without the compiler. Texts come first: the front end lays them out meanwhile."""
-        names = [name for name in self.inspection.stages if NEEDS[name] != "compile"]
+        names = [name for name in self.inspection.stages if STAGE_KINDS[name].needs != "compile"]
         steps = [*(lambda name=name: self._make(name) for name in names), self._draw, self._figure]
         with paused_collector():
             for step in steps:
@@ -263,7 +263,7 @@ class Exploration:
 
     def _compile(self, wanted: Callable[[], bool]) -> None:
         for name in self.inspection.stages:
-            if NEEDS[name] == "compile" and wanted():
+            if STAGE_KINDS[name].needs == "compile" and wanted():
                 self._try(lambda name=name: self._make(name))
         self._quick.submit(self._work)  # draw the graph of the compiled stage
 

@@ -12,7 +12,7 @@ from mithril_nb.cost import Cost
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.inspection import Inspection
 from mithril_nb.stages import Stage
-from mithril_nb.stages.pipeline import NEEDS, STAGES
+from mithril_nb.stages.stage_kinds import STAGE_KINDS, has_machine_code
 from mithril_nb.ui.session.analysis import Analysis, problem_of
 from mithril_nb.ui.session.latest_jobs import rests
 from mithril_nb.ui.session.worker import Worker
@@ -21,7 +21,6 @@ _REST_S = 0.15
 """Seconds without edits before XLA compiles, because a compilation cannot be cancelled."""
 
 _TIMED = {"trace": "jaxpr", "lower": "stablehlo", "optimize": "hlo", "compile": "hlo"}
-_OF_MACHINE_CODE = frozenset({"llvm", "asm"})
 """Stages that need machine code. Without it, XLA needs about 40 % less time for the others."""
 
 
@@ -60,7 +59,7 @@ class StageMaker:
 
     def __init__(self, lock: threading.RLock, changed: Callable[[], None], failed: Callable[[BaseException], None]):
         self._lock, self._changed, self._failed = lock, changed, failed
-        self.states: dict[str, StageState] = dict.fromkeys(STAGES, StageState())
+        self.states: dict[str, StageState] = dict.fromkeys(STAGE_KINDS, StageState())
         self.cost: Cost | None = None
         self.cost_version = 0
         self._made: dict[str, tuple[int, Inspection]] = {}
@@ -161,11 +160,11 @@ class StageMaker:
     def _work_through(self, analysis: Analysis, wanted: Callable[[], bool]) -> None:
         if self.cost_version != analysis.version and not self._accept(analysis, "jaxpr", analysis.cost):
             return
-        for name in STAGES:
+        for name in STAGE_KINDS:
             if name not in self._wanted or self._is_there(name, analysis):
                 continue
             inspection = self.inspection_of(analysis)
-            if NEEDS[name] == "compile" and not inspection.is_optimized and not rests(wanted, _REST_S):
+            if STAGE_KINDS[name].needs == "compile" and not inspection.is_optimized and not rests(wanted, _REST_S):
                 return
             if not wanted():
                 return
@@ -193,8 +192,8 @@ class StageMaker:
 
 
 def _check(name: str) -> None:
-    if name not in STAGES:
-        raise UnknownOptionError(f"unknown stage {name!r}.", (("known", ", ".join(STAGES)),), 'stage="jaxpr"')
+    if name not in STAGE_KINDS:
+        raise UnknownOptionError(f"unknown stage {name!r}.", (("known", ", ".join(STAGE_KINDS)),), 'stage="jaxpr"')
 
 
 def with_wanted_stages(inspection: Inspection, stages: Collection[str]) -> Inspection:
@@ -204,7 +203,7 @@ def with_wanted_stages(inspection: Inspection, stages: Collection[str]) -> Inspe
         inspection: The program.
         stages: Names of the stages. Any of them also requests XLA's memory dump.
     """
-    inspection.want(machine_code=not _OF_MACHINE_CODE.isdisjoint(stages))
+    inspection.want(machine_code=has_machine_code(stages))
     return inspection
 
 

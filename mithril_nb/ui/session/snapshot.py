@@ -11,7 +11,8 @@ from mithril_nb.cost import Cost
 from mithril_nb.errors import Diagnostic, UnknownOptionError, short_repr
 from mithril_nb.graph.paths import component
 from mithril_nb.graph.records import LogicalGraph
-from mithril_nb.models.source import to_source
+from mithril_nb.models.saving.source import to_source
+from mithril_nb.stages.stage_kinds import kinds_of_stages
 from mithril_nb.train.losses import LOSSES
 from mithril_nb.ui.session.analysis import Analysis
 from mithril_nb.ui.session.describe import describe_blocks, palette
@@ -154,6 +155,7 @@ def snapshot_of(
         "notice": notice and {**notice.to_dict(), "kind": "error"},
         "autosave": autosave,
         "stages": {name: vars(state) for name, state in stages.items()},
+        "stage_kinds": kinds_of_stages(),
         "passes": dict(passes),
         "source": to_source(design.graph),
         "selection": list(view.selection),

@@ -10,7 +10,7 @@ from typing import Any
 
 from IPython import get_ipython
 
-from mithril_nb.train.run import note_interrupt
+from mithril_nb.train.run.handle import note_interrupt
 
 _LOOK_S = 0.2
 

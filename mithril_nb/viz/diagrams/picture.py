@@ -65,7 +65,7 @@ def picture(
         >>> [node.shape for node in picture(graph, {"input": TensorSpec((32, 64))}).diagram.nodes]
         ['(32, 64)', '(32, 10)', '(32, 10)']
     """
-    from mithril_nb.models.infer import infer
+    from mithril_nb.models.shape_inference.infer import infer
 
     specs, given, found = None, inputs, tuple(problems or ())
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mithril_nb.display import renderer
-from mithril_nb.train.run import Run
+from mithril_nb.train.run.handle import Run
 from mithril_nb.viz.bundles import Bundle
 from mithril_nb.viz.curves import curves_svg, curves_text
 

@@ -14,9 +14,9 @@ from jax import lax
 from mithril_nb.backends.jax.kernels.dtypes import promoted_all, widened
 from mithril_nb.backends.jax.kernels.registry import kernel
 from mithril_nb.errors import ConnectionError
-from mithril_nb.models.dims import MismatchError
 from mithril_nb.models.library.layers.windows import Windows, transposed_pads, windows
 from mithril_nb.models.op import OPS
+from mithril_nb.models.shape_inference.dims import MismatchError
 from mithril_nb.program import Arrays, Call
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from mithril_nb.models.folding import dtype_of
 from mithril_nb.models.library.operations.elementwise import floating
+from mithril_nb.models.shape_inference.folding import dtype_of
 from mithril_nb.program import Array, Call
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from mithril_nb.backends.jax.kernels.dtypes import as_array, widened_whole
 from mithril_nb.errors import ShapeError
-from mithril_nb.models.folding import FOLDS
 from mithril_nb.models.op import OPS
+from mithril_nb.models.shape_inference.folding import FOLDS
 from mithril_nb.program import Arrays, Call, Kernel
 
 KERNELS: dict[str, Kernel] = {}

@@ -15,10 +15,10 @@ from mithril_nb.backends.jax.kernels.dtypes import as_array, is_value, narrowed,
 from mithril_nb.backends.jax.kernels.registry import kernel
 from mithril_nb.errors import ShapeError
 from mithril_nb.graph.spec import Dim, StaticSpec
-from mithril_nb.models.dims import MismatchError
 from mithril_nb.models.library.operations.index_rules import Rows, index_items, picked_value
 from mithril_nb.models.library.operations.joining import pad_pairs
 from mithril_nb.models.library.operations.shape_rules import as_sizes, flat_span, reshaped, stretched
+from mithril_nb.models.shape_inference.dims import MismatchError
 from mithril_nb.program import Array, Arrays, Call
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from mithril_nb.backends.jax.kernels.registry import kernel
-from mithril_nb.models.folding import dtype_of
+from mithril_nb.models.shape_inference.folding import dtype_of
 from mithril_nb.program import Arrays, Call
 
 

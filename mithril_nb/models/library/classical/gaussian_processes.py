@@ -11,7 +11,6 @@ from typing import Annotated
 from mithril_nb.graph.spec import LEADING, Dim
 from mithril_nb.models.composite import Composite
 from mithril_nb.models.connection import IOKey
-from mithril_nb.models.dims import MismatchError, meet
 from mithril_nb.models.fields import Range
 from mithril_nb.models.library.operations.arithmetic import Add, Log, MatrixMultiply, Multiply, Subtract
 from mithril_nb.models.library.operations.generators import Eye
@@ -20,6 +19,7 @@ from mithril_nb.models.library.operations.reductions import Sum
 from mithril_nb.models.library.operations.reshaping import Transpose
 from mithril_nb.models.library.operations.statics import Size
 from mithril_nb.models.op import Inferred, Operator, Options, Shapes, Specs
+from mithril_nb.models.shape_inference.dims import MismatchError, meet
 
 __all__ = [
     "Cholesky",

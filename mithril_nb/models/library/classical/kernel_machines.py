@@ -9,7 +9,6 @@ from mithril_nb.errors import UnknownOptionError
 from mithril_nb.graph.spec import LEADING
 from mithril_nb.models.composite import Composite
 from mithril_nb.models.connection import IOKey
-from mithril_nb.models.dims import MismatchError
 from mithril_nb.models.fields import Range
 from mithril_nb.models.library.layers.linear import Linear
 from mithril_nb.models.library.layers.windows import Size
@@ -21,6 +20,7 @@ from mithril_nb.models.library.operations.reductions import Sum
 from mithril_nb.models.library.operations.reshaping import Transpose
 from mithril_nb.models.model import Model
 from mithril_nb.models.op import Inferred, Operator, Options, Specs
+from mithril_nb.models.shape_inference.dims import MismatchError
 
 __all__ = [
     "KernelizedSVM",

@@ -7,7 +7,6 @@ from typing import Annotated, ClassVar, Literal
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.graph.spec import LEADING, Dim
 from mithril_nb.models.composite import Composite
-from mithril_nb.models.dims import MismatchError
 from mithril_nb.models.fields import Range
 from mithril_nb.models.library.classical.gaussian_processes import square
 from mithril_nb.models.library.layers.windows import Size as Width
@@ -20,6 +19,7 @@ from mithril_nb.models.library.operations.reductions import Sum
 from mithril_nb.models.library.operations.statics import Size
 from mithril_nb.models.model import Model, Placed
 from mithril_nb.models.op import Inferred, Initializer, Operator, Options, Shapes, Specs
+from mithril_nb.models.shape_inference.dims import MismatchError
 
 __all__ = [
     "MDS",

@@ -9,13 +9,13 @@ from mithril_nb.errors import UnknownOptionError
 from mithril_nb.graph.records import Value
 from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
 from mithril_nb.models.composite import Composite
-from mithril_nb.models.dims import MismatchError, broadcast, product, quotient
-from mithril_nb.models.dtypes import promoted
 from mithril_nb.models.fields import Range, whole
 from mithril_nb.models.library.layers.linear import Linear
 from mithril_nb.models.library.layers.windows import Size
 from mithril_nb.models.model import Model
 from mithril_nb.models.op import Inferred, Initializer, Operator, Options, Specs
+from mithril_nb.models.shape_inference.dims import MismatchError, broadcast, product, quotient
+from mithril_nb.models.shape_inference.dtypes import promoted
 
 __all__ = [
     "LearnedPositions",

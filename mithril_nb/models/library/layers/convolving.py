@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from mithril_nb.graph.spec import LEADING, Dim
-from mithril_nb.models.dims import MismatchError
 from mithril_nb.models.library.layers.windows import (
     SPATIAL,
     Windows,
@@ -16,6 +15,7 @@ from mithril_nb.models.library.layers.windows import (
     windows,
 )
 from mithril_nb.models.op import UNKNOWN, Inferred, Initializer, Operator, Options, Shapes, Specs
+from mithril_nb.models.shape_inference.dims import MismatchError
 
 Shape = tuple[Dim, ...]
 

@@ -7,10 +7,10 @@ from typing import Annotated, ClassVar
 
 from mithril_nb.graph.records import Value
 from mithril_nb.graph.spec import LEADING, Dim
-from mithril_nb.models.dims import MismatchError
 from mithril_nb.models.fields import Start, whole
 from mithril_nb.models.library.layers.windows import Size
 from mithril_nb.models.op import Inferred, Initializer, Operator, Options, Shapes, Specs
+from mithril_nb.models.shape_inference.dims import MismatchError
 
 __all__ = [
     "Embedding",

@@ -6,11 +6,11 @@ from typing import Annotated, Any, ClassVar
 
 from mithril_nb.graph.spec import LEADING, Dim
 from mithril_nb.models.connection import Connection
-from mithril_nb.models.dims import MismatchError
 from mithril_nb.models.fields import Range
 from mithril_nb.models.library.layers.windows import Size
 from mithril_nb.models.model import Placed
 from mithril_nb.models.op import Inferred, Initializer, Operator, Options, Shapes, Specs
+from mithril_nb.models.shape_inference.dims import MismatchError
 
 __all__ = [
     "BatchNorm",

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from mithril_nb.graph.spec import LEADING, Dim
-from mithril_nb.models.dims import MismatchError
 from mithril_nb.models.library.layers.windows import Line, Pair, Triple, channelled, refuse_padding, windows
 from mithril_nb.models.op import Inferred, Operator, Options, Shapes, Specs
+from mithril_nb.models.shape_inference.dims import MismatchError
 
 __all__ = [
     "AdaptiveAvgPool2d",

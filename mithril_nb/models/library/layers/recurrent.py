@@ -8,10 +8,10 @@ from typing import ClassVar
 
 from mithril_nb.graph.records import Value
 from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
-from mithril_nb.models.dims import MismatchError, agree, meet, plus, times
 from mithril_nb.models.fields import whole
 from mithril_nb.models.library.layers.windows import Size
 from mithril_nb.models.op import Inferred, Initializer, Operator, Options, Specs
+from mithril_nb.models.shape_inference.dims import MismatchError, agree, meet, plus, times
 
 __all__ = [
     "GRU",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar
 
 from mithril_nb.graph.spec import Dim
-from mithril_nb.models.dims import MismatchError
 from mithril_nb.models.fields import Range
 from mithril_nb.models.library.layers.convolving import Convolution, Shape, divided
 from mithril_nb.models.library.layers.windows import Line, Pair, Size, Triple, Windows, each, transposed_pads
 from mithril_nb.models.op import Initializer, Options
+from mithril_nb.models.shape_inference.dims import MismatchError
 
 __all__ = [
     "ConvTranspose1d",

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.graph.records import Value
 from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
-from mithril_nb.models.dims import MismatchError, same_padding, window_size
 from mithril_nb.models.fields import Range, fields_of
 from mithril_nb.models.library.operations.shape_rules import is_count
 from mithril_nb.models.op import UNKNOWN
+from mithril_nb.models.shape_inference.dims import MismatchError, same_padding, window_size
 
 if TYPE_CHECKING:
     from mithril_nb.models.model import Model

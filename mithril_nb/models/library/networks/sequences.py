@@ -12,12 +12,12 @@ from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.graph.spec import LEADING, TensorSpec
 from mithril_nb.models.composite import Composite
 from mithril_nb.models.connection import IOKey
-from mithril_nb.models.dims import MismatchError
 from mithril_nb.models.library.operations.arithmetic import Add
 from mithril_nb.models.library.operations.joining import Concat
 from mithril_nb.models.library.operations.reshaping import PermuteTensor
 from mithril_nb.models.model import Model, with_attributes
 from mithril_nb.models.op import Inferred, Operator, Options, Specs
+from mithril_nb.models.shape_inference.dims import MismatchError
 
 __all__ = [
     "Bidirectional",

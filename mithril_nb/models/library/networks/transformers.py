@@ -9,7 +9,6 @@ from mithril_nb.graph.boundary import infer_boundary, made_edges
 from mithril_nb.graph.records import BOUNDARY, Endpoint, LogicalGraph, Note
 from mithril_nb.graph.spec import LEADING, Dim
 from mithril_nb.models.composite import Composite
-from mithril_nb.models.dims import MismatchError
 from mithril_nb.models.fields import Range
 from mithril_nb.models.library.layers.attention import Heads, LearnedPositions, MultiHeadAttention, ServedHeads
 from mithril_nb.models.library.layers.linear import Embedding, Linear
@@ -18,6 +17,7 @@ from mithril_nb.models.library.layers.windows import Size
 from mithril_nb.models.library.operations.activations import Dropout, Gelu, Relu, SiLU
 from mithril_nb.models.library.operations.arithmetic import Add, Multiply
 from mithril_nb.models.op import Inferred, Initializer, Operator, Options, Specs
+from mithril_nb.models.shape_inference.dims import MismatchError
 
 __all__ = [
     "GPT",

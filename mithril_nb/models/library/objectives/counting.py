@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Annotated, ClassVar
 
 from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
-from mithril_nb.models.dims import MismatchError, meet, plus
 from mithril_nb.models.fields import Range
 from mithril_nb.models.op import Inferred, Operator, Options, Shapes, Specs
+from mithril_nb.models.shape_inference.dims import MismatchError, meet, plus
 
 __all__ = [
     "AUCCore",

@@ -10,13 +10,13 @@ from typing import Annotated
 
 from mithril_nb.graph.spec import LEADING, Dim
 from mithril_nb.models.composite import Composite
-from mithril_nb.models.dims import MismatchError, meet, place_of
 from mithril_nb.models.fields import Range
 from mithril_nb.models.library.objectives.pairs import Axis, Paired, Threshold, paired
 from mithril_nb.models.library.operations.arithmetic import MatrixMultiply, Multiply
 from mithril_nb.models.library.operations.elementwise import Absolute, Square
 from mithril_nb.models.library.operations.reductions import Sum
 from mithril_nb.models.op import Inferred, Operator, Options, Shapes, Specs
+from mithril_nb.models.shape_inference.dims import MismatchError, meet, place_of
 
 __all__ = [
     "L1",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 from mithril_nb.graph.spec import Dim
-from mithril_nb.models.dims import MismatchError, agree, broadcast
 from mithril_nb.models.fields import Range
 from mithril_nb.models.op import Inferred, Operator, Options, Specs
+from mithril_nb.models.shape_inference.dims import MismatchError, agree, broadcast
 
 Threshold = Annotated[float, Range(0.0, 1.0)]
 Axis = Annotated[int, Range(-8, 7)]

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Annotated, ClassVar
 
 from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
-from mithril_nb.models.dims import MismatchError, broadcast
-from mithril_nb.models.dtypes import promoted
 from mithril_nb.models.fields import Range
 from mithril_nb.models.library.operations.elementwise import (
     ANY,
@@ -15,6 +13,8 @@ from mithril_nb.models.library.operations.elementwise import (
     Elementwise,
 )
 from mithril_nb.models.op import Inferred, Operator, Options, Shapes, Specs
+from mithril_nb.models.shape_inference.dims import MismatchError, broadcast
+from mithril_nb.models.shape_inference.dtypes import promoted
 
 __all__ = [
     "Add",

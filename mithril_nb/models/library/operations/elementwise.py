@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
-from mithril_nb.models.dims import MismatchError, broadcast
-from mithril_nb.models.dtypes import promoted
 from mithril_nb.models.op import Inferred, Operator, Options, Shapes, Specs
+from mithril_nb.models.shape_inference.dims import MismatchError, broadcast
+from mithril_nb.models.shape_inference.dtypes import promoted
 
 __all__ = [
     "Abs",

@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 
 from mithril_nb.graph.records import Value
 from mithril_nb.graph.spec import LEADING, Dim, TensorSpec, as_dtype
-from mithril_nb.models.dims import MismatchError, at_least_0, plus, times
 from mithril_nb.models.library.operations.shape_rules import as_sizes
 from mithril_nb.models.library.operations.statics import dtype_option
 from mithril_nb.models.op import UNKNOWN, Inferred, Operator, Options, Specs
+from mithril_nb.models.shape_inference.dims import MismatchError, at_least_0, plus, times
 
 __all__ = [
     "Arange",

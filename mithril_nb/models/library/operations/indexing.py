@@ -7,11 +7,11 @@ from typing import Annotated, Any, ClassVar
 from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.graph.records import Value
 from mithril_nb.graph.spec import LEADING, Dim, Spec, StaticSpec, TensorSpec, as_dtype
-from mithril_nb.models.dims import MismatchError, broadcast, least, place_of
 from mithril_nb.models.fields import Range
 from mithril_nb.models.library.operations.index_rules import Rows, index_items, indexed, picked_value
 from mithril_nb.models.library.operations.reshaping import NOTHING_KNOWN, Rearranging
 from mithril_nb.models.op import UNKNOWN, Inferred, Options, Shapes, Specs
+from mithril_nb.models.shape_inference.dims import MismatchError, broadcast, least, place_of
 
 __all__ = [
     "Gather",

@@ -6,12 +6,12 @@ from typing import Annotated, Any
 
 from mithril_nb.graph.records import Value
 from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
-from mithril_nb.models.dims import MismatchError, place_of, plus, product, quotient
 from mithril_nb.models.fields import Range
 from mithril_nb.models.library.operations.reshaping import NOTHING_KNOWN, Rearranging
 from mithril_nb.models.library.operations.shape_rules import is_count, places_of
 from mithril_nb.models.library.operations.statics import numbered_ports
 from mithril_nb.models.op import UNKNOWN, Inferred, Options, Shapes, Specs
+from mithril_nb.models.shape_inference.dims import MismatchError, place_of, plus, product, quotient
 
 __all__ = [
     "CartesianDifference",

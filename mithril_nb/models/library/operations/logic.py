@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.models.dtypes import promoted
 from mithril_nb.models.library.operations.elementwise import ANY, Broadcasting, Elementwise, broadcast_all
 from mithril_nb.models.op import Inferred, Options, Specs
+from mithril_nb.models.shape_inference.dtypes import promoted
 
 __all__ = [
     "Equal",

@@ -7,8 +7,6 @@ from typing import Annotated, ClassVar, Literal
 
 from mithril_nb.graph.records import Value
 from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
-from mithril_nb.models.dims import MismatchError
-from mithril_nb.models.dtypes import promoted
 from mithril_nb.models.fields import Range
 from mithril_nb.models.library.operations.elementwise import (
     ANY,
@@ -20,6 +18,8 @@ from mithril_nb.models.library.operations.elementwise import (
     kind_of,
 )
 from mithril_nb.models.op import Inferred, Operator, Options, Shapes, Specs
+from mithril_nb.models.shape_inference.dims import MismatchError
+from mithril_nb.models.shape_inference.dtypes import promoted
 
 __all__ = [
     "ArgMax",

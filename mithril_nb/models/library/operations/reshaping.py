@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from mithril_nb.graph.spec import LEADING, Spec, TensorSpec
-from mithril_nb.models.dims import MismatchError, place_of, product
-from mithril_nb.models.folding import as_array
 from mithril_nb.models.library.operations.shape_rules import as_sizes, flat_span, places_of, reshaped, stretched
 from mithril_nb.models.op import UNKNOWN, Inferred, Operator, Options, Shapes, Specs
+from mithril_nb.models.shape_inference.dims import MismatchError, place_of, product
+from mithril_nb.models.shape_inference.folding import as_array
 
 __all__ = [
     "AtLeast1D",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mithril_nb.graph.records import Value
 from mithril_nb.graph.spec import LEADING, Dim
-from mithril_nb.models.dims import MismatchError, place_of, product, quotient
+from mithril_nb.models.shape_inference.dims import MismatchError, place_of, product, quotient
 
 
 def as_sizes(port: str, value: Value) -> tuple[Dim, ...]:

@@ -7,10 +7,10 @@ from typing import Annotated, Any, ClassVar
 from mithril_nb.graph.records import Value as Plain
 from mithril_nb.graph.spec import LEADING, Dim, Spec, StaticSpec, TensorSpec, as_dtype
 from mithril_nb.models.constants import dtype_of, shape_of
-from mithril_nb.models.dims import MismatchError, place_of, product
 from mithril_nb.models.fields import Range
-from mithril_nb.models.folding import as_array
 from mithril_nb.models.op import UNKNOWN, Inferred, Operator, Options
+from mithril_nb.models.shape_inference.dims import MismatchError, place_of, product
+from mithril_nb.models.shape_inference.folding import as_array
 
 __all__ = [
     "Cast",
@@ -47,7 +47,7 @@ class Shape(_Static):
 
     Examples:
         >>> from mithril_nb.models import Model
-        >>> from mithril_nb.models.infer import infer
+        >>> from mithril_nb.models.shape_inference.infer import infer
         >>> infer(Shape().graph, {"input": TensorSpec(("batch", 3))}).outputs["output"]
         static ('batch', 3)
     """

@@ -8,8 +8,8 @@ import { finderIn } from "./find";
 import { shortData } from "./short-data";
 
 const data = shortData(70);
-const { version, name, backend, blocks, cost, problems, notice, stages, selection, status } = data.snapshot;
-data.snapshot = { version, name, backend, blocks, cost, problems, notice, stages, selection, status, graph_stage: "jaxpr", graph_stages: ["jaxpr", "hlo"], passes: { state: "empty", message: "", version: 0 } } as unknown as Fixture["snapshot"];
+const { version, name, backend, blocks, cost, problems, notice, stages, stage_kinds, selection, status } = data.snapshot;
+data.snapshot = { version, name, backend, blocks, cost, problems, notice, stages, stage_kinds, selection, status, graph_stage: "jaxpr", graph_stages: ["jaxpr", "hlo"], passes: { state: "empty", message: "", version: 0 } } as unknown as Fixture["snapshot"];
 
 const node = (key: string, opens = false, opened = false): GraphPictureNode => ({ key, mark: encodeURI(key), name: key, blocks: [key], equations: [], opens, opened });
 const NODES = [node("linear_0"), node("mlp_0", true), node("linear_1")];

@@ -73,7 +73,7 @@ describe("an output", () => {
 
 describe("a saved page", () => {
   const packed = (raw: object): Record<string, unknown> => columnsOf(raw as RawStage) as Record<string, unknown>;
-  const stage = (name: string, text: string, instructions: unknown[]): object => ({ name, title: name, unavailable: null, ...packed({ text, instructions, equations: {} }) });
+  const stage = (name: string, text: string, instructions: unknown[]): object => ({ name, title: name, language: name, unavailable: null, ...packed({ text, instructions, equations: {} }) });
   const box = (key: string, isOpen: boolean): string => `<g data-node="${key}" data-block="${key}" tabindex="0" aria-expanded="${isOpen}"/>`;
   const svg = (content: string): string => `<svg xmlns="http://www.w3.org/2000/svg">${content}</svg>`;
   const saved = {

@@ -81,22 +81,22 @@ describe("the graph", () => {
 });
 
 describe("tokens", () => {
-  const named = (stage: string, line: string): string[] => tokens(RULES[stage]!, line).map((token) => `${token.name}:${line.slice(token.from, token.to)}`);
+  const named = (language: string, line: string): string[] => tokens(RULES[language]!, line).map((token) => `${token.name}:${line.slice(token.from, token.to)}`);
   test("of a jaxpr", () => {
     expect(named("jaxpr", "    ac:f32[32,128] = dot_general[preferred=float32] a b  # note")).toEqual(["value:ac", "type:f32[32,128]", "punctuation:=", "op:dot_general", "name:preferred", "punctuation:=", "op:float32", "value:a", "value:b", "comment:# note"]);
   });
   test("of StableHLO", () => {
     const line = "%0 = stablehlo.add %arg0, %cst : tensor<32x128xf32>";
-    expect(named("stablehlo", line)).toEqual(["value:%0", "punctuation:=", "op:stablehlo.add", "value:%arg0", "value:%cst", "punctuation::", "type:tensor<32x128xf32>"]);
+    expect(named("mlir", line)).toEqual(["value:%0", "punctuation:=", "op:stablehlo.add", "value:%arg0", "value:%cst", "punctuation::", "type:tensor<32x128xf32>"]);
   });
   test("of HLO", () => {
     expect(named("hlo", "  ROOT %dot.3 = f32[32,10]{1,0} dot(%a, %b), lhs_contracting_dims={1}")).toEqual(["meta:ROOT", "value:%dot.3", "punctuation:=", "type:f32[32,10]{1,0}", "op:dot", "value:%a", "value:%b", "name:lhs_contracting_dims", "punctuation:=", "punctuation:{", "number:1", "punctuation:}"]);
   });
   test("never overlap and always advance", () => {
-    for (const stage of Object.keys(RULES)) {
+    for (const language of Object.keys(RULES)) {
       for (const line of ['"open', "%%%", "", "   ", "é ☃ <script>", "x".repeat(9000)]) {
         let at = 0;
-        for (const token of tokens(RULES[stage]!, line)) {
+        for (const token of tokens(RULES[language]!, line)) {
           expect(token.from).toBeGreaterThanOrEqual(at);
           expect(token.to).toBeGreaterThan(token.from);
           at = token.to;

@@ -32,9 +32,9 @@ function colour(view: EditorView, rules: readonly Rule[]): DecorationSet {
   return builder.finish();
 }
 
-/** Return an extension that colours the visible lines. */
-export function languageOf(stage: string): Extension {
-  const rules = RULES[stage] ?? [];
+/** Return an extension that colours the visible lines; an unknown language is plain text. */
+export function colouredAs(language: string): Extension {
+  const rules = RULES[language] ?? [];
   return ViewPlugin.fromClass(
     class {
       decorations: DecorationSet;

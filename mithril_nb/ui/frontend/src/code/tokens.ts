@@ -59,7 +59,5 @@ function rulesOf(language: (string | null)[][]): Rule[] {
   return language.map(([pattern, name, end]) => ({ pattern: new RegExp(pattern!, "uy"), name: name ?? null, end: end ? new RegExp(end, "ug") : null }));
 }
 
-const LANGUAGES = Object.fromEntries(Object.entries(definition.languages).map(([name, language]) => [name, rulesOf(language)]));
-
-/** The rules of each stage. */
-export const RULES: Record<string, Rule[]> = Object.fromEntries(Object.entries(definition.stages).map(([stage, language]) => [stage, LANGUAGES[language]!]));
+/** The rules of each language. */
+export const RULES: Record<string, Rule[]> = Object.fromEntries(Object.entries(definition.languages).map(([name, language]) => [name, rulesOf(language)]));

@@ -266,6 +266,8 @@ export interface Snapshot {
   notice: Diagnostic | null;
   autosave?: Autosave | null;
   stages: Record<StageName, StageInfo>;
+  /** Title, progress label and language of each stage. */
+  stage_kinds: Record<StageName, [title: string, verb: string, language: string]>;
   source: string;
   selection: string[];
   can_undo: boolean;
@@ -278,8 +280,6 @@ export interface Snapshot {
   costs?: CostsInfo;
   /** For a program with transforms: the numerical comparison of each step. */
   transforms?: { state: StageState; message: string; compared: [agrees: boolean | null, description: string][] } | null;
-  /** The step that each stage requires: "trace", "lower" or "compile". */
-  needs?: Record<StageName, string>;
   graph_stage?: StageName;
   graph_stages?: StageName[];
 }

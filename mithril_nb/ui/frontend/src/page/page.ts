@@ -34,7 +34,7 @@ export async function mountPage(page: HTMLElement, packed: HTMLElement): Promise
       if (isShown) {
         texts.set(name, stage.text);
         selection.refresh();
-        panes.set(name, new TextPane(stage, name, selection, saved.hues));
+        panes.set(name, new TextPane(stage, selection, saved.hues));
       } else panes.delete(name);
       shelf.replaceChildren(...stages.flatMap((one) => panes.get(one.name)?.root ?? []));
       for (const pane of panes.values()) {

@@ -5,7 +5,7 @@ import { StageText } from "../store/links";
 
 /** The stages are encoded as for the widgets. */
 export interface Saved {
-  stages: (Omit<PackedStage, "equations"> & { name: string; title: string; unavailable: string | null })[];
+  stages: (Omit<PackedStage, "equations"> & { name: string; title: string; language: string; unavailable: string | null })[];
   /** Those of all stages. */
   equations: PackedEquations;
   /** Paths of blocks by the keys in the page's attributes, where they differ. */
@@ -24,6 +24,7 @@ export interface Saved {
 export interface SavedStage {
   name: string;
   title: string;
+  language: string;
   unavailable: string | null;
   text: StageText;
 }
@@ -38,9 +39,9 @@ export async function decodeSaved(packed: string): Promise<Saved> {
 /** Return the stages. Their texts are unpacked on first use: those of a large program take seconds. */
 export function stagesOf(saved: Saved): SavedStage[] {
   const equations = unpackEquations(saved.equations);
-  return saved.stages.map(({ name, title, unavailable, ...packed }) => {
+  return saved.stages.map(({ name, title, language, unavailable, ...packed }) => {
     let text: StageText | null = null;
     const unpacked = (): StageText => new StageText(name, 0, packed.text.replace(/\n$/, ""), { ...unpackStage(packed), equations });
-    return { name, title, unavailable, get text() { return (text ??= unpacked()); } };
+    return { name, title, language, unavailable, get text() { return (text ??= unpacked()); } };
   });
 }

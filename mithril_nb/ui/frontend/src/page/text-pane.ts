@@ -31,12 +31,11 @@ export class TextPane {
 
   constructor(
     stage: SavedStage,
-    language: string,
     private readonly selection: Selection,
     private readonly hues: Record<string, string>,
     private readonly lookOf: (line: string) => string = () => "",
   ) {
-    const { title, unavailable, text } = stage;
+    const { title, language, unavailable, text } = stage;
     this.text = text;
     this.lines = text.text === "" ? [] : text.text.split("\n");
     this.lineCount = this.lines.length;

@@ -2,7 +2,6 @@
 
 import { ICONS, h, icon, uid } from "../dom/dom";
 import type { Panes } from "../stages/panes";
-import { titleOf } from "../store/stage-names";
 import type { Store } from "../store/store";
 
 const PER_STAGE = 8;
@@ -76,7 +75,7 @@ export class Search {
       text.text.split("\n").forEach((line, i) => {
         if (!line.toLowerCase().includes(query)) return;
         found += 1;
-        if (found <= PER_STAGE) this.hits.push({ where: `${titleOf(text.stage)} ${i + 1}`, label: line.trim(), go: () => this.goTo(text.stage, i + 1) });
+        if (found <= PER_STAGE) this.hits.push({ where: `${this.store.titleOf(text.stage)} ${i + 1}`, label: line.trim(), go: () => this.goTo(text.stage, i + 1) });
       });
       total += found;
     }

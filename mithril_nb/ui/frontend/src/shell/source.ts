@@ -2,7 +2,7 @@
 
 import { EditorState } from "@codemirror/state";
 import { EditorView } from "@codemirror/view";
-import { languageOf } from "../code/languages";
+import { colouredAs } from "../code/languages";
 import { readOnly } from "../code/read-only";
 import { together } from "../dom/calls";
 import { copyFrom } from "../dom/clipboard";
@@ -17,7 +17,7 @@ export class SourceTab {
   constructor(private readonly store: Store) {
     this.view = new EditorView({
       state: EditorState.create({
-        extensions: [readOnly, languageOf("python"), EditorView.contentAttributes.of({ "aria-label": "Python that builds this model, read only", "aria-readonly": "true", tabindex: "0", spellcheck: "false" })],
+        extensions: [readOnly, colouredAs("python"), EditorView.contentAttributes.of({ "aria-label": "Python that builds this model, read only", "aria-readonly": "true", tabindex: "0", spellcheck: "false" })],
       }),
     });
     const copy: HTMLButtonElement = h("button", { type: "button", class: "mnb-button", "data-mnb-action": "source.copy", onclick: () => void copyFrom(copy, store.snapshot.source) }, icon(ICONS.copy), "Copy");

@@ -2,7 +2,7 @@
 
 import { EditorState, type StateEffect } from "@codemirror/state";
 import { EditorView } from "@codemirror/view";
-import { languageOf } from "../code/languages";
+import { colouredAs } from "../code/languages";
 import { setHeat, setStripes } from "../code/margin";
 import { HOVER, INFERRED, KERNEL, type LineFlags, PINNED, figureOfLines, heatOf, marks, setFlags, stripesOf } from "../code/marks";
 import { readOnly } from "../code/read-only";
@@ -13,7 +13,6 @@ import { percent } from "../dom/format";
 import type { Cost } from "../kernel/types";
 import { describe } from "../store/description";
 import type { Anchor, Links, StageText } from "../store/links";
-import { titleOf } from "../store/stage-names";
 import type { Store } from "../store/store";
 
 const RULER = 1000;
@@ -56,10 +55,10 @@ export class Pane {
         extensions: [
           marks,
           readOnly,
-          languageOf(stage),
+          colouredAs(this.store.languageOf(stage)),
           EditorView.domEventHandlers({ keydown: (event, view) => this.key(event, view) }),
           EditorView.contentAttributes.of({
-            "aria-label": `${titleOf(stage)}, read only. Enter pins the line; [ and ] move between linked lines.`,
+            "aria-label": `${this.store.titleOf(stage)}, read only. Enter pins the line; [ and ] move between linked lines.`,
             "aria-readonly": "true",
             tabindex: "0",
             "aria-multiline": "true",

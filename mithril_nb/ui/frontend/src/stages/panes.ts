@@ -10,7 +10,6 @@ import { attr, h, iconButton, text } from "../dom/dom";
 import { seconds } from "../dom/format";
 import { decodeStage, errorOf, attempt } from "../kernel/messages";
 import { StageText } from "../store/links";
-import { STAGE_VERBS, titleOf } from "../store/stage-names";
 import type { Store } from "../store/store";
 import { Pane } from "./pane";
 
@@ -101,7 +100,7 @@ export class Panes {
         h("button", {
           type: "button", class: "mnb-toggle", "aria-pressed": String(shown.includes(stage)), "data-mnb-action": `pane.${stage}`,
           onclick: () => this.toggle(stage),
-        }, titleOf(stage)),
+        }, this.store.titleOf(stage)),
       ),
     );
     const parts: Element[] = [];
@@ -127,7 +126,7 @@ export class Panes {
     const sum = (): number => this.weight(before) + this.weight(after);
     return splitter({
       axis: "x",
-      label: `Width of ${titleOf(before)}`,
+      label: `Width of ${this.store.titleOf(before)}`,
       get: () => this.weight(before) / sum(),
       set: (share) => {
         const both = sum();
@@ -155,14 +154,14 @@ export class Panes {
     const linked = h("span", { class: "mnb-pane-linked", "aria-live": "polite" });
     const badge = h("span", { class: "mnb-badge", hidden: true, role: "status" });
     const card = h("div", { class: "mnb-pane-card", hidden: true });
-    const copy: HTMLButtonElement = iconButton("copy", `Copy the ${titleOf(stage)} text`, `copy.${stage}`, () => void copyFrom(copy, pane.text?.text ?? ""));
+    const copy: HTMLButtonElement = iconButton("copy", `Copy the ${this.store.titleOf(stage)} text`, `copy.${stage}`, () => void copyFrom(copy, pane.text?.text ?? ""));
     const short = SHORTENED.has(stage)
       ? h("button", { type: "button", class: "mnb-toggle mnb-toggle-small", "aria-pressed": String(this.inShort.has(stage)), title: "Short names, fusion bodies inline, no layouts", "data-mnb-action": `short.${stage}`, onclick: () => this.toggleShort(stage) }, "short")
       : null;
     const frame = h(
       "div",
-      { class: "mnb-pane", "data-mnb-pane": stage, role: "region", "aria-label": titleOf(stage) },
-      h("div", { class: "mnb-pane-head" }, h("b", {}, titleOf(stage)), figures, badge, h("span", { class: "mnb-grow" }), linked, short, copy),
+      { class: "mnb-pane", "data-mnb-pane": stage, role: "region", "aria-label": this.store.titleOf(stage) },
+      h("div", { class: "mnb-pane-head" }, h("b", {}, this.store.titleOf(stage)), figures, badge, h("span", { class: "mnb-grow" }), linked, short, copy),
       pane.root,
       card,
     );
@@ -277,12 +276,12 @@ export class Panes {
     attr(slot.frame, "data-mnb-version", have?.version ?? "");
     slot.frame.classList.toggle("mnb-stale", old);
     text(slot.figures, have && !old ? `${have.lineCount.toLocaleString("en-US")} lines${info?.elapsed_s != null ? ` · ${seconds(info.elapsed_s)}` : ""}` : "");
-    const running = state === "loading" && slot.clockText ? `${STAGE_VERBS[stage] ?? titleOf(stage)}: ${slot.clockText}` : "";
+    const running = state === "loading" && slot.clockText ? `${this.store.verbOf(stage)}: ${slot.clockText}` : "";
     const badge = [running, old ? "from the previous model" : ""].filter(Boolean).join(" · ");
     slot.badge.hidden = badge === "" || (state === "loading" && slot.clockText === null);
     text(slot.badge, badge);
     const message: [string, string] | null = failure
-      ? [`${titleOf(stage)} could not be shown`, failure.why]
+      ? [`${this.store.titleOf(stage)} could not be shown`, failure.why]
       : this.messageFor(stage, state, info?.message ?? "", slot.clockText, have !== null && have.lineCount > 0);
     slot.card.hidden = message === null;
     slot.frame.classList.toggle("mnb-partial", state === "unavailable" && have !== null && have.lineCount > 0 && !old);
@@ -296,7 +295,7 @@ export class Panes {
 
   /** Return the title and body of the message shown instead of the text or over it, or null. */
   private messageFor(stage: string, state: string, message: string, clock: string | null, have: boolean): [string, string] | null {
-    const title = titleOf(stage);
+    const title = this.store.titleOf(stage);
     if (state === "failed") return [`${title} could not be computed`, message];
     if (state === "unavailable") return [have ? `${title} ends here` : `${title} is not available`, message];
     const { problems } = this.store.snapshot;
@@ -304,7 +303,7 @@ export class Panes {
     if (state === "empty") return ["Nothing to show yet", message || "The model has no blocks."];
     if (have) return null;
     if (this.store.kernel.isGone) return [`${title} is not loaded`, "Not connected to the kernel, so it cannot be loaded."];
-    if (state === "loading") return clock ? [`${STAGE_VERBS[stage] ?? title}: ${clock}`, ""] : null;
+    if (state === "loading") return clock ? [`${this.store.verbOf(stage)}: ${clock}`, ""] : null;
     if (state === "ready") return clock ? [`Loading ${title}: ${clock}`, ""] : null;
     return null;
   }

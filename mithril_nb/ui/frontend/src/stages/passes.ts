@@ -10,7 +10,6 @@ import { Clock } from "../dom/clock";
 import { attr, h, text } from "../dom/dom";
 import { decodeJson, attempt } from "../kernel/messages";
 import type { DiffHead, InstructionHistory, PassRow, PassesInfo } from "../kernel/types";
-import { titleOf } from "../store/stage-names";
 import type { Store } from "../store/store";
 
 const LOOKS: Record<string, Decoration> = {
@@ -207,7 +206,7 @@ export class PassesTab {
   private receiveHistory({ stage, index, events, fused, became }: InstructionHistory): void {
     if (`${stage} ${index} ${this.version}` !== this.requested) return;
     const hlo = this.store.texts.get("hlo");
-    const parts: (Node | string)[] = [h("b", {}, `${this.store.texts.get(stage)?.instructions[index]?.opcode ?? "Instruction"} in ${titleOf(stage)}`), events.length ? " " : ` ${became || "is unchanged from start to end"}.`];
+    const parts: (Node | string)[] = [h("b", {}, `${this.store.texts.get(stage)?.instructions[index]?.opcode ?? "Instruction"} in ${this.store.titleOf(stage)}`), events.length ? " " : ` ${became || "is unchanged from start to end"}.`];
     events.forEach(([event, name, number], i) => parts.push(`${i ? ", " : ""}${event} `, h("button", { type: "button", class: "mnb-link", onclick: () => this.list.select(number) }, `${number + 1}. ${name}`)));
     if (events.length && became) parts.push(`, ${became}`);
     if (fused.length) {

@@ -6,7 +6,6 @@ import { attr, h, iconButton, text } from "../dom/dom";
 import { decodeJson, attempt } from "../kernel/messages";
 import type { GraphPictureNode } from "../kernel/types";
 import { type Anchor, sameAnchor } from "../store/links";
-import { titleOf } from "../store/stage-names";
 import type { Store } from "../store/store";
 
 /** Below this scale the text is unreadable, so the picture scrolls instead. */
@@ -84,7 +83,7 @@ export class StageGraph {
   private update(): void {
     const { graph_stages = [], graph_stage, stages } = this.store.snapshot;
     if (this.stages.childElementCount !== graph_stages.length) {
-      this.stages.replaceChildren(...graph_stages.map((stage) => h("button", { type: "button", class: "mnb-toggle", "data-mnb-action": `graph.${stage}`, onclick: () => this.store.command("show_graph", { stage }) }, titleOf(stage))));
+      this.stages.replaceChildren(...graph_stages.map((stage) => h("button", { type: "button", class: "mnb-toggle", "data-mnb-action": `graph.${stage}`, onclick: () => this.store.command("show_graph", { stage }) }, this.store.titleOf(stage))));
     }
     graph_stages.forEach((stage, i) => attr(this.stages.children[i]!, "aria-pressed", String(stage === graph_stage)));
     const info = stages[graph_stage ?? ""];
@@ -96,7 +95,7 @@ export class StageGraph {
     if (this.svg === null && info) text(this.hint, why === null ? "The graph appears once the program is traced." : `No graph: ${why}`);
     if (this.svg === null) return;
     if (isShown && !failure) text(this.count, `${this.nodes.length} ${this.nodes.length === 1 ? "node" : "nodes"}`);
-    else text(this.count, why === null ? `drawing ${titleOf(graph_stage!)}` : `no graph of ${titleOf(graph_stage!)}: ${why}`);
+    else text(this.count, why === null ? `drawing ${this.store.titleOf(graph_stage!)}` : `no graph of ${this.store.titleOf(graph_stage!)}: ${why}`);
   }
 
   private fail(stage: string, why: string): void {

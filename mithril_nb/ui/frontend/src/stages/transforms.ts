@@ -2,7 +2,7 @@
 
 import { EditorState, RangeSetBuilder, StateEffect, StateField } from "@codemirror/state";
 import { Decoration, type DecorationSet, EditorView } from "@codemirror/view";
-import { languageOf } from "../code/languages";
+import { colouredAs } from "../code/languages";
 import { margin } from "../code/margin";
 import { readOnly } from "../code/read-only";
 import { fillDiagnostic } from "../controls/diagnostic";
@@ -59,7 +59,7 @@ class Side {
     this.view = new EditorView({
       state: EditorState.create({
         extensions: [
-          readOnly, languageOf("jaxpr"), margin, shown,
+          readOnly, colouredAs("jaxpr"), margin, shown,
           EditorView.updateListener.of(({ selectionSet, docChanged, state }) => {
             if (selectionSet && !docChanged) this.point(state.doc.lineAt(state.selection.main.head).number);
           }),

@@ -62,6 +62,19 @@ export class Store {
     return selectionOf(this.texts, this.pins).filter((path) => path in this.snapshot.blocks);
   }
 
+  titleOf(stage: StageName): string {
+    return this.snapshot.stage_kinds[stage]?.[0] ?? stage;
+  }
+
+  /** Return the label of the progress of a stage. */
+  verbOf(stage: StageName): string {
+    return this.snapshot.stage_kinds[stage]?.[1] ?? stage;
+  }
+
+  languageOf(stage: StageName): string {
+    return this.snapshot.stage_kinds[stage]?.[2] ?? "";
+  }
+
   takeSnapshot(snapshot: Snapshot): void {
     this.snapshot = snapshot;
     const kept = this.pins.filter((pin) => pin.kind !== "block" || this.exists(pin.path));

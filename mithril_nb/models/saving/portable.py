@@ -8,7 +8,7 @@ from typing import Any
 
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.graph.spec import Dim
-from mithril_nb.models.serialization import graph_to_dict, save_graph
+from mithril_nb.models.saving.serialization import graph_to_dict, save_graph
 from mithril_nb.models.summary import summary
 
 

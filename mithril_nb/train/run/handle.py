@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import atexit
 import math
 import threading
 import time
 import warnings
-import weakref
-from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from typing import Any
 
-import numpy as np
-
 from mithril_nb.display import Shown
 from mithril_nb.errors import Diagnostic
 from mithril_nb.train.batches import evaluation_tail
-from mithril_nb.train.control import Control, interrupts_to
-from mithril_nb.train.evaluation import evaluated
-from mithril_nb.train.events import TrainingEvent
-from mithril_nb.train.history import History
-from mithril_nb.train.loop import TrainingLoop
-from mithril_nb.train.observers import Callback, Observers
 from mithril_nb.train.optimizers import check_rate
 from mithril_nb.train.prepare import check_count, check_last_batch, checked_data
 from mithril_nb.train.processes import local
-from mithril_nb.train.state import RunState, State
+from mithril_nb.train.run.at_exit import RUNS
+from mithril_nb.train.run.control import Control, interrupts_to
+from mithril_nb.train.run.evaluation import evaluated
+from mithril_nb.train.run.events import TrainingEvent
+from mithril_nb.train.run.history import History
+from mithril_nb.train.run.loop import TrainingLoop
+from mithril_nb.train.run.observers import Callback, Observers
+from mithril_nb.train.run.state import RunState, State
 from mithril_nb.train.step import OptimizerAndModelState
 from mithril_nb.train.training_plan import TrainingPlan
 
@@ -35,33 +31,15 @@ POLL_S = 0.1
 """Polling interval of `wait`, so that it notices Ctrl-C and a stop of the kernel."""
 FLUSH_S = 2.0
 """Seconds that `wait` gives listeners to process the last events of a run."""
-
-
-LAST_STEP_S = 60.0
-"""Seconds that the interpreter waits at exit for an unfinished step or compilation."""
-
-_RUNS: weakref.WeakSet[Run] = weakref.WeakSet()
-
-
-@atexit.register
-def _end_all() -> None:
-    # A thread that returns from XLA after the interpreter has ended aborts the process.
-    for run in tuple(_RUNS):
-        run._end(LAST_STEP_S)
+_CONTINUES = "The kernel was interrupted. This run continues in its own thread: press Stop, or call run.stop()."
 
 
 def note_interrupt() -> list[Run]:
-    """Set a note on each run in a separate thread that the kernel's interrupt did not stop it; return these runs.
-
-    A signal handler may call it: it takes no lock.
-    """
-    found = [run for run in tuple(_RUNS) if run._thread is not None and run.state == "running"]
+    """Set a note on each run that the kernel's interrupt did not stop, and return these runs. It takes no lock."""
+    found = [run for run in tuple(RUNS) if isinstance(run, Run) and run._thread is not None and run.state == "running"]
     for run in found:
         run._note = _CONTINUES
     return found
-
-
-_CONTINUES = "The kernel was interrupted. This run continues in its own thread: press Stop, or call run.stop()."
 
 
 class Run(Shown):
@@ -91,7 +69,7 @@ class Run(Shown):
         self._ends_on_pause = False
         self._note = ""
         self._exception: BaseException | None = None
-        _RUNS.add(self)
+        RUNS.add(self)
 
     def _end(self, timeout_s: float) -> None:
         """Stop a training thread and wait for its end. End a caller's loop that is between two events."""
@@ -308,20 +286,7 @@ class Run(Shown):
 
     def events(self) -> Iterator[TrainingEvent]:
         """Yield the events of a run that another thread drives, until its end. Steps may be skipped."""
-        waiting: deque[TrainingEvent] = deque()
-        stop = self.observe(waiting.append, 0.0)
-        try:
-            while True:
-                is_over = not self._is_driven
-                if is_over:
-                    self._observers.flush(FLUSH_S)
-                while waiting:
-                    yield waiting.popleft()
-                if is_over:
-                    return
-                time.sleep(0.01)
-        finally:
-            stop()
+        return self._observers.stream(lambda: self._is_driven, FLUSH_S)
 
     def snapshot(self) -> dict[str, Any]:
         """Return the run's current figures as JSON-serializable data. Never waits for a step.
@@ -329,7 +294,7 @@ class Run(Shown):
         Loss and accuracy are means over the current epoch, because values of single batches vary too much to read.
         """
         state, latest = self._state, self._state.latest
-        loss, accuracy = self._epoch_means()
+        loss, accuracy = self.history.latest_means(-(-self.steps // max(1, state.epochs)))
         return {
             "state": state.name,
             "epoch": latest.epoch if latest else 0,
@@ -347,14 +312,6 @@ class Run(Shown):
             "message": self.message,
             "points": len(self.history),
         }
-
-    def _epoch_means(self) -> tuple[float | None, float | None]:
-        per_epoch = -(-self.steps // max(1, self._state.epochs))
-        epochs, *columns = self.history.rows(max(0, len(self.history) - per_epoch), ("epoch", "loss", "accuracy"))
-        of_latest = [column[epochs == epochs[-1]] if epochs.size else column for column in columns]
-        known = [column[~np.isnan(column)] for column in of_latest]
-        loss, accuracy = (float(column.mean()) if column.size else None for column in known)
-        return loss, accuracy
 
     def __repr__(self) -> str:
         return f"Run({self.state}, step {self.step} of {self.steps}, {self._state.epochs} epochs)"

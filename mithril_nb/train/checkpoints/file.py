@@ -23,7 +23,7 @@ from safetensors.numpy import save_file
 
 from mithril_nb.atomic_write import replacing
 from mithril_nb.errors import CheckpointError
-from mithril_nb.train.checksum import NAME, ZEROS, is_sealed, seal
+from mithril_nb.train.checkpoints.checksum import NAME, ZEROS, is_sealed, seal
 from mithril_nb.train.processes import is_key
 
 KEY = "mithril_nb.checkpoint"

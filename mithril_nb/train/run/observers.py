@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from mithril_nb.errors import Diagnostic
-from mithril_nb.train.events import TrainingEvent
+from mithril_nb.train.run.events import TrainingEvent
 
 Callback = Callable[[TrainingEvent], object]
 
@@ -95,6 +95,28 @@ class Observers:
         if self._thread is not threading.current_thread():
             with self._condition:
                 self._condition.wait_for(lambda: not self._is_calling and not self._due(), timeout_s)
+
+    def stream(self, is_driven: Callable[[], bool], flush_s: float) -> Iterator[TrainingEvent]:
+        """Yield events until the run ends. Steps may be skipped.
+
+        Args:
+            is_driven: Returns whether the run still trains.
+            flush_s: Seconds to wait for the last events.
+        """
+        waiting: deque[TrainingEvent] = deque()
+        stop = self.add(waiting.append, 0.0)
+        try:
+            while True:
+                is_over = not is_driven()
+                if is_over:
+                    self.flush(flush_s)
+                while waiting:
+                    yield waiting.popleft()
+                if is_over:
+                    return
+                time.sleep(0.01)
+        finally:
+            stop()
 
     def _due(self) -> list[tuple[float, _Listener]]:
         return [(at, listener) for listener in self._listeners if (at := listener.due_at()) is not None]

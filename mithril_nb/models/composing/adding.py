@@ -14,8 +14,8 @@ from mithril_nb.graph.paths import component
 from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, Note
 from mithril_nb.graph.spec import as_dtype, as_shape, exactly
 from mithril_nb.models.connection import Connection, Expression, IOKey, Tensorlike
-from mithril_nb.models.dims import meet
 from mithril_nb.models.registry import kind_named
+from mithril_nb.models.shape_inference.dims import meet
 
 
 class Adding:

@@ -11,14 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from mithril_nb.errors import TrainingError
-from mithril_nb.train.control import Control
 from mithril_nb.train.data import DataSet
-from mithril_nb.train.evaluation import evaluating
-from mithril_nb.train.events import EventKind, TrainingEvent
-from mithril_nb.train.failure import divergence, problem_of
-from mithril_nb.train.history import History
-from mithril_nb.train.meter import Meter
-from mithril_nb.train.state import State
+from mithril_nb.train.run.control import Control
+from mithril_nb.train.run.evaluation import evaluating
+from mithril_nb.train.run.events import EventKind, TrainingEvent
+from mithril_nb.train.run.failure import divergence, problem_of
+from mithril_nb.train.run.history import History
+from mithril_nb.train.run.meter import Meter
+from mithril_nb.train.run.state import State
 from mithril_nb.train.training_plan import TrainingPlan
 
 AHEAD_S = 0.05

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from mithril_nb.errors import UnknownOpError, short_repr
 from mithril_nb.graph.spec import ITEM_BYTES, Dim, Spec, TensorSpec, Value
-from mithril_nb.models.dims import MismatchError, agree
 from mithril_nb.models.fields import fields_of, unmet_need
-from mithril_nb.models.flat import FlatOp
 from mithril_nb.models.registry import KINDS
 from mithril_nb.models.rules import OPS, OpRules
+from mithril_nb.models.shape_inference.dims import MismatchError, agree
+from mithril_nb.models.shape_inference.flat import FlatOp
 
 
 def check_dtype(port: str, spec: TensorSpec, wanted: str, is_computed: bool) -> None:

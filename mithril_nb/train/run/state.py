@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from mithril_nb.errors import Diagnostic
-from mithril_nb.train.events import TrainingEvent
+from mithril_nb.train.run.events import TrainingEvent
 from mithril_nb.train.step import OptimizerAndModelState
 
 RunState = Literal["idle", "running", "paused", "stopped", "done", "failed"]

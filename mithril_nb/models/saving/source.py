@@ -17,9 +17,9 @@ from mithril_nb.graph.paths import component, join_path
 from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph, Node
 from mithril_nb.graph.spec import exactly
 from mithril_nb.models.fields import fields_of
-from mithril_nb.models.files import to_dict
 from mithril_nb.models.model import Model
 from mithril_nb.models.registry import KINDS, kind_named
+from mithril_nb.models.saving.files import to_dict
 
 
 def to_source(model: LogicalGraph | Model, variable: str = "model") -> str:

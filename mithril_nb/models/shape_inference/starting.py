@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from mithril_nb.graph.records import BOUNDARY, Endpoint
-from mithril_nb.models.flat import Flat, FlatOp, flat
 from mithril_nb.models.initializers import Initializer
 from mithril_nb.models.rules import OPS
+from mithril_nb.models.shape_inference.flat import Flat, FlatOp, flat
 
 
 def without_activation(initializer: Initializer) -> Initializer:

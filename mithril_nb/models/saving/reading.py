@@ -13,9 +13,9 @@ from mithril_nb.graph.paths import component, join_path
 from mithril_nb.graph.records import BOUNDARY, Block, Edge, Endpoint, LogicalGraph, Node, Note
 from mithril_nb.graph.spec import as_dtype, as_shape
 from mithril_nb.models.initializers import initializer_text
-from mithril_nb.models.limits import LoadLimits
 from mithril_nb.models.registry import KINDS, construct
 from mithril_nb.models.rules import rules_named
+from mithril_nb.models.saving.limits import LoadLimits
 
 ADVICE = "ml.save(model, path)  # writes the file again; or restore an earlier copy of it"
 

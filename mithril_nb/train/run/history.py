@@ -99,6 +99,18 @@ class History:
         with self._lock:
             return self._table[:, : self._count][places, start:]
 
+    def latest_means(self, most: int) -> tuple[float | None, float | None]:
+        """Return the mean loss and accuracy of the latest epoch.
+
+        Args:
+            most: Maximum number of rows of an epoch.
+        """
+        epochs, *columns = self.rows(max(0, len(self) - most), ("epoch", "loss", "accuracy"))
+        of_latest = [column[epochs == epochs[-1]] if epochs.size else column for column in columns]
+        known = [column[~np.isnan(column)] for column in of_latest]
+        loss, accuracy = (float(column.mean()) if column.size else None for column in known)
+        return loss, accuracy
+
     def to_dict(self) -> dict[str, np.ndarray]:
         """Return a copy of all columns by name, in the form that `pandas.DataFrame` accepts."""
         return dict(zip(COLUMNS, self.rows(), strict=True))

@@ -8,7 +8,7 @@ from typing import Any
 
 from mithril_nb.graph.records import Value
 from mithril_nb.graph.spec import ITEM_BYTES, LEADING, Dim, Spec, StaticSpec, TensorSpec
-from mithril_nb.models.dims import MismatchError, plus, product, quotient, times
+from mithril_nb.models.shape_inference.dims import MismatchError, plus, product, quotient, times
 
 FOLDS: dict[str, Callable[..., Any]] = {
     "add": operator.add,

@@ -8,9 +8,9 @@ from typing import Any
 
 from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.graph.records import LogicalGraph
-from mithril_nb.models.limits import LoadLimits
 from mithril_nb.models.model import Model
-from mithril_nb.models.serialization import SAVE_ADVICE, graph_to_dict, save_graph
+from mithril_nb.models.saving.limits import LoadLimits
+from mithril_nb.models.saving.serialization import SAVE_ADVICE, graph_to_dict, save_graph
 
 
 def to_dict(model: LogicalGraph | Model, name: str = "") -> dict[str, Any]:

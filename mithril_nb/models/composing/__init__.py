@@ -1,0 +1,1 @@
+"""How blocks are added to a model, and how its connections are annotated."""

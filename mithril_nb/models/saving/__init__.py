@@ -1,0 +1,1 @@
+"""Models as plain data, files and source code."""

@@ -1,0 +1,127 @@
+"""The kinds of stages that a program has, in order; plugins register more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from mithril_nb.stages.records import Read
+
+Step = Literal["trace", "lower", "compile"]
+Maker = Callable[[Any], Read]
+"""Computes the text of a stage and its instructions from a `Pipeline`."""
+Function = TypeVar("Function", bound=Maker)
+
+
+@dataclass(frozen=True)
+class StageKind:
+    """A kind of stage, such as StableHLO.
+
+    Attributes:
+        name: Its name, such as `"stablehlo"`.
+        title: Its short title, on buttons and panes.
+        needs: The step of JAX that it needs; `"compile"` may take long.
+        description: Its title in messages and static pages.
+        language: Name of the language of its text in `viz/tokens.json`; `""` for plain text.
+        verb: Label of the progress, beside the elapsed time.
+        needs_numbers: Whether named sizes need values first.
+        is_machine_code: Whether it shows code of kernels, which XLA writes only on request.
+        make: Computes it; `None` for the stages of `Pipeline` itself.
+    """
+
+    name: str
+    title: str
+    needs: Step
+    description: str
+    language: str
+    verb: str
+    needs_numbers: bool = False
+    is_machine_code: bool = False
+    make: Maker | None = None
+
+    @property
+    def basis(self) -> str:
+        """Name of the stage of `Pipeline` that a program must have for this stage to be computed."""
+        return (
+            self.name if self.make is None else {"trace": "jaxpr", "lower": "stablehlo", "compile": "hlo"}[self.needs]
+        )
+
+
+_BUILT_IN = (
+    StageKind("python", "Python", "trace", "Python", "python", "Reading"),
+    StageKind("graph", "Graph", "trace", "graph", "graph", "Tracing"),
+    StageKind("jaxpr", "jaxpr", "trace", "jaxpr", "jaxpr", "Tracing"),
+    StageKind("stablehlo", "StableHLO", "lower", "StableHLO", "mlir", "Lowering"),
+    StageKind("hlo_before", "HLO before", "lower", "HLO before optimization", "hlo", "Lowering", True),
+    StageKind("hlo", "HLO", "compile", "optimized HLO", "hlo", "Compiling", True),
+    StageKind("llvm", "LLVM IR", "compile", "LLVM IR", "llvm", "Compiling", True, True),
+    StageKind("asm", "Machine code", "compile", "machine code", "asm", "Disassembling", True, True),
+)
+STAGE_KINDS: dict[str, StageKind] = {kind.name: kind for kind in _BUILT_IN}
+"""All kinds of stages by name, from Python to machine code. `register_stage` adds to them."""
+_FIRST = {"trace": "jaxpr", "lower": "stablehlo", "compile": "hlo"}
+_VERBS = {"trace": "Tracing", "lower": "Lowering", "compile": "Compiling"}
+
+
+def title_of(stage: str) -> str:
+    """Return the title of a stage in messages and static pages; an unknown name is its own title."""
+    return STAGE_KINDS[stage].description if stage in STAGE_KINDS else stage
+
+
+def language_of(stage: str) -> str:
+    """Return the language of the text of a stage; `""` for plain text."""
+    return STAGE_KINDS[stage].language if stage in STAGE_KINDS else ""
+
+
+def has_machine_code(stages: Iterable[str]) -> bool:
+    """Return whether any of these stages shows code of kernels."""
+    return any(name in STAGE_KINDS and STAGE_KINDS[name].is_machine_code for name in stages)
+
+
+def needs_compile(stages: Iterable[str]) -> bool:
+    """Return whether any of these stages needs a compilation."""
+    return any(name in STAGE_KINDS and STAGE_KINDS[name].needs == "compile" for name in stages)
+
+
+def kinds_of_stages() -> dict[str, list[str]]:
+    """Return title, progress label and language of each stage, for front ends.
+
+    Examples:
+        >>> kinds_of_stages()["asm"]
+        ['Machine code', 'Disassembling', 'asm']
+    """
+    return {name: [kind.title, kind.verb, kind.language] for name, kind in STAGE_KINDS.items()}
+
+
+def register_stage(
+    name: str, title: str, needs: Step, *, language: str = "", is_machine_code: bool = False
+) -> Callable[[Function], Function]:
+    """Register a function that computes a stage. Programs that are inspected later have it as their last stage.
+
+    Args:
+        name: Name of the stage. A second function with the same name replaces the first.
+        title: Its title, on buttons and panes.
+        needs: The step of JAX that it needs: `"trace"`, `"lower"` or `"compile"`.
+        language: The language that colours its text, such as `"python"`, `"mlir"`, `"hlo"` or `"llvm"`.
+        is_machine_code: Whether it shows code of kernels, which XLA writes only on request.
+
+    Examples:
+        >>> from mithril_nb.inspection import inspect
+        >>> @register_stage("opcodes", "Opcodes", "trace")
+        ... def opcodes(pipeline):
+        ...     names = {one.opcode for one in pipeline.stages["jaxpr"].get().instructions}
+        ...     return " ".join(sorted(names)), ()
+        >>> inspect(lambda x: x * x + x, 1.0).stage("opcodes").text
+        'add mul parameter'
+        >>> _ = STAGE_KINDS.pop("opcodes")
+    """
+
+    def register(function: Function) -> Function:
+        numbers = needs == "compile"
+        STAGE_KINDS[name] = StageKind(
+            name, title, needs, title, language, _VERBS[needs], numbers, is_machine_code, function
+        )
+        return function
+
+    return register

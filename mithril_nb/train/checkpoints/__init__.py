@@ -1,0 +1,1 @@
+"""Checkpoints of a run: options, writing, reading, and the lock of their folder."""

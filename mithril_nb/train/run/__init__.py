@@ -1,0 +1,1 @@
+"""One training run: its handle, its loop, and the record of its steps."""
