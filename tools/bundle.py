@@ -1,4 +1,4 @@
-"""Build the front end: TypeScript in `mithril_nb/ui/frontend` becomes `mithril_nb/ui/static`.
+"""Build the front end: TypeScript in `mithril_nb/ui/frontend` becomes `mithril_nb/viz/static`.
 
 The build hook of the package (`hatch_build.py`) and `make` call this. It skips a bundle whose sources have not changed.
 """
@@ -13,8 +13,8 @@ from pathlib import Path
 from tools import nodejs
 from tools.steps import Stop, run_quietly, say, tail
 
-FRONTEND, STATIC = Path("mithril_nb/ui/frontend"), Path("mithril_nb/ui/static")
-FILES = ("THIRD_PARTY_LICENSES.txt", "assets.js", "curves.js", "explorer.js", "workbench.js")
+FRONTEND, STATIC = Path("mithril_nb/ui/frontend"), Path("mithril_nb/viz/static")
+FILES = ("THIRD_PARTY_LICENSES.txt", "assets.js", "curves.js", "explorer.js", "outputs.js", "page.js", "workbench.js")
 """Files of a complete bundle; the licences are those of the packages whose code it contains."""
 
 SHARED = Path("mithril_nb/viz/tokens.json")

@@ -8,35 +8,35 @@ stage, the names of the passes and the costs.
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
-import zlib
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mithril_nb.atomic_write import write_text
 from mithril_nb.errors import ModelFileError, StageUnavailableError
 from mithril_nb.stages.stage_kinds import has_machine_code, language_of, needs_compile, title_of
+from mithril_nb.viz.built import built
 from mithril_nb.viz.costs.tables.table import cost_css, cost_tables
 from mithril_nb.viz.html_parts import base_css, heading_css, heading_html
 from mithril_nb.viz.inspection_summary import block_shares, graph_html, stages_html, summary_css
-from mithril_nb.viz.listing import ORIGINS, hue_class, hues_seen, listing_css, panes_html
-from mithril_nb.viz.op_help import op_help
+from mithril_nb.viz.listing import hue_class, hues_seen, listing_css, panes_html
 from mithril_nb.viz.report import POLICY
+from mithril_nb.viz.stage_data import equation_data, stage_data
 from mithril_nb.viz.text.escape import block_key, escaped, one_line
 
 if TYPE_CHECKING:  # these import JAX
     from mithril_nb.inspection import Inspection
     from mithril_nb.stages.graph.stage_graph import StageGraph
-    from mithril_nb.stages.records import Instruction, Stage
+    from mithril_nb.stages.records import Stage
     from mithril_nb.stages.xla.passes import Pass
 
 FIRST = ("jaxpr", "stablehlo", "hlo")
 """Stages that are open at first."""
 PLAIN_LINES = 60
 MOST_PICTURES = 100
-_HERE = Path(__file__).parent
 
 
 def inspection_page(inspection: Inspection, path: str | Path | None = None, stages: Sequence[str] | None = None) -> str:
@@ -51,7 +51,7 @@ def inspection_page(inspection: Inspection, path: str | Path | None = None, stag
         The text of the file.
 
     Raises:
-        StageUnavailableError: A stage does not exist.
+        StageUnavailableError: A stage does not exist, or the front end is not built.
         ModelFileError: The file cannot be written.
     """
     page = _page(inspection, tuple(inspection.stages if stages is None else stages))
@@ -79,13 +79,13 @@ def _page(inspection: Inspection, names: tuple[str, ...]) -> str:
     diffs = [one.diff for one in passes]
     key = hashlib.sha256("\0".join(stage.text for stage in stages).encode("utf-8", "replace")).hexdigest()[:8]
     data = {
-        **_columns(stages, hues),
+        **_stages(inspection, stages, hues),
         "shown": _first_open(inspection, names),
-        "tokens": json.loads((_HERE / "tokens.json").read_text(encoding="utf-8")),
         "passes": diffs,
         **_pictures(inspection, hues),
     }
-    packed = base64.b64encode(zlib.compress(json.dumps(data, separators=(",", ":")).encode(), 9)).decode()
+    # Without a time, so that equal programs give equal pages.
+    packed = base64.b64encode(gzip.compress(json.dumps(data, separators=(",", ":")).encode(), 9, mtime=0)).decode()
     name = escaped(one_line(inspection.name))
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -99,7 +99,7 @@ def _page(inspection: Inspection, names: tuple[str, ...]) -> str:
         f"{_passes_html(passes, diffs, why)}{_cost_html(inspection, hues)}"
         f"<h2>Stages</h2>{stages_html(inspection, names)}</main>"
         f'<script type="text/plain" id="mnb-data">{packed}</script>'
-        f"<script>{(_HERE / 'inspection_page.js').read_text(encoding='utf-8')}</script></body></html>\n"
+        f"<script>{built('page.js').rstrip()}</script></body></html>\n"
     )
 
 
@@ -108,66 +108,24 @@ def _first_open(inspection: Inspection, names: Sequence[str]) -> list[str]:
     return [name for name in first if name in names] or list(names[:1])
 
 
-class _Table:
-    """Distinct values by index, so that a value that occurs thousands of times is written once."""
-
-    def __init__(self) -> None:
-        self.places: dict[Hashable, int] = {}
-
-    def __call__(self, value: Hashable) -> int:
-        return self.places.setdefault(value, len(self.places))
-
-
-def _link_of(one: Instruction) -> Hashable:
-    return one.shares, one.role, one.origin, one.transforms, one.source[:4], one.library_source[:4]
-
-
-def _columns(stages: Sequence[Stage], hues: dict[str, int]) -> dict[str, Any]:
-    """Return the stages' texts, and each instruction as columns of indices into tables shared by all stages."""
-    equations, groups, looks, opcodes, paths = (_Table() for _ in range(5))
-    found: list[dict[str, Any]] = []
-    help_of: dict[str, dict[str, str]] = {}
-    for stage in stages:
-        instructions = stage.instructions
-        starts = [one.line for one in instructions]
-        found.append(
-            {
-                "name": stage.name,
-                "title": title_of(stage.name),
-                "language": language_of(stage.name),
-                "unavailable": stage.unavailable,
-                "text": stage.text,
-                "line": [line - before for line, before in zip(starts, [0, *starts], strict=False)],
-                "span": [one.lines for one in instructions],
-                "group": [groups(one.equations) for one in instructions],
-                "look": [looks(_link_of(one)) for one in instructions],
-                "opcode": [opcodes(one.opcode) for one in instructions],
-            }
-        )
-        helped = {opcode: op_help(stage.name, opcode) for opcode in {one.opcode for one in instructions}}
-        help_of[stage.name] = {opcode: text for opcode, text in sorted(helped.items()) if text}
-    listed: Any = list(groups.places)
-    seen: Any = list(looks.places)
+def _stages(inspection: Inspection, stages: Sequence[Stage], hues: dict[str, int]) -> dict[str, Any]:
+    """Return the data of the stages, and the keys and hues of their blocks."""
+    paths = {path for stage in stages for one in stage.instructions for path, _ in one.shares}
+    groups = {"/".join(path.split("/")[:end]) for path in paths for end in range(1, path.count("/") + 2)}
     return {
-        "stages": found,
-        "groups": [[equations(id) for id in group] for group in listed],
-        "looks": [
+        "stages": [
             {
-                "shares": [[paths(path), round(share, 4), hue_class(path, hues)] for path, share in shares],
-                "role": role,
-                "origin": origin,
-                "transforms": transforms,
-                "source": source,
-                "library": library,
+                "name": one.name,
+                "title": title_of(one.name),
+                "language": language_of(one.name),
+                "unavailable": one.unavailable,
+                **stage_data(one),
             }
-            for shares, role, origin, transforms, source, library in seen
+            for one in stages
         ],
-        "equations": list(equations.places),
-        "opcodes": list(opcodes.places),
-        "paths": list(paths.places),
-        "keys": [block_key(str(path)) for path in paths.places],
-        "help": help_of,
-        "origins": ORIGINS,
+        "equations": equation_data(inspection, stages),
+        "paths": {key: path for path in sorted(groups) if (key := block_key(path)) != path},
+        "hues": {path: hue_class(path, hues) for path in sorted(paths)},
     }
 
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mithril_nb.stages.stage_kinds import title_of
+from mithril_nb.viz.built import link_script
 from mithril_nb.viz.html_parts import base_css
-from mithril_nb.viz.linking import LINK_SCRIPT
 from mithril_nb.viz.listing import hues_seen, listing_css, panes_html
 from mithril_nb.viz.text.columns import columns
 from mithril_nb.viz.text.escape import escaped, one_line
@@ -54,7 +54,7 @@ def summary_html(inspection: Inspection, *, most_lines: int = MOST_LINES, script
     stages = [inspection.stage(name) for name in _shown(inspection)]
     hues = hues_seen(stages)
     key = hashlib.sha256("\0".join(stage.text for stage in stages).encode("utf-8", "replace")).hexdigest()[:8]
-    script = f"<script>{LINK_SCRIPT}</script>" if scripts else ""
+    script = link_script() if scripts else ""
     return (
         f'<div class="mnb mnb-linked" data-mnb="{key}"><style>{base_css()}{listing_css()}{summary_css()}</style>'
         f"{graph_html(inspection, hues)}{panes_html(stages, hues, key, most_lines, skip_inputs=True)}"

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from mithril_nb.display import UNATTRIBUTED_LABEL
 from mithril_nb.stages.stage_kinds import language_of, title_of
+from mithril_nb.viz.built import link_script
 from mithril_nb.viz.highlight import highlighted
 from mithril_nb.viz.html_parts import MONO, base_css
-from mithril_nb.viz.linking import LINK_SCRIPT
 from mithril_nb.viz.op_help import op_help
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
 from mithril_nb.viz.text.columns import count_more, cut_text
@@ -61,7 +61,7 @@ def listing_html(
     hues = hues_seen(stages) if hues is None else hues
     key = hashlib.sha256("\0".join(stage.text for stage in stages).encode("utf-8", "replace")).hexdigest()[:8]
     body = panes_html(stages, hues, key, most_lines)
-    script = f"<script>{LINK_SCRIPT}</script>" if scripts else ""
+    script = link_script() if scripts else ""
     return (
         f'<div class="mnb mnb-linked" data-mnb="{key}"><style>{base_css()}{listing_css()}</style>{body}{script}</div>'
     )

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mithril_nb.errors import Diagnostic
+from mithril_nb.viz.built import link_script
 from mithril_nb.viz.costs.tables.table import Cost, cost_css, cost_tables
 from mithril_nb.viz.curves import Columns, curves_svg, curves_text
 from mithril_nb.viz.diagrams.scene import Scene
 from mithril_nb.viz.diagrams.svg import scene_svg
 from mithril_nb.viz.highlight import highlighted
 from mithril_nb.viz.html_parts import MONO, base_css, heading_css, heading_html, problems_css, problems_html
-from mithril_nb.viz.linking import LINK_SCRIPT
 from mithril_nb.viz.listing import hues_seen, listing_css, panes_html
 from mithril_nb.viz.text.escape import escaped, one_line
 
@@ -67,7 +67,7 @@ def report_html(
         f"<style>{base_css()}{heading_css()}{sections_css()}{_PAGE_CSS}</style></head>"
         f'<body class="mnb"><main class="mnb-linked">'
         f"{heading_html(title, 'mithril_nb report')}{body}</main>"
-        f"<script>{LINK_SCRIPT}</script></body></html>\n"
+        f"{link_script()}</body></html>\n"
     )
 
 
@@ -88,10 +88,7 @@ def fragment_html(
     body = sections_html(
         title, diagram, stages, cost, run, source, problems, columns=columns, most_lines=most_lines, key=key
     )
-    return (
-        f'<div class="mnb mnb-linked"><style>{base_css()}{sections_css()}</style>{body}'
-        f"<script>{LINK_SCRIPT}</script></div>"
-    )
+    return f'<div class="mnb mnb-linked"><style>{base_css()}{sections_css()}</style>{body}{link_script()}</div>'
 
 
 def sections_html(

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from mithril_nb.viz.built import link_script
 from mithril_nb.viz.highlight import highlighted
 from mithril_nb.viz.html_parts import base_css, problems_css, problems_html
-from mithril_nb.viz.linking import LINK_SCRIPT
 from mithril_nb.viz.listing import MOST_LINES, listing_css
 from mithril_nb.viz.text.escape import escaped, one_line
 
@@ -48,7 +48,7 @@ def steps_html(steps: Any, scripts: bool = True) -> str:
     sections = "".join(_section(title, step) for title, step in _titled(steps))
     left = getattr(steps, "left_out", ())
     end = f'<p class="quiet">not reached: {escaped(", ".join(left))}</p>' if left else ""
-    script = f"<script>{LINK_SCRIPT}</script>" if scripts else ""
+    script = link_script() if scripts else ""
     return (
         f'<div class="mnb mnb-steps"><style>{base_css()}{listing_css()}{problems_css()}{_css()}</style>'
         f"{_legend()}{sections}{end}{script}</div>"

@@ -95,5 +95,5 @@ def test_bundles_and_environments_are_not_committed() -> None:
     done = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
         pytest.skip("no git here")
-    made = re.compile(r"(^|/)(node_modules|\.venv|ui/static|__pycache__|\.ipynb_checkpoints)/")
+    made = re.compile(r"(^|/)(node_modules|\.venv|(ui|viz)/static|__pycache__|\.ipynb_checkpoints)/")
     assert [name for name in done.stdout.splitlines() if made.search(name)] == []

@@ -67,7 +67,7 @@ def _is_sentence(text: str) -> bool:
 
 def files() -> list[Path]:
     found = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "notebooks").glob("*.ipynb")]
-    found += (ROOT / "mithril_nb" / "ui" / "frontend" / "src").glob("*.ts")
+    found += (ROOT / "mithril_nb" / "ui" / "frontend" / "src").rglob("*.ts")
     for folder in ("mithril_nb", "tools", "benchmarks"):
         found += (path for path in (ROOT / folder).rglob("*.py") if "node_modules" not in path.parts)
     return sorted(found)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import re
-import zlib
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def page(whole: Inspection) -> str:
 def data_of(page: str) -> dict[str, Any]:
     packed = re.search(r'id="mnb-data">([^<]*)<', page)
     assert packed
-    return json.loads(zlib.decompress(base64.b64decode(packed[1])))
+    return json.loads(gzip.decompress(base64.b64decode(packed[1])))
 
 
 def test_the_page_has_every_part_and_is_well_formed(page: str, parsed) -> None:
@@ -66,18 +67,16 @@ def test_every_line_and_link_can_be_unpacked(page: str, whole: Inspection) -> No
     for packed in data["stages"]:
         stage = whole.stage(packed["name"])
         assert packed["text"] == stage.text
-        line = 0
+        columns, tables = packed["columns"], packed["tables"]
+        lines = list(accumulate(columns["step"]))
         for at, one in enumerate(stage.instructions):
-            line += packed["line"][at]
-            look = data["looks"][packed["look"][at]]
-            group = data["groups"][packed["group"][at]]
-            assert (line, packed["span"][at]) == (one.line, one.lines)
-            assert tuple(data["equations"][id] for id in group) == one.equations
-            assert {data["paths"][path]: share for path, share, _ in look["shares"]} == pytest.approx(
-                one.blocks, abs=1e-4
-            )
-            assert (look["role"], look["origin"]) == (one.role, one.origin)
-            assert data["opcodes"][packed["opcode"][at]] == one.opcode
+            found = {name: tables[name][columns[name][at]] for name in tables}
+            assert (lines[at], columns["lines"][at]) == (one.line, one.lines)
+            assert tuple(found["equations"]) == one.equations
+            assert dict(found["shares"]) == pytest.approx(one.blocks)
+            assert (found["role"], found["origin"], found["opcode"]) == (one.role, one.origin, one.opcode)
+            assert (tuple(found["source"]), tuple(found["library"])) == (one.source, one.library_source)
+        assert {path for shares in tables["shares"] for path, _ in shares} <= data["hues"].keys()
     assert data["passes"] == [one.diff for one in whole.passes]
     assert data["shown"] == ["jaxpr", "stablehlo", "hlo"]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from base64 import b64encode
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import anywidget
@@ -17,25 +16,7 @@ import traitlets
 from IPython import get_ipython
 from ipywidgets import widget_serialization
 
-from mithril_nb.errors import StageUnavailableError
-
-STATIC = Path(__file__).parents[1] / "static"
-
-
-def built(name: str) -> str:
-    """Return the text of a built file of the front end.
-
-    Raises:
-        StageUnavailableError: The front end has not been built; installing the package builds it.
-    """
-    path = STATIC / name
-    if not path.is_file():
-        raise StageUnavailableError(
-            f"the front end of the widgets is not built: {name} is missing.",
-            (("built by", "the package's build"),),
-            "pip install . (in the repository), or npm ci && npm run build in mithril_nb/ui/frontend",
-        )
-    return path.read_text(encoding="utf-8")
+from mithril_nb.viz.built import built
 
 
 class Assets(anywidget.AnyWidget):

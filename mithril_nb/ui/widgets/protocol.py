@@ -1,14 +1,13 @@
 """Messages with stages, graphs, passes and curves for the front end: binary, on request. Traits would be saved.
 
-Texts are compressed, because they are large. Instructions are sent as columns. Values that many of them share
-(equations, blocks, lines of Python) are sent once, in a table.
+Texts are compressed, because they are large. `viz/stage_data.py` describes how a stage is sent.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ import numpy as np
 from mithril_nb.inspection import Inspection
 from mithril_nb.stages import Stage
 from mithril_nb.stages.hlo.readable import readable
-from mithril_nb.stages.program_stages import known_equations
 from mithril_nb.stages.transforms.marks import MarkedEquation
 from mithril_nb.stages.transforms.stepping import TransformStep, TransformSteps
 from mithril_nb.ui.session.costs.formulas import BlockFormula
@@ -24,7 +22,7 @@ from mithril_nb.ui.session.costs.requests import BlockRows, CostPicture, CostTab
 from mithril_nb.ui.session.costs.what_if import WhatIfAnswer
 from mithril_nb.ui.session.stages.passes import PassList
 from mithril_nb.ui.session.training import Rows
-from mithril_nb.viz.op_help import op_help
+from mithril_nb.viz.stage_data import equation_data, stage_data
 
 Message = tuple[dict[str, Any], list[bytes]]
 """A message and its buffers."""
@@ -46,10 +44,7 @@ def stage_message(name: str, version: int, inspection: Inspection, *, short: boo
         short: True to send the readable form of optimized HLO, with the same instructions.
     """
     stage = inspection.stage(name)
-    data = _columns(stage)
-    data["equations"] = _equations(inspection, stage)
-    opcodes = data["tables"]["opcode"]
-    data["help"] = [(opcode, text) for opcode in opcodes if (text := op_help(name, opcode)) is not None]
+    data = {**stage_data(stage), "equations": equation_data(inspection, [stage])}
     if short:
         data.update(_shortened(stage))
     head = {"type": "stage", "stage": name, "version": version, "short": short}
@@ -60,62 +55,6 @@ def curves_message(rows: Rows) -> Message:
     """Return the message and buffer of rows of curves: little-endian float64, column after column."""
     values = np.ascontiguousarray(rows.values, dtype="<f8")
     return {"type": "curves", "from": rows.start, "columns": list(rows.columns)}, [values.tobytes()]
-
-
-class _Table:
-    """A table of distinct values with their indices."""
-
-    def __init__(self) -> None:
-        self._places: dict[Hashable, int] = {}
-
-    def of(self, values: Iterable[Hashable]) -> list[int]:
-        """Return the index of each value."""
-        places, found = self._places, list(values)
-        for value in dict.fromkeys(found):
-            places.setdefault(value, len(places))
-        return [*map(places.__getitem__, found)]
-
-    @property
-    def values(self) -> list[Any]:
-        return list(self._places)
-
-
-def _columns(stage: Stage) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "text": stage.text,
-        "line": [one.line for one in stage.instructions],
-        "lines": [one.lines for one in stage.instructions],
-    }
-    tables: dict[str, list[Any]] = {}
-    for name, values in (
-        ("opcode", (one.opcode for one in stage.instructions)),
-        ("equations", (one.equations for one in stage.instructions)),
-        ("shares", (one.shares for one in stage.instructions)),
-        ("role", (one.role for one in stage.instructions)),
-        ("origin", (one.origin for one in stage.instructions)),
-        ("transforms", (one.transforms for one in stage.instructions)),
-        ("source", (one.source for one in stage.instructions)),
-        ("library", (one.library_source for one in stage.instructions)),
-    ):
-        table = _Table()
-        found[name] = table.of(values)
-        tables[name] = table.values
-    return {"columns": found, "tables": tables, "text": found.pop("text")}
-
-
-def _equations(inspection: Inspection, stage: Stage) -> dict[str, Any]:
-    """Return the data of the equations of a stage; empty if the program cannot be traced."""
-    used = {equation for group in {one.equations for one in stage.instructions} for equation in group}
-    known = [one for one in known_equations(inspection) if one.id in used] if stage.unavailable is None else []
-    blocks, roles, primitives = _Table(), _Table(), _Table()
-    return {
-        "id": [one.id for one in known],
-        "primitive": primitives.of(one.primitive for one in known),
-        "block": blocks.of(one.block for one in known),
-        "role": roles.of(one.role for one in known),
-        "source": [one.place for one in known],
-        "tables": {"primitive": primitives.values, "block": blocks.values, "role": roles.values},
-    }
 
 
 def _shortened(stage: Stage) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import functools
 import gzip
 import json
 import threading
+from itertools import accumulate
 from typing import Any
 
 import jax
@@ -74,9 +75,10 @@ def test_stage_message_has_all_instructions(page: Page) -> None:
         assert content == {"type": "stage", "stage": name, "version": 1, "short": False}
         assert data["text"] == stage.text
         columns, tables = data["columns"], data["tables"]
+        lines = list(accumulate(columns["step"]))
         for at, one in enumerate(stage.instructions):
             told = {key: tables[key][columns[key][at]] for key in tables}
-            assert (columns["line"][at], columns["lines"][at]) == (one.line, one.lines)
+            assert (lines[at], columns["lines"][at]) == (one.line, one.lines)
             assert told == {
                 "opcode": one.opcode, "equations": list(one.equations), "shares": [list(pair) for pair in one.shares],
                 "role": one.role, "origin": one.origin, "transforms": list(one.transforms),

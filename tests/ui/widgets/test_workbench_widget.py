@@ -6,6 +6,7 @@ import gzip
 import json
 import threading
 import time
+from itertools import accumulate
 
 import numpy as np
 import pytest
@@ -15,7 +16,8 @@ from mithril_nb.errors import UnexpectedInputError, UnknownOptionError
 from mithril_nb.models import MLP, Gelu, Linear, Model, Relu
 from mithril_nb.ui.session import design_of
 from mithril_nb.ui.widgets import assets
-from mithril_nb.ui.widgets.assets import built, shared_assets
+from mithril_nb.ui.widgets.assets import shared_assets
+from mithril_nb.viz.built import built
 
 PATIENCE_S = 60.0
 sent: list = []
@@ -132,7 +134,7 @@ def test_stage_is_sent_as_gzip_on_request(wb):
     stage = wb.stages["jaxpr"]
     assert (content["stage"], content["version"]) == ("jaxpr", wb.snapshot["version"])
     assert data["text"] == stage.text
-    assert data["columns"]["line"] == [one.line for one in stage.instructions]
+    assert list(accumulate(data["columns"]["step"])) == [one.line for one in stage.instructions]
     used = {equation for group in data["tables"]["equations"] for equation in group}
     assert {equation for equation in used if not equation.startswith("arg")} == set(data["equations"]["id"])
     assert not ask(wb, "request_stage", stage="fortran")["ok"]
@@ -251,7 +253,7 @@ def test_misspelt_training_option_gives_a_suggestion(model):
 
 
 def test_missing_front_end_gives_build_advice(monkeypatch, tmp_path):
-    monkeypatch.setattr(assets, "STATIC", tmp_path)
+    monkeypatch.setattr("mithril_nb.viz.built.STATIC", tmp_path)
     with pytest.raises(ml.errors.StageUnavailableError, match=r"the front end of the widgets is not built: assets\.js"):
         built("assets.js")
 

@@ -1,6 +1,6 @@
 /** A fake anywidget model without a kernel: records the sent commands and replies as a session would. */
 
-import type { PassRow, RawStage, Snapshot, WidgetModel } from "../src/types";
+import type { PassRow, RawStage, Snapshot, WidgetModel } from "../src/kernel/types";
 
 export interface Fixture {
   snapshot: Snapshot;
@@ -30,7 +30,7 @@ export function columnsOf(raw: RawStage): unknown {
     });
     return [column, distinct];
   };
-  const columns: Record<string, unknown> = { line: raw.instructions.map((one) => one[0]), lines: raw.instructions.map((one) => one[1]) };
+  const columns: Record<string, unknown> = { step: raw.instructions.map((one, i) => one[0] - (raw.instructions[i - 1]?.[0] ?? 0)), lines: raw.instructions.map((one) => one[1]) };
   const tables: Record<string, unknown> = {};
   for (const [i, name] of ["opcode", "equations", "shares", "role", "origin", "transforms", "source"].entries()) {
     [columns[name], tables[name]] = table(raw.instructions.map((one) => one[i + 2] ?? (i > 4 ? [] : null)));

@@ -1,6 +1,6 @@
 /** Variants of the fixture for the visual states of the workbench. */
 
-import type { Diagnostic } from "../src/types";
+import type { Diagnostic } from "../src/kernel/types";
 import type { Fixture } from "./fake-model";
 
 const MISFIT: Diagnostic = {

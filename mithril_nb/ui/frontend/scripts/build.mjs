@@ -1,10 +1,11 @@
-// Build the widget modules and the licences file into ../static (or the folder given as the only argument).
+// Build the widget modules, the scripts of pages and the licences file into mithril_nb/viz/static, or the folder given as
+// the only argument.
 import { build } from "esbuild";
 import { existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { compressModule, options, root } from "./bundle.mjs";
 
-const outdir = resolve(process.argv[2] ?? join(root, "..", "static"));
+const outdir = resolve(process.argv[2] ?? join(root, "..", "..", "viz", "static"));
 mkdirSync(outdir, { recursive: true });
 const result = await build({
   ...options(),
@@ -13,6 +14,7 @@ const result = await build({
   minify: true,
   metafile: true,
 });
+await build({ ...options(), format: "iife", entryPoints: { page: "src/entry-page.ts", outputs: "src/entry-outputs.ts" }, outdir, minify: true });
 const assets = join(outdir, "assets.js");
 const bundled = readFileSync(assets);
 writeFileSync(assets, await compressModule(bundled));

@@ -2,7 +2,7 @@
 import { transform } from "esbuild";
 import { createHash } from "node:crypto";
 import { readFileSync, readdirSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { dirname, join, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 
@@ -15,7 +15,8 @@ const SHARED = "tokens.json";
 export function assetKey() {
   const hash = createHash("sha256");
   for (const folder of ["src", "styles"]) {
-    for (const name of readdirSync(join(root, folder)).sort()) hash.update(name).update(readFileSync(join(root, folder, name)));
+    const names = readdirSync(join(root, folder), { recursive: true }).filter((name) => /\.(ts|css)$/.test(name));
+    for (const name of names.sort()) hash.update(name.replaceAll(sep, "/")).update(readFileSync(join(root, folder, name)));
   }
   hash.update(SHARED).update(readFileSync(join(root, "..", "..", "viz", SHARED)));
   hash.update(readFileSync(join(root, "package-lock.json")));

@@ -1,27 +1,27 @@
 /** Builds the explorer inside one element: a program's graph, stages, costs, passes and transforms. */
 
-import { Connection } from "./connection";
-import { CostTab } from "./cost";
-import { attr, h, text } from "./dom";
-import { exact, percent, seconds, si } from "./format";
-import { headerEnd } from "./header";
-import { Help, type Keys, SHARED_KEYS } from "./help";
-import { Kernel } from "./kernel";
-import { listenToKeys } from "./keys";
-import { Notice } from "./lists";
-import { Panes } from "./panes";
-import { PassesTab } from "./passes";
-import { Search } from "./search";
-import { StageGraph } from "./stage-graph";
-import { Store } from "./store";
-import { styleFor } from "./styles";
-import { Tabs } from "./tabs";
-import { followTheme } from "./theme";
-import { Tip } from "./tip";
-import { TransformsTab } from "./transforms";
-import { hideFallback } from "./static-fallback";
-import type { Snapshot } from "./types";
-import { type Mounted, divider } from "./workbench";
+import { divider } from "./controls/split";
+import { Tip } from "./controls/tip";
+import { CostTab } from "./costs/tab";
+import { attr, h, text } from "./dom/dom";
+import { exact, percent, seconds, si } from "./dom/format";
+import { hideFallback } from "./dom/static-fallback";
+import { styleFor } from "./dom/styles";
+import { followTheme } from "./dom/theme";
+import { Kernel } from "./kernel/kernel";
+import type { Mounted, Snapshot } from "./kernel/types";
+import { Connection } from "./shell/connection";
+import { headerEnd } from "./shell/header";
+import { Help, type Keys, SHARED_KEYS } from "./shell/help";
+import { listenToKeys } from "./shell/keys";
+import { Notice } from "./shell/problems";
+import { Search } from "./shell/search";
+import { Tabs } from "./shell/tabs";
+import { Panes } from "./stages/panes";
+import { PassesTab } from "./stages/passes";
+import { StageGraph } from "./stages/stage-graph";
+import { TransformsTab } from "./stages/transforms";
+import { Store } from "./store/store";
 
 /** Defaults for the parts of a snapshot that only the workbench has. */
 const EXPLORER_DEFAULTS: Pick<Snapshot, "program" | "programs" | "shapes" | "graph" | "palette" | "source" | "can_undo" | "can_redo" | "undo_label" | "run"> = {

@@ -1,18 +1,16 @@
 /** The live-run widget: the Train tab alone, for a run started by a cell. */
 
-import { h } from "./dom";
-import { Connection } from "./connection";
-import { feedCurves } from "./feed";
-import { holdKeyboard } from "./focus";
-import { oncePerFrame } from "./frame";
-import { Kernel } from "./kernel";
-import { styleFor } from "./styles";
-import { followTheme } from "./theme";
-import { Train } from "./train";
-import { hideFallback } from "./static-fallback";
-import type { Run } from "./types";
-import { isTyping } from "./typing";
-import type { Mounted } from "./workbench";
+import { h } from "./dom/dom";
+import { holdKeyboard, isTyping } from "./dom/focus";
+import { oncePerFrame } from "./dom/calls";
+import { hideFallback } from "./dom/static-fallback";
+import { styleFor } from "./dom/styles";
+import { followTheme } from "./dom/theme";
+import { Kernel } from "./kernel/kernel";
+import type { Mounted, Run } from "./kernel/types";
+import { Connection } from "./shell/connection";
+import { feedCurves } from "./train/curves";
+import { Train } from "./train/train";
 
 const NO_RUN: Run = {
   state: "none", epoch: 0, epochs: 0, step: 0, steps: 0, loss: null, accuracy: null, validation_loss: null, validation_accuracy: null,

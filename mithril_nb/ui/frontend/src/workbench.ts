@@ -1,37 +1,33 @@
 /** Builds the workbench inside one element. */
 
-import { Canvas } from "./canvas";
-import { Connection } from "./connection";
-import { CostTab } from "./cost";
-import { h } from "./dom";
-import { feedCurves } from "./feed";
-import { holdKeyboard } from "./focus";
-import { oncePerFrame } from "./frame";
-import { Header } from "./header";
-import { Help } from "./help";
-import { Inspector } from "./inspector";
-import { Kernel } from "./kernel";
-import { listenToKeys } from "./keys";
-import { Notice, ProblemsTab, SourceTab } from "./lists";
-import { Palette } from "./palette";
-import { Panes } from "./panes";
-import { PassesTab } from "./passes";
-import { Restore } from "./restore";
-import { splitter } from "./split";
-import { Status } from "./status";
-import { Store } from "./store";
-import { styleFor } from "./styles";
-import { Tabs } from "./tabs";
-import { followTheme } from "./theme";
-import { Tip } from "./tip";
-import { Train } from "./train";
-import { hideFallback } from "./static-fallback";
-import type { Run, Snapshot, WidgetModel } from "./types";
-
-export interface Mounted {
-  model: WidgetModel;
-  el: HTMLElement;
-}
+import { divider } from "./controls/split";
+import { Tip } from "./controls/tip";
+import { CostTab } from "./costs/tab";
+import { h } from "./dom/dom";
+import { holdKeyboard } from "./dom/focus";
+import { oncePerFrame } from "./dom/calls";
+import { hideFallback } from "./dom/static-fallback";
+import { styleFor } from "./dom/styles";
+import { followTheme } from "./dom/theme";
+import { Canvas } from "./editor/canvas";
+import { Inspector } from "./editor/inspector";
+import { Palette } from "./editor/palette";
+import { Kernel } from "./kernel/kernel";
+import type { Mounted, Run, Snapshot, WidgetModel } from "./kernel/types";
+import { Connection } from "./shell/connection";
+import { Header } from "./shell/header";
+import { Help } from "./shell/help";
+import { listenToKeys } from "./shell/keys";
+import { Notice, ProblemsTab } from "./shell/problems";
+import { Restore } from "./shell/restore";
+import { SourceTab } from "./shell/source";
+import { Status } from "./shell/status";
+import { Tabs } from "./shell/tabs";
+import { Panes } from "./stages/panes";
+import { PassesTab } from "./stages/passes";
+import { Store } from "./store/store";
+import { feedCurves } from "./train/curves";
+import { Train } from "./train/train";
 
 function hasContent(snapshot: unknown): snapshot is Snapshot {
   return typeof snapshot === "object" && snapshot !== null && "graph" in snapshot;
@@ -165,13 +161,4 @@ function stack(root: HTMLElement, left: HTMLElement, lower: HTMLElement, inspect
   });
   watcher.observe(root);
   return () => watcher.disconnect();
-}
-
-/**
- * Create a divider that writes the size of the part before it into a CSS variable. Widths are percentages, because the
- * page sets the total width. Heights are pixels, so that added height goes to the part below.
- */
-export function divider(axis: "x" | "y", label: string, whole: HTMLElement, before: HTMLElement, variable: string): HTMLElement {
-  const size = (element: HTMLElement): number => (axis === "x" ? element.offsetWidth : element.offsetHeight);
-  return splitter({ axis, label, min: 0.15, max: 0.85, length: () => size(whole), get: () => (size(whole) ? size(before) / size(whole) : 0.4), set: (share) => whole.style.setProperty(variable, axis === "x" ? `${(share * 100).toFixed(2)}%` : `${Math.round(share * size(whole))}px`) });
 }

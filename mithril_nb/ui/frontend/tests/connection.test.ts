@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { FakeModel } from "../dev/fake-model";
-import { Connection, type Work, adviceFor } from "../src/connection";
-import { Kernel } from "../src/kernel";
+import { Connection, type Work, adviceFor } from "../src/shell/connection";
+import { Kernel } from "../src/kernel/kernel";
 
 const saved = (path: string): Work => ({ source: "x", autosave: { offer: null, path, problem: "", edits: 2 }, can_undo: true });
 

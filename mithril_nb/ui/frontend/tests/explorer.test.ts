@@ -1,18 +1,13 @@
 import { EditorView } from "@codemirror/view";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import fixture from "../fixtures/mlp.json";
 import { type Fixture, FakeSession, type Sent, gzip } from "../dev/fake-model";
 import { mountExplorer } from "../src/explorer";
-import { pictureOf } from "../src/stage-graph";
-import type { Mark, MarkedLine, GraphPictureNode, TransformStep } from "../src/types";
+import { pictureOf } from "../src/stages/stage-graph";
+import type { Mark, MarkedLine, GraphPictureNode, TransformStep } from "../src/kernel/types";
 import { finderIn } from "./find";
+import { shortData } from "./short-data";
 
-const LINES = 70;
-const data = structuredClone(fixture) as unknown as Fixture;
-for (const stage of Object.values(data.stages)) {
-  stage.text = stage.text.split("\n").slice(0, LINES).join("\n");
-  stage.instructions = stage.instructions.filter(([line]) => line <= LINES);
-}
+const data = shortData(70);
 const { version, name, backend, blocks, cost, problems, notice, stages, stage_kinds, selection, status } = data.snapshot;
 data.snapshot = { version, name, backend, blocks, cost, problems, notice, stages, stage_kinds, selection, status, graph_stage: "jaxpr", graph_stages: ["jaxpr", "hlo"], passes: { state: "empty", message: "", version: 0 } } as unknown as Fixture["snapshot"];
 

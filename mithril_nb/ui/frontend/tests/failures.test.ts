@@ -1,16 +1,11 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import fixture from "../fixtures/mlp.json";
-import { type Fixture, FakeSession, type Sent, gzip } from "../dev/fake-model";
+import { FakeSession, type Sent, gzip } from "../dev/fake-model";
 import { mountExplorer } from "../src/explorer";
-import type { TransformStep } from "../src/types";
+import type { TransformStep } from "../src/kernel/types";
 import { finderIn } from "./find";
+import { shortData } from "./short-data";
 
-const LINES = 20;
-const data = structuredClone(fixture) as unknown as Fixture;
-for (const stage of Object.values(data.stages)) {
-  stage.text = stage.text.split("\n").slice(0, LINES).join("\n");
-  stage.instructions = stage.instructions.filter(([line]) => line <= LINES);
-}
+const data = shortData(20);
 data.snapshot = { ...data.snapshot, graph_stage: "jaxpr", graph_stages: ["jaxpr", "hlo"], passes: { state: "empty", message: "", version: 0 }, transforms: { state: "empty", message: "", compared: [] } };
 
 const SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"></svg>';

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { h } from "../src/dom";
-import { holdKeyboard } from "../src/focus";
+import { h } from "../src/dom/dom";
+import { holdKeyboard } from "../src/dom/focus";
 
 /** Longer than a mutation observer plus a timeout of 0. */
 const settled = (): Promise<unknown> => new Promise((resolve) => setTimeout(resolve, 5));

@@ -1,16 +1,11 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import fixture from "../fixtures/mlp.json";
-import { type Fixture, FakeSession, type Sent, gzip } from "../dev/fake-model";
-import type { BlockFormula, FormulaTerm } from "../src/types";
+import { FakeSession, type Sent, gzip } from "../dev/fake-model";
+import type { BlockFormula, FormulaTerm } from "../src/kernel/types";
 import { mountWorkbench } from "../src/workbench";
 import { finderIn } from "./find";
+import { shortData } from "./short-data";
 
-const LINES = 5;
-const data = structuredClone(fixture) as unknown as Fixture;
-for (const stage of Object.values(data.stages)) {
-  stage.text = stage.text.split("\n").slice(0, LINES).join("\n");
-  stage.instructions = stage.instructions.filter(([line]) => line <= LINES);
-}
+const data = shortData(5);
 const CLICK = { bubbles: true, button: 0, pointerId: 1 };
 const term = (formula: string, letters: FormulaTerm["letters"], flops: number | null, more: Partial<FormulaTerm> = {}): FormulaTerm => ({ formula, letters, times: 1, role: null, opcodes: ["dot_general"], flops, why: "", ...more });
 const LINEAR: Partial<BlockFormula> = { short: "2·32·128·64 + 4096", whole: "2·32·128·64 + 4096", terms: [term("2·B·M·N·K", [["B", 1], ["M", 32], ["N", 128], ["K", 64]], 524288), term("n", [["n", 4096]], 4096, { opcodes: ["add"] })], legend: [["B", "batch"], ["n", "<i>items</i>"]], text: "linear_0: 2·32·128·64 + 4096\n    ..." };

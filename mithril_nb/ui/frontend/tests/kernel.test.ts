@@ -1,7 +1,7 @@
 // @vitest-environment node
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { FakeModel } from "../dev/fake-model";
-import { Kernel, PATIENCE_MS } from "../src/kernel";
+import { Kernel, PATIENCE_MS } from "../src/kernel/kernel";
 
 /** A model that replies only through reply(). */
 class Slow extends FakeModel {

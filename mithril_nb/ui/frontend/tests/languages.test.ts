@@ -1,11 +1,11 @@
 /** Checks that TypeScript and Python split the lines of a golden file into the same tokens. */
 
 import { EditorState } from "@codemirror/state";
-import { visibleLines } from "../src/visible-lines";
+import { visibleLines } from "../src/code/visible-lines";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { RULES, type Rule, tokensFrom } from "../src/languages";
+import { RULES, type Rule, tokensFrom } from "../src/code/tokens";
 
 const golden = JSON.parse(readFileSync(join(import.meta.dirname, "../../../../tests/viz/golden/tokens.json"), "utf8")) as Record<string, [string, [string, string][]][]>;
 

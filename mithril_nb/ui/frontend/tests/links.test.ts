@@ -1,8 +1,8 @@
 // @vitest-environment node
 import { describe, expect, test } from "vitest";
 import fixture from "../fixtures/mlp.json";
-import { type Anchor, StageText, UNATTRIBUTED, blocksOf, lineage, linksOf, selectionOf } from "../src/links";
-import type { RawStage } from "../src/types";
+import { type Anchor, StageText, UNATTRIBUTED, blocksOf, lineage, linksOf, selectionOf } from "../src/store/links";
+import type { RawStage } from "../src/kernel/types";
 
 const stages = new Map(Object.entries(fixture.stages as unknown as Record<string, RawStage>).map(([name, raw]) => [name, new StageText(name, 7, raw.text, raw)]));
 

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { renderWith } from "../src/loader";
-import { hostTheme } from "../src/theme";
+import { hostTheme } from "../src/dom/theme";
 
 const KEY = "mithril_nb/test";
 let el: HTMLElement;

@@ -3,10 +3,10 @@
 import { EditorState } from "@codemirror/state";
 import { EditorView } from "@codemirror/view";
 import { afterEach, describe, expect, test } from "vitest";
-import { StageText } from "../src/links";
-import { barsOf, margin, setHeat, setStripes } from "../src/margin";
-import { INFERRED, KERNEL, PINNED, figureOfLines, heatOf, marks, setFlags } from "../src/marks";
-import type { Cost } from "../src/types";
+import { StageText } from "../src/store/links";
+import { barsOf, margin, setHeat, setStripes } from "../src/code/margin";
+import { INFERRED, KERNEL, PINNED, figureOfLines, heatOf, marks, setFlags } from "../src/code/marks";
+import type { Cost } from "../src/kernel/types";
 
 describe("bars", () => {
   test("merge adjacent lines with the same stripe", () => {

@@ -1,17 +1,13 @@
 /** Regression tests for problems that new users found. */
 
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import fixture from "../fixtures/mlp.json";
-import { type Fixture, FakeSession, type Sent } from "../dev/fake-model";
-import type { Diagnostic } from "../src/types";
+import { FakeSession, type Sent } from "../dev/fake-model";
+import type { Diagnostic } from "../src/kernel/types";
 import { mountWorkbench } from "../src/workbench";
 import { finderIn } from "./find";
+import { shortData } from "./short-data";
 
-const data = structuredClone(fixture) as unknown as Fixture;
-for (const stage of Object.values(data.stages)) {
-  stage.text = stage.text.split("\n").slice(0, 20).join("\n");
-  stage.instructions = stage.instructions.filter(([line]) => line <= 20);
-}
+const data = shortData(20);
 const CLICK = { bubbles: true, button: 0, pointerId: 1 };
 const REFUSAL: Diagnostic = { code: "UnknownOptionError", summary: "targets have 3 classes, and the model 2.", facts: [["targets", "0 to 2"]], advice: "Linear(3)", block: null, edge: null, kind: "error" };
 

@@ -1,16 +1,17 @@
 // @vitest-environment node
 import { describe, expect, test } from "vitest";
 import fixture from "../fixtures/mlp.json";
-import { readInts } from "../src/fields";
-import { exact, figure, fromSlider, percent, seconds, short, si, toSlider } from "../src/format";
-import { type PortRef, component, middle, pathOf, portsOf, readingOrder, connectionProblem, withInnerProblems } from "../src/graph";
-import { readShape } from "../src/header";
-import { RULES, tokens } from "../src/languages";
+import { readInts } from "../src/controls/fields";
+import { exact, figure, fromSlider, percent, seconds, short, si, toSlider } from "../src/dom/format";
+import { type PortRef, component, middle, pathOf, portsOf, readingOrder, connectionProblem, withInnerProblems } from "../src/editor/graph";
+import { readShape } from "../src/shell/header";
+import { RULES, tokens } from "../src/code/tokens";
 import { columnsOf } from "../dev/fake-model";
-import { Curves, decodeStage } from "../src/messages";
-import { searchPalette } from "../src/palette";
-import { smooth, thin } from "../src/plot";
-import type { Graph, Snapshot } from "../src/types";
+import { decodeStage } from "../src/kernel/messages";
+import { Curves } from "../src/train/curves";
+import { searchPalette } from "../src/editor/palette";
+import { smooth, thin } from "../src/train/plot";
+import type { Graph, Snapshot } from "../src/kernel/types";
 import { gzip } from "../dev/fake-model";
 
 const snapshot = fixture.snapshot as unknown as Snapshot;

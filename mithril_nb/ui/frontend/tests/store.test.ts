@@ -1,9 +1,9 @@
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import fixture from "../fixtures/mlp.json";
 import { type Fixture, FakeModel } from "../dev/fake-model";
-import { Kernel } from "../src/kernel";
-import { StageText } from "../src/links";
-import { Store } from "../src/store";
+import { Kernel } from "../src/kernel/kernel";
+import { StageText } from "../src/store/links";
+import { Store } from "../src/store/store";
 
 const { snapshot, stages } = fixture as unknown as Fixture;
 

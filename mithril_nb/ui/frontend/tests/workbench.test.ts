@@ -1,18 +1,12 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import fixture from "../fixtures/mlp.json";
-import { type Fixture, FakeModel, FakeSession } from "../dev/fake-model";
+import { FakeModel, FakeSession } from "../dev/fake-model";
 import { stateOf } from "../dev/states";
 import { mountCurves } from "../src/live";
 import { mountWorkbench } from "../src/workbench";
 import { finderIn } from "./find";
+import { shortData } from "./short-data";
 
-const LINES = 70;
-const data = structuredClone(fixture) as unknown as Fixture;
-// jsdom has no layout, so the editor draws every line. A few lines are enough, and faster.
-for (const stage of Object.values(data.stages)) {
-  stage.text = stage.text.split("\n").slice(0, LINES).join("\n");
-  stage.instructions = stage.instructions.filter(([line]) => line <= LINES);
-}
+const data = shortData(70);
 /** Run updates are shown in the next frame. */
 const frame = (): Promise<unknown> => new Promise((resolve) => requestAnimationFrame(resolve));
 const CLICK = { bubbles: true, button: 0, pointerId: 1 };

@@ -1,0 +1,50 @@
+/** Syntax colours of the stages in a code pane. */
+
+import { type Extension, RangeSetBuilder } from "@codemirror/state";
+import { Decoration, type DecorationSet, type EditorView, ViewPlugin, type ViewUpdate } from "@codemirror/view";
+import { RULES, type Rule, tokensFrom } from "./tokens";
+import { visibleLines } from "./visible-lines";
+
+/** Tokens without a mark. They are the most frequent, and each mark would add an element to the page. */
+const PLAIN = new Set(["value", "punctuation"]);
+const MARKS = new Map<string, Decoration>();
+
+/** Return the CSS class mark of a token. Classes follow the theme without recreating the editor. */
+function markOf(name: string): Decoration {
+  let mark = MARKS.get(name);
+  if (!mark) MARKS.set(name, (mark = Decoration.mark({ class: `mnb-t-${name}` })));
+  return mark;
+}
+
+function colour(view: EditorView, rules: readonly Rule[]): DecorationSet {
+  const builder = new RangeSetBuilder<Decoration>();
+  const { doc } = view.state;
+  // The lines above matter only if a token can span lines.
+  const spans = rules.some((rule) => rule.end);
+  let open: Rule | null = null;
+  let read = 0;
+  for (const line of visibleLines(view)) {
+    if (spans) while (read < line.number - 1) open = tokensFrom(rules, doc.line(++read).text, open).open;
+    const { found, open: stillOpen } = tokensFrom(rules, line.text, open);
+    [open, read] = [spans ? stillOpen : null, line.number];
+    for (const token of found) if (!PLAIN.has(token.name)) builder.add(line.from + token.from, line.from + token.to, markOf(token.name));
+  }
+  return builder.finish();
+}
+
+/** Return an extension that colours the visible lines; an unknown language is plain text. */
+export function colouredAs(language: string): Extension {
+  const rules = RULES[language] ?? [];
+  return ViewPlugin.fromClass(
+    class {
+      decorations: DecorationSet;
+      constructor(view: EditorView) {
+        this.decorations = colour(view, rules);
+      }
+      update(update: ViewUpdate): void {
+        if (update.docChanged || update.viewportChanged) this.decorations = colour(update.view, rules);
+      }
+    },
+    { decorations: (plugin) => plugin.decorations },
+  );
+}

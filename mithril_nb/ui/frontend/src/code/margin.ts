@@ -1,0 +1,111 @@
+/**
+ * The margin of a code pane: line numbers, block stripes, and for Python the cost of each line.
+ *
+ * CodeMirror's gutters create an element per line and column, and scrolling rewrites all of them, which took longer
+ * than drawing the lines. Here all lines have the same height, so the numbers are one text, and adjacent lines with
+ * the same stripe share one bar.
+ */
+
+import { type Extension, StateEffect } from "@codemirror/state";
+import { type EditorView, ViewPlugin, type ViewUpdate } from "@codemirror/view";
+import { h } from "../dom/dom";
+
+/** Returns the CSS class of a line's stripe, or null; lines are counted from 1. */
+export type StripeOf = (line: number) => string | null;
+
+/** Returns the relative cost of a line, 1 for the most expensive one; null if 0 or unknown. */
+export type HeatOf = (line: number) => number | null;
+
+export interface Bar {
+  name: string;
+  /** First line, and the line after the last one. */
+  from: number;
+  to: number;
+}
+
+/** Replaces the stripes. */
+export const setStripes = StateEffect.define<StripeOf>();
+
+/** Replaces the line costs. */
+export const setHeat = StateEffect.define<HeatOf>();
+
+/** Return bars for the lines `from` to `to`, inclusive. */
+export function barsOf(stripeOf: StripeOf, from: number, to: number): Bar[] {
+  const bars: Bar[] = [];
+  for (let line = from; line <= to; line++) {
+    const name = stripeOf(line);
+    const last = bars.at(-1);
+    if (name === null) continue;
+    if (last?.name === name && last.to === line) last.to++;
+    else bars.push({ name, from: line, to: line + 1 });
+  }
+  return bars;
+}
+
+export const margin: Extension = ViewPlugin.fromClass(
+  class {
+    private readonly numbers = h("div", { class: "mnb-numbers" });
+    private readonly bars = h("div", { class: "mnb-stripes" });
+    private readonly heat = h("div", { class: "mnb-heats" });
+    private readonly root = h("div", { class: "mnb-margin", "aria-hidden": "true" }, this.numbers, this.heat, this.bars);
+    private stripeOf: StripeOf = () => null;
+    private heatOf: HeatOf = () => null;
+
+    constructor(private readonly view: EditorView) {
+      view.scrollDOM.insertBefore(this.root, view.contentDOM);
+      this.fit();
+      this.draw();
+    }
+
+    update(update: ViewUpdate): void {
+      let fresh = update.docChanged || update.viewportChanged || update.heightChanged;
+      for (const { effects } of update.transactions) {
+        for (const effect of effects) {
+          if (effect.is(setStripes)) this.stripeOf = effect.value;
+          else if (effect.is(setHeat)) this.heatOf = effect.value;
+          else continue;
+          fresh = true;
+        }
+      }
+      if (update.docChanged || update.geometryChanged) this.fit();
+      if (fresh) this.draw();
+    }
+
+    destroy(): void {
+      this.root.remove();
+    }
+
+    /** Make the margin as tall as the text and as wide as the last line number. */
+    private fit(): void {
+      const { contentHeight, scaleY, state } = this.view;
+      this.root.style.height = `${contentHeight / scaleY}px`;
+      this.root.style.setProperty("--digits", String(Math.max(2, String(state.doc.lines).length)));
+    }
+
+    private draw(): void {
+      const { viewport, viewportLineBlocks, documentPadding, scaleY, state } = this.view;
+      const first = state.doc.lineAt(viewport.from).number;
+      const last = state.doc.lineAt(viewport.to).number;
+      const top = documentPadding.top + (viewportLineBlocks[0]?.top ?? 0) / scaleY;
+      const height = (viewportLineBlocks[0]?.height ?? 0) / scaleY;
+      let text = "";
+      for (let line = first; line <= last; line++) text += `${line}\n`;
+      this.numbers.textContent = text;
+      this.numbers.style.top = this.bars.style.top = this.heat.style.top = `${top}px`;
+      const createBar = ({ name, from, to }: Bar): HTMLElement => {
+        const bar = h("div", { class: name });
+        bar.style.top = `${(from - first) * height}px`;
+        bar.style.height = `${(to - from) * height}px`;
+        return bar;
+      };
+      this.bars.replaceChildren(...barsOf(this.stripeOf, first, last).map(createBar));
+      const heats = barsOf((line) => this.heatOf(line)?.toFixed(2) ?? null, first, last);
+      this.heat.replaceChildren(...heats.map((bar) => {
+        const element = createBar({ ...bar, name: "mnb-heat" });
+        element.style.opacity = bar.name;
+        return element;
+      }));
+      this.root.classList.toggle("mnb-with-heat", heats.length > 0);
+    }
+  },
+);

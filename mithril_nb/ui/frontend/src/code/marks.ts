@@ -1,0 +1,95 @@
+/** Marks in a code pane: linked lines and block stripes. Only visible lines get marks. */
+
+import { type Extension, RangeSetBuilder, StateEffect, StateField } from "@codemirror/state";
+import { Decoration, type DecorationSet, type EditorView, ViewPlugin, type ViewUpdate } from "@codemirror/view";
+import type { Cost, Figure } from "../kernel/types";
+import type { StageText } from "../store/links";
+import { type HeatOf, type StripeOf, margin } from "./margin";
+import { visibleLines } from "./visible-lines";
+
+export const HOVER = 1;
+export const PINNED = 2;
+export const INFERRED = 4;
+export const KERNEL = 8;
+
+/** One byte of flags for each line, counted from 1. */
+export type LineFlags = Uint8Array;
+
+export const setFlags = StateEffect.define<LineFlags>();
+
+const flagsField = StateField.define<LineFlags>({
+  create: () => new Uint8Array(0),
+  update(flags, transaction) {
+    for (const effect of transaction.effects) if (effect.is(setFlags)) return effect.value;
+    return flags;
+  },
+});
+
+function lineDecoration(line: number, flags: number): Decoration {
+  const pinned = (flags & PINNED) !== 0;
+  const names = ["mnb-linked", pinned ? "mnb-pinned" : "", flags & HOVER ? "mnb-hovered" : "", flags & INFERRED ? "mnb-inferred" : "", flags & KERNEL ? "mnb-kernel" : ""];
+  const origin = flags & INFERRED ? "inferred" : flags & KERNEL ? "kernel" : "";
+  return Decoration.line({
+    class: names.filter(Boolean).join(" "),
+    attributes: { "data-mnb-line": String(line), "data-mnb-linked": pinned ? "pinned" : "hover", ...(origin ? { "data-mnb-origin": origin } : {}) },
+  });
+}
+
+/** Marks the failing line of a program that cannot be traced. */
+const FAILING = /^ *!! /;
+const failing = Decoration.line({ class: "mnb-failing" });
+
+function build(view: EditorView): DecorationSet {
+  const flags = view.state.field(flagsField);
+  const builder = new RangeSetBuilder<Decoration>();
+  for (const line of visibleLines(view)) {
+    const flag = flags[line.number] ?? 0;
+    if (FAILING.test(line.text)) builder.add(line.from, line.from, failing);
+    if (flag) builder.add(line.from, line.from, lineDecoration(line.number, flag));
+  }
+  return builder.finish();
+}
+
+const linkedLines = ViewPlugin.fromClass(
+  class {
+    decorations: DecorationSet;
+    constructor(view: EditorView) {
+      this.decorations = build(view);
+    }
+    update(update: ViewUpdate): void {
+      const flagged = update.transactions.some((transaction) => transaction.effects.some((effect) => effect.is(setFlags)));
+      if (flagged || update.docChanged || update.viewportChanged) this.decorations = build(update.view);
+    }
+  },
+  { decorations: (plugin) => plugin.decorations },
+);
+
+/** Return the stripe of each line: hue of the main block, pattern of the role. */
+export function stripesOf(text: StageText, hueOf: (block: string) => number | null): StripeOf {
+  return (line) => {
+    const instruction = text.at(line);
+    const block = instruction ? text.mainBlock(instruction) : null;
+    const hue = block === null ? null : hueOf(block);
+    return instruction && hue !== null ? `mnb-stripe mnb-hue-${hue} mnb-role-${instruction.role ?? "forward"}` : null;
+  };
+}
+
+/** Return the figure if lines of Python have it, else a figure that they have. */
+export function figureOfLines(cost: Cost, figure: Figure): Figure {
+  const hasFigure = (one: Figure): boolean => Object.values(cost.lines ?? {}).some((figures) => figures[one]);
+  return hasFigure(figure) ? figure : cost.source === "measured" && hasFigure("time_s") ? "time_s" : "flops";
+}
+
+/** Return the cost of each Python line relative to the most expensive one, as a square root so that small costs are visible. */
+export function heatOf(text: StageText, cost: Cost | null, figure: Figure): HeatOf {
+  const lines = cost?.lines ?? {};
+  const key = cost ? figureOfLines(cost, figure) : figure;
+  const most = Math.max(0, ...Object.values(lines).map((figures) => figures[key] ?? 0));
+  return (line) => {
+    const source = text.at(line)?.source[0];
+    const value = source === undefined ? 0 : lines[source]?.[key] ?? 0;
+    return value > 0 ? Math.sqrt(value / most) : null;
+  };
+}
+
+export const marks: Extension = [flagsField, linkedLines, margin];

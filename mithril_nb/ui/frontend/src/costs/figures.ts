@@ -1,0 +1,228 @@
+/** Computations of the Cost tab: shares and bounds, columns, rows of several sources side by side, CSV. No DOM. */
+
+import { exact, percent, seconds, si } from "../dom/format";
+import type { Communication, Cost, CostRow, CostView, Figure, Quantity, Role, Source } from "../kernel/types";
+
+export const SOURCES: readonly Source[] = ["analytic", "lowered", "compiled", "measured"];
+export const SOURCE_TITLES: Record<Source, [title: string, hint: string]> = {
+  analytic: ["Analytic", "A formula for each equation of the jaxpr. Nothing is compiled or run."],
+  lowered: ["Lowered", "XLA's cost analysis of each HLO instruction before its passes"],
+  compiled: ["Compiled", "XLA's cost analysis of each optimized HLO instruction. Compiles the program."],
+  measured: ["Measured", "Time of each instruction, from JAX's profiler"],
+};
+
+export const FIGURES: readonly Figure[] = ["flops", "bytes_accessed", "transcendentals", "params", "time_s"];
+/** Columns of the table for programs that communicate. */
+const COMMUNICATION: readonly Communication[] = ["payload_bytes", "wire_bytes"];
+export const FIGURE_TITLES: Record<Quantity, [title: string, unit: string, hint: string]> = {
+  flops: ["FLOPs", "FLOP", "Floating-point operations of one run of the program"],
+  bytes_accessed: ["Bytes", "B", "Bytes read and written in one run of the program"],
+  transcendentals: ["Transcendentals", "", "Calls of exp, log, tanh, ..."],
+  params: ["Params", "", "Number of trainable values"],
+  time_s: ["Time", "s", "Time in one run of the program"],
+  payload_bytes: ["Payload bytes", "B", "Bytes of the buffers that one device passes to collectives in one run of the program"],
+  wire_bytes: ["Wire bytes", "B", "Bytes that one device sends to others in one run of the program, by ring algorithms"],
+};
+
+export const VIEWS: readonly CostView[] = ["table", "treemap", "roofline", "memory", "beside", "what_if"];
+export const VIEW_TITLES: Record<CostView, string> = { table: "Table", treemap: "Treemap", roofline: "Roofline", memory: "Memory", beside: "Before / after", what_if: "What if" };
+
+export const ROLES: readonly Role[] = ["forward", "backward", "update"];
+
+/** Format a figure, rounded. */
+export function formatFigure(figure: Quantity, value: number | null | undefined): string {
+  if (figure === "time_s") return seconds(value);
+  return value === 0 ? "0" : si(value, FIGURE_TITLES[figure][1]);
+}
+
+export function formatExactly(figure: Quantity, value: number | null | undefined): string {
+  return exact(value, FIGURE_TITLES[figure][1]);
+}
+
+/** Return "≥ " for a sum with unknown parts. 0 is exact, because a sum without known parts is null. */
+export function atLeast(row: Pick<CostRow, "unknown">, figure: Quantity, value: unknown): string {
+  return value && (row.unknown?.[figure] ?? 0) > 0 ? "≥ " : "";
+}
+
+/** Return the share of a row in the total, and its bound if some costs are unknown. */
+export function shareOf(row: CostRow, total: CostRow, figure: Figure): [share: number | null, bound: "" | "≤ " | "≥ "] {
+  const [value, whole] = [row[figure], total[figure]];
+  const [here, all] = [row.unknown?.[figure] ?? 0, total.unknown?.[figure] ?? 0];
+  if (value === null || !whole || (here > 0 && here < all)) return [value === 0 && !all ? 0 : null, ""];
+  const share = value / whole;
+  // A share of 0, or of 1 with unknown parts in the row, is exact.
+  return [share, !all || share === (here ? 1 : 0) ? "" : here ? "≥ " : "≤ "];
+}
+
+/** Return the total cost of a block, including inner blocks; its self cost if it has none. */
+export function totalOf(row: CostRow): CostRow {
+  return row.total ? { ...row, roles: undefined, unknown: undefined, formulas: undefined, ...row.total } : row;
+}
+
+/** Return the sources that a view shows; `chosen` has the latest one last. */
+export function shownSources(view: CostView, chosen: readonly Source[]): Source[] {
+  if (view === "beside") {
+    const last = [...new Set(chosen)].slice(-2);
+    if (last.length === 2) return inOrder(last);
+    return inOrder([...last, last[0] === "compiled" ? "lowered" : "compiled"]);
+  }
+  return view === "table" ? inOrder(chosen) : chosen.slice(-1);
+}
+
+export function inOrder(sources: readonly Source[]): Source[] {
+  return SOURCES.filter((source) => sources.includes(source));
+}
+
+/** A block with its costs by source. */
+export interface Line {
+  block: string;
+  label: string;
+  hue: number;
+  by: Partial<Record<Source, CostRow>>;
+}
+
+/** Merge the rows of several sources: in the order of the first, then rows that only the others have. */
+export function linesOf(costs: readonly Cost[]): Line[] {
+  const found = new Map<string, Line>();
+  for (const cost of costs) {
+    for (const row of cost.rows) {
+      const line = found.get(row.block) ?? { block: row.block, label: row.label, hue: row.hue, by: {} };
+      line.by[cost.source] = row;
+      found.set(row.block, line);
+    }
+  }
+  // Rows add up to the total, so a block without a row costs 0.
+  for (const line of found.values()) for (const { source, total } of costs) line.by[source] ??= zeroRow(line, total);
+  return [...found.values()];
+}
+
+/** Return a row of zeros for a block without a row. */
+export function zeroRow({ block, label, hue }: Pick<CostRow, "block" | "label" | "hue">, total: CostRow): CostRow {
+  return { block, label, hue, flops: 0, bytes_accessed: 0, transcendentals: 0, params: total.params === null ? null : 0, time_s: total.time_s === null ? null : 0 };
+}
+
+export function totalLine(costs: readonly Cost[]): Line {
+  return { block: "", label: "Total", hue: -1, by: Object.fromEntries(costs.map((cost) => [cost.source, cost.total])) };
+}
+
+export interface Column {
+  key: string;
+  title: string;
+  hint: string;
+  figure: Quantity | null;
+  /** Cell of a line: sort value, text and tooltip. */
+  value: (line: Line) => number | null;
+  text: (line: Line) => string;
+  title_of: (line: Line) => string;
+  /** Cell in a CSV file: all digits, or the full formula; empty if unknown. */
+  exact?: (line: Line) => string;
+  /** Parts of the bar behind the number, by role; "" is the rest. */
+  bar?: (line: Line) => [role: Role | "", value: number][];
+}
+
+/** Return whether the parameter count is known; if not, its column is left out. */
+const hasParams = ({ total }: Cost): boolean => total.params !== null || total.formulas?.params !== undefined;
+
+/** Return the notes on unknown costs for a figure. The note on parameters is shown only with that figure. */
+export function notesOf(cost: Cost, figure: Figure): string[] {
+  return cost.notes.filter((note) => figure === "params" || hasParams(cost) || !note.startsWith("params: "));
+}
+
+/** Return whether the program sends data to other devices, or may do so. */
+const communicates = ({ rows, total }: Cost): boolean => [...rows, total].some((row) => COMMUNICATION.some((one) => row[one] !== undefined && row[one] !== 0));
+
+/** Return the columns of the cost table: all figures of one source, or one figure of several sources. */
+export function costColumns(costs: readonly Cost[], figure: Figure): Column[] {
+  const [first] = costs;
+  if (!first) return [];
+  // Self and total differ only where blocks contain others.
+  const hasGroups = costs.some(({ rows }) => rows.some((row) => row.total));
+  const self = (one: Column): Column => (hasGroups ? { ...one, title: `${one.title} (self)`, hint: `${one.hint}. The block alone, without inner blocks. The rows add up to the total` } : one);
+  const total = (one: Column): Column => ({
+    ...one, key: `total_${one.key}`, title: `${one.title} (total)`, hint: `${one.hint}. Including inner blocks, as in the graph and the inspector`, bar: undefined,
+    ...Object.fromEntries((["value", "text", "title_of", "exact"] as const).map((name) => [name, (line: Line) => one[name]?.(totalLineOf(line))])),
+  });
+  // If the total is a formula, there are no shares, and roles have no numbers.
+  const share = first.total.formulas?.[figure] ? [] : [shareColumn(first, figure)];
+  const totals = hasGroups ? [column(first.source, figure, figure, FIGURE_TITLES[figure][0], FIGURE_TITLES[figure][2]), ...share].map(total) : [];
+  const shares = [...share.map(self), ...totals];
+  if (costs.length > 1) return [...costs.map(({ source }) => self(column(source, figure, source, ...SOURCE_TITLES[source]))), ...shares];
+  const { source } = first;
+  const figures = [...FIGURES, ...(communicates(first) ? COMMUNICATION : [])].filter((one) => (one === "time_s" ? first.total.time_s !== null || source === "measured" : one !== "params" || one === figure || hasParams(first)));
+  const columns = figures.map((one) => self(column(source, one, one, one === "transcendentals" ? "Transc." : FIGURE_TITLES[one][0], FIGURE_TITLES[one][2])));
+  const roles = ROLES.filter((role) => first.rows.some((row) => row.roles?.[role]?.[figure]));
+  const parts = roles.length > 1 && shares.length ? roles.map((role) => roleColumn(source, figure, role)) : [];
+  return [...columns, ...shares, ...parts];
+}
+
+function totalLineOf(line: Line): Line {
+  return { ...line, by: Object.fromEntries(Object.entries(line.by).map(([source, row]) => [source, totalOf(row)])) };
+}
+
+function column(source: Source, figure: Quantity, key: string, title: string, hint: string): Column {
+  const value = (line: Line): number | null => (line.by[source] ? figureOf(line.by[source], figure) : null);
+  const bound = (line: Line): string => (line.by[source] ? atLeast(line.by[source], figure, value(line)) : "");
+  const formula = (line: Line): [string, string] | undefined => (value(line) === null ? line.by[source]?.formulas?.[figure] : undefined);
+  return {
+    key, title, hint, figure, value,
+    text: (line) => formula(line)?.[0] ?? bound(line) + formatFigure(figure, value(line)),
+    title_of: (line) => formula(line)?.[1] ?? bound(line) + formatExactly(figure, value(line)),
+    exact: (line) => formula(line)?.[1] ?? String(value(line) ?? ""),
+    bar: (line) => partsOf(line.by[source], figure),
+  };
+}
+
+/** Return a figure of a row; missing communication is 0. */
+function figureOf(row: CostRow, figure: Quantity): number | null {
+  const found = row[figure];
+  return found === undefined ? 0 : found;
+}
+
+function partsOf(row: CostRow | undefined, figure: Quantity): [Role | "", number][] {
+  const value = row?.[figure] ?? 0;
+  if (!row || value <= 0) return [];
+  const parts = ROLES.map((role): [Role, number] => [role, row.roles?.[role]?.[figure] ?? 0]).filter(([, part]) => part > 0);
+  const rest = value - parts.reduce((sum, [, part]) => sum + part, 0);
+  return rest > 0 ? [...parts, ["", rest]] : parts;
+}
+
+function shareColumn({ source, total }: Cost, figure: Figure): Column {
+  const share = (line: Line): ReturnType<typeof shareOf> => (line.by[source] ? shareOf(line.by[source], total, figure) : [null, ""]);
+  return {
+    key: "share", title: `Share of ${FIGURE_TITLES[figure][0]}`, hint: `Share of the program's ${FIGURE_TITLES[figure][0]}`, figure: null,
+    value: (line) => share(line)[0],
+    text: (line) => (share(line)[0] === null ? "–" : share(line)[1] + percent(share(line)[0])),
+    title_of: (line) => (share(line)[0] === null ? "unknown" : String(share(line)[0])),
+  };
+}
+
+function roleColumn(source: Source, figure: Figure, role: Role): Column {
+  const title = role[0]!.toUpperCase() + role.slice(1);
+  const value = (line: Line): number | null => (line.by[source] ? (line.by[source].roles?.[role]?.[figure] ?? 0) : null);
+  return { key: role, title, hint: `${FIGURE_TITLES[figure][0]} ${role === "update" ? "of the optimizer's update" : `in the ${role} pass`}`, figure, value, text: (line) => formatFigure(figure, value(line)), title_of: (line) => formatExactly(figure, value(line)) };
+}
+
+/** Sort lines by a column; unknown values come last. */
+export function sortLines(lines: readonly Line[], column: Column | null, direction: 1 | -1): Line[] {
+  return lines
+    .map((line, i) => ({ line, i, value: column?.value(line) ?? null }))
+    .sort((a, b) => {
+      if (!column) return (direction * a.line.block.localeCompare(b.line.block, "en", { numeric: true })) || a.i - b.i;
+      if (a.value === null || b.value === null) return Number(a.value === null) - Number(b.value === null) || a.i - b.i;
+      return (a.value - b.value) * direction || a.i - b.i;
+    })
+    .map(({ line }) => line);
+}
+
+function cell(value: string): string {
+  return /[",\n\r]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value;
+}
+
+/** Return the table as CSV: exact numbers, empty cells for unknown values, the total last. */
+export function toCsv(costs: readonly Cost[], figure: Figure): string {
+  const columns = costColumns(costs, figure);
+  const named = costs.length > 1 ? columns.map(({ key }) => (SOURCES.includes(key as Source) ? `${key} ${figure}` : key)) : columns.map(({ key }) => key);
+  const row = (line: Line, name: string): string => [cell(name), ...columns.map((one) => cell(one.exact?.(line) ?? String(one.value(line) ?? "")))].join(",");
+  const lines = linesOf(costs);
+  return `${[["block", ...named].join(","), ...lines.map((line) => row(line, line.block || "(unattributed)")), row(totalLine(costs), "total")].join("\n")}\n`;
+}

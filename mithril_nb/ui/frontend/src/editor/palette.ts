@@ -1,0 +1,153 @@
+/** The palette of blocks: search, Enter to add after the selected block, or drag to place. */
+
+import { attr, h, text, uid } from "../dom/dom";
+import type { PaletteItem } from "../kernel/types";
+import type { Store } from "../store/store";
+import type { Canvas } from "./canvas";
+
+/** Return matching items, best first: start of the kind, then anywhere in the kind, then category or summary. */
+export function searchPalette(items: readonly PaletteItem[], query: string): PaletteItem[] {
+  const needle = query.trim().toLowerCase();
+  if (!needle) return [...items];
+  const rank = ({ kind, category, summary }: PaletteItem): number => {
+    const name = kind.toLowerCase();
+    if (name.startsWith(needle)) return 0;
+    if (name.includes(needle)) return 1;
+    return category.toLowerCase().includes(needle) || summary.toLowerCase().includes(needle) ? 2 : 3;
+  };
+  return items.map((item, i) => ({ item, i, rank: rank(item) })).filter((hit) => hit.rank < 3).sort((a, b) => a.rank - b.rank || a.i - b.i).map((hit) => hit.item);
+}
+
+export class Palette {
+  readonly root: HTMLElement;
+  readonly input: HTMLInputElement;
+  private readonly id = uid("palette");
+  private readonly list = h("div", { class: "mnb-palette-list", role: "listbox", id: this.id, "aria-label": "Blocks" });
+  private items: PaletteItem[] = [];
+  private at = 0;
+  private drawn = "";
+  readonly destroy: () => void;
+
+  constructor(
+    private readonly store: Store,
+    private readonly canvas: Canvas,
+  ) {
+    this.input = h("input", {
+      type: "search", class: "mnb-input mnb-palette-search", placeholder: "Add a block…", "aria-label": "Search blocks. Enter adds a block after the selected one.",
+      role: "combobox", "aria-expanded": "true", "aria-controls": this.id, autocomplete: "off", spellcheck: "false", "data-mnb-action": "palette.search",
+    });
+    this.input.addEventListener("input", () => {
+      this.at = 0;
+      this.update();
+    });
+    this.input.addEventListener("keydown", (event) => this.key(event));
+    this.root = h("section", { class: "mnb-palette", "aria-label": "Palette" }, this.input, this.list);
+    this.destroy = store.on("snapshot", () => this.update());
+    this.update();
+  }
+
+  private key(event: KeyboardEvent): void {
+    if (event.key === "ArrowDown") this.at = Math.min(this.at + 1, this.items.length - 1);
+    else if (event.key === "ArrowUp") this.at = Math.max(this.at - 1, 0);
+    else if (event.key === "Enter") {
+      const item = this.items[this.at];
+      if (item) {
+        this.add(item);
+        // Clear the query for the next search; a second Enter adds the same block again.
+        this.input.value = "";
+        this.update();
+        this.at = this.items.indexOf(item);
+      }
+    } else if (event.key === "Escape" && this.input.value) {
+      this.input.value = "";
+      this.at = 0;
+      this.update();
+    } else return;
+    event.preventDefault();
+    event.stopPropagation();
+    this.paintActive();
+  }
+
+  private add(item: PaletteItem, place?: { x: number; y: number }): void {
+    this.store.command("add_block", { kind: item.kind, ...place });
+  }
+
+  private update(): void {
+    const { palette } = this.store.snapshot;
+    const key = `${this.input.value}\n${palette.map((item) => item.kind).join()}`;
+    if (key === this.drawn) return;
+    this.drawn = key;
+    const searching = this.input.value.trim() !== "";
+    const found = searchPalette(palette, this.input.value);
+    const groups = new Map<string, PaletteItem[]>();
+    for (const item of found) {
+      const group = searching ? "" : item.category;
+      groups.set(group, [...(groups.get(group) ?? []), item]);
+    }
+    this.items = [...groups.values()].flat();
+    const parts: Element[] = [];
+    for (const [group, members] of groups) {
+      if (group) parts.push(h("div", { class: "mnb-palette-group", role: "presentation" }, group));
+      for (const item of members) parts.push(this.option(item));
+    }
+    if (found.length === 0) parts.push(h("p", { class: "mnb-hint" }, `No block matches “${this.input.value.trim()}”.`));
+    this.list.replaceChildren(...parts);
+    this.paintActive();
+  }
+
+  private option(item: PaletteItem): HTMLElement {
+    const index = this.items.indexOf(item);
+    const option = h(
+      "div",
+      { class: "mnb-palette-item", role: "option", id: `${this.id}-${index}`, "data-mnb-palette": item.kind, title: `${item.summary}\n${item.formula}\nClick to add after the selected block, or drag to place.` },
+      h("span", { class: "mnb-palette-kind" }, item.kind),
+      h("span", { class: "mnb-palette-formula" }, item.formula),
+      h("span", { class: "mnb-palette-summary" }, item.summary),
+    );
+    option.addEventListener("pointerdown", (event) => this.press(event, option, item));
+    return option;
+  }
+
+  /** Handle a press: drag a ghost to the canvas if the pointer moves, else add the block. */
+  private press(event: PointerEvent, option: HTMLElement, item: PaletteItem): void {
+    if (event.button !== 0) return;
+    option.setPointerCapture(event.pointerId);
+    let ghost: HTMLElement | null = null;
+    const move = (moved: PointerEvent): void => {
+      if (!ghost && Math.hypot(moved.clientX - event.clientX, moved.clientY - event.clientY) < 5) return;
+      if (!ghost) {
+        ghost = h("div", { class: "mnb-ghost" });
+        text(ghost, item.kind);
+        this.root.closest(".mnb-root")!.append(ghost);
+      }
+      const frame = this.root.closest(".mnb-root")!.getBoundingClientRect();
+      ghost.style.transform = `translate(${moved.clientX - frame.left + 8}px, ${moved.clientY - frame.top + 8}px)`;
+      ghost.classList.toggle("mnb-ok", this.canvas.contains(moved.clientX, moved.clientY));
+    };
+    const done = (ended: PointerEvent): void => {
+      option.removeEventListener("pointermove", move);
+      option.removeEventListener("pointerup", done);
+      option.removeEventListener("pointercancel", done);
+      const dragged = ghost !== null;
+      ghost?.remove();
+      if (ended.type !== "pointerup") return;
+      if (!dragged) this.add(item);
+      else if (this.canvas.contains(ended.clientX, ended.clientY)) {
+        const { x, y } = this.canvas.toScene(ended.clientX, ended.clientY);
+        this.add(item, { x: Math.round(x), y: Math.round(y) });
+      }
+    };
+    option.addEventListener("pointermove", move);
+    option.addEventListener("pointerup", done);
+    option.addEventListener("pointercancel", done);
+  }
+
+  private paintActive(): void {
+    this.list.querySelectorAll(".mnb-palette-item").forEach((element) => {
+      const active = element.id === `${this.id}-${this.at}`;
+      attr(element, "aria-selected", String(active));
+      if (active && this.input === (this.root.getRootNode() as Document | ShadowRoot).activeElement) (element as HTMLElement).scrollIntoView?.({ block: "nearest" });
+    });
+    attr(this.input, "aria-activedescendant", this.items.length ? `${this.id}-${this.at}` : null);
+  }
+}

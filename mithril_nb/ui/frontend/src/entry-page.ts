@@ -1,0 +1,3 @@
+import { mountPage } from "./page/page";
+
+void mountPage(document.querySelector<HTMLElement>(".mnb-page")!, document.getElementById("mnb-data")!);

@@ -1,0 +1,47 @@
+/** The data of a saved page, and what is read from them. */
+
+import { type PackedEquations, type PackedStage, decodeJson, unpackEquations, unpackStage } from "../kernel/messages";
+import { StageText } from "../store/links";
+
+/** The stages are encoded as for the widgets. */
+export interface Saved {
+  stages: (Omit<PackedStage, "equations"> & { name: string; title: string; language: string; unavailable: string | null })[];
+  /** Those of all stages. */
+  equations: PackedEquations;
+  /** Paths of blocks by the keys in the page's attributes, where they differ. */
+  paths: Record<string, string>;
+  /** CSS class of the stripe of each block. */
+  hues: Record<string, string>;
+  /** Stages that are open at first. */
+  shown: string[];
+  /** Diffs of the passes. */
+  passes: string[];
+  /** Pictures of the graph by the node that is open in them, and the node around each node. */
+  pictures: Record<string, string>;
+  parents: Record<string, string>;
+}
+
+export interface SavedStage {
+  name: string;
+  title: string;
+  language: string;
+  unavailable: string | null;
+  text: StageText;
+}
+
+export async function decodeSaved(packed: string): Promise<Saved> {
+  const letters = atob(packed);
+  const bytes = new Uint8Array(letters.length);
+  for (let i = 0; i < bytes.length; i++) bytes[i] = letters.charCodeAt(i);
+  return decodeJson<Saved>(bytes);
+}
+
+/** Return the stages. Their texts are unpacked on first use: those of a large program take seconds. */
+export function stagesOf(saved: Saved): SavedStage[] {
+  const equations = unpackEquations(saved.equations);
+  return saved.stages.map(({ name, title, language, unavailable, ...packed }) => {
+    let text: StageText | null = null;
+    const unpacked = (): StageText => new StageText(name, 0, packed.text.replace(/\n$/, ""), { ...unpackStage(packed), equations });
+    return { name, title, language, unavailable, get text() { return (text ??= unpacked()); } };
+  });
+}

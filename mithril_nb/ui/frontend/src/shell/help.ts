@@ -1,0 +1,59 @@
+/** A card that lists all keyboard shortcuts. */
+
+import { h, iconButton } from "../dom/dom";
+
+export type Keys = [string, [string, string][]][];
+
+/** Shortcuts shared by the workbench and the explorer. */
+export const SHARED_KEYS: Keys = [
+  ["Code", [["↑ ↓", "move the caret"], ["Enter", "pin the line"], ["Shift click", "add to the pins"], ["[ ]", "previous, next linked line"], ["Alt ↑ ↓", "to the linked line one stage up or down"]]],
+  ["Cost", [["↑ ↓", "previous, next block"], ["→ ←", "open, close its equations"], ["Enter", "select"], ["← →", "on the bar: previous, next choice"]]],
+  ["Passes, transforms", [["↑ ↓", "previous, next step"]]],
+];
+const KEYS: Keys = [
+  ["Everywhere", [["?", "show this card"], ["F or /", "search blocks and stages"], ["Ctrl Z", "undo"], ["Ctrl Shift Z", "redo"], ["Space", "run, pause or resume (Train tab)"], ["Esc", "clear the selection"]]],
+  ["Graph", [["↑ ↓", "previous, next block"], ["→ ←", "open or enter, close or leave a group"], ["Enter", "select; on a selected group: open"], ["Shift Enter", "add to the selection"], ["c", "connect to…"], ["F2", "rename"], ["Delete", "remove block or edge"]]],
+  ...SHARED_KEYS,
+];
+
+export class Help {
+  readonly root: HTMLElement;
+  private back: HTMLElement | null = null;
+
+  constructor(keys: Keys = KEYS) {
+    const close = iconButton("close", "Close", "help.close", () => this.hide());
+    this.root = h(
+      "div",
+      { class: "mnb-help", role: "dialog", "aria-modal": "true", "aria-label": "All keys", hidden: true },
+      h(
+        "div",
+        { class: "mnb-help-card" },
+        h("div", { class: "mnb-row" }, h("b", {}, "Keys"), h("span", { class: "mnb-grow" }), close),
+        h("div", { class: "mnb-help-columns" }, ...keys.map(([title, lines]) => h("div", {}, h("h4", {}, title), h("dl", {}, ...lines.map(([key, action]) => h("div", {}, h("dt", {}, h("kbd", {}, key)), h("dd", {}, action))))))),
+      ),
+    );
+    this.root.addEventListener("click", (event) => event.target === this.root && this.hide());
+    this.root.addEventListener("keydown", (event) => {
+      event.stopPropagation();
+      if (event.key === "Escape" || event.key === "?") this.hide();
+      // The close button is the only focusable element, so Tab does nothing.
+      if (event.key === "Tab") event.preventDefault();
+    });
+  }
+
+  toggle(): void {
+    if (this.root.hidden) this.show();
+    else this.hide();
+  }
+
+  private show(): void {
+    this.back = (this.root.getRootNode() as Document | ShadowRoot).activeElement as HTMLElement | null;
+    this.root.hidden = false;
+    this.root.querySelector("button")!.focus();
+  }
+
+  private hide(): void {
+    this.root.hidden = true;
+    this.back?.focus();
+  }
+}

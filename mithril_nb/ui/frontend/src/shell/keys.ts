@@ -1,0 +1,74 @@
+/** Keyboard shortcuts of the whole widget. */
+
+import { holdKeyboard, isTyping } from "../dom/focus";
+import type { Canvas } from "../editor/canvas";
+import type { Panes } from "../stages/panes";
+import type { Store } from "../store/store";
+import type { Train } from "../train/train";
+import type { Header } from "./header";
+import type { Help } from "./help";
+
+export interface KeyTargets {
+  store: Store;
+  header: Pick<Header, "search">;
+  panes: Panes;
+  /** Missing in the explorer, which does not train. */
+  train?: Train;
+  /** Missing in the explorer, which does not edit. */
+  canvas?: Pick<Canvas, "removeSelected" | "renameSelected">;
+  help: Help;
+}
+
+/** Move the focus to the linked line in the next or previous pane. */
+function focusNextPane({ store, panes }: KeyTargets, direction: 1 | -1): boolean {
+  const here = panes.focused();
+  const at = here ? store.panes.indexOf(here.stage) : direction > 0 ? -1 : store.panes.length;
+  const next = panes.pane(store.panes[at + direction] ?? "");
+  if (!next) return false;
+  next.view.focus();
+  next.walk(1);
+  return true;
+}
+
+/** Return whether Delete may remove blocks: only with the focus in the graph, inspector or palette. */
+function mayRemove(event: KeyboardEvent): boolean {
+  const target = event.target as Element;
+  return !target.closest("input, textarea, select") && (target.matches(".mnb-root") || target.closest(".mnb-canvas, .mnb-inspector, .mnb-palette") !== null);
+}
+
+function handle(event: KeyboardEvent, targets: KeyTargets): boolean {
+  const { store, header, panes, train, help, canvas } = targets;
+  const typing = isTyping(event.target);
+  const command = event.ctrlKey || event.metaKey;
+  if (command && !event.altKey && event.key.toLowerCase() === "z" && !typing) {
+    store.command(event.shiftKey ? "redo" : "undo");
+    return true;
+  }
+  if (command && !event.altKey && event.key.toLowerCase() === "y" && !typing) {
+    store.command("redo");
+    return true;
+  }
+  if (event.altKey && !command && (event.key === "ArrowDown" || event.key === "ArrowUp")) return focusNextPane(targets, event.key === "ArrowDown" ? 1 : -1);
+  if (event.key === "Escape") return store.release();
+  if (typing || command || event.altKey) return false;
+  const pane = panes.focused();
+  switch (event.key) {
+    case "?": return help.toggle(), true;
+    case "f":
+    case "F":
+    case "/": return header.search.input.focus(), true;
+    case "[": return pane?.walk(-1), pane !== null;
+    case "]": return pane?.walk(1), pane !== null;
+    case "Delete":
+    case "Backspace": return mayRemove(event) && (canvas?.removeSelected() ?? false);
+    case "F2": return canvas?.renameSelected() ?? false;
+    case " ":
+      if (!train || store.tab !== "train" || (event.target as Element).closest("button, [role=tab], [role=treeitem], tr")) return false;
+      return train.toggle(), true;
+    default: return false;
+  }
+}
+
+export function listenToKeys(root: HTMLElement, targets: KeyTargets): () => void {
+  return holdKeyboard(root, (event) => handle(event, targets));
+}

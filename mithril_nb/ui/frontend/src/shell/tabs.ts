@@ -1,0 +1,58 @@
+/** A bar of tabs with their panels: Cost, Passes, Train and others. */
+
+import { together } from "../dom/calls";
+import { attr, h, text, uid } from "../dom/dom";
+import type { Store } from "../store/store";
+
+export interface Tab {
+  name: string;
+  title: string;
+  root: HTMLElement;
+  /** Returns a figure shown beside the title, such as the number of problems. */
+  figure?: () => string;
+}
+
+export class Tabs {
+  readonly root: HTMLElement;
+  private readonly buttons = new Map<string, HTMLButtonElement>();
+  readonly destroy: () => void;
+
+  constructor(
+    private readonly store: Store,
+    private readonly tabs: Tab[],
+    label = "Cost, passes, training, source, problems",
+  ) {
+    const bar = h("div", { class: "mnb-bar mnb-tabs-bar", role: "tablist", "aria-label": label });
+    this.root = h("section", { class: "mnb-tabs", tabindex: -1 }, bar);
+    tabs.forEach((tab, i) => {
+      const id = uid("tab");
+      const button = h("button", { type: "button", class: "mnb-tab", role: "tab", id, "aria-controls": `${id}-panel`, "data-mnb-tab": tab.name, onclick: () => store.showTab(tab.name) }, h("span", {}, tab.title), h("span", { class: "mnb-tab-figure" }));
+      button.addEventListener("keydown", (event) => {
+        const to = event.key === "ArrowRight" ? i + 1 : event.key === "ArrowLeft" ? i - 1 : null;
+        if (to === null) return;
+        event.preventDefault();
+        event.stopPropagation();
+        const next = tabs[(to + tabs.length) % tabs.length]!;
+        store.showTab(next.name);
+        this.buttons.get(next.name)?.focus();
+      });
+      this.buttons.set(tab.name, button);
+      bar.append(button);
+      this.root.append(h("div", { class: "mnb-tab-panel", role: "tabpanel", id: `${id}-panel`, "aria-labelledby": id, "data-mnb-panel": tab.name }, tab.root));
+    });
+    this.destroy = together(store.on("tab", () => this.update()), store.on("snapshot", () => this.update()));
+    this.update();
+  }
+
+  update(): void {
+    for (const tab of this.tabs) {
+      const button = this.buttons.get(tab.name)!;
+      const shown = tab.name === this.store.tab;
+      attr(button, "aria-selected", String(shown));
+      attr(button, "tabindex", shown ? 0 : -1);
+      text(button.lastElementChild!, tab.figure?.() ?? "");
+      const panel = tab.root.parentElement!;
+      if (panel.hidden === shown) panel.hidden = !shown;
+    }
+  }
+}

@@ -1,0 +1,294 @@
+/** A code pane: the text of a stage, its linked lines, and a ruler beside the scrollbar. */
+
+import { EditorState, type StateEffect } from "@codemirror/state";
+import { EditorView } from "@codemirror/view";
+import { colouredAs } from "../code/languages";
+import { setHeat, setStripes } from "../code/margin";
+import { HOVER, INFERRED, KERNEL, type LineFlags, PINNED, figureOfLines, heatOf, marks, setFlags, stripesOf } from "../code/marks";
+import { readOnly } from "../code/read-only";
+import type { Tip } from "../controls/tip";
+import { FIGURE_TITLES, formatFigure } from "../costs/figures";
+import { attr, h, svg } from "../dom/dom";
+import { percent } from "../dom/format";
+import type { Cost } from "../kernel/types";
+import { describe } from "../store/description";
+import type { Anchor, Links, StageText } from "../store/links";
+import type { Store } from "../store/store";
+
+const RULER = 1000;
+
+/** Move the caret by lines. The browser's own keys cannot reach lines that are not drawn. */
+function moveCaret(view: EditorView, event: KeyboardEvent): boolean {
+  const down = event.key === "ArrowDown" || event.key === "PageDown" || event.key === "End";
+  let head: number;
+  if (event.key.startsWith("Arrow") || event.key.startsWith("Page")) {
+    const page = event.key.startsWith("Page") ? Math.max(17, view.scrollDOM.clientHeight - 34) : undefined;
+    head = view.moveVertically(view.state.selection.main, down, page).head;
+  } else head = down ? view.state.doc.length : 0;
+  view.dispatch({ selection: { anchor: head }, scrollIntoView: true });
+  return true;
+}
+
+/** Flag of each kind of link. */
+const FLAGS: Record<string, number> = { inferred: INFERRED, kernel: KERNEL };
+
+export class Pane {
+  readonly root: HTMLElement;
+  readonly view: EditorView;
+  text: StageText | null = null;
+  private readonly ticksHover = svg("path", { class: "mnb-tick-hover" });
+  private readonly ticksPinned = svg("path", { class: "mnb-tick-pinned" });
+  private readonly visibility: IntersectionObserver | null;
+  private painted = "";
+  private paintedCosts: Cost | null = null;
+  private flags: LineFlags = new Uint8Array(0);
+  private pressed: { x: number; y: number } | null = null;
+
+  constructor(
+    readonly stage: string,
+    private readonly store: Store,
+    private readonly tip: Tip,
+  ) {
+    this.view = new EditorView({
+      state: EditorState.create({
+        doc: "",
+        extensions: [
+          marks,
+          readOnly,
+          colouredAs(this.store.languageOf(stage)),
+          EditorView.domEventHandlers({ keydown: (event, view) => this.key(event, view) }),
+          EditorView.contentAttributes.of({
+            "aria-label": `${this.store.titleOf(stage)}, read only. Enter pins the line; [ and ] move between linked lines.`,
+            "aria-readonly": "true",
+            tabindex: "0",
+            "aria-multiline": "true",
+            spellcheck: "false",
+            // No screen keyboard for read-only text.
+            inputmode: "none",
+          }),
+        ],
+      }),
+    });
+    const ruler = svg("svg", { class: "mnb-ruler", viewBox: `0 0 10 ${RULER}`, preserveAspectRatio: "none", "aria-hidden": "true" }, this.ticksHover, this.ticksPinned);
+    ruler.addEventListener("click", (event) => this.jumpTo(event.offsetY / ruler.clientHeight));
+    this.root = h("div", { class: "mnb-pane-text" }, this.view.dom, ruler);
+    const content = this.view.contentDOM;
+    // Use pointer events only. Mixed with mouse events, a leave can arrive after the next element's enter and clear its hover.
+    content.addEventListener("pointermove", (event) => this.hover(event));
+    content.addEventListener("pointerleave", () => {
+      store.setHover([]);
+      tip.hide();
+    });
+    content.addEventListener("mousedown", (event) => (this.pressed = { x: event.clientX, y: event.clientY }));
+    content.addEventListener("click", (event) => this.click(event));
+    // An editor that was filled while hidden has not measured its lines, so measure when it becomes visible.
+    this.visibility = typeof IntersectionObserver === "undefined" ? null : new IntersectionObserver(([entry]) => {
+      if (entry?.isIntersecting) this.view.requestMeasure();
+    });
+    this.visibility?.observe(this.root);
+  }
+
+  destroy(): void {
+    this.visibility?.disconnect();
+    this.view.destroy();
+  }
+
+  setText(text: StageText): void {
+    // Keep the scroll position, except between the full and the short form; there the caller scrolls to a pinned line.
+    const before = this.text;
+    const kept = before && (before.places === null) === (text.places === null) ? this.view.scrollDOM.scrollTop : 0;
+    this.text = text;
+    this.flags = new Uint8Array(text.lineCount + 1);
+    this.painted = "";
+    // One dispatch for text and stripes, because each dispatch causes a layout of the page.
+    const effects = [setFlags.of(this.flags), ...this.stripes()];
+    this.view.dispatch({ changes: { from: 0, to: this.view.state.doc.length, insert: text.text }, selection: { anchor: 0 }, effects });
+    if (before) this.view.scrollDOM.scrollTop = kept;
+    attr(this.root, "data-mnb-version", text.version);
+  }
+
+  paintStripes(): void {
+    const effects = this.stripes();
+    if (effects.length) this.view.dispatch({ effects });
+  }
+
+  /** Return effects for the stripes, and for the line costs of Python; none if they are unchanged. */
+  private stripes(): StateEffect<unknown>[] {
+    if (!this.text) return [];
+    const { blocks, cost } = this.store.snapshot;
+    const { lineCosts, cost: { figure } } = this.store;
+    const isPython = this.stage === "python";
+    const hues = new Map<string, number>();
+    for (const row of cost?.rows ?? []) if (row.hue >= 0) hues.set(row.block, row.hue);
+    for (const block of Object.values(blocks)) hues.set(block.path, block.hue);
+    const painted = `${this.text.version} ${[...hues].join()} ${isPython ? figure : ""}`;
+    if (painted === this.painted && (!isPython || lineCosts === this.paintedCosts)) return [];
+    this.painted = painted;
+    this.paintedCosts = lineCosts;
+    const stripes = setStripes.of(stripesOf(this.text, (block) => hues.get(block) ?? null));
+    return isPython ? [stripes, setHeat.of(heatOf(this.text, lineCosts, figure))] : [stripes];
+  }
+
+  /** Repaint the linked lines without scrolling. */
+  paintLinks(hover: Links, pins: Links): void {
+    const { text } = this;
+    if (!text) return;
+    const flags = new Uint8Array(text.lineCount + 1);
+    const paint = (links: Links, bit: number): void => {
+      for (const index of links.lines.get(this.stage) ?? []) {
+        const instruction = text.instructions[index];
+        const lines = text.linesOf(index);
+        if (!instruction || !lines) continue;
+        for (let line = lines[0]; line <= lines[1]; line++) {
+          // Lines of inner instructions are highlighted by their own links.
+          if (text.places || text.owner[line] === index) flags[line]! |= bit | (FLAGS[instruction.origin ?? ""] ?? 0);
+        }
+      }
+    };
+    paint(pins, PINNED);
+    paint(hover, HOVER);
+    if (flags.length === this.flags.length && flags.every((flag, i) => flag === this.flags[i])) return;
+    this.flags = flags;
+    this.view.dispatch({ effects: setFlags.of(flags) });
+    this.ticksPinned.setAttribute("d", this.ticks(PINNED));
+    this.ticksHover.setAttribute("d", this.ticks(HOVER));
+  }
+
+  /** Return the numbers of lines with a flag. */
+  lines(bit: number): number[] {
+    const found: number[] = [];
+    this.flags.forEach((flag, line) => {
+      if (flag & bit) found.push(line);
+    });
+    return found;
+  }
+
+  /**
+   * Scroll the nearest pinned line to the upper third, unless a pinned line is visible. Lines with a link preserved by
+   * the compiler come before inferred ones: parameters at the top of the text are rarely of interest.
+   */
+  reveal(): void {
+    const pinned = this.lines(PINNED);
+    const tagged = pinned.filter((line) => !(this.flags[line]! & INFERRED));
+    const lines = tagged.length ? tagged : pinned;
+    if (lines.length === 0) return;
+    const { scrollDOM } = this.view;
+    const top = scrollDOM.scrollTop;
+    const bottom = top + scrollDOM.clientHeight;
+    let best: number | null = null;
+    let least = Infinity;
+    for (const number of lines) {
+      const block = this.view.lineBlockAt(this.view.state.doc.line(number).from);
+      if (block.top >= top && block.bottom <= bottom) return;
+      const distance = Math.min(Math.abs(block.top - top), Math.abs(block.bottom - bottom));
+      if (distance < least) {
+        least = distance;
+        best = number;
+      }
+    }
+    if (best !== null) this.scrollTo(best);
+  }
+
+  /** Scroll a line to the end of the upper third. */
+  scrollTo(line: number): void {
+    const number = Math.max(1, Math.min(line, this.view.state.doc.lines));
+    const at = this.view.state.doc.line(number).from;
+    // EditorView.scrollIntoView would also scroll the notebook.
+    const { scrollDOM } = this.view;
+    scrollDOM.scrollTop = this.view.lineBlockAt(at).top - scrollDOM.clientHeight / 3;
+  }
+
+  /** Move the caret to the next (1) or previous (-1) linked line. */
+  walk(direction: 1 | -1): void {
+    const lines = this.lines(PINNED);
+    if (lines.length === 0) return;
+    const here = this.view.state.doc.lineAt(this.view.state.selection.main.head).number;
+    const ahead = direction > 0 ? lines.find((line) => line > here) : lines.findLast((line) => line < here);
+    const line = ahead ?? (direction > 0 ? lines[0]! : lines.at(-1)!);
+    this.view.dispatch({ selection: { anchor: this.view.state.doc.line(line).from } });
+    this.scrollTo(line);
+  }
+
+  caretTo(line: number): void {
+    this.view.dispatch({ selection: { anchor: this.view.state.doc.line(Math.max(1, Math.min(line, this.view.state.doc.lines))).from } });
+    this.scrollTo(line);
+  }
+
+  private ticks(bit: number): string {
+    const count = Math.max(1, this.text?.lineCount ?? 1);
+    let d = "";
+    let last = -1;
+    for (const line of this.lines(bit)) {
+      const y = Math.round(((line - 1) / count) * RULER);
+      if (y === last) continue;
+      last = y;
+      d += `M0 ${y}h10v${Math.max(3, Math.ceil(RULER / count))}h-10z`;
+    }
+    return d;
+  }
+
+  private jumpTo(fraction: number): void {
+    const target = fraction * (this.text?.lineCount ?? 1);
+    const lines = this.lines(PINNED);
+    const nearest = lines.reduce((best, line) => (Math.abs(line - target) < Math.abs(best - target) ? line : best), lines[0] ?? Math.round(target));
+    this.scrollTo(nearest);
+  }
+
+  private lineAtEvent(event: MouseEvent): number | null {
+    if (!this.text || this.text.lineCount === 0) return null;
+    const block = this.view.lineBlockAtHeight(event.clientY - this.view.documentTop);
+    return this.view.state.doc.lineAt(block.from).number;
+  }
+
+  private anchorAt(line: number | null): Anchor | null {
+    const instruction = line === null ? null : this.text?.at(line);
+    return this.text && instruction ? { kind: "instruction", stage: this.stage, version: this.text.version, index: instruction.index } : null;
+  }
+
+  private hover(event: PointerEvent): void {
+    const line = this.lineAtEvent(event);
+    const anchor = this.anchorAt(line);
+    this.store.setHover(anchor ? [anchor] : []);
+    const description = line === null ? null : this.describe(line);
+    if (description && event.buttons === 0) this.tip.later(description, event.clientX, event.clientY);
+    else this.tip.hide();
+  }
+
+  private click(event: MouseEvent): void {
+    const moved = this.pressed && Math.hypot(event.clientX - this.pressed.x, event.clientY - this.pressed.y) > 4;
+    // A drag selects text to copy; it is not a click.
+    if (moved) return;
+    const anchor = this.anchorAt(this.lineAtEvent(event));
+    this.tip.hide();
+    if (anchor) this.store.pin([anchor], event.shiftKey, this.stage);
+    else if (!event.shiftKey) this.store.pin([], false, this.stage);
+  }
+
+  private key(event: KeyboardEvent, view: EditorView): boolean {
+    if (event.altKey) return false;
+    const command = event.ctrlKey || event.metaKey;
+    if (event.key === "Enter" && !command) {
+      const anchor = this.anchorAt(view.state.doc.lineAt(view.state.selection.main.head).number);
+      if (anchor) this.store.pin([anchor], event.shiftKey, this.stage);
+    } else if (!event.shiftKey && (command ? ["Home", "End"] : ["ArrowUp", "ArrowDown", "PageUp", "PageDown"]).includes(event.key)) moveCaret(view, event);
+    else return false;
+    event.preventDefault();
+    return true;
+  }
+
+  /** Format the cost of a line of Python, and its share of the program. */
+  private costOf(source: string): string[] {
+    const { lineCosts, cost } = this.store;
+    if (!lineCosts?.lines) return [];
+    const figure = figureOfLines(lineCosts, cost.figure);
+    const [value, whole] = [lineCosts.lines[source]?.[figure], lineCosts.total[figure]];
+    return value && whole ? [`${FIGURE_TITLES[figure][0]} ${formatFigure(figure, value)} · ${percent(value / whole)}`] : [];
+  }
+
+  /** Return the tooltip of a line, with the costs of a line of Python. */
+  private describe(line: number): string[] | null {
+    const instruction = this.text?.at(line);
+    if (!this.text || !instruction) return null;
+    return describe(this.text, instruction, this.stage === "python" ? this.costOf(instruction.source[0] ?? "") : []);
+  }
+}

@@ -1,0 +1,329 @@
+/** One to three stages side by side: selection, widths and states; requests their texts from the kernel. */
+
+import { PINNED } from "../code/marks";
+import { splitter } from "../controls/split";
+import type { Tip } from "../controls/tip";
+import { together } from "../dom/calls";
+import { copyFrom } from "../dom/clipboard";
+import { Clock } from "../dom/clock";
+import { attr, h, iconButton, text } from "../dom/dom";
+import { seconds } from "../dom/format";
+import { decodeStage, errorOf, attempt } from "../kernel/messages";
+import { StageText } from "../store/links";
+import type { Store } from "../store/store";
+import { Pane } from "./pane";
+
+interface Slot {
+  pane: Pane;
+  frame: HTMLElement;
+  figures: HTMLElement;
+  linked: HTMLElement;
+  badge: HTMLElement;
+  card: HTMLElement;
+  short: HTMLButtonElement | null;
+  clock: Clock;
+  clockText: string | null;
+  /** The error of the last requested text, and its version. */
+  failure: { version: number; why: string } | null;
+}
+
+interface StageHead {
+  stage: string;
+  version: number;
+  short?: boolean;
+}
+
+/** Stages with a short form, whose lines are linked too. */
+const SHORTENED = new Set(["hlo"]);
+
+export class Panes {
+  readonly root: HTMLElement;
+  private readonly row = h("div", { class: "mnb-panes-row" });
+  private readonly toggles = h("div", { class: "mnb-toggles", role: "group", "aria-label": "Stages shown" });
+  private readonly slots = new Map<string, Slot>();
+  private readonly weights = new Map<string, number>();
+  private readonly requested = new Set<string>();
+  /** Stages shown in short form. */
+  private readonly inShort = new Set<string>();
+  /** Stages that were visible at the last layout. */
+  private shown: string[] = [];
+  readonly destroy: () => void;
+
+  constructor(
+    private readonly store: Store,
+    private readonly tip: Tip,
+  ) {
+    this.root = h(
+      "section",
+      // A click between the controls focuses the section, so that keys that edit the graph do nothing here.
+      { class: "mnb-panes", "aria-label": "Stages", tabindex: -1 },
+      h("div", { class: "mnb-bar" }, h("span", { class: "mnb-bar-title" }, "Stages"), this.toggles, h("span", { class: "mnb-grow" })),
+      this.row,
+    );
+    this.destroy = together(
+      store.on("snapshot", () => this.update()),
+      store.on("cost", () => this.slots.get("python")?.pane.paintStripes()),
+      store.on("panes", () => this.layout()),
+      store.kernel.watch(() => this.update()),
+      store.on("links", () => this.paintLinks()),
+      store.kernel.on("stage", (message: StageHead, buffers) => void attempt(() => this.receive(message, buffers[0]), (why) => this.fail(message, why))),
+      () => {
+        for (const slot of this.slots.values()) {
+          slot.clock.stop();
+          slot.pane.destroy();
+        }
+      },
+    );
+    this.layout();
+  }
+
+  /** Return the pane with the focus. */
+  focused(): Pane | null {
+    for (const { pane } of this.slots.values()) if (pane.root.contains((pane.root.getRootNode() as Document | ShadowRoot).activeElement)) return pane;
+    return null;
+  }
+
+  pane(stage: string): Pane | null {
+    return this.slots.get(stage)?.pane ?? null;
+  }
+
+  private names(): string[] {
+    return Object.keys(this.store.snapshot.stages);
+  }
+
+  private layout(): void {
+    const shown = this.store.panes.filter((stage) => this.names().includes(stage));
+    for (const stage of this.shown) if (!shown.includes(stage)) this.leaveStage(stage);
+    this.shown = shown;
+    this.toggles.replaceChildren(
+      ...this.names().map((stage) =>
+        h("button", {
+          type: "button", class: "mnb-toggle", "aria-pressed": String(shown.includes(stage)), "data-mnb-action": `pane.${stage}`,
+          onclick: () => this.toggle(stage),
+        }, this.store.titleOf(stage)),
+      ),
+    );
+    const parts: Element[] = [];
+    shown.forEach((stage, i) => {
+      if (i > 0) parts.push(this.divider(shown[i - 1]!, stage));
+      parts.push(this.slot(stage).frame);
+    });
+    // Detached frames lose their scroll positions, so change the row only if needed.
+    if (parts.length !== this.row.children.length || parts.some((part, i) => part !== this.row.children[i])) this.row.replaceChildren(...parts);
+    this.applyWeights();
+    this.update();
+  }
+
+  private toggle(stage: string): void {
+    const { panes } = this.store;
+    const shown = panes.includes(stage) ? panes.filter((name) => name !== stage) : [...panes, stage].slice(-3);
+    if (shown.length === 0) return;
+    this.store.showPanes(this.names().filter((name) => shown.includes(name)));
+    this.toggles.querySelector<HTMLElement>(`[data-mnb-action="pane.${CSS.escape(stage)}"]`)?.focus();
+  }
+
+  private divider(before: string, after: string): HTMLElement {
+    const sum = (): number => this.weight(before) + this.weight(after);
+    return splitter({
+      axis: "x",
+      label: `Width of ${this.store.titleOf(before)}`,
+      get: () => this.weight(before) / sum(),
+      set: (share) => {
+        const both = sum();
+        this.weights.set(before, both * share);
+        this.weights.set(after, both * (1 - share));
+        this.applyWeights();
+      },
+      length: () => (this.slots.get(before)?.frame.offsetWidth ?? 0) + (this.slots.get(after)?.frame.offsetWidth ?? 0),
+    });
+  }
+
+  private weight(stage: string): number {
+    return this.weights.get(stage) ?? 1;
+  }
+
+  private applyWeights(): void {
+    for (const [stage, slot] of this.slots) slot.frame.style.flexGrow = String(this.weight(stage));
+  }
+
+  private slot(stage: string): Slot {
+    const existing = this.slots.get(stage);
+    if (existing) return existing;
+    const pane = new Pane(stage, this.store, this.tip);
+    const figures = h("span", { class: "mnb-pane-figures" });
+    const linked = h("span", { class: "mnb-pane-linked", "aria-live": "polite" });
+    const badge = h("span", { class: "mnb-badge", hidden: true, role: "status" });
+    const card = h("div", { class: "mnb-pane-card", hidden: true });
+    const copy: HTMLButtonElement = iconButton("copy", `Copy the ${this.store.titleOf(stage)} text`, `copy.${stage}`, () => void copyFrom(copy, pane.text?.text ?? ""));
+    const short = SHORTENED.has(stage)
+      ? h("button", { type: "button", class: "mnb-toggle mnb-toggle-small", "aria-pressed": String(this.inShort.has(stage)), title: "Short names, fusion bodies inline, no layouts", "data-mnb-action": `short.${stage}`, onclick: () => this.toggleShort(stage) }, "short")
+      : null;
+    const frame = h(
+      "div",
+      { class: "mnb-pane", "data-mnb-pane": stage, role: "region", "aria-label": this.store.titleOf(stage) },
+      h("div", { class: "mnb-pane-head" }, h("b", {}, this.store.titleOf(stage)), figures, badge, h("span", { class: "mnb-grow" }), linked, short, copy),
+      pane.root,
+      card,
+    );
+    const slot: Slot = { pane, frame, figures, linked, badge, card, short, clockText: null, failure: null, clock: new Clock((elapsed) => {
+      slot.clockText = elapsed;
+      this.paintState(stage, slot);
+    }) };
+    this.slots.set(stage, slot);
+    const text = this.store.texts.get(stage);
+    if (text) {
+      pane.setText(text);
+      pane.paintLinks(this.store.hoverLinks, this.store.pinLinks);
+    }
+    return slot;
+  }
+
+  private toggleShort(stage: string): void {
+    const isShort = !this.inShort.has(stage);
+    if (isShort) this.inShort.add(stage);
+    else this.inShort.delete(stage);
+    const slot = this.slots.get(stage)!;
+    slot.failure = null;
+    attr(slot.short!, "aria-pressed", String(isShort));
+    if (this.store.texts.has(stage)) this.request(stage);
+    this.update();
+  }
+
+  private update(): void {
+    const names = this.names().join();
+    if (names !== Array.from(this.toggles.children, (child) => (child as HTMLElement).dataset["mnbAction"]?.slice(5)).join()) {
+      this.layout();
+      return;
+    }
+    for (const stage of this.store.panes) {
+      const slot = this.slots.get(stage);
+      if (!slot) continue;
+      this.requestOnce(stage);
+      const state = this.store.snapshot.stages[stage]?.state;
+      slot.clock.run((state === "loading" && !this.store.kernel.isGone) || (state === "ready" && !slot.pane.text && !slot.failure && this.store.kernel.connection === "live"));
+      this.paintState(stage, slot);
+      slot.pane.paintStripes();
+    }
+  }
+
+  /** Request a stage when it becomes visible, so that the kernel computes it, and again for each ready version. */
+  private requestOnce(stage: string): void {
+    const { snapshot } = this.store;
+    const info = snapshot.stages[stage];
+    const have = this.store.texts.get(stage)?.version ?? -1;
+    if (!info) return;
+    const fetch = info.version > have && info.version > 0;
+    // Another view of this model hid the stage, but here it is still visible.
+    const isLeft = info.state === "stale" && info.message === "";
+    const key = fetch ? `${stage} ${info.version}` : isLeft ? `${stage} for ${snapshot.version}` : stage;
+    if (this.requested.has(key)) return;
+    this.requested.add(key).add(stage);
+    this.request(stage, () => this.requested.delete(key));
+  }
+
+  /** Report that a stage is hidden: the kernel stops computing it, and it is requested again when shown. */
+  private leaveStage(stage: string): void {
+    for (const key of [...this.requested]) if (key === stage || key.startsWith(`${stage} for `)) this.requested.delete(key);
+    this.store.command("leave_stage", { stage });
+  }
+
+  /** Request a text; `unanswered` is called if no reply comes. */
+  private request(stage: string, unanswered: () => void = () => undefined): void {
+    const short = this.inShort.has(stage);
+    const version = this.store.snapshot.stages[stage]!.version;
+    void this.store.kernel.send("request_stage", short ? { stage, short } : { stage }).then((reply) => {
+      const why = errorOf(reply);
+      if (why !== null) this.fail({ stage, version, short }, why);
+      else if (!reply.ok) unanswered();
+    });
+  }
+
+  /** Show an error instead of a text, unless a newer text arrived or another form was requested. */
+  private fail({ stage, version, short }: StageHead, why: string): void {
+    const slot = this.slots.get(stage);
+    if (!slot || (short ?? false) !== this.inShort.has(stage) || (slot.pane.text?.version ?? 0) > version) return;
+    slot.failure = { version, why };
+    this.update();
+  }
+
+  private async receive(message: StageHead, buffer: DataView | undefined): Promise<void> {
+    if (!buffer || (message.short ?? false) !== this.inShort.has(message.stage)) return;
+    const raw = await decodeStage(buffer);
+    const newest = this.store.texts.get(message.stage);
+    // Decoding is asynchronous, so an older text may finish after a newer one.
+    if (newest && newest.version > message.version) return;
+    // The same text may arrive twice if it was requested again before it arrived.
+    if (newest && newest.version === message.version && (newest.places !== null) === (message.short ?? false)) return;
+    const text = new StageText(message.stage, message.version, raw.text, raw);
+    const slot = this.slots.get(message.stage);
+    const pane = slot?.pane;
+    const other = pane?.text && (pane.text.places === null) !== (text.places === null);
+    pane?.setText(text);
+    if (slot) slot.failure = null;
+    this.store.takeText(text);
+    this.update();
+    if (other) pane.reveal();
+  }
+
+  private paintState(stage: string, slot: Slot): void {
+    const info = this.store.snapshot.stages[stage];
+    const have = slot.pane.text;
+    const failure = info?.state === "ready" && slot.failure?.version === info.version ? slot.failure : null;
+    const state = failure ? "failed" : (info?.state ?? "unavailable");
+    const isSameVersion = failure !== null && have?.version === failure.version;
+    const old = have !== null && !isSameVersion && (state === "stale" || state === "loading" || state === "failed" || (state === "unavailable" && have.version !== info!.version) || state === "empty" || (state === "ready" && have.version < info!.version));
+    attr(slot.frame, "data-mnb-state", state);
+    attr(slot.frame, "data-mnb-version", have?.version ?? "");
+    slot.frame.classList.toggle("mnb-stale", old);
+    text(slot.figures, have && !old ? `${have.lineCount.toLocaleString("en-US")} lines${info?.elapsed_s != null ? ` · ${seconds(info.elapsed_s)}` : ""}` : "");
+    const running = state === "loading" && slot.clockText ? `${this.store.verbOf(stage)}: ${slot.clockText}` : "";
+    const badge = [running, old ? "from the previous model" : ""].filter(Boolean).join(" · ");
+    slot.badge.hidden = badge === "" || (state === "loading" && slot.clockText === null);
+    text(slot.badge, badge);
+    const message: [string, string] | null = failure
+      ? [`${this.store.titleOf(stage)} could not be shown`, failure.why]
+      : this.messageFor(stage, state, info?.message ?? "", slot.clockText, have !== null && have.lineCount > 0);
+    slot.card.hidden = message === null;
+    slot.frame.classList.toggle("mnb-partial", state === "unavailable" && have !== null && have.lineCount > 0 && !old);
+    if (message) {
+      slot.card.className = `mnb-pane-card ${state === "failed" ? "mnb-pane-card-error" : ""}`;
+      const [title, body] = message;
+      slot.card.replaceChildren(h("b", {}, title), ...(body ? [h("p", {}, body)] : []));
+    }
+    this.paintCount(slot);
+  }
+
+  /** Return the title and body of the message shown instead of the text or over it, or null. */
+  private messageFor(stage: string, state: string, message: string, clock: string | null, have: boolean): [string, string] | null {
+    const title = this.store.titleOf(stage);
+    if (state === "failed") return [`${title} could not be computed`, message];
+    if (state === "unavailable") return [have ? `${title} ends here` : `${title} is not available`, message];
+    const { problems } = this.store.snapshot;
+    if (state === "empty" && problems.length) return ["Nothing to show yet", `${problems[0]!.summary} ${problems.length === 1 ? "See the Problems tab." : `The Problems tab lists all ${problems.length}.`}`];
+    if (state === "empty") return ["Nothing to show yet", message || "The model has no blocks."];
+    if (have) return null;
+    if (this.store.kernel.isGone) return [`${title} is not loaded`, "Not connected to the kernel, so it cannot be loaded."];
+    if (state === "loading") return clock ? [`${this.store.verbOf(stage)}: ${clock}`, ""] : null;
+    if (state === "ready") return clock ? [`Loading ${title}: ${clock}`, ""] : null;
+    return null;
+  }
+
+  private paintLinks(): void {
+    const { store } = this;
+    for (const [stage, slot] of this.slots) {
+      if (!store.panes.includes(stage)) continue;
+      slot.pane.paintLinks(store.hoverLinks, store.pinLinks);
+      this.paintCount(slot);
+    }
+    if (this.pinsSeen === store.pins) return;
+    this.pinsSeen = store.pins;
+    for (const [stage, slot] of this.slots) if (store.panes.includes(stage) && store.pinnedIn !== stage) slot.pane.reveal();
+  }
+
+  private pinsSeen: unknown = null;
+
+  private paintCount(slot: Slot): void {
+    const count = slot.pane.lines(PINNED).length;
+    text(slot.linked, count === 0 ? "" : `${count} linked`);
+  }
+}

@@ -1,0 +1,230 @@
+/** The Passes tab: the changes of each XLA pass in order, and the history of the pinned instruction. */
+
+import { EditorState, RangeSetBuilder } from "@codemirror/state";
+import { Decoration, type DecorationSet, EditorView, ViewPlugin, type ViewUpdate } from "@codemirror/view";
+import { readOnly } from "../code/read-only";
+import { visibleLines } from "../code/visible-lines";
+import { StepList } from "../controls/step-list";
+import { together } from "../dom/calls";
+import { Clock } from "../dom/clock";
+import { attr, h, text } from "../dom/dom";
+import { decodeJson, attempt } from "../kernel/messages";
+import type { DiffHead, InstructionHistory, PassRow, PassesInfo } from "../kernel/types";
+import type { Store } from "../store/store";
+
+const LOOKS: Record<string, Decoration> = {
+  "+": Decoration.line({ class: "mnb-diff-added" }),
+  "-": Decoration.line({ class: "mnb-diff-removed" }),
+  "@": Decoration.line({ class: "mnb-diff-title" }),
+};
+const TRACED = new Set(["jaxpr", "stablehlo", "hlo_before", "hlo"]);
+
+/** Colours the visible lines. */
+const signs = ViewPlugin.fromClass(
+  class {
+    decorations: DecorationSet;
+    constructor(view: EditorView) {
+      this.decorations = this.build(view);
+    }
+    update(update: ViewUpdate): void {
+      if (update.docChanged || update.viewportChanged) this.decorations = this.build(update.view);
+    }
+    build(view: EditorView): DecorationSet {
+      const builder = new RangeSetBuilder<Decoration>();
+      for (const line of visibleLines(view)) {
+        const look = LOOKS[line.text[0] ?? ""];
+        if (look) builder.add(line.from, line.from, look);
+      }
+      return builder.finish();
+    }
+  },
+  { decorations: (plugin) => plugin.decorations },
+);
+
+export class PassesTab {
+  readonly root: HTMLElement;
+  private readonly list = new StepList("Passes that changed the program, in order", (number) => this.request(number));
+  private readonly hint = h("p", { class: "mnb-hint" });
+  private readonly compile: HTMLButtonElement;
+  private readonly history = h("p", { class: "mnb-pass-history", role: "status" });
+  private readonly title = h("b", {});
+  private readonly figures = h("span", { class: "mnb-pane-figures" });
+  private readonly problem = h("p", { class: "mnb-hint", role: "status", hidden: true });
+  private readonly diff: HTMLElement;
+  private readonly body: HTMLElement;
+  private readonly view: EditorView;
+  private readonly clock: Clock;
+  private rows: PassRow[] = [];
+  /** Design version of the rows. */
+  private version = 0;
+  private requested = "";
+  private listed: Promise<void> = Promise.resolve();
+  /** The reason the latest list cannot be shown. */
+  private failure: string | null = null;
+  readonly destroy: () => void;
+
+  constructor(private readonly store: Store) {
+    this.view = new EditorView({
+      state: EditorState.create({
+        extensions: [readOnly, signs, EditorView.contentAttributes.of({ "aria-label": "Changes of the pass, read only", "aria-readonly": "true", tabindex: "0", spellcheck: "false" })],
+      }),
+    });
+    this.compile = h("button", { type: "button", class: "mnb-button mnb-primary", "data-mnb-action": "passes.compile", onclick: () => store.command("request_passes") }, "Compile and read the passes");
+    this.diff = h("div", { class: "mnb-pass-diff" }, h("div", { class: "mnb-pane-head" }, this.title, this.figures), this.problem, h("div", { class: "mnb-pass-text" }, this.view.dom));
+    this.body = h("div", { class: "mnb-pass-body" }, this.list.root, this.diff);
+    this.root = h("div", { class: "mnb-passes", "data-mnb-part": "passes" }, this.hint, this.compile, this.history, this.body);
+    this.clock = new Clock((elapsed) => elapsed && text(this.hint, `${this.info.state === "ready" ? "Loading the passes" : "Compiling and reading the passes"}: ${elapsed}`));
+    this.destroy = together(
+      store.on("snapshot", () => this.update()),
+      store.on("tab", () => this.update()),
+      store.on("links", () => this.requestHistory()),
+      store.kernel.watch(() => this.update()),
+      store.kernel.on("passes", (message, buffers) => (this.listed = attempt(() => this.receive(message, buffers[0]), (why) => this.fail(why)))),
+      store.kernel.on("diff", (message: DiffHead, buffers) => void attempt(() => this.receiveDiff(message, buffers[0]), (why) => this.failDiff(message, why))),
+      store.kernel.on("instruction_history", (message: InstructionHistory) => this.receiveHistory(message)),
+      () => this.clock.stop(),
+      () => this.view.destroy(),
+    );
+    this.update();
+  }
+
+  get count(): string {
+    return this.rows.length ? String(this.rows.length) : "";
+  }
+
+  private get info(): PassesInfo {
+    return this.store.snapshot.passes ?? { state: "empty", message: "", version: 0 };
+  }
+
+  private update(): void {
+    const { state, version } = this.info;
+    const isLost = this.store.kernel.isGone;
+    // Passes are not saved with the notebook; the kernel sends them again to a reloaded page.
+    const isFetched = state !== "ready" || this.version === version || this.failure !== null;
+    this.body.hidden = this.rows.length === 0 || state === "unavailable" || state === "failed" || this.failure !== null;
+    this.hint.hidden = state === "ready" && isFetched && this.rows.length > 0 && this.failure === null;
+    this.compile.hidden = state !== "empty" && state !== "stale" && state !== "failed";
+    this.clock.run(!isLost && (state === "loading" || !isFetched));
+    const message = this.messageFor(isFetched, isLost);
+    if (message !== null) text(this.hint, message);
+    attr(this.root, "data-mnb-state", this.failure === null ? state : "failed");
+    if (this.store.tab === "passes") this.requestHistory();
+  }
+
+  /** Return the message for a missing or stale list; null while the clock is shown. */
+  private messageFor(isFetched: boolean, isLost: boolean): string | null {
+    const { state, message } = this.info;
+    if (state === "unavailable") return `The passes are not available: ${message}`;
+    if (state === "failed") return `The passes could not be read: ${message}`;
+    if (this.failure !== null) return `The passes could not be shown. ${this.failure}`;
+    if (state === "stale" && this.rows.length > 0) return "The model has changed since these passes were read.";
+    if (isLost) return "Not connected to the kernel, so passes cannot be loaded.";
+    if (state === "loading" || !isFetched) return null;
+    if (state === "ready") return "No pass changed anything.";
+    return "XLA rewrites the program in about a hundred passes. This tab lists the passes that changed it, with a diff of each. The program must be compiled first.";
+  }
+
+  /** Store a list of passes. After a new list, the kernel sends the diff of pass `number`. */
+  private async receive({ version, number }: { version: number; number: number }, buffer: DataView | undefined): Promise<void> {
+    if (!buffer) return;
+    const rows = await decodeJson<PassRow[]>(buffer);
+    this.rows = rows;
+    this.failure = null;
+    const isNew = version !== this.version;
+    this.version = version;
+    const most = Math.log1p(Math.max(1, ...this.rows.map((row) => sizeOf(row) ?? 0)));
+    this.list.fill(this.rows.map((row) => {
+      const [, name, pipeline, added, removed, rewritten] = row;
+      const size = sizeOf(row);
+      return {
+        name,
+        columns: [pipeline, size === null ? "" : `+${added} −${removed} ~${rewritten}`],
+        title: size === null ? pipeline : `${name}, in ${pipeline}: ${added} added, ${removed} removed, ${rewritten} rewritten`,
+        // Logarithmic, so that one change and a thousand changes are both visible.
+        share: size ? Math.log1p(size) / most : 0,
+      };
+    }));
+    this.update();
+    this.store.emit("passes");
+    if (isNew && this.rows.length) {
+      performance.mark("mnb:diff:start");
+      this.list.mark(number);
+    }
+  }
+
+  private fail(why: string): void {
+    this.failure = why;
+    this.update();
+  }
+
+  private request(number: number): void {
+    performance.mark("mnb:diff:start");
+    this.store.kernel.latest("diff", "request_diff", { number });
+  }
+
+  private async receiveDiff({ version, number, cut }: DiffHead, buffer: DataView | undefined): Promise<void> {
+    await this.listed;
+    const isCurrent = (): boolean => version === this.version && number === this.list.at;
+    if (!buffer || !isCurrent()) return;
+    const diff = await decodeJson<string>(buffer);
+    if (!isCurrent()) return;
+    this.paintDiff(number, diff === "" ? "only names or the order changed" : lengthOf(diff, cut, number), diff);
+    attr(this.root, "data-mnb-shown", number);
+    requestAnimationFrame(() => performance.getEntriesByName("mnb:diff:start").length && performance.measure("mnb:diff", "mnb:diff:start"));
+  }
+
+  private failDiff({ version, number }: DiffHead, why: string): void {
+    if (version === this.version && number === this.list.at) this.paintDiff(number, "", "", why);
+  }
+
+  private paintDiff(number: number, figures: string, diff: string, why: string | null = null): void {
+    const [, name, pipeline] = this.rows[number]!;
+    text(this.title, name);
+    text(this.figures, [pipeline, figures].filter(Boolean).join(" · "));
+    text(this.problem, why ?? "");
+    this.problem.hidden = why === null;
+    attr(this.diff, "data-mnb-state", why === null ? "ready" : "failed");
+    this.view.dispatch({ changes: { from: 0, to: this.view.state.doc.length, insert: diff }, selection: { anchor: 0 } });
+    this.view.scrollDOM.scrollTop = 0;
+  }
+
+  /** Request the history of the pinned instruction once, if the passes are loaded. */
+  private requestHistory(): void {
+    const pin = this.store.pins.find((one) => one.kind === "instruction" && TRACED.has(one.stage));
+    if (pin?.kind !== "instruction" || this.body.hidden || pin.version !== this.version) {
+      this.requested = "";
+      this.history.hidden = this.body.hidden;
+      text(this.history, "Pin a line of jaxpr, StableHLO or HLO to see which passes changed it.");
+      return;
+    }
+    const key = `${pin.stage} ${pin.index} ${this.version}`;
+    if (key === this.requested) return;
+    this.requested = key;
+    this.store.kernel.latest("instruction_history", "request_instruction_history", { stage: pin.stage, index: pin.index });
+  }
+
+  private receiveHistory({ stage, index, events, fused, became }: InstructionHistory): void {
+    if (`${stage} ${index} ${this.version}` !== this.requested) return;
+    const hlo = this.store.texts.get("hlo");
+    const parts: (Node | string)[] = [h("b", {}, `${this.store.texts.get(stage)?.instructions[index]?.opcode ?? "Instruction"} in ${this.store.titleOf(stage)}`), events.length ? " " : ` ${became || "is unchanged from start to end"}.`];
+    events.forEach(([event, name, number], i) => parts.push(`${i ? ", " : ""}${event} `, h("button", { type: "button", class: "mnb-link", onclick: () => this.list.select(number) }, `${number + 1}. ${name}`)));
+    if (events.length && became) parts.push(`, ${became}`);
+    if (fused.length) {
+      const places = fused.map((place) => hlo?.linesOf(place)?.[0]).filter((line) => line !== undefined);
+      const fusions = stage.startsWith("hlo") ? `, fused into ${fused.length === 1 ? "a fusion" : `${fused.length} fusions`}` : "";
+      parts.push(`${fusions}${places.length ? ` (HLO line ${places.slice(0, 3).join(", ")})` : ""}`);
+    }
+    this.history.hidden = false;
+    this.history.replaceChildren(...parts);
+  }
+}
+
+function sizeOf([, , , added, removed, rewritten]: PassRow): number | null {
+  return added === null || removed === null || rewritten === null ? null : added + removed + rewritten;
+}
+
+/** Format the length of a diff. For a truncated diff, name the attribute with the full one. */
+function lengthOf(diff: string, isCut: boolean, number: number): string {
+  const lines = `${(diff.split("\n").length - 1).toLocaleString("en-US")} lines`;
+  return isCut ? `the first ${lines}; full diff in inspection.passes[${number}].diff` : lines;
+}

@@ -1,0 +1,256 @@
+/** State shared by the views: the latest snapshot, stage texts, hover and pins. Views subscribe to topics. */
+
+import type { Kernel } from "../kernel/kernel";
+import type { Cost, CostView, Diagnostic, Figure, Run, Snapshot, Source, StageName } from "../kernel/types";
+import type { Anchor, Links, StageText } from "./links";
+import { UNATTRIBUTED, linksOf, noLinks, sameAnchor, sameAnchors, selectionOf } from "./links";
+
+export type Topic = "snapshot" | "run" | "links" | "stages" | "panes" | "edge" | "tab" | "passes" | "cost" | "outcome";
+
+export const PANE_ORDER = ["jaxpr", "stablehlo", "hlo"];
+
+function sameSet(a: readonly string[], b: readonly string[]): boolean {
+  return a.length === b.length && a.every((item) => b.includes(item));
+}
+
+export class Store {
+  readonly texts = new Map<StageName, StageText>();
+  hover: Anchor[] = [];
+  pins: Anchor[] = [];
+  hoverLinks: Links = noLinks();
+  pinLinks: Links = noLinks();
+  /** The stages shown side by side, 1 to 3. */
+  panes: StageName[] = [...PANE_ORDER];
+  /** The pane of the newest pin, if any; it does not scroll. */
+  pinnedIn: StageName | null = null;
+  selectedEdge: string | null = null;
+  tab = "cost";
+  /** The result of the last command, for the status line; reset by the next command. */
+  outcome = "";
+  /** The view, selected sources (latest last) and figure of the Cost tab. */
+  cost: { view: CostView; sources: Source[]; figure: Figure } = { view: "table", sources: [], figure: "flops" };
+  /** The costs received for each source, with their model version. */
+  readonly received = new Map<Source, { version: number; cost: Cost }>();
+  private readonly listeners = new Map<Topic, Set<() => void>>();
+  private seenSelection: string[];
+  private sentSelection: string[] | null = null;
+  /** True if no command was sent since the last selection was sent or received, so the kernel still has it. */
+  private isSelectionSure = true;
+  private turn = 0;
+
+  constructor(
+    public snapshot: Snapshot,
+    readonly kernel: Kernel,
+  ) {
+    this.seenSelection = snapshot.selection;
+    this.pins = snapshot.selection.map((path) => ({ kind: "block", path }));
+    this.relink();
+  }
+
+  on(topic: Topic, listener: () => void): () => void {
+    const set = this.listeners.get(topic) ?? new Set();
+    this.listeners.set(topic, set.add(listener));
+    return () => set.delete(listener);
+  }
+
+  emit(topic: Topic): void {
+    for (const listener of this.listeners.get(topic) ?? []) listener();
+  }
+
+  /** Paths of the selected blocks, as shown by the inspector and sent to the kernel. */
+  get selection(): string[] {
+    return selectionOf(this.texts, this.pins).filter((path) => path in this.snapshot.blocks);
+  }
+
+  titleOf(stage: StageName): string {
+    return this.snapshot.stage_kinds[stage]?.[0] ?? stage;
+  }
+
+  /** Return the label of the progress of a stage. */
+  verbOf(stage: StageName): string {
+    return this.snapshot.stage_kinds[stage]?.[1] ?? stage;
+  }
+
+  languageOf(stage: StageName): string {
+    return this.snapshot.stage_kinds[stage]?.[2] ?? "";
+  }
+
+  takeSnapshot(snapshot: Snapshot): void {
+    this.snapshot = snapshot;
+    const kept = this.pins.filter((pin) => pin.kind !== "block" || this.exists(pin.path));
+    let changed = kept.length !== this.pins.length;
+    this.pins = kept;
+    if (!sameSet(snapshot.selection, this.seenSelection)) {
+      this.seenSelection = snapshot.selection;
+      // The kernel echoes a selection made here. The echo must not undo a newer click.
+      const isEcho = this.kernel.busy("select") || (this.sentSelection !== null && sameSet(snapshot.selection, this.sentSelection));
+      if (!isEcho && !sameSet(snapshot.selection, this.selection)) {
+        this.pins = snapshot.selection.map((path) => ({ kind: "block", path }));
+        this.pinnedIn = null;
+        this.sentSelection = null;
+        changed = true;
+      }
+    }
+    if (this.selectedEdge !== null && !snapshot.graph.edges.some((edge) => edge.id === this.selectedEdge)) this.selectedEdge = null;
+    if (changed) this.relink();
+    this.emit("snapshot");
+    if (changed) this.emit("links");
+  }
+
+  /** Update only the run: while training, it changes far more often than the rest of the snapshot. */
+  takeRun(run: Run): void {
+    this.snapshot = { ...this.snapshot, run };
+    this.emit("run");
+  }
+
+  takeText(text: StageText): void {
+    const old = this.texts.get(text.stage);
+    // Instruction indices change with each version, so a pin on an instruction becomes a pin on its blocks.
+    this.pins = this.pins.flatMap((pin): Anchor[] =>
+      pin.kind === "instruction" && pin.stage === text.stage && old && old.version !== text.version
+        ? selectionOf(this.texts, [pin]).map((path) => ({ kind: "block", path }))
+        : [pin],
+    );
+    this.hover = this.hover.filter((anchor) => anchor.kind !== "instruction" || anchor.stage !== text.stage);
+    this.texts.set(text.stage, text);
+    this.relink();
+    this.emit("stages");
+    this.emit("links");
+  }
+
+  setHover(anchors: Anchor[]): void {
+    if (sameAnchors(anchors, this.hover)) return;
+    this.hover = anchors;
+    this.hoverLinks = linksOf(this.texts, anchors);
+    this.emit("links");
+  }
+
+  /** Pin anchors (Shift adds or removes). `stage` is the pane of the click. */
+  pin(anchors: Anchor[], add = false, stage: StageName | null = null): void {
+    performance.mark("mnb:link:start");
+    if (add) {
+      const fresh = anchors.filter((anchor) => !this.pins.some((pin) => sameAnchor(pin, anchor)));
+      const dropped = this.pins.filter((pin) => !anchors.some((anchor) => sameAnchor(pin, anchor)));
+      this.pins = fresh.length ? [...this.pins, ...fresh] : dropped;
+    } else this.pins = anchors;
+    this.pinnedIn = stage;
+    if (this.selectedEdge !== null) {
+      this.selectedEdge = null;
+      this.emit("edge");
+    }
+    this.relink();
+    this.emit("links");
+    this.sendSelection();
+    requestAnimationFrame(() => {
+      // Frame callbacks run before painting, so the second one starts after the first frame is drawn.
+      requestAnimationFrame(() => {
+        try {
+          performance.measure("mnb:link", "mnb:link:start");
+        } catch {
+          // Another workbench may have cleared the marks; the measurement is then lost.
+        }
+      });
+    });
+  }
+
+  pinBlocks(paths: string[], add = false): void {
+    this.pin(paths.map((path) => ({ kind: "block", path })), add);
+  }
+
+  /** Clear pins, hover and selected edge. Returns whether there was anything to clear. */
+  release(): boolean {
+    const had = this.pins.length > 0 || this.selectedEdge !== null || this.hover.length > 0;
+    this.setHover([]);
+    if (this.selectedEdge !== null) this.selectEdge(null);
+    if (this.pins.length > 0) this.pin([]);
+    return had;
+  }
+
+  selectEdge(id: string | null): void {
+    this.selectedEdge = id;
+    this.emit("edge");
+  }
+
+  showPanes(panes: StageName[]): void {
+    this.panes = panes;
+    this.emit("panes");
+  }
+
+  showTab(tab: string): void {
+    this.tab = tab;
+    this.emit("tab");
+  }
+
+  showCost(part: Partial<Store["cost"]>): void {
+    this.cost = { ...this.cost, ...part };
+    this.emit("cost");
+  }
+
+  /** The source of the costs in the snapshot: "analytic", unless the program has no jaxpr. */
+  get defaultSource(): Source {
+    return this.snapshot.cost?.source ?? "analytic";
+  }
+
+  /** The sources shown in the Cost tab, latest selected last. */
+  get sources(): Source[] {
+    return this.cost.sources.length ? this.cost.sources : [this.defaultSource];
+  }
+
+  /** The costs received for a source, or null. */
+  costBy(source: Source): Cost | null {
+    return source === this.defaultSource ? this.snapshot.cost : this.received.get(source)?.cost ?? null;
+  }
+
+  /** The costs used to colour lines of Python: those of the last selected source, if received. */
+  get lineCosts(): Cost | null {
+    return this.sources.flatMap((source) => this.costBy(source) ?? []).at(-1) ?? this.snapshot.cost;
+  }
+
+  /** Send a command. `done` appears in the status line once the command succeeds. */
+  command(name: string, args: Record<string, unknown> = {}, done = ""): void {
+    // The kernel adds blocks after its own selection, and may select another block for any command.
+    this.kernel.flush("select");
+    this.isSelectionSure = false;
+    this.report("");
+    const turn = ++this.turn;
+    void this.kernel.send(name, args).then(({ ok }) => ok && turn === this.turn && this.report(done));
+  }
+
+  /** Remove blocks, and name them in the status line: the change is easy to miss while the graph is out of view. */
+  remove(paths: string[]): void {
+    this.command("remove", { paths }, `Removed ${paths.join(", ")}. Undo: Ctrl+Z`);
+  }
+
+  private report(outcome: string): void {
+    if (outcome === this.outcome) return;
+    this.outcome = outcome;
+    this.emit("outcome");
+  }
+
+  /** Select the location of a problem. */
+  goTo(problem: Diagnostic): void {
+    if (problem.edge) {
+      const [source, target] = problem.edge;
+      const edge = this.snapshot.graph.edges.find((candidate) => candidate.source === source && candidate.target === target);
+      if (edge) this.selectEdge(edge.id);
+    }
+    if (problem.block && problem.block in this.snapshot.blocks) this.pinBlocks([problem.block]);
+  }
+
+  private exists(path: string): boolean {
+    return path in this.snapshot.blocks || path.startsWith("(") || path === UNATTRIBUTED;
+  }
+
+  private relink(): void {
+    this.pinLinks = linksOf(this.texts, this.pins);
+    this.hoverLinks = linksOf(this.texts, this.hover);
+  }
+
+  private sendSelection(): void {
+    const paths = this.selection;
+    if (this.isSelectionSure && sameSet(paths, this.sentSelection ?? this.seenSelection)) return;
+    this.sentSelection = paths;
+    this.isSelectionSure = true;
+    this.kernel.latest("select", "select", { paths });
+  }
+}

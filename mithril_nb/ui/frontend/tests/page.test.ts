@@ -1,0 +1,148 @@
+/** The page and the outputs without a kernel. */
+
+import { afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { columnsOf } from "../dev/fake-model";
+import type { RawStage } from "../src/kernel/types";
+import { Output } from "../src/page/outputs";
+import { mountPage } from "../src/page/page";
+import { finderIn } from "./find";
+
+const find = finderIn(() => document.body);
+const classed = (look: string): string[] => [...document.querySelectorAll(`.${look}`)].map((element) => element.id || element.getAttribute("data-block") || element.querySelector(".x")?.textContent || "");
+const press = (element: Element, key: string): boolean => element.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+const over = (element: Element): boolean => element.dispatchEvent(new MouseEvent("mouseover", { bubbles: true }));
+const click = (element: Element): boolean => element.dispatchEvent(new MouseEvent("click", { bubbles: true, cancelable: true }));
+
+beforeAll(() => {
+  Element.prototype.scrollIntoView ??= () => {};
+  globalThis.ResizeObserver ??= class {
+    observe(): void {}
+    unobserve(): void {}
+    disconnect(): void {}
+  };
+});
+afterEach(() => document.body.replaceChildren());
+
+describe("an output", () => {
+  const row = (id: string, e: string, of: string): string => `<div class="l" id="${id}" data-e="${e}" data-of="${of}"><a class="n" href="#x">1</a><span class="x">${id}</span></div>`;
+
+  beforeEach(() => {
+    document.body.innerHTML = `<div class="mnb-linked"><p data-block="a" tabindex="0"></p><p data-block="a/b" tabindex="0"></p><p id="node" data-e="2" tabindex="0"></p>
+      <div class="code">${row("j0", "0", "a")}${row("j1", "1", "a/b")}<div class="l" id="plain"></div>${row("j2", "2", "c")}</div>
+      <div class="code">${row("h0", "0 1", "a a/b")}${row("h1", "", "c")}</div></div>`;
+    new Output(find(".mnb-linked"));
+  });
+
+  test("highlights what a line, a box or a node is linked to", () => {
+    over(find("#j1 .x"));
+    expect(classed("on")).toEqual(["a/b", "j1", "h0"]);
+    over(find('[data-block="a"]'));
+    expect(classed("on")).toEqual(["a", "j0", "j1", "h0"]);
+    over(find("#node"));
+    expect(classed("on")).toEqual(["node", "j2"]);
+    over(find("#h1"));
+    expect(classed("on")).toEqual(["h1"]);
+    over(find("#plain"));
+    expect(classed("on")).toEqual([]);
+  });
+
+  test("pins by a click, and releases by a second one", () => {
+    expect(click(find("#j0 .n"))).toBe(false);
+    expect(classed("pin")).toEqual(["a", "j0", "h0"]);
+    expect(find(".n").tabIndex).toBe(-1);
+    click(find("#j0"));
+    expect(classed("pin")).toEqual([]);
+  });
+
+  test("needs only the keyboard", () => {
+    press(find('[data-block="a/b"]'), "Enter");
+    expect(classed("pin")).toEqual(["a/b", "j1", "h0"]);
+    const code = find(".code");
+    press(code, "]");
+    expect(classed("here")).toEqual(["j1"]);
+    press(code, "ArrowDown");
+    press(code, "Enter");
+    expect(classed("pin")).toEqual(["a/b", "j1", "h0"]); // a line without links cannot be pinned
+    press(code, "ArrowDown");
+    press(code, "Enter");
+    expect(classed("pin")).toEqual(["node", "j2"]);
+    press(code, "Escape");
+    expect(classed("pin")).toEqual([]);
+  });
+});
+
+describe("a saved page", () => {
+  const packed = (raw: object): Record<string, unknown> => columnsOf(raw as RawStage) as Record<string, unknown>;
+  const stage = (name: string, text: string, instructions: unknown[]): object => ({ name, title: name, language: name, unavailable: null, ...packed({ text, instructions, equations: {} }) });
+  const box = (key: string, isOpen: boolean): string => `<g data-node="${key}" data-block="${key}" tabindex="0" aria-expanded="${isOpen}"/>`;
+  const svg = (content: string): string => `<svg xmlns="http://www.w3.org/2000/svg">${content}</svg>`;
+  const saved = {
+    stages: [
+      stage("jaxpr", "a = tanh x\nb = exp a\n", [[1, 1, "tanh", ["0"], [["one two", 1]], null, "tagged"], [2, 1, "exp", ["1"], [["two/inner", 1]], null, "tagged"]]),
+      stage("hlo", "fusion", [[1, 1, "fusion", ["0", "1"], [["one two", 0.5], ["two/inner", 0.5]], "backward", "inferred"]]),
+      { ...stage("llvm", "", []), unavailable: "no compiler" },
+    ],
+    equations: packed({ text: "", instructions: [], equations: { 0: { primitive: "tanh", block: "one two", role: null, source: "train.py:7" } } })["equations"],
+    paths: { "one%20two": "one two" }, hues: { "one two": "h1", "two/inner": "h2" }, shown: ["jaxpr", "hlo"],
+    passes: ["@ main\n+ new\n- old\n", ""],
+    pictures: { "@first": svg(box("two", true)), "": svg(box("two", false)), two: svg(box("two", true)) }, parents: { two: "" },
+  };
+
+  beforeEach(async () => {
+    document.body.innerHTML = `<main class="mnb-page"><div class="picture">${svg(box("two", false))}</div><div class="live" hidden></div><div class="plain"></div>
+      <table><tr data-block="one%20two"></tr></table><ol class="passes"><li><b>1. first</b></li><li><b>2. second</b></li></ol></main><script type="text/plain"></script>`;
+    const stream = new Blob([JSON.stringify(saved)]).stream().pipeThrough(new CompressionStream("gzip"));
+    const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
+    find("script").textContent = btoa(String.fromCharCode(...bytes));
+    await mountPage(find(".mnb-page"), find("script"));
+  });
+
+  const linked = (look: string, stage: string): string[] => [...document.querySelectorAll(`[data-stage="${stage}"] .l.${look} .x`)].map((element) => element.textContent);
+
+  test("links lines, boxes and rows as the widget does", () => {
+    over(find('[data-stage="jaxpr"] .l .x'));
+    expect(linked("on", "jaxpr")).toEqual(["a = tanh x"]);
+    expect(linked("on", "hlo")).toEqual(["fusion"]);
+    expect(find("tr").classList.contains("on")).toBe(true);
+    over(find("tr"));
+    expect(linked("on", "jaxpr")).toEqual(["a = tanh x"]);
+    press(find('[data-stage="hlo"] .code'), "ArrowDown");
+    press(find('[data-stage="hlo"] .code'), "Enter");
+    expect(linked("pin", "jaxpr")).toEqual(["a = tanh x", "b = exp a"]);
+    press(find('[data-stage="hlo"] .code'), "Escape");
+    expect(linked("pin", "jaxpr")).toEqual([]);
+  });
+
+  test("draws lines with colours, stripe and tooltip", () => {
+    const row = find('[data-stage="hlo"] .l');
+    expect(row.title).toContain("fusion · one two 50 %, two/inner 50 % · backward");
+    expect(row.title).toContain("equation 0 tanh · train.py:7");
+    expect(row.title).toContain("link inferred");
+    expect(find(".s", row).className).toBe("s i rb");
+    expect([...row.querySelectorAll("i")].map((bar) => bar.className)).toEqual(["h1", "h2"]);
+    expect(find('[data-stage="jaxpr"] .f').textContent).toBe("tanh");
+  });
+
+  test("opens and closes boxes, and shows and hides stages", () => {
+    click(find("[data-node]"));
+    expect(find("[data-node]").getAttribute("aria-expanded")).toBe("true");
+    expect(linked("pin", "jaxpr")).toEqual(["b = exp a"]);
+    press(find("[data-node]"), "Enter");
+    expect(find("[data-node]").getAttribute("aria-expanded")).toBe("false");
+    expect(linked("pin", "jaxpr")).toEqual([]);
+    const tabs = [...document.querySelectorAll<HTMLElement>(".bar-of-stages button")];
+    click(tabs[2]!);
+    expect(find('[data-stage="llvm"] .gone').textContent).toBe("not available: no compiler");
+    expect(document.querySelector('[data-stage="llvm"] .code')).toBeNull();
+    click(tabs[1]!);
+    expect(document.querySelector('[data-stage="hlo"]')).toBeNull();
+  });
+
+  test("shows the diff of the selected pass", () => {
+    const looks = (): string[] => [...document.querySelectorAll(".difference .l")].map((row) => row.className);
+    expect(looks()).toEqual(["l where", "l plus", "l minus"]);
+    press(find(".passes li"), "ArrowDown");
+    expect(find(".difference b").textContent).toBe("2. second");
+    expect(find(".difference .x").textContent).toBe("only names or layouts changed");
+  });
+});
