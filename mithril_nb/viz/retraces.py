@@ -7,7 +7,7 @@ from typing import Any
 
 from mithril_nb.display import AT_LEAST
 from mithril_nb.viz.html_parts import base_css
-from mithril_nb.viz.inspection_summary import summary_css
+from mithril_nb.viz.pages.inspection_summary import summary_css
 from mithril_nb.viz.text.columns import columns
 from mithril_nb.viz.text.escape import escaped, one_line
 from mithril_nb.viz.text.units import UNKNOWN, seconds

@@ -11,8 +11,8 @@ import pytest
 from benchmarks.corpus import corpus
 from mithril_nb.inspection import Inspection, inspect
 from mithril_nb.stages.stage_kinds import STAGE_KINDS
-from mithril_nb.viz import inspection_summary
-from mithril_nb.viz.inspection_summary import block_shares, summary_html, summary_text
+from mithril_nb.viz.pages import inspection_summary
+from mithril_nb.viz.pages.inspection_summary import block_shares, summary_html, summary_text
 
 SPEC = jax.ShapeDtypeStruct((2, 3), "float32")
 

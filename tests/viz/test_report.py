@@ -9,7 +9,7 @@ import pytest
 from mithril_nb.errors import Diagnostic
 from mithril_nb.stages.records import Instruction, Stage
 from mithril_nb.viz.diagrams.logical import layout
-from mithril_nb.viz.report import fragment_html, report_html
+from mithril_nb.viz.pages.report import fragment_html, report_html
 
 STAGE = Stage(
     "jaxpr",

@@ -14,7 +14,7 @@ from mithril_nb.stages.records import Instruction, Stage
 from mithril_nb.stages.transforms.marks import MarkedEquation
 from mithril_nb.stages.transforms.stepping import TransformStep, step_through
 from mithril_nb.viz.bundles import bundle
-from mithril_nb.viz.transform_steps import SIGNS, steps_html, steps_text
+from mithril_nb.viz.pages.transform_steps import SIGNS, steps_html, steps_text
 
 BEFORE = Stage(
     "jaxpr",

@@ -17,17 +17,17 @@ CASES = {
     "viz/costs/options.py:option_error": f"""{COST}
         cost.treemap(width="wide")
         """,
-    "viz/costs/overlay.py:_check_blocks": f"""{COST}
+    "viz/costs/overlay/overlay.py:_check_blocks": f"""{COST}
         other = ml.inspect(Model() | Tanh(name="t"), shapes={{"input": [2, 3]}})
         cost.overlay(other)
         """,
-    "viz/costs/shown_on.py:graph_of": f"""{COST}
+    "viz/costs/overlay/graph.py:graph_of": f"""{COST}
         cost.overlay(3)
         """,
-    "viz/costs/shown_on.py:validate_opened": f"""{COST}
+    "viz/costs/overlay/graph.py:validate_opened": f"""{COST}
         cost.overlay(inspection, expanded=["haed"])
         """,
-    "viz/inspection_page.py:inspection_page": f"""{COST}
+    "viz/pages/inspection_page.py:inspection_page": f"""{COST}
         inspection.to_html("a/b/c.html")
         """,
 }

@@ -11,7 +11,7 @@ from mithril_nb.ui.session.design.autosave import saved_design
 from mithril_nb.ui.session.session import Session
 from mithril_nb.ui.session.snapshot import shares_of
 from mithril_nb.viz.bundles import bundle
-from mithril_nb.viz.report import fragment_html
+from mithril_nb.viz.pages.report import fragment_html
 
 QUICK_STAGES = ("jaxpr", "stablehlo")
 """Stages that a saved notebook always has. A compiled stage is added only if it is already computed."""

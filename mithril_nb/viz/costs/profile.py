@@ -9,7 +9,7 @@ from typing import Any
 from mithril_nb.display import UNATTRIBUTED_LABEL
 from mithril_nb.viz.costs.blocks import hues_of
 from mithril_nb.viz.costs.fields import at_least, is_bound
-from mithril_nb.viz.costs.roofline import explain_above
+from mithril_nb.viz.costs.roofline.spots import explain_above
 from mithril_nb.viz.costs.tables.rows import Row, folded_rows, sum_figures
 from mithril_nb.viz.costs.tables.table import cost_css, cost_html, row_head
 from mithril_nb.viz.html_parts import base_css

@@ -18,10 +18,11 @@ from mithril_nb.viz.costs.beside import beside, pair_of
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.memory.timeline import memory_timeline
 from mithril_nb.viz.costs.numbers import Numbers
-from mithril_nb.viz.costs.overlay import overlay_of
-from mithril_nb.viz.costs.roofline import roofline
+from mithril_nb.viz.costs.overlay.overlay import overlay_of
+from mithril_nb.viz.costs.roofline.roofline import roofline
 from mithril_nb.viz.costs.tables.lines import lines_html, lines_text
-from mithril_nb.viz.costs.tables.table import cost_html, cost_text
+from mithril_nb.viz.costs.tables.table import cost_html
+from mithril_nb.viz.costs.tables.text import cost_text
 from mithril_nb.viz.costs.treemap import treemap
 from mithril_nb.viz.renderers.pictures import drawing_bundle
 

@@ -15,11 +15,11 @@ from mithril_nb.stages.xla.passes import Pass
 from mithril_nb.viz.bundles import Bundle
 from mithril_nb.viz.diagrams.stages import stage_graph_text, stage_layout
 from mithril_nb.viz.diagrams.svg import scene_svg
-from mithril_nb.viz.inspection_page import inspection_page
-from mithril_nb.viz.inspection_summary import summary_html, summary_text
-from mithril_nb.viz.listing import MOST_LINES, listing_html, listing_text
+from mithril_nb.viz.pages.inspection_page import inspection_page
+from mithril_nb.viz.pages.inspection_summary import summary_html, summary_text
+from mithril_nb.viz.pages.listing import MOST_LINES, listing_html, listing_text
+from mithril_nb.viz.pages.transform_steps import steps_html, steps_text
 from mithril_nb.viz.text.columns import cut_text
-from mithril_nb.viz.transform_steps import steps_html, steps_text
 
 
 @renderer(Stage)

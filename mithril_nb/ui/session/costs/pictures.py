@@ -12,7 +12,7 @@ from mithril_nb.cost.memory.use import memory_of
 from mithril_nb.inspection import Inspection
 from mithril_nb.viz.costs.beside import beside, pair_of
 from mithril_nb.viz.costs.drawing import Drawing
-from mithril_nb.viz.costs.roofline import roofline
+from mithril_nb.viz.costs.roofline.roofline import roofline
 from mithril_nb.viz.costs.treemap import treemap
 
 Hues = Mapping[str, int]

@@ -8,8 +8,9 @@ from typing import Any
 from mithril_nb.display import AT_LEAST, UNATTRIBUTED_LABEL
 from mithril_nb.stages.places import format_lines
 from mithril_nb.viz.costs.fields import unknown_in
+from mithril_nb.viz.costs.tables.columns import QUANTITIES
 from mithril_nb.viz.costs.tables.formulas import COMMUNICATION, short_formula, value_of
-from mithril_nb.viz.costs.tables.table import QUANTITIES, cost_css
+from mithril_nb.viz.costs.tables.table import cost_css
 from mithril_nb.viz.highlight import highlighted
 from mithril_nb.viz.html_parts import MONO, base_css
 from mithril_nb.viz.text.columns import columns

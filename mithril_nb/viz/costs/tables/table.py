@@ -1,159 +1,25 @@
-"""A table of costs by block, with sums, bars and explicit unknowns."""
+"""A table of costs as HTML, with sums, bars and explicit unknowns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from itertools import chain
-from textwrap import wrap
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mithril_nb.display import AT_LEAST, UNATTRIBUTED_LABEL
-from mithril_nb.viz.costs.fields import CALLS, unknown_in
-from mithril_nb.viz.costs.tables.formulas import COMMUNICATION, short_formula, value_of
-from mithril_nb.viz.costs.tables.rows import Row, flat_rows, folded_rows, share_of, sum_figures
-from mithril_nb.viz.costs.tables.table_notes import communicates, communication, has_params, notes, unknowns
+from mithril_nb.viz.costs.tables.columns import MEMORY, Column, Cost, CostTable, share_text, totals_by_source
+from mithril_nb.viz.costs.tables.formulas import value_of
+from mithril_nb.viz.costs.tables.rows import Row, flat_rows
+from mithril_nb.viz.costs.tables.table_notes import communication, notes, unknowns
 from mithril_nb.viz.html_parts import base_css
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
-from mithril_nb.viz.text.columns import columns
 from mithril_nb.viz.text.escape import block_key, escaped, one_line
-from mithril_nb.viz.text.units import UNKNOWN, exact, flops, nbytes, percent, seconds, si
-
-Cost = Mapping[str, Any]
-"""Costs as data: `Cost.to_dict()`, or several costs side by side: `Costs.to_dict()`."""
+from mithril_nb.viz.text.units import UNKNOWN, exact, flops, nbytes, percent
 
 _OWN = ("(loss)", "(optimizer)")  # names from `stages` for costs outside the model's blocks
 _ROLES = ("forward", "backward", "update")
-_MEMORY = ("argument", "output", "temp", "alias", "code")
 _MOST_FORMULAS = 40
-_WIDEST = 100
-"""Most characters per line of a table with several sources, unless names are too long."""
 _DEEPEST = 8
 """Most levels of indentation of a row, so that its name stays visible."""
-QUANTITIES: tuple[tuple[str, str, str, Callable[[float | None], str]], ...] = (
-    ("FLOPs", "flops", "unknown", flops),
-    ("transcendentals", "transcendentals", CALLS, si),
-    ("bytes", "bytes_accessed", "unknown_bytes", nbytes),
-    ("payload bytes", "payload_bytes", "unknown_communication", nbytes),
-    ("wire bytes", "wire_bytes", "unknown_communication", nbytes),
-    ("time", "time_s", "", seconds),
-)
-"""Columns of tables of costs: title, key, key of the number of unknown rows, and format."""
-_PARAMS = ("params", "params", "", si)
-"""The last column; it has one source, because parameters are the same in all of them."""
-
-
-@dataclass(frozen=True)
-class _Column:
-    """One column of figures."""
-
-    title: str
-    source: str
-    key: str
-    unknown: str
-    format: Callable[[float | None], str]
-
-    def text(self, figures: Mapping[str, Any]) -> str:
-        """Format a figure. Beside unknown costs, 0 is exact: a sum without known values is `None`.
-
-        A number beside formulas is exact, too: figures that depend on a size are `None`.
-        """
-        value = value_of(figures, self.key)
-        if isinstance(value, str):
-            return short_formula(value)
-        is_bound = value and unknown_in(figures, self.unknown) and "formulas" not in figures
-        return f"{AT_LEAST if is_bound else ''}{self.format(value)}"
-
-
-@dataclass(frozen=True)
-class _Table:
-    """Costs from one or several sources, as columns and rows."""
-
-    data: Cost
-    is_exact: bool = False
-
-    @cached_property
-    def sources(self) -> Mapping[str, Cost]:
-        return self.data["sources"] if "sources" in self.data else {str(self.data["source"]): self.data}
-
-    @cached_property
-    def main(self) -> Cost:
-        """The source whose blocks, shares and parameters are shown."""
-        return next(iter(self.sources.values()), {})
-
-    @cached_property
-    def blocks(self) -> list[str]:
-        return list(dict.fromkeys(path for cost in self.sources.values() for path in cost["by_block"]))
-
-    @cached_property
-    def columns(self) -> list[_Column]:
-        counted = [name for name in self.sources if name != "measured"] or list(self.sources)
-        timed = [name for name, cost in self.sources.items() if cost["total"].get("time_s") is not None]
-        return [
-            _Column(title, name, key, unknown, exact if self.is_exact and key != "time_s" else written)
-            for title, key, unknown, written in (*QUANTITIES, *([_PARAMS] if has_params(self.main) else []))
-            if key not in COMMUNICATION or any(map(communicates, self.sources.values()))
-            for name in (timed if key == "time_s" else [*self.sources][:1] if key == "params" else counted)
-        ]
-
-    @cached_property
-    def groups(self) -> list[tuple[str, list[_Column]]]:
-        """Columns grouped by title."""
-        found: dict[str, list[_Column]] = {}
-        for column in self.columns:
-            found.setdefault(column.title, []).append(column)
-        return list(found.items())
-
-    @cached_property
-    def is_deep(self) -> bool:
-        """True if the columns have two heads: title and source."""
-        return any(len(group) > 1 or title == "time" for title, group in self.groups)
-
-    @cached_property
-    def is_timed(self) -> bool:
-        """True if shares are shares of time, because only times are known."""
-        return self.main.get("source") == "measured"
-
-    @cached_property
-    def has_numbers(self) -> bool:
-        """True if sums are numbers, not formulas."""
-        return not isinstance(value_of(self.main.get("total", {}), "flops"), str)
-
-    @cached_property
-    def has_shares(self) -> bool:
-        """True if shares exist: a total that is a formula or 0 has none."""
-        total = self.main.get("total", {})
-        return self.has_numbers and (self.is_timed or total.get("flops") != 0 or bool(total.get("unknown")))
-
-    @cached_property
-    def folded(self) -> list[Row]:
-        """The folded rows, few enough to read."""
-        return folded_rows([cost["by_block"] for cost in self.sources.values()], "time_s" if self.is_timed else "flops")
-
-    def figures(self, source: str, row: Row) -> Mapping[str, Any] | None:
-        """Return the cost of a row in a source; `None` if the source has none of its blocks."""
-        cost = self.sources[source]
-        parts = [cost["by_block"][path] for path in row.paths if path in cost["by_block"]]
-        return sum_figures(parts, cost["total"]) if parts else None
-
-    def share(self, figures: Mapping[str, Any] | None, row: Row | None = None) -> tuple[float | None, str]:
-        """Return the share of a row, or of the unattributed cost, and its bound."""
-        if figures is None:
-            return 0.0, ""
-        if self.is_timed:
-            whole, part = self.main["total"].get("time_s"), figures.get("time_s")
-            return (part or 0.0) / whole if whole else None, ""
-        if row is None or "share" in figures:
-            return figures.get("share"), figures.get("share_bound", "")
-        inside = set(row.paths)
-        others = (one for path, one in self.main["by_block"].items() if path not in inside)
-        return share_of(figures, chain(others, [self.main["unattributed"]]), self.main["total"])
-
-    def shares(self, rows: Sequence[Row]) -> list[tuple[float | None, str]]:
-        """Return the share of each row, and its bound."""
-        name = next(iter(self.sources), "")
-        return [self.share(self.figures(name, row), row) for row in rows]
 
 
 def cost_html(cost: Cost, hues: Mapping[str, int] | None = None) -> str:
@@ -175,85 +41,11 @@ def cost_tables(cost: Cost, hues: Mapping[str, int] | None = None) -> str:
 
 
 def _tables(cost: Cost, hues: Mapping[str, int] | None, *, is_folded: bool) -> str:
-    table = _Table(cost)
+    table = CostTable(cost)
     rows = table.folded if is_folded else flat_rows(table.blocks)
     known = hues_of_blocks(path for path in table.blocks if path not in _OWN) if hues is None else hues
     whole = ('<div class="costs">', *_sources(table), *_memory(table), "</div>")
     return "".join((*_blocks(table, rows, known), *_unknown(table), *whole, *_formulas(table)))
-
-
-def cost_text(cost: Cost, *, is_exact: bool = False) -> str:
-    """Return the cost of a program as plain text; rows inside a row are indented.
-
-    Args:
-        cost: The costs as data, as for `cost_html`.
-        is_exact: Whether numbers have all digits instead of three.
-
-    Examples:
-        >>> block = {"flops": 750, "transcendentals": 0, "bytes_accessed": 64, "params": 8, "share": 0.75}
-        >>> rest = {"flops": 250, "transcendentals": 0, "bytes_accessed": 0, "params": 0, "share": 0.25}
-        >>> total = {"flops": 1000, "transcendentals": 0, "bytes_accessed": 64, "params": 8}
-        >>> found = {"source": "analytic", "by_block": {"a": block}, "unattributed": rest, "total": total}
-        >>> print(cost_text(found).partition(chr(10) * 2)[0])
-        block                FLOPs  transcendentals  bytes  params   share
-        a                 750 FLOP                0   64 B       8  75.0 %
-        (unattributed)    250 FLOP                0    0 B       0  25.0 %
-        total           1.00 kFLOP                0   64 B       8   100 %
-    """
-    table = _Table(cost, is_exact)
-    text = ["\n\n".join(_block_tables(table))]
-    below = [f"{why} {one_line(opcode)}: {rest}" for why, opcode, rest in unknowns(table.sources)]
-    below += [one_line(note) for note in notes(table.sources, cost.get("unavailable", {}))]
-    is_narrow = len(table.sources) > 1
-    text += [line for note in below for line in (wrap(note, _WIDEST, subsequent_indent="  ") if is_narrow else [note])]
-    sources: list[tuple[str, ...]] = [("source", "FLOPs", "transcendentals", "bytes")]
-    sources += [(one_line(name), *cells) for name, cells, _ in _whole(table)]
-    text.append("\n" + columns(sources, right=frozenset({1, 2, 3})))
-    text += ["", *sent] if (sent := [*communication(table.sources, is_exact=is_exact)]) else []
-    if cost.get("memory"):
-        parts = ", ".join(f"{name} {nbytes(cost['memory'].get(name))}" for name in _MEMORY)
-        text.append(f"\nmemory: {parts}")
-    return "\n".join(text)
-
-
-def _block_tables(table: _Table) -> list[str]:
-    """Return the costs by block as text: one table, or several if the columns of all sources are too wide."""
-    groups = [group for _, group in table.groups]
-    whole = _block_table(table, groups, has_share=table.has_shares)
-    if len(table.sources) < 2 or _width(whole) <= _WIDEST:
-        return [whole]
-    found: list[str] = []
-    while groups:
-        for count in range(len(groups), 0, -1):
-            text = _block_table(table, groups[:count], has_share=table.has_shares and not found)
-            if count == 1 or _width(text) <= _WIDEST:
-                break
-        found.append(text)
-        groups = groups[count:]
-    return found
-
-
-def _block_table(table: _Table, groups: Sequence[Sequence[_Column]], *, has_share: bool) -> str:
-    shown = [column for group in groups for column in group]
-    titles = [column.title if not place else "" for group in groups for place, column in enumerate(group)]
-    last = ("share",) if has_share else ()
-    rows: list[tuple[str, ...]] = [("block", *titles, *last)]
-    if table.is_deep:
-        of = "of time" if table.is_timed else "of FLOPs"
-        sources = ("" if column.title == "params" else one_line(column.source) for column in shown)
-        rows.append(("", *sources, *(of for _ in last)))
-    for row, share in zip(table.folded, table.shares(table.folded), strict=True):
-        cells = [_cell_text(column, table.figures(column.source, row)) for column in shown]
-        rows.append(("  " * row.depth + row.title, *cells, *(_percent(*share) for _ in last)))
-    for name, key in ((UNATTRIBUTED_LABEL, "unattributed"), ("total", "total")):
-        cells = [_cell_text(column, table.sources[column.source][key]) for column in shown]
-        share = "100 %" if key == "total" else _percent(*table.share(table.main.get(key)))
-        rows.append((name, *cells, *(share for _ in last)))
-    return columns(rows, right=frozenset(range(1, len(rows[0]))))
-
-
-def _width(text: str) -> int:
-    return max(map(len, text.splitlines()))
 
 
 def cost_css() -> str:
@@ -293,7 +85,7 @@ def cost_css() -> str:
 # The table of blocks
 
 
-def _blocks(table: _Table, rows: Sequence[Row], hues: Mapping[str, int]) -> Iterator[str]:
+def _blocks(table: CostTable, rows: Sequence[Row], hues: Mapping[str, int]) -> Iterator[str]:
     by_block, name = table.main.get("by_block", {}), next(iter(table.sources), "")
     lost = table.main.get("unattributed")
     shares = table.shares(rows)
@@ -332,7 +124,7 @@ def row_head(row: Row, hues: Mapping[str, int]) -> Iterator[str]:
     yield (f'<tr{link}><th scope="row"{deep} title="{escaped(one_line(row.about))}">{dot}{label}{more}</th>')
 
 
-def _heads(table: _Table) -> Iterator[str]:
+def _heads(table: CostTable) -> Iterator[str]:
     last = "share of time" if table.is_timed else "share of FLOPs"
     deep = ' rowspan="2"' if table.is_deep else ""
     yield f'<tr><th scope="col"{deep}>block</th>'
@@ -352,7 +144,7 @@ def _heads(table: _Table) -> Iterator[str]:
         yield f"<tr>{heads}</tr>"
 
 
-def _cell(column: _Column, figures: Mapping[str, Any] | None) -> str:
+def _cell(column: Column, figures: Mapping[str, Any] | None) -> str:
     if figures is None:
         return "<td></td>"
     return _value_cell(column.text(figures), value_of(figures, column.key), column.key == "time_s")
@@ -369,24 +161,12 @@ def _value_cell(text: str, value: float | str | None, is_blank: bool = False) ->
     return f'<td title="{at_least}{exact(value)}">{escaped(text)}</td>'
 
 
-def _cell_text(column: _Column, figures: Mapping[str, Any] | None) -> str:
-    if figures is None or (column.key == "time_s" and figures.get("time_s") is None):
-        return ""
-    return column.text(figures)
-
-
-def _percent(share: float | None, bound: str) -> str:
-    """Format a share with its bound, if unknown costs make it one."""
-    text = percent(share)
-    return f"{bound} {text}" if bound else text
-
-
-def _share(table: _Table, figures: Mapping[str, Any] | None, of: tuple[float | None, str], largest: float) -> str:
+def _share(table: CostTable, figures: Mapping[str, Any] | None, of: tuple[float | None, str], largest: float) -> str:
     """Return the cell of a share: number and bar, with a full bar for the largest; empty in a table without shares."""
     share, bound = of
     if not table.has_shares:
         return ""
-    text = _percent(share, bound)
+    text = share_text(share, bound)
     if share is None:
         return f'<td><span class="unknown">{UNKNOWN}</span></td>'
     known = [] if figures is None or table.is_timed else [(role, _role(figures, role)) for role in _ROLES]
@@ -408,7 +188,7 @@ def _role(figures: Mapping[str, Any], role: str) -> int:
 # The parts below the table of blocks
 
 
-def _unknown(table: _Table) -> Iterator[str]:
+def _unknown(table: CostTable) -> Iterator[str]:
     for why, opcode, rest in unknowns(table.sources):
         yield f"<p>{why[0].upper()}{why[1:]} <code>{escaped(opcode)}</code>: {rest}.</p>"
     yield from (f"<p>{escaped(line)}</p>" for line in communication(table.sources))
@@ -416,49 +196,29 @@ def _unknown(table: _Table) -> Iterator[str]:
         yield f"<p>{escaped(one_line(note))}</p>"
 
 
-def _whole(table: _Table) -> Iterator[tuple[str, list[str], list[float | str | None]]]:
-    """Yield the whole program by source: our sums, our sums with loops counted once, and XLA's sums."""
-    for name, cost in table.sources.items():
-        if name == "measured" and len(table.sources) > 1:
-            continue  # its counts are those of the compiled program
-        columns = [
-            _Column(title, name, key, unknown, exact if table.is_exact else written)
-            for title, key, unknown, written in QUANTITIES[:3]
-        ]
-        rows = [(name, cost["total"])]
-        for one in (cost.get("once"), cost.get("xla")):
-            if one is not None:
-                rows.append((str(one["name"]), {**one, "bytes_accessed": one.get("bytes")}))
-        found = [(title, [value_of(figures, column.key) for column in columns]) for title, figures in rows]
-        if len(rows) > 1 and cost.get("once") is not None and (found[1][1] == found[0][1] or not table.has_numbers):
-            del rows[1], found[1]
-        for (title, figures), (_, values) in zip(rows, found, strict=True):
-            yield title, [column.text(figures) for column in columns], values
-
-
-def _sources(table: _Table) -> Iterator[str]:
+def _sources(table: CostTable) -> Iterator[str]:
     yield (
         '<div class="scroll"><table class="cost"><caption>whole program, by source</caption>'
         '<thead><tr><th scope="col">source</th>'
         '<th scope="col">FLOPs</th><th scope="col">transcendentals</th><th scope="col">bytes</th></tr></thead><tbody>'
     )
-    for name, texts, values in _whole(table):
+    for name, texts, values in totals_by_source(table):
         cells = "".join(_value_cell(text, value) for text, value in zip(texts, values, strict=True))
         yield f'<tr><th scope="row">{escaped(one_line(name))}</th>{cells}</tr>'
     yield "</tbody></table></div>"
 
 
-def _memory(table: _Table) -> Iterator[str]:
+def _memory(table: CostTable) -> Iterator[str]:
     memory = table.data.get("memory")
     if not memory:
         return
     yield '<div class="scroll"><table class="cost"><caption>memory of the compiled program</caption><tbody>'
-    for name in _MEMORY:
+    for name in MEMORY:
         yield f'<tr><th scope="row">{name}</th>{_value_cell(nbytes(memory.get(name)), memory.get(name))}</tr>'
     yield "</tbody></table></div>"
 
 
-def _formulas(table: _Table) -> Iterator[str]:
+def _formulas(table: CostTable) -> Iterator[str]:
     """Yield a table of how rows are counted: there can be thousands of rows, but only tens of formulas."""
     for name, cost in table.sources.items():
         groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}

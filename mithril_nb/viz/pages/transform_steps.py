@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mithril_nb.viz.built import link_script
 from mithril_nb.viz.highlight import highlighted
 from mithril_nb.viz.html_parts import base_css, problems_css, problems_html
-from mithril_nb.viz.listing import MOST_LINES, listing_css
+from mithril_nb.viz.pages.listing import MOST_LINES, listing_css
 from mithril_nb.viz.text.escape import escaped, one_line
 
 if TYPE_CHECKING:  # the package around these records imports JAX

@@ -15,8 +15,8 @@ from mithril_nb.viz.costs.canvas.page import FOOT, HEAD_H, Page
 from mithril_nb.viz.costs.drawable import replace_undrawable
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import OF_KNOWN, Data, Field, field_of, is_bound, notes_of, reason_of
-from mithril_nb.viz.costs.overlay_boxes import Box, draw
-from mithril_nb.viz.costs.shown_on import graph_of, validate_opened
+from mithril_nb.viz.costs.overlay.boxes import Box, draw
+from mithril_nb.viz.costs.overlay.graph import graph_of, validate_opened
 from mithril_nb.viz.diagrams.picture import picture
 from mithril_nb.viz.diagrams.scene import Scene
 from mithril_nb.viz.text.columns import columns

@@ -21,10 +21,10 @@ from mithril_nb.stages.stage_kinds import has_machine_code, language_of, needs_c
 from mithril_nb.viz.built import built
 from mithril_nb.viz.costs.tables.table import cost_css, cost_tables
 from mithril_nb.viz.html_parts import base_css, heading_css, heading_html
-from mithril_nb.viz.inspection_summary import block_shares, graph_html, stages_html, summary_css
-from mithril_nb.viz.listing import hue_class, hues_seen, listing_css, panes_html
-from mithril_nb.viz.report import POLICY
-from mithril_nb.viz.stage_data import equation_data, stage_data
+from mithril_nb.viz.pages.inspection_summary import block_shares, graph_html, stages_html, summary_css
+from mithril_nb.viz.pages.listing import hue_class, hues_seen, listing_css, panes_html
+from mithril_nb.viz.pages.report import POLICY
+from mithril_nb.viz.pages.stage_data import equation_data, stage_data
 from mithril_nb.viz.text.escape import block_key, escaped, one_line
 
 if TYPE_CHECKING:  # these import JAX

@@ -7,12 +7,10 @@ Memory limits below the slanted roof, arithmetic below the flat one. After Willi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from mithril_nb.display import AT_LEAST
-from mithril_nb.viz.costs.blocks import hue_or_grey, hues_of, path_text, strip_numbers, times
+from mithril_nb.viz.costs.blocks import hue_or_grey, hues_of, times
 from mithril_nb.viz.costs.canvas.axes import Scale, decades, mark, tick_text
 from mithril_nb.viz.costs.canvas.naming import Names
 from mithril_nb.viz.costs.canvas.page import FOOT, HEAD_H, MARGIN, Page
@@ -21,91 +19,23 @@ from mithril_nb.viz.costs.canvas.squares import Rect
 from mithril_nb.viz.costs.canvas.svg_canvas import NORMAL, SMALL
 from mithril_nb.viz.costs.drawable import replace_undrawable
 from mithril_nb.viz.costs.drawing import Drawing
-from mithril_nb.viz.costs.fields import Data, at_least, is_bound, notes_of
+from mithril_nb.viz.costs.fields import Data
 from mithril_nb.viz.costs.options import validate_width
-from mithril_nb.viz.costs.peaks import Peaks, validate_peaks
+from mithril_nb.viz.costs.roofline.peaks import Peaks, validate_peaks
+from mithril_nb.viz.costs.roofline.spots import Spot, explain_above, flops_per_byte, intensity_text, spots_of
 from mithril_nb.viz.text.columns import columns
 from mithril_nb.viz.text.escape import one_line
-from mithril_nb.viz.text.units import percent, si, three_figures
+from mithril_nb.viz.text.units import si
 from mithril_nb.viz.text.width import text_width
 
-_ABOVE = 1.0005
-"""Shares from here on are displayed as more than 100 %."""
 NO_PEAKS = "No roof: the peak rates of this machine are unknown. ml.machine() measures them in seconds; then try again."
 NOT_MEASURED = "Hollow marks show attainable rates, not measured ones. These costs have no times."
-MOVED = "≥ and ≤: some FLOPs or bytes are unknown, so the point lies further right or left; ≈: either way"
-WHOLE = "whole program"
 _LEFT, _BOTTOM = 62, 40
 _MOST_LABELS, _MOST_TRIED = 15, 200
 _MOST_ROWS = 16
 _ROW_H = 20
 _PARTS, _SPARE = (0.4, 0.25, 0.6, 0.75, 0.15), 90
 """Positions for the label of the slanted roof, and a sufficient distance from the next point in px."""
-
-
-@dataclass(frozen=True)
-class Spot:
-    """A block, or several equal blocks, as a point.
-
-    Attributes:
-        path: Path of the block, or of the first of several; `""` for the whole program.
-        repeat: Number of blocks that it represents.
-        flops: FLOPs of one block.
-        intensity: FLOPs per byte.
-        rate: Attained FLOP/s; `None` if not measured.
-        reached: Share of the attainable rate, if the data has it: it takes dtypes into account, the roof does not.
-        unknown: Those of `flops` and `bytes_accessed` that omit unknown costs.
-    """
-
-    path: str
-    repeat: int
-    flops: float
-    intensity: float
-    rate: float | None
-    reached: float | None = None
-    unknown: frozenset[str] = frozenset()
-
-    @property
-    def bound(self) -> str:
-        """Prefix of its FLOPs per byte: the direction, or `≈` for both, in which unknown costs may move it."""
-        return {"flops": AT_LEAST, "bytes_accessed": "≤ "}.get("".join(self.unknown), "≈ " if self.unknown else "")
-
-    @property
-    def name(self) -> str:
-        """Its name, with its repeat count."""
-        return times(WHOLE if not self.path else path_text(self.path), self.repeat)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the blocks around it and its own name."""
-        return tuple(path_text(self.path).split(" / ")) if self.path else (WHOLE,)
-
-    def of_roof(self, peaks: Peaks) -> float | None:
-        """Return the attained share of the roof; `None` if not measured."""
-        if self.rate is None or self.reached is not None:
-            return self.reached
-        return self.rate / peaks.at(self.intensity)
-
-    def attainable(self, peaks: Peaks) -> str:
-        """Format the attainable FLOP/s."""
-        is_flat = self.bound == AT_LEAST and peaks.limit(self.intensity) == "arithmetic"
-        return f"{'' if is_flat else self.bound}{si(peaks.at(self.intensity), 'FLOP/s')}"
-
-    def limit(self, peaks: Peaks) -> str:
-        """Return its limit, or `"unknown"` if unknown costs could change it."""
-        found = peaks.limit(self.intensity)
-        return found if self.bound in ("", {"memory": "≤ ", "arithmetic": AT_LEAST}[found]) else "unknown"
-
-    def achieved(self, peaks: Peaks | None) -> tuple[str, str]:
-        """Format the attained FLOP/s and their share of the roof; unknown costs can only raise both."""
-        if self.rate is None:
-            return "not measured", ""
-        share = "" if peaks is None else at_least(percent(self.of_roof(peaks)), bool(self.unknown))
-        return at_least(si(self.rate, "FLOP/s"), "flops" in self.unknown), share
-
-    def height(self, peaks: Peaks) -> float:
-        """Return the attained FLOP/s, or the attainable ones if not measured."""
-        return peaks.at(self.intensity) if self.rate is None else self.rate
 
 
 def roofline(data: Data, peaks: Any = None, width: int = 720) -> Drawing:
@@ -136,74 +66,6 @@ def roofline(data: Data, peaks: Any = None, width: int = 720) -> Drawing:
     roof = Peaks.of(replace_undrawable(given or data.get("machine") or {}))
     spots, missing = spots_of(data)
     return Drawing(_svg(data, spots, missing, roof, width), _text(data, spots, missing, roof))
-
-
-def explain_above(shares: Iterable[tuple[float | None, str | None]]) -> tuple[str, ...]:
-    """Return the reasons why blocks exceed the roof, if any do.
-
-    Args:
-        shares: Share of the roof of each block, and its limit: `"memory"`, or arithmetic by any name.
-
-    Examples:
-        >>> explain_above([(0.5, "memory"), (1.0, "compute")])
-        ()
-        >>> explain_above([(1.18, "memory")])[0].partition(":")[0]
-        'above 100 % of the roof'
-    """
-    above = {limit for share, limit in shares if share is not None and share >= _ABOVE}
-    memory = "part of the data came from cache, which is faster than main memory"
-    arithmetic = "the roof is the measured rate of a large matmul; other work may have slowed that measurement"
-    reasons = [memory] * ("memory" in above) + [arithmetic] * bool(above - {"memory"})
-    return tuple(f"above 100 % of the roof: {why}" for why in reasons)
-
-
-def spots_of(data: Data) -> tuple[list[Spot], list[str]]:
-    """Return the points, whole program first, then by FLOPs; and the reasons why other blocks have none."""
-    rates = data.get("rates") or {}
-    groups: dict[object, list[str]] = {}
-    for path, figures in data["by_block"].items():
-        key = (
-            strip_numbers(path),
-            *(figures.get(name) for name in ("flops", "bytes_accessed", "time_s")),
-            _unknown(figures),
-        )
-        groups.setdefault(key, []).append(path)
-    found: list[Spot] = []
-    idle: list[str] = []
-    unknown: list[str] = []
-    for paths in groups.values():
-        figures = data["by_block"][paths[0]]
-        flops, size = figures.get("flops"), figures.get("bytes_accessed")
-        if flops and size:
-            found.append(_spot(paths[0], len(paths), figures, rates.get(paths[0])))
-        elif flops is None or size is None:
-            unknown.append(times(path_text(paths[0]), len(paths)))
-        else:
-            idle.append(times(path_text(paths[0]), len(paths)))
-    found.sort(key=lambda spot: -spot.flops * spot.repeat)
-    total = data["total"]
-    if total.get("flops") and total.get("bytes_accessed"):
-        found.insert(0, _spot("", 1, total, data.get("rate")))
-    missing = [MOVED] if any(spot.unknown for spot in found) else []
-    if unknown or missing:
-        missing += dict.fromkeys((*notes_of(data, "flops"), *notes_of(data, "bytes_accessed")))
-    missing += [f"unknown FLOPs or bytes, not drawn: {_listed(unknown)}"] if unknown else []
-    missing += [f"no FLOPs, not drawn: {_listed(idle)}"] if idle else []
-    return found, missing
-
-
-def _spot(path: str, repeat: int, figures: Mapping[str, Any], rate: Mapping[str, Any] | None) -> Spot:
-    flops, size, time = figures["flops"], figures["bytes_accessed"], figures.get("time_s")
-    reached = flops / time if time else None
-    return Spot(path, repeat, flops, flops / size, reached, (rate or {}).get("roofline"), _unknown(figures))
-
-
-def _unknown(figures: Mapping[str, Any]) -> frozenset[str]:
-    return frozenset(name for name in ("flops", "bytes_accessed") if is_bound(figures, name))
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def _svg(data: Data, spots: Sequence[Spot], missing: Sequence[str], roof: Peaks | None, width: int) -> str:
@@ -341,7 +203,7 @@ def _tooltip(spot: Spot, roof: Peaks) -> str:
     measured = "not measured" if spot.rate is None else f"reached {reached}, {share} of the roof"
     return "\n".join(
         (
-            f"{spot.name}: {_intensity(spot)}", f"attainable {spot.attainable(roof)}", measured,
+            f"{spot.name}: {intensity_text(spot)}", f"attainable {spot.attainable(roof)}", measured,
             f"limited by {spot.limit(roof)}",
         )
     )  # fmt: skip
@@ -369,7 +231,7 @@ def _rows(page: Page, data: Data, spots: Sequence[Spot]) -> float:
         sheet.open(f"{spot.name}: {spot.bound}{spot.intensity:.6g} FLOP/B", "point", spot.path or None)
         mark(sheet, hue if spot.path else 3, at, y, f"hue{hue}" if spot.path else "ink", r=5)
         sheet.close()
-        sheet.text(page.width - MARGIN, y + 4, _intensity(spot), anchor="end")
+        sheet.text(page.width - MARGIN, y + 4, intensity_text(spot), anchor="end")
     rest = len(spots) - len(shown)
     if rest:
         sheet.text(MARGIN, area.y + area.h + 30, f"and {rest} more", "muted")
@@ -382,21 +244,13 @@ def _fitting(ways: Sequence[str], spot: Spot, room: float) -> str:
     return next((one for one in written if text_width(one, NORMAL, bold=not spot.path) <= room), written[-1])
 
 
-def _intensity(spot: Spot) -> str:
-    return f"{spot.bound}{_flops_per_byte(spot.intensity)}"
-
-
-def _flops_per_byte(value: float) -> str:
-    return f"{three_figures(value) if value < 999.5 else si(value)} FLOP/B"
-
-
 def _roof_text(roof: Peaks) -> str:
     parts = [si(roof.flops_per_s, "FLOP/s")] if roof.flops_per_s else []
     parts += [si(roof.bytes_per_s, "B/s")] if roof.bytes_per_s else []
     text = f"roof: {' and '.join(parts)}"
     text += f" ({one_line(roof.source)})" if roof.source else ""
     if roof.flops_per_s and roof.bytes_per_s:
-        text += f", which meet at {_flops_per_byte(roof.flops_per_s / roof.bytes_per_s)}"
+        text += f", which meet at {flops_per_byte(roof.flops_per_s / roof.bytes_per_s)}"
     return text
 
 
@@ -408,7 +262,7 @@ def _text(data: Data, spots: Sequence[Spot], missing: Sequence[str], roof: Peaks
     lines.append(_roof_text(roof) if roof else NO_PEAKS)
     rows: list[tuple[str, ...]] = [("block", "FLOP/B", "attainable", "reached", "of the roof", "limited by")]
     for spot in spots:
-        row = [spot.name, _intensity(spot).removesuffix(" FLOP/B")]
+        row = [spot.name, intensity_text(spot).removesuffix(" FLOP/B")]
         if roof is None:
             row += ["", "" if spot.rate is None else spot.achieved(roof)[0], "", ""]
         else:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from mithril_nb.stages.stage_kinds import title_of
 from mithril_nb.viz.built import link_script
 from mithril_nb.viz.html_parts import base_css
-from mithril_nb.viz.listing import hues_seen, listing_css, panes_html
+from mithril_nb.viz.pages.listing import hues_seen, listing_css, panes_html
 from mithril_nb.viz.text.columns import columns
 from mithril_nb.viz.text.escape import escaped, one_line
 

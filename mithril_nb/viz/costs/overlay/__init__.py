@@ -1,0 +1,1 @@
+"""A graph coloured by costs."""

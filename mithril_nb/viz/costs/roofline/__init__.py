@@ -1,0 +1,1 @@
+"""The roofline of a machine, with the costs of blocks below it."""

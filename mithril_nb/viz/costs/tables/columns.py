@@ -1,0 +1,173 @@
+"""The columns and rows of a table of costs, from one or several sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import Any
+
+from mithril_nb.display import AT_LEAST
+from mithril_nb.viz.costs.fields import CALLS, unknown_in
+from mithril_nb.viz.costs.tables.formulas import COMMUNICATION, short_formula, value_of
+from mithril_nb.viz.costs.tables.rows import Row, folded_rows, share_of, sum_figures
+from mithril_nb.viz.costs.tables.table_notes import communicates, has_params
+from mithril_nb.viz.text.units import exact, flops, nbytes, percent, seconds, si
+
+Cost = Mapping[str, Any]
+"""Costs as data: `Cost.to_dict()`, or several costs side by side: `Costs.to_dict()`."""
+MEMORY = ("argument", "output", "temp", "alias", "code")
+"""Parts of the memory of a compiled program."""
+QUANTITIES: tuple[tuple[str, str, str, Callable[[float | None], str]], ...] = (
+    ("FLOPs", "flops", "unknown", flops),
+    ("transcendentals", "transcendentals", CALLS, si),
+    ("bytes", "bytes_accessed", "unknown_bytes", nbytes),
+    ("payload bytes", "payload_bytes", "unknown_communication", nbytes),
+    ("wire bytes", "wire_bytes", "unknown_communication", nbytes),
+    ("time", "time_s", "", seconds),
+)
+"""Columns of tables of costs: title, key, key of the number of unknown rows, and format."""
+_PARAMS = ("params", "params", "", si)
+"""The last column; it has one source, because parameters are the same in all of them."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of figures."""
+
+    title: str
+    source: str
+    key: str
+    unknown: str
+    format: Callable[[float | None], str]
+
+    def text(self, figures: Mapping[str, Any]) -> str:
+        """Format a figure. Beside unknown costs, 0 is exact: a sum without known values is `None`.
+
+        A number beside formulas is exact, too: figures that depend on a size are `None`.
+        """
+        value = value_of(figures, self.key)
+        if isinstance(value, str):
+            return short_formula(value)
+        is_bound = value and unknown_in(figures, self.unknown) and "formulas" not in figures
+        return f"{AT_LEAST if is_bound else ''}{self.format(value)}"
+
+
+@dataclass(frozen=True)
+class CostTable:
+    """Costs from one or several sources, as columns and rows."""
+
+    data: Cost
+    is_exact: bool = False
+
+    @cached_property
+    def sources(self) -> Mapping[str, Cost]:
+        """The costs by source."""
+        return self.data["sources"] if "sources" in self.data else {str(self.data["source"]): self.data}
+
+    @cached_property
+    def main(self) -> Cost:
+        """The source whose blocks, shares and parameters are shown."""
+        return next(iter(self.sources.values()), {})
+
+    @cached_property
+    def blocks(self) -> list[str]:
+        """The blocks of all sources."""
+        return list(dict.fromkeys(path for cost in self.sources.values() for path in cost["by_block"]))
+
+    @cached_property
+    def columns(self) -> list[Column]:
+        """The columns of figures, those with the same title next to each other."""
+        counted = [name for name in self.sources if name != "measured"] or list(self.sources)
+        timed = [name for name, cost in self.sources.items() if cost["total"].get("time_s") is not None]
+        return [
+            Column(title, name, key, unknown, exact if self.is_exact and key != "time_s" else written)
+            for title, key, unknown, written in (*QUANTITIES, *([_PARAMS] if has_params(self.main) else []))
+            if key not in COMMUNICATION or any(map(communicates, self.sources.values()))
+            for name in (timed if key == "time_s" else [*self.sources][:1] if key == "params" else counted)
+        ]
+
+    @cached_property
+    def groups(self) -> list[tuple[str, list[Column]]]:
+        """Columns grouped by title."""
+        found: dict[str, list[Column]] = {}
+        for column in self.columns:
+            found.setdefault(column.title, []).append(column)
+        return list(found.items())
+
+    @cached_property
+    def is_deep(self) -> bool:
+        """True if the columns have two heads: title and source."""
+        return any(len(group) > 1 or title == "time" for title, group in self.groups)
+
+    @cached_property
+    def is_timed(self) -> bool:
+        """True if shares are shares of time, because only times are known."""
+        return self.main.get("source") == "measured"
+
+    @cached_property
+    def has_numbers(self) -> bool:
+        """True if sums are numbers, not formulas."""
+        return not isinstance(value_of(self.main.get("total", {}), "flops"), str)
+
+    @cached_property
+    def has_shares(self) -> bool:
+        """True if shares exist: a total that is a formula or 0 has none."""
+        total = self.main.get("total", {})
+        return self.has_numbers and (self.is_timed or total.get("flops") != 0 or bool(total.get("unknown")))
+
+    @cached_property
+    def folded(self) -> list[Row]:
+        """The folded rows, few enough to read."""
+        return folded_rows([cost["by_block"] for cost in self.sources.values()], "time_s" if self.is_timed else "flops")
+
+    def figures(self, source: str, row: Row) -> Mapping[str, Any] | None:
+        """Return the cost of a row in a source; `None` if the source has none of its blocks."""
+        cost = self.sources[source]
+        parts = [cost["by_block"][path] for path in row.paths if path in cost["by_block"]]
+        return sum_figures(parts, cost["total"]) if parts else None
+
+    def share(self, figures: Mapping[str, Any] | None, row: Row | None = None) -> tuple[float | None, str]:
+        """Return the share of a row, or of the unattributed cost, and its bound."""
+        if figures is None:
+            return 0.0, ""
+        if self.is_timed:
+            whole, part = self.main["total"].get("time_s"), figures.get("time_s")
+            return (part or 0.0) / whole if whole else None, ""
+        if row is None or "share" in figures:
+            return figures.get("share"), figures.get("share_bound", "")
+        inside = set(row.paths)
+        others = (one for path, one in self.main["by_block"].items() if path not in inside)
+        return share_of(figures, chain(others, [self.main["unattributed"]]), self.main["total"])
+
+    def shares(self, rows: Sequence[Row]) -> list[tuple[float | None, str]]:
+        """Return the share of each row, and its bound."""
+        name = next(iter(self.sources), "")
+        return [self.share(self.figures(name, row), row) for row in rows]
+
+
+def share_text(share: float | None, bound: str) -> str:
+    """Format a share with its bound, if unknown costs make it one."""
+    text = percent(share)
+    return f"{bound} {text}" if bound else text
+
+
+def totals_by_source(table: CostTable) -> Iterator[tuple[str, list[str], list[float | str | None]]]:
+    """Yield the whole program by source: our sums, our sums with loops counted once, and XLA's sums."""
+    for name, cost in table.sources.items():
+        if name == "measured" and len(table.sources) > 1:
+            continue  # its counts are those of the compiled program
+        columns = [
+            Column(title, name, key, unknown, exact if table.is_exact else written)
+            for title, key, unknown, written in QUANTITIES[:3]
+        ]
+        rows = [(name, cost["total"])]
+        for one in (cost.get("once"), cost.get("xla")):
+            if one is not None:
+                rows.append((str(one["name"]), {**one, "bytes_accessed": one.get("bytes")}))
+        found = [(title, [value_of(figures, column.key) for column in columns]) for title, figures in rows]
+        if len(rows) > 1 and cost.get("once") is not None and (found[1][1] == found[0][1] or not table.has_numbers):
+            del rows[1], found[1]
+        for (title, figures), (_, values) in zip(rows, found, strict=True):
+            yield title, [column.text(figures) for column in columns], values
