@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 UNATTRIBUTED_LABEL = "(unattributed)"
@@ -114,3 +114,24 @@ def finite(data: Any, most: float = math.inf) -> Any:
     if isinstance(data, int | float) and not (abs(data) <= most and abs(data) < math.inf):
         return None
     return data
+
+
+def columns(rows: Sequence[tuple[str, ...]], right: Collection[int]) -> str:
+    """Return a table as text: rows in aligned columns, without the empty ones.
+
+    Args:
+        rows: The rows, each with all columns.
+        right: Indices of the columns that are aligned to the right.
+
+    Examples:
+        >>> print(columns([("a", "", "10"), ("bcd", "", "5")], right={2}))
+        a    10
+        bcd   5
+    """
+    used = [at for at in range(len(rows[0])) if any(row[at] for row in rows)] if rows else []
+    widths = {at: max(len(row[at]) for row in rows) for at in used}
+    lines = (
+        "  ".join(row[at].rjust(widths[at]) if at in right else row[at].ljust(widths[at]) for at in used)
+        for row in rows
+    )
+    return "\n".join(line.rstrip() for line in lines)

@@ -163,7 +163,7 @@ def _show_stage_graph(inspection: Inspection, name: str, as_json: bool) -> None:
 
 
 def _show_passes(inspection: Inspection, as_json: bool) -> None:
-    from mithril_nb.viz.text.columns import columns
+    from mithril_nb.display import columns
 
     passes = inspection.passes
     found = [{"number": one.number, "name": one.name, "pipeline": one.pipeline, **_sizes(one.diff)} for one in passes]
@@ -172,7 +172,7 @@ def _show_passes(inspection: Inspection, as_json: bool) -> None:
         return
     rows = [("pass", "name", "pipeline", "lines added", "lines removed")]
     rows += [tuple(str(value) for value in one.values()) for one in found]
-    say(columns(rows, right=frozenset({0, 3, 4})))
+    say(columns(rows, right={0, 3, 4}))
 
 
 def _sizes(diff: str) -> dict[str, int]:

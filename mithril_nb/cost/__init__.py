@@ -9,8 +9,9 @@ from mithril_nb.cost.hlo.xla import Memory, xla_figures, xla_memory
 from mithril_nb.cost.memory.liveness import LiveRange
 from mithril_nb.cost.memory.use import MemoryUse, Moment, memory_of
 from mithril_nb.cost.multiply_adds import MultiplyAdds
-from mithril_nb.cost.records import CostRow, Figures, Fusion, Source, Unknown
+from mithril_nb.cost.records import CostRow, Figures, Fusion, Source
 from mithril_nb.cost.side_by_side import Costs
+from mithril_nb.cost.unknowns import Unknown
 
 __all__ = [
     "SOURCES", "Change", "Comparison", "Cost", "CostRow", "Costs", "Difference", "DifferenceRow", "Figures", "Fusion",

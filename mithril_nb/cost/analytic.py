@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mithril_nb.cost.formulas.communication import sends_no_more
-from mithril_nb.cost.formulas.rules import Counted, counted, has_cost, repeated, sum_of
+from mithril_nb.cost.formulas.rules import Counted, counted, has_cost
+from mithril_nb.cost.formulas.sizes import repeated, sum_of
 from mithril_nb.cost.records import NO_TRIP_COUNT, CostRow, Figures, is_unknown
 from mithril_nb.stages.records import Equation
 

@@ -7,10 +7,10 @@ from functools import cached_property
 from typing import Any
 
 from mithril_nb.cost.notes import ON_EACH_DEVICE, ONE_OF
-from mithril_nb.cost.records import Figures, Fusion, format_sum, text_table
+from mithril_nb.cost.records import Figures, Fusion, format_sum
 from mithril_nb.cost.sums.blocks import ByBlock
 from mithril_nb.cost.sums.totals import CostTotals
-from mithril_nb.display import UNATTRIBUTED_LABEL, Shown, draw
+from mithril_nb.display import UNATTRIBUTED_LABEL, Shown, columns, draw
 from mithril_nb.stages.records import UNATTRIBUTED
 
 _COMPARED = ("flops", "transcendentals", "bytes_accessed", "params", "time_s")
@@ -188,7 +188,7 @@ class Comparison(Shown):
         return f"Comparison({self.before!r} -> {self.after!r})"
 
     def __str__(self) -> str:
-        texts = ("\n".join([title, *text_table(rows)]) for title, rows in self.tables.items())
+        texts = (f"{title}\n{columns(rows, range(1, len(rows[0])))}" for title, rows in self.tables.items())
         return "\n".join(["\n\n".join(texts), *self.notes])
 
 

@@ -11,12 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mithril_nb.cost.comparison import Comparison, compared
 from mithril_nb.cost.difference import Difference, against_xla, between
 from mithril_nb.cost.notes import notes_of_equations
-from mithril_nb.cost.records import (
-    CostRow,
-    Figures,
-    Source,
-    once_of,
-)
+from mithril_nb.cost.records import CostRow, Figures, Source, once_of
 from mithril_nb.cost.sums.lines import ByLine, figures_by_line
 from mithril_nb.cost.sums.source_lines import SourceLines
 from mithril_nb.cost.sums.totals import CostTotals

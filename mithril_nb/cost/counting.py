@@ -10,25 +10,17 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from mithril_nb.cost.costs import Cost, of_equations
-from mithril_nb.cost.formulas.rules import repeated, sum_of
+from mithril_nb.cost.formulas.sizes import repeated, sum_of
 from mithril_nb.cost.hlo.instruction_costs import InstructionCost, hlo_costs
 from mithril_nb.cost.hlo.rules import NAMING
 from mithril_nb.cost.hlo.xla import source_of, xla_memory
 from mithril_nb.cost.multiply_adds import MultiplyAdds, all_counted
 from mithril_nb.cost.notes import NOT_RUN, ON_EACH_DEVICE, ONE_OF, notes_of_communication
-from mithril_nb.cost.records import (
-    CostRow,
-    Figures,
-    Fusion,
-    Source,
-    notes_of,
-    notes_of_branches,
-    notes_of_params,
-    once_of,
-)
+from mithril_nb.cost.records import CostRow, Figures, Fusion, Source, once_of
 from mithril_nb.cost.side_by_side import Costs
 from mithril_nb.cost.sums.source_lines import SourceLines
 from mithril_nb.cost.symbolic.costs import SymbolicProgram
+from mithril_nb.cost.unknowns import notes_of, notes_of_branches, notes_of_params
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError, nearest, short_repr
 from mithril_nb.stages.fast_records import paused_collector
 from mithril_nb.stages.given import jax_modules

@@ -8,9 +8,9 @@ from typing import Any
 
 from mithril_nb.cost.comparison import one_sided
 from mithril_nb.cost.formulas.rules import OF_COMPLEX, RULES
-from mithril_nb.cost.records import CostRow, format_sum, text_table
+from mithril_nb.cost.records import CostRow, format_sum
 from mithril_nb.cost.sums.totals import CostTotals
-from mithril_nb.display import Shown
+from mithril_nb.display import Shown, columns
 
 _FIELDS = {"flops": "FLOPs", "transcendentals": "transcendentals", "bytes_accessed": "bytes"}
 _ROUNDING = 1e-6
@@ -111,7 +111,7 @@ class Difference(Shown):
              "" if row.theirs is None or row.ours is None else _less(row.ours - row.theirs))
             for row in shown
         ] + rows  # fmt: skip
-        lines += text_table([("opcode", "count", "ours", "theirs", "difference"), *rows])
+        lines.append(columns([("opcode", "count", "ours", "theirs", "difference"), *rows], range(1, 5)))
         if self.total and self.is_rounding:
             lines.append("the difference is rounding: XLA sums in float32")
         return "\n".join([*lines, *(f"{row.opcode}: {row.reason}" for row in self.rows if row.reason), *self.devices])

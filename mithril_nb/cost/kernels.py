@@ -6,7 +6,8 @@ from collections import Counter
 from typing import Any
 
 from mithril_nb.cost.analytic import equation_rows
-from mithril_nb.cost.formulas.rules import Formula, Letters, as_size, bytes_of, rule, times
+from mithril_nb.cost.formulas.rules import Formula, Letters, rule
+from mithril_nb.cost.formulas.sizes import as_size, bytes_of, times
 from mithril_nb.cost.formulas.symbols import Expression, UndecidedError
 from mithril_nb.cost.records import is_unknown, sum_of_rows
 from mithril_nb.graph.spec import TensorSpec

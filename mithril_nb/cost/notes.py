@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mithril_nb.cost.formulas.communication import SENDS_MORE
-from mithril_nb.cost.records import CostRow, notes_of, notes_of_branches, notes_of_params
+from mithril_nb.cost.records import CostRow
+from mithril_nb.cost.unknowns import notes_of, notes_of_branches, notes_of_params
 from mithril_nb.stages.trace.collectives import COLLECTIVES
 
 if TYPE_CHECKING:

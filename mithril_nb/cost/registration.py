@@ -13,7 +13,8 @@ from jax.extend.core import Primitive
 from mithril_nb.backends.notices import notice
 from mithril_nb.cost.counting import forget_analytic, is_in_programs
 from mithril_nb.cost.formulas.communication import sent_by
-from mithril_nb.cost.formulas.rules import OF_COMPLEX, RULES, USER_RULES, Formula, Rule, as_size, bytes_of, bytes_sum
+from mithril_nb.cost.formulas.rules import OF_COMPLEX, RULES, USER_RULES, Formula, Rule
+from mithril_nb.cost.formulas.sizes import as_size, bytes_of, bytes_sum
 from mithril_nb.cost.formulas.structure import CALLS
 from mithril_nb.cost.formulas.symbols import Expression, Polynomial, UndecidedError
 from mithril_nb.errors import UnknownOptionError, nearest, short_repr

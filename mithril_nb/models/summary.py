@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import index
 from typing import Any, SupportsIndex
 
+from mithril_nb.display import columns
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.graph.paths import join_path
 from mithril_nb.graph.records import BlockSpecs, LogicalGraph
@@ -70,15 +71,7 @@ def table(graph: LogicalGraph, inference: Inference, depth: int | None = None, d
     rows: list[tuple[str, ...]] = [_HEAD]
     rows += [(_plain(name), "", work.text(spec), "", "") for name, spec in inference.inputs.items()]
     rows += work.rows(graph, "", 0)
-    widths = [max(len(row[at]) for row in rows) for at in range(len(_HEAD))]
-    lines = [
-        "  ".join(
-            text.rjust(width) if at in _RIGHT else text.ljust(width)
-            for at, (text, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
-    return "\n".join([*lines, work.totals()])
+    return f"{columns(rows, _RIGHT)}\n{work.totals()}"
 
 
 class _Table:

@@ -13,7 +13,8 @@ from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.backends.jax.watch import around_blocks
 from mithril_nb.compilation import PhysicalModel
 from mithril_nb.compilation.binding import infer_for
-from mithril_nb.cost.formulas.symbols import UndecidedError, parse
+from mithril_nb.cost.formulas.parsing import parse
+from mithril_nb.cost.formulas.symbols import UndecidedError
 from mithril_nb.errors import MithrilError, ShapeError, StageUnavailableError
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.graph.spec import LEADING, Dim, TensorSpec

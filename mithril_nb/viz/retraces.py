@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from mithril_nb.display import AT_LEAST
+from mithril_nb.display import AT_LEAST, columns
 from mithril_nb.viz.html_parts import base_css
 from mithril_nb.viz.pages.inspection_summary import summary_css
-from mithril_nb.viz.text.columns import columns
 from mithril_nb.viz.text.escape import escaped, one_line
 from mithril_nb.viz.text.units import UNKNOWN, seconds
 
@@ -36,7 +35,7 @@ def retraces_text(report: Any) -> str:
     for one in own[:_MOST]:
         if one.retraces or one.left_out:
             rows = [_AGAIN, *_retraces(one, _MOST)]
-            text = columns(rows, right=frozenset({1, 3}))
+            text = columns(rows, right={1, 3})
             rest = len(one.retraces) + one.left_out + 1 - len(rows)
             parts.append(f"{_caption(one)}\n{text}" + (f"\nand {rest:,} more" if rest else ""))
     if len(table) > 1 and not any(one.retraces or one.left_out for one in own):

@@ -12,8 +12,8 @@ from process import EIGHT_DEVICES
 
 from mithril_nb.cost.analytic import equation_row
 from mithril_nb.cost.formulas.communication import sent
+from mithril_nb.cost.formulas.parsing import parse
 from mithril_nb.cost.formulas.rules import counted
-from mithril_nb.cost.formulas.symbols import parse
 from mithril_nb.cost.notes import notes_of_communication
 from mithril_nb.stages.trace.collectives import COLLECTIVES
 from mithril_nb.stages.trace.equations import sites_of

@@ -12,8 +12,9 @@ from jax_programs import flops_by_xla, spec
 
 from mithril_nb.cost import cost_of
 from mithril_nb.cost.formulas.letters import meaning
-from mithril_nb.cost.formulas.rules import RULES, counted, is_folded, nbytes
-from mithril_nb.cost.formulas.symbols import parse
+from mithril_nb.cost.formulas.parsing import parse
+from mithril_nb.cost.formulas.rules import RULES, counted, is_folded
+from mithril_nb.cost.formulas.sizes import nbytes
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.inspection import inspect
 from mithril_nb.stages import Equation

@@ -9,18 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jax.export import symbolic_shape
 
-from mithril_nb.cost.formulas.symbols import (
-    FUNCTIONS,
-    Polynomial,
-    UndecidedError,
-    call,
-    constant,
-    parse,
-    substituted,
-    symbol,
-    total,
-    written_with,
-)
+from mithril_nb.cost.formulas.parsing import parse, substituted, written_with
+from mithril_nb.cost.formulas.symbols import FUNCTIONS, Polynomial, UndecidedError, call, constant, symbol, total
 
 NAMES = ("B", "I", "O", "in", "lambda")
 """The last two are Python keywords, which are valid names of sizes."""

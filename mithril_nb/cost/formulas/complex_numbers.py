@@ -16,7 +16,8 @@ from mithril_nb.cost.formulas.reductions import (
     select_and_scatter_add,
     window_reduction,
 )
-from mithril_nb.cost.formulas.rules import OF_COMPLEX, Formula, Letters, count, elementwise, of_items, rule
+from mithril_nb.cost.formulas.rules import OF_COMPLEX, Formula, Letters, elementwise, of_items, rule
+from mithril_nb.cost.formulas.sizes import count
 from mithril_nb.cost.formulas.structure import all_reduce, reduce_scatter, update
 from mithril_nb.stages.jax_versions import COMPLEX_ABS_FLOPS
 from mithril_nb.stages.records import Equation

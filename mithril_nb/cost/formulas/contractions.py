@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from math import ceil
 from typing import Any
 
-from mithril_nb.cost.formulas.rules import Formula, Letters, as_size, count, length, rule, times
+from mithril_nb.cost.formulas.rules import Formula, Letters, rule
+from mithril_nb.cost.formulas.sizes import as_size, count, length, times
 from mithril_nb.cost.formulas.symbols import FUNCTIONS, Expression, call
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.records import Equation

@@ -16,7 +16,8 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any
 
-from mithril_nb.cost.formulas.rules import OF_COMPLEX, Formula, Letters, length, rule, times
+from mithril_nb.cost.formulas.rules import OF_COMPLEX, Formula, Letters, rule
+from mithril_nb.cost.formulas.sizes import length, times
 from mithril_nb.cost.formulas.symbols import call
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.records import Equation

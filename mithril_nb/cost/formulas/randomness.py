@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mithril_nb.cost.formulas.rules import Formula, Letters, as_size, count, length, of_items, rule, times
+from mithril_nb.cost.formulas.rules import Formula, Letters, of_items, rule
+from mithril_nb.cost.formulas.sizes import as_size, count, length, times
 from mithril_nb.cost.formulas.symbols import FUNCTIONS, call
 from mithril_nb.stages.records import Equation
 

@@ -4,20 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mithril_nb.cost.formulas.rules import (
-    Formula,
-    Letters,
-    as_size,
-    bytes_sum,
-    count,
-    counted,
-    items,
-    length,
-    of_items,
-    repeated,
-    rule,
-    times,
-)
+from mithril_nb.cost.formulas.rules import Formula, Letters, counted, items, of_items, rule
+from mithril_nb.cost.formulas.sizes import as_size, bytes_sum, count, length, repeated, times
 from mithril_nb.cost.formulas.symbols import Expression, call
 from mithril_nb.stages.records import Equation
 from mithril_nb.stages.trace.kernels import COMBINER, equations_of

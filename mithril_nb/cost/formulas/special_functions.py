@@ -10,7 +10,8 @@ each element.
 
 from __future__ import annotations
 
-from mithril_nb.cost.formulas.rules import Formula, Letters, count, elementwise, of_items, rule
+from mithril_nb.cost.formulas.rules import Formula, Letters, elementwise, of_items, rule
+from mithril_nb.cost.formulas.sizes import count
 from mithril_nb.stages.jax_versions import DIGAMMA_FLOPS, LGAMMA_FLOPS
 from mithril_nb.stages.records import Equation
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mithril_nb.cost.formulas.rules import Formula, Letters, count, no_bytes, opaque, rule
+from mithril_nb.cost.formulas.rules import Formula, Letters, no_bytes, opaque, rule
+from mithril_nb.cost.formulas.sizes import count
 from mithril_nb.stages.jax_versions import CALL_NAMES
 from mithril_nb.stages.records import Equation
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from math import prod
 
 from mithril_nb.cost.formulas.communication import UNKNOWN, sent
-from mithril_nb.cost.formulas.rules import nbytes, sum_of
+from mithril_nb.cost.formulas.sizes import nbytes, sum_of
 from mithril_nb.cost.hlo.module import Computation, HloModule
 from mithril_nb.cost.records import Piece
 from mithril_nb.stages.records import Instruction

@@ -9,7 +9,8 @@ from functools import cache
 from types import MappingProxyType
 
 from mithril_nb.cost.formulas.communication import sends_no_more
-from mithril_nb.cost.formulas.rules import Work, repeated, sum_of
+from mithril_nb.cost.formulas.rules import Work
+from mithril_nb.cost.formulas.sizes import repeated, sum_of
 from mithril_nb.cost.hlo.collectives import hlo_sent, pieces
 from mithril_nb.cost.hlo.module import Computation, HloModule
 from mithril_nb.cost.hlo.rules import fusion_bytes, hlo_bytes, hlo_work

@@ -12,7 +12,8 @@ from functools import lru_cache
 from math import ceil, log2, prod
 
 from mithril_nb.cost.formulas.contractions import rounds, valid_pairs
-from mithril_nb.cost.formulas.rules import Work, nbytes, size, sum_of
+from mithril_nb.cost.formulas.rules import Work
+from mithril_nb.cost.formulas.sizes import nbytes, size, sum_of
 from mithril_nb.cost.hlo.module import Computation
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.jax_versions import POINTER_BYTES

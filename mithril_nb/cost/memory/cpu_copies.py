@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from mithril_nb.cost.formulas.rules import nbytes
+from mithril_nb.cost.formulas.sizes import nbytes
 from mithril_nb.cost.memory.liveness import TEMPORARIES, LiveRange
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.jax_versions import MULTIPLIES_NARROW

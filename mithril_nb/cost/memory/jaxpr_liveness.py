@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from mithril_nb.cost.formulas.rules import nbytes
+from mithril_nb.cost.formulas.sizes import nbytes
 from mithril_nb.cost.memory.cpu_copies import CpuCopies
 from mithril_nb.cost.memory.liveness import ARGUMENTS, CONSTANTS, OUTPUTS, TEMPORARIES, LiveRange
 from mithril_nb.stages.jax_versions import CALL_NAMES

@@ -8,23 +8,13 @@ from functools import cached_property
 from typing import Any
 
 from mithril_nb.cost.multiply_adds import PRODUCTS, macs_of
-from mithril_nb.cost.records import (
-    CostRow,
-    Figures,
-    Fusion,
-    Source,
-    Unknown,
-    is_unknown,
-    share_of,
-    sum_of_figures,
-    sum_of_rows,
-    unknown_of,
-)
+from mithril_nb.cost.records import CostRow, Figures, Fusion, Source, is_unknown, share_of, sum_of_figures, sum_of_rows
 from mithril_nb.cost.sums.blocks import ByBlock, no_block, with_outer
 from mithril_nb.cost.sums.roles import ByRole
 from mithril_nb.cost.sums.source_lines import SourceLines
 from mithril_nb.cost.sums.splits import pieces_of, rows_by_block
 from mithril_nb.cost.symbolic.costs import SymbolicProgram
+from mithril_nb.cost.unknowns import Unknown, unknown_of
 from mithril_nb.graph.paths import is_within
 from mithril_nb.stages.records import ROLES, UNATTRIBUTED
 

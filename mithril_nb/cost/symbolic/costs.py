@@ -2,40 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from mithril_nb.cost.analytic import equation_row, most_expensive_branches, moved_rows
+from mithril_nb.cost.analytic import most_expensive_branches, moved_rows
 from mithril_nb.cost.formulas.communication import SENDS_MORE, Sent
-from mithril_nb.cost.formulas.rules import NOT_SENT, Counted, count, counted, has_cost
-from mithril_nb.cost.formulas.symbols import (
-    Expression,
-    Polynomial,
-    constant,
-    parse,
-    total,
-    written_with,
-)
-from mithril_nb.cost.records import COMMUNICATION, NO_TRIP_COUNT, CostRow, unknown_params
+from mithril_nb.cost.formulas.parsing import parse, written_with
+from mithril_nb.cost.formulas.rules import NOT_SENT, Counted, counted, has_cost
+from mithril_nb.cost.formulas.sizes import count
+from mithril_nb.cost.formulas.symbols import Expression, Polynomial, constant, total
+from mithril_nb.cost.records import COMMUNICATION, NO_TRIP_COUNT, CostRow
 from mithril_nb.cost.sums.blocks import nearest_path, with_outer
 from mithril_nb.cost.symbolic.branch_states import COUNTS, IDLE, SENDS, UNDECIDED, branch_states
+from mithril_nb.cost.symbolic.numbers import Numbers, holders, is_of_sizes, product, row_of
+from mithril_nb.cost.unknowns import unknown_params
 from mithril_nb.errors import UnknownOptionError, nearest, short_repr
 from mithril_nb.graph.paths import is_within
-from mithril_nb.graph.spec import Dim, TensorSpec
 from mithril_nb.stages.fast_records import paused_collector
 from mithril_nb.stages.pipeline import fitting_numbers
-from mithril_nb.stages.records import SIZE, Constant, Equation
+from mithril_nb.stages.records import Equation
 
 if TYPE_CHECKING:
     from mithril_nb.stages.records import Input
-
-_SIZES = frozenset(
-    "shape new_sizes length dim sizes window_dimensions window_strides padding padding_config base_dilation "
-    "window_dilation lhs_dilation rhs_dilation slice_sizes start_indices limit_indices strides fft_lengths".split()
-)
-"""Params that contain sizes; in other params a string is not a size."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +84,7 @@ class SymbolicProgram:
         if unknown_params(self.inputs) is not None:
             return None
         found: dict[str, int | None] = {}
-        put = _Numbers(self.sizes)
+        put = Numbers(self.sizes)
         for one in self.inputs:
             if one.is_param:
                 before, size = found.get(one.block, 0), put.spec(one.spec).size
@@ -118,7 +108,7 @@ class SymbolicProgram:
 
     def equations_of(self, primitives: Collection[str]) -> tuple[Equation, ...]:
         """Return its equations of some primitives, with `sizes` for symbolic sizes."""
-        put = _Numbers(self.sizes)
+        put = Numbers(self.sizes)
         return tuple(put.equation(one, one.repeats) for one in self.equations if one.primitive in primitives)
 
     @cached_property
@@ -132,10 +122,10 @@ class SymbolicProgram:
         Only the most expensive branch of a condition counts, as in XLA. Rows of arguments that XLA's partitioner moves
         come last.
         """
-        put = _Numbers(self.sizes)
+        put = Numbers(self.sizes)
         with paused_collector():
             pairs = zip(self.kinds.examples, self.counted, strict=True)
-            found = [_row(put, one, times, each) for (one, times), each in pairs]
+            found = [row_of(put, one, times, each) for (one, times), each in pairs]
             costs = tuple(
                 [
                     CostRow(
@@ -152,7 +142,7 @@ class SymbolicProgram:
     @cached_property
     def counted(self) -> tuple[Counted, ...]:
         """The cost of one run of an equation of each kind; figures that depend on symbolic sizes are polynomials."""
-        put = _Numbers(self.sizes)
+        put = Numbers(self.sizes)
         return tuple([counted(put.equation(one, None)) for one, _ in self.kinds.examples])
 
     def polynomial(self, path: str = "", field: str = "flops", role: str | None = None) -> tuple[Polynomial, list[str]]:
@@ -175,7 +165,7 @@ class SymbolicProgram:
             if why is not None and not role:
                 return total([]), [why[0]]
             own = [one.spec for one in self.inputs if one.is_param and is_within(one.block, path)]
-            put = _Numbers(self.sizes)
+            put = Numbers(self.sizes)
             return total([] if role else [count(put.spec(spec)) for spec in own]), []
         added, unknown = self._added(self._chosen(path, role), field)
         moved = [one for one in self.inputs if one.is_moved and is_within(one.block, path)]
@@ -357,14 +347,6 @@ class SymbolicProgram:
         )
 
 
-def _row(put: _Numbers, equation: Equation, times: Expression | None, each: Counted) -> CostRow:
-    repeats = put.number(times)
-    row = equation_row(equation, each, repeats)
-    if times is None or repeats is not None:
-        return row
-    return replace(row, rounds=str(times), formula=row.formula.removesuffix(f"; {NO_TRIP_COUNT}"))
-
-
 def _kinds(equations: tuple[Equation, ...]) -> Kinds:
     lengths: dict[str, Expression | None] = {}
     places: dict[Any, int] = {}
@@ -379,7 +361,7 @@ def _kinds(equations: tuple[Equation, ...]) -> Kinds:
             continue
         repeats: Expression | None = one.repeats
         if repeats is None:
-            repeats = _product(lengths.get(holder, 1) for holder in _holders(one.id))
+            repeats = product(lengths.get(holder, 1) for holder in holders(one.id))
         key = one.primitive, one.inputs, one.outputs, one.params, one.constants, one.is_used, repeats
         place = places.get(key)
         if place is None:
@@ -407,80 +389,3 @@ def _times(times: int, term: str) -> str:
     if times == 1 or term == "1":
         return term if times == 1 else str(times)
     return f"{times}·({term})" if " " in term else f"{times}·{term}"
-
-
-def is_of_sizes(equation: Equation) -> bool:
-    """Return whether an equation only turns a symbolic size into an array; with numbers, JAX has no such equation."""
-    if equation.primitive != "convert_element_type":
-        return equation.primitive == "dim_as_value"
-    (known, *_), (made, *_) = equation.constants or (None,), equation.outputs
-    return isinstance(known, str) and known.startswith(SIZE) and made.shape == ()
-
-
-class _Numbers:
-    """Replaces symbolic sizes by numbers, with a cache of the specs."""
-
-    def __init__(self, sizes: Mapping[str, int]):
-        self.sizes = sizes
-        self._specs: dict[TensorSpec, TensorSpec] = {}
-        self._groups: dict[tuple[TensorSpec, ...], tuple[TensorSpec, ...]] = {}
-        self._dims: dict[str, Dim] = {}
-
-    def number(self, value: Expression | None) -> int | None:
-        if value is None or isinstance(value, int):
-            return value
-        return value.evaluate(**self.sizes) if self.sizes else None
-
-    def dim(self, dim: Dim) -> Dim:
-        if isinstance(dim, int) or not self.sizes:
-            return dim
-        if dim not in self._dims:
-            self._dims[dim] = parse(dim).evaluate(**self.sizes)
-        return self._dims[dim]
-
-    def spec(self, spec: TensorSpec) -> TensorSpec:
-        found = self._specs.get(spec)
-        if found is None:
-            found = spec if spec.is_concrete else TensorSpec(tuple(map(self.dim, spec.shape)), spec.dtype)
-            self._specs[spec] = found
-        return found
-
-    def specs(self, specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:
-        found = self._groups.get(specs)
-        if found is None:
-            found = self._groups[specs] = tuple(map(self.spec, specs))
-        return found
-
-    def equation(self, one: Equation, repeats: int | None) -> Equation:
-        inputs, outputs = self.specs(one.inputs), self.specs(one.outputs)
-        params = tuple([(name, self.param(value) if name in _SIZES else value) for name, value in one.params])
-        return Equation(
-            one.id, one.primitive, one.block, one.role, inputs, outputs, one.source, repeats, one.is_call, params,
-            one.origin, one.is_used, tuple(map(self.constant, one.constants)), one.transforms,
-            one.library_source, one.source_range,
-        )  # fmt: skip
-
-    def param(self, value: Any) -> Any:
-        if isinstance(value, tuple):
-            return tuple(map(self.param, value))
-        return self.dim(value) if isinstance(value, str) else value
-
-    def constant(self, value: Constant) -> Constant:
-        if not isinstance(value, str) or not value.startswith(SIZE) or not self.sizes:
-            return value
-        return float(self.dim(value.removeprefix(SIZE)))
-
-
-def _holders(id: str) -> list[str]:
-    """Return the ids of the equations that hold an equation: `"12"`, `"12.b1.3"` for `"12.b1.3.0"`."""
-    parts = id.split(".")
-    return [".".join(parts[:count]) for count in range(1, len(parts)) if not parts[count - 1].startswith("b")]
-
-
-def _product(factors: Iterable[Expression | None]) -> Expression | None:
-    product: Expression = 1
-    for factor in factors:
-        if factor is None:
-            return None
-        product = factor * product if isinstance(factor, int) else product * factor
-    return product

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from mithril_nb.display import columns
 from mithril_nb.viz.costs.tables.table import cost_css
 from mithril_nb.viz.html_parts import base_css, image_html
-from mithril_nb.viz.text.columns import columns
 from mithril_nb.viz.text.escape import escaped, one_line
 
 _MOST_OPEN = 12
@@ -39,7 +39,7 @@ class Numbers:
         """The rows as aligned columns, numbers on the right."""
         _, *rows = self.rows
         names = 0 if all(row[0].isdecimal() for row in rows) else 1
-        return columns([*self.rows], right=frozenset(range(names, len(self.rows[0]))))
+        return columns([*self.rows], right=range(names, len(self.rows[0])))
 
     @property
     def html(self) -> str:

@@ -6,14 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mithril_nb.display import UNATTRIBUTED_LABEL
+from mithril_nb.display import UNATTRIBUTED_LABEL, columns
 from mithril_nb.viz.costs.blocks import hues_of
 from mithril_nb.viz.costs.fields import at_least, is_bound
 from mithril_nb.viz.costs.roofline.spots import explain_above
 from mithril_nb.viz.costs.tables.rows import Row, folded_rows, sum_figures
 from mithril_nb.viz.costs.tables.table import cost_css, cost_html, row_head
 from mithril_nb.viz.html_parts import base_css
-from mithril_nb.viz.text.columns import columns
 from mithril_nb.viz.text.escape import escaped, one_line
 from mithril_nb.viz.text.units import percent, seconds, si
 
@@ -53,7 +52,7 @@ def profile_text(profile: Any) -> str:
         profile: The result of `ml.profile`.
     """
     table = [_HEADS, *((line.name, *line.cells(profile.total.time_s)) for line in _lines(profile))]
-    return "\n".join((_title(profile), columns(table, right=frozenset(range(1, len(_HEADS)))), *_notes(profile)))
+    return "\n".join((_title(profile), columns(table, right=range(1, len(_HEADS))), *_notes(profile)))
 
 
 def profile_html(profile: Any) -> str:

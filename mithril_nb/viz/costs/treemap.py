@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mithril_nb.display import UNATTRIBUTED_LABEL
+from mithril_nb.display import UNATTRIBUTED_LABEL, columns
 from mithril_nb.viz.costs.blocks import Branch, hue_or_grey, hues_of, label_of, path_text, times, tree_of
 from mithril_nb.viz.costs.canvas.naming import Names
 from mithril_nb.viz.costs.canvas.page import FOOT, HEAD_H, MARGIN, Page
@@ -28,7 +28,6 @@ from mithril_nb.viz.costs.fields import (
     whole_text,
 )  # fmt: skip
 from mithril_nb.viz.costs.options import validate_width
-from mithril_nb.viz.text.columns import columns
 from mithril_nb.viz.text.escape import one_line
 from mithril_nb.viz.text.units import percent
 from mithril_nb.viz.text.width import text_width
@@ -323,7 +322,7 @@ def _text(data: Data, kind: Field) -> str:
     if lost.value:
         rows.append((UNATTRIBUTED_LABEL, *_figures(lost, kind, total)))
     rows.append(("total", whole_text(data, kind), "100 %", ""))
-    lines = [head, columns(rows, right=frozenset({1, 2}))]
+    lines = [head, columns(rows, right={1, 2})]
     if hidden:
         lines.append(
             f"not listed: {hidden} {'block' if hidden == 1 else 'blocks'} with less than {percent(_LEAST_LISTED)}"

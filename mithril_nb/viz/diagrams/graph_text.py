@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from mithril_nb.display import columns
 from mithril_nb.graph.paths import join_path
 from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph
 from mithril_nb.viz.diagrams.labels import PLAIN, NodeAnnotation
-from mithril_nb.viz.text.columns import columns
 from mithril_nb.viz.text.escape import one_line
 from mithril_nb.viz.text.units import percent
 
@@ -33,7 +33,7 @@ def graph_text(
     for port in graph.outputs:
         source = graph.source_of.get(Endpoint(BOUNDARY, port.name))
         rows.append((one_line(port.name), "output", "", _from([(None, source)]), "", ""))
-    return columns(rows)
+    return columns(rows, {5})
 
 
 def block_text(block: Block) -> str:

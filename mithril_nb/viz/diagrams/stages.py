@@ -10,13 +10,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from itertools import pairwise
 
+from mithril_nb.display import columns
 from mithril_nb.stages.graph.stage_graph import ROOT, GraphEdge, GraphNode, StageGraph
 from mithril_nb.stages.records import ROLES
 from mithril_nb.viz.diagrams import sizes
 from mithril_nb.viz.diagrams.rows import Net, Part, Placed, arrange_lines
 from mithril_nb.viz.diagrams.scene import Level, Scene, SceneEdge, SceneNode, count_text, frame_texts
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
-from mithril_nb.viz.text.columns import columns
 from mithril_nb.viz.text.escape import one_line
 from mithril_nb.viz.text.units import percent
 from mithril_nb.viz.text.width import text_width
@@ -223,4 +223,4 @@ def stage_graph_text(
                 "" if share is None else percent(share),
             )
         )
-    return columns(rows) if rows else f"{graph.stage}: nothing to draw"
+    return columns(rows, {5}) if rows else f"{graph.stage}: nothing to draw"

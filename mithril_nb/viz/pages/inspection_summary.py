@@ -9,11 +9,11 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from mithril_nb.display import columns
 from mithril_nb.stages.stage_kinds import title_of
 from mithril_nb.viz.built import link_script
 from mithril_nb.viz.html_parts import base_css
 from mithril_nb.viz.pages.listing import hues_seen, listing_css, panes_html
-from mithril_nb.viz.text.columns import columns
 from mithril_nb.viz.text.escape import escaped, one_line
 
 if TYPE_CHECKING:  # these import JAX
@@ -33,7 +33,7 @@ def summary_text(inspection: Inspection) -> str:
     figures = {name: _figures(inspection, name) for name in inspection.stages}
     rows = [("stage", "lines", "instructions", "")]
     rows += [(title_of(name), *known) for name, known in figures.items()]
-    parts = [f"program {inspection.name!r}", columns(rows, right=frozenset({1, 2}))]
+    parts = [f"program {inspection.name!r}", columns(rows, right={1, 2})]
     failed = next((stage.unavailable for stage in stages if stage.unavailable is not None), None)
     if failed is not None:
         parts.append("\n".join(map(one_line, failed.split("\n"))))

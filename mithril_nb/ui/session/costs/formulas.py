@@ -8,8 +8,8 @@ from typing import Any
 
 from mithril_nb.cost import Cost, CostRow
 from mithril_nb.cost.formulas.letters import meaning
+from mithril_nb.display import columns
 from mithril_nb.viz.costs.tables.formulas import short_formula
-from mithril_nb.viz.text.columns import columns
 from mithril_nb.viz.text.escape import one_line
 
 MOST_TERMS = 8
@@ -94,7 +94,7 @@ class BlockFormula:
     def __str__(self) -> str:
         name = one_line(self.block) or "the program"
         title = f"{name}: {'; '.join(part for part in (one_line(self.whole), self.why) if part)}"
-        lines = columns([one.in_columns for one in self.terms], right=frozenset({2})).splitlines()
+        lines = columns([one.in_columns for one in self.terms], right={2}).splitlines()
         if self.left:
             lines.append(f"and {self.left} more: {_sum(self.left_flops)}")
         if self.legend:

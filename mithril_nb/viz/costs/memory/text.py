@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from mithril_nb.display import UNATTRIBUTED_LABEL
+from mithril_nb.display import UNATTRIBUTED_LABEL, columns
 from mithril_nb.viz.costs.blocks import path_text, tree_of
 from mithril_nb.viz.costs.memory.layers import Data, thin
-from mithril_nb.viz.text.columns import columns
 from mithril_nb.viz.text.escape import one_line
 from mithril_nb.viz.text.units import UNKNOWN, nbytes, percent
 
@@ -98,7 +97,7 @@ def _blocks(data: Data) -> str:
     for name, size in ((UNATTRIBUTED_LABEL, lost), ("(unfilled)", unfilled)):
         if size:
             rows.append((name, *_share(size, peak)))
-    text = columns(rows, right=frozenset({1, 2}))
+    text = columns(rows, right={1, 2})
     return f"{text}\nnot listed: {hidden} blocks with less than {percent(_LEAST_LISTED)} each" if hidden else text
 
 
@@ -121,7 +120,7 @@ def _values(data: Data) -> str:
         )
         for one in there[:_LARGEST]
     ]
-    return columns(rows, right=frozenset({1, 4}))
+    return columns(rows, right={1, 4})
 
 
 def _xla(stats: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from mithril_nb.display import columns
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.graph.spec import TensorSpec
@@ -19,7 +20,6 @@ from mithril_nb.viz.costs.overlay.boxes import Box, draw
 from mithril_nb.viz.costs.overlay.graph import graph_of, validate_opened
 from mithril_nb.viz.diagrams.picture import picture
 from mithril_nb.viz.diagrams.scene import Scene
-from mithril_nb.viz.text.columns import columns
 from mithril_nb.viz.text.escape import one_line
 from mithril_nb.viz.text.units import percent
 
@@ -220,4 +220,4 @@ def _text(data: Data, kind: Field, boxes: list[Box], outside: float | None) -> s
             share = "" if box.node.share is None else percent(box.node.share)
             name = times(path_text(box.node.path) if box.node.path else one_line(box.node.name), box.node.repeat)
             rows.append((name, one_line(box.kind), box.shown(kind, total), share))
-    return "\n".join((head, columns(rows, right=frozenset({2, 3})), *_notes(data, kind, boxes, outside)))
+    return "\n".join((head, columns(rows, right={2, 3}), *_notes(data, kind, boxes, outside)))

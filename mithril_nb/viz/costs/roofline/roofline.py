@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from mithril_nb.display import columns
 from mithril_nb.viz.costs.blocks import hue_or_grey, hues_of, times
 from mithril_nb.viz.costs.canvas.axes import Scale, decades, mark, tick_text
 from mithril_nb.viz.costs.canvas.naming import Names
@@ -23,7 +24,6 @@ from mithril_nb.viz.costs.fields import Data
 from mithril_nb.viz.costs.options import validate_width
 from mithril_nb.viz.costs.roofline.peaks import Peaks, validate_peaks
 from mithril_nb.viz.costs.roofline.spots import Spot, explain_above, flops_per_byte, intensity_text, spots_of
-from mithril_nb.viz.text.columns import columns
 from mithril_nb.viz.text.escape import one_line
 from mithril_nb.viz.text.units import si
 from mithril_nb.viz.text.width import text_width
@@ -271,4 +271,4 @@ def _text(data: Data, spots: Sequence[Spot], missing: Sequence[str], roof: Peaks
     above = _above(spots, roof) if roof else ()
     if roof is None:
         rows[0] = ("block", "FLOP/B", "", "reached" if any(spot.rate for spot in spots) else "", "", "")
-    return "\n".join((*lines, columns(rows, right=frozenset({1, 2, 3, 4})), *above, *missing))
+    return "\n".join((*lines, columns(rows, right={1, 2, 3, 4}), *above, *missing))

@@ -56,7 +56,8 @@ def add_formulas(parts: Sequence[str | int | None]) -> str:
     if not formulas:
         return ""
     # `mithril_nb.cost` imports JAX. Data with formulas come from a process with JAX; the command line's help does not.
-    from mithril_nb.cost.formulas.symbols import parse, total
+    from mithril_nb.cost.formulas.parsing import parse
+    from mithril_nb.cost.formulas.symbols import total
 
     numbers = sum(part for part in parts if isinstance(part, int))
     whole = total([numbers, *(parse(formula.removeprefix(AT_LEAST)) for formula in formulas)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from mithril_nb.display import AT_LEAST, UNATTRIBUTED_LABEL
+from mithril_nb.display import AT_LEAST, UNATTRIBUTED_LABEL, columns
 from mithril_nb.stages.places import format_lines
 from mithril_nb.viz.costs.fields import unknown_in
 from mithril_nb.viz.costs.tables.columns import QUANTITIES
@@ -13,7 +13,6 @@ from mithril_nb.viz.costs.tables.formulas import COMMUNICATION, short_formula, v
 from mithril_nb.viz.costs.tables.table import cost_css
 from mithril_nb.viz.highlight import highlighted
 from mithril_nb.viz.html_parts import MONO, base_css
-from mithril_nb.viz.text.columns import columns
 from mithril_nb.viz.text.escape import escaped, one_line
 from mithril_nb.viz.text.units import exact, percent
 

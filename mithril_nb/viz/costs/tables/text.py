@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from textwrap import wrap
 from typing import Any
 
-from mithril_nb.display import UNATTRIBUTED_LABEL
+from mithril_nb.display import UNATTRIBUTED_LABEL, columns
 from mithril_nb.viz.costs.tables.columns import MEMORY, Column, Cost, CostTable, share_text, totals_by_source
 from mithril_nb.viz.costs.tables.table_notes import communication, notes, unknowns
-from mithril_nb.viz.text.columns import columns
 from mithril_nb.viz.text.escape import one_line
 from mithril_nb.viz.text.units import nbytes
 
@@ -43,7 +42,7 @@ def cost_text(cost: Cost, *, is_exact: bool = False) -> str:
     text += [line for note in below for line in (wrap(note, _WIDEST, subsequent_indent="  ") if is_narrow else [note])]
     sources: list[tuple[str, ...]] = [("source", "FLOPs", "transcendentals", "bytes")]
     sources += [(one_line(name), *cells) for name, cells, _ in totals_by_source(table)]
-    text.append("\n" + columns(sources, right=frozenset({1, 2, 3})))
+    text.append("\n" + columns(sources, right={1, 2, 3}))
     text += ["", *sent] if (sent := [*communication(table.sources, is_exact=is_exact)]) else []
     if cost.get("memory"):
         parts = ", ".join(f"{name} {nbytes(cost['memory'].get(name))}" for name in MEMORY)
@@ -84,7 +83,7 @@ def _block_table(table: CostTable, groups: Sequence[Sequence[Column]], *, has_sh
         cells = [_cell_text(column, table.sources[column.source][key]) for column in shown]
         share = "100 %" if key == "total" else share_text(*table.share(table.main.get(key)))
         rows.append((name, *cells, *(share for _ in last)))
-    return columns(rows, right=frozenset(range(1, len(rows[0]))))
+    return columns(rows, right=range(1, len(rows[0])))
 
 
 def _width(text: str) -> int:

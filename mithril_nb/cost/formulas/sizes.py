@@ -1,0 +1,110 @@
+"""Numbers of elements and bytes of arrays, whose sizes may be symbolic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import prod
+from typing import Any
+
+from mithril_nb.cost.formulas.parsing import parse
+from mithril_nb.cost.formulas.symbols import Expression
+from mithril_nb.graph.spec import ITEM_BYTES, TensorSpec
+
+
+def size(spec: TensorSpec) -> int:
+    """Return the number of elements of a spec without symbolic dims."""
+    return prod(int(dim) for dim in spec.shape)
+
+
+def count(spec: TensorSpec) -> Expression:
+    """Return the number of elements of a spec."""
+    return times(as_size(dim) for dim in spec.shape)
+
+
+def times(factors: Iterable[Expression]) -> Expression:
+    """Return the product of sizes."""
+    product: Expression = 1
+    for factor in factors:
+        product = product * factor
+    return product
+
+
+def length(spec: TensorSpec, axis: int) -> Expression:
+    """Return the size of one axis."""
+    return as_size(spec.shape[axis])
+
+
+def as_size(dim: Any) -> Expression:
+    """Return a dim, or a param that is a size, as a number or a polynomial.
+
+    Raises:
+        UndecidedError: The text is not a polynomial, such as `"..."`.
+    """
+    return parse(dim) if isinstance(dim, str) else int(dim)
+
+
+def nbytes(spec: TensorSpec) -> int | None:
+    """Return the size in bytes; `None` if a dim is symbolic, or the size of the dtype is unknown.
+
+    Tokens have no bytes, random keys have two words (four for `rbg` and `unsafe_rbg`); other dtypes have the number of
+    bits in their name.
+
+    Examples:
+        >>> nbytes(TensorSpec((4,), "float32")), nbytes(TensorSpec((), "key<fry>")), nbytes(TensorSpec((3,), "int4"))
+        (16, 8, 2)
+        >>> nbytes(TensorSpec(("batch", 4), "float32")), nbytes(TensorSpec((4,), "opaque"))
+        (None, None)
+    """
+    found = bytes_of(spec) if spec.is_concrete else 0 if spec.dtype == "token" else None
+    return found if isinstance(found, int) else None
+
+
+def bytes_of(spec: TensorSpec) -> Expression | None:
+    """Return the size in bytes, like `nbytes`; a polynomial if a dim is symbolic.
+
+    Examples:
+        >>> bytes_of(TensorSpec(("batch", 4), "float32")), bytes_of(TensorSpec(("batch", 3), "int4"))
+        (16·batch, floor((12·batch + 7)/8))
+    """
+    if spec.dtype == "token":
+        return 0
+    key = {"key<rbg>": 16, "key<urbg>": 16}.get(spec.dtype, 8) if spec.dtype.startswith("key<") else None
+    item = ITEM_BYTES.get(spec.dtype, key)
+    if item is not None:
+        return item * count(spec)
+    digits = "".join(char for char in spec.dtype.split("_")[0] if char.isdigit())
+    return (int(digits) * count(spec) + 7) // 8 if digits else None
+
+
+def sum_of(*values: int | None) -> int | None:
+    """Return the sum; `None` if one of the values is unknown.
+
+    Examples:
+        >>> sum_of(1, 2), sum_of(1, None), sum_of()
+        (3, None, 0)
+    """
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+def repeated(each: int | None, repeats: int | None) -> int | None:
+    """Return the cost of all runs; `None` if the cost of one run or the number of runs is unknown, unless one is 0.
+
+    Examples:
+        >>> repeated(3, 2), repeated(3, None), repeated(None, 2), repeated(0, None), repeated(None, 0)
+        (6, None, None, 0, 0)
+    """
+    if each == 0 or repeats == 0:
+        return 0
+    return None if each is None or repeats is None else each * repeats
+
+
+def bytes_sum(*specs: TensorSpec) -> Expression | None:
+    """Return the sum of the bytes of specs; `None` if one is unknown."""
+    whole: Expression = 0
+    for spec in specs:
+        found = bytes_of(spec)
+        if found is None:
+            return None
+        whole = whole + found
+    return whole

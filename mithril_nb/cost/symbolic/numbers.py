@@ -1,0 +1,119 @@
+"""Costs of equations with numbers in place of symbolic sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from mithril_nb.cost.analytic import equation_row
+from mithril_nb.cost.formulas.parsing import parse
+from mithril_nb.cost.formulas.rules import Counted
+from mithril_nb.cost.formulas.symbols import Expression
+from mithril_nb.cost.records import NO_TRIP_COUNT, CostRow
+from mithril_nb.graph.spec import Dim, TensorSpec
+from mithril_nb.stages.records import SIZE, Constant, Equation
+
+if TYPE_CHECKING:
+    pass
+
+
+_SIZES = frozenset(
+    "shape new_sizes length dim sizes window_dimensions window_strides padding padding_config base_dilation "
+    "window_dilation lhs_dilation rhs_dilation slice_sizes start_indices limit_indices strides fft_lengths".split()
+)
+"""Params that contain sizes; in other params a string is not a size."""
+
+
+def row_of(put: Numbers, equation: Equation, times: Expression | None, each: Counted) -> CostRow:
+    """Return the row of an equation that runs `times` times."""
+    repeats = put.number(times)
+    row = equation_row(equation, each, repeats)
+    if times is None or repeats is not None:
+        return row
+    return replace(row, rounds=str(times), formula=row.formula.removesuffix(f"; {NO_TRIP_COUNT}"))
+
+
+def is_of_sizes(equation: Equation) -> bool:
+    """Return whether an equation only turns a symbolic size into an array; with numbers, JAX has no such equation."""
+    if equation.primitive != "convert_element_type":
+        return equation.primitive == "dim_as_value"
+    (known, *_), (made, *_) = equation.constants or (None,), equation.outputs
+    return isinstance(known, str) and known.startswith(SIZE) and made.shape == ()
+
+
+class Numbers:
+    """Replaces symbolic sizes by numbers, with a cache of the specs."""
+
+    def __init__(self, sizes: Mapping[str, int]):
+        self.sizes = sizes
+        self._specs: dict[TensorSpec, TensorSpec] = {}
+        self._groups: dict[tuple[TensorSpec, ...], tuple[TensorSpec, ...]] = {}
+        self._dims: dict[str, Dim] = {}
+
+    def number(self, value: Expression | None) -> int | None:
+        """Return the number; `None` if a size has none."""
+        if value is None or isinstance(value, int):
+            return value
+        return value.evaluate(**self.sizes) if self.sizes else None
+
+    def dim(self, dim: Dim) -> Dim:
+        """Return a size with numbers, if they are known."""
+        if isinstance(dim, int) or not self.sizes:
+            return dim
+        if dim not in self._dims:
+            self._dims[dim] = parse(dim).evaluate(**self.sizes)
+        return self._dims[dim]
+
+    def spec(self, spec: TensorSpec) -> TensorSpec:
+        """Return a spec with numbers."""
+        found = self._specs.get(spec)
+        if found is None:
+            found = spec if spec.is_concrete else TensorSpec(tuple(map(self.dim, spec.shape)), spec.dtype)
+            self._specs[spec] = found
+        return found
+
+    def specs(self, specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:
+        """Return specs with numbers."""
+        found = self._groups.get(specs)
+        if found is None:
+            found = self._groups[specs] = tuple(map(self.spec, specs))
+        return found
+
+    def equation(self, one: Equation, repeats: int | None) -> Equation:
+        """Return an equation with numbers."""
+        inputs, outputs = self.specs(one.inputs), self.specs(one.outputs)
+        params = tuple([(name, self.param(value) if name in _SIZES else value) for name, value in one.params])
+        return Equation(
+            one.id, one.primitive, one.block, one.role, inputs, outputs, one.source, repeats, one.is_call, params,
+            one.origin, one.is_used, tuple(map(self.constant, one.constants)), one.transforms,
+            one.library_source, one.source_range,
+        )  # fmt: skip
+
+    def param(self, value: Any) -> Any:
+        """Return a param of an equation with numbers."""
+        if isinstance(value, tuple):
+            return tuple(map(self.param, value))
+        return self.dim(value) if isinstance(value, str) else value
+
+    def constant(self, value: Constant) -> Constant:
+        """Return a constant with a number, if it is a size."""
+        if not isinstance(value, str) or not value.startswith(SIZE) or not self.sizes:
+            return value
+        return float(self.dim(value.removeprefix(SIZE)))
+
+
+def holders(id: str) -> list[str]:
+    """Return the ids of the equations that hold an equation: `"12"`, `"12.b1.3"` for `"12.b1.3.0"`."""
+    parts = id.split(".")
+    return [".".join(parts[:count]) for count in range(1, len(parts)) if not parts[count - 1].startswith("b")]
+
+
+def product(factors: Iterable[Expression | None]) -> Expression | None:
+    """Return the product; `None` if a factor is unknown."""
+    product: Expression = 1
+    for factor in factors:
+        if factor is None:
+            return None
+        product = factor * product if isinstance(factor, int) else product * factor
+    return product
