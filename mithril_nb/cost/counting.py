@@ -24,10 +24,10 @@ from mithril_nb.cost.unknowns import notes_of, notes_of_branches, notes_of_param
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError, nearest, short_repr
 from mithril_nb.stages.fast_records import paused_collector
 from mithril_nb.stages.given import jax_modules
-from mithril_nb.stages.pipeline import with_numbers
+from mithril_nb.stages.inspect_options import with_numbers
 from mithril_nb.stages.program_stages import first_source, known_equations
 from mithril_nb.stages.records import Equation, Instruction, Stage
-from mithril_nb.stages.trace.collectives import ids_on_sharded
+from mithril_nb.stages.trace.partitioned import ids_on_sharded
 
 if TYPE_CHECKING:
     from mithril_nb.stages.program_stages import ProgramStages

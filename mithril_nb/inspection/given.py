@@ -8,8 +8,8 @@ from typing import Any
 
 from mithril_nb.inspection.inspection import Inspection
 from mithril_nb.stages.given.program import Given
+from mithril_nb.stages.inspect_options import InspectOptions
 from mithril_nb.stages.param_names import DEFAULT
-from mithril_nb.stages.pipeline import InspectOptions
 
 
 def inspect_given(

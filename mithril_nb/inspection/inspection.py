@@ -14,8 +14,8 @@ from mithril_nb.cost.side_by_side import Costs
 from mithril_nb.display import draw
 from mithril_nb.inspection.as_data import inspection_data
 from mithril_nb.inspection.exporters import exporter, save
+from mithril_nb.stages.inspect_options import InspectOptions
 from mithril_nb.stages.param_names import DEFAULT
-from mithril_nb.stages.pipeline import InspectOptions
 from mithril_nb.stages.program_stages import ProgramStages
 from mithril_nb.stages.trace.provenance.user_lines import Span
 from mithril_nb.stages.trace.tracing import checked_params

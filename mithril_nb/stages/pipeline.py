@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import jax
 
-from mithril_nb.errors import MithrilError, StageUnavailableError
+from mithril_nb.errors import StageUnavailableError
 from mithril_nb.stages.failure import Failure, failure_of
 from mithril_nb.stages.fast_records import paused_collector
 from mithril_nb.stages.given.op_names import as_inferred
@@ -20,17 +19,16 @@ from mithril_nb.stages.graph.block_graph import outline
 from mithril_nb.stages.hlo.optimized import read_hlo
 from mithril_nb.stages.hlo.stablehlo import read_stablehlo
 from mithril_nb.stages.hlo.stablehlo_module import traced_in_module
+from mithril_nb.stages.inspect_options import InspectOptions, with_numbers
 from mithril_nb.stages.jit import jax_jit
 from mithril_nb.stages.machine.kernels import AsmLine, Kernel, Owners, listing, read_kernels
 from mithril_nb.stages.machine.llvm import llvm_lines
 from mithril_nb.stages.once import Once
-from mithril_nb.stages.param_names import DEFAULT
 from mithril_nb.stages.records import Instruction, Read, Stage
 from mithril_nb.stages.stage_kinds import STAGE_KINDS, StageKind
 from mithril_nb.stages.trace.dataflow import Value, dataflow
 from mithril_nb.stages.trace.equations import each_equation
 from mithril_nb.stages.trace.jaxpr_text import print_jaxpr
-from mithril_nb.stages.trace.provenance.user_lines import Span
 from mithril_nb.stages.trace.python_source import (
     lines_of_file,
     source_of_functions,
@@ -45,33 +43,6 @@ from mithril_nb.stages.xla.live_ranges import LiveRanges, read_live_ranges
 
 _NO_KERNELS = "this platform writes no LLVM IR for its kernels"
 _ONLY_LIBRARY = "this program has no separate kernel: all of its work is done in libraries"
-
-
-@dataclass(frozen=True)
-class InspectOptions:
-    """The options of an inspection.
-
-    Attributes:
-        name: Name of the program; `None` for the name of the function.
-        params: Names of the arguments, or of parts of them, that hold the parameters of the model.
-        device: The device to lower and compile for.
-        compiler_options: Further XLA options.
-        source: Python code that builds the model, and the path of the block that each line adds.
-        kinds: Kind of each block, by path.
-        check_sizes: Raises if the named sizes cannot have the given values; `None` if every value is valid.
-        requested_at: The user's call that requested a program of this package, such as a train step.
-        given: The program itself, if it starts at a later stage than Python.
-    """
-
-    name: str | None = None
-    params: tuple[str, ...] = (DEFAULT,)
-    device: Any | None = None
-    compiler_options: Mapping[str, Any] | None = None
-    source: tuple[str, Mapping[int, str]] | None = None
-    kinds: Mapping[str, str] | None = None
-    check_sizes: Callable[[Mapping[str, int]], None] | None = None
-    requested_at: Span | None = None
-    given: Given | None = None
 
 
 class Pipeline:
@@ -398,41 +369,6 @@ class Pipeline:
                 kernels, self.owners.get(), lines_of, lambda name, count: title.format(name=name, count=count)
             ),
         )
-
-
-def fitting_numbers(sizes: Iterable[str], check: Callable[[Mapping[str, int]], None] | None) -> dict[str, int]:
-    """Return example values for named sizes.
-
-    Args:
-        sizes: The names.
-        check: Raises for values that they cannot have; `None` if every value is valid.
-
-    Examples:
-        >>> fitting_numbers(["batch"], None)
-        {'batch': 32}
-    """
-    tried = [dict.fromkeys(sizes, number) for number in (32, 16, 8, 4, 2)]
-    for numbers in tried:
-        with suppress(MithrilError):
-            if check is not None:
-                check(numbers)
-            return numbers
-    return tried[0]
-
-
-def with_numbers(sizes: Iterable[str], check: Callable[[Mapping[str, int]], None] | None = None) -> str:
-    """Return advice for sizes that have only names.
-
-    Args:
-        sizes: The names.
-        check: Raises for values that they cannot have.
-
-    Examples:
-        >>> with_numbers(["batch"])
-        'inspection.cost().at(batch=32)  # or inspect it with numbers'
-    """
-    numbers = ", ".join(f"{name}={number}" for name, number in fitting_numbers(sizes, check).items())
-    return f"inspection.cost().at({numbers})  # or inspect it with numbers"
 
 
 def _timed(name: str, make: Callable[[], Read], before_s: float = 0.0) -> Stage:

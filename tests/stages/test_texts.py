@@ -244,6 +244,14 @@ def test_the_fast_reader_equals_the_general_one(made: Inspection) -> None:
         assert sum(hlo_text._usual_line(line) is not None for line in lines) > len(lines) / 2
 
 
+def test_a_scope_that_looks_like_a_place_is_not_one() -> None:
+    line = '  %a = f32[4]{0} add(%b, %c), metadata={op_name="jit(f)/stack_frame_id=6/add"}'
+    assert _is_read_the_same_twice(line)
+    found = read_line(line)
+    assert isinstance(found, hlo_text.HloLine)
+    assert (found.op_name, found.place) == ("jit(f)/stack_frame_id=6/add", "")
+
+
 @given(st.randoms(use_true_random=False))
 def test_both_readers_agree_on_a_damaged_line(rng: random.Random) -> None:
     lines = [line for line in (LOOPS.optimized.as_text() or "").splitlines() if line.startswith("  ")]

@@ -16,6 +16,7 @@ from mithril_nb.analysis.retraces.records import FunctionReport, Retrace, WatchR
 from mithril_nb.display import Shown, draw
 from mithril_nb.stages.jax_versions import library_of
 from mithril_nb.stages.jit import events as jit_events
+from mithril_nb.stages.jit import tracers
 from mithril_nb.stages.jit.events import JitCall, Source, thread
 from mithril_nb.stages.jit.jax_jit import JitWrapper
 
@@ -109,7 +110,7 @@ class Watched(Following, JitWrapper):
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call the function."""
-        if jit_events.is_jit_disabled():
+        if tracers.is_jit_disabled():
             self.recorder.count_unjitted()
             return self._jitted(*args, **kwargs)
         scopes, call = thread.scopes, _Call(self, self.recorder.count_call())

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 
 from mithril_nb.graph.spec import ITEM_BYTES
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.given.lines import GivenLines, ReadSources
+from mithril_nb.stages.hlo.callers import ids_in_function_of, orders_of
 from mithril_nb.stages.hlo.text import Computation, HloLine, attribute_pairs, read_module, tidy
 from mithril_nb.stages.hlo.weights import CALLING, TRIVIAL, work
 from mithril_nb.stages.inference import (
@@ -85,7 +86,7 @@ class _Module:
         self._title += "".join(_DEVICES.findall(text.partition("\n")[0]))
         computations.sort(key=lambda one: not one.is_entry)
         self._computations = {computation.name: computation for computation in reversed(computations)}
-        self._order, self._callees_first = _orders(computations, self._computations)
+        self._order, self._callees_first = orders_of(computations, self._computations)
         self._drafts: dict[str, Draft] = {}
         self._lines: dict[str, HloLine] = {}
         self._homes: dict[str, Computation] = {}
@@ -269,7 +270,7 @@ class _Module:
             if caller.opcode == "call" and ids:
                 found |= {f"{outer}{self._tags.joint}{id}" for outer in ids}
             elif ids:
-                found |= _in_function_of(id, ids, self._tags.joint)
+                found |= ids_in_function_of(id, ids, self._tags.joint)
             else:
                 found |= self._behind_callers(id, home)
         return found
@@ -395,42 +396,3 @@ def _bytes(line: HloLine) -> float:
 def _trips(line: HloLine) -> tuple[tuple[str, str], ...]:
     """Return the trip count of a loop as an attribute: XLA prints it in a part of the text that is hidden."""
     return () if line.trips is None else (("known_trip_count", str(line.trips)),)
-
-
-def _in_function_of(id: str, callers: Iterable[str], joint: str = ".") -> set[str]:
-    """Return the full ids for an id in the body of a loop, branch or reduction, relative to its caller's function.
-
-    Examples:
-        >>> _in_function_of("2.b1.0", ["5.2"]), _in_function_of("0", ["5.0"]), _in_function_of("1", ["5.0"])
-        ({'5.2.b1.0'}, {'5.0'}, set())
-    """
-    found: set[str] = set()
-    for caller in callers:
-        parts = caller.split(joint)
-        for count in range(len(parts)):
-            rest = joint.join(parts[count:])
-            if id == rest or id.startswith(f"{rest}{joint}"):
-                found.add(joint.join((*parts[:count], id)))
-    return found
-
-
-def _orders(
-    computations: list[Computation], by_name: Mapping[str, Computation]
-) -> tuple[list[Computation], list[Computation]]:
-    """Return the computations in reading order, and with callees before their callers."""
-    reading: dict[str, Computation] = {}
-    callees_first: list[Computation] = []
-
-    def visit(computation: Computation) -> None:
-        if computation.name in reading:
-            return
-        reading[computation.name] = computation
-        for line in computation.instructions:
-            for _, callee in line.calls:
-                if callee in by_name:
-                    visit(by_name[callee])
-        callees_first.append(computation)
-
-    for computation in computations:
-        visit(by_name[computation.name])
-    return list(reading.values()), callees_first

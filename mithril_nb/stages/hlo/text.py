@@ -211,6 +211,7 @@ def _any_line(line: str) -> HloLine | str:
         literal = _OPERAND_NAME.sub(r"%\1", literal)
         attributes = _NAMED.sub(_with_signs, attributes)
     name = _OP_NAME.search(dropped) if dropped else None
+    metadata = dropped[: name.start()] + dropped[name.end() :] if name else dropped  # a scope may have any name
     calls: list[tuple[str, str]] = _CALLED.findall(attributes) if "=" in attributes else []
     for branches in _BRANCHES.findall(attributes) if "s={" in attributes else ():
         calls.extend(("branch", what.strip().lstrip("%")) for what in branches.split(",") if what.strip())
@@ -231,7 +232,7 @@ def _any_line(line: str) -> HloLine | str:
         match.group(1) is not None,
         f"{indent}%{match.group(3)} = {result} {opcode}({shown_literal}){attributes}",
         int(trips.group(1)) if trips else None,
-        _place(dropped) if "metadata" in dropped else "",
+        _place(metadata) if "metadata" in dropped else "",
     )
 
 

@@ -12,9 +12,10 @@ from mithril_nb.stages.jit import jax_jit
 from mithril_nb.stages.once import Once
 from mithril_nb.stages.param_names import which_are_params
 from mithril_nb.stages.records import UNATTRIBUTED, Equation, Input, Origin, Range, Role
-from mithril_nb.stages.trace.collectives import collective_params, divides, partitioned_ids
+from mithril_nb.stages.trace.collectives import collective_params
 from mithril_nb.stages.trace.equations import Site, sites_of
 from mithril_nb.stages.trace.kernels import params_of
+from mithril_nb.stages.trace.partitioned import divides, partitioned_ids
 from mithril_nb.stages.trace.provenance.attribution import Attribution, are_all_in_blocks
 from mithril_nb.stages.trace.provenance.param_blocks import common_block, users_of_inputs
 from mithril_nb.stages.trace.provenance.user_lines import Lines, Span, lines_of

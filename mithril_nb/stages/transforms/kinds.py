@@ -6,7 +6,7 @@ The same code creates arguments twice: as shapes to trace with, and as small arr
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,115 +25,19 @@ from mithril_nb.stages.transforms.numbers import (
     tangents_of,
     with_zeros,
 )
-
-Function = Callable[..., Any]
-Args = tuple[Any, ...]
+from mithril_nb.stages.transforms.transform import (
+    Args,
+    Compared,
+    Counts,
+    Function,
+    Transform,
+    all_equations,
+    count_equations,
+    forward_and_backward,
+    other_equations,
+)
 
 BATCH, TIMES = 8, 5
-
-
-@dataclass(frozen=True)
-class Compared:
-    """Two sides of one transform, evaluated.
-
-    Attributes:
-        how: Description of the reference.
-        got: Result of the transformed function.
-        expected: Reference result.
-        scale: Sum of the magnitudes of the terms that were added up, or 0; rounding errors grow with it.
-        is_rough: True if one side comes from finite differences.
-    """
-
-    how: str
-    got: Any
-    expected: Any
-    scale: float = 0.0
-    is_rough: bool = False
-
-
-@dataclass(frozen=True)
-class Counts:
-    """Numbers of equations with each mark in a step, for its explanation.
-
-    Attributes:
-        before: Equations before.
-        kept: Unchanged equations.
-        batched: Equations with an added batch axis.
-        changed: Equations with another change.
-        new: Added equations.
-        gone: Removed equations.
-        recomputed: Added equations that a checkpoint recomputes.
-        transposed: Other added equations that reverse mode created.
-    """
-
-    before: int
-    kept: int
-    batched: int
-    changed: int
-    new: int
-    gone: int
-    recomputed: int
-    transposed: int
-
-
-@dataclass(frozen=True)
-class Transform:
-    """An unknown transform: it takes a function and returns one with the same arguments.
-
-    Attributes:
-        name: Name for display.
-        entry: The transform itself.
-        options: Its keyword arguments.
-        amount: Size of the batch, or number of iterations.
-    """
-
-    name: str
-    entry: Function | None = None
-    options: tuple[tuple[str, Any], ...] = ()
-    amount: int = 0
-
-    keeps_inputs = False
-    """True if the arguments after start with the arguments before."""
-
-    @property
-    def option(self) -> Mapping[str, Any]:
-        """The options as a mapping."""
-        return dict(self.options)
-
-    def wrap(self, fn: Function, count: int) -> Function:
-        """Return the transformed function, given the number of arguments of the function."""
-        assert self.entry is not None
-        return self.entry(fn, **self.option)
-
-    def args(self, args: Args, out: Any, make: Maker) -> Args:
-        """Return the arguments after, from those before and the result before."""
-        return args
-
-    def names(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return the names of the arguments after."""
-        return tuple(names)
-
-    def compare(self, before: Function, given: Args, after: Function, args: Args) -> Compared | None:
-        """Evaluate both sides; return `None` if the transform has no reference result."""
-        return None
-
-    def explain(self, counts: Counts) -> str:
-        """Return one sentence that explains how the transform changed the equations."""
-        return _kept_and_added(counts)
-
-    def alternatives(self, args: Args, out: Any) -> tuple[str, ...]:
-        """Return the entries of a chain to replace it with if JAX rejects it; `()` if unknown."""
-        return ()
-
-    @property
-    def as_entry(self) -> str:
-        """Python expression for it as an entry of a chain."""
-        if self.options:
-            options = ", ".join(f"{key}={value!r}" for key, value in self.options)
-            return f"functools.partial(jax.{self.name}, {options})"
-        if self.amount and self.amount != NAMED[self.name](self.name, (), 0).amount:
-            return f'("{self.name}", {self.amount})'
-        return f'"{self.name}"' if self.name in NAMED else self.name
 
 
 class _Vmap(Transform):
@@ -174,7 +78,7 @@ class _Vmap(Transform):
         return Compared(f"a Python loop of {self.amount} runs", _compiled(after)(*args), expected)
 
     def explain(self, counts: Counts) -> str:
-        explanation = f"adds a batch axis of {self.amount} to {counts.batched} of {_equations(counts.before)}"
+        explanation = f"adds a batch axis of {self.amount} to {counts.batched} of {count_equations(counts.before)}"
         more = []
         if counts.kept:
             depend = "does not depend on it and stays" if counts.kept == 1 else "do not depend on it and stay"
@@ -232,14 +136,14 @@ class _Grad(Transform):
         return Compared(f"{how} along a random direction", along, expected, scale, is_rough)
 
     def explain(self, counts: Counts) -> str:
-        return _forward_and_backward(counts)
+        return forward_and_backward(counts)
 
     def alternatives(self, args: Args, out: Any) -> tuple[str, ...]:
         leaves = jax.tree.leaves(out)
         if isinstance(out, tuple) and len(out) == 2 and getattr(out[0], "shape", None) == ():
             return (f"functools.partial(jax.{self.name}, has_aux=True)",)
         if len(leaves) == 1 and leaves[0].shape != ():
-            return '"mean"', self.as_entry
+            return '"mean"', entry_of(self)
         if not all(map(is_inexact, jax.tree.leaves(args[:1]))):
             for at, arg in enumerate(args):
                 if jax.tree.leaves(arg) and all(map(is_inexact, jax.tree.leaves(arg))):
@@ -281,8 +185,8 @@ class _Jvp(Transform):
 
     def explain(self, counts: Counts) -> str:
         return (
-            f"keeps {counts.kept} of {_equations(counts.before)} and adds {counts.new} that compute the tangent"
-            f"{_rest(counts)}."
+            f"keeps {counts.kept} of {count_equations(counts.before)} and adds {counts.new} that compute the tangent"
+            f"{other_equations(counts)}."
         )
 
 
@@ -331,7 +235,7 @@ class _Vjp(Transform):
         return Compared(how, (value, along), (_compiled(before)(*primals), expected), scale, is_rough)
 
     def explain(self, counts: Counts) -> str:
-        return _forward_and_backward(counts)
+        return forward_and_backward(counts)
 
 
 class _Remat(Transform):
@@ -344,7 +248,7 @@ class _Remat(Transform):
 
     def explain(self, counts: Counts) -> str:
         return (
-            f"wraps {_all(counts)} in a checkpoint{_rest(counts)}: "
+            f"wraps {all_equations(counts)} in a checkpoint{other_equations(counts)}: "
             "a later grad recomputes them instead of storing their results."
         )
 
@@ -358,7 +262,8 @@ class _Jit(Transform):
         return Compared("the function itself, run operation by operation", _compiled(after)(*args), before(*args))
 
     def explain(self, counts: Counts) -> str:
-        return f"wraps {_all(counts)} in a jit{_rest(counts)}: the compiler receives them as one program."
+        wrapped = f"{all_equations(counts)} in a jit{other_equations(counts)}"
+        return f"wraps {wrapped}: the compiler receives them as one program."
 
 
 class _Scan(Transform):
@@ -384,7 +289,7 @@ class _Scan(Transform):
 
     def explain(self, counts: Counts) -> str:
         return (
-            f"puts {_all(counts)} into a loop of {self.amount} iterations{_rest(counts)}: "
+            f"puts {all_equations(counts)} into a loop of {self.amount} iterations{other_equations(counts)}: "
             "the result of each iteration is the first argument of the next."
         )
 
@@ -408,46 +313,13 @@ class _Reduced(Transform):
         return Compared(f"NumPy's {self.name}", found, np.asarray(expected), scale)
 
     def explain(self, counts: Counts) -> str:
-        kept = f"{counts.kept} of {_equations(counts.before)}"
+        kept = f"{counts.kept} of {count_equations(counts.before)}"
         return f"keeps {kept} and adds {counts.new} for the {self.name} of the result."
 
 
 def _compiled(fn: Function) -> Function:
     """Return the function compiled, once for all calls with the same shapes in this step and the next."""
     return jax.jit(fn)
-
-
-def _equations(count: int) -> str:
-    return f"{count} equation{'' if count == 1 else 's'}"
-
-
-def _all(counts: Counts) -> str:
-    if counts.kept == counts.before:
-        return "the only equation" if counts.before == 1 else f"all {_equations(counts.before)}"
-    return _equations(counts.before)
-
-
-def _rest(counts: Counts) -> str:
-    """Return the counts of changed and removed equations, for the end of a sentence."""
-    parts = []
-    if changed := counts.changed + counts.batched:
-        parts.append(f"{changed} {'is' if changed == 1 else 'are'} changed")
-    if counts.gone:
-        parts.append(f"{counts.gone} {'is' if counts.gone == 1 else 'are'} removed")
-    return f"; {', '.join(parts)}" if parts else ""
-
-
-def _kept_and_added(counts: Counts) -> str:
-    return f"keeps {counts.kept} of {_equations(counts.before)} and adds {counts.new}{_rest(counts)}."
-
-
-def _forward_and_backward(counts: Counts) -> str:
-    recomputed = f"{counts.recomputed} recomputed by a checkpoint, " if counts.recomputed else ""
-    return (
-        f"keeps {counts.kept} of {_equations(counts.before)} as the forward pass and adds {counts.new}: "
-        f"{counts.new - counts.recomputed - counts.transposed} for local derivatives, {recomputed}"
-        f"{counts.transposed} for the backward pass{_rest(counts)}."
-    )
 
 
 NAMED: dict[str, Callable[[str, tuple[tuple[str, Any], ...], int], Transform]] = {
@@ -471,6 +343,17 @@ _FUNCTIONS: tuple[tuple[Any, str], ...] = (
     (jax.vmap, "vmap"), (jax.grad, "grad"), (jax.value_and_grad, "value_and_grad"), (jax.jvp, "jvp"),
     (jax.vjp, "vjp"), (jax.linearize, "linearize"), (jax.checkpoint, "remat"), (jax.jit, "jit"),
 )  # fmt: skip
+
+
+def entry_of(transform: Transform) -> str:
+    """Return the Python expression for a transform as an entry of a chain."""
+    name, amount = transform.name, transform.amount
+    if transform.options:
+        options = ", ".join(f"{key}={value!r}" for key, value in transform.options)
+        return f"functools.partial(jax.{name}, {options})"
+    if amount and amount != NAMED[name](name, (), 0).amount:
+        return f'("{name}", {amount})'
+    return f'"{name}"' if name in NAMED else name
 
 
 def transform_of(entry: Any) -> Transform | None:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import difflib
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
 from mithril_nb.display import Shown
 from mithril_nb.errors import Diagnostic, StageUnavailableError, UnknownOptionError, short_repr
@@ -22,56 +19,13 @@ from mithril_nb.stages.trace.jaxpr_text import print_jaxpr
 from mithril_nb.stages.trace.provenance.tags import Tags
 from mithril_nb.stages.trace.traced import record_of
 from mithril_nb.stages.trace.tracing import Leaf, Trace, trace
-from mithril_nb.stages.transforms.kinds import (
-    COUNTED,
-    NAMED,
-    Compared,
-    Counts,
-    Transform,
-    transform_of,
-)
+from mithril_nb.stages.transforms.comparison import Comparison, comparison, first_lines
+from mithril_nb.stages.transforms.kinds import COUNTED, NAMED, entry_of, transform_of
 from mithril_nb.stages.transforms.marks import MarkedEquation, Matching, Side, tagged
 from mithril_nb.stages.transforms.numbers import Examples, Shapes
+from mithril_nb.stages.transforms.transform import Compared, Counts, Transform
 
 _TRACE = "trace"
-_ROUGH = 1e-2
-_DIGITS = {"float64": 1e-9, "complex128": 1e-9, "float32": 1e-4, "complex64": 1e-4, "float16": 2e-2}
-_FEW_DIGITS = 1e-1
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Two sides of a step, as numbers.
-
-    Attributes:
-        step: Name of the step.
-        how: The reference; the reason, if nothing was compared; the exception, if a side failed.
-        largest: The largest difference; `None` if nothing was compared, infinite if a side failed.
-        tolerance: The largest difference that rounding explains.
-        nans: Number of values that are NaN on both sides; they count as equal.
-        is_failed: True if one side raised an exception.
-    """
-
-    step: str
-    how: str
-    largest: float | None = None
-    tolerance: float = 0.0
-    nans: int = 0
-    is_failed: bool = False
-
-    @property
-    def agrees(self) -> bool | None:
-        """True if both sides are equal within the tolerance; `None` if nothing was compared."""
-        return None if self.largest is None else self.largest <= self.tolerance
-
-    def __str__(self) -> str:
-        if self.largest is None:
-            return f"{self.step}: not compared: {self.how}"
-        if self.is_failed:
-            return f"{self.step}: FAILS at run time: {self.how}"
-        nans = f", {self.nans} NaN on both sides" if self.nans else ""
-        verdict = "agrees with" if self.agrees else "DIFFERS from"
-        return f"{self.step}: {verdict} {self.how}: off by {self.largest:.2g}, tolerance {self.tolerance:.2g}{nans}"
 
 
 @dataclass(frozen=True)
@@ -183,11 +137,11 @@ class TransformSteps(Shown, Sequence[TransformStep]):
         first = self._links[0][1] if self._links else point
         given = tuple(jax.tree.map(lambda leaf: _example(leaf, make), arg) for arg in self._args)
         plain = partial(_python, self._fn, first.function, given)
-        found = [_comparison(_TRACE, plain)]
+        found = [comparison(_TRACE, plain)]
         for transform, before, after in self._links:
             args = transform.args(given, before.out, make)
             both = partial(transform.compare, before.function, given, after.function, args)
-            found.append(_comparison(transform.name, both))
+            found.append(comparison(transform.name, both))
             given = args
         return tuple(found)
 
@@ -199,7 +153,7 @@ class TransformSteps(Shown, Sequence[TransformStep]):
         except Exception as error:
             problem = Diagnostic(
                 f"{self.name!r} cannot be traced.",
-                ((type(error).__name__, _first_lines(error)),),
+                ((type(error).__name__, first_lines(error)),),
                 code=StageUnavailableError.__name__,
             )
             self._steps.append(TransformStep(_TRACE, None, None, problem=problem))
@@ -253,12 +207,12 @@ class TransformSteps(Shown, Sequence[TransformStep]):
         self, point: _Point, transform: Transform, error: Exception, chain: Sequence[Transform], at: int
     ) -> Diagnostic:
         alternatives = transform.alternatives(point.args, point.out)
-        entries = [one.as_entry for one in chain]
+        entries = [entry_of(one) for one in chain]
         through = [*entries[:at], *alternatives, *entries[at + 1 :]]
         return Diagnostic(
             f"step {at + 1} of {self.name!r}, {transform.name!r}, cannot be applied.",
             (
-                (type(error).__name__, _first_lines(error)),
+                (type(error).__name__, first_lines(error)),
                 ("takes", ", ".join(map(_describe, point.trace.inputs)) or "nothing"),
                 ("returns", ", ".join(map(_describe, point.trace.outputs)) or "nothing"),
             ),
@@ -377,34 +331,6 @@ def _python(fn: Callable[..., Any], traced: Callable[..., Any], args: tuple[Any,
     return Compared("the Python function", jax.jit(traced)(*args), fn(*args))
 
 
-def _comparison(step: str, compare: Callable[[], Compared | None]) -> Comparison:
-    try:
-        compared = compare()
-    except Exception as error:  # a function with side effects may trace and still fail when it runs
-        return Comparison(step, f"{type(error).__name__}: {_first_lines(error, 1)}", math.inf, is_failed=True)
-    if compared is None:
-        return Comparison(step, "its expected result is unknown")
-    got, expected = jax.tree.leaves(compared.got), jax.tree.leaves(compared.expected)
-    if [np.shape(one) for one in got] != [np.shape(one) for one in expected]:
-        return Comparison(step, f"{compared.how}, which returns different shapes", math.inf)
-    largest, scale, rate, nans = 0.0, max(1.0, float(compared.scale)), 0.0, 0
-    for one, other in zip(got, expected, strict=True):
-        dtype = jax.dtypes.result_type(one)
-        if jnp.issubdtype(dtype, jax.dtypes.prng_key):
-            one, other = jax.random.key_data(one), jax.random.key_data(other)
-        wide = np.complex128 if jnp.issubdtype(dtype, np.complexfloating) else np.float64
-        left, right = np.asarray(one).astype(wide), np.asarray(other).astype(wide)
-        both = np.isnan(left) & np.isnan(right)
-        nans += int(both.sum())
-        same = both | (left == right)  # infinities too, whose difference is NaN
-        apart = np.abs(np.subtract(left, right, where=~same, out=np.zeros_like(left)))
-        largest = max(largest, float(np.max(np.where(np.isnan(apart), np.inf, apart), initial=0.0)))
-        scale = max(scale, float(np.max(np.abs(right), where=np.isfinite(right), initial=0.0)))
-        if jnp.issubdtype(dtype, np.inexact):
-            rate = max(rate, _DIGITS.get(np.dtype(dtype).name, _FEW_DIGITS))
-    return Comparison(step, compared.how, largest, scale * (max(rate, _ROUGH) if compared.is_rough else rate), nans)
-
-
 def _example(leaf: Any, make: Examples) -> Any:
     return make.like(leaf) if isinstance(leaf, jax.ShapeDtypeStruct) else leaf
 
@@ -426,7 +352,3 @@ def _row(one: MarkedEquation) -> dict[str, Any]:
         "note": one.note,
         "origin": one.origin,
     }
-
-
-def _first_lines(error: Exception, count: int = 8) -> str:
-    return "\n".join(str(error).strip().splitlines()[:count]) or "no message"

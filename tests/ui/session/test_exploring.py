@@ -17,7 +17,7 @@ from waiting import PATIENCE_S, until
 
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.stages.transforms.stepping import step_through
-from mithril_nb.stages.xla.passes import Changes
+from mithril_nb.stages.xla.pass_changes import Changes
 from mithril_nb.targets import inspect
 from mithril_nb.ui.session.costs.tables import cost_table
 from mithril_nb.ui.session.design.analysis import problem_of

@@ -83,5 +83,5 @@ def common_block(blocks: frozenset[str]) -> str:
 
 
 def _is_within(block: str, holder: str) -> bool:
-    """Return whether a block is users_inside another one."""
+    """Return whether a block is inside another one."""
     return bool(holder) and block.startswith(f"{holder}/")

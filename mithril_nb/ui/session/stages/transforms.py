@@ -6,7 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from mithril_nb.stages.transforms.stepping import Comparison, TransformSteps
+from mithril_nb.stages.transforms.comparison import Comparison
+from mithril_nb.stages.transforms.stepping import TransformSteps
 from mithril_nb.ui.session.design.analysis import problem_of
 from mithril_nb.ui.session.worker import Worker
 

@@ -1,0 +1,75 @@
+"""The options of an inspection, and example numbers for its named sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from mithril_nb.errors import MithrilError
+from mithril_nb.stages.given.program import Given
+from mithril_nb.stages.param_names import DEFAULT
+from mithril_nb.stages.trace.provenance.user_lines import Span
+
+
+@dataclass(frozen=True)
+class InspectOptions:
+    """The options of an inspection.
+
+    Attributes:
+        name: Name of the program; `None` for the name of the function.
+        params: Names of the arguments, or of parts of them, that hold the parameters of the model.
+        device: The device to lower and compile for.
+        compiler_options: Further XLA options.
+        source: Python code that builds the model, and the path of the block that each line adds.
+        kinds: Kind of each block, by path.
+        check_sizes: Raises if the named sizes cannot have the given values; `None` if every value is valid.
+        requested_at: The user's call that requested a program of this package, such as a train step.
+        given: The program itself, if it starts at a later stage than Python.
+    """
+
+    name: str | None = None
+    params: tuple[str, ...] = (DEFAULT,)
+    device: Any | None = None
+    compiler_options: Mapping[str, Any] | None = None
+    source: tuple[str, Mapping[int, str]] | None = None
+    kinds: Mapping[str, str] | None = None
+    check_sizes: Callable[[Mapping[str, int]], None] | None = None
+    requested_at: Span | None = None
+    given: Given | None = None
+
+
+def fitting_numbers(sizes: Iterable[str], check: Callable[[Mapping[str, int]], None] | None) -> dict[str, int]:
+    """Return example values for named sizes.
+
+    Args:
+        sizes: The names.
+        check: Raises for values that they cannot have; `None` if every value is valid.
+
+    Examples:
+        >>> fitting_numbers(["batch"], None)
+        {'batch': 32}
+    """
+    tried = [dict.fromkeys(sizes, number) for number in (32, 16, 8, 4, 2)]
+    for numbers in tried:
+        with suppress(MithrilError):
+            if check is not None:
+                check(numbers)
+            return numbers
+    return tried[0]
+
+
+def with_numbers(sizes: Iterable[str], check: Callable[[Mapping[str, int]], None] | None = None) -> str:
+    """Return advice for sizes that have only names.
+
+    Args:
+        sizes: The names.
+        check: Raises for values that they cannot have.
+
+    Examples:
+        >>> with_numbers(["batch"])
+        'inspection.cost().at(batch=32)  # or inspect it with numbers'
+    """
+    numbers = ", ".join(f"{name}={number}" for name, number in fitting_numbers(sizes, check).items())
+    return f"inspection.cost().at({numbers})  # or inspect it with numbers"

@@ -1,0 +1,389 @@
+"""Equations that XLA divides between devices, from the shardings of arguments and of requested results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+
+from mithril_nb.stages import jax_versions
+from mithril_nb.stages.jit import jax_jit
+from mithril_nb.stages.records import Equation, Input
+from mithril_nb.stages.trace.collectives import PARTITIONED
+from mithril_nb.stages.trace.equations import Site
+
+_PLACING = frozenset(
+    {"shard_map", "sharding_constraint", "reshard", "device_put", "jit", "pjit", "broadcast_in_dim", "iota"}
+)
+_LOOPS = frozenset({"scan", "while"})
+_REPEATING = frozenset({"broadcast_in_dim", "iota"})
+"""Primitives that create a divided array without communication if each device holds the whole operand."""
+
+
+Layout = tuple[Any, ...]
+"""Division of an array: the sizes of the mesh, and the mesh axes that divide each dimension; `()` if unknown."""
+UNKNOWN: Layout = ()
+
+
+def divides(sites: Iterable[Site], layouts: Iterable[Layout | None], requested: Iterable[Any]) -> bool:
+    """Return whether a program divides any array among devices.
+
+    Args:
+        sites: The sites of all its equations, nested ones included.
+        layouts: Layout of each argument; `None` for an undivided argument.
+        requested: The shardings that the program requests for its results; `()` if none.
+    """
+    return any(True for _ in _divisions(sites, layouts, requested))
+
+
+def partitioned_ids(
+    jaxpr: Any,
+    top: Sequence[Site],
+    sites: Iterable[Site],
+    layouts: Sequence[Layout | None],
+    requested: Sequence[Any],
+    are_placed: Sequence[bool],
+) -> frozenset[str]:
+    """Return the ids of the equations whose communication XLA's partitioner decides.
+
+    They include `"arg0"` if the program returns its first argument with another sharding.
+
+    An array is divided if it is a sharded argument, or if a constraint, a call, a `shard_map` or the end of the program
+    takes or returns it divided. XLA propagates a sharding in both directions. So an array may be divided if an equation
+    connects it, as operand or result, to a divided array. Arrays keep an explicit sharding, and scalars are never
+    divided. In a `shard_map` the program decides, unless the `shard_map` leaves mesh axes automatic that divide any
+    array. If a `shard_map`, a call or the end of the program requests a sharding other than the array's own, the
+    partitioner moves the array.
+
+    Args:
+        jaxpr: The jaxpr of the program, open.
+        top: The sites of its equations.
+        sites: The sites of all equations, nested ones included.
+        layouts: Layout of each argument; `None` for an undivided argument.
+        requested: The shardings that the program requests for its results; `()` if none.
+        are_placed: For each argument, whether it has a sharding, divided or not, that XLA keeps.
+    """
+    divisions = {*_divisions(sites, layouts, requested)}
+    if not divisions:
+        return frozenset()
+    named = frozenset([name for layout in divisions - {UNKNOWN} for dim in layout[1] for name in dim])
+    flow = _Propagation(None if UNKNOWN in divisions else named)
+    nodes: dict[Any, int] = {}
+    for var, layout, is_placed in zip(jaxpr.invars, layouts, are_placed, strict=True):
+        nodes[var] = flow.given(var, layout) if is_placed or layout is not None else flow.new(var)
+    flow.read(top, nodes)
+    producers = {var: f"arg{place}" for place, var in enumerate(jaxpr.invars)}
+    producers |= {var: site.id for site in top for var in site.equation.outvars}
+    for atom, one in zip(jaxpr.outvars, requested, strict=True) if requested else ():
+        if _is_specified(one) and not jax_versions.is_literal(atom) and atom in producers:
+            flow.take(producers[atom], nodes[atom], _layout(one))
+    return flow.found()
+
+
+def _divisions(sites: Iterable[Site], layouts: Iterable[Layout | None], requested: Iterable[Any]) -> Iterator[Layout]:
+    """Yield the layouts of divided arguments and results, and of divided operands and results of equations."""
+    yield from (one for one in layouts if one is not None)
+    yield from (one for one in map(_layout, requested) if one is not None)
+    for site in sites:
+        if site.primitive in _PLACING:
+            params = site.equation.params
+            each = (*params.get("in_shardings", ()), *params.get("out_shardings", ()), *_result_shardings(params))
+            specs = (*params["in_specs"], *params["out_specs"]) if "out_specs" in params else ()
+            made = (*map(_layout, each), *(_of_spec(params["mesh"], spec) for spec in specs))
+            yield from (one for one in made if one is not None)
+
+
+def _result_shardings(params: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the shardings that an equation requests for its results."""
+    return params.get("sharding"), params.get("dst_sharding"), *params.get("devices", ())
+
+
+class _Propagation:
+    """Propagation of divisions among the arrays of a program.
+
+    Each array is a node. A variable of a body shares the node of the operand or result of its call if both are the same
+    array. So each equation is read once and each node is visited a few times.
+
+    Args:
+        axes: Axes of the mesh that divide any array; `None` if unknown.
+    """
+
+    def __init__(self, axes: frozenset[str] | None) -> None:
+        self._axes = axes
+        self._count = 0
+        self._layouts: dict[int, Layout] = {}
+        self._fixed: set[int] = set()
+        self._joins: list[tuple[str, Sequence[int]]] = []
+        self._links: dict[int, list[tuple[Sequence[str] | None, int]]] = {}
+        self._inner: dict[tuple[int, Sequence[str]], int] = {}
+        self._taken: list[tuple[str, int, Layout | None, Sequence[str] | None]] = []
+
+    def new(self, var: Any) -> int:
+        """Return a node for an array; XLA decides its division, unless its type contains the sharding."""
+        self._count += 1
+        node, sharding = self._count, getattr(var.aval, "sharding", None)
+        types = getattr(getattr(sharding, "mesh", None), "axis_types", ()) or ()
+        if not getattr(var.aval, "shape", ()):
+            self._fixed.add(node)
+        elif types and jax.sharding.AxisType.Auto not in types:
+            self._fix(node, _layout(sharding))
+        return node
+
+    def given(self, var: Any, layout: Layout | None) -> int:
+        """Return a node for an array with a sharding that XLA keeps."""
+        node = self.new(var)
+        self._fix(node, layout)
+        return node
+
+    def _fix(self, node: int, layout: Layout | None) -> None:
+        if layout != UNKNOWN:
+            self._fixed.add(node)
+        if layout is not None:
+            self._layouts[node] = layout
+
+    def take(self, id: str, node: int | None, layout: Layout | None, own: Sequence[str] | None = None) -> None:
+        """Register that an equation takes an array with a layout along some axes of the mesh, or all."""
+        if node is not None:
+            self._taken.append((id, node, layout, own))
+            if layout is not None and node not in self._fixed:
+                self._layouts[node] = layout if self._layouts.get(node, layout) == layout else UNKNOWN
+
+    def _node(self, nodes: dict[Any, int], atom: Any) -> int | None:
+        if jax_versions.is_literal(atom):
+            return None
+        if atom not in nodes:
+            nodes[atom] = self.new(atom)
+        return nodes[atom]
+
+    def read(self, sites: Sequence[Site], nodes: dict[Any, int]) -> None:
+        """Register the equations of a body.
+
+        Args:
+            sites: The equations of the body.
+            nodes: The nodes of its variables; the nodes of results are added.
+        """
+        for site in sites:
+            params, results = site.equation.params, site.equation.outvars
+            if site.primitive == "shard_map":
+                self._read_mapped(site, nodes)
+            elif site.bodies:
+                self._read_bodies(site, nodes)
+            else:
+                requested = [one for one in _result_shardings(params) if _is_sharding(one)]
+                for place, var in enumerate(results):
+                    one = requested[min(place, len(requested) - 1)] if requested else None
+                    nodes[var] = self.new(var) if one is None else self.given(var, _layout(one))
+                operands = [self._node(nodes, var) for var in site.variables]
+                is_whole = not any(node not in self._fixed or node in self._layouts for node in operands if node)
+                id = "" if site.primitive in _REPEATING and is_whole else site.id
+                self._join(id, [*operands, *(nodes[var] for var in results)])
+
+    def _join(self, id: str, nodes: Iterable[int | None]) -> None:
+        """Register that if one array of an equation is divided, the others may be divided."""
+        self._joins.append((id, tuple(dict.fromkeys(node for node in nodes if node is not None))))
+
+    def _link(self, names: Sequence[str] | None, node: int, other: int) -> None:
+        """Register that `other` is divided if `node` is divided along some axes; `()` means any axes.
+
+        With `None`, a known layout of `other` stays unchanged.
+        """
+        self._links.setdefault(node, []).append((names, other))
+
+    def _read_mapped(self, site: Site, nodes: dict[Any, int]) -> None:
+        equation, params = site.equation, site.equation.params
+        own = params.get("newly_manual_axes", params.get("manual_axes", ()))
+        free = tuple([name for name in _free_axes(params) if self._axes is None or name in self._axes])
+        operands = [self._node(nodes, atom) for atom in equation.invars]
+        for node, spec in zip(operands, params["in_specs"], strict=True):
+            self.take(site.id, node, _of_spec(params["mesh"], spec), own)
+        made = [_of_spec(params["mesh"], spec) for spec in params["out_specs"]]
+        if not free:
+            nodes.update((var, self.given(var, one)) for var, one in zip(equation.outvars, made, strict=True))
+            return
+        ((body, inside),) = site.bodies
+        inner: dict[Any, int] = {}
+        for var, node in zip(body.invars, operands, strict=True):
+            if node is None:
+                continue
+            if (node, free) not in self._inner:
+                self._inner[node, free] = self.new(var)
+                self._link(free, node, self._inner[node, free])
+                self._link(None, self._inner[node, free], node)
+            inner[var] = self._inner[node, free]
+        self.read(inside, inner)
+        for var, atom, one in zip(equation.outvars, body.outvars, made, strict=True):
+            nodes[var], node = self.new(var), self._node(inner, atom)
+            if one is not None and nodes[var] not in self._fixed:
+                self._layouts[nodes[var]] = one
+            if node is not None:
+                self._link(free, nodes[var], node)
+                self._link((), node, nodes[var])
+
+    def _read_bodies(self, site: Site, nodes: dict[Any, int]) -> None:
+        params, results = site.equation.params, site.equation.outvars
+        operands = [self._node(nodes, atom) for atom in site.equation.invars]
+        given = operands[1:] if site.primitive == "cond" else operands
+        requested = _requested(params.get("in_shardings", ()), len(given))
+        for node, one in zip(given, requested, strict=True):
+            if one is not None:
+                self.take(site.id, node, _layout(one))
+        # How operands match the variables of a body depends on the primitive, and loops carry values around.
+        is_call = site.primitive not in _LOOPS and all(
+            len(body.invars) == len(given) and len(body.outvars) == len(results) for body, _ in site.bodies
+        )
+        made: list[list[int | None]] = []
+        inside: list[int] = []
+        for body, sites in site.bodies:
+            inner: dict[Any, int] = {}
+            for var, node, one in zip(body.invars, given, requested, strict=True) if is_call else ():
+                if one is not None:
+                    inner[var] = self.given(var, _layout(one))
+                elif node is not None:
+                    inner[var] = node
+            self.read(sites, inner)
+            made.append([self._node(inner, atom) for atom in body.outvars])
+            inside += [] if is_call else [inner[var] for var in body.invars if var in inner]
+        requested = _requested(params.get("out_shardings", ()), len(results))
+        for place, (var, one) in enumerate(zip(results, requested, strict=True)):
+            each = [nodes_of[place] for nodes_of in made] if is_call else []
+            if one is not None:
+                nodes[var] = self.given(var, _layout(one))
+                for node in each:
+                    self.take(site.id, node, _layout(one))
+            elif len(each) == 1 and each[0] is not None:
+                nodes[var] = each[0]
+            else:
+                nodes[var] = self.new(var)
+                self._join("", [nodes[var], *each])
+        if not is_call:
+            every = (node for nodes_of in made for node in nodes_of)
+            self._join("", [*operands, *inside, *every, *(nodes[var] for var in results)])
+
+    def found(self) -> frozenset[str]:
+        """Return the ids of equations that take or return divided arrays, or request another layout for an operand."""
+        found = self._spread()
+        for id, node, requested, own in self._taken:
+            have = self._layouts.get(node)
+            kept = have if have is None or own is None else _along(have, own)
+            if kept is not None and (kept == UNKNOWN or kept != requested):
+                found.add(id)
+        return frozenset(found)
+
+    def _spread(self) -> set[str]:
+        """Divide all arrays that an equation connects to divided arrays; return the ids of these equations."""
+        joins_of: dict[int, list[int]] = {}
+        for place, (_, nodes) in enumerate(self._joins):
+            for node in nodes:
+                joins_of.setdefault(node, []).append(place)
+        queue, done, found = [*self._layouts], set[int](), set[str]()
+
+        def divide(node: int) -> None:
+            if node not in self._fixed and self._layouts.get(node) != UNKNOWN:
+                self._layouts[node] = UNKNOWN
+                queue.append(node)
+
+        while queue:
+            node = queue.pop()
+            for place in joins_of.pop(node, ()):
+                if place not in done:
+                    done.add(place)
+                    id, nodes = self._joins[place]
+                    found.add(id)
+                    for other in nodes:
+                        divide(other)
+            for names, other in self._links.get(node, ()):
+                if names is None:
+                    is_divided = other not in self._layouts
+                else:
+                    is_divided = not names or _along(self._layouts[node], names) is not None
+                if is_divided:
+                    divide(other)
+        return found - {""}
+
+
+def _requested(requested: Sequence[Any], count: int) -> list[Any]:
+    """Return the sharding that a call requests for each operand or result; `None` if it requests none."""
+    return [one if _is_specified(one) else None for one in requested] if len(requested) == count else [None] * count
+
+
+def _along(layout: Layout, names: Any) -> Layout | None:
+    """Return the layout of an array restricted to some axes of the mesh."""
+    if not names:
+        return None
+    if layout == UNKNOWN:
+        return UNKNOWN
+    sizes, dims = layout
+    if any({*dim} & {*names} and not {*dim} <= {*names} for dim in dims):
+        return UNKNOWN
+    return _stripped(sizes, [dim if {*dim} <= {*names} else () for dim in dims])
+
+
+def _of_spec(mesh: Any, spec: Any) -> Layout | None:
+    """Return the layout that a spec gives an array; `None` if it does not divide the array."""
+    sizes = tuple(mesh.shape.items())
+    named = [axes if isinstance(axes, tuple) else () if axes is None else (axes,) for axes in spec]
+    if not all(isinstance(name, str) for axes in named for name in axes):
+        return UNKNOWN  # XLA chooses
+    return _stripped(sizes, [tuple(name for name in axes if mesh.shape.get(name, 1) > 1) for axes in named])
+
+
+def _stripped(sizes: Any, dims: list[Any]) -> Layout | None:
+    while dims and not dims[-1]:
+        dims = dims[:-1]
+    return (sizes, tuple(dims)) if dims else None
+
+
+def _free_axes(params: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the mesh axes of a `shard_map` along which XLA's partitioner may divide its body."""
+    mesh, own = params["mesh"], params.get("newly_manual_axes", params.get("manual_axes", ()))
+    types = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+    return tuple(
+        name
+        for name, size in mesh.shape.items()
+        if size > 1 and name not in own and types[name] != jax.sharding.AxisType.Manual
+    )
+
+
+def divided(arguments: Iterable[Any], traced: Any) -> tuple[tuple[Layout | None, ...], tuple[bool, ...]]:
+    """Return the layout of each argument of a program, and whether it has a sharding that XLA keeps.
+
+    The layout of an undivided argument is `None`. XLA may also keep a sharding that divides nothing.
+
+    Args:
+        arguments: The arguments, arrays or shapes, in the order of the jaxpr's inputs.
+        traced: JAX's trace of the program, with the shardings of its `jax.jit`.
+    """
+    leaves = list(arguments)
+    requested = jax_jit.shardings(traced, "in_shardings") or [None] * len(leaves)
+    found: list[Layout | None] = []
+    placed: list[bool] = []
+    for leaf, one, aval in zip(leaves, requested, traced.jaxpr.in_avals, strict=True):
+        own = map(_layout, (one, getattr(leaf, "sharding", None), getattr(aval, "sharding", None)))
+        found.append(next((layout for layout in own if layout is not None), None))
+        placed.append(_is_specified(one) or getattr(leaf, "sharding", None) is not None)
+    return tuple(found), tuple(placed)
+
+
+def ids_on_sharded(equations: Iterable[Equation], inputs: Iterable[Input]) -> frozenset[str]:
+    """Return the ids of the equations and arguments whose communication XLA's partitioner decides."""
+    moved = [f"arg{place}" for place, one in enumerate(inputs) if one.is_moved]
+    return frozenset([*moved, *(one.id for one in equations if (PARTITIONED, True) in one.params)])
+
+
+def _is_specified(sharding: Any) -> bool:
+    return sharding is not None and type(sharding).__name__ != "UnspecifiedValue"
+
+
+def _is_sharding(one: Any) -> bool:
+    return hasattr(one, "spec") or hasattr(one, "is_fully_replicated")
+
+
+def _layout(sharding: Any) -> Layout | None:
+    """Return the layout of a sharding; `None` if it does not divide the array."""
+    if not _is_specified(sharding):
+        return None
+    if hasattr(sharding, "spec"):
+        return _of_spec(sharding.mesh, sharding.spec)
+    is_open = hasattr(sharding, "is_fully_replicated") and not sharding.is_fully_replicated
+    return UNKNOWN if is_open else None
