@@ -12,10 +12,10 @@ from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.graph.names import free_name
 from mithril_nb.graph.records import BOUNDARY, Edge, Endpoint, LogicalGraph, Node
 from mithril_nb.graph.spec import LEADING, TensorSpec
-from mithril_nb.models.constants import Constant
 from mithril_nb.models.fields import plain
 from mithril_nb.models.model import Model
 from mithril_nb.models.naming import by_port, input_names
+from mithril_nb.models.shape_inference.constants import Constant
 from mithril_nb.models.shape_inference.infer import Inference, infer
 
 

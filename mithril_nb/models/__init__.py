@@ -3,7 +3,6 @@
 from mithril_nb.models import library
 from mithril_nb.models.composite import Composite
 from mithril_nb.models.connection import Connection, IOKey
-from mithril_nb.models.constants import Constant
 from mithril_nb.models.control import Cond, Control, Repeat, Scan
 from mithril_nb.models.library import *
 from mithril_nb.models.model import LogicalModel, Model, Placed
@@ -12,6 +11,7 @@ from mithril_nb.models.registry import KINDS
 from mithril_nb.models.saving.files import from_dict, load, save, to_dict
 from mithril_nb.models.saving.limits import LoadLimits
 from mithril_nb.models.saving.source import to_source
+from mithril_nb.models.shape_inference.constants import Constant
 
 __all__ = [
     "KINDS",

@@ -8,18 +8,28 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, SupportsIndex
+from typing import Annotated, ClassVar
 
 from mithril_nb.errors import NameTakenError, UnknownOptionError, short_repr
 from mithril_nb.graph.draft import Draft
 from mithril_nb.graph.records import Block, LogicalGraph, Port, Value
-from mithril_nb.graph.spec import LEADING, Dim, Spec, StaticSpec, TensorSpec
+from mithril_nb.graph.spec import LEADING, Dim, Spec, TensorSpec
+from mithril_nb.models.control_checks import (
+    array_of,
+    check_same,
+    checked_whole,
+    count_of,
+    infer_inside,
+    names_of,
+    pairs_of,
+    plain_names,
+)
 from mithril_nb.models.fields import Range
 from mithril_nb.models.model import Model
 from mithril_nb.models.op import Operator
 from mithril_nb.models.rules import Infer, Specs
 from mithril_nb.models.shape_inference.dims import MismatchError, meet
-from mithril_nb.models.shape_inference.inference import Inference, InferredBody
+from mithril_nb.models.shape_inference.inference import InferredBody
 
 __all__ = ["Cond", "Control", "Repeat", "Scan"]
 
@@ -104,7 +114,7 @@ class Scan(Control):
         self._check_body("body", body)
         inputs = {port.name: None for port in body.inputs if port.role == "data"}
         outputs = {port.name: None for port in body.outputs}
-        pairs, whole, axis = _pairs(carry), _names(fixed), _whole("Scan", "axis", axis, 0, 16)
+        pairs, whole, axis = pairs_of(carry), names_of(fixed), checked_whole("Scan", "axis", axis, 0, 16)
         advice = f"carry={{'{next(iter(outputs))}': '{list(inputs)[-1]}'}}" if len(inputs) > 1 else "leave carry= out."
         for what, given, known in (
             ("carry", pairs, outputs),
@@ -183,14 +193,14 @@ class Scan(Control):
                 )
             length = length if isinstance(length, int) else spec.shape[axis]
             inner[port] = TensorSpec((*spec.shape[:axis], *spec.shape[axis + 1 :]), spec.dtype)
-        found = _inside(block, "body", inner, infer)
+        found = infer_inside(block, "body", inner, infer)
         outputs: dict[str, Spec] = {}
         for port in block.outputs:
             spec = found.outputs[f"body_{port.name}"]
             if not isinstance(spec, TensorSpec):
-                outputs[port.name] = _array(block, port.name, spec)
+                outputs[port.name] = array_of(block, port.name, spec)
             elif port.name in carry:
-                _same(carry[port.name], inner[carry[port.name]], spec)
+                check_same(carry[port.name], inner[carry[port.name]], spec)
                 outputs[port.name] = spec
             elif spec.shape[:1] == (LEADING,):
                 outputs[port.name] = TensorSpec((LEADING,), spec.dtype)
@@ -234,7 +244,7 @@ class Repeat(Control):
                 (("inputs", "none"),),
                 "Repeat(Linear(64), count=2)",
             )
-        super().__init__(name, {"body": body}, count=_whole("Repeat", "count", count, 1, 10_000))
+        super().__init__(name, {"body": body}, count=checked_whole("Repeat", "count", count, 1, 10_000))
 
     @classmethod
     def ports(cls, graph: LogicalGraph, options: Mapping[str, Value]) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
@@ -250,15 +260,15 @@ class Repeat(Control):
     @classmethod
     def infer_body(cls, block: Block, specs: Specs, infer: Infer) -> InferredBody:
         """Keep the shape; each parameter has `count` copies."""
-        found = _inside(block, "body", specs, infer)
+        found = infer_inside(block, "body", specs, infer)
         first, out = block.inputs[0].name, block.outputs[0].name
         spec = found.outputs[f"body_{out}"]
         if isinstance(spec, TensorSpec):
-            _same(first, specs[first], spec)
+            check_same(first, specs[first], spec)
             both = meet(specs[first].shape, spec.shape, {})
             shape = spec.shape if both is None else both
-            return InferredBody({out: TensorSpec(shape, spec.dtype)}, found, _count(block), found.problems)
-        return InferredBody({out: _array(block, out, spec)}, found, _count(block), found.problems)
+            return InferredBody({out: TensorSpec(shape, spec.dtype)}, found, count_of(block), found.problems)
+        return InferredBody({out: array_of(block, out, spec)}, found, count_of(block), found.problems)
 
 
 class Cond(Control):
@@ -323,7 +333,7 @@ class Cond(Control):
         for port in block.outputs:
             one, other = found.outputs[f"then_{port.name}"], found.outputs[f"otherwise_{port.name}"]
             if not isinstance(one, TensorSpec) or not isinstance(other, TensorSpec):
-                outputs[port.name] = _array(block, port.name, other if isinstance(one, TensorSpec) else one)
+                outputs[port.name] = array_of(block, port.name, other if isinstance(one, TensorSpec) else one)
                 continue
             both = meet(one.shape, other.shape, {})
             if both is None or one.dtype != other.dtype:
@@ -335,93 +345,3 @@ class Cond(Control):
                 )
             outputs[port.name] = TensorSpec(both, one.dtype)
         return InferredBody(outputs, found, problems=found.problems)
-
-
-def plain_names(value: Value) -> tuple[str, ...]:
-    """Return an attribute that holds a tuple of names."""
-    assert isinstance(value, tuple)
-    return tuple(str(one) for one in value)
-
-
-def _pairs(carry: object) -> dict[str, str]:
-    """Return the carry as a dict from output to input; a file stores it as pairs.
-
-    Raises:
-        UnknownOptionError: It is not a dict of names.
-    """
-    given: Any = () if carry is None else carry
-    try:
-        pairs = [] if isinstance(given, str) else [*dict(given).items()]
-        fits = not isinstance(given, str) and all(isinstance(name, str) for pair in pairs for name in pair)
-    except (TypeError, ValueError):
-        pairs, fits = [], False
-    if not fits:
-        raise UnknownOptionError(
-            f"Scan cannot take carry={short_repr(carry)}.",
-            (("needs", "a dict from an output of the body to the input that receives it in the next step"),),
-            "Scan(body, carry={'hidden': 'prev_hidden'})",
-        )
-    return dict(pairs)
-
-
-def _names(fixed: object) -> tuple[str, ...]:
-    if not isinstance(fixed, list | tuple) or not all(isinstance(name, str) for name in fixed):
-        raise UnknownOptionError(
-            f"Scan cannot take fixed={short_repr(fixed)}.",
-            (("needs", "a list of input names of the body"),),
-            "Scan(body, fixed=['mask'])",
-        )
-    return tuple(fixed)
-
-
-def _whole(kind: str, name: str, value: object, least: int, most: int) -> int:
-    """Return a validated int.
-
-    Raises:
-        UnknownOptionError: It is not an integer, or is out of range.
-    """
-    if isinstance(value, bool) or not isinstance(value, SupportsIndex) or not least <= int(value) <= most:
-        raise UnknownOptionError(
-            f"{kind} cannot take {name}={short_repr(value)}.",
-            (("needs", f"a whole number from {least} to {most}"),),
-            f"{kind}(body, {name}={max(least, 1)})",
-        )
-    return int(value)
-
-
-def _array(block: Block, output: str, spec: Spec | None) -> TensorSpec:
-    """Return the spec of an output without a known shape, after an earlier mismatch.
-
-    Raises:
-        MismatchError: It is not an array. A loop or a branch can return only arrays.
-    """
-    if isinstance(spec, StaticSpec):
-        raise MismatchError(
-            block.inputs[-1].name,
-            "a body that returns arrays",
-            "compute the shape outside this block.",
-            f"its {output!r} is a static value, not an array",
-        )
-    return TensorSpec((LEADING,))
-
-
-def _count(block: Block) -> int:
-    count = block.options["count"]
-    assert isinstance(count, int)
-    return count
-
-
-def _inside(block: Block, part: str, specs: Specs, infer: Infer) -> Inference:
-    assert block.graph is not None
-    return infer(block.graph, {f"{part}_{port}": spec for port, spec in specs.items()})
-
-
-def _same(port: str, before: TensorSpec, after: TensorSpec | StaticSpec) -> None:
-    """Raise if the output of a step cannot be the input of the next step."""
-    if isinstance(after, TensorSpec) and (meet(before.shape, after.shape, {}) is None or before.dtype != after.dtype):
-        raise MismatchError(
-            port,
-            f"{after.shape} {after.dtype!s}, the result of the body",
-            "a body whose output matches its input, or another initial value.",
-            "each step receives the output of the step before",
-        )

@@ -33,22 +33,22 @@ CLASSICAL = {
     "models/library/classical/kernel_machines.py:KernelizedSVM.__init__": """
         KernelizedSVM(Relu())
         """,
-    "models/library/classical/manifolds.py:DistanceMatrix.infer": """
+    "models/library/classical/manifold_distances.py:DistanceMatrix.infer": """
         shapes(DistanceMatrix(), left=[3, 4], right=[3, 5], norm=[])
         # Try: shapes(DistanceMatrix(), left=[3, 4], right=[3, 4], norm=[])
         """,
-    "models/library/classical/manifolds.py:Coordinates.infer": """
+    "models/library/classical/manifold_distances.py:Coordinates.infer": """
         shapes(Coordinates(2), input=[])
         # Try: shapes(Coordinates(2), input=[5])
         """,
     "models/library/classical/manifolds.py:_check_base": "DistanceEncoder(3)",
     "models/library/classical/manifolds.py:_check_base#2": "DistanceEncoder(Relu())",
     "models/library/classical/manifolds.py:_check_base#3": 'DistanceEncoder(MDSCore(), input_type="rows", prediction_dim=2)',
-    "models/library/classical/manifolds.py:points": """
+    "models/library/classical/manifold_distances.py:points": """
         shapes(DistanceMatrix(), left=[3], right=[3, 4], norm=[])
         # Try: shapes(DistanceMatrix(), left=[3, 4], right=[3, 4], norm=[])
         """,
-    "models/library/classical/manifolds.py:scalar": """
+    "models/library/classical/manifold_distances.py:scalar": """
         shapes(DistanceMatrix(), left=[3, 4], right=[3, 4], norm=[2])
         # Try: shapes(DistanceMatrix(), left=[3, 4], right=[3, 4], norm=[])
         """,
@@ -65,29 +65,29 @@ LAYERS = {
         shapes(RotaryEmbedding(), input=[3, 7])
         # Try: shapes(RotaryEmbedding(), input=[3, 8])
         """,
-    "models/library/layers/attention.py:_ends": """
+    "models/library/layers/attention_rules.py:ends": """
         shapes(RotaryEmbedding(), input=[3])
         # Try: shapes(RotaryEmbedding(), input=[5, 4])
         """,
-    "models/library/layers/attention.py:_same": """
+    "models/library/layers/attention_rules.py:same": """
         shapes(ScaledDotProduct(), query=[3, 4], key=[3, 5], value=[3, 4])
         # Try: shapes(ScaledDotProduct(), query=[3, 4], key=[3, 4], value=[3, 4])
         """,
-    "models/library/layers/attention.py:_served": """
+    "models/library/layers/attention_rules.py:served": """
         shapes(ScaledDotProduct(), query=[6, 3, 4], key=[4, 3, 4], value=[4, 3, 4])
         # Try: shapes(ScaledDotProduct(), query=[6, 3, 4], key=[2, 3, 4], value=[2, 3, 4])
         """,
-    "models/library/layers/attention.py:_check_mask": """
+    "models/library/layers/attention_rules.py:check_mask": """
         array = jnp.ones((3, 3), "int32")
         ml.inspect(ScaledDotProduct(use_attn_mask=True), *3 * [jnp.ones((3, 4))], array)
         # Try: array = {}; ml.inspect(ScaledDotProduct(use_attn_mask=True), *3 * [jnp.ones((3, 4))], array).cost()
         """,
-    "models/library/layers/attention.py:_check_mask#2": """
+    "models/library/layers/attention_rules.py:check_mask#2": """
         shapes(ScaledDotProduct(use_attn_mask=True), query=[3, 4], key=[3, 4], value=[3, 4], attn_mask=[2, 5])
         # Try: shapes(ScaledDotProduct(use_attn_mask=True), query=[3, 4], key=[3, 4], value=[3, 4], attn_mask=[3, 3])
         """,
-    "models/library/layers/attention.py:_check_time": "shapes(PositionalEncoding(4, max_len=2), input=[3, 4])",
-    "models/library/layers/attention.py:_check_divides": """
+    "models/library/layers/attention_rules.py:check_time": "shapes(PositionalEncoding(4, max_len=2), input=[3, 4])",
+    "models/library/layers/attention_rules.py:check_divides": """
         MultiHeadAttention(10, 4)
         """,
     "models/library/layers/convolving.py:Convolution._check_channels": "shapes(Conv2d(4, 3, in_channels=3), input=[1, 6, 8, 8])",
@@ -313,9 +313,9 @@ OPERATIONS = {
         shapes(Pad(((0, 0), (1, 1))), input=[3])
         # Try: shapes(Pad(((0, 0),)), input=[3])
         """,
-    "models/library/operations/reductions.py:places": "shapes(Sum(axis=3), input=[3, 4])",
-    "models/library/operations/reductions.py:places#2": "shapes(Sum(axis=(1, 1)), input=[3, 4])",
-    "models/library/operations/reductions.py:Reduction.infer": """
+    "models/library/operations/reducing.py:places": "shapes(Sum(axis=3), input=[3, 4])",
+    "models/library/operations/reducing.py:places#2": "shapes(Sum(axis=(1, 1)), input=[3, 4])",
+    "models/library/operations/reducing.py:Reduction.infer": """
         shapes(Max(axis=0), input=[0, 4])
         # Try: shapes(Max(axis=0), input=[3, 4])
         """,

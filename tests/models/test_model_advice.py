@@ -15,9 +15,9 @@ COMPOSING = {
         """,
     "models/calling.py:refuse_call": "OneHot()",
     "models/connection.py:IOKey.__post_init__": "IOKey(3)",
-    "models/constants.py:_check_numbers": 'Constant("many")',
-    "models/constants.py:_check_numbers#2": "Constant(2**40, dtype='int32')",
-    "models/constants.py:_check_numbers#2 | too many bits": "Constant(10**40)",
+    "models/shape_inference/constants.py:_check_numbers": 'Constant("many")',
+    "models/shape_inference/constants.py:_check_numbers#2": "Constant(2**40, dtype='int32')",
+    "models/shape_inference/constants.py:_check_numbers#2 | too many bits": "Constant(10**40)",
     "models/fields.py:checked": 'models.model.with_attributes(Linear(3), {"width": 4})\n# Try: {}',
     "models/fields.py:checked#2": 'Linear("many")',
     "models/model.py:Model.__call__": "Relu()(Linear(3).output)",
@@ -212,23 +212,23 @@ CONTROL = {
         shapes(Cond(Relu(), Sum()), condition=[], input=[3])
         # Try: shapes(Cond(Mean(), Sum()), condition=[], input=[3])
         """,
-    "models/control.py:_pairs": """
+    "models/control_checks.py:pairs_of": """
         body = Model() | Add()(left="x", right="prev_hidden", output="hidden")
         Scan(body, carry="ab")
         """,
-    "models/control.py:_names": """
+    "models/control_checks.py:names_of": """
         body = Model() | Add()(left="x", right="mask")
         Scan(body, fixed="x")
         """,
-    "models/control.py:_whole": """
+    "models/control_checks.py:checked_whole": """
         body = Relu()
         Repeat(body, 0)
         """,
-    "models/control.py:_array": """
+    "models/control_checks.py:array_of": """
         shapes(Scan(Shape()), input=[5, 6, 3])
         # Try: shapes(Model() | Shape()(input="input"), input=[5, 6, 3])
         """,
-    "models/control.py:_same": """
+    "models/control_checks.py:check_same": """
         shapes(Repeat(Linear(3), 2), input=[2, 4])
         # Try: shapes(Repeat(Linear(4), 2), input=[2, 4])
         """,
@@ -272,7 +272,7 @@ INFERENCE = {
         ml.compile(model, shapes={"input": [2, 4]})
         """,
     "models/shape_inference/infer.py:_Work.mismatch": "shapes(Linear(3, input_size=4), input=[2, 5])",
-    "models/shape_inference/infer.py:_Work.invalid_attribute": "shapes(Reshape(shape=(2.5, 3)), input=[6])",
+    "models/shape_inference/problems.py:invalid_attribute": "shapes(Reshape(shape=(2.5, 3)), input=[6])",
     "models/shape_inference/port_checks.py:rule_of": """
         infer(add_to_graph(LogicalGraph(), Block("Alien", (), (Port("input"),), (Port("output"),), op="alien"))[0], dict())
         # Try: infer(add_to_graph(LogicalGraph(), Relu().block)[0], dict([])).raise_problems()
@@ -361,7 +361,7 @@ FILES = {
         shapes(Model() | Value(None)(output="v") | Relu()(input="v"))
         # Try: shapes(Model() | Value((1.0, 2.0))(output="v") | Relu()(input="v"))
         """,
-    "models/shape_inference/infer.py:_Work.impossible_output": """
+    "models/shape_inference/problems.py:impossible_output": """
         model = Model() | Glu()
         shapes(model | Clamp()(input="x", min_val="glu_0.output"))
         # Try: shapes(Model() | Glu() | Clamp()(input="x", min_val="least"))

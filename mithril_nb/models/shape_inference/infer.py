@@ -22,6 +22,7 @@ from mithril_nb.models.shape_inference.flat import Flat, FlatOp, flat, origin
 from mithril_nb.models.shape_inference.folding import all_values, as_arrays, folded
 from mithril_nb.models.shape_inference.inference import Inference, Inferred, Parameter
 from mithril_nb.models.shape_inference.port_checks import check_dtype, check_fed, check_option, rule_of
+from mithril_nb.models.shape_inference.problems import impossible_output, invalid_attribute
 from mithril_nb.models.shape_inference.starting import activated, activated_inside, is_activated, without_activation
 
 ANYTHING: tuple[Dim, ...] = (LEADING,)
@@ -280,7 +281,7 @@ class _Work:
             try:
                 needs = rule.refine(self.options(op), inputs, outputs)
             except MismatchError as mismatch:
-                self.problems.append(self.impossible_output(op, outputs, mismatch))
+                self.problems.append(impossible_output(self.flat, self.at, op, outputs, mismatch))
                 continue
             for port, shape in needs.items():
                 if port in op.sources:
@@ -348,7 +349,7 @@ class _Work:
         """Return the diagnostic of two incompatible ports, with both shapes."""
         end = op.sources.get(found.port)
         if end is None and found.port not in op.arrays:
-            return self.invalid_attribute(op, found)
+            return invalid_attribute(self.at, op, found)
         spec = self.known.get(end) if end else self.spec_of(op, found.port)
         source = op.origins[found.port] if end else op.arrays[found.port]
         source = self.at(source) if end and end.node else source
@@ -362,38 +363,6 @@ class _Work:
             block=self.at(op.path),
             port=found.port,
             edge=(source, target),
-            code="ShapeError",
-        )
-
-    def impossible_output(self, op: FlatOp, outputs: Mapping[str, TensorSpec], found: MismatchError) -> Diagnostic:
-        """Return the diagnostic of an op that cannot output a shape that other blocks require."""
-        readers = [
-            f"{self.at(one.path)}.{component(port)}"
-            for one in self.flat.ops
-            for port in (port for port, end in one.sources.items() if end.node == op.path)
-        ]
-        return Diagnostic(
-            f"{op.block.kind} at {self.at(op.path)!r} cannot output the required shape.",
-            (
-                ("required by", ", ".join(readers) or "set_shapes"),
-                *((port, str(spec.shape)) for port, spec in outputs.items()),
-                (found.port, found.need + (f"      {found.detail}" if found.detail else "")),
-            ),
-            f"connect another output to {readers[0]!r}." if readers else found.advice,
-            block=self.at(op.path),
-            port=found.port,
-            code="ShapeError",
-        )
-
-    def invalid_attribute(self, op: FlatOp, found: MismatchError) -> Diagnostic:
-        """Return the diagnostic of a missing or invalid attribute."""
-        value = op.block.options.get(found.port)
-        return Diagnostic(
-            f"{op.block.kind} at {self.at(op.path)!r} cannot use {found.port}={value!r}.",
-            ((found.port, found.need + (f"      {found.detail}" if found.detail else "")),),
-            found.advice,
-            block=self.at(op.path),
-            port=found.port,
             code="ShapeError",
         )
 

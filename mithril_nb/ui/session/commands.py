@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from numbers import Integral
 from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from mithril_nb.errors import UnknownOptionError, nearest, short_repr
 
@@ -44,6 +44,8 @@ EXAMPLES: Mapping[str, str] = {
 }
 """Example arguments of each command that has arguments."""
 
+Function = TypeVar("Function", bound=Callable[..., None])
+
 _NO_ARGUMENTS = "omit the arguments."
 _TYPE_NAMES = {
     str: "a string",
@@ -54,6 +56,38 @@ _TYPE_NAMES = {
 }
 _OTHERWISE_CHECKED = frozenset({"x", "y", "value", "shape"})
 """Arguments that the commands check themselves, with better messages."""
+
+
+def command(function: Function) -> Function:
+    """Mark a method as a command of a front end, with the name and the arguments of the method."""
+    function.__dict__["is_command"] = True
+    return function
+
+
+def edit_command(function: Function) -> Function:
+    """Mark a method as a command that changes the design."""
+    function.__dict__["is_edit"] = True
+    return command(function)
+
+
+def commands_of(*handlers: object) -> dict[str, Callable[..., None]]:
+    """Return the commands of some objects by name, in the order of the objects and of their definitions.
+
+    Examples:
+        >>> class Light:
+        ...     @command
+        ...     def switch(self) -> None:
+        ...         print("on")
+        >>> commands_of(Light())["switch"]()
+        on
+    """
+    return {
+        name: getattr(handler, name)
+        for handler in handlers
+        for kind in reversed(type(handler).__mro__)
+        for name, member in vars(kind).items()
+        if getattr(member, "is_command", False)
+    }
 
 
 def check_command(name: object, args: object, known: Collection[str]) -> None:

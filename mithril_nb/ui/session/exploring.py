@@ -6,7 +6,6 @@ that need it, so that a long compilation does not delay opening a node. It does 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -21,12 +20,13 @@ from mithril_nb.stages.fast_records import paused_collector
 from mithril_nb.stages.program_stages import first_stage
 from mithril_nb.stages.stage_kinds import STAGE_KINDS, kinds_of_stages
 from mithril_nb.stages.transforms.stepping import TransformSteps
-from mithril_nb.ui.session.commands import check_arguments, check_command
+from mithril_nb.ui.session.commands import check_arguments, check_command, command, commands_of
 from mithril_nb.ui.session.costs.requests import CostRequests, ProgramView
 from mithril_nb.ui.session.costs.subjects import Subject
 from mithril_nb.ui.session.costs.tables import cost_table
 from mithril_nb.ui.session.costs.what_if import WhatIfRequests
 from mithril_nb.ui.session.design.analysis import problem_of
+from mithril_nb.ui.session.publisher import Publisher
 from mithril_nb.ui.session.request_handler import Client
 from mithril_nb.ui.session.stages.making import StageState, state_of, with_wanted_stages
 from mithril_nb.ui.session.stages.passes import PassRequests
@@ -36,7 +36,7 @@ from mithril_nb.ui.session.worker import Worker
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
 
 Listener = Callable[[str, Any], None]
-"""Receives `("snapshot", dict)`, `("graph", Picture)` and the messages of the desks, on any thread."""
+"""Receives `("snapshot", dict)`, `("graph", Picture)` and replies to requests, in any thread."""
 
 _FIRST = ("jaxpr", "stablehlo")
 """Stages of the first view."""
@@ -44,7 +44,7 @@ _GRAPHS = ("jaxpr", "stablehlo", "hlo_before", "hlo")
 """Stages with useful graphs; the others are lists."""
 
 
-class Exploration:
+class Exploration(Publisher):
     """An explored program.
 
     Args:
@@ -56,25 +56,22 @@ class Exploration:
         errors: Errors of commands and background threads, latest last.
         states: State of each stage.
         cost: Cost of the program; `None` until computed.
-        passes: The desk for XLA's passes.
-        transforms: The desk for transforms.
-        costs: The desk for costs of further sources and for pictures of costs.
-        what_if: The desk for what-if questions.
+        passes: The requests for XLA's passes.
+        transforms: The requests for transforms.
+        costs: The requests for costs of further sources and for pictures of costs.
+        what_if: The requests for what-if questions.
     """
 
     def __init__(self, inspection: Inspection, steps: TransformSteps | None = None):
+        super().__init__()
         self._first = first_stage(inspection)
         first = {*_FIRST, self._first}
         self.inspection = with_wanted_stages(inspection, first)
-        self.errors: list[BaseException] = []
         self.states: dict[str, StageState] = dict.fromkeys(inspection.stages, StageState())
         self.cost: Cost | None = None
-        self._lock = threading.RLock()
-        self._listeners: list[Listener] = []
         self._wanted: set[str] = first
         self._blocks: dict[str, dict[str, Any]] = {}
         self._selection: tuple[str, ...] = ()
-        self._notice: Diagnostic | None = None
         self._graph = GraphView(inspection)
         self._quick, self._slow = Worker("mithril_nb-stages"), Worker("mithril_nb-compile")
         client = Client(self._send, self._publish, self._fail)
@@ -91,11 +88,6 @@ class Exploration:
 
     # Messages
 
-    def listen(self, listener: Listener) -> Callable[[], None]:
-        """Send all changes to a listener. Return a function that removes it."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
-
     def start(self) -> None:
         """Start to compute the first view."""
         self._quick.submit(self._work)
@@ -105,8 +97,8 @@ class Exploration:
         """Wait until all requests are complete; return False on timeout."""
         # Wait for the quick worker again: a compilation submits more work to it.
         workers = (self._quick, self._slow)
-        desks = (self.passes, self.transforms, self.costs, self.what_if)
-        waits = [one.wait_until_idle for one in workers] + [desk.wait for desk in desks]
+        handlers = (self.passes, self.transforms, self.costs, self.what_if)
+        waits = [one.wait_until_idle for one in workers] + [one.wait for one in handlers]
         return all(wait(timeout_s) for wait in (*waits, self._quick.wait_until_idle))
 
     def end(self) -> None:
@@ -166,19 +158,8 @@ class Exploration:
         Returns:
             The error, or `None`.
         """
-        commands: dict[str, Callable[..., None]] = {
-            "request_stage": self.request_stage,
-            "leave_stage": self.leave_stage,
-            "show_graph": self.show_graph,
-            "open_node": self.open_node,
-            "close_node": self.close_node,
-            "select": self.select,
-            "dismiss": self.dismiss,
-            **self.passes.commands,
-            **self.transforms.commands,
-            **self.costs.commands,
-            **self.what_if.commands,
-        }
+        compares = [self.transforms] if self.transforms.steps is not None else []
+        commands = commands_of(self, self.passes, *compares, self.costs, self.what_if)
         try:
             check_command(name, args, commands)
             check_arguments(name, commands[name], args)
@@ -188,6 +169,7 @@ class Exploration:
             return problem_of(error)
         return None
 
+    @command
     def request_stage(self, stage: str) -> None:
         """Compute a stage in the background.
 
@@ -204,6 +186,7 @@ class Exploration:
         self._publish()
         self._submit(stage)
 
+    @command
     def leave_stage(self, stage: str) -> None:
         """Do nothing, except check the name: computed stages stay, because the program does not change.
 
@@ -212,6 +195,7 @@ class Exploration:
         """
         self._check(stage, self.inspection.stages)
 
+    @command
     def show_graph(self, stage: str) -> None:
         """Show the graph of another stage.
 
@@ -224,20 +208,24 @@ class Exploration:
         self._publish()
         self._quick.submit(self._work)
 
+    @command
     def open_node(self, key: str) -> None:
         """Show the inside of a node of the graph."""
         self._graph.open(key)
         self._draw_now()
 
+    @command
     def close_node(self, key: str) -> None:
         """Hide the inside of a node of the graph."""
         self._graph.close(key)
         self._draw_now()
 
+    @command
     def select(self, paths: Sequence[str]) -> None:
         """Store the paths pinned in the front end as the selection."""
         self._selection = tuple(map(str, paths))
 
+    @command
     def dismiss(self) -> None:
         """Remove the notice."""
         self._notice = None
@@ -334,17 +322,8 @@ class Exploration:
             raise UnknownOptionError(f"unknown stage {stage!r}.", (("known", ", ".join(known)),), 'stage="jaxpr"')
 
     def _fail(self, error: BaseException) -> None:
-        self.errors.append(error)
-        del self.errors[:-100]
-        self._notice = problem_of(error)
+        self._record(error)
         self._publish()
-
-    def _publish(self) -> None:
-        self._send("snapshot", self.snapshot())
-
-    def _send(self, kind: str, value: Any) -> None:
-        for listener in tuple(self._listeners):
-            listener(kind, value)
 
 
 def _blocks_in(stage: Stage) -> dict[str, dict[str, Any]]:

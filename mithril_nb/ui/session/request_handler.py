@@ -11,11 +11,11 @@ from mithril_nb.ui.session.latest_jobs import LatestJobs
 
 @dataclass(frozen=True)
 class Client:
-    """The client of a desk. Its functions may be called in any thread.
+    """The client of a request handler. Its functions may be called in any thread.
 
     Attributes:
         send: Receives the kind of an answer, and the answer.
-        changed: Called when the `view` of a desk changes.
+        changed: Called when the `view` of the handler changes.
         failed: Receives unexpected errors.
     """
 
@@ -31,12 +31,7 @@ class RequestHandler:
         client: Receives the replies.
         name: Name of the first thread, after `mithril_nb-`.
         slow: Name of the second thread, after `mithril_nb-`.
-
-    Attributes:
-        commands: Functions of the commands, by name.
     """
-
-    commands: dict[str, Callable[..., None]]
 
     def __init__(self, client: Client, name: str, slow: str):
         self._client = client

@@ -14,6 +14,7 @@ from mithril_nb.errors import DataError, UnknownOptionError
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.train import Run, TrainingEvent, fit
 from mithril_nb.train.run.history import CURVES
+from mithril_nb.ui.session.commands import command
 from mithril_nb.ui.session.design.analysis import Analysis
 from mithril_nb.ui.session.design.example import example_data
 
@@ -72,10 +73,6 @@ class Training:
         self._send, self._analysis_now = tell, analysis_now
         self._graph: LogicalGraph | None = None  # of the latest run
         self._unfollow: Callable[[], None] = lambda: None
-        steering = (self.train, self.resume, self.pause, self.stop, self.step_once, self.set_learning_rate)
-        self.commands: dict[str, Callable[..., None]] = {
-            command.__name__: command for command in (*steering, self.request_curves)
-        }
 
     def view(self) -> dict[str, Any]:
         """Return the state of the run for a front end."""
@@ -98,6 +95,7 @@ class Training:
             self.run, self.runs, self._graph = earlier.run, list(earlier.runs), earlier._graph
             self._unfollow = follow(self.run, self._send_of, self._lock)
 
+    @command
     def train(self) -> None:
         """Continue the run. If it is done, stopped or failed, start a new one with the user's last learning rate.
 
@@ -109,6 +107,7 @@ class Training:
         else:
             self.run.resume()
 
+    @command
     def step_once(self) -> None:
         """Take one step. Without a run, start a new one first.
 
@@ -117,6 +116,7 @@ class Training:
         """
         (self._start() if self.run is None else self.run).step_once()
 
+    @command
     def resume(self) -> None:
         """Continue the run from its current step, even if it was stopped.
 
@@ -125,6 +125,7 @@ class Training:
         """
         self._run_to("continue").resume()
 
+    @command
     def pause(self) -> None:
         """Pause the run after the current step.
 
@@ -133,6 +134,7 @@ class Training:
         """
         self._run_to("pause").pause()
 
+    @command
     def stop(self) -> None:
         """Stop the run after the current step.
 
@@ -141,6 +143,7 @@ class Training:
         """
         self._run_to("stop").stop()
 
+    @command
     def set_learning_rate(self, value: float) -> None:
         """Set the rate of the next step.
 
@@ -149,6 +152,7 @@ class Training:
         """
         self._run_to("set the learning rate of").set_learning_rate(value)
 
+    @command
     def request_curves(self) -> None:
         """Send all rows of the curves again."""
         if self.run is not None:

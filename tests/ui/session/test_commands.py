@@ -15,9 +15,7 @@ from mithril_nb.models import MLP, Linear, Model, Relu
 from mithril_nb.targets import inspect
 from mithril_nb.ui.session import Session, design_of
 from mithril_nb.ui.session.commands import EXAMPLES
-from mithril_nb.ui.session.design.design import EDITS
 from mithril_nb.ui.session.exploring import Exploration
-from mithril_nb.ui.session.session import _COMMANDS
 
 PATIENCE_S = 60.0
 NONSENSE = (None, 3, 2.5, math.nan, True, "x", b"x", [], {}, [1], [[1]], ["x", None], 10**400, object())
@@ -33,7 +31,7 @@ def session() -> Session:
 
 
 def commands_of(session: Session) -> list[str]:
-    return [*EDITS, *_COMMANDS, *session._desks, *session.training.commands]
+    return [*session._commands()]
 
 
 @pytest.mark.parametrize(

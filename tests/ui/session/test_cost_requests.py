@@ -185,7 +185,7 @@ def test_invalid_requests_are_rejected(program) -> None:
         ),
     ):  # fmt: skip
         with pytest.raises(UnknownOptionError) as caught:
-            desk.commands[command](*args)
+            getattr(desk, command)(*args)
         assert str(caught.value) == text
 
 

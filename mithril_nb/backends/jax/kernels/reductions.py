@@ -12,7 +12,7 @@ from jax import lax
 from mithril_nb.backends.jax.kernels.arithmetic import absolute, elementwise, scalar
 from mithril_nb.backends.jax.kernels.dtypes import in_floating
 from mithril_nb.backends.jax.kernels.registry import kernel
-from mithril_nb.models.library.operations.reductions import summed
+from mithril_nb.models.library.operations.reducing import summed
 from mithril_nb.program import Arrays, Call
 
 

@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar
 
-from mithril_nb.errors import UnknownOptionError
-from mithril_nb.graph.records import Value
 from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
 from mithril_nb.models.composite import Composite
 from mithril_nb.models.fields import Range, whole
+from mithril_nb.models.library.layers.attention_rules import (
+    check_divides,
+    check_mask,
+    check_time,
+    ends,
+    joined,
+    numbers,
+    same,
+    served,
+)
 from mithril_nb.models.library.layers.linear import Linear
 from mithril_nb.models.library.layers.windows import Size
-from mithril_nb.models.model import Model
 from mithril_nb.models.op import Inferred, Initializer, Operator, Options, Specs
-from mithril_nb.models.shape_inference.dims import MismatchError, broadcast, product, quotient
+from mithril_nb.models.shape_inference.dims import MismatchError, product, quotient
 from mithril_nb.models.shape_inference.dtypes import promoted
 
 __all__ = [
@@ -83,22 +90,22 @@ class ScaledDotProduct(Operator):
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
         """Map `(..., t, e)`, `(..., s, e)` and `(..., s, f)` to `(..., t, f)`."""
-        lead, (time, features) = _ends("query", inputs["query"], 2)
-        key_lead, (steps, key_features) = _ends("key", inputs["key"], 2)
-        value_lead, (value_steps, out) = _ends("value", inputs["value"], 2)
-        _same("key", "query", key_features, features, -1)
-        _same("value", "key", value_steps, steps, -2)
+        lead, (time, features) = ends("query", inputs["query"], 2)
+        key_lead, (steps, key_features) = ends("key", inputs["key"], 2)
+        value_lead, (value_steps, out) = ends("value", inputs["value"], 2)
+        same("key", "query", key_features, features, -1)
+        same("value", "key", value_steps, steps, -2)
         for port, other in (("key", key_lead), ("value", value_lead)):
-            lead = _served(port, lead, other)
+            lead = served(port, lead, other)
         dtype = promoted([inputs[port].dtype for port in ("query", "key", "value")])
         if "attn_mask" in inputs:
-            _check_mask(inputs["attn_mask"], (*lead, time, steps))
-        return Inferred({"output": TensorSpec(_joined(lead, (time, out)), dtype)})
+            check_mask(inputs["attn_mask"], (*lead, time, steps))
+        return Inferred({"output": TensorSpec(joined(lead, (time, out)), dtype)})
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Mapping[str, tuple[Dim, ...]]:
         """Return the same number of features for queries and keys."""
-        features, key_features = (_ends(port, inputs[port], 1)[1][0] for port in ("query", "key"))
+        features, key_features = (ends(port, inputs[port], 1)[1][0] for port in ("query", "key"))
         if features is None and key_features is not None:
             return {"query": (LEADING, key_features)}
         return {"key": (LEADING, features)} if key_features is None and features is not None else {}
@@ -126,15 +133,15 @@ class SplitHeads(Operator):
     @classmethod
     def result_ports(cls, options: Options) -> tuple[str, ...]:
         """Return `output`, or `query`, `key` and `value`."""
-        return {1: ("output",), 2: ("key", "value")}.get(len(_numbers(options["heads"])), ("query", "key", "value"))
+        return {1: ("output",), 2: ("key", "value")}.get(len(numbers(options["heads"])), ("query", "key", "value"))
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
         """Map `(..., t, h * size)` to `(..., h, t, size)` for each part."""
-        heads = _numbers(options["heads"])
+        heads = numbers(options["heads"])
         if len(heads) > 3 or not heads:
             raise MismatchError("input", "one, two or three numbers of heads", "SplitHeads((12, 12, 12))", str(heads))
-        lead, (time, width) = _ends("input", inputs["input"], 2)
+        lead, (time, width) = ends("input", inputs["input"], 2)
         total = sum(heads)
         if isinstance(width, int) and width % total:
             raise MismatchError(
@@ -146,7 +153,7 @@ class SplitHeads(Operator):
         size = None if width is None else quotient((width,), (total,))
         ports = cls.result_ports(options)
         return Inferred(
-            {port: _joined(lead, (count, time, size)) for port, count in zip(ports, heads, strict=True)},
+            {port: joined(lead, (count, time, size)) for port, count in zip(ports, heads, strict=True)},
         )
 
 
@@ -168,9 +175,9 @@ class MergeHeads(Operator):
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
         """Map `(..., h, t, size)` to `(..., t, h * size)`."""
-        lead, (heads, time, size) = _ends("input", inputs["input"], 3)
+        lead, (heads, time, size) = ends("input", inputs["input"], 3)
         width = None if heads is None or size is None else product((heads, size))
-        return Inferred({"output": _joined(lead, (time, width))})
+        return Inferred({"output": joined(lead, (time, width))})
 
 
 class _Positions(Operator):
@@ -206,14 +213,14 @@ class PositionalEncoding(_Positions):
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
         """Keep the shape."""
-        lead, (time, width) = _ends("input", inputs["input"], 2)
+        lead, (time, width) = ends("input", inputs["input"], 2)
         wanted, most = options["hidden_dim"], options["max_len"]
         if isinstance(width, int) and isinstance(wanted, int) and width != wanted:
             raise MismatchError(
                 "input", f"(..., time, {wanted})", f"PositionalEncoding({width})", f"{width} != {wanted}"
             )
-        _check_time(time, most, f"PositionalEncoding({wanted}, max_len={time})")
-        return Inferred({"output": _joined(lead, (time, wanted if isinstance(wanted, int) else width))})
+        check_time(time, most, f"PositionalEncoding({wanted}, max_len={time})")
+        return Inferred({"output": joined(lead, (time, wanted if isinstance(wanted, int) else width))})
 
 
 class RotaryEmbedding(_Positions):
@@ -247,7 +254,7 @@ class RotaryEmbedding(_Positions):
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
         """Keep the shape, after checking that the number of features is even."""
-        _, (_, width) = _ends("input", inputs["input"], 2)
+        _, (_, width) = ends("input", inputs["input"], 2)
         if isinstance(width, int) and width % 2:
             raise MismatchError("input", "an even number of features", "heads of an even size.", f"axis -1: {width}")
         return Inferred({"output": inputs["input"].shape})
@@ -274,8 +281,8 @@ class LearnedPositions(_Positions):
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
         """Keep the shape; there are `context` rows."""
-        _, (time, width) = _ends("input", inputs["input"], 2)
-        _check_time(time, options["context"], f"LearnedPositions({time})  # or shorter inputs")
+        _, (time, width) = ends("input", inputs["input"], 2)
+        check_time(time, options["context"], f"LearnedPositions({time})  # or shorter inputs")
         row = whole(options["context"]), width if width is not None else "features"
         return Inferred({"output": inputs["input"].shape}, {"weight": row})
 
@@ -335,8 +342,8 @@ class MultiHeadAttention(Composite):
         )
         width, heads = self.options["width"], self.options["heads"]
         served = self.options["kv_heads"] or heads
-        _check_divides(self, heads=heads, width=width)
-        _check_divides(self, kv_heads=served, heads=heads)
+        check_divides(self, heads=heads, width=width)
+        check_divides(self, kv_heads=served, heads=heads)
         size = width // heads
 
         def linear(columns: int, name: str) -> Linear:
@@ -362,95 +369,3 @@ class MultiHeadAttention(Composite):
         self |= product(**ends)
         self |= MergeHeads(name="merge")(input="attention.output")
         self |= linear(width, "out")(input="merge.output")
-
-
-_AXES = {1: "(..., features)", 2: "(..., time, features)", 3: "(..., heads, time, size)"}
-
-
-def _ends(port: str, spec: TensorSpec, count: int) -> tuple[tuple[Dim, ...], tuple[Dim | None, ...]]:
-    """Return the leading axes, and the last `count`; `None` for an unknown one."""
-    shape = spec.shape
-    if shape[:1] == (LEADING,):
-        known = shape[1:]
-        if len(known) < count:
-            return (LEADING,), (*(None,) * (count - len(known)), *known)
-    elif len(shape) < count:
-        raise MismatchError(port, _AXES[count], f"an array with {count} axes or more.", f"rank {len(shape)}")
-    return shape[: len(shape) - count], shape[len(shape) - count :]
-
-
-def _joined(lead: tuple[Dim, ...], last: tuple[Dim | None, ...]) -> tuple[Dim, ...]:
-    """Return the shape of leading and last axes; the axes before an unknown one are unknown too."""
-    known: list[Dim] = []
-    for dim in reversed(last):
-        if dim is None:
-            return (LEADING, *reversed(known))
-        known.append(dim)
-    return (*lead, *reversed(known))
-
-
-def _same(port: str, other: str, size: Dim | None, wanted: Dim | None, axis: int) -> None:
-    if isinstance(size, int) and isinstance(wanted, int) and size != wanted:
-        raise MismatchError(
-            port,
-            f"{wanted} on axis {axis}, like the {other}",
-            f"use the same size for {port} and {other}.",
-            f"axis {axis}: {size} != {wanted}",
-        )
-
-
-def _served(port: str, lead: tuple[Dim, ...], other: tuple[Dim, ...]) -> tuple[Dim, ...]:
-    """Return the leading axes of the queries that keys or values serve, which may have fewer heads."""
-    if lead[-1:] and other[-1:] and other[-1] != LEADING:
-        heads, fewer = lead[-1], other[-1]
-        divides = isinstance(heads, int) and isinstance(fewer, int) and 0 < fewer < heads and heads % fewer == 0
-        if heads == LEADING or divides:
-            other = (*other[:-1], 1)
-    try:
-        return broadcast(TensorSpec(lead), TensorSpec(other))
-    except MismatchError as found:
-        raise MismatchError(
-            port,
-            f"leading axes that match {lead} of the query",
-            "the same sizes, or a number of heads that divides the query's.",
-            str(other),
-        ) from found
-
-
-def _check_mask(mask: TensorSpec, scores: tuple[Dim | None, ...]) -> None:
-    if "int" in mask.dtype:
-        need = "booleans, or floating-point numbers to add"
-        raise MismatchError("attn_mask", need, 'array.astype("bool")', f"dtype {mask.dtype}")
-    unknown = LEADING in scores or LEADING in mask.shape
-    pairs = list(zip(reversed(mask.shape), reversed(scores), strict=False))
-    fits = all(
-        size in (1, wanted) or not isinstance(size, int) or not isinstance(wanted, int) for size, wanted in pairs
-    )
-    if not fits or (len(mask.shape) > len(scores) and not unknown):
-        raise MismatchError(
-            "attn_mask",
-            f"a shape that broadcasts to the scores' {scores}",
-            "axes (..., query time, key time).",
-            str(mask.shape),
-        )
-
-
-def _check_time(time: Dim | None, most: Value, advice: str) -> None:
-    if isinstance(time, int) and isinstance(most, int) and time > most:
-        raise MismatchError("input", f"at most {most} time steps", advice, f"axis -2: {time} > {most}")
-
-
-def _check_divides(model: Model, **numbers: int) -> None:
-    (part, few), (whole, many) = numbers.items()
-    if many % few:
-        near = max(number for number in range(1, few + 1) if many % number == 0)
-        raise UnknownOptionError(
-            f"{type(model).__name__} cannot split {whole}={many} into {part}={few}.",
-            (("because", f"{many} = {few} * {many // few} + {many % few}"),),
-            f"{part}={near}",
-        )
-
-
-def _numbers(value: Value) -> tuple[int, ...]:
-    assert isinstance(value, tuple)
-    return tuple(whole(number) for number in value)

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from mithril_nb.graph.spec import LEADING
 from mithril_nb.models.fields import Range
 from mithril_nb.models.library.operations.elementwise import Elementwise
-from mithril_nb.models.library.operations.reductions import Axis, axes_of, places
+from mithril_nb.models.library.operations.reducing import Axis, axes_of, places
 from mithril_nb.models.op import Inferred, Operator, Options, Shapes, Specs
 from mithril_nb.models.shape_inference.dims import MismatchError
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from mithril_nb.graph.records import Value
 from mithril_nb.graph.spec import LEADING, Dim, StaticSpec, TensorSpec
-from mithril_nb.models.constants import shape_of
+from mithril_nb.models.shape_inference.constants import shape_of
 from mithril_nb.models.shape_inference.dims import MismatchError, broadcast, sliced
 
 

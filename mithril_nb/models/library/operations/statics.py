@@ -6,9 +6,9 @@ from typing import Annotated, Any, ClassVar
 
 from mithril_nb.graph.records import Value as Plain
 from mithril_nb.graph.spec import LEADING, Dim, Spec, StaticSpec, TensorSpec, as_dtype
-from mithril_nb.models.constants import dtype_of, shape_of
 from mithril_nb.models.fields import Range
 from mithril_nb.models.op import UNKNOWN, Inferred, Operator, Options
+from mithril_nb.models.shape_inference.constants import dtype_of, shape_of
 from mithril_nb.models.shape_inference.dims import MismatchError, place_of, product
 from mithril_nb.models.shape_inference.folding import as_array
 

@@ -16,6 +16,7 @@ from mithril_nb.errors import MithrilError, StageUnavailableError, UnknownOption
 from mithril_nb.inspection import Inspection
 from mithril_nb.stages.fast_records import paused_collector
 from mithril_nb.stages.given.program import Given
+from mithril_nb.ui.session.commands import command
 from mithril_nb.ui.session.costs.formulas import BlockFormula, formula_of
 from mithril_nb.ui.session.costs.pictures import PICTURES, Look
 from mithril_nb.ui.session.costs.tables import FIGURES, cost_table, rows_of
@@ -131,13 +132,6 @@ class CostRequests(RequestHandler):
         unavailable = {source: SourceState("unavailable", reason) for source, reason in reasons.items() if reason}
         self._states = {**dict.fromkeys(SOURCES, SourceState()), **unavailable}
         self._measured: tuple[int, Cost] | None = None
-        self.commands = {
-            "request_cost": self.request_cost,
-            "request_cost_rows": self.request_cost_rows,
-            "request_cost_picture": self.request_cost_picture,
-            "request_formula": self.request_formula,
-            "measure": self.measure,
-        }
 
     def view(self) -> dict[str, Any]:
         """Return the state of the costs by source."""
@@ -145,6 +139,7 @@ class CostRequests(RequestHandler):
 
     # Commands
 
+    @command
     def request_cost(self, source: str) -> None:
         """Compute the costs from one source.
 
@@ -157,6 +152,7 @@ class CostRequests(RequestHandler):
             self._turn(source, SourceState("loading", version=self._states[source].version))
         self._worker(source).submit(f"cost {source}", lambda wanted: self._make(current, source, wanted))
 
+    @command
     def request_cost_rows(self, source: str, block: str, figure: str = "flops") -> None:
         """Send the equations or instructions behind a row of the table.
 
@@ -170,11 +166,13 @@ class CostRequests(RequestHandler):
             f"rows {block}", lambda _: self._send_rows(current, source, block, figure)
         )  # one kind per block, because several rows may be open
 
+    @command
     def request_formula(self, block: str) -> None:
         """Send the formula for the FLOPs of a block."""
         current = self._program()
         self._quick.submit("formula", lambda wanted: self._send_formula(current, str(block), wanted))
 
+    @command
     def request_cost_picture(
         self,
         key: str,
@@ -212,6 +210,7 @@ class CostRequests(RequestHandler):
         empty, look = CostPicture(str(key)), Look(figure, max(1, int(width)), current.hues, tuple(map(str, opened)))
         self._worker(slowest).submit("picture", lambda wanted: self._draw(current, empty, view, sources, look, wanted))
 
+    @command
     def measure(self) -> None:
         """Run the program and measure the time of each instruction."""
         current = self._program()

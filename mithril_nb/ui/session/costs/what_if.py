@@ -11,6 +11,7 @@ from typing import Any
 from mithril_nb.analysis.whatif import Change, Peak, WhatIf
 from mithril_nb.errors import Diagnostic, MithrilError, UnknownOptionError, short_repr
 from mithril_nb.stages.fast_records import paused_collector
+from mithril_nb.ui.session.commands import command
 from mithril_nb.ui.session.costs.pictures import Look, draw_beside
 from mithril_nb.ui.session.costs.requests import CostPicture
 from mithril_nb.ui.session.costs.subjects import Changes, Subject, settings_of
@@ -76,18 +77,19 @@ class WhatIfRequests(RequestHandler):
         self._what_if: tuple[int, WhatIf] | None = None
         self._lock = threading.Lock()
         self._compiled: dict[Any, Change] = {}
-        self.commands = {"request_settings": self.request_settings, "what_if": self.what_if}
 
     def view(self) -> dict[str, Any]:
         """Return the state of the answer, and the settings that can change, if requested."""
         version, settings = self._settings or (0, None)
         return {**self._view, "settings": settings, "version": version}
 
+    @command
     def request_settings(self) -> None:
         """Find the settings that can change."""
         subject = self._subject()
         self._quick.submit("settings", lambda _: self._find_settings(subject))
 
+    @command
     def what_if(
         self,
         key: str,

@@ -14,6 +14,7 @@ from mithril_nb.inspection import Inspection
 from mithril_nb.stages.fast_records import paused_collector
 from mithril_nb.stages.instruction_history import STAGES_WITH_HISTORY
 from mithril_nb.stages.xla.passes import Pass
+from mithril_nb.ui.session.commands import command
 from mithril_nb.ui.session.design.analysis import problem_of
 from mithril_nb.ui.session.request_handler import Client, RequestHandler
 
@@ -111,17 +112,13 @@ class PassRequests(RequestHandler):
         self._latest_s = 0.0
         self._number = 0
         self.latest = PassList()
-        self.commands = {
-            "request_passes": self.request_passes,
-            "request_diff": self.request_diff,
-            "request_instruction_history": self.request_instruction_history,
-        }
 
     def view(self, version: int) -> dict[str, Any]:
         """Return the state of the passes, for a front end that shows a version of the design."""
         view = dict(self._view)
         return view if view["version"] in (0, version) else {**view, "state": "stale", "message": ""}
 
+    @command
     def request_passes(self) -> None:
         """Read the changes of each pass. Compiles the program."""
         version, make = self._program()
@@ -132,6 +129,7 @@ class PassRequests(RequestHandler):
         self._client.changed()
         self._slow.submit("passes", lambda wanted: self._read(version, make, wanted))
 
+    @command
     def request_diff(self, number: int) -> None:
         """Send the diff of one pass.
 
@@ -141,6 +139,7 @@ class PassRequests(RequestHandler):
         self._number = int(number)
         self._request("diff", lambda reading, number=self._number: self._diff(reading, number))
 
+    @command
     def request_instruction_history(self, stage: str, index: int) -> None:
         """Send the passes in which an instruction appeared or vanished.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from mithril_nb.stages.transforms.comparison import Comparison
 from mithril_nb.stages.transforms.stepping import TransformSteps
+from mithril_nb.ui.session.commands import command
 from mithril_nb.ui.session.design.analysis import problem_of
 from mithril_nb.ui.session.worker import Worker
 
@@ -33,12 +34,12 @@ class TransformRequests:
         self._lock = threading.Lock()
         self._view: dict[str, Any] = {"state": "empty", "message": "", "compared": []}
         self._worker = Worker("mithril_nb-transforms")
-        self.commands = {} if steps is None else {"compare_transforms": self.compare_transforms}
 
     def view(self) -> dict[str, Any] | None:
         """Return the state of the comparison. Per step: whether the numbers agree (`None` if unknown), and a text."""
         return None if self.steps is None else dict(self._view)
 
+    @command
     def compare_transforms(self) -> None:
         """Run both sides of each step on the same numbers."""
         with self._lock:

@@ -1,0 +1,141 @@
+"""What reductions have in common: axes, shapes of results, and the base class."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, ClassVar, Literal
+
+from mithril_nb.graph.records import Value
+from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
+from mithril_nb.models.fields import Range
+from mithril_nb.models.library.operations.elementwise import (
+    Kind,
+    check_kind,
+    floating,
+    kind_of,
+)
+from mithril_nb.models.op import Inferred, Operator, Options, Shapes, Specs
+from mithril_nb.models.shape_inference.dims import MismatchError
+
+Axis = Annotated[int, Range(-32, 31)]
+Axes = Annotated[int | Sequence[int], Range(-32, 31)]
+
+
+def summed(dtype: str) -> str:
+    """Return the dtype of a sum: integers get at least 32 bits, booleans are counted.
+
+    Examples:
+        >>> summed("bool"), summed("uint8"), summed("float16")
+        ('int32', 'uint32', 'float16')
+    """
+    if kind_of(dtype) in ("truth", "whole") and not dtype.endswith("64"):
+        return "uint32" if dtype.startswith("uint") else "int32"
+    return dtype
+
+
+def axes_of(axis: Value) -> tuple[int, ...] | None:
+    """Return an attribute `axis` as a tuple of axes; `None` for all axes."""
+    if axis is None:
+        return None
+    axes = axis if isinstance(axis, tuple) else (axis,)
+    assert all(isinstance(one, int) for one in axes)
+    return axes  # pyright: ignore[reportReturnType]
+
+
+def places(kind: str, shape: tuple[Dim, ...], axes: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    """Return the positions of axes, counted from the end, without duplicates; `None` if they are unknown.
+
+    Args:
+        kind: The block's kind, for the error message.
+        shape: The input's shape.
+        axes: The axes; `None` for all.
+
+    Raises:
+        MismatchError: The array does not have an axis, or an axis is repeated.
+
+    Examples:
+        >>> places("Sum", (2, 3, 4), (0, -1)), places("Sum", ("...", 3), (-1,)), places("Sum", ("...", 3), (0,))
+        ((-3, -1), (-1,), None)
+    """
+    is_open = shape[:1] == (LEADING,)
+    if axes is None:
+        return None if is_open else tuple(range(-len(shape), 0))
+    if is_open:
+        return axes if all(-len(shape) < axis < 0 for axis in axes) and len(set(axes)) == len(axes) else None
+    found: list[int] = []
+    for axis in axes:
+        if not -len(shape) <= axis < len(shape):
+            nearest = f"{kind}(axis={-1 if axis < 0 else len(shape) - 1})" if shape else f"{kind}(axis=None)"
+            raise MismatchError("input", f"an array that has axis {axis}", nearest, f"rank {len(shape)}")
+        place = axis - len(shape) if axis >= 0 else axis
+        if place in found:
+            raise MismatchError("input", "each axis once", f"{kind}(axis={place})", f"axis {place} twice in {axes}")
+        found.append(place)
+    return tuple(found)
+
+
+def reduced(shape: tuple[Dim, ...], at: tuple[int, ...] | None, axis: Value, keepdim: bool) -> tuple[Dim, ...]:
+    """Return a shape without some of its axes, or with size 1 on them."""
+    if at is None:
+        return () if axis is None and not keepdim else (LEADING,)
+    kept = [1 if place in at else shape[place] for place in range(-len(shape), 0)]
+    return tuple(kept if keepdim else [shape[place] for place in range(-len(shape), 0) if place not in at])
+
+
+def refined_to(options: Options, output: tuple[Dim, ...]) -> Shapes:
+    """Return the last axes of the input that follow from the output's."""
+    axes = axes_of(options["axis"])
+    if not axes:
+        return {} if axes is None else {"input": output}
+    rank = len(output) + (0 if options["keepdim"] else len(axes))
+    if output[:1] == (LEADING,) and max(axes) >= 0:
+        return {}
+    after = -1 - max(axis - rank if axis >= 0 else axis for axis in axes)
+    tail = output[len(output) - after :]
+    return {} if not tail or LEADING in tail else {"input": (LEADING, *tail)}
+
+
+class Reduction(Operator):
+    """An op that reduces some axes to one item.
+
+    Attributes:
+        takes: Accepted kinds of values.
+        gives: Dtype of the output.
+        needs_items: True if an empty array has no result.
+    """
+
+    category = "Reductions"
+    input_dtypes: ClassVar = {"*": "any"}
+    takes: ClassVar[tuple[Kind, ...]] = ("floating", "whole", "truth")
+    gives: ClassVar[Literal["same", "floating", "summed", "place"]] = "floating"
+    needs_items: ClassVar[bool] = False
+
+    def __init__(self, axis: Axes | None = None, keepdim: bool = False, name: str | None = None):
+        super().__init__(name, axis=axis, keepdim=keepdim)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """Remove the axes, or keep them with size 1 if `keepdim` is set."""
+        spec, axis = inputs["input"], options["axis"]
+        check_kind("input", spec, cls.takes)
+        at = places(cls.__name__, spec.shape, axes_of(axis))
+        for place in at or ():
+            if cls.needs_items and spec.shape[place] == 0:
+                raise MismatchError(
+                    "input",
+                    f"at least one item along axis {place}",
+                    "an array that is not empty.",
+                    f"axis {place}: size 0",
+                )
+        dtype = {
+            "same": spec.dtype,
+            "floating": floating(spec.dtype),
+            "summed": summed(spec.dtype),
+            "place": "int32",
+        }[cls.gives]
+        return Inferred({"output": TensorSpec(reduced(spec.shape, at, axis, bool(options["keepdim"])), dtype)})
+
+    @classmethod
+    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
+        """Return the output's axes after the last reduced axis; a connected attribute is one number."""
+        return {**dict.fromkeys(cls.option_ports, ()), **refined_to(options, outputs["output"].shape)}
