@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from mithril_nb.stages.hlo.text import opened_by
+from mithril_nb.stages.hlo.syntax import names_in, opened_by
 from mithril_nb.stages.records import Instruction, Stage
 
-_NAMES = re.compile(r"%?([\w.\-]+)")
 _LAYOUT = re.compile(r" = \w+\[[\d,]*\]\{([\d,]+)")
 """The layout of a result that is one array; the text leaves out the row-major layout."""
 _NUMBER = re.compile(r" [su]\d+\[\] constant\((-?\d+)\)")
@@ -112,7 +111,7 @@ class HloModule:
             self.computations[name]
             for key, value in one.attributes
             if key in (how or _INLINE)
-            for name in _NAMES.findall(value)
+            for name in names_in(value)
             if name in self.computations
         ]
 

@@ -18,7 +18,7 @@ from jax.extend import backend
 from jaxlib import _jax, xla_client  # pyright: ignore[reportAttributeAccessIssue]
 from jaxlib.mlir import ir
 
-from mithril_nb.stages.hlo.text import instruction_names
+from mithril_nb.stages.hlo.syntax import instruction_names
 
 _RESULT = "jax.result_info"
 _GPUS = frozenset({"cuda", "rocm"})

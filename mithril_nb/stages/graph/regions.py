@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from mithril_nb.stages.hlo.text import opened_by
+from mithril_nb.stages.hlo.syntax import names_in, opened_by
 from mithril_nb.stages.records import Instruction, Stage
 
-_CALLEE = re.compile(r"%?([\w.\-]+)")
 _BODIES = ("calls", "body", "condition", "to_apply", "branch_computations", "true_computation", "false_computation")
 
 
@@ -86,7 +84,7 @@ def _by_computation(stage: Stage, known: Mapping[str, str]) -> dict[str, str]:
     for one in stage.instructions:
         for key, value in one.attributes:
             if key in _BODIES:
-                for name in _CALLEE.findall(value):
+                for name in names_in(value):
                     callers.setdefault(name, one.id)
     if not callers:
         return {}

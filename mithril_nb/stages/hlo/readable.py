@@ -16,7 +16,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from mithril_nb.stages.hlo.readable_bodies import Body, bodies_of, described_by_word, runs_of, split, type_of
+from mithril_nb.stages.hlo.readable_bodies import Body, bodies_of, described_by_word, runs_of, type_of
+from mithril_nb.stages.hlo.syntax import OPERAND, split
 from mithril_nb.stages.hlo.text import HloLine
 
 DEEPEST = 40
@@ -28,7 +29,6 @@ PARTS = {"while": ("body", "condition"), "conditional": ("branch", "true", "fals
 
 _COUNTED = re.compile(r"(?:\.(?:clone|remat\d*|sunk|\d+))+$")
 _KEY = re.compile(r"\['([^']*)'\]|\[\"([^\"]*)\"\]|\[(\w+)\]|\.?(\w+)")
-_OPERAND = re.compile(r"%([\w.\-]+)")
 _TAKEN = ("inf", "nan", "true", "false", "return", "as")
 _SILENT = frozenset({"api_version", "operand_layout_constraints", "output_operand_aliasing"})
 _PREPOSITIONS = {
@@ -338,7 +338,7 @@ def _words(line: HloLine, attributes: Mapping[str, str], scope: _Scope) -> str:
             )  # fmt: skip
     for name, value in left.items():
         if name not in _SILENT:
-            value = _OPERAND.sub(lambda match: scope.of(match[1]), value)
+            value = OPERAND.sub(lambda match: scope.of(match[1]), value)
             found.append(f"{name}={value}" if value else name)
     found += [f"{line.trips} times"] if line.trips is not None else []
     return " " + ", ".join(found) if found else ""

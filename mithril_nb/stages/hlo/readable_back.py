@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass, field
 
 from mithril_nb.stages.hlo.readable import expected_types, items_of, tuple_of
-from mithril_nb.stages.hlo.readable_bodies import NUMBER, Operation, split, types_in, visited
+from mithril_nb.stages.hlo.readable_bodies import NUMBER, Operation, types_in, visited
+from mithril_nb.stages.hlo.syntax import split
 
 _TYPE = re.compile(r"(?:[a-z]\w*\[[^\]]*\])(?= )")
 _HEAD = re.compile(r"(return )?(?:([A-Za-z][\w.]*) = )?")

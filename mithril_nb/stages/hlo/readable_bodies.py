@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from mithril_nb.stages.hlo.syntax import split
 from mithril_nb.stages.hlo.text import HloLine, read_module
 
 NUMBER = re.compile(r"-?(?:\d[\d.]*(?:e[-+]?\d+)?|inf|nan)|true|false")
@@ -207,29 +208,6 @@ def types_in(type: str) -> Types:
         (dtype, tuple(int(size.lstrip("<=")) for size in sizes.split(",") if size.lstrip("<=").isdigit()))
         for dtype, sizes in _ARRAY.findall(type)
     )
-
-
-def split(text: str) -> list[str]:
-    """Return the parts between commas that are outside of brackets and quotes.
-
-    Examples:
-        >>> split('f32[2,3], (a, b), "x, y"')
-        ['f32[2,3]', '(a, b)', '"x, y"']
-    """
-    parts, start, depth, quoted = [], 0, 0, False
-    for place, char in enumerate(text):
-        if char == '"' and text[place - 1 : place] != "\\":
-            quoted = not quoted
-        elif quoted:
-            continue
-        elif char in "({[":
-            depth += 1
-        elif char in ")}]":
-            depth -= 1
-        elif char == "," and depth == 0:
-            parts.append(text[start:place].strip())
-            start = place + 1
-    return [part for part in [*parts, text[start:].strip()] if part]
 
 
 def _attributes(text: str, names: set[str]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:

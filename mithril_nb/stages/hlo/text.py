@@ -10,16 +10,14 @@ from math import prod
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.hlo.dtypes import HLO_DTYPES
 from mithril_nb.stages.hlo.escapes import read_xla
+from mithril_nb.stages.hlo.syntax import OPERAND, opened_by
 
 _QUOTED = r'"(?:[^"\\]|\\.)*"'
-_COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) (?:\(.*\) -> .*)?\{\s*$")
 _HEAD = re.compile(r"^\s+(ROOT )?(%?)([\w.\-]+) = ")
-_NAME = re.compile(r"^[ \t]+(?:ROOT )?%?([\w.\-]+) = ", re.MULTILINE)
 _OP_NAME = re.compile(rf"op_name=({_QUOTED})")
 _FRAME = re.compile(r"stack_frame_id=(\d+)")
 _FILE, _FILE_LINE = re.compile(rf"source_file=({_QUOTED})"), re.compile(r"source_line=(\d+)")
 _FILE_END = re.compile(r"source_end_line=(\d+)")
-_OPERAND = re.compile(r"%([\w.\-]+)")
 _CALLED = re.compile(r"\b(calls|to_apply|body|condition|true_computation|false_computation)=%?([\w.\-]+)")
 _OPERAND_NAME = re.compile(r"([\w.\-]+)(?=,|$)")
 _NAMED = re.compile(
@@ -143,27 +141,6 @@ def read_module(text: str, known: dict[str, HloLine | str] | None = None) -> tup
     return title, computations
 
 
-def opened_by(line: str) -> str:
-    """Return the name of the computation that a line of a module opens; `""` if it opens none.
-
-    Examples:
-        >>> opened_by("ENTRY %main (x: f32[2]) -> f32[2] {"), opened_by("region_0.1 {"), opened_by("  x = add(y)")
-        ('main', 'region_0.1', '')
-    """
-    match = None if line[:1] in ("", " ", "}") else _COMPUTATION.match(line)
-    return "" if match is None else match.group(1)
-
-
-def instruction_names(text: str) -> list[str]:
-    r"""Return the names of all instructions in a text, without reading the rest: a large program has many passes.
-
-    Examples:
-        >>> instruction_names("ENTRY %main {\n  %x.1 = f32[] parameter(0)\n  ROOT %y = f32[] negate(%x.1)\n}")
-        ['x.1', 'y']
-    """
-    return _NAME.findall(text)
-
-
 def read_line(line: str) -> HloLine | str:
     """Return the instruction on a line, or the line itself if it cannot be read."""
     return _usual_line(line) or _any_line(line)
@@ -183,7 +160,7 @@ def _usual_line(line: str) -> HloLine | None:
         name,
         opcode,
         _arrays(result),
-        () if takes_nothing else tuple(_OPERAND.findall(literal)),
+        () if takes_nothing else tuple(OPERAND.findall(literal)),
         op_name or "",
         tuple(_CALLED.findall(attributes)) if attributes else (),
         attributes,
@@ -224,7 +201,7 @@ def _any_line(line: str) -> HloLine | str:
         match.group(3),
         opcode,
         _arrays(result),
-        () if opcode in ("constant", "parameter") else tuple(_OPERAND.findall(literal)),
+        () if opcode in ("constant", "parameter") else tuple(OPERAND.findall(literal)),
         read_xla(name.group(1)[1:-1]) if name else "",
         tuple(calls),
         attributes + estimate,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from mithril_nb.display import Shown
-from mithril_nb.stages.hlo.text import opened_by
+from mithril_nb.stages.hlo.syntax import OPERAND, opened_by
 from mithril_nb.stages.inference import blend, by_place, majority
 from mithril_nb.stages.machine.machine_code import disassemble, read_ptx
 from mithril_nb.stages.records import Instruction
@@ -24,7 +24,6 @@ _NO_CODE = "XLA writes no machine code for this platform; the stage llvm shows t
 _NO_IR = "XLA wrote no unoptimized LLVM IR for this kernel"
 _DEFINE = re.compile(r"^define [^@\n]*@(\"[^\"]+\"|[\w.$-]+)\(", re.MULTILINE)
 _LINE = re.compile(r"^ +(?:ROOT )?%([\w.\-]+) = (.*)")
-_REFERENCE = re.compile(r"%([\w.\-]+)")
 _UNPLAIN = re.compile(r"[^\w]")
 
 
@@ -227,12 +226,12 @@ class Owners:
             return name
         if name not in self._numbered:
             # Operands come before their users, so that a long chain of them causes no deep recursion.
-            numbers = [self._likeness(one) for one in _REFERENCE.findall(self._lines[name])]
+            numbers = [self._likeness(one) for one in OPERAND.findall(self._lines[name])]
             if name in self._by_computation:
                 self._numbered[name] = numbers[-1]
             else:
                 rest = iter(numbers)
-                line = _REFERENCE.sub(lambda _: f"%{next(rest)}", self._lines[name])
+                line = OPERAND.sub(lambda _: f"%{next(rest)}", self._lines[name])
                 self._numbered[name] = self._numbers.setdefault(line, len(self._numbers))
         return self._numbered[name]
 

@@ -9,6 +9,8 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
+from mithril_nb.stages.hlo.syntax import split
+
 _PTX_HEAD = re.compile(r"^\s*(?:\.visible\s+|\.weak\s+)*\.(?:entry|func)\b[^(\n]*?([\w$.]+)\s*\(", re.MULTILINE)
 _PTX_LINE = re.compile(r"^\s+(?:@!?%\w+\s+)?([a-z][\w.:]*)\s*([^;]*)")
 
@@ -46,7 +48,11 @@ def disassemble(object_code: bytes, symbol: str) -> list[tuple[str, str, tuple[s
         within = [names[at] for at in range(start + one.address, start + one.address + one.size) if at in names]
         comment = f"  ; {', '.join(within)}" if within else ""
         lines.append(
-            (f"  {one.address:#06x}  {one.mnemonic} {operands}".rstrip() + comment, one.mnemonic, _operands(operands))
+            (
+                f"  {one.address:#06x}  {one.mnemonic} {operands}".rstrip() + comment,
+                one.mnemonic,
+                tuple(split(operands)),
+            )
         )
     return lines
 
@@ -107,26 +113,6 @@ def _constant(section: Any, place: int) -> str:
     return f"= {number:.7g}"
 
 
-def _operands(text: str) -> tuple[str, ...]:
-    """Split operands at commas outside of brackets.
-
-    Examples:
-        >>> _operands("ymm0, ymmword ptr [rdi + 8]"), _operands("v0.4s, {v1, v2}")
-        (('ymm0', 'ymmword ptr [rdi + 8]'), ('v0.4s', '{v1, v2}'))
-    """
-    found, depth, start = [], 0, 0
-    for at, char in enumerate(text):
-        if char in "[{(":
-            depth += 1
-        elif char in ")}]":
-            depth -= 1
-        elif char == "," and depth == 0:
-            found.append(text[start:at].strip())
-            start = at + 1
-    last = text[start:].strip()
-    return (*found, last) if last else tuple(found)
-
-
 def read_ptx(text: str, symbol: str) -> list[tuple[str, str, tuple[str, ...]]]:
     r"""Return the lines of a function in PTX: line, opcode (`""` for labels and declarations) and operands.
 
@@ -167,7 +153,7 @@ def _ptx_lines(body: list[str]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
                 rest += _without_comment(following).partition(";")[0]
                 if ";" in following:
                     break
-            yield plain, match.group(1), _operands(" ".join(rest.split()))
+            yield plain, match.group(1), tuple(split(" ".join(rest.split())))
         is_new = code.rstrip().endswith((";", ":", "{", "}")) or code.strip()[:1] in ("", ".")
 
 

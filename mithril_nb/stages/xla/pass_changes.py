@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from mithril_nb.stages.hlo.text import instruction_names, tidy_module
+from mithril_nb.stages.hlo.syntax import instruction_names
+from mithril_nb.stages.hlo.text import tidy_module
 
 _HEADS = "computations"
 _AT_ONCE = 4000

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, Literal, get_args
 
 from mithril_nb.display import Shown
-from mithril_nb.stages.hlo.text import instruction_names
+from mithril_nb.stages.hlo.syntax import instruction_names
 from mithril_nb.stages.xla.dump import Dump
 from mithril_nb.stages.xla.pass_changes import (
     Changes,
