@@ -54,6 +54,9 @@ def trained(open_notebook) -> NotebookPage:
     notebook.command("application:toggle-left-area")
     notebook.run_all()
     page = notebook.page
+    # JupyterLab hides the outputs of cells out of view.
+    page.evaluate("() => { const {content} = jupyterapp.shell.currentWidget;"
+                  " return content.scrollToItem(content.widgets.length - 1); }")  # fmt: skip
     page.locator(".mnb-workbench").wait_for()
     for stage in ("jaxpr", "stablehlo", "hlo"):
         page.locator(f'[data-mnb-pane="{stage}"][data-mnb-state="ready"]').wait_for(timeout=60_000)
