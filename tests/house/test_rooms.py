@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "mithril_nb"
 
 FLOORS = [
-    {"errors", "display", "atomic_write", "jobs", "plugins"},
+    {"errors", "display", "atomic_write", "plugins"},
     {"graph"},
     {"models"},
     {"program"},

@@ -47,7 +47,7 @@ def wb(model, monkeypatch):
 def ask(wb, command: str, /, **args):
     """Send a command as the front end does; return the reply."""
     wb._receive(wb, {"type": "command", "id": 7, "name": command, "args": args}, [])
-    assert wb._packer.wait(PATIENCE_S)
+    assert wb._packer.wait_until_idle(PATIENCE_S)
     return next(content for content, _ in reversed(sent) if content["type"] == "reply")
 
 
