@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
 import pytest
 from lab import NotebookPage
+from playwright.sync_api import Error as PlaywrightError
 
 ROOT = Path(__file__).resolve().parents[2]
 README_PICTURE = ROOT / "notebooks" / "images" / "workbench.png"
@@ -54,10 +56,13 @@ def trained(open_notebook) -> NotebookPage:
     notebook.command("application:toggle-left-area")
     notebook.run_all()
     page = notebook.page
-    # JupyterLab hides the outputs of cells out of view.
-    page.evaluate("() => { const {content} = jupyterapp.shell.currentWidget;"
-                  " return content.scrollToItem(content.widgets.length - 1); }")  # fmt: skip
-    page.locator(".mnb-workbench").wait_for()
+    # JupyterLab hides the outputs of cells out of view, and the page may be laid out again after the scroll.
+    notebook_js = "jupyterapp.shell.currentWidget.content"
+    for _ in range(20):
+        page.evaluate(f"() => {notebook_js}.scrollToItem({notebook_js}.widgets.length - 1)")
+        with contextlib.suppress(PlaywrightError):
+            page.locator(".mnb-workbench").wait_for(timeout=3_000)
+            break
     for stage in ("jaxpr", "stablehlo", "hlo"):
         page.locator(f'[data-mnb-pane="{stage}"][data-mnb-state="ready"]').wait_for(timeout=60_000)
     notebook.execute("wb.do('train')")
