@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from mithril_nb.graph.spec import DType
 from mithril_nb.plugins import load_plugins
+from mithril_nb.renamed import find_former_modules
 
 __version__ = "0.1.0"
+
+find_former_modules()
 
 if TYPE_CHECKING:
     from mithril_nb import models

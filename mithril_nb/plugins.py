@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import threading
 import warnings
-from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "mithril_nb.plugins"
 """The group of entry points that name the modules of plugins."""
@@ -27,6 +30,9 @@ def load_plugins() -> tuple[EntryPoint, ...]:
     with _lock:
         if not _is_loaded:
             _is_loaded = True  # first, because a plugin that uses a public name calls this function again
+            # Importing it takes half of the time of `import mithril_nb`.
+            from importlib.metadata import entry_points
+
             for plugin in entry_points(group=GROUP):
                 try:
                     plugin.load()

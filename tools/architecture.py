@@ -19,7 +19,7 @@ PACKAGE = ROOT / "mithril_nb"
 PICTURE = ROOT / "docs" / "architecture.svg"
 DOORS = {"__init__", "display"}
 """Files that import upper rooms on demand."""
-HIDDEN = {"__main__", "atomic_write", "errors", "plugins"} | DOORS
+HIDDEN = {"__main__", "atomic_write", "errors", "jobs", "plugins", "renamed"} | DOORS
 """Files without an arrow in the picture: nearly every room imports them."""
 WIDTH, HEIGHT, MARGIN = 92, 30, 16
 

@@ -12,9 +12,12 @@ from mithril_nb.cost.multiply_adds import MultiplyAdds
 from mithril_nb.cost.records import CostRow, Figures, Fusion, Source
 from mithril_nb.cost.side_by_side import Costs
 from mithril_nb.cost.unknowns import Unknown
+from mithril_nb.renamed import renamed_names
 
 __all__ = [
     "SOURCES", "Change", "Comparison", "Cost", "CostRow", "Costs", "Difference", "DifferenceRow", "Figures", "Fusion",
     "LiveRange", "Memory", "MemoryUse", "Moment", "MultiplyAdds", "Source", "Unknown", "cost_of", "costs_of",
     "costs_so_far", "memory_of", "multiply_adds", "xla_figures", "xla_memory",
 ]  # fmt: skip
+
+__getattr__ = renamed_names(__name__)

@@ -6,7 +6,7 @@ The style sheet is scoped to `.mnb`, light and dark, and follows JupyterLab's th
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from mithril_nb.errors import Diagnostic
 from mithril_nb.viz.palette import DARK, LIGHT, LIT, PINNED, Theme, mix_colours
@@ -55,6 +55,48 @@ def heading_css() -> str:
         ".mnb h1 .name{min-width:0;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}"
         ".mnb h1 .quiet{flex:none;font-weight:400;font-size:13px}"
     )
+
+
+class Cell(str):
+    """A complete `<td>` element, for `html_table`."""
+
+
+def cell(text: str, style: str = "") -> Cell:
+    """Return the cell of a text, with an optional CSS class."""
+    return Cell(f'<td class="{style}">{escaped(text)}</td>' if style else f"<td>{escaped(text)}</td>")
+
+
+def html_table(
+    heads: Sequence[str], rows: Iterable[Iterable[str]], *, style: str = "cost", caption: str = "", words: int = -1
+) -> str:
+    """Return a table whose first column names the rows.
+
+    Args:
+        heads: Titles of the columns; none for a table without titles.
+        rows: The name and the cells of each row: texts, or elements that `cell` returned.
+        style: CSS class of the table. Tables of the class `cost` scroll sideways.
+        caption: Title of the table.
+        words: Number of the column whose title is aligned like text.
+
+    Examples:
+        >>> html_table((), [("a < b", "24")], style="made")
+        '<table class="made"><tbody><tr><th scope="row">a &lt; b</th><td>24</td></tr></tbody></table>'
+    """
+    looks = (' class="words"' if at == words else "" for at in range(len(heads)))
+    titles = "".join(f'<th scope="col"{look}>{escaped(head)}</th>' for head, look in zip(heads, looks, strict=True))
+    body = "".join(
+        f'<tr><th scope="row">{escaped(name)}</th>'
+        + "".join(one if isinstance(one, Cell) else cell(one) for one in cells)
+        + "</tr>"
+        for name, *cells in rows
+    )
+    table = (
+        f'<table class="{style}">'
+        + (f"<caption>{escaped(caption)}</caption>" if caption else "")
+        + (f"<thead><tr>{titles}</tr></thead>" if heads else "")
+        + f"<tbody>{body}</tbody></table>"
+    )
+    return f'<div class="scroll">{table}</div>' if style == "cost" else table
 
 
 def _variables(theme: Theme) -> str:

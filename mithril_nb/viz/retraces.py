@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mithril_nb.display import AT_LEAST, columns
-from mithril_nb.viz.html_parts import base_css
+from mithril_nb.viz.html_parts import base_css, html_table
 from mithril_nb.viz.pages.inspection_summary import summary_css
 from mithril_nb.viz.text.escape import escaped, one_line
 from mithril_nb.viz.text.units import UNKNOWN, seconds
@@ -51,10 +51,10 @@ def retraces_html(report: Any) -> str:
     """
     own, others = _functions(report)
     heads, *rows = _columns(report, [_HEADS, *map(_cells, own), *others])
-    parts = [_table("", heads, rows)] if rows else ["<p>nothing was traced or compiled</p>"]
+    parts = [html_table(heads, rows, style="made")] if rows else ["<p>nothing was traced or compiled</p>"]
     for one in own:
         if one.retraces or one.left_out:
-            parts.append(_table(_caption(one), _AGAIN, [*_retraces(one, len(one.retraces))]))
+            parts.append(html_table(_AGAIN, _retraces(one, len(one.retraces)), style="made", caption=_caption(one)))
             parts += [f"<p>and {one.left_out:,} more</p>"] if one.left_out else []
     if rows and not any(one.retraces or one.left_out for one in own):
         parts.append("<p>no retraces</p>")
@@ -132,13 +132,3 @@ def _notes(report: Any) -> Iterator[str]:
     left_out = report.left_out if is_block else 0
     if left_out:
         yield f"{left_out:,} events of other functions are not shown"
-
-
-def _table(caption: str, heads: Cells, rows: Sequence[Cells]) -> str:
-    head = "".join(f'<th scope="col">{escaped(name)}</th>' for name in heads)
-    body = "".join(
-        f'<tr><th scope="row">{escaped(row[0])}</th>{"".join(f"<td>{escaped(cell)}</td>" for cell in row[1:])}</tr>'
-        for row in rows
-    )
-    title = f"<caption>{escaped(caption)}</caption>" if caption else ""
-    return f'<table class="made">{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'

@@ -222,7 +222,6 @@ class Server:
 
 
 _LAY_DOWN = """async () => {
-    await window.jupyterapp.restored;  // after a reload it opens what was open, also when the kernel has answered
     for (const widget of [...window.jupyterapp.shell.widgets('main')]) {
         if (widget.context) widget.context.model.dirty = false;  // else closing it asks what to do with it
         widget.close();
@@ -445,6 +444,8 @@ class NotebookPage:
 
     def reload(self) -> None:
         """Reload the page; the kernel keeps running."""
+        # JupyterLab opens the notebook of the address a second time, at any moment: the next test must not see it.
+        self._is_for_the_next = False
         self.page.reload(timeout=60_000)
         self._wait_for_kernel()
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
-from mithril_nb.analysis.whatif.background_queue import Future
+from mithril_nb.analysis.whatif.future import Future
 from mithril_nb.analysis.whatif.settings import format_value, plain
 from mithril_nb.cost import Cost, Figures
 from mithril_nb.cost.comparison import Change as Pair

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from mithril_nb.analysis.whatif.background_queue import BackgroundQueue, PriorityLock
+from mithril_nb.analysis.whatif.future import PriorityLock
 from mithril_nb.analysis.whatif.inferred import agree
 from mithril_nb.analysis.whatif.learning import Learned, first_line, first_mismatch, learn
 from mithril_nb.analysis.whatif.settings import Key, Settings, format_value, is_size, key_of
@@ -18,6 +18,7 @@ from mithril_nb.cost.costs import of_equations
 from mithril_nb.cost.symbolic.costs import SymbolicProgram
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.inspection import Inspection
+from mithril_nb.jobs import JobQueue
 from mithril_nb.stages.jit.jax_jit import context_now
 
 FORMULA, LEARNED, TRACED, ESTIMATE = "formula", "learned and verified", "traced", "estimate"
@@ -61,7 +62,7 @@ class CostOracle:
         ways: Origin of the costs for each setting: `FORMULA`, `LEARNED`, or the reason why it is traced.
     """
 
-    def __init__(self, subject: Subject, queue: BackgroundQueue, learns: bool | None = None):
+    def __init__(self, subject: Subject, queue: JobQueue, learns: bool | None = None):
         self.subject = subject
         self.ways: dict[str, str] = {}
         self._queue, self._lock = queue, PriorityLock()
@@ -186,11 +187,11 @@ class CostOracle:
         """Prepare answers for some settings in the background, if the program takes long to trace."""
         base = self.subject.base
         new = [name for name in names if name in base and name not in self._prepared]
-        if not self._learns or not new or self._base is None or self._queue.is_closed:
+        if not self._learns or not new or self._base is None or self._queue.is_ended:
             return
         self._prepared.update(new)
         prepared, cost = tuple(name for name in base if name in self._prepared), self._base
-        self._queue.submit(lambda: self._prepare(prepared, cost))
+        self._queue.submit(lambda wanted: self._prepare(prepared, cost), prepared)
 
     def known_ways(self) -> dict[str, str]:
         """Return the origin of the costs for each setting."""
@@ -234,13 +235,13 @@ class CostOracle:
         self._learned = learned
 
     def _trace_ahead(self, settings: Settings) -> None:
-        if self._queue.is_closed:
+        if self._queue.is_ended:
             raise _Cancelled
         with suppress(Exception):  # cached, and raised again on request
             self.traced(settings, background=True)
 
     def _costed(self, settings: Settings) -> Cost:
-        if self._queue.is_closed:
+        if self._queue.is_ended:
             raise _Cancelled
         with self._lock.taken(background=True), self.context():
             return self.subject.inspection(settings).cost("analytic")

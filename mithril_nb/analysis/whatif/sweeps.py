@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from mithril_nb.analysis.measure import profile
-from mithril_nb.analysis.whatif.background_queue import BackgroundQueue
 from mithril_nb.analysis.whatif.change import Peak
 from mithril_nb.analysis.whatif.cost_oracle import CostOracle
+from mithril_nb.analysis.whatif.future import quiet_queue
 from mithril_nb.analysis.whatif.settings import Settings, by_name, plain, values_of
 from mithril_nb.analysis.whatif.what_if import peak as peak_of
 from mithril_nb.analysis.whatif.what_if import peak_compiled, reason_of, subject_of
@@ -159,7 +159,7 @@ def sweep(
     starts = {name: values_of(name, given)[0] for name, given in swept.items()}
     with called_as("ml.sweep", **swept):
         subject = subject_of(target, args, shapes, others, starts)
-    oracle = CostOracle(subject, BackgroundQueue())
+    oracle = CostOracle(subject, quiet_queue())
     return swept_over(oracle, swept, source, peak)
 
 

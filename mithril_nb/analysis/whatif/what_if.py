@@ -8,9 +8,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from mithril_nb.analysis.whatif.background_queue import BackgroundQueue, Future
 from mithril_nb.analysis.whatif.change import Change, Peak
 from mithril_nb.analysis.whatif.cost_oracle import MOST_KEPT, TRACED, CostOracle
+from mithril_nb.analysis.whatif.future import Future, quiet_queue
 from mithril_nb.analysis.whatif.models import OwnModel
 from mithril_nb.analysis.whatif.settings import NOT_SWEPT, Settings, by_name, format_setting, key_of
 from mithril_nb.analysis.whatif.subjects import OF_ANY, Fixed, Made, Subject
@@ -47,8 +47,8 @@ class WhatIf:
     """
 
     def __init__(self, subject: Subject, learns: bool | None = None):
-        self._queue, self._requests = BackgroundQueue(), BackgroundQueue()
-        weakref.finalize(self, self._queue.close)
+        self._queue, self._requests = quiet_queue(), quiet_queue()
+        weakref.finalize(self, self._queue.end)
         self._oracle = CostOracle(subject, self._queue, learns)
         self._oracle.start()
         self._made: dict[Any, Future[Change]] = {}
@@ -113,11 +113,11 @@ class WhatIf:
         Args:
             timeout: Seconds to wait; by default without limit.
         """
-        return self._queue.wait_until_idle(timeout)
+        return self._queue.wait(timeout)
 
     def close(self) -> None:
         """Cancel the preparation. Calls still work."""
-        self._queue.close()
+        self._queue.end()
 
     def _compiled(self, before: Settings, after: Settings) -> Future[Change]:
         key = key_of(after)
@@ -314,7 +314,7 @@ def _compiled(oracle: CostOracle, before: Settings, after: Settings) -> Change:
 
 def _exactly(oracle: CostOracle, before: Settings, after: Settings, compiled: Future[Change]) -> Change:
     found = [oracle.traced(settings)[1] for settings in (before, after)]
-    peaks = Future(partial(_peaks, oracle, before, after), BackgroundQueue())
+    peaks = Future(partial(_peaks, oracle, before, after), quiet_queue())
     return Change(oracle.subject.name, _changed(before, after), found[0], found[1], TRACED, (), peaks, compiled)
 
 

@@ -17,7 +17,9 @@ _GROUPED = frozenset({"all-reduce", "all-gather", "reduce-scatter"})
 _COMBINED = _GROUPED | {"collective-permute", "collective-broadcast"}
 """Collectives that XLA combines into one, with an element of the result tuple for each."""
 _KINDS = _COMBINED | {"all-to-all", "ragged-all-to-all", "send"}
+# For example: {0,2} of replica_groups={{0,2},{1,3}}
 _INNER = re.compile(r"\{([\d,]*)\}")
+# For example: [2,4]<=[8], the short form of replica_groups
 _IOTA = re.compile(r"\[([\d,]+)\]<=")
 _MESH = re.compile(r"mesh\[([^\]]*)\].*\{([^}]*)\}$")
 _AXIS = re.compile(r"([^=:,]+)(?:=(\d+)|:\(\d+\)(\d+))?(?:,|$)")

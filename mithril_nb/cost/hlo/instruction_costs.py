@@ -19,6 +19,7 @@ from mithril_nb.cost.records import Piece
 from mithril_nb.stages.fast_records import quick_to_make
 from mithril_nb.stages.records import Instruction, Stage
 
+# For example: flops=64
 _ESTIMATED = re.compile(r"(\w+)=(-?\d+)")
 _MARKS = frozenset(
     {

@@ -10,9 +10,12 @@ from functools import cached_property
 from mithril_nb.stages.hlo.syntax import names_in, opened_by
 from mithril_nb.stages.records import Instruction, Stage
 
+# For example: f32[8,4]{0,1} transpose(%x)
 _LAYOUT = re.compile(r" = \w+\[[\d,]*\]\{([\d,]+)")
 """The layout of a result that is one array; the text leaves out the row-major layout."""
+# For example: s32[] constant(12)
 _NUMBER = re.compile(r" [su]\d+\[\] constant\((-?\d+)\)")
+# For example: num_partitions=8 in the line `HloModule jit_f, ...`
 _DEVICES = re.compile(r", (replica_count|num_partitions)=(\d+)")
 _INLINE = ("calls", "to_apply", "body", "condition", "branch_computations", "called_computations",
            "true_computation", "false_computation", "select", "scatter", "comparator")  # fmt: skip

@@ -23,7 +23,9 @@ Combiner = Callable[[str], Work]
 """Returns the work of one run of the computation in an attribute (`"to_apply"`)."""
 HloRule = Callable[[Instruction, Sequence[Instruction], Combiner], Work]
 
+# For example: bf01_oi01->bf01 in dim_labels=...
 _LABELS = re.compile(r"(\w+)_(\w+)->(\w+)")
+# For example: pad=1_1 in window={size=3x3 pad=1_1x1_1}
 _WINDOW_PART = re.compile(r"(\w+)=([^\s{}]+)")
 
 _ELEMENTWISE = frozenset(

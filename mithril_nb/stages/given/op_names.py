@@ -18,12 +18,14 @@ from mithril_nb.stages.trace.provenance.scopes import scopes_of
 
 Read = tuple[str, tuple[Instruction, ...]]
 
+# For example: transpose(jvp(relu)) in an op name: transformations wrap the name of a scope
 _WRAPPER = re.compile(r"([A-Za-z_]\w*)\((.*)\)", re.DOTALL)
 _TAG = re.compile(r"mnb\d*#[b\d.]+~")
 """The tag that this package adds to names. Two stages have it at the same places, or one does not have it."""
 _CALLS = jax_versions.CALL_NAMES | {"eval_jaxpr"}
 _STRUCTURE = _CALLS | {"while", "scan", "cond", "switch", "shard_map", "run_scoped"}
 """Components that JAX adds for its own primitives with bodies."""
+# For example: branch_1_fun in jit(f)/cond/branch_1_fun/add
 _BODIES = re.compile(r"body|cond|branch_\d+_fun|cond_fun|body_fun")
 """Components that name a body of the primitive before them."""
 

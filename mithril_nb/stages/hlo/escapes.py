@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
+# For example: \C3 in \C3\A9: MLIR writes bytes of UTF-8 as two hexadecimal digits
 _MLIR = re.compile(rb"\\([0-9A-Fa-f]{2}|.)", re.DOTALL)
+# For example: \303 in \303\251: XLA writes bytes of UTF-8 as three octal digits
 _XLA = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
 _LETTERS = {b"n": b"\n", b"r": b"\r", b"t": b"\t"}
 

@@ -28,6 +28,7 @@ _MOVES = frozenset(
     {"dynamic-slice", "dynamic-update-slice", "get-tuple-element", "reshape", "bitcast", "copy", "transpose"}
 )
 """Opcodes with which a loop passes slices to its body, and stacks the results of the iterations."""
+# For example: num_partitions=8 in the line `HloModule jit_f, ...`
 _DEVICES = re.compile(r", (?:replica_count|num_partitions)=\d+")
 """The number of devices in the head of a module: a collective without listed groups uses all devices."""
 _USERS_FIRST = frozenset({"constant", "iota", "get-tuple-element", "broadcast"})

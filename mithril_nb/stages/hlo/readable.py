@@ -27,6 +27,7 @@ MOST_CHARACTERS = 60
 PARTS = {"while": ("body", "condition"), "conditional": ("branch", "true", "false")}
 """Instructions whose parts take the operands of the instruction, so that their types need not be printed."""
 
+# For example: .clone.1 of %add_fusion.clone.1: XLA makes names unique with such endings
 _COUNTED = re.compile(r"(?:\.(?:clone|remat\d*|sunk|\d+))+$")
 _KEY = re.compile(r"\['([^']*)'\]|\[\"([^\"]*)\"\]|\[(\w+)\]|\.?(\w+)")
 _TAKEN = ("inf", "nan", "true", "false", "return", "as")

@@ -18,6 +18,7 @@ NUMBER = re.compile(r"-?(?:\d[\d.]*(?:e[-+]?\d+)?|inf|nan)|true|false")
 Types = tuple[tuple[str, tuple[int, ...]], ...]
 
 _ARRAY = re.compile(r"([a-z]\w*)\[([^\]]*)\]")
+# For example: ]{1,0}
 _LAYOUT = re.compile(r"\]\{[^{}]*\}")
 _NAME = re.compile(r"%?([\w.\-]+)")
 

@@ -22,16 +22,23 @@ from mithril_nb.stages.trace.provenance.tags import Marks
 
 _QUOTED = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 _LOC = re.compile(rf"{_QUOTED}| loc\(((?:[^()\"]|{_QUOTED}|\((?:[^()\"]|{_QUOTED}|\((?:[^()\"]|{_QUOTED})*\))*\))*)\)")
+# For example: #loc3 = loc("x.py":4:2)
 _ENTRY = re.compile(r"(#loc\d*) = loc\((.*)\)$")
 _NAME = re.compile(rf"({_QUOTED})(?:\((#loc\d*)\))?")
+# For example: %3:2 = "stablehlo.reduce"(...)
 _OP = re.compile(r'^\s*(?:(%[\w#]+)(?::\d+)?((?:, %[\w#:]+)*) = )?"?([A-Za-z_][\w.$]*)"?')
 _SYMBOL = r'@(?:"([^"]*)"|([\w.$-]+))'
+# For example: func.func private @relu(%arg0: tensor<4xf32>)
 _FUNC = re.compile(rf"func\.func (?:public |private )?{_SYMBOL}")
+# For example: call @relu(%0)
 _CALLEE = re.compile(rf"call {_SYMBOL}")
 _USED = re.compile(r"%[\w]+")
+# For example: %iterArg = %c in stablehlo.while(%iterArg = %c, ...)
 _CARRIED = re.compile(r"(%\w+) = (%\w+)")
 _MANUAL = "sdy.manual_computation"
+# For example: %arg0: tensor<4xf32>
 _GIVEN = re.compile(r"(%\w+): ")
+# For example: tensor<4x?xf32>
 _TENSOR = re.compile(r"tensor<((?:[\d?]+x)*)([^<>,]*(?:<\w*>)?)")
 _BRACKETED = r"\[(?:[^\[\]]|\[(?:[^\[\]]|\[[^\[\]]*\])*\])*\]"
 _ATTRIBUTE = re.compile(rf"(?<![\w%])(\w+) = ({_BRACKETED}(?: x {_BRACKETED})?|#[\w.]+<[^<>]*>|[^,{{}}:]+)")

@@ -6,7 +6,9 @@ import re
 
 OPERAND = re.compile(r"%([\w.\-]+)")
 """A name with its sign, as in the operands of an instruction."""
+# For example: ENTRY %main.5 (x: f32[4]) -> f32[4] {
 _COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) (?:\(.*\) -> .*)?\{\s*$")
+# For example: ROOT %add.1 = f32[4]{0} add(%x, %y)
 _INSTRUCTION = re.compile(r"^[ \t]+(?:ROOT )?%?([\w.\-]+) = ", re.MULTILINE)
 _NAME = re.compile(r"%?([\w.\-]+)")
 

@@ -13,22 +13,31 @@ from mithril_nb.stages.hlo.escapes import read_xla
 from mithril_nb.stages.hlo.syntax import OPERAND, opened_by
 
 _QUOTED = r'"(?:[^"\\]|\\.)*"'
+# For example: ROOT %add.1 = f32[4]{0} add(%x, %y)
 _HEAD = re.compile(r"^\s+(ROOT )?(%?)([\w.\-]+) = ")
+# For example: op_name="jit(f)/add" in metadata={...}
 _OP_NAME = re.compile(rf"op_name=({_QUOTED})")
+# For example: stack_frame_id=3 in metadata={...} with jax 0.10 and 0.12; other texts have source_file and source_line
 _FRAME = re.compile(r"stack_frame_id=(\d+)")
 _FILE, _FILE_LINE = re.compile(rf"source_file=({_QUOTED})"), re.compile(r"source_line=(\d+)")
 _FILE_END = re.compile(r"source_end_line=(\d+)")
+# For example: calls=%fused_computation
 _CALLED = re.compile(r"\b(calls|to_apply|body|condition|true_computation|false_computation)=%?([\w.\-]+)")
 _OPERAND_NAME = re.compile(r"([\w.\-]+)(?=,|$)")
 _NAMED = re.compile(
     r"\b(calls|to_apply|body|condition|true_computation|false_computation|branch_computations|called_computations"
     r"|comparator|select|scatter)=(\{[^}]*\}|[\w.\-]+)"
 )
+# For example: branch_computations={%a, %b}
 _BRANCHES = re.compile(r"\b(?:branch_computations|called_computations)=\{([^}]*)\}")
+# For example: f32[8,4]
 _ARRAY = re.compile(r"([a-z]\w*)\[([\d,<=]*)\]")
+# For example: ]{1,0:T(8,128)} on a TPU, ]{1,0} elsewhere
 _LAYOUT = re.compile(r"\]\{([\d,]*)(?::[^{}\n]*)?\}")
 _USUAL_LAYOUTS = ("]{0}", "]{1,0}", "]{2,1,0}", "]{3,2,1,0}")
+# For example: /*index=5*/: XLA numbers every fifth item of a long list
 _INDEX = re.compile(r"/\*index=\d+\*/")
+# For example: known_trip_count":{"n":"10"} in backend_config={...}
 _TRIPS = re.compile(r'known_trip_count\\?"?:?=?\{\\?"n\\?"?[:=]\\?"(\d+)')
 _ESTIMATED = re.compile(r'(flops|transcendentals|bytes_accessed)\\?"?\s*:\s*\\?"?(-?\d+)')
 _ATTRIBUTE = re.compile(r", ([A-Za-z_]\w*)=")

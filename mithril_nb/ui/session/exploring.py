@@ -15,6 +15,7 @@ from mithril_nb.analysis.whatif import what_if
 from mithril_nb.cost import Cost, cost_of
 from mithril_nb.errors import Diagnostic, UnknownOptionError
 from mithril_nb.inspection import Inspection
+from mithril_nb.jobs import JobQueue
 from mithril_nb.stages import Stage
 from mithril_nb.stages.fast_records import paused_collector
 from mithril_nb.stages.program_stages import first_stage
@@ -32,7 +33,6 @@ from mithril_nb.ui.session.stages.making import StageState, state_of, with_wante
 from mithril_nb.ui.session.stages.passes import PassRequests
 from mithril_nb.ui.session.stages.picture import GraphView, Picture
 from mithril_nb.ui.session.stages.transforms import TransformRequests
-from mithril_nb.ui.session.worker import Worker
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
 
 Listener = Callable[[str, Any], None]
@@ -73,7 +73,7 @@ class Exploration(Publisher):
         self._blocks: dict[str, dict[str, Any]] = {}
         self._selection: tuple[str, ...] = ()
         self._graph = GraphView(inspection)
-        self._quick, self._slow = Worker("mithril_nb-stages"), Worker("mithril_nb-compile")
+        self._quick, self._slow = JobQueue("mithril_nb-stages"), JobQueue("mithril_nb-compile")
         client = Client(self._send, self._publish, self._fail)
         self.passes = PassRequests(lambda: (1, lambda: inspection), client)
         self.transforms = TransformRequests(steps, self._publish, self._fail)
@@ -98,13 +98,13 @@ class Exploration(Publisher):
         # Wait for the quick worker again: a compilation submits more work to it.
         workers = (self._quick, self._slow)
         handlers = (self.passes, self.transforms, self.costs, self.what_if)
-        waits = [one.wait_until_idle for one in workers] + [one.wait for one in handlers]
-        return all(wait(timeout_s) for wait in (*waits, self._quick.wait_until_idle))
+        waits = [one.wait for one in workers] + [one.wait for one in handlers]
+        return all(wait(timeout_s) for wait in (*waits, self._quick.wait))
 
     def end(self) -> None:
         """Cancel all work."""
-        self._quick.end(0)
-        self._slow.end(0)
+        self._quick.end()
+        self._slow.end()
         self.passes.end()
         self.transforms.end()
         self.costs.end()
@@ -320,10 +320,6 @@ class Exploration(Publisher):
     def _check(self, stage: str, known: Sequence[str]) -> None:
         if stage not in known:
             raise UnknownOptionError(f"unknown stage {stage!r}.", (("known", ", ".join(known)),), 'stage="jaxpr"')
-
-    def _fail(self, error: BaseException) -> None:
-        self._record(error)
-        self._publish()
 
 
 def _blocks_in(stage: Stage) -> dict[str, dict[str, Any]]:

@@ -42,10 +42,18 @@ class Publisher(ABC):
             listener(kind, value)
 
     def _publish(self) -> None:
-        self._send("snapshot", self.snapshot())
+        # Without the lock, a thread could send an old snapshot after the newer one of another thread.
+        with self._lock:
+            self._send("snapshot", self.snapshot())
 
     def _record(self, error: BaseException) -> None:
         """Store an error, and show it as the notice of the next snapshot."""
         self.errors.append(error)
         del self.errors[:-_MOST_ERRORS]
         self._notice = problem_of(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """Store the error of a background thread and publish it."""
+        with self._lock:
+            self._record(error)
+            self._publish()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from mithril_nb.ui.session.latest_jobs import LatestJobs
+from mithril_nb.jobs import JobQueue
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class RequestHandler:
 
     def __init__(self, client: Client, name: str, slow: str):
         self._client = client
-        self._quick, self._slow = (LatestJobs(f"mithril_nb-{one}", client.failed) for one in (name, slow))
+        self._quick, self._slow = (JobQueue(f"mithril_nb-{one}", client.failed) for one in (name, slow))
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait for the answers; return False on timeout."""

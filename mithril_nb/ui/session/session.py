@@ -63,7 +63,7 @@ class Session(DesignEditor):
         saved = autosave(design)
         super().__init__(design, backend, saved)
         if saved is not None:
-            saved.changed = self._publish_all
+            saved.changed = self._publish
         self.training = Training(training or {}, self._send, self._lock, lambda: self._analysis)
         self._start_afresh()
         self._maker.follow(self._analysis)
@@ -71,8 +71,8 @@ class Session(DesignEditor):
     def _start_afresh(self) -> None:
         """Drop all computed results: at the start, and at the end, so that an ended session uses little memory."""
         self._forget_results()
-        self._maker = StageMaker(self._lock, self._stages_changed, self._stages_failed)
-        client = Client(self._send, self._publish_all, self._stages_failed)
+        self._maker = StageMaker(self._lock, self._stages_changed, self._fail)
+        client = Client(self._send, self._publish, self._fail)
         self.passes = PassRequests(self._program, client)
         self.costs = CostRequests(self._looked, client)
         self.what_if = WhatIfRequests(self._changeable, client)
@@ -270,12 +270,3 @@ class Session(DesignEditor):
     def _changeable(self) -> Subject:
         analysis, training = self._analysis, self.training.options
         return Subject(analysis.version, lambda: analysis.what_if(training), hues_of(analysis.design.graph))
-
-    def _publish_all(self) -> None:
-        with self._lock:
-            self._publish()
-
-    def _stages_failed(self, error: BaseException) -> None:
-        with self._lock:
-            self._record(error)
-            self._publish()

@@ -10,11 +10,11 @@ from typing import Any
 import traitlets
 
 from mithril_nb.errors import Diagnostic
+from mithril_nb.jobs import JobQueue
 from mithril_nb.stages.fast_records import paused_collector
 from mithril_nb.ui.session import Session
 from mithril_nb.ui.session.design.analysis import problem_of
 from mithril_nb.ui.session.exploring import Exploration
-from mithril_nb.ui.session.worker import Worker
 from mithril_nb.ui.widgets.assets import FrontEndWidget
 from mithril_nb.ui.widgets.cells import forget, remember
 from mithril_nb.ui.widgets.guard import shown_in_widget
@@ -44,8 +44,8 @@ class SessionWidget(FrontEndWidget):
         self._bundle = bundle
         self._twin = StaticFallback(bundle, session.errors, first, quick)
         # Packing a large text takes long, so do not block the thread that handles messages.
-        self._packer, self._lock = Worker("mithril_nb-texts"), threading.Lock()
-        self._requests: dict[str, tuple[Any, bool]] = {}
+        self._packer, self._lock = JobQueue("mithril_nb-texts"), threading.Lock()
+        self._requests: dict[str, Any] = {}
         super().__init__(module, snapshot=session.snapshot())
         self._unlisten = session.listen(self._on_change)
         self.on_msg(self._receive)
@@ -75,7 +75,7 @@ class SessionWidget(FrontEndWidget):
         forget(self)
         self._unlisten()
         self._end_session(is_replaced=is_replaced)
-        self._packer.end(0)
+        self._packer.end()
         self._twin.end()
         self.layout.close()  # a separate widget, which ipywidgets leaves open
         super().close()
@@ -114,29 +114,26 @@ class SessionWidget(FrontEndWidget):
             self._reply(id, problem)  # without a problem: the page requests the text again when it is computed
             return
         with self._lock:
-            before = self._requests.pop(stage, None)
-            self._requests[stage] = (id, short)
+            before, self._requests[stage] = self._requests.get(stage), id
         if before is not None:
-            self._reply(before[0], None)  # the later request sends the text
-        self._packer.submit(self._send_texts)
+            self._reply(before, None)  # the later request sends the text
+        self._packer.submit(lambda wanted: self._send_text(stage, id, short), stage)
 
     @shown_in_widget
-    def _send_texts(self, wanted: Callable[[], bool]) -> None:
-        while wanted():  # otherwise a newer job sends the remaining texts
-            with self._lock:
-                if not self._requests:
-                    return
-                stage = next(iter(self._requests))
-                id, short = self._requests.pop(stage)
-            problem: Diagnostic | None = None
-            try:
-                with paused_collector():
-                    message = stage_message(stage, *self.session.stage(stage), short=short)
-                self.send(*message)
-            except Exception as error:  # a short text may fail; the reply reports the reason
-                self.errors.append(error)
-                problem = problem_of(error)
-            self._reply(id, problem)
+    def _send_text(self, stage: str, id: Any, short: bool) -> None:
+        with self._lock:
+            if self._requests.get(stage) != id:  # a later request was replied to
+                return
+            del self._requests[stage]
+        problem: Diagnostic | None = None
+        try:
+            with paused_collector():
+                message = stage_message(stage, *self.session.stage(stage), short=short)
+            self.send(*message)
+        except Exception as error:  # a short text may fail; the reply reports the reason
+            self.errors.append(error)
+            problem = problem_of(error)
+        self._reply(id, problem)
 
     # From the session, on any thread
 

@@ -15,8 +15,8 @@ from typing import Any
 from IPython import get_ipython
 from IPython.display import display, update_display
 
+from mithril_nb.jobs import JobQueue
 from mithril_nb.stages.fast_records import paused_collector
-from mithril_nb.ui.session.worker import Worker
 
 _STILL_S = 2.0
 """Seconds without changes before the fallback is rendered again. It is only needed after the session."""
@@ -75,7 +75,7 @@ class StaticFallback:
         self._bundle, self._errors, self._id = bundle, errors, f"mithril-nb-{uuid.uuid4().hex}"
         self._first, self._quick = first, quick
         self._quick_due = 0.0
-        self._worker = Worker("mithril-nb twin")
+        self._worker = JobQueue("mithril-nb twin")
         self._shown: dict[str, Any] | None = None
         self._showing = threading.Lock()
         """Held while an update is sent, so that none follows `replace` or `end`."""
@@ -112,7 +112,7 @@ class StaticFallback:
         """Keep the output unchanged from now on, without waiting for a picture in progress."""
         with self._showing:
             self._shown = None
-        self._worker.end(0)
+        self._worker.end()
 
     def _update(self, is_wanted: Callable[[], bool]) -> None:
         try:

@@ -55,6 +55,8 @@ class Workbench(SessionWidget):
     def __init__(self, session: Session):
         self._follows = threading.RLock()
         self._published: tuple[Design | None, Model | None, tuple[str, ...]] = (None, None, ())
+        # traitlets creates a default on the first read, and would overwrite a value set by another thread meanwhile.
+        self.selection = ()
         self._pictured = session.design
         super().__init__(session, "workbench.js", lambda: render(session), quick=self._quick_picture)
         report_interrupts()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mithril_nb.display import columns
 from mithril_nb.viz.costs.tables.table import cost_css
-from mithril_nb.viz.html_parts import base_css, image_html
+from mithril_nb.viz.html_parts import base_css, html_table, image_html
 from mithril_nb.viz.text.escape import escaped, one_line
 
 _MOST_OPEN = 12
@@ -45,15 +45,9 @@ class Numbers:
     def html(self) -> str:
         """The rows as a collapsible table."""
         head, *rows = self.rows
-        heads = "".join(f'<th scope="col">{escaped(cell)}</th>' for cell in head)
-        body = "".join(
-            f'<tr><th scope="row">{escaped(name)}</th>{"".join(f"<td>{escaped(cell)}</td>" for cell in cells)}</tr>'
-            for name, *cells in rows
-        )
         return (
             f'<details class="numbers"{" open" * (len(rows) <= _MOST_OPEN)}><summary>{escaped(self.title)}</summary>'
-            f'<div class="scroll"><table class="cost"><thead><tr>{heads}</tr></thead>'
-            f"<tbody>{body}</tbody></table></div></details>"
+            f"{html_table(head, rows)}</details>"
         )
 
 

@@ -6,15 +6,15 @@ It compiles nothing, needs no kernel and no scripts, and stays small for large p
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mithril_nb.display import columns
 from mithril_nb.stages.stage_kinds import title_of
 from mithril_nb.viz.built import link_script
-from mithril_nb.viz.html_parts import base_css
+from mithril_nb.viz.html_parts import base_css, html_table
 from mithril_nb.viz.pages.listing import hues_seen, listing_css, panes_html
-from mithril_nb.viz.text.escape import escaped, one_line
+from mithril_nb.viz.text.escape import one_line
 
 if TYPE_CHECKING:  # these import JAX
     from mithril_nb.inspection import Inspection
@@ -119,18 +119,9 @@ def stages_html(inspection: Inspection, names: Sequence[str] | None = None) -> s
 
     The table has no times, so that the output saved in a notebook is the same in every run.
     """
-    return "".join(_table(inspection, inspection.stages if names is None else names))
-
-
-def _table(inspection: Inspection, names: Sequence[str]) -> Iterator[str]:
-    yield '<table class="made"><thead><tr><th scope="col">stage</th>'
-    yield "".join(f'<th scope="col">{name}</th>' for name in ("lines", "instructions"))
-    yield "<th></th></tr></thead><tbody>"
-    for name in names:
-        *figures, note = _figures(inspection, name)
-        cells = "".join(f"<td>{escaped(one)}</td>" for one in (*figures, note))
-        yield f'<tr><th scope="row">{escaped(title_of(name))}</th>{cells}</tr>'
-    yield "</tbody></table>"
+    shown = inspection.stages if names is None else names
+    rows = [(title_of(name), *_figures(inspection, name)) for name in shown]
+    return html_table(("stage", "lines", "instructions", ""), rows, style="made")
 
 
 def _figures(inspection: Inspection, name: str) -> tuple[str, str, str]:

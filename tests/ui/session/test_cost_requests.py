@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from typing import Any
 
 import jax
@@ -22,7 +21,6 @@ from mithril_nb.ui.session.costs import requests as cost_requests
 from mithril_nb.ui.session.costs.pictures import PICTURES
 from mithril_nb.ui.session.costs.requests import BlockRows, CostPicture, CostRequests, CostTable, ProgramView
 from mithril_nb.ui.session.costs.tables import FIGURES, MOST_ROWS, cost_table, rows_of
-from mithril_nb.ui.session.latest_jobs import LatestJobs
 from mithril_nb.ui.session.request_handler import Client
 
 Told = list[tuple[str, Any]]
@@ -204,24 +202,6 @@ def test_unexpected_error_is_stored_and_shown(program, monkeypatch) -> None:
     assert len(failed) == 2
     assert desk.view()["analytic"]["state"] == "failed"
     assert "one / zero" in desk.view()["analytic"]["message"]
-
-
-def test_only_the_latest_job_of_each_kind_runs() -> None:
-    hold, done, failed = threading.Event(), [], []
-    wishes = LatestJobs("test", failed.append)
-    began = threading.Event()
-    wishes.submit("slow", lambda wanted: (began.set(), hold.wait(PATIENCE_S), done.append(("slow", wanted()))))
-    assert began.wait(PATIENCE_S)
-    for number in range(3):
-        wishes.submit("picture", lambda wanted, number=number: done.append((number, wanted())))
-    wishes.submit("broken", lambda _: [][0])
-    wishes.submit("slow", lambda wanted: done.append(("again", wanted())))
-    hold.set()
-    assert wishes.wait(PATIENCE_S)
-    assert done == [("slow", False), (2, True), ("again", True)]
-    assert [type(one) for one in failed] == [IndexError]
-    wishes.submit("late", lambda _: done.append("late"))
-    wishes.end()
 
 
 def test_table_counts_unknown_values() -> None:

@@ -41,7 +41,7 @@ class Page:
 
     def ask(self, name: str, **args: Any) -> dict[str, Any]:
         self.explorer._receive(self.explorer, {"type": "command", "id": 7, "name": name, "args": args}, [])
-        assert self.explorer._packer.wait_until_idle(PATIENCE_S)
+        assert self.explorer._packer.wait(PATIENCE_S)
         return next(content for content, _ in reversed(self.got) if content["type"] == "reply")
 
     def latest(self, type: str) -> tuple[dict[str, Any], Any]:
@@ -156,7 +156,7 @@ def test_other_messages_are_answered_while_a_text_is_packed(monkeypatch: pytest.
     send(5, "request_stage", stage="stablehlo", short=True)
     assert replies() == [(4, True), (2, True)], "the later request for a stage wins"
     goes_on.set()
-    assert page.explorer._packer.wait_until_idle(PATIENCE_S)
+    assert page.explorer._packer.wait(PATIENCE_S)
     assert packed == [("jaxpr", False), ("jaxpr", False), ("stablehlo", True)]
     assert replies()[2:] == [(1, True), (3, True), (5, False)]
     assert [str(error) for error in page.explorer.errors] == ["no text in short"]

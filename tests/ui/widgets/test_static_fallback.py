@@ -160,7 +160,7 @@ def test_a_pending_picture_leaves_the_label_of_a_replaced_one(pending, outputs):
     shown, proceed = pending
     shown.replace()
     proceed.set()
-    assert shown._worker.wait_until_idle(PATIENCE_S)
+    assert shown._worker.wait(PATIENCE_S)
     assert len(outputs) == 3
     assert "Replaced: a newer run" in outputs[-1][0]["text/html"]
     assert "first" in outputs[-1][0]["text/html"]

@@ -47,8 +47,14 @@ def wb(model, monkeypatch):
 def ask(wb, command: str, /, **args):
     """Send a command as the front end does; return the reply."""
     wb._receive(wb, {"type": "command", "id": 7, "name": command, "args": args}, [])
-    assert wb._packer.wait_until_idle(PATIENCE_S)
+    assert wb._packer.wait(PATIENCE_S)
     return next(content for content, _ in reversed(sent) if content["type"] == "reply")
+
+
+@pytest.mark.parametrize("name", ["model", "selection", "run"])
+def test_a_trait_has_its_value_before_threads_set_it(wb, name) -> None:
+    # traitlets creates a missing value on the first read, over the value that another thread has set meanwhile.
+    assert wb.trait_has_value(name)
 
 
 def test_another_model_keeps_the_chosen_output_and_loss():

@@ -14,6 +14,7 @@ from mithril_nb.analysis.measure import profile
 from mithril_nb.cost import Cost
 from mithril_nb.errors import MithrilError, StageUnavailableError, UnknownOptionError, short_repr
 from mithril_nb.inspection import Inspection
+from mithril_nb.jobs import JobQueue, rests
 from mithril_nb.stages.fast_records import paused_collector
 from mithril_nb.stages.given.program import Given
 from mithril_nb.ui.session.commands import command
@@ -21,7 +22,6 @@ from mithril_nb.ui.session.costs.formulas import BlockFormula, formula_of
 from mithril_nb.ui.session.costs.pictures import PICTURES, Look
 from mithril_nb.ui.session.costs.tables import FIGURES, cost_table, rows_of
 from mithril_nb.ui.session.design.analysis import problem_of
-from mithril_nb.ui.session.latest_jobs import LatestJobs, rests
 from mithril_nb.ui.session.request_handler import Client, RequestHandler
 
 RUNS = 20
@@ -150,7 +150,7 @@ class CostRequests(RequestHandler):
         current = self._program()
         if source != "measured":
             self._turn(source, SourceState("loading", version=self._states[source].version))
-        self._worker(source).submit(f"cost {source}", lambda wanted: self._make(current, source, wanted))
+        self._worker(source).submit(lambda wanted: self._make(current, source, wanted), f"cost {source}")
 
     @command
     def request_cost_rows(self, source: str, block: str, figure: str = "flops") -> None:
@@ -162,15 +162,14 @@ class CostRequests(RequestHandler):
         _check("source", source, SOURCES)
         _check("figure", figure, FIGURES)
         current = self._program()
-        self._worker(source).submit(
-            f"rows {block}", lambda _: self._send_rows(current, source, block, figure)
-        )  # one kind per block, because several rows may be open
+        # One key per block, because several rows may be open.
+        self._worker(source).submit(lambda _: self._send_rows(current, source, block, figure), f"rows {block}")
 
     @command
     def request_formula(self, block: str) -> None:
         """Send the formula for the FLOPs of a block."""
         current = self._program()
-        self._quick.submit("formula", lambda wanted: self._send_formula(current, str(block), wanted))
+        self._quick.submit(lambda wanted: self._send_formula(current, str(block), wanted), "formula")
 
     @command
     def request_cost_picture(
@@ -208,7 +207,7 @@ class CostRequests(RequestHandler):
         current = self._program()
         slowest = max(sources, key=SOURCES.index)
         empty, look = CostPicture(str(key)), Look(figure, max(1, int(width)), current.hues, tuple(map(str, opened)))
-        self._worker(slowest).submit("picture", lambda wanted: self._draw(current, empty, view, sources, look, wanted))
+        self._worker(slowest).submit(lambda wanted: self._draw(current, empty, view, sources, look, wanted), "picture")
 
     @command
     def measure(self) -> None:
@@ -217,11 +216,11 @@ class CostRequests(RequestHandler):
         if self._states["measured"].state == "loading":
             return
         self._turn("measured", SourceState("loading", version=self._states["measured"].version))
-        self._slow.submit("measure", lambda _: self._measure(current))
+        self._slow.submit(lambda _: self._measure(current), "measure")
 
     # In the threads
 
-    def _worker(self, source: str) -> LatestJobs:
+    def _worker(self, source: str) -> JobQueue:
         return self._slow if source in ("compiled", "measured") else self._quick
 
     def _turn(self, source: str, state: SourceState) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from mithril_nb.analysis.whatif import Change, Peak, WhatIf
 from mithril_nb.errors import Diagnostic, MithrilError, UnknownOptionError, short_repr
+from mithril_nb.jobs import rests
 from mithril_nb.stages.fast_records import paused_collector
 from mithril_nb.ui.session.commands import command
 from mithril_nb.ui.session.costs.pictures import Look, draw_beside
@@ -17,7 +18,6 @@ from mithril_nb.ui.session.costs.requests import CostPicture
 from mithril_nb.ui.session.costs.subjects import Changes, Subject, settings_of
 from mithril_nb.ui.session.costs.tables import FIGURES
 from mithril_nb.ui.session.design.analysis import problem_of
-from mithril_nb.ui.session.latest_jobs import rests
 from mithril_nb.ui.session.request_handler import Client, RequestHandler
 
 _REST_S = 0.2
@@ -87,7 +87,7 @@ class WhatIfRequests(RequestHandler):
     def request_settings(self) -> None:
         """Find the settings that can change."""
         subject = self._subject()
-        self._quick.submit("settings", lambda _: self._find_settings(subject))
+        self._quick.submit(lambda _: self._find_settings(subject), "settings")
 
     @command
     def what_if(
@@ -116,9 +116,9 @@ class WhatIfRequests(RequestHandler):
             )
         request = _Request(self._subject(), str(key), checked_changes(changes), figure, max(1, int(width)))
         if compile:
-            self._slow.submit("what if", lambda wanted: self._compile(request, wanted))
+            self._slow.submit(lambda wanted: self._compile(request, wanted), "what if")
         else:
-            self._quick.submit("what if", lambda wanted: self._answer(request, wanted))
+            self._quick.submit(lambda wanted: self._answer(request, wanted), "what if")
 
     def end(self) -> None:
         """Cancel all requests."""

@@ -22,9 +22,9 @@ from typing import Any
 
 from mithril_nb.atomic_write import folder_lock, remove_leftovers, write_text
 from mithril_nb.errors import MithrilError, UnknownOptionError
+from mithril_nb.jobs import LAST_STEP_S, JobQueue
 from mithril_nb.models.saving.source import to_source
 from mithril_nb.ui.session.design.design import Design, design_from_dict, design_to_dict
-from mithril_nb.ui.session.worker import Worker
 
 FORMAT = "mithril_nb.autosave"
 FOLDER = ".mithril_nb"
@@ -97,7 +97,7 @@ class Autosave:
         self._pending: tuple[Design, int, tuple[str, ...]] | None = None
         self._contained: SavedDesign | None = None  # the version that this session has restored
         self._written_at = -_PAUSE_S
-        self._worker = Worker("mithril_nb-autosave")
+        self._worker = JobQueue("mithril_nb-autosave")
         remove_leftovers(self.path.parent)
         known = self._versions() or ([] if output is None or self.path.exists() else _in_output(output))
         self._older = [one for one in known if not one.declined and one.source != self._code]
@@ -186,7 +186,7 @@ class Autosave:
     def end(self) -> None:
         """Write a pending design, and end the thread."""
         self.flush()
-        self._worker.end()
+        self._worker.end(LAST_STEP_S)
 
     # Versions
 

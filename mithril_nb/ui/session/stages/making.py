@@ -11,11 +11,10 @@ from typing import Any
 from mithril_nb.cost import Cost
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.inspection import Inspection
+from mithril_nb.jobs import JobQueue, rests
 from mithril_nb.stages import Stage
 from mithril_nb.stages.stage_kinds import STAGE_KINDS, has_machine_code
 from mithril_nb.ui.session.design.analysis import Analysis, problem_of
-from mithril_nb.ui.session.latest_jobs import rests
-from mithril_nb.ui.session.worker import Worker
 
 _REST_S = 0.15
 """Seconds without edits before XLA compiles, because a compilation cannot be cancelled."""
@@ -65,7 +64,7 @@ class StageMaker:
         self._made: dict[str, tuple[int, Inspection]] = {}
         self._wanted = {"jaxpr"}
         self._analysis: Analysis | None = None
-        self._worker = Worker("mithril_nb-stages")
+        self._worker = JobQueue("mithril_nb-stages")
 
     def made(self, name: str) -> tuple[int, Inspection] | None:
         """Return the version and program of the latest text of a stage; `None` without a text."""
@@ -126,7 +125,7 @@ class StageMaker:
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until the requested stages are computed; return False on timeout."""
-        return self._worker.wait_until_idle(timeout_s)
+        return self._worker.wait(timeout_s)
 
     def figures(self) -> dict[str, Any]:
         """Return times and costs of the shown programs, for the status line."""
@@ -141,7 +140,7 @@ class StageMaker:
 
     def end(self) -> None:
         """Cancel all work, and end the thread."""
-        self._worker.end(0)
+        self._worker.end()
 
     # In the worker's thread
 

@@ -127,7 +127,7 @@ class PassRequests(RequestHandler):
                 return
             self._view = {"state": "loading", "message": "", "version": version}
         self._client.changed()
-        self._slow.submit("passes", lambda wanted: self._read(version, make, wanted))
+        self._slow.submit(lambda wanted: self._read(version, make, wanted), "passes")
 
     @command
     def request_diff(self, number: int) -> None:
@@ -159,7 +159,7 @@ class PassRequests(RequestHandler):
                 "no passes have been read.", (("passes", "none"),), "run the command 'request_passes' first."
             )
         self._latest_s = time.monotonic()
-        self._quick.submit(kind, lambda _: answer(reading))
+        self._quick.submit(lambda _: answer(reading), kind)
 
     # In the threads
 

@@ -6,11 +6,11 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from mithril_nb.jobs import JobQueue
 from mithril_nb.stages.transforms.comparison import Comparison
 from mithril_nb.stages.transforms.stepping import TransformSteps
 from mithril_nb.ui.session.commands import command
 from mithril_nb.ui.session.design.analysis import problem_of
-from mithril_nb.ui.session.worker import Worker
 
 
 class TransformRequests:
@@ -33,7 +33,7 @@ class TransformRequests:
         self._changed, self._failed = changed, failed
         self._lock = threading.Lock()
         self._view: dict[str, Any] = {"state": "empty", "message": "", "compared": []}
-        self._worker = Worker("mithril_nb-transforms")
+        self._worker = JobQueue("mithril_nb-transforms")
 
     def view(self) -> dict[str, Any] | None:
         """Return the state of the comparison. Per step: whether the numbers agree (`None` if unknown), and a text."""
@@ -51,11 +51,11 @@ class TransformRequests:
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait for the comparison; return False on timeout."""
-        return self._worker.wait_until_idle(timeout_s)
+        return self._worker.wait(timeout_s)
 
     def end(self) -> None:
         """Cancel all requests."""
-        self._worker.end(0)
+        self._worker.end()
 
     def _compare(self) -> None:
         assert self.steps is not None

@@ -10,7 +10,7 @@ from mithril_nb.viz.costs.tables.columns import MEMORY, Column, Cost, CostTable,
 from mithril_nb.viz.costs.tables.formulas import value_of
 from mithril_nb.viz.costs.tables.rows import Row, flat_rows
 from mithril_nb.viz.costs.tables.table_notes import communication, notes, unknowns
-from mithril_nb.viz.html_parts import base_css
+from mithril_nb.viz.html_parts import Cell, base_css, cell, html_table
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
 from mithril_nb.viz.text.escape import block_key, escaped, one_line
 from mithril_nb.viz.text.units import UNKNOWN, exact, flops, nbytes, percent
@@ -44,7 +44,7 @@ def _tables(cost: Cost, hues: Mapping[str, int] | None, *, is_folded: bool) -> s
     table = CostTable(cost)
     rows = table.folded if is_folded else flat_rows(table.blocks)
     known = hues_of_blocks(path for path in table.blocks if path not in _OWN) if hues is None else hues
-    whole = ('<div class="costs">', *_sources(table), *_memory(table), "</div>")
+    whole = ('<div class="costs">', _sources(table), _memory(table), "</div>")
     return "".join((*_blocks(table, rows, known), *_unknown(table), *whole, *_formulas(table)))
 
 
@@ -150,15 +150,15 @@ def _cell(column: Column, figures: Mapping[str, Any] | None) -> str:
     return _value_cell(column.text(figures), value_of(figures, column.key), column.key == "time_s")
 
 
-def _value_cell(text: str, value: float | str | None, is_blank: bool = False) -> str:
+def _value_cell(text: str, value: float | str | None, is_blank: bool = False) -> Cell:
     """Return the cell of a figure; its tooltip has all digits, or the whole formula, which screen readers read too."""
     if value is None:
-        return "<td></td>" if is_blank else f'<td class="unknown">{UNKNOWN}</td>'
+        return cell("") if is_blank else cell(UNKNOWN, "unknown")
     if isinstance(value, str):
         spoken = f' aria-label="{escaped(value)}"' if text != value else ""
-        return f'<td title="{escaped(value)}"{spoken}>{escaped(text)}</td>'
+        return Cell(f'<td title="{escaped(value)}"{spoken}>{escaped(text)}</td>')
     at_least = "at least " if text.startswith(AT_LEAST) else ""
-    return f'<td title="{at_least}{exact(value)}">{escaped(text)}</td>'
+    return Cell(f'<td title="{at_least}{exact(value)}">{escaped(text)}</td>')
 
 
 def _share(table: CostTable, figures: Mapping[str, Any] | None, of: tuple[float | None, str], largest: float) -> str:
@@ -196,26 +196,18 @@ def _unknown(table: CostTable) -> Iterator[str]:
         yield f"<p>{escaped(one_line(note))}</p>"
 
 
-def _sources(table: CostTable) -> Iterator[str]:
-    yield (
-        '<div class="scroll"><table class="cost"><caption>whole program, by source</caption>'
-        '<thead><tr><th scope="col">source</th>'
-        '<th scope="col">FLOPs</th><th scope="col">transcendentals</th><th scope="col">bytes</th></tr></thead><tbody>'
+def _sources(table: CostTable) -> str:
+    rows = (
+        (one_line(name), *(_value_cell(text, value) for text, value in zip(texts, values, strict=True)))
+        for name, texts, values in totals_by_source(table)
     )
-    for name, texts, values in totals_by_source(table):
-        cells = "".join(_value_cell(text, value) for text, value in zip(texts, values, strict=True))
-        yield f'<tr><th scope="row">{escaped(one_line(name))}</th>{cells}</tr>'
-    yield "</tbody></table></div>"
+    return html_table(("source", "FLOPs", "transcendentals", "bytes"), rows, caption="whole program, by source")
 
 
-def _memory(table: CostTable) -> Iterator[str]:
-    memory = table.data.get("memory")
-    if not memory:
-        return
-    yield '<div class="scroll"><table class="cost"><caption>memory of the compiled program</caption><tbody>'
-    for name in MEMORY:
-        yield f'<tr><th scope="row">{name}</th>{_value_cell(nbytes(memory.get(name)), memory.get(name))}</tr>'
-    yield "</tbody></table></div>"
+def _memory(table: CostTable) -> str:
+    memory = table.data.get("memory") or {}
+    rows = ((name, _value_cell(nbytes(memory.get(name)), memory.get(name))) for name in MEMORY)
+    return html_table((), rows, caption="memory of the compiled program") if memory else ""
 
 
 def _formulas(table: CostTable) -> Iterator[str]:
@@ -227,28 +219,24 @@ def _formulas(table: CostTable) -> Iterator[str]:
         found = sorted(groups.items(), key=lambda group: -_sum(group[1], "flops"))
         if not found:
             continue
-        yield (
-            f'<details class="formulas"><summary>how it is counted: {escaped(one_line(name))}</summary>'
-            '<div class="scroll"><table class="cost"><thead><tr><th scope="col">opcode</th>'
-            '<th scope="col" class="words">FLOPs of one run</th>'
-            '<th scope="col">rows</th>'
-            + ('<th scope="col">FLOPs</th><th scope="col">bytes</th>' if table.has_numbers else "")
-            + "</tr></thead><tbody>"
-        )
-        for (opcode, formula), rows in found[:_MOST_FORMULAS]:
-            yield (
-                f'<tr><th scope="row">{escaped(one_line(opcode))}</th>'
-                f'<td class="words">{escaped(one_line(formula))}</td><td>{len(rows):,}</td>'
-            )
-            for key, written in (("flops", flops), ("bytes_accessed", nbytes)) if table.has_numbers else ():
-                value = None if all(row.get(key) is None for row in rows) else _sum(rows, key)
-                yield _value_cell(written(value), value)
-            yield "</tr>"
-        yield "</tbody></table></div>"
+        yield f'<details class="formulas"><summary>how it is counted: {escaped(one_line(name))}</summary>'
+        heads = ("opcode", "FLOPs of one run", "rows", *(("FLOPs", "bytes") if table.has_numbers else ()))
+        lines = (_formula_row(table, *group) for group in found[:_MOST_FORMULAS])
+        yield html_table(heads, lines, words=1)
         if len(found) > _MOST_FORMULAS:
             yield f"<p>and {len(found) - _MOST_FORMULAS} more</p>"
         yield "".join(f"<p>{escaped(one_line(note))}</p>" for note in cost.get("notes", ()))
         yield "</details>"
+
+
+def _formula_row(table: CostTable, group: tuple[str, str], rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    opcode, formula = group
+    yield one_line(opcode)
+    yield cell(one_line(formula), "words")
+    yield f"{len(rows):,}"
+    for key, written in (("flops", flops), ("bytes_accessed", nbytes)) if table.has_numbers else ():
+        value = None if all(row.get(key) is None for row in rows) else _sum(rows, key)
+        yield _value_cell(written(value), value)
 
 
 def _sum(rows: Sequence[Mapping[str, Any]], key: str) -> int:

@@ -12,7 +12,7 @@ import pytest
 from analysis.whatif.programs import perceptron, transformer
 
 from mithril_nb.analysis.whatif import Future, what_if
-from mithril_nb.analysis.whatif.background_queue import BackgroundQueue, PriorityLock
+from mithril_nb.analysis.whatif.future import PriorityLock, quiet_queue
 
 
 def test_a_later_is_computed_once() -> None:
@@ -22,7 +22,7 @@ def test_a_later_is_computed_once() -> None:
         made.append(1)
         return 42
 
-    later = Future(make, BackgroundQueue())
+    later = Future(make, quiet_queue())
     assert (later.is_done, repr(later), made) == (False, "Future(not done yet; .result() waits for it)", [])
     assert later.start().result(30) == later.result() == 42
     assert (later.is_done, repr(later), made) == (True, "Future(done; .result() returns it)", [1])
@@ -32,9 +32,9 @@ def test_an_error_in_the_background_is_stored_and_not_printed(capfd: pytest.Capt
     def make() -> int:
         raise ValueError("no")
 
-    queue = BackgroundQueue()
+    queue = quiet_queue()
     later = Future(make, queue).start()
-    assert queue.wait_until_idle(30)
+    assert queue.wait(30)
     for _ in range(2):
         with pytest.raises(ValueError, match="no"):
             later.result(0)
@@ -43,7 +43,7 @@ def test_an_error_in_the_background_is_stored_and_not_printed(capfd: pytest.Capt
 
 def test_a_timeout_ends_waiting_but_not_the_work() -> None:
     wait = threading.Event()
-    later = Future(lambda: wait.wait(30), BackgroundQueue()).start()
+    later = Future(lambda: wait.wait(30), quiet_queue()).start()
     with pytest.raises(TimeoutError, match=r"not ready after 0.01 s; the computation continues in the background\."):
         later.result(0.01)
     wait.set()
@@ -52,43 +52,43 @@ def test_a_timeout_ends_waiting_but_not_the_work() -> None:
 
 def test_a_job_cannot_end_the_thread() -> None:
     """`sys.exit()` in a user's function must not end the thread: callers would wait forever."""
-    queue = BackgroundQueue()
+    queue = quiet_queue()
     later = Future(lambda: sys.exit(3), queue).start()
     after = Future(lambda: 42, queue).start()
     assert after.result(30) == 42
-    assert queue.wait_until_idle(30)
+    assert queue.wait(30)
     with pytest.raises(SystemExit):
         later.result()
 
 
 def test_a_cancelled_job_is_computed_on_request() -> None:
-    queue, wait = BackgroundQueue(), threading.Event()
-    queue.submit(lambda: wait.wait(30))
+    queue, wait = quiet_queue(), threading.Event()
+    queue.submit(lambda wanted: wait.wait(30))
     later = Future(lambda: 42, queue).start()
-    queue.close()
+    queue.end()
     wait.set()
-    assert queue.wait_until_idle(30)
+    assert queue.wait(30)
     assert not later.is_done
     assert later.result(30) == 42
 
 
 def test_the_thread_ends_when_the_queue_is_empty() -> None:
-    queue = BackgroundQueue()
+    queue = quiet_queue()
     done: list[int] = []
     for number in range(3):
-        queue.submit(lambda number=number: done.append(number))
-    assert queue.wait_until_idle(30)
+        queue.submit(lambda wanted, number=number: done.append(number), number)
+    assert queue.wait(30)
     assert done == [0, 1, 2]
-    queue.submit(lambda: done.append(3))
-    assert queue.wait_until_idle(30)
+    queue.submit(lambda wanted: done.append(3))
+    assert queue.wait(30)
     assert done == [0, 1, 2, 3]
 
 
 def test_a_failing_job_does_not_affect_others(capfd: pytest.CaptureFixture[str]) -> None:
-    queue, done = BackgroundQueue(), list[int]()
-    queue.submit(lambda: 1 // 0)
-    queue.submit(lambda: done.append(1))
-    assert queue.wait_until_idle(30)
+    queue, done = quiet_queue(), list[int]()
+    queue.submit(lambda wanted: 1 // 0, 0)
+    queue.submit(lambda wanted: done.append(1), 1)
+    assert queue.wait(30)
     assert done == [1]
     assert capfd.readouterr().err == ""
 

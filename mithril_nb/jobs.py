@@ -1,0 +1,132 @@
+"""Background work: a queue whose thread runs jobs in order, where a new job replaces older ones of its key."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+import weakref
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+
+Wanted = Callable[[], bool]
+"""Returns whether a job is still wanted; long jobs call it between their steps."""
+Job = Callable[[Wanted], object]
+
+LAST_STEP_S = 30.0
+"""Seconds that the interpreter waits at exit for the current step of each queue."""
+_QUEUES: weakref.WeakSet[JobQueue] = weakref.WeakSet()
+
+
+@atexit.register
+def _end_all() -> None:
+    # A thread that returns from XLA after the interpreter has ended aborts the process.
+    for queue in tuple(_QUEUES):
+        queue.end(LAST_STEP_S)
+
+
+@dataclass(eq=False)
+class _Submitted:
+    job: Job
+    key: Hashable
+    is_wanted: bool = True
+
+
+class JobQueue:
+    """Runs one job at a time, in the order of submission. Its thread ends when no job is left.
+
+    Args:
+        name: Name of the thread.
+        failed: Receives the errors of jobs, in the thread. Default: they are printed, as for any thread.
+
+    Attributes:
+        is_ended: True after `end`, until the next job.
+
+    Examples:
+        >>> queue = JobQueue("example")
+        >>> queue.submit(lambda wanted: print(wanted()))
+        >>> _ = queue.wait()
+        True
+    """
+
+    def __init__(self, name: str, failed: Callable[[BaseException], object] | None = None):
+        self.is_ended = False
+        self._name, self._failed = name, failed
+        self._wake = threading.Condition()
+        self._waiting: dict[Hashable, _Submitted] = {}
+        self._running: _Submitted | None = None
+        self._thread: threading.Thread | None = None
+        _QUEUES.add(self)
+
+    def submit(self, job: Job, key: Hashable = "") -> None:
+        """Run a job after those that already wait.
+
+        Args:
+            job: The job.
+            key: Kind of the job. It replaces a waiting job of its kind, and a running one is no longer wanted.
+        """
+        with self._wake:
+            self.is_ended = False
+            self._waiting.pop(key, None)
+            self._waiting[key] = _Submitted(job, key)
+            if self._running is not None and self._running.key == key:
+                self._running.is_wanted = False
+            # An interrupt between two lines of `_start` leaves a thread that never ran.
+            if self._thread is None or not self._thread.is_alive():
+                self._start()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until no job is left; return False on timeout."""
+        with self._wake:
+            return self._wake.wait_for(lambda: self._running is None and not self._waiting, timeout_s)
+
+    def end(self, timeout_s: float = 0.0) -> None:
+        """Drop the waiting jobs, cancel the running one, and wait at most `timeout_s` seconds for its current step."""
+        with self._wake:
+            self.is_ended = True
+            self._waiting.clear()
+            if self._running is not None:
+                self._running.is_wanted = False
+            self._wake.notify_all()
+        self.wait(timeout_s)
+
+    def _start(self) -> None:
+        self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+        self._thread.start()
+
+    def _work(self) -> None:
+        while (submitted := self._next()) is not None:
+            try:
+                submitted.job(lambda submitted=submitted: submitted.is_wanted)
+            except BaseException as error:  # `sys.exit()` in a user's function, too: the thread has no caller
+                if self._failed is None:
+                    self._leave()
+                    raise
+                self._failed(error)
+            del submitted  # release its data
+
+    def _next(self) -> _Submitted | None:
+        with self._wake:
+            self._running = self._waiting.pop(next(iter(self._waiting))) if self._waiting else None
+            if self._running is None:
+                self._thread = None
+            self._wake.notify_all()
+            return self._running
+
+    def _leave(self) -> None:
+        """Let another thread run the remaining jobs, because this one lives until its error is printed."""
+        with self._wake:
+            self._running = self._thread = None
+            if self._waiting:
+                self._start()
+            self._wake.notify_all()
+
+
+def rests(wanted: Wanted, rest_s: float) -> bool:
+    """Wait before work that cannot be cancelled; return whether it is still wanted."""
+    until = time.monotonic() + rest_s
+    while time.monotonic() < until:
+        if not wanted():
+            return False
+        time.sleep(0.01)
+    return wanted()
