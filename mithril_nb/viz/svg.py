@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 from mithril_nb.viz.text.escape import escaped
 
@@ -113,6 +115,23 @@ def curve_point(points: Sequence[Point], share: float) -> Point:
         a * p0[0] + b * p1[0] + c * p2[0] + d * p3[0],
         a * p0[1] + b * p1[1] + c * p2[1] + d * p3[1],
     )
+
+
+def point_along(points: Sequence[Point], share: float) -> Point:
+    """Return the point at a share of the length of a line through points.
+
+    Examples:
+        >>> point_along([(0, 0), (10, 0), (10, 10)], 0.75)
+        (10.0, 5.0)
+    """
+    lengths = [math.dist(one, other) for one, other in pairwise(points)]
+    left = share * sum(lengths)
+    for (one, other), length in zip(pairwise(points), lengths, strict=True):
+        if left <= length and length:
+            part = left / length
+            return one[0] + (other[0] - one[0]) * part, one[1] + (other[1] - one[1]) * part
+        left -= length
+    return points[-1]
 
 
 def arrow(start: Point, end: Point) -> str:

@@ -132,7 +132,8 @@ def test_a_first_view_is_small_and_uses_the_whole_width(layers: int, wide: bool)
 @pytest.mark.parametrize("count", [1, 5, 6, 7, 40])
 def test_every_pin_is_beside_the_line_it_belongs_to(count: int) -> None:
     names = [f"n{at}" for at in range(count)]
-    nets = [*(Net("", name, ("a",)) for name in names), *(Net("a", f"{name}'", ("",)) for name in names)]
+    nets = [Net("", name, (("a", name),)) for name in names]
+    nets += [Net("a", f"{name}'", (("", f"{name}'"),)) for name in names]
     placed = arrange_lines({"a": Part(100, 34, {}, {})}, nets)
     for pins in (placed.ins, placed.outs):
         assert len(set(pins.values())) == count
@@ -164,9 +165,9 @@ def test_a_changed_block_moves_no_other() -> None:
 
 def test_a_wire_that_skips_runs_around_what_it_skips() -> None:
     parts = {name: Part(100, 200, {}, {}) for name in "abc"}
-    placed = arrange_lines(parts, [Net("a", "a", ("b", "c")), Net("b", "b", ("c",))])
+    placed = arrange_lines(parts, [Net("a", "a", (("b", "a"), ("c", "a"))), Net("b", "b", (("c", "b"),))])
     (_, top), (right, _) = placed.corners["b"], placed.corners["c"]
-    route = placed.routes["a", "a", "c"]
+    route = placed.routes["a", "a", ("c", "a")]
     assert min(y for _, y in route) < top
     assert route[-1] == (right, top + 100)
     assert arrange_lines({}, []).corners == {}

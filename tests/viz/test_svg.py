@@ -58,7 +58,7 @@ def test_the_picture_is_accessible_to_screen_readers(nested, notes):
     assert root.findtext(f"{SVG}title") == "logical graph: 4 blocks"
     titles = [title.text for title in root.iter(f"{SVG}title")]
     assert "Linear head, 64 → 10, output (32, 10), 28.0 % of the cost\nproblem" in titles
-    assert "skip.output -> head.input, (32, 64)" in titles
+    assert "skip.output → head.input, (32, 64)" in titles
 
 
 def test_pictures_can_be_drawn_from_many_threads(nested):

@@ -1,4 +1,4 @@
-"""Layout of a logical graph: each level in ranks from top to bottom, with ports and curves.
+"""Layout of a logical graph: each level in rows read like text, with ports on the sides of the boxes.
 
 Each level of the graph is laid out separately, from the inside out. An expanded group is one large box on the level
 around it, so opening a group moves other boxes only as far as it needs room.
@@ -13,14 +13,18 @@ from mithril_nb.graph.paths import join_path
 from mithril_nb.graph.records import BOUNDARY, Endpoint, LogicalGraph, Node
 from mithril_nb.viz.diagrams import sizes
 from mithril_nb.viz.diagrams.labels import PLAIN, NodeAnnotation
-from mithril_nb.viz.diagrams.ranks import Box, Link, Pin, arrange, curve
+from mithril_nb.viz.diagrams.rows import End, Net, Part, Way, arrange_lines
 from mithril_nb.viz.diagrams.scene import Level, Scene, SceneEdge, SceneNode, ScenePort, end_text
 from mithril_nb.viz.palette import HUES
 from mithril_nb.viz.svg import Point
 
 MARGIN = 12
-_TITLE_H = 22
-_PIN_W, _PIN_H = 8, 2
+_PAD = 10
+_TITLE_H = 26
+_NOTHING = {":": Part(24, 16, {}, {})}
+"""Room in a group without blocks, where wires lead from its inputs to its outputs."""
+_WIDE = 200
+"""Blocks up to this width are drawn equally wide, so that rows of blocks form columns."""
 
 
 def layout(
@@ -32,7 +36,7 @@ def layout(
     moved: Mapping[str, Point] | None = None,
     edge_problems: Mapping[tuple[str, str], int] | None = None,
 ) -> Scene:
-    """Lay out a graph from top to bottom.
+    """Lay out a graph in rows from left to right.
 
     Args:
         graph: The graph.
@@ -56,29 +60,26 @@ def layout(
         >>> into = Edge(Endpoint("", "x"), Endpoint("relu_0", "input"))
         >>> out = Edge(Endpoint("relu_0", "output"), Endpoint("", "y"))
         >>> graph = LogicalGraph((Node("relu_0", relu),), (into, out), (Port("x"),), (Port("y"),))
-        >>> [(node.name, node.y) for node in layout(graph).nodes]
-        [('x', 12), ('relu_0', 80), ('y', 170)]
+        >>> [(node.name, node.x, node.y) for node in layout(graph).nodes]
+        [('x', 28, 29), ('relu_0', 136, 18), ('y', 36, 86)]
     """
     plan = _Plan(annotations or {}, edge_shapes or {}, frozenset(expanded), moved or {}, edge_problems or {})
-    level, _ = plan.level(graph, "", {})
-    edges = level.shifted_edges(MARGIN, MARGIN)
+    level = plan.level(graph, "", {})
     return Scene(
         "logical graph",
         level.w + 2 * MARGIN,
         level.h + 2 * MARGIN,
         tuple(level.shifted_nodes(MARGIN, MARGIN)),
-        tuple(replace(edge, points=tuple((round(x, 1), round(y, 1)) for x, y in edge.points)) for edge in edges),
+        tuple(level.shifted_edges(MARGIN, MARGIN)),
     )
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Item:
-    """A box to place on a level: its node, its size and its inner level."""
+    """A box to place on a level: its node, its size and ports, and its inner level if it is open."""
 
-    node: SceneNode | None
-    box: Box
-    tops: dict[str, int]
-    bottoms: dict[str, int]
+    node: SceneNode
+    part: Part
     inner: Level | None = None
 
 
@@ -90,60 +91,50 @@ class _Plan:
     moved: Mapping[str, Point]
     edge_problems: Mapping[tuple[str, str], int]
 
-    def level(
-        self, graph: LogicalGraph, prefix: str, given: Mapping[str, str], title: float = 0
-    ) -> tuple[Level, Point]:
-        """Lay out one level and return it with the position of its `(0, 0)` in the frame or picture around it.
-
-        `given` holds the shapes at its boundary, `title` the width that its title needs.
-        """
+    def level(self, graph: LogicalGraph, prefix: str, given: Mapping[str, str]) -> Level:
+        """Lay out one level; `given` holds the shapes at its boundary."""
         shapes = self._shapes(graph, prefix, given)
         items = self._items(graph, prefix, shapes)
-        index = {key: at for at, key in enumerate(items)}
-        parts = list(items.values())
-        links = [self._link(edge.source, edge.target, items, index) for edge in graph.edges]
-        placed = arrange([item.box for item in parts], links)
-        corners = list(placed.corners)
-        origin = (MARGIN, MARGIN)
+        ends = [self._ends(edge.source, edge.target, items, prefix) for edge in graph.edges]
+        nets: dict[tuple[str, str], list[End]] = {}
         if prefix:
-            tops = [corners[at][0] for (what, _), at in index.items() if what == "input"]
-            # No wire may cross the title: the content moves right until its first port clears the title.
-            spare = max(0, round(title - min(tops, default=title) - sizes.PAD))
-            origin = (sizes.PAD + spare, _TITLE_H if tops else sizes.HEADER_H)
-        touched = set()
-        for key, at in index.items():
-            path = join_path(prefix, key[1])
-            if key[0] == "block" and path in self.moved:
-                x, y = self.moved[path]
-                corners[at] = (max(0, round(x) - origin[0]), max(0, round(y) - origin[1]))
-                touched.add(at)
-        w = max((x + item.box.w for (x, _), item in zip(corners, parts, strict=True)), default=0.0)
-        h = max((y + item.box.h for (_, y), item in zip(corners, parts, strict=True)), default=0.0)
-        level = Level(max(w, placed.w), max(h, placed.h))
-        for key, at in index.items():
-            item, (x, y) = parts[at], corners[at]
-            if item.node is None:
-                if key[0] == "output" and y + item.box.h < level.h and touched:
-                    corners[at] = x, y = x, level.h - item.box.h
-                    touched.add(at)
-                side = level.ins if key[0] == "input" else level.outs
-                side[key[1]] = x + _PIN_W / 2
-            else:
-                level.nodes.append(replace(item.node, x=x, y=y))
+            nets = {("", port.name): [] for port in graph.inputs}
+        for tail, source, head in ends:
+            nets.setdefault((tail, source), []).append(head)
+        placed = arrange_lines(
+            {key: item.part for key, item in items.items()} or _NOTHING,
+            [Net(tail, source, tuple(heads)) for (tail, source), heads in nets.items()],
+        )
+        corners = {key: corner for key, corner in placed.corners.items() if key in items}
+        dx, dy = (_PAD, _TITLE_H) if prefix else (MARGIN, MARGIN)
+        moved = {key for key, item in items.items() if item.node.path and item.node.path in self.moved}
+        for key in moved:
+            x, y = self.moved[items[key].node.path]
+            corners[key] = max(0, round(x) - dx), max(0, round(y) - dy)
+        level = Level(
+            max((placed.w, *(corners[key][0] + item.part.w for key, item in items.items()))),
+            max((placed.h, *(corners[key][1] + item.part.h for key, item in items.items()))),
+            ins=dict(placed.ins),
+            outs={port.name: placed.outs.get(port.name, placed.h / 2) for port in graph.outputs} if prefix else {},
+        )
+        for key, (x, y) in corners.items():  # in reading order
+            level.nodes.append(replace(items[key].node, x=round(x), y=round(y)))
+            if (inner := items[key].inner) is not None:
+                level.nodes += inner.shifted_nodes(x, y)
+        for edge, way in zip(graph.edges, ends, strict=True):
+            tail, source, (head, port) = way
+            points, is_curve = placed.routes[way], False
+            if tail in moved or head in moved:
+                start = _at(corners[tail], items[tail].part.w, items[tail].part.outs[source]) if tail else points[0]
+                end = _at(corners[head], 0, items[head].part.ins[port]) if head else (level.w, points[-1][1])
+                points, is_curve = curve(start, end), True
+            ids = end_text(edge.source, prefix), end_text(edge.target, prefix)
+            shape = shapes.get(edge.source, "")
+            level.edges.append(SceneEdge(*ids, points, is_curve, shape, self.edge_problems.get(ids)))
+        for key, item in items.items():
             if item.inner is not None:
-                level.nodes += item.inner.shifted_nodes(x, y)
-        for edge, link, points in zip(graph.edges, links, placed.curves, strict=True):
-            if link.tail in touched or link.head in touched:
-                tail, head = parts[link.tail].box, parts[link.head].box
-                (x0, y0), (x1, y1) = corners[link.tail], corners[link.head]
-                points = curve((x0 + tail.bottoms[link.out], y0 + tail.h), (x1 + head.tops[link.into], y1))
-            source, target = end_text(edge.source, prefix), end_text(edge.target, prefix)
-            problem = self.edge_problems.get((source, target))
-            level.edges.append(SceneEdge(source, target, points, True, shapes.get(edge.source, ""), problem))
-        for item, (x, y) in zip(parts, corners, strict=True):
-            if item.inner is not None:
-                level.edges += item.inner.shifted_edges(x, y)
-        return level, origin
+                level.edges += item.inner.shifted_edges(*corners[key])
+        return level
 
     def _shapes(self, graph: LogicalGraph, prefix: str, given: Mapping[str, str]) -> dict[Endpoint, str]:
         shapes = {Endpoint(BOUNDARY, port.name): given.get(port.name, "") for port in graph.inputs}
@@ -157,20 +148,21 @@ class _Plan:
                 shapes[source] = known
         return shapes
 
-    def _items(self, graph: LogicalGraph, prefix: str, shapes: Mapping[Endpoint, str]) -> dict[tuple[str, str], _Item]:
+    def _items(self, graph: LogicalGraph, prefix: str, shapes: Mapping[Endpoint, str]) -> dict[str, _Item]:
+        """Return the boxes by key: the path of a block; a port of a group is on its frame and has no box."""
         ends = {edge.source for edge in graph.edges} | {edge.target for edge in graph.edges}
-        items: dict[tuple[str, str], _Item] = {}
-        for port in graph.inputs:
-            shape = shapes.get(Endpoint(BOUNDARY, port.name), "")
-            items["input", port.name] = _pin("top") if prefix else _pill("input", port.name, shape)
+        items: dict[str, _Item] = {}
+        for port in () if prefix else graph.inputs:
+            items[_pill_key("input", port.name)] = _pill("input", port.name, shapes[Endpoint(BOUNDARY, port.name)])
         for at, node in enumerate(graph.nodes):
             path = join_path(prefix, node.name)
-            used = _used_ports(node, ends)
-            items["block", node.name] = self._block(node, path, at, used, shapes, graph)
-        for port in graph.outputs:
+            items[path] = self._block(node, path, at, _used_ports(node, ends), shapes, graph)
+        closed = {key: item for key, item in items.items() if item.node.path and item.inner is None}
+        usual = max((item.node.w for item in closed.values() if item.node.w <= _WIDE), default=0)
+        items |= {key: _widened(item.node, usual) for key, item in closed.items() if item.node.w < usual}
+        for port in () if prefix else graph.outputs:
             source = graph.source_of.get(Endpoint(BOUNDARY, port.name))
-            shape = shapes.get(source, "") if source else ""
-            items["output", port.name] = _pin("bottom") if prefix else _pill("output", port.name, shape)
+            items[_pill_key("output", port.name)] = _pill("output", port.name, shapes.get(source, "") if source else "")
         return items
 
     def _block(
@@ -191,35 +183,32 @@ class _Plan:
             parent=path.rpartition("/")[0], group=block.graph is not None, label=note.label, shape=note.shape,
             repeat=note.repeat, share=note.share, problem=note.problem,
         )  # fmt: skip
+        inputs, outputs = used
         if block.graph is None or path not in self.expanded:
-            inputs, outputs = used
             kind = block.kind if note.repeat == 1 else f"{block.kind} ×{note.repeat}"
-            w = sizes.node_width(node.name, kind, note.label, note.shape, max(len(inputs), len(outputs)))
-            tops, bottoms = sizes.ports_at(inputs, w, 0), sizes.ports_at(outputs, w, sizes.NODE_H)
-            return _item(replace(plain, w=w, h=sizes.NODE_H, inputs=tops, outputs=bottoms))
-        sources = {port: graph.source_of.get(Endpoint(node.name, port)) for port in used[0]}
+            w = sizes.node_width(node.name, kind, note.label, note.shape)
+            h = sizes.node_height(max(len(inputs), len(outputs)))
+            return _item(
+                replace(plain, w=w, h=h, inputs=sizes.ports_at(inputs, 0, h), outputs=sizes.ports_at(outputs, w, h))
+            )
+        sources = {port: graph.source_of.get(Endpoint(node.name, port)) for port in inputs}
         given = {port: shapes.get(source, "") for port, source in sources.items() if source is not None}
-        title = sizes.title_width(node.name, block.kind) + sizes.PAD
-        level, origin = self.level(block.graph, path, given, title)
+        level = self.level(block.graph, path, given)
         own = {node.path for node in level.nodes if self.annotations.get(node.path, PLAIN).hue is None}
         level.nodes = [replace(node, hue=plain.hue) if node.path in own else node for node in level.nodes]
-        return _frame(replace(plain, expanded=True), level, origin, title)
+        return _frame(replace(plain, expanded=True), level)
 
-    def _link(
-        self,
-        source: Endpoint,
-        target: Endpoint,
-        items: Mapping[tuple[str, str], _Item],
-        index: Mapping[tuple[str, str], int],
-    ) -> Link:
-        tail = ("input", source.port) if source.node == BOUNDARY else ("block", source.node)
-        head = ("output", target.port) if target.node == BOUNDARY else ("block", target.node)
-        for key, end in ((tail, source), (head, target)):
-            if key not in index:
-                raise ValueError(f"the graph has no {key[0]} {key[1]!r}, where the edge at {str(end)!r} ends.")
-        out = 0 if source.node == BOUNDARY else items[tail].bottoms[source.port]
-        into = 0 if target.node == BOUNDARY else items[head].tops[target.port]
-        return Link(index[tail], out, index[head], into)
+    def _ends(self, source: Endpoint, target: Endpoint, items: Mapping[str, _Item], prefix: str) -> Way:
+        """Return the ends of an edge for `rows`; the name of a source is the name of its port."""
+        tail, head = (
+            join_path(prefix, end.node) if end.node != BOUNDARY else "" if prefix else _pill_key(kind, end.port)
+            for kind, end in (("input", source), ("output", target))
+        )
+        for key, kind, end in ((tail, "input", source), (head, "output", target)):
+            if key and key not in items:
+                what, name = (kind, end.port) if end.node == BOUNDARY else ("block", end.node)
+                raise ValueError(f"the graph has no {what} {name!r}, where the edge at {str(end)!r} ends.")
+        return tail, source.port, (head, target.port)
 
 
 def _used_ports(node: Node, ends: set[Endpoint]) -> tuple[list[str], list[str]]:
@@ -228,48 +217,63 @@ def _used_ports(node: Node, ends: set[Endpoint]) -> tuple[list[str], list[str]]:
     return inputs, [port.name for port in node.block.outputs]
 
 
-def _pin(pin: Pin) -> _Item:
-    box = Box(_PIN_W, _PIN_H, (_PIN_W / 2,), (_PIN_W / 2,), pin)
-    return _Item(None, box, {}, {})
+def _pill_key(kind: str, name: str) -> str:
+    return f"{kind}:{name}"  # no path of a block contains a colon
 
 
 def _pill(kind: str, name: str, shape: str) -> _Item:
     w, h = sizes.pill_width(name, shape), sizes.PILL_H
-    port = sizes.ports_at([name], w, h if kind == "input" else 0)
-    inputs, outputs = ((), port) if kind == "input" else (port, ())
-    # No path of a block contains a colon, so the key is unique.
-    node = SceneNode(f"{kind}:{name}", name, kind, 0, 0, w, h, HUES - 1, shape=shape, inputs=inputs, outputs=outputs)
-    # Graphviz may receive unused ports. A pill has one on either side, so that a link always finds index 0.
-    return replace(_item(node), box=Box(w, h, (w / 2,), (w / 2,)))
+    is_input = kind == "input"
+    port = sizes.ports_at([name], w if is_input else 0, h)
+    inputs, outputs = ((), port) if is_input else (port, ())
+    return _item(
+        SceneNode(_pill_key(kind, name), name, kind, 0, 0, w, h, HUES - 1, shape=shape, inputs=inputs, outputs=outputs)
+    )
 
 
 def _item(node: SceneNode, inner: Level | None = None) -> _Item:
-    sides: list[tuple[dict[str, int], tuple[float, ...]]] = []
-    for ports in (node.inputs, node.outputs):
-        ordered = sorted(ports, key=lambda port: port.x)
-        sides.append(({port.name: at for at, port in enumerate(ordered)}, tuple(port.x for port in ordered)))
-    (tops, top_x), (bottoms, bottom_x) = sides
-    return _Item(node, Box(node.w, node.h, top_x, bottom_x), tops, bottoms, inner)
+    ins, outs = ({port.name: port.y for port in ports} for ports in (node.inputs, node.outputs))
+    return _Item(node, Part(node.w, node.h, ins, outs, node.kind == "input" and not node.path), inner)
 
 
-def _frame(node: SceneNode, level: Level, origin: Point, title: float) -> _Item:
+def _widened(node: SceneNode, w: float) -> _Item:
+    outputs = tuple(replace(port, x=w) for port in node.outputs)
+    return _item(replace(node, w=w, outputs=outputs))
+
+
+def _frame(node: SceneNode, level: Level) -> _Item:
     """Return an expanded group: a frame that fits its title and content, with ports where the content has them."""
-    dx, top = origin
-    w = round(max(level.w + 2 * dx, title + sizes.PAD, sizes.NARROWEST))
-    h = round(top + level.h + (_PIN_H if level.outs else sizes.PAD))
-    inputs = tuple(ScenePort(name, x + dx, 0) for name, x in level.ins.items())
-    outputs = tuple(ScenePort(name, x + dx, h) for name, x in level.outs.items())
-    inner = Level(level.w, level.h, level.shifted_nodes(dx, top))
-    for edge in level.shifted_edges(dx, top):
+    w = round(max(level.w + 2 * _PAD, sizes.title_width(node.name, node.kind) + 2 * sizes.PAD, sizes.NARROWEST))
+    h = round(level.h + _TITLE_H + _PAD)
+    inputs = tuple(ScenePort(name, 0, y + _TITLE_H) for name, y in level.ins.items())
+    outputs = tuple(ScenePort(name, w, y + _TITLE_H) for name, y in level.outs.items())
+    inner = Level(level.w, level.h, level.shifted_nodes(_PAD, _TITLE_H))
+    for edge in level.shifted_edges(_PAD, _TITLE_H):
         points = list(edge.points)
-        if edge.source.startswith(f"{node.path}."):  # a path contains no dot, so this is a port of the frame itself
-            points = [*_straight((points[0][0], 0), points[0]), *points[1:]]
-        if edge.target.startswith(f"{node.path}."):
-            points = [*points[:-1], *_straight(points[-1], (points[-1][0], h))]
+        # A path contains no dot, so an edge from or to `path.` ends at a port of the frame itself.
+        is_first, is_last = edge.source.startswith(f"{node.path}."), edge.target.startswith(f"{node.path}.")
+        if edge.is_curve and (is_first or is_last):
+            points = [
+                *curve((0, points[0][1]) if is_first else points[0], (w, points[-1][1]) if is_last else points[-1])
+            ]
+        if is_first:
+            points[0] = (0, points[0][1])
+        if is_last:
+            points[-1] = (w, points[-1][1])
         inner.edges.append(replace(edge, points=tuple(points)))
     return _item(replace(node, w=w, h=h, inputs=inputs, outputs=outputs), inner)
 
 
-def _straight(start: Point, end: Point) -> tuple[Point, Point, Point, Point]:
-    third = (end[1] - start[1]) / 3
-    return (start, (start[0], round(start[1] + third, 1)), (end[0], round(end[1] - third, 1)), end)
+def _at(corner: Point, dx: float, dy: float) -> Point:
+    return corner[0] + dx, corner[1] + dy
+
+
+def curve(start: Point, end: Point) -> tuple[Point, Point, Point, Point]:
+    """Return a curve that leaves `start` to the right and reaches `end` from the left.
+
+    Examples:
+        >>> curve((0, 0), (60, 50))
+        ((0, 0), (30.0, 0), (30.0, 50), (60, 50))
+    """
+    reach = abs(end[0] - start[0]) / 2 if end[0] >= start[0] else max(40.0, (start[0] - end[0]) / 4)
+    return (start, (round(start[0] + reach, 1), start[1]), (round(end[0] - reach, 1), end[1]), end)

@@ -7,8 +7,10 @@ its part into the channel on its right and reaches its target from the channel o
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from mithril_nb.viz.svg import Point
 
@@ -19,11 +21,15 @@ _ASPECT = 2.0
 _FEW_LOOSE = 3
 
 Interval = tuple[float, float]
+End = tuple[str, str]
+"""A part and its input port; the part `""` is the border around all parts."""
+Way = tuple[str, str, End]
+"""A wire: the part and the source of its data, and where it ends."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A box to place: its size, and the heights of its ports by the source of the data.
+    """A box to place: its size, and the heights of its ports: inputs by name, outputs by the source of the data.
 
     A port without an entry is in the middle of its side.
     """
@@ -37,21 +43,21 @@ class Part:
 
 @dataclass(frozen=True)
 class Net:
-    """The output `source` of the part `tail`, read by the parts `heads`; `""` is the border around all parts."""
+    """The output `source` of the part `tail`, and the input ports that read it; `""` is the border around all parts."""
 
     tail: str
     source: str
-    heads: tuple[str, ...]
+    heads: tuple[End, ...]
 
 
 @dataclass(frozen=True)
 class Placed:
-    """Top left corners of the parts, the routes by `(tail, source, head)`, and the pins on the border."""
+    """Top left corners of the parts in reading order, the routes of the wires, and the pins by source and by port."""
 
     w: float
     h: float
     corners: Mapping[str, Point]
-    routes: Mapping[tuple[str, str, str], tuple[Point, ...]]
+    routes: Mapping[Way, tuple[Point, ...]]
     ins: Mapping[str, float]
     outs: Mapping[str, float]
 
@@ -109,7 +115,7 @@ class _Lines:
         # Pins stay within the heights of the first and last row: below them they would overlap other parts.
         for row, pins in (
             (0, {net.source for net in nets if not net.tail}),
-            (-1, {net.source for net in nets if "" in net.heads}),
+            (-1, {port for net in nets for key, port in net.heads if not key}),
         ):
             self._line_h[row] = max(self._line_h[row], (len(pins) + 1) * TRACK)
 
@@ -137,9 +143,9 @@ class _Lines:
             return (row, at + 1) if is_tail else (row, at)
         return (0, 0) if is_tail else (len(self._lines) - 1, len(self._lines[-1]))
 
-    def _way(self, net: Net, head: str) -> tuple[int, ...]:
+    def _way(self, net: Net, head: End) -> tuple[int, ...]:
         """Return the lanes that a wire uses: none, one, or two connected through the margin."""
-        (row, at), (to_row, to_at) = self._end(net.tail, is_tail=True), self._end(head, is_tail=False)
+        (row, at), (to_row, to_at) = self._end(net.tail, is_tail=True), self._end(head[0], is_tail=False)
         if row == to_row and at == to_at:
             return ()
         if row == to_row:
@@ -148,10 +154,10 @@ class _Lines:
             return (to_row,)
         return (row + 1, to_row) if to_row > row else (row, to_row + 1)
 
-    def _plan_lanes(self, ways: Mapping[tuple[str, str, str], tuple[int, ...]]) -> None:
+    def _plan_lanes(self, ways: Mapping[Way, tuple[int, ...]]) -> None:
         for (tail, source, head), lanes in ways.items():
             net = tail, source
-            (_, at), (_, to_at) = self._end(tail, is_tail=True), self._end(head, is_tail=False)
+            (_, at), (_, to_at) = self._end(tail, is_tail=True), self._end(head[0], is_tail=False)
             if len(lanes) == 1:
                 self._lanes[lanes[0]].add(net, at, to_at)
             elif lanes:
@@ -190,21 +196,22 @@ class _Lines:
         first_end, last_end = tops[0] + self._line_h[0], tops[-1]
         for net in self._nets:
             if net.tail == "":
-                near = [self._in_port(head, net.source, y_of) for head in net.heads if head in first[0]]
+                near = [self._in_port(head, y_of) for head in net.heads if head[0] in first[0]]
                 ins[net.source] = _free(near[0] if near else self._middle(first, y_of), first_end, ins)
-            if "" in net.heads:
+            for port in (port for key, port in net.heads if not key):
                 at_end = net.tail in last[-1]
                 wanted = self._out_port(net.tail, net.source, y_of) if at_end else self._middle(last, y_of)
-                outs[net.source] = _free(wanted, last_end, outs)
+                outs[port] = _free(wanted, last_end, outs)
         return ins, outs
 
     def _middle(self, line: Sequence[Sequence[str]], y_of: Mapping[str, float]) -> float:
         column = line[0]
         return (y_of[column[0]] + y_of[column[-1]] + self._parts[column[-1]].h) / 2
 
-    def _in_port(self, key: str, source: str, y_of: Mapping[str, float]) -> float:
+    def _in_port(self, head: End, y_of: Mapping[str, float]) -> float:
+        key, port = head
         part = self._parts[key]
-        return y_of[key] + part.ins.get(source, part.h / 2)
+        return y_of[key] + part.ins.get(port, part.h / 2)
 
     def _out_port(self, key: str, source: str, y_of: Mapping[str, float]) -> float:
         part = self._parts[key]
@@ -212,19 +219,19 @@ class _Lines:
 
     def _plan_channels(
         self,
-        ways: Mapping[tuple[str, str, str], tuple[int, ...]],
+        ways: Mapping[Way, tuple[int, ...]],
         tops: Sequence[float],
         y_of: Mapping[str, float],
         ins: Mapping[str, float],
         outs: Mapping[str, float],
     ) -> None:
-        self._ends: dict[tuple[str, str, str], tuple[float, float]] = {}
+        self._ends: dict[Way, tuple[float, float]] = {}
         for way, lanes in ways.items():
             tail, source, head = way
             net = tail, source
-            (row, at), (to_row, to_at) = self._end(tail, is_tail=True), self._end(head, is_tail=False)
+            (row, at), (to_row, to_at) = self._end(tail, is_tail=True), self._end(head[0], is_tail=False)
             start = self._out_port(tail, source, y_of) if tail else ins[source]
-            end = self._in_port(head, source, y_of) if head else outs[source]
+            end = self._in_port(head, y_of) if head[0] else outs[head[1]]
             self._ends[way] = start, end
             if not lanes:
                 if start != end:
@@ -272,7 +279,7 @@ class _Lines:
 
     def _route(
         self,
-        way: tuple[str, str, str],
+        way: Way,
         lanes: tuple[int, ...],
         corners: Mapping[str, Point],
         lefts: Sequence[Sequence[float]],
@@ -285,8 +292,8 @@ class _Lines:
         net = tail, source
         start_y, end_y = self._ends[way]
         start = (corners[tail][0] + self._parts[tail].w if tail else 0.0, start_y)
-        end = (corners[head][0] if head else width, end_y)
-        (row, at), (to_row, to_at) = self._end(tail, is_tail=True), self._end(head, is_tail=False)
+        end = (corners[head[0]][0] if head[0] else width, end_y)
+        (row, at), (to_row, to_at) = self._end(tail, is_tail=True), self._end(head[0], is_tail=False)
         if not lanes and start_y == end_y:
             return (start, end)
         x0 = self._track_x(row, at, net)
@@ -316,12 +323,12 @@ def _columns(parts: Mapping[str, Part], nets: Sequence[Net]) -> list[list[str]]:
     before: dict[str, set[str]] = {key: set() for key in parts}
     after: dict[str, set[str]] = {key: set() for key in parts}
     for net in nets:
-        for head in net.heads:
+        for head, _ in net.heads:
             if net.tail and head and place[net.tail] < place[head]:
                 before[head].add(net.tail)
                 after[net.tail].add(head)
     rank: dict[str, int] = {}
-    entered = {head for net in nets if not net.tail for head in net.heads}
+    entered = {head for net in nets if not net.tail for head, _ in net.heads}
     for key in parts:
         rank[key] = max((rank[one] + 1 for one in before[key]), default=0)
     last = max(rank.values(), default=0)
@@ -350,23 +357,27 @@ def _columns(parts: Mapping[str, Part], nets: Sequence[Net]) -> list[list[str]]:
 def _wrapped(columns: list[list[str]], parts: Mapping[str, Part]) -> list[list[list[str]]]:
     """Cut the columns into rows so that the picture is about twice as wide as high."""
     widths = [max(parts[key].w for key in column) + CHANNEL for column in columns]
-    best: tuple[float, list[list[list[str]]]] | None = None
-    limits = sorted({sum(widths[:count]) for count in range(1, len(widths) + 1)} | {max(widths, default=0)})
-    for limit in limits:
+    heights = [_stack_height(column, parts) for column in columns]
+
+    def cut(limit: float) -> tuple[float, list[list[list[str]]]]:
+        """Return rows of at most this width, and the logarithm of their aspect ratio over the wanted one."""
         lines: list[list[list[str]]] = []
-        used = math.inf
-        for column, width in zip(columns, widths, strict=True):
-            if used + width > limit:
+        sizes: list[tuple[float, float]] = []
+        for column, width, height in zip(columns, widths, heights, strict=True):
+            if not lines or sizes[-1][0] + width > limit:
                 lines.append([])
-                used = 0.0
+                sizes.append((0.0, 0.0))
             lines[-1].append(column)
-            used += width
-        whole = max(sum(max(parts[key].w for key in column) + CHANNEL for column in line) for line in lines)
-        high = sum(_line_height(line, parts) + LANE for line in lines)
-        badness = abs(math.log(whole / high / _ASPECT))
-        if best is None or badness < best[0] - 1e-9:
-            best = badness, lines
-    return best[1] if best else []
+            sizes[-1] = sizes[-1][0] + width, max(sizes[-1][1], height)
+        whole = max(width for width, _ in sizes)
+        high = sum(height + LANE for _, height in sizes)
+        return math.log(whole / high / _ASPECT), lines
+
+    # A larger limit gives a wider picture, so the best limit is at the change of the sign.
+    limits = sorted({*accumulate(widths), max(widths)})
+    at = bisect_left(limits, 0.0, key=lambda limit: cut(limit)[0])
+    nearest = [cut(limit) for limit in limits[max(0, at - 1) : at + 1]]
+    return min(nearest, key=lambda found: abs(found[0]))[1]
 
 
 def _line_height(line: Sequence[Sequence[str]], parts: Mapping[str, Part]) -> float:

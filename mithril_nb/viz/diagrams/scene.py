@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 from mithril_nb.display import Shown
 from mithril_nb.graph.paths import component, join_path
@@ -121,9 +121,9 @@ class Scene(Shown):
         title: Its accessible name.
         width: Width in px.
         height: Height in px.
-        nodes: Boxes; a frame comes before its content.
+        nodes: Boxes in reading order; a frame comes before its content.
         edges: Data flow.
-        flow: Direction of the data: `"down"` for blocks with ports, `"right"` for rows read like text.
+        is_model: True for the blocks of a model, with ports; false for the graph of a stage.
         roles: Names of the roles that `SceneNode.counts` counts.
     """
 
@@ -132,14 +132,14 @@ class Scene(Shown):
     height: float
     nodes: tuple[SceneNode, ...]
     edges: tuple[SceneEdge, ...]
-    flow: Literal["down", "right"] = "down"
+    is_model: bool = True
     roles: tuple[str, ...] = ()
 
     @property
     def counted(self) -> str:
         """The number of its nodes as text; inputs and outputs of a model do not count."""
-        count = sum(bool(node.path) for node in self.nodes) if self.flow == "down" else len(self.nodes)
-        return f"{count} {'block' if self.flow == 'down' else 'node'}{'' if count == 1 else 's'}"
+        count = sum(bool(node.path) for node in self.nodes) if self.is_model else len(self.nodes)
+        return f"{count} {'block' if self.is_model else 'node'}{'' if count == 1 else 's'}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the scene of a model as JSON-able data for the front end."""
@@ -158,6 +158,7 @@ class Scene(Shown):
                     "target": edge.target,
                     "shape": edge.shape,
                     "points": [list(point) for point in edge.points],
+                    "curve": edge.is_curve,
                     "problem": edge.problem,
                 }
                 for edge in self.edges

@@ -21,16 +21,26 @@ NARROWEST, WIDEST = 132, 288
 _GRID = 8  # widths are multiples of this, so that a small change of a text moves nothing
 
 
-def node_width(name: str, kind: str, label: str, shape: str, ports: int) -> int:
+def node_width(name: str, kind: str, label: str, shape: str) -> int:
     """Return the width of a block's box: kind and label above, name and shape below.
 
     Examples:
-        >>> node_width("relu_0", "Relu", "", "", 1), node_width("linear_0", "Linear", "64 → 10", "(32, 10) float32", 1)
+        >>> node_width("relu_0", "Relu", "", ""), node_width("linear_0", "Linear", "64 → 10", "(32, 10) float32")
         (136, 184)
     """
     upper = text_width(one_line(kind), SMALL_SIZE) + _beside(label)
     lower = text_width(one_line(name), NAME_SIZE, bold=True) + _beside(shape)
-    return _stepped(max(upper, lower) + LEFT + RIGHT, ports)
+    return _stepped(max(upper, lower) + LEFT + RIGHT)
+
+
+def node_height(ports: int) -> int:
+    """Return the height of a block's box with this number of ports on its fuller side.
+
+    Examples:
+        >>> node_height(1), node_height(6)
+        (52, 84)
+    """
+    return max(NODE_H, 12 * (ports + 1))
 
 
 def pill_width(name: str, shape: str) -> int:
@@ -40,7 +50,7 @@ def pill_width(name: str, shape: str) -> int:
         >>> pill_width("input", "(32, 784)")
         128
     """
-    return _stepped(text_width(one_line(name), NAME_SIZE, bold=True) + _beside(shape) + 2 * LEFT, 1, 72)
+    return _stepped(text_width(one_line(name), NAME_SIZE, bold=True) + _beside(shape) + 2 * LEFT, 72)
 
 
 def title_width(name: str, kind: str) -> float:
@@ -49,20 +59,20 @@ def title_width(name: str, kind: str) -> float:
     return min(names, WIDEST)
 
 
-def ports_at(names: Sequence[str], width: float, y: float) -> tuple[ScenePort, ...]:
-    """Return ports spread evenly along a side.
+def ports_at(names: Sequence[str], x: float, height: float) -> tuple[ScenePort, ...]:
+    """Return ports spread evenly along the left side, at `x` 0, or the right side.
 
     Examples:
-        >>> [port.x for port in ports_at(["left", "right"], 150, 0)]
-        [50, 100]
+        >>> [port.y for port in ports_at(["left", "right"], 0, 54)]
+        [18, 36]
     """
-    return tuple(ScenePort(name, round(width * at / (len(names) + 1)), y) for at, name in enumerate(names, 1))
+    return tuple(ScenePort(name, x, round(height * at / (len(names) + 1))) for at, name in enumerate(names, 1))
 
 
 def _beside(text: str) -> float:
     return GAP + text_width(one_line(text), SMALL_SIZE) if text else 0.0
 
 
-def _stepped(width: float, ports: int, narrowest: int = NARROWEST) -> int:
-    least = max(min(width, WIDEST), 12 * (ports + 1), narrowest)
+def _stepped(width: float, narrowest: int = NARROWEST) -> int:
+    least = max(min(width, WIDEST), narrowest)
     return int(-(-least // _GRID) * _GRID)

@@ -59,8 +59,8 @@ def stage_layout(
         level.h + 2 * MARGIN,
         tuple(level.shifted_nodes(MARGIN, MARGIN)),
         tuple(level.shifted_edges(MARGIN, MARGIN)),
-        "right",
-        ROLES,
+        is_model=False,
+        roles=ROLES,
     )
 
 
@@ -108,7 +108,8 @@ class _Plan:
         nets: dict[tuple[str, str], dict[str, list[GraphEdge]]] = {}
         for tail, head, edge in self._edges.get(key, ()):
             nets.setdefault((tail, edge.source), {}).setdefault(head, []).append(edge)
-        wanted = [Net(tail, source, tuple(heads)) for (tail, source), heads in nets.items()]
+        # The name of an input port is the source of its data.
+        wanted = [Net(tail, source, tuple((head, source) for head in heads)) for (tail, source), heads in nets.items()]
         # The border of a frame can have wires of many sources: the inner picture has one pin for each.
         placed = arrange_lines(parts, wanted)
         level = Level(placed.w, placed.h, ins=dict(placed.ins), outs=dict(placed.outs))
@@ -129,7 +130,7 @@ class _Plan:
                     SceneEdge(
                         source,
                         first.target if len(edges) == 1 else head or first.target,
-                        placed.routes[tail, source, head],
+                        placed.routes[tail, source, (head, source)],
                         shape=first.shape,
                         is_backward=not forward,
                         returns=any((edge.source, edge.target) in self._back for edge in edges),

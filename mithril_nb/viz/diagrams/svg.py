@@ -26,11 +26,11 @@ from mithril_nb.viz.svg import (
     Point,
     arrow,
     curve_path,
-    curve_point,
     curve_points,
     element,
     number,
     opening,
+    point_along,
     rounded_path,
 )
 from mithril_nb.viz.text.escape import block_key, one_line
@@ -67,7 +67,7 @@ def scene_svg(scene: Scene, problems: Sequence[Diagnostic] = (), title: str = ""
         ),
         element("title", f"{one_line(title or scene.title)}: {scene.counted}"),
     ]  # fmt: skip
-    if scene.flow == "right":
+    if not scene.is_model:
         tops = ", ".join(f"{one_line(node.name)}{times_text(node)}" for node in scene.nodes if not node.parent)
         parts.append(element("desc", f"In the order of the program: {tops}."))
     parts.append(f"<style>{_rules(embedded=embedded)}</style>")
@@ -78,7 +78,7 @@ def scene_svg(scene: Scene, problems: Sequence[Diagnostic] = (), title: str = ""
         parts += (_opening(node, scene, problems, embedded), *_frame(node, scene), "</g>")
     for edge in scene.edges:
         parts += _edge(edge, problems)
-    if scene.flow == "down":
+    if scene.is_model:
         parts += _edge_labels(scene, frames, boxes)
     for node in boxes:
         parts += (_opening(node, scene, problems, embedded), *draw_box(node, scene, len(roles) > 1), "</g>")
@@ -117,7 +117,7 @@ def _rules(*, embedded: bool) -> str:
 
 def _opening(node: SceneNode, scene: Scene, problems: Sequence[Diagnostic], embedded: bool) -> str:
     label = _tooltip(node, scene, problems)
-    is_model = scene.flow == "down"
+    is_model = scene.is_model
     links: dict[str, str] = {}
     if embedded and (node.path or not is_model):
         if not is_model:
@@ -134,7 +134,7 @@ def _opening(node: SceneNode, scene: Scene, problems: Sequence[Diagnostic], embe
 
 
 def _tooltip(node: SceneNode, scene: Scene, problems: Sequence[Diagnostic]) -> str:
-    is_port = scene.flow == "down" and not node.path
+    is_port = scene.is_model and not node.path
     parts = [
         f"{one_line(node.kind)} {one_line(node.name)}{times_text(node)}",
         one_line(node.label),
@@ -166,7 +166,7 @@ def _frame(node: SceneNode, scene: Scene) -> Iterator[str]:
     """Draw an open group: its area, its rim and its title."""
     x, y, w, h, hue = node.x, node.y, node.w, node.h, node.hue % HUES
     colour, bad = LIGHT.hues[hue], node.problem is not None
-    if node.repeat > 1 and scene.flow == "right":
+    if node.repeat > 1 and not scene.is_model:
         for off in (6, 3):
             yield draw_rect(
                 x + off, y - off, w - off, h, f"rim{hue}", 6, fill="none", stroke=colour, stroke_opacity="0.5"
@@ -178,7 +178,7 @@ def _frame(node: SceneNode, scene: Scene) -> Iterator[str]:
         x, y, w, h, "bad" if bad else f"rim{hue}", 6, fill="none", stroke=LIGHT.bad if bad else colour,
         stroke_dasharray=dashes,
     )  # fmt: skip
-    if scene.flow == "down":
+    if scene.is_model:
         left, base, gap = x + sizes.PAD / 2, y + 17, sizes.GAP / 2
         room = sizes.title_width(node.name, node.kind)
         name, rest = one_line(node.name), one_line(node.kind)
@@ -191,7 +191,7 @@ def _frame(node: SceneNode, scene: Scene) -> Iterator[str]:
     name = elide(name, sizes.NAME_SIZE, name_room, bold=True)
     yield draw_text(left, base, name, sizes.NAME_SIZE, bold=True)
     left += text_width(name, sizes.NAME_SIZE, bold=True) + gap
-    rest = elide(rest, sizes.SMALL_SIZE, max(20.0, end - left) if scene.flow == "down" else end - left)
+    rest = elide(rest, sizes.SMALL_SIZE, max(20.0, end - left) if scene.is_model else end - left)
     if len(rest) > 1:
         yield draw_text(left, base, rest, sizes.SMALL_SIZE, "muted")
     yield from draw_ports(node)
@@ -209,7 +209,7 @@ def edge_points(edge: SceneEdge) -> Sequence[Point]:
 
 def _edge(edge: SceneEdge, problems: Sequence[Diagnostic]) -> Iterator[str]:
     bad = edge.problem is not None
-    ends = edge.id if edge.is_curve else f"{edge.source} → {edge.target}"
+    ends = f"{edge.source} → {edge.target}"
     label = one_line(ends) + (f", {one_line(edge.shape)}" if edge.shape else "") + _problem(edge.problem, problems)
     path = element(
         "path", class_="wire bad" if bad else "wire", stroke=LIGHT.bad if bad else LIGHT.wire,
@@ -225,19 +225,22 @@ def _edge(edge: SceneEdge, problems: Sequence[Diagnostic]) -> Iterator[str]:
         d = arrow((x + 8, y), (x + 1, y))
         yield element("path", class_="wire ground", fill=LIGHT.ground, stroke=LIGHT.wire, d=d)
     if bad:
-        yield from draw_sign(*curve_point(edge.points, 0.5))
+        yield from draw_sign(*point_along(edge_points(edge), 0.5))
     yield "</g>"
 
 
 def _edge_labels(scene: Scene, frames: Sequence[SceneNode], boxes: Sequence[SceneNode]) -> Iterator[str]:
-    """Write shapes beside the curves where they cover nothing; otherwise only the tooltip has them."""
+    """Write shapes above or below the lines where they cover nothing; otherwise only the tooltip has them."""
     taken: list[_Rect] = [(node.x - 2, node.y - 2, node.x + node.w + 2, node.y + node.h + 2) for node in boxes]
-    taken += [(node.x, node.y, node.x + node.w, node.y + _TITLE_ROW) for node in frames]
+    for node in frames:
+        right, bottom = node.x + node.w, node.y + node.h
+        taken += [(node.x, node.y, right, node.y + _TITLE_ROW), (node.x, bottom, right, bottom)]
     in_box = {port_text(node.path, port.name) for node in boxes if node.shape for port in node.outputs}
-    wires = [curve_point(edge.points, at / 24) for edge in scene.edges for at in range(25)]
-    for edge in scene.edges:
+    lines = [edge_points(edge) for edge in scene.edges]
+    wires = [point_along(line, at / 24) for line in lines for at in range(25)]
+    for edge, line in zip(scene.edges, lines, strict=True):
         width = text_width(one_line(edge.shape), _EDGE_SIZE)
-        place = _free_place(edge, width, taken, wires) if edge.source not in in_box and 0 < width <= 180 else None
+        place = _free_place(line, width, taken, wires) if edge.source not in in_box and 0 < width <= 180 else None
         if place is not None:
             left, y = place
             taken.append((left - 1, y - 6, left + width + 1, y + 6))
@@ -247,12 +250,13 @@ def _edge_labels(scene: Scene, frames: Sequence[SceneNode], boxes: Sequence[Scen
             )  # fmt: skip
 
 
-def _free_place(edge: SceneEdge, width: float, taken: Sequence[_Rect], wires: Sequence[Point]) -> Point | None:
+def _free_place(line: Sequence[Point], width: float, taken: Sequence[_Rect], wires: Sequence[Point]) -> Point | None:
     for share in (0.5, 0.35, 0.65, 0.2, 0.8):
-        x, y = curve_point(edge.points, share)
-        for left in (x + 6, x - 6 - width):
+        x, middle = point_along(line, share)
+        left = x - width / 2
+        for y in (middle - 9, middle + 9):
             rect = (left - 1, y - 6, left + width + 1, y + 6)
-            if left < 0 or any(_overlap(rect, other) for other in taken):
+            if left < 0 or y < 6 or any(_overlap(rect, other) for other in taken):
                 continue
             if not any(rect[0] < wx < rect[2] and rect[1] < wy < rect[3] for wx, wy in wires):
                 return left, y

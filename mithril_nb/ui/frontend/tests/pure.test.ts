@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import fixture from "../fixtures/mlp.json";
 import { readInts } from "../src/controls/fields";
 import { exact, figure, fromSlider, percent, seconds, short, si, toSlider } from "../src/dom/format";
-import { type PortRef, component, middle, pathOf, portsOf, readingOrder, connectionProblem, withInnerProblems } from "../src/editor/graph";
+import { type PortRef, arrowOf, component, middle, pathOf, portsOf, readingOrder, connectionProblem, withInnerProblems } from "../src/editor/graph";
 import { readShape } from "../src/shell/header";
 import { RULES, tokens } from "../src/code/tokens";
 import { columnsOf } from "../dev/fake-model";
@@ -60,7 +60,7 @@ describe("the graph", () => {
   });
   test("allows connections without a cycle", () => expect(connectionProblem(graph, ref("linear_0.output", "output"), ref("linear_1.input", "input"))).toBeNull());
   test("escapes names in endpoints as the kernel does", () => expect([component("a/b.c"), component("x (1)"), component("%")]).toEqual(["a%2Fb%2Ec", "x %281%29", "%25"]));
-  test("is read from top to bottom, children after their group", () => {
+  test("is read in the order of the layout, children after their group", () => {
     const names = readingOrder(graph).map((node) => node.name);
     expect(names).toEqual(["input", "linear_0", "gelu_0", "mlp_0", "linear_1", "output"]);
     const node = graph.nodes.find((found) => found.path === "mlp_0")!;
@@ -73,10 +73,15 @@ describe("the graph", () => {
     expect(marked.nodes.filter((node) => node.problem === 0).map((node) => node.path)).toEqual(["mlp_0"]);
     expect(marked.edges.filter((edge) => edge.problem === 0).map((edge) => edge.id)).toEqual(["gelu_0.output -> mlp_0.input"]);
   });
-  test("draws curves through the layout's control points", () => {
-    expect(pathOf([[0, 0], [0, 5], [10, 5], [10, 10]])).toBe("M0 0C0 5 10 5 10 10");
-    expect(middle([[0, 0], [0, 5], [10, 5], [10, 10]])).toEqual([5, 5]);
-    expect(pathOf([])).toBe("");
+  test("draws curves through control points, and lines with rounded corners", () => {
+    expect(pathOf({ points: [[0, 0], [5, 0], [5, 10], [10, 10]], curve: true })).toBe("M0 0C5 0 5 10 10 10");
+    expect(pathOf({ points: [[0, 0], [20, 0], [20, 6], [40, 6]], curve: false })).toBe("M0 0L15 0Q20 0 20 3L20 3Q20 6 25 6L40 6");
+    expect(pathOf({ points: [[0, 0], [9, 0]], curve: false })).toBe("M0 0L9 0");
+    expect(pathOf({ points: [], curve: false })).toBe("");
+    expect(middle({ points: [[0, 0], [5, 0], [5, 10], [10, 10]], curve: true })).toEqual([5, 5]);
+    expect(middle({ points: [[0, 0], [8, 0], [8, 40], [10, 40]], curve: false })).toEqual([8, 20]);
+    expect(middle({ points: [], curve: true })).toEqual([0, 0]);
+    expect(arrowOf([[0, 0], [10, 0]])).toBe("M10 0L3 3.2L3 -3.2Z");
   });
 });
 

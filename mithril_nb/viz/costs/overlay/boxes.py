@@ -240,7 +240,7 @@ def _free(rect: SceneNode, lines: Sequence[Sequence[Point]]) -> list[tuple[float
 
 
 def _edge(sheet: SvgCanvas, edge: SceneEdge) -> None:
-    sheet.open(f"{edge.id if edge.is_curve else f'{edge.source} → {edge.target}'} {edge.shape}", "edge")
+    sheet.open(f"{edge.source} → {edge.target} {edge.shape}", "edge")
     sheet.path(edge_path(edge), stroke="wire", width=1.5)
     if edge.is_end:
         sheet.path(arrow(*edge.points[-2:]), fill="wire")

@@ -3,7 +3,7 @@
 import { attr, svg, text } from "../dom/dom";
 import type { Diagnostic, GraphEdge } from "../kernel/types";
 import type { Store } from "../store/store";
-import { middle, pathOf } from "./graph";
+import { arrowOf, middle, pathOf } from "./graph";
 
 export type EdgeView = SVGGElement;
 
@@ -22,6 +22,7 @@ export function createEdge(edge: GraphEdge, store: Store): EdgeView {
     svg("title"),
     svg("path", { class: "mnb-edge-hit" }),
     svg("path", { class: "mnb-edge-line" }),
+    svg("path", { class: "mnb-edge-arrow" }),
     svg("g", { class: "mnb-edge-label" }, svg("rect", { rx: 3, height: 16 }), svg("text", { "text-anchor": "middle", dy: "0.34em" })),
     svg("g", { class: "mnb-edge-problem" }, svg("circle", { r: 8 }), svg("text", { "text-anchor": "middle", dy: "0.36em" }, "!")),
   );
@@ -29,12 +30,13 @@ export function createEdge(edge: GraphEdge, store: Store): EdgeView {
 
 export function updateEdge(element: EdgeView, edge: GraphEdge, problems: readonly Diagnostic[]): void {
   const problem = edge.problem === null ? undefined : problems[edge.problem];
-  const d = pathOf(edge.points);
-  for (const path of element.querySelectorAll("path")) attr(path, "d", d);
+  const d = pathOf(edge);
+  for (const path of element.querySelectorAll(".mnb-edge-line, .mnb-edge-hit")) attr(path, "d", d);
+  attr(element.querySelector(".mnb-edge-arrow")!, "d", arrowOf(edge.points));
   attr(element, "data-mnb-problem", problem ? problem.code : null);
   element.classList.toggle("mnb-wrong", problem !== undefined);
   text(element.querySelector("title")!, problem ? `${edge.id}: ${problem.summary}` : `${edge.id}  ${edge.shape}`);
-  const [x, y] = middle(edge.points);
+  const [x, y] = middle(edge);
   const label = element.querySelector<SVGGElement>(".mnb-edge-label")!;
   text(label.querySelector("text")!, edge.shape);
   const width = edge.shape.length * 6.4 + 10;

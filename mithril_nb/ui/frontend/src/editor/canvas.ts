@@ -220,6 +220,7 @@ export class Canvas {
       const to = this.moved.get(keyOf(target.node)) ?? target.node;
       const d = curve(from.x + source.port.x, from.y + source.port.y, to.x + target.port.x, to.y + target.port.y);
       for (const path of this.edges.get(edge.id)?.querySelectorAll("path.mnb-edge-line, path.mnb-edge-hit") ?? []) path.setAttribute("d", d);
+      this.edges.get(edge.id)?.querySelector("path.mnb-edge-arrow")?.setAttribute("d", "");
     }
   }
 
@@ -255,11 +256,11 @@ export class Canvas {
         case "End": return go(order.at(-1)), true;
         case "ArrowRight":
           if (node.group && !node.expanded) this.toggle(node.path);
-          else go(node.expanded ? order[at + 1] : order.slice(at + 1).find((next) => next.y === node.y && next.x > node.x));
+          else go(order[at + 1]);
           return true;
         case "ArrowLeft":
           if (node.group && node.expanded) this.toggle(node.path);
-          else go(order.find((next) => next.path !== "" && next.path === parentOf(node.path)) ?? order.slice(0, Math.max(0, at)).findLast((next) => next.y === node.y && next.x < node.x));
+          else go(order.find((next) => next.path !== "" && next.path === parentOf(node.path)) ?? order[at - 1]);
           return true;
         case " ": return this.actions.select(keyOf(node), node.path, event.shiftKey), true;
         case "Enter":

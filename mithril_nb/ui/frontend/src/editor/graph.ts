@@ -115,49 +115,73 @@ export function withInnerProblems(graph: Graph, problems: readonly Diagnostic[])
   };
 }
 
-/** Return the nodes from top to bottom and left to right; the children of an open group follow it. */
+/** Return the nodes in the order of the layout, which reads like text; the children of an open group follow it. */
 export function readingOrder(graph: Graph): GraphNode[] {
   const byParent = new Map<string, GraphNode[]>();
   for (const node of graph.nodes) {
     const parent = node.path ? parentOf(node.path) : "";
-    byParent.set(parent, [...(byParent.get(parent) ?? []), node]);
+    const siblings = byParent.get(parent);
+    if (siblings) siblings.push(node);
+    else byParent.set(parent, [node]);
   }
-  const order: GraphNode[] = [];
+  const order = new Set<GraphNode>();
   const visit = (parent: string): void => {
-    for (const node of (byParent.get(parent) ?? []).sort((a, b) => a.y - b.y || a.x - b.x)) {
-      order.push(node);
+    for (const node of byParent.get(parent) ?? []) {
+      order.add(node);
       if (node.path && node.expanded) visit(node.path);
     }
   };
   visit("");
   // Include nodes whose parent is not drawn.
-  for (const node of graph.nodes) if (!order.includes(node)) order.push(node);
-  return order;
+  for (const node of graph.nodes) order.add(node);
+  return [...order];
 }
 
-/** Return an SVG path through the control points of an edge. */
-export function pathOf(points: readonly (readonly [number, number])[]): string {
+type Point = readonly [number, number];
+const CORNER = 5;
+
+/** Return the SVG path of an edge: a curve through control points, or a line with rounded corners. */
+export function pathOf({ points, curve }: Pick<GraphEdge, "points" | "curve">): string {
   const [start, ...rest] = points;
   if (!start) return "";
-  const at = ([x, y]: readonly [number, number]): string => `${x} ${y}`;
-  if (rest.length % 3 !== 0) return `M${at(start)}L${rest.map(at).join(" ")}`;
+  const at = ([x, y]: Point): string => `${x} ${y}`;
   let d = `M${at(start)}`;
-  for (let i = 0; i < rest.length; i += 3) d += `C${at(rest[i]!)} ${at(rest[i + 1]!)} ${at(rest[i + 2]!)}`;
-  return d;
+  if (curve) {
+    for (let i = 0; i < rest.length; i += 3) d += `C${at(rest[i]!)} ${at(rest[i + 1]!)} ${at(rest[i + 2]!)}`;
+    return d;
+  }
+  const towards = (corner: Point, end: Point): Point => {
+    const length = Math.hypot(end[0] - corner[0], end[1] - corner[1]);
+    const reach = length ? Math.min(CORNER, length / 2) / length : 0;
+    return [corner[0] + (end[0] - corner[0]) * reach, corner[1] + (end[1] - corner[1]) * reach];
+  };
+  for (let i = 1; i < points.length - 1; i++) d += `L${at(towards(points[i]!, points[i - 1]!))}Q${at(points[i]!)} ${at(towards(points[i]!, points[i + 1]!))}`;
+  return `${d}L${at(points.at(-1)!)}`;
 }
 
-/** Return the SVG path of a curve that leaves downwards and arrives from above. */
+/** Return the SVG path of the arrow at the end of an edge. */
+export function arrowOf(points: readonly Point[]): string {
+  const [end, before] = [points.at(-1), points.at(-2)];
+  if (!end || !before) return "";
+  const length = Math.hypot(end[0] - before[0], end[1] - before[1]) || 1;
+  const [ux, uy] = [(end[0] - before[0]) / length, (end[1] - before[1]) / length];
+  const [x, y] = [end[0] - 7 * ux, end[1] - 7 * uy];
+  return `M${end[0]} ${end[1]}L${x - 3.2 * uy} ${y + 3.2 * ux}L${x + 3.2 * uy} ${y - 3.2 * ux}Z`;
+}
+
+/** Return the SVG path of a curve that leaves to the right and arrives from the left. */
 export function curve(x0: number, y0: number, x1: number, y1: number): string {
-  const bend = Math.max(24, Math.abs(y1 - y0) / 2);
-  return `M${x0} ${y0}C${x0} ${y0 + bend} ${x1} ${y1 - bend} ${x1} ${y1}`;
+  const bend = Math.max(24, Math.abs(x1 - x0) / 2);
+  return `M${x0} ${y0}C${x0 + bend} ${y0} ${x1 - bend} ${y1} ${x1} ${y1}`;
 }
 
-/** Return the midpoint of an edge, for labels and icons. */
-export function middle(points: readonly (readonly [number, number])[]): [number, number] {
-  const segments = Math.floor((points.length - 1) / 3);
-  if (segments < 1) return [points[0]?.[0] ?? 0, points[0]?.[1] ?? 0];
-  const first = Math.floor((segments - 1) / 2) * 3;
-  const [a, b, c, d] = [points[first]!, points[first + 1]!, points[first + 2]!, points[first + 3]!];
-  if (segments % 2 === 0) return [d[0], d[1]];
-  return [(a[0] + 3 * b[0] + 3 * c[0] + d[0]) / 8, (a[1] + 3 * b[1] + 3 * c[1] + d[1]) / 8];
+/** Return a point in the middle of an edge, for labels and icons: on a line, the middle of its longest piece. */
+export function middle({ points, curve }: Pick<GraphEdge, "points" | "curve">): [number, number] {
+  const between = (a: Point, b: Point): [number, number] => [(a[0] + b[0]) / 2, (a[1] + b[1]) / 2];
+  if (points.length < 2) return [points[0]?.[0] ?? 0, points[0]?.[1] ?? 0];
+  if (curve) return between(between(points[0]!, points.at(-1)!), between(points[1]!, points.at(-2)!));
+  let longest = 0;
+  const lengthOf = (i: number): number => Math.hypot(points[i + 1]![0] - points[i]![0], points[i + 1]![1] - points[i]![1]);
+  for (let i = 1; i < points.length - 1; i++) if (lengthOf(i) > lengthOf(longest)) longest = i;
+  return between(points[longest]!, points[longest + 1]!);
 }

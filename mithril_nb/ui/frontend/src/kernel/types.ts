@@ -36,6 +36,8 @@ export interface GraphEdge {
   target: string;
   shape: string;
   points: [number, number][];
+  /** Whether the points are control points of a curve; otherwise they are the corners of a line. */
+  curve: boolean;
   problem: number | null;
 }
 
