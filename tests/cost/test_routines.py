@@ -16,7 +16,7 @@ import pytest
 from jax import lax
 from jax_programs import spec
 
-from mithril_nb.cost.formulas.special_functions import ITERATIONS
+from mithril_nb.cost.formulas.elementwise import ITERATIONS
 from mithril_nb.inspection import inspect
 
 Sizes = tuple[int, int]

@@ -83,13 +83,11 @@ def attention(equation: Equation) -> Letters:
     return {"n": count(query), "K": length(key, 2 if equation.param.get("layout") in (1, "BNTH") else 1)}
 
 
-@rule(
+# Five products where the forward pass has two: Dao, FlashAttention-2, §4.1.
+rule(
     *(f"dot_product_attention_{one}{end}" for one in ("bwd", "fp8_bwd") for end in ("", "_wrapper")),
     flops="10·n·K", note="five products",
-)  # fmt: skip
-def attention_gradient(equation: Equation) -> Letters:
-    """Five products where the forward pass has two: `10·n·K` (Dao, FlashAttention-2, §4.1)."""
-    return attention(equation)
+)(attention)  # fmt: skip
 
 
 @rule("conv_general_dilated", "conv", flops="2·B·F·(C/G)·valid", note="padding left out")

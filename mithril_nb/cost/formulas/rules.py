@@ -336,6 +336,18 @@ def of_items(equation: Equation) -> Letters:
     return {"n": items(equation)}
 
 
+def without_arithmetic(
+    *primitives: str, note: str, moved: Callable[[Equation], Expression | None] | None = None
+) -> None:
+    """Register primitives that take no arithmetic: `0` FLOPs. `note` and `moved` are as in `rule`."""
+    rule(*primitives, flops="0", note=note, moved=moved)(no_letters)
+
+
+def no_letters(equation: Equation) -> Letters:
+    """The formula has no letters."""
+    return {}
+
+
 def elementwise(flops: int, transcendentals: int, note: str, *primitives: str) -> None:
     """Register rules with a fixed number of operations for each element of the result.
 
