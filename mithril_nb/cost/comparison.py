@@ -8,7 +8,7 @@ from typing import Any
 
 from mithril_nb.cost.notes import ON_EACH_DEVICE, ONE_OF
 from mithril_nb.cost.records import Figures, Fusion, format_sum
-from mithril_nb.cost.sums.blocks import ByBlock
+from mithril_nb.cost.sums.by_name import ByBlock
 from mithril_nb.cost.sums.totals import CostTotals
 from mithril_nb.display import UNATTRIBUTED_LABEL, Shown, columns, draw
 from mithril_nb.stages.records import UNATTRIBUTED

@@ -18,7 +18,7 @@ from jax_programs import programs, spec
 
 import mithril_nb as ml
 from mithril_nb.cost import SOURCES, Cost, CostRow, Figures, Source
-from mithril_nb.cost.sums.blocks import ByBlock
+from mithril_nb.cost.sums.by_name import ByBlock
 from mithril_nb.cost.sums.splits import split_number
 from mithril_nb.errors import StageUnavailableError, UnknownBlockError, UnknownOptionError
 from mithril_nb.inspection import Inspection, inspect

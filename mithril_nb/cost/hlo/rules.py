@@ -36,14 +36,23 @@ _ELEMENTWISE = frozenset(
 )
 _TRANSCENDENTAL = frozenset(
     "acos acosh asin asinh atan2 atanh cbrt cosh cosine erf exponential exponential-minus-one log log-plus-one "
-    "logistic power rsqrt sine sinh sqrt tan tanh".split()
+    "logistic power rng rng-bit-generator rsqrt sine sinh sqrt tan tanh".split()
 )
 NAMING = frozenset("after-all bitcast constant domain get-tuple-element opt-barrier parameter tuple".split())
 """Opcodes that only name or group existing values."""
 _MOVING = frozenset(
-    "broadcast concatenate copy dynamic-slice dynamic-update-slice gather iota pad partition-id replica-id reshape "
-    "reverse slice transpose".split()
+    "all-gather all-gather-done all-gather-start all-reduce-done all-to-all broadcast collective-broadcast "
+    "collective-permute collective-permute-done collective-permute-start concatenate copy copy-done copy-start "
+    "dynamic-slice dynamic-update-slice gather infeed iota outfeed pad partition-id ragged-all-to-all recv recv-done "
+    "replica-id reshape reverse send send-done slice transpose".split()
 )
+_FREE = {
+    **dict.fromkeys(NAMING, "0: alias"),
+    **dict.fromkeys(_MOVING, "0: moves data"),
+    "reduce-scatter": "0: XLA does not count its additions",
+    "topk": "0: XLA counts no comparisons",
+}
+"""Formulas of the opcodes for which XLA counts no operations."""
 _RULES: dict[str, tuple[str, HloRule]] = {}
 
 
@@ -62,10 +71,8 @@ def hlo_work(one: Instruction, operands: Sequence[Instruction], combiner: Combin
         return Work(_items(one)), "n"
     if opcode in _TRANSCENDENTAL:
         return Work(0, _items(one)), "n transcendentals"
-    if opcode in NAMING:
-        return Work(0), "0: alias"
-    if opcode in _MOVING:
-        return Work(0), "0: moves data"
+    if opcode in _FREE:
+        return Work(0), _FREE[opcode]
     formula, found = _RULES.get(opcode, ("no rule", None))
     return (None if found is None else found(one, operands, combiner)), formula
 
@@ -231,16 +238,6 @@ def _sort(one: Instruction, operands: Sequence[Instruction], combiner: Combiner)
     return Work(count * ceil(log2(count)) if count > 1 else 0)
 
 
-@_rule("topk", formula="0: XLA counts no comparisons")
-def _top(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
-    return Work(0)
-
-
-@_rule("rng", "rng-bit-generator", formula="n transcendentals")
-def _random(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
-    return Work(0, _items(one))
-
-
 @_rule("fft", formula="8·n·floor(log2(length)), over all axes")
 def _fourier(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
     lengths = _numbers(dict(one.attributes).get("fft_length", ""))
@@ -262,20 +259,6 @@ def _triangular_solve(one: Instruction, operands: Sequence[Instruction], combine
 @_rule("all-reduce", "all-reduce-start", formula="n: two devices are counted")
 def _all_reduce(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
     return Work(_items(one))
-
-
-@_rule("reduce-scatter", formula="0: XLA does not count its additions")
-def _reduce_scatter(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
-    return Work(0)
-
-
-@_rule(
-    "all-gather", "all-to-all", "collective-permute", "collective-broadcast", "send", "recv", "send-done", "recv-done",
-    "copy-start", "copy-done", "infeed", "outfeed", "all-gather-start", "all-gather-done", "all-reduce-done",
-    "collective-permute-start", "collective-permute-done", "ragged-all-to-all", formula="0: moves data",
-)  # fmt: skip
-def _moved(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
-    return Work(0)
 
 
 def _times(count: int, work: Work) -> Work:

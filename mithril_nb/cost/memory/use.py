@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import jax
 
 from mithril_nb.cost.hlo.xla import Memory, xla_memory
-from mithril_nb.cost.memory.compiled_liveness import compiled_lives, set_aside
+from mithril_nb.cost.memory.compiled_liveness import Makers, compiled_lives, set_aside
 from mithril_nb.cost.memory.jaxpr_liveness import jaxpr_lives
 from mithril_nb.cost.memory.liveness import (
     ARGUMENTS,
@@ -24,8 +24,7 @@ from mithril_nb.cost.memory.liveness import (
     held,
     set_aside_for,
 )
-from mithril_nb.cost.memory.producers import Makers
-from mithril_nb.cost.symbolic.costs import SymbolicProgram
+from mithril_nb.cost.symbolic import SymbolicProgram
 from mithril_nb.display import Shown
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.graph.paths import is_within

@@ -1,11 +1,14 @@
-"""A dict whose error for a missing key names what the dict describes, and suggests the nearest key."""
+"""Figures by block or role: dicts whose error for a missing key lists the known keys and suggests the nearest."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import ClassVar, TypeVar
 
+from mithril_nb.errors import UnknownBlockError, UnknownOptionError, nearest, short_repr
+
 Value = TypeVar("Value")
+_MOST_NAMED = 8
 
 
 class ByName(dict[str, Value]):
@@ -28,3 +31,122 @@ class ByName(dict[str, Value]):
     ):
         super().__init__(known)
         self._of, self._called = of, called or self._usually_called
+
+
+class ByBlock(ByName[Value]):
+    """Values by path of the block, in the order of the program.
+
+    Args:
+        known: The items.
+        of: What the elements describe, for errors: `"costs of 'step'"`.
+        called: The expression that gives this dict, for errors; by default `"cost.by_block"`.
+
+    Examples:
+        >>> blocks = ByBlock({"net/linear": 1, "head": 2}, "costs of 'step'")
+        >>> blocks["head"], blocks.get("hed")
+        (2, None)
+        >>> blocks["hed"]
+        Traceback (most recent call last):
+        mithril_nb.errors.UnknownBlockError: costs of 'step' have no block 'hed'.
+            blocks  net/linear, head
+            Try: cost.by_block["head"]
+    """
+
+    _usually_called = "cost.by_block"
+
+    def __missing__(self, path: object) -> Value:
+        known = [one for one in self if one]  # `""` means not attributed
+        if isinstance(path, str) and _is_around(path, known):
+            raise UnknownBlockError(
+                f"{self._of} have no figures for block {path!r} itself, only for blocks inside it.",
+                (("blocks", _named(known)),),
+                f'cost.subtree("{path}")  # adds them up',
+            )
+        call = f'{self._called}["{{}}"]' if nearest_path(path, known) in known else 'cost.subtree("{}")'
+        raise no_block(self._of, path, known, call, f"[*{self._called}]")
+
+
+class ByRole(ByName[Value]):
+    """Values by role of the part of a training step; `""` is the part without a role.
+
+    Args:
+        known: The items.
+        of: What the elements describe, for errors: `"costs of 'step'"`.
+        called: The expression that gives this dict, for errors; by default `"cost.by_role"`.
+
+    Examples:
+        >>> roles = ByRole({"forward": 2, "backward": 4, "update": 0}, "costs of 'step'")
+        >>> roles["backward"], roles.get("back")
+        (4, None)
+        >>> roles["forwards"]
+        Traceback (most recent call last):
+        mithril_nb.errors.UnknownOptionError: costs of 'step' have no role 'forwards'.
+            roles  forward, backward, update
+            Try: cost.by_role["forward"]
+    """
+
+    _usually_called = "cost.by_role"
+
+    def __missing__(self, role: object) -> Value:
+        known = [one for one in self if one]
+        near = nearest(role, known) or next(iter(known), "forward")
+        raise UnknownOptionError(
+            f"{self._of} have no role {short_repr(role)}.",
+            (("roles", ", ".join(known) or "none"),),
+            f'{self._called}["{near}"]',
+        )
+
+
+def no_block(of: str, path: object, known: list[str], call: str, otherwise: str) -> UnknownBlockError:
+    """Build the error for an unknown block, with the nearest block as advice.
+
+    Args:
+        of: The subject of the message: `"costs of 'step'"`.
+        path: The path.
+        known: Paths of the known blocks.
+        call: Code to suggest, with `{}` for a path.
+        otherwise: Code to suggest if no path is near.
+    """
+    near = nearest_path(path, known)
+    return UnknownBlockError(
+        f"{of} have no block {short_repr(path)}.",
+        (("blocks", _named(known)),),
+        call.format(near) if near else otherwise,
+    )
+
+
+def _named(known: list[str]) -> str:
+    more = f" and {len(known) - _MOST_NAMED} more" if len(known) > _MOST_NAMED else ""
+    return f"{', '.join(known[:_MOST_NAMED])}{more}" or "none"
+
+
+def nearest_path(path: object, known: list[str]) -> str | None:
+    """Return the nearest known path: with `/` for `.`, or spelled like it, or with its last name spelled like it.
+
+    Examples:
+        >>> nearest_path("linaer", ["net", "net/linear"]), nearest_path(3, ["net"])
+        ('net/linear', None)
+        >>> nearest_path("net.linear", ["net/linear/matmul"])
+        'net/linear'
+    """
+    slashed = path.replace(".", "/") if isinstance(path, str) else ""
+    if slashed and (slashed in known or _is_around(slashed, known)):
+        return slashed
+    by_name = {one.rpartition("/")[2]: one for one in reversed(known)}
+    found = nearest(path, known) or nearest(path, by_name)
+    return by_name.get(found, found) if found else None
+
+
+def _is_around(path: str, known: Iterable[str]) -> bool:
+    return any(one.startswith(f"{path}/") for one in known)
+
+
+def with_outer(paths: Iterable[str]) -> list[str]:
+    """Return paths of blocks and of the blocks that contain them, outer ones first.
+
+    Examples:
+        >>> with_outer(["net/mlp/up", "net/mlp/down", ""])
+        ['net', 'net/mlp', 'net/mlp/up', 'net/mlp/down']
+    """
+    known = (path.split("/") for path in paths)
+    return [path for path in dict.fromkeys("/".join(one[: at + 1]) for one in known for at in range(len(one))) if path]

@@ -1,22 +1,52 @@
-"""Rows of costs and their sums by block, group and role."""
+"""Rows of costs, the lines of Python behind them, and their sums by block, group and role."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from mithril_nb.cost.multiply_adds import PRODUCTS, macs_of
+from mithril_nb.cost.notes import Unknown, unknown_of
 from mithril_nb.cost.records import CostRow, Figures, Fusion, Source, is_unknown, share_of, sum_of_figures, sum_of_rows
-from mithril_nb.cost.sums.blocks import ByBlock, no_block, with_outer
-from mithril_nb.cost.sums.roles import ByRole
-from mithril_nb.cost.sums.source_lines import SourceLines
+from mithril_nb.cost.sums.by_name import ByBlock, ByRole, no_block, with_outer
 from mithril_nb.cost.sums.splits import pieces_of, rows_by_block
-from mithril_nb.cost.symbolic.costs import SymbolicProgram
-from mithril_nb.cost.unknowns import Unknown, unknown_of
+from mithril_nb.cost.symbolic import SymbolicProgram
 from mithril_nb.graph.paths import is_within
-from mithril_nb.stages.records import ROLES, UNATTRIBUTED
+from mithril_nb.stages.records import ROLES, UNATTRIBUTED, Equation, Instruction
+from mithril_nb.stages.trace.python_source import MODEL, lines_of_file
+
+
+@dataclass(frozen=True)
+class SourceLines:
+    """The user's lines of Python that the rows of a cost come from.
+
+    Attributes:
+        of: The lines that each row comes from, by its id; rows without a line are left out.
+        files: Path of each file by its label.
+        model: The Python that builds the model, or `""`.
+    """
+
+    of: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    files: Mapping[str, str] = field(default_factory=dict[str, str])
+    model: str = ""
+
+    def behind_equations(self, equations: Iterable[Equation]) -> SourceLines:
+        """Return the lines that equations of the same program come from."""
+        shared: dict[str, tuple[str, ...]] = {}
+        found = {one.id: shared.setdefault(one.source, (one.source,)) for one in equations if one.source}
+        return replace(self, of=found)
+
+    def behind_instructions(self, instructions: Iterable[Instruction]) -> SourceLines:
+        """Return the lines that instructions of a stage of the same program come from."""
+        return replace(self, of={one.id: one.source for one in instructions if one.source})
+
+    def code(self, label: str) -> Sequence[str]:
+        """Return the lines of a file, with line ends; empty if the file is not available."""
+        if label == MODEL and self.model:
+            return self.model.splitlines(keepends=True)
+        return lines_of_file(self.files[label]) if label in self.files else ()
 
 
 @dataclass(frozen=True)
