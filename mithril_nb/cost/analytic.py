@@ -32,9 +32,6 @@ def equation_rows(equations: Iterable[Equation]) -> tuple[CostRow, ...]:
 
     Only the most expensive branch of a condition counts, as in XLA.
 
-    Args:
-        equations: The equations of a program; those of a nested jaxpr follow the equation that holds it.
-
     Examples:
         >>> import jax.numpy as jnp
         >>> from mithril_nb.inspection import inspect
@@ -60,19 +57,15 @@ def most_expensive_branches(conditions: Iterable[str], found: tuple[CostRow, ...
     """
     every = tuple(conditions)
     rows, places = list(found), _places_in_branches(every, found)
+    # Inner conditions first: the weight of an outer branch contains only the counting branch of an inner one.
     for condition in reversed(every):
         _count_most_expensive(places[condition], rows)
     return tuple(rows)
 
 
 def equation_row(equation: Equation, each: Counted, repeats: int | None) -> CostRow:
-    """Return the cost of one equation in any branch.
-
-    Args:
-        equation: The equation.
-        each: The cost of one run.
-        repeats: How often it runs if its results are used; `None` if unknown.
-    """
+    """Return the cost of one equation in any branch."""
+    # XLA removes unused equations, so they run 0 times whatever their loop does.
     repeats = repeats if equation.is_used else 0
     flops, transcendentals, once, moved, payload, wire = (
         value if isinstance(value, int) else None
@@ -104,9 +97,6 @@ def moved_rows(inputs: Iterable[Input]) -> tuple[CostRow, ...]:
     """Return a row for each argument that is also a result with another sharding.
 
     The bytes moved are unknown until XLA partitions the program.
-
-    Args:
-        inputs: The arguments of a program.
     """
     return tuple(
         CostRow(
@@ -122,6 +112,7 @@ def _places_in_branches(conditions: Iterable[str], found: Iterable[CostRow]) -> 
     """Return the indices of the rows in each branch of each condition, including those in nested conditions."""
     places: dict[str, dict[str, list[int]]] = {condition: {} for condition in conditions}
     for place, row in enumerate(found if places else ()):
+        # The id of an equation in a branch is the id of the condition, `.b` and the branch, `.` and its own number.
         outer, _, inner = row.id.partition(".b")
         while inner:
             if outer in places:
@@ -132,12 +123,8 @@ def _places_in_branches(conditions: Iterable[str], found: Iterable[CostRow]) -> 
 
 
 def _count_most_expensive(places: Mapping[str, Sequence[int]], rows: list[CostRow]) -> None:
-    """Set the rows of all cheaper branches of a condition to 0, or to unknown.
-
-    Args:
-        places: Indices of the rows of each branch.
-        rows: The rows of the program, which are changed in place.
-    """
+    """Set the rows of all cheaper branches of a condition to 0, or to unknown."""
+    # Only one branch has equations, so there is nothing to choose; the others are empty and cost 0.
     if len(places) < 2:
         return
     branches = {branch: [rows[place] for place in each] for branch, each in places.items()}
@@ -231,9 +218,7 @@ def branch_states(
 def _sum_sent(body: Iterable[tuple[str, int]], found: Mapping[str, str], sent: Callable[[int], Sent]) -> Sent:
     """Return the payload and wire bytes of a branch; those of idle branches inside it are 0 or unknown."""
     each = [UNKNOWN if found.get(id) == SENDS else sent(place) for id, place in body if found.get(id) != IDLE]
-    payloads = [payload for payload, _ in each if payload is not None]
-    wires = [wire for _, wire in each if wire is not None]
-    return total(payloads) if len(payloads) == len(each) else None, total(wires) if len(wires) == len(each) else None
+    return sum_of(*(payload for payload, _ in each)), sum_of(*(wire for _, wire in each))
 
 
 def _most_expensive(branches: Mapping[str, Polynomial]) -> str | None:
@@ -298,6 +283,7 @@ def _grid(equation: Equation) -> list[Expression]:
         UndecidedError: The value of such an operand is unknown.
     """
     sizes: Any = equation.param[GRID]
+    # A dynamic size is `None` in the grid; pallas_call takes these sizes as its first operands.
     operands = iter(equation.constants)
     found: list[Expression] = []
     for size in sizes:

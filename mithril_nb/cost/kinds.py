@@ -9,6 +9,7 @@ from typing import Any
 from mithril_nb.cost.analytic import equation_row
 from mithril_nb.cost.formulas.parsing import parse
 from mithril_nb.cost.formulas.rules import Counted, has_cost
+from mithril_nb.cost.formulas.sizes import times
 from mithril_nb.cost.formulas.symbols import Expression
 from mithril_nb.cost.records import NO_TRIP_COUNT, CostRow
 from mithril_nb.graph.spec import Dim, TensorSpec
@@ -52,6 +53,7 @@ def kinds_of(equations: tuple[Equation, ...]) -> Kinds:
         repeats: Expression | None = one.repeats
         if repeats is None:
             repeats = _product(lengths.get(holder, 1) for holder in _holders(one.id))
+        # All that the cost depends on; block, role and line do not change it.
         key = one.primitive, one.inputs, one.outputs, one.params, one.constants, one.is_used, repeats
         place = places.get(key)
         if place is None:
@@ -148,9 +150,5 @@ def _holders(id: str) -> list[str]:
 
 def _product(factors: Iterable[Expression | None]) -> Expression | None:
     """Return the product; `None` if a factor is unknown."""
-    product: Expression = 1
-    for factor in factors:
-        if factor is None:
-            return None
-        product = factor * product if isinstance(factor, int) else product * factor
-    return product
+    every = list(factors)
+    return None if None in every else times(factor for factor in every if factor is not None)

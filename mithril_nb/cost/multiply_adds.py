@@ -46,12 +46,7 @@ class MultiplyAdds:
 
 
 def macs_of(rows: Iterable[CostRow], equations: Iterable[Equation]) -> int | None:
-    """Return the sum of `count` over all matrix products and convolutions; `None` if one is unknown.
-
-    Args:
-        rows: The cost of each equation.
-        equations: The equations.
-    """
+    """Return the sum of `count` over all matrix products and convolutions; `None` if one is unknown."""
     counts = [one.count for one in all_counted(rows, equations)]
     return None if None in counts else sum(count or 0 for count in counts)
 
@@ -66,6 +61,7 @@ def _counted(equation: Equation, row: CostRow) -> MultiplyAdds:
     count: int | None = None
     if row.flops is not None and row.repeats is not None:
         is_convolution = equation.primitive == "conv_general_dilated"
+        # Only convolutions have padding; for products all FLOPs are multiply-adds.
         count = row.repeats * _pairs(equation) if is_convolution else row.flops // 2
     padding = None if count is None or row.flops is None else count - row.flops // 2
     return MultiplyAdds(equation.id, equation.primitive, equation.block, equation.role, count, padding)

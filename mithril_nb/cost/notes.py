@@ -118,12 +118,7 @@ def notes_of_params(inputs: Iterable[Input]) -> tuple[str, ...]:
 
 
 def notes_of_equations(rows: tuple[CostRow, ...], program: SymbolicProgram) -> tuple[str, ...]:
-    """Return the notes on the costs of a program's equations.
-
-    Args:
-        rows: The cost of each equation of the program, in the order of the members of its kinds.
-        program: The program.
-    """
+    """Return the notes on the costs of a program's equations."""
     unknown = program.notes if program.symbols else notes_of(rows)
     branches = notes_of_branches(one.primitive for one in program.equations if one.repeats != 0)
     spread = (ON_EACH_DEVICE,) if any("shard_map" in one.transforms for one in program.equations) else ()
@@ -178,10 +173,6 @@ class _Counts:
 
 def notes_of_conventions(rows: Iterable[CostRow], program: SymbolicProgram) -> tuple[str, ...]:
     """Return notes on counts that differ from XLA's convention, with the factor, or that depend on values.
-
-    Args:
-        rows: The cost of each equation, in the order of the members of the program's kinds, then of each argument.
-        program: The program.
 
     Examples:
         >>> import jax.numpy as jnp

@@ -5,15 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mithril_nb.cost.formulas.rules import NO_RULE, NO_SIZE
 from mithril_nb.stages.fast_records import quick_to_make
 from mithril_nb.stages.records import Role
-
-if TYPE_CHECKING:
-    pass
-
 
 COUNTED = ("flops", "transcendentals", "bytes_accessed")
 COMMUNICATION = ("payload_bytes", "wire_bytes", "unknown_communication")
@@ -252,12 +248,7 @@ def sum_of_figures(parts: Iterable[Figures], *, all_known: bool = False) -> Figu
 
 
 def sum_of_rows(rows: Iterable[CostRow], *, all_known: bool = False) -> Figures:
-    """Return the sum of rows, like `sum_of_figures` over `figures_of` of each row, in a fifth of the time.
-
-    Args:
-        rows: The rows.
-        all_known: As in `sum_of_figures`.
-    """
+    """Return the sum of rows, like `sum_of_figures` over `figures_of` of each row, in a fifth of the time."""
     every = tuple(rows)
     flops, transcendentals = [row.flops for row in every], [row.transcendentals for row in every]
     moved = [row.bytes_accessed for row in every]
@@ -296,6 +287,11 @@ def format_sum(value: int | None, unknown: int = 0) -> str:
     if value is None:
         return "unknown"
     return f"≥ {value:,}" if unknown and value else f"{value:,}"
+
+
+def format_change(value: int | None) -> str:
+    """Return a difference as text, with its sign."""
+    return "unknown" if value is None else f"{value:+,}" if value else "0"
 
 
 def _seconds(parts: Iterable[Figures | CostRow]) -> float | None:

@@ -132,6 +132,7 @@ def _figures(name: str, rule: Callable[[Equation], Any], equation: Equation) -> 
         UndecidedError: The rule needs numbers, and the sizes are symbolic.
     """
     specs = (*equation.inputs, *equation.outputs)
+    # A named size is a string, which supports no arithmetic; the rule receives polynomials instead.
     is_named = not all(spec.is_concrete for spec in specs)
     given = equation if not is_named else replace(
         equation, inputs=tuple(map(_with_sizes, equation.inputs)), outputs=tuple(map(_with_sizes, equation.outputs))
@@ -139,6 +140,7 @@ def _figures(name: str, rule: Callable[[Equation], Any], equation: Equation) -> 
     try:
         found = rule(given)
     except Exception as error:
+        # The rule may be right for numbers, so this is no error: the cost is unknown until `cost.at` gives numbers.
         if is_named:
             raise UndecidedError(f"the rule of {name!r} needs numbers") from error
         raise UnknownOptionError(

@@ -64,18 +64,8 @@ def inspection_data(inspection: ProgramStages, stages: Sequence[str], passes: bo
 def _passes_data(inspection: ProgramStages) -> dict[str, Any]:
     """Return the passes, or the reason why there are none."""
     try:
-        return {
-            "passes": [
-                {
-                    "number": one.number,
-                    "name": one.name,
-                    "pipeline": one.pipeline,
-                    "before": one.before,
-                    "after": one.after,
-                }
-                for one in inspection.passes
-            ]
-        }
+        names = ("number", "name", "pipeline", "before", "after")
+        return {"passes": [{name: getattr(one, name) for name in names} for one in inspection.passes]}
     except StageUnavailableError as error:
         return {"passes_unavailable": str(error)}
 

@@ -86,10 +86,6 @@ _LOWERED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 def substituted(text: str, letters: Mapping[str, Expression]) -> Expression:
     """Return the value of a formula: a number if all of its letters have one, else a polynomial.
 
-    Args:
-        text: The formula.
-        letters: The values of its letters.
-
     Examples:
         >>> substituted("2·n", {"n": 60}), substituted("2·n", {"n": 3 * symbol("batch")})
         (120, 6·batch)

@@ -32,6 +32,7 @@ def generic_reduction(equation: Equation) -> Formula | str:
 def arg_extremum(equation: Equation) -> Formula:
     """Comparing values and indices, and checking floats for NaN: `9·(in - out)`."""
     is_float = "float" in equation.inputs[0].dtype
+    # Counted on JAX's lowered reducer: two more operations check floats for NaN.
     return Formula("9·(in - out)" if is_float else "7·(in - out)", reduction(equation))
 
 
@@ -114,14 +115,17 @@ def approximate_top_k(equation: Equation) -> Letters:
 
 
 def _slice_bytes(equation: Equation) -> Expression | None:
+    # As XLA: the elements are read and written; the rest of the operand is not touched.
     return bytes_sum(*equation.outputs, *equation.outputs, *equation.inputs[1:])
 
 
 def _update_bytes(equation: Equation) -> Expression | None:
+    # As XLA: the result aliases the operand, so only the update is read and written.
     return bytes_sum(equation.inputs[1], equation.inputs[1], *equation.inputs[2:])
 
 
 def _scatter_bytes(equation: Equation) -> Expression | None:
+    # As XLA: the updates, and the elements they replace, read and written; then the indices.
     return bytes_sum(*(equation.inputs[2],) * 3, equation.inputs[1])
 
 
@@ -178,16 +182,10 @@ def _window(equation: Equation) -> Expression:
 
 
 def _combined(times: str, letters: Letters, equation: Equation, *more: str) -> Formula | str:
-    """Return the formula of an equation's combiner, multiplied by `times`, with each of its equations counted by rule.
-
-    Args:
-        times: How often the combiner runs, as formula text.
-        letters: The values of the letters in `times`.
-        equation: The equation with the combiner in a param.
-        *more: Letters to add to the formula.
-    """
+    """Return the formula of an equation's combiner, multiplied by `times`, plus the letters in `more`."""
     flops, calls, theirs = 0, 0, 0
     for one in equations_of(equation.param.get(COMBINER, ())):
+        # The equations inside a call follow it, so the call itself would count them twice.
         if one.is_call or not one.is_used:
             continue
         each = counted(one)

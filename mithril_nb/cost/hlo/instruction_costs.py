@@ -8,11 +8,10 @@ from functools import cache
 from types import MappingProxyType
 
 from mithril_nb.cost.formulas.communication import sends_no_more
-from mithril_nb.cost.formulas.rules import Work
 from mithril_nb.cost.formulas.sizes import repeated, sum_of
 from mithril_nb.cost.hlo.collectives import hlo_sent, pieces
 from mithril_nb.cost.hlo.module import Computation, HloModule, counted_rounds, rounds_of_loops
-from mithril_nb.cost.hlo.rules import NAMING, fusion_bytes, hlo_bytes, hlo_work
+from mithril_nb.cost.hlo.rules import NAMING, Work, fusion_bytes, hlo_bytes, hlo_work
 from mithril_nb.cost.records import CostRow, Figures, Fusion
 from mithril_nb.stages.records import Instruction, Stage
 
@@ -68,6 +67,7 @@ class _Costs:
         self._fused: dict[str, str] = {}  # by computation, the fusion that holds it
         self._alone: dict[str, list[int | None]] = {}  # by fusion, the bytes of its instructions outside the fusion
         self._counts: dict[str, int] = {}  # by fusion, its instructions that compute something
+        # Without a cache, a computation that is called twice at each of 40 levels would be visited 2⁴⁰ times.
         self._sums = cache(self._sum_of_body)
         self._is_known = cache(self._is_body_known)
         self._sent = cache(self._sent_by_body)
@@ -75,10 +75,12 @@ class _Costs:
     def found(self) -> tuple[tuple[CostRow, ...], tuple[Fusion, ...]]:
         entry = self._module.entry.name
         self._runs[entry] = self._once[entry] = self._sends[entry] = 1
+        # Callers before callees, so the runs of a computation are complete before they are passed to its callees.
         for body in reversed(self._module.callers_last()):
             for one in body.by_id.values():
                 for callee, runs, once, sends in self._run_by(one, body):
                     self._runs[callee.name] = sum_of(self._runs[callee.name], repeated(runs, self._runs[body.name]))
+                    # Counts are summed over call sites: XLA's HLO shares a computation between callers.
                     self._once[callee.name] += once * self._once[body.name]
                     self._sends[callee.name] = sum_of(self._sends[callee.name], repeated(sends, self._sends[body.name]))
                     if one.opcode == "fusion" or body.name in self._fused:
@@ -98,6 +100,7 @@ class _Costs:
         module = self._module
         if one.opcode == "while":
             body = self._rounds(one, home)
+            # The condition runs once more than the body: the last time it ends the loop.
             check = None if body is None else body + 1
             return [
                 *((callee, body, 1, body) for callee in module.called(one, "body")),
@@ -150,14 +153,17 @@ class _Costs:
         if one.opcode == "fusion":
             inner = self._module.called(one, "calls")
             return Work(0), sum_of(*(fusion_bytes(callee) for callee in inner)), "its body"
+        # The called computations have their own rows.
         if one.opcode in ("call", "while", "conditional", "async-start", "async-update", "async-done"):
             return Work(0), 0, "its body"
         if one.opcode == "custom-call":
             target = dict(one.attributes).get("custom_call_target", "").strip('"')
+            # XLA counts -1 for these too, its code for unknown, but nothing runs for them.
             if target in _MARKS:
                 return Work(0), 0, "0: alias"
             estimate = dict(_ESTIMATED.findall(dict(one.attributes).get("cost_estimate", "")))
             if not estimate:
+                # The names differ by kind of callback and platform: `xla_buffer_python_cpu_callback`.
                 is_python = "python" in target and "callback" in target
                 return None, None, f"no rule: {'Python on the host' if is_python else 'a library call'}"
             work = Work(int(estimate.get("flops", 0)), int(estimate.get("transcendentals", 0)))
@@ -184,6 +190,7 @@ class _Costs:
             flops += work.flops if work is not None else 0
             transcendentals += work.transcendentals if work is not None else 0
             for callee, runs, *_ in self._run_by(one, body):
+                # A loop with an unknown trip count weighs as one iteration, as in XLA.
                 inner, times = self._sums(callee.name), 1 if runs is None else runs
                 flops += times * inner.flops
                 transcendentals += times * inner.transcendentals

@@ -99,6 +99,7 @@ class HloModule:
         current: Computation | None = None
         place = 0
         for one in stage.instructions:
+            # Only lines between instructions can open a computation; the others are not searched.
             for number in range(place, one.line - 1):
                 line = lines[number]
                 if name := opened_by(line):
@@ -106,6 +107,7 @@ class HloModule:
             place = one.line
             if current is None:
                 continue
+            # See `_UNPACKED`: the same dtype has other sizes before and after XLA's passes.
             current.by_id[one.id] = _unpacked(one) if stage.name == _BEFORE else one
             line = lines[one.line - 1]
             if line.startswith("  ROOT "):
@@ -114,6 +116,7 @@ class HloModule:
                 number = _NUMBER.search(line)
                 if number:
                     current.numbers[one.id] = int(number[1])
+            # A test of the text is faster than a search, and the text leaves out the row-major layout.
             layout = _LAYOUT.search(line) if "]{" in line else None
             if layout:
                 current.layouts[one.id] = tuple(map(int, layout.group(1).split(",")))
@@ -168,11 +171,6 @@ def counted_rounds(loop: Instruction, home: Computation, module: HloModule) -> i
 
     XLA annotates loops only in its passes. Loops that JAX's lowering adds, such as the rounds of its random numbers,
     are not in the jaxpr either.
-
-    Args:
-        loop: The loop.
-        home: The computation that contains it.
-        module: The module.
     """
     return _Counting(loop, home, module).rounds()
 
@@ -237,6 +235,7 @@ class _Counting:
         how = dict(test.attributes).get("direction", "").lower()
         counter, end = condition.operands(test)
         place, dtype = condition.carried(counter), counter.shapes[0].dtype
+        # `eq` is left out: such a loop runs at most once or forever.
         if place is None or how not in ("lt", "le", "gt", "ge", "ne"):
             return None
         start, step, stop = self._start(place), self._step(place), self._number(condition, end)

@@ -29,11 +29,6 @@ def compiled_lives(buffers: Iterable[Buffer], ranges: LiveRanges, makers: Makers
 
     A value's live range ends where the next value at the same offset of the buffer begins, so the live ranges add up.
     Constants are live throughout.
-
-    Args:
-        buffers: The buffers.
-        ranges: XLA's live ranges.
-        makers: The blocks that produce the values.
     """
     end = len(ranges.sequence) - 1
     lives: list[LiveRange] = []
@@ -97,12 +92,7 @@ class Makers:
                         self._callers[called.name] = one, computation
 
     def block_of(self, id: str, index: str = "") -> str:
-        """Return the path of the block that produces a value, or most of it; `""` if not attributed.
-
-        Args:
-            id: Id of the instruction whose result is the value.
-            index: Index in the result if that is a tuple: `"{1}"`.
-        """
+        """Return the path of the block that produces a value, or most of it; `""` if not attributed."""
         first = self._by_id.get(id)
         if first is None:
             return UNATTRIBUTED

@@ -20,7 +20,10 @@ _NARROW = ("bfloat16", "float16")
 _PRODUCTS = ("dot_general", "conv_general_dilated")
 """Computed by library calls on float32."""
 _CUMULATIVE = ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
+# The base length of XLA's ReduceWindowRewriter on CPU.
 _WINDOW = 16
+# Of a product's operand: batch axes, then contracted (k) before or after the other (n) axes. The CPU's matrix product
+# takes such an operand as a matrix or its transpose; other orders are copied.
 _AXES_IN_ORDER = re.compile(r"b*(k*n*|n*k*)")
 _SLICE = re.compile(r"(.*)\.x(\d+)")
 _MOVED = ("transpose", "reshape", "squeeze", "expand_dims", "broadcast_in_dim", "convert_element_type")

@@ -11,6 +11,7 @@ from mithril_nb.stages.fast_records import quick_to_make
 ARGUMENTS, OUTPUTS, TEMPORARIES, CONSTANTS = "arguments", "outputs", "temporaries", "constants"
 UNFILLED = "unfilled"
 """Memory that XLA allocates for the program and that no value fills at the peak: gaps and alignment."""
+# XLA's CPU compiler aligns temporaries to 64 bytes and returns several outputs as a table of 8-byte pointers.
 _ALIGNED, _POINTER = 64, 8
 KINDS: tuple[str, ...] = (ARGUMENTS, OUTPUTS, TEMPORARIES, CONSTANTS, UNFILLED)
 

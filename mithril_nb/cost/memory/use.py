@@ -265,6 +265,7 @@ def _use(
     """Return the memory use from live ranges; allocated memory beyond them is unfilled."""
     filled = held(lives, len(sequence))
     most = max(filled, default=0)
+    # XLA allocates before the program runs, so the gaps between values count at the peak too.
     if aside > most:
         lives = [*lives, LiveRange("", UNFILLED, UNATTRIBUTED, aside - most, 0, len(sequence) - 1)]
     peak_at = filled.index(most) if filled else None
@@ -323,6 +324,7 @@ def _sizes(buffers: Iterable[Buffer], makers: Makers) -> dict[tuple[str, str], i
 
 
 def _sizes_from_xla(xla: Memory) -> dict[tuple[str, str], int]:
+    # `memory_analysis()` counts an output in the buffer of an argument in both figures, and in `alias`.
     known = {ARGUMENTS: xla.argument, OUTPUTS: xla.output - xla.alias, TEMPORARIES: xla.temp}
     return {(kind, UNATTRIBUTED): size for kind, size in known.items()}
 

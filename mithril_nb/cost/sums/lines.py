@@ -96,11 +96,7 @@ class ByLine(Shown, ByName[Figures]):
 
 
 def figures_by_line(cost: CostTotals) -> ByLine:
-    """Return the cost of each line of Python; a row that comes from several lines is split into equal parts.
-
-    Args:
-        cost: The costs.
-    """
+    """Return the cost of each line of Python; a row that comes from several lines is split into equal parts."""
     rows: dict[str, list[CostRow]] = {}
     parts: dict[str, list[Figures]] = {}
     for row in (piece for one in cost.rows for piece in pieces_of(one)):
