@@ -7,9 +7,9 @@ from mithril_nb.cost.difference import Difference, DifferenceRow
 from mithril_nb.cost.hlo.xla import Memory, xla_figures, xla_memory
 from mithril_nb.cost.memory.liveness import LiveRange
 from mithril_nb.cost.memory.use import MemoryUse, Moment, memory_of
-from mithril_nb.cost.multiply_adds import MultiplyAdds
 from mithril_nb.cost.notes import Unknown
 from mithril_nb.cost.records import CostRow, Figures, Fusion, Source
+from mithril_nb.cost.totals import MultiplyAdds
 from mithril_nb.renamed import renamed_names
 
 __all__ = [

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from mithril_nb.cost.by_name import ByBlock
 from mithril_nb.cost.notes import ON_EACH_DEVICE, ONE_OF
 from mithril_nb.cost.records import Figures, Fusion, format_change, format_sum
-from mithril_nb.cost.sums.by_name import ByBlock
-from mithril_nb.cost.sums.totals import CostTotals
+from mithril_nb.cost.totals import CostTotals
 from mithril_nb.display import UNATTRIBUTED_LABEL, Shown, columns, draw
 from mithril_nb.stages.records import UNATTRIBUTED
 

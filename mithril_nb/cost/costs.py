@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from mithril_nb.cost.comparison import Comparison, compared
 from mithril_nb.cost.difference import Difference, against_xla, between
+from mithril_nb.cost.lines import ByLine, figures_by_line
 from mithril_nb.cost.notes import notes_of_equations
 from mithril_nb.cost.records import CostRow, Figures, Source, once_of
-from mithril_nb.cost.sums.lines import ByLine, figures_by_line
-from mithril_nb.cost.sums.totals import CostTotals, SourceLines
 from mithril_nb.cost.symbolic import SymbolicProgram
 from mithril_nb.cost.tables import data_frame
+from mithril_nb.cost.totals import CostTotals, SourceLines
 from mithril_nb.display import Shown, draw, finite
 from mithril_nb.errors import UnknownOptionError, nearest, short_repr
 from mithril_nb.stages.records import ROLES, UNATTRIBUTED

@@ -15,7 +15,6 @@ from mithril_nb.cost.costs import Cost, of_equations
 from mithril_nb.cost.hlo.instruction_costs import hlo_costs
 from mithril_nb.cost.hlo.rules import NAMING
 from mithril_nb.cost.hlo.xla import Memory, source_of, xla_memory
-from mithril_nb.cost.multiply_adds import MultiplyAdds, all_counted
 from mithril_nb.cost.notes import (
     NOT_RUN,
     ON_EACH_DEVICE,
@@ -26,8 +25,8 @@ from mithril_nb.cost.notes import (
     notes_of_params,
 )
 from mithril_nb.cost.records import CostRow, Fusion, Source, once_of
-from mithril_nb.cost.sums.totals import SourceLines
 from mithril_nb.cost.symbolic import SymbolicProgram
+from mithril_nb.cost.totals import MultiplyAdds, SourceLines, all_counted
 from mithril_nb.display import Shown, draw, finite
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError, nearest, short_repr
 from mithril_nb.stages.fast_records import paused_collector

@@ -9,7 +9,7 @@ from typing import Any
 from mithril_nb.cost.comparison import one_sided
 from mithril_nb.cost.formulas.rules import OF_COMPLEX, RULES
 from mithril_nb.cost.records import CostRow, format_change, format_sum, known_sum
-from mithril_nb.cost.sums.totals import CostTotals
+from mithril_nb.cost.totals import CostTotals
 from mithril_nb.display import Shown, columns
 
 _FIELDS = {"flops": "FLOPs", "transcendentals": "transcendentals", "bytes_accessed": "bytes"}

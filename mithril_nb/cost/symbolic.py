@@ -17,6 +17,7 @@ from mithril_nb.cost.analytic import (
     most_expensive_branches,
     moved_rows,
 )
+from mithril_nb.cost.by_name import nearest_path, with_outer
 from mithril_nb.cost.formulas.communication import SENDS_MORE, Sent
 from mithril_nb.cost.formulas.parsing import parse, written_with
 from mithril_nb.cost.formulas.rules import NOT_SENT, Counted, counted
@@ -24,7 +25,6 @@ from mithril_nb.cost.formulas.sizes import count
 from mithril_nb.cost.formulas.symbols import Expression, Polynomial, constant, total
 from mithril_nb.cost.kinds import Kinds, Numbers, kinds_of, row_of
 from mithril_nb.cost.records import COMMUNICATION, NO_TRIP_COUNT, CostRow
-from mithril_nb.cost.sums.by_name import nearest_path, with_outer
 from mithril_nb.errors import UnknownOptionError, nearest, short_repr
 from mithril_nb.graph.paths import is_within
 from mithril_nb.stages.fast_records import paused_collector

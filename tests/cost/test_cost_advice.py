@@ -13,12 +13,12 @@ STEP = """
         inspection = ml.inspect(Model() | Linear(4, name="up"), shapes={"input": [2, 3]}); cost = inspection.cost()"""
 
 CASES = {
-    "cost/sums/by_name.py:ByBlock.__missing__": """
+    "cost/by_name.py:ByBlock.__missing__": """
         body = Model(name="net") | Linear(4, name="up")
         cost = ml.inspect(Model() | body, shapes={"input": [2, 3]}).cost()
         cost.by_block["net"]
         """,
-    "cost/sums/by_name.py:no_block": f"""{STEP}
+    "cost/by_name.py:no_block": f"""{STEP}
         cost.by_block["upp"]
         """,
     "cost/costs.py:Cost.formula": """
@@ -75,7 +75,7 @@ CASES = {
         ))
         inspection.cost()
         """,
-    "cost/sums/lines.py:ByLine.__missing__": f"""{STEP}
+    "cost/lines.py:ByLine.__missing__": f"""{STEP}
         cost.by_line["model:44"]
         """,
     "cost/memory/use.py:memory_of": """
@@ -96,7 +96,7 @@ CASES = {
         memory_of(ml.inspect(jnp.matmul, x, x))
         # Try: assert memory_of(ml.inspect(jnp.matmul, jnp.ones((2, 2)), jnp.ones((2, 2)))).peak_bytes > 0
         """,
-    "cost/sums/by_name.py:ByRole.__missing__": f"""{STEP}
+    "cost/by_name.py:ByRole.__missing__": f"""{STEP}
         cost.by_role["forwar"]
         """,
     "cost/counting.py:Costs.__getitem__": """

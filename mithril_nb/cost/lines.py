@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mithril_nb.cost.records import CostRow, Figures, share_of, sum_of_figures, sum_of_rows
-from mithril_nb.cost.sums.by_name import ByName
-from mithril_nb.cost.sums.splits import parts_of, pieces_of
-from mithril_nb.cost.sums.totals import CostTotals
+from mithril_nb.cost.by_name import ByName
+from mithril_nb.cost.records import CostRow, Figures, parts_of, pieces_of, share_of, sum_of_figures, sum_of_rows
+from mithril_nb.cost.totals import CostTotals
 from mithril_nb.display import Shown
 from mithril_nb.errors import UnknownOptionError, nearest, short_repr
 from mithril_nb.stages.places import lines_of_source
