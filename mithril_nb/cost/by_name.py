@@ -132,6 +132,7 @@ def nearest_path(path: object, known: list[str]) -> str | None:
     slashed = path.replace(".", "/") if isinstance(path, str) else ""
     if slashed and (slashed in known or _is_around(slashed, known)):
         return slashed
+    # Reversed, so that the first of several paths with the same last name is suggested.
     by_name = {one.rpartition("/")[2]: one for one in reversed(known)}
     found = nearest(path, known) or nearest(path, by_name)
     return by_name.get(found, found) if found else None

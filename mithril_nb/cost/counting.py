@@ -41,9 +41,11 @@ if TYPE_CHECKING:
 
 SOURCES = ("analytic", "lowered", "compiled")
 """Ways of counting: equations by our rules, or HLO instructions by XLA's rules before or after its passes."""
+# For example: .b1.3 in 12.b1.3, the fourth equation in the second jaxpr of equation 12
 _IN_BODY = re.compile(r"\.b\d+\.\d+$")
 _STAGES = {"lowered": "hlo_before", "compiled": "hlo"}
 
+# Weak: costs are released with the inspection that they belong to.
 _KNOWN: WeakKeyDictionary[ProgramStages, dict[str, Cost]] = WeakKeyDictionary()
 _LOCK = Lock()
 """Held to add or list programs, because a dict must not change size while it is listed."""
@@ -150,6 +152,7 @@ def cost_of(inspection: ProgramStages, source: str | None = None) -> Cost:
     if source is None:
         source = first_source(inspection)
     _check_source(inspection, source, 'inspection.cost(source="{}")')
+    # Not locked while counting: two threads may count the same program, and store equal costs.
     known = _known(inspection)
     if source not in known:
         known[source] = _analytic(inspection) if source == "analytic" else _counted(inspection, source)
@@ -202,6 +205,7 @@ def costs_of(inspection: ProgramStages, sources: Sequence[str] = SOURCES) -> Cos
         except StageUnavailableError as error:
             problem = error.diagnostics[0]
             is_reason = bool(problem.facts) and problem.facts[0][0] != "given"
+            # Only the first line: messages of XLA may have dozens.
             unavailable[source] = problem.facts[0][1].partition("\n")[0] if is_reason else problem.summary
     memory = xla_memory(lambda: inspection.analysis("memory")) if "compiled" in found else None
     return Costs(inspection.name, found, memory, unavailable)

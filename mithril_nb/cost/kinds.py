@@ -46,6 +46,7 @@ def kinds_of(equations: tuple[Equation, ...]) -> Kinds:
     for one in equations:
         if one.is_call:
             if one.primitive in ("scan", "while"):
+                # A `while` has no length, so how often its equations run stays unknown.
                 length: Any = one.param.get("length")
                 lengths[one.id] = parse(length) if isinstance(length, str) else length
         if not has_cost(one) or _is_of_sizes(one):

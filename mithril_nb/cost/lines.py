@@ -103,12 +103,14 @@ def figures_by_line(cost: CostTotals) -> ByLine:
         if len(sources) < 2:
             rows.setdefault(next(iter(sources), ""), []).append(row)
         else:
+            # A row is split by lines exactly as by blocks.
             for source, part in parts_of(replace(row, blocks=tuple((source, 1.0) for source in sources))):
                 parts.setdefault(source, []).append(part)
     files = {label: place for place, label in enumerate(cost.lines.files)}
 
     def order(source: str) -> tuple[bool, int, str, int]:
         file, line, _ = lines_of_source(source)
+        # Files in the order in which the program uses them; the cost without a line comes last.
         return not source, files.get(file, len(files)), file, line
 
     all_known = bool(cost.symbols)

@@ -200,6 +200,7 @@ def share_of(figures: Figures, total: Figures) -> tuple[float | None, str]:
     """Return the share of the total FLOPs in `figures`, and whether it is exact or a bound; see `Cost.share_of`."""
     if not total.unknown:
         return (figures.flops or 0) / total.flops if total.flops else 0.0, ""
+    # Unknown costs both here and elsewhere: the share may be larger or smaller.
     if figures.flops is None or not total.flops or figures.shared or 0 < figures.unknown < total.unknown:
         return None, ""
     share = figures.flops / total.flops
@@ -300,6 +301,7 @@ def format_change(value: int | None) -> str:
 def _seconds(parts: Iterable[Figures | CostRow]) -> float | None:
     """Return the sum of the measured times; `None` if there are none. A row without an event took no time by itself."""
     known = [one.time_s for one in parts if one.time_s is not None]
+    # fsum is exact, so the total does not depend on the order of the rows.
     return math.fsum(known) if known else None
 
 

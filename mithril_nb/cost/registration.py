@@ -139,6 +139,7 @@ def _figures(name: str, rule: Callable[[Equation], Any], equation: Equation) -> 
     )  # fmt: skip
     try:
         found = rule(given)
+    # The rule is code of the user, which may raise anything.
     except Exception as error:
         # The rule may be right for numbers, so this is no error: the cost is unknown until `cost.at` gives numbers.
         if is_named:
@@ -167,6 +168,7 @@ def _figures(name: str, rule: Callable[[Equation], Any], equation: Equation) -> 
             (("needs", "numbers of at least 0, or a dict of them"), ("given", type(bad[0]).__name__)),
             _EXAMPLE.format(repr(name)),
         )
+    # Rules may compute in floats; counts are integers, so that sums are exact.
     return {key: value if isinstance(value, Polynomial) else round(value) for key, value in figures.items()}
 
 

@@ -325,6 +325,7 @@ class SymbolicProgram:
                 )
 
     def _check(self, sizes: Mapping[str, int]) -> None:
+        # `isinstance` would accept True, which is an int.
         wrong = {name: value for name, value in sizes.items() if type(value) is not int or value < 1}
         missing = [name for name in self.symbols if name not in sizes]
         unknown = [name for name in sizes if name not in self.symbols]

@@ -149,6 +149,7 @@ class CostTotals:
     def by_block_and_role(self) -> Mapping[str, Mapping[str, Figures]]:
         """The self cost of each block in each role; `""` means none."""
         known = rows_by_block(self.rows)
+        # XLA does not keep the order of the program. Blocks that only XLA lists come last.
         ordered = [*(path for path in self.order if path in known), *(path for path in known if path not in self.order)]
         found = {path: {role: self._sum(one) for role, one in known[path].items()} for path in ordered}
         return ByBlock(found, f"costs of {self.program!r}", "cost.by_block_and_role")

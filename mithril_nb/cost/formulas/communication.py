@@ -107,10 +107,12 @@ def sent_by(equation: Equation, bytes_of: Callable[[TensorSpec], Expression | No
     params: Any = equation.param
     group = params.get(GROUP)
     if kind == "collective-permute" and params.get("perm") is not None:
+        # A permutation has no groups: 1 means that no device sends to another.
         group = 2 if any(source != target for source, target in params["perm"]) else 1
     operands = equation.inputs[:1] if kind == "collective-broadcast" else equation.inputs
     return sent(kind, [bytes_of(spec) for spec in operands], group)
 
 
 def _rounded_up(value: Expression, parts: int) -> Expression:
+    # `math.ceil` does not support polynomials.
     return -(-value // parts)

@@ -31,6 +31,7 @@ def parse(text: str) -> Polynomial:
         >>> parse("floordiv(- 2*b^2 + 4, 3)"), parse("2·B·I² + B"), parse("n·ceil(log2(n))")
         (floor((-2·b² + 4)/3), 2·B·I² + B, n·ceil(log2(n)))
     """
+    # Superscripts are powers in this module's notation; JAX writes dims with ^.
     plain = _RAISED.sub(lambda found: f"**{found.group().translate(_LOWERED)}", text.replace("·", "*"))
     # A size may have the name of a Python keyword, such as `in`.
     plain = _WORD.sub(lambda found: f"{found.group()}{_KEPT * iskeyword(found.group())}", plain)

@@ -181,6 +181,7 @@ class Polynomial:
     @cached_property
     def _hash(self) -> int:
         number = self.number
+        # A polynomial that is a number equals that number, so their hashes must be equal too.
         return hash(frozenset(self.terms.items()) if number is None else number)
 
     def __hash__(self) -> int:
@@ -250,6 +251,7 @@ def call(function: str, *args: Expression) -> Expression:
         >>> call("max", symbol("T"), 4), call("max", 3, 4)
         (max(T, 4), 4)
     """
+    # Equal arguments need no number: max(T, T) is T.
     if function in ("max", "min") and len(set(args)) == 1:
         return args[0]
     numbers = [arg if isinstance(arg, int) else arg.number for arg in args]

@@ -21,7 +21,9 @@ _KINDS = _COMBINED | {"all-to-all", "ragged-all-to-all", "send"}
 _INNER = re.compile(r"\{([\d,]*)\}")
 # For example: [2,4]<=[8], the short form of replica_groups
 _IOTA = re.compile(r"\[([\d,]+)\]<=")
+# For example: mesh['a'=2,'b'=4] {'b'}
 _MESH = re.compile(r"mesh\[([^\]]*)\].*\{([^}]*)\}$")
+# For example: 'a'=2, or 'b':(1)2, a part of size 2 of an axis
 _AXIS = re.compile(r"([^=:,]+)(?:=(\d+)|:\(\d+\)(\d+))?(?:,|$)")
 
 

@@ -120,6 +120,7 @@ class HloModule:
             layout = _LAYOUT.search(line) if "]{" in line else None
             if layout:
                 current.layouts[one.id] = tuple(map(int, layout.group(1).split(",")))
+        # Text that the user passes may be cut off or in another form.
         entry = next((one for one in found.values() if one.is_entry), None)
         # The HLO text leaves out counts of 1.
         sizes = {name: int(size) for name, size in _DEVICES.findall(lines[0])}

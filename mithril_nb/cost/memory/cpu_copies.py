@@ -78,6 +78,7 @@ class CpuCopies:
         self.lives += self._widened.values()
         for place, value in enumerate(values):
             if value.made != BEFORE and equations[value.made].primitive == "convert_element_type":
+                # XLA converts arguments when the program starts, not where the jaxpr does.
                 if all(values[self._behind(one)].is_argument for one in taken[value.made]):
                     self.first[place] = 0
             # A product's copy exists in any case; other users need the original.
@@ -136,6 +137,7 @@ class CpuCopies:
             return  # operands are copied to float32 anyway
         for number, (spec, inner, batch) in enumerate(zip(equation.inputs, params[0], params[1], strict=True)):
             kinds = ["b" if axis in batch else "k" if axis in inner else "n" for axis in range(len(spec.shape))]
+            # Values do not record which operand they are, so an operand is identified by its spec.
             found = [one for one in self._taken[place] if self._values[one].spec == spec]
             by_transpose = [one for one in found if self._maker(one) == "transpose"]
             if by_transpose:

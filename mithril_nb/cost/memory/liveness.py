@@ -86,6 +86,7 @@ def set_aside_for(lives: Iterable[LiveRange], places: int) -> int:
     """
     lives = list(lives)
     before = _taken_over(lives, places)
+    # These outputs and the donated arguments they overwrite are both added below, but share memory.
     whole = -sum(life.size_bytes for life in before.values())
     taken = _Taken(places)
     shared = 0
@@ -113,6 +114,7 @@ class _Taken:
     """A segment tree over the schedule of the pieces of memory in use, with a bit for each piece."""
 
     def __init__(self, places: int):
+        # A list of live ranges for each piece would take quadratic time: a train step has an output for each weight.
         self._leaves = places
         self._throughout = [0] * (2 * places)
         """Pieces in use at all positions of a node."""
@@ -158,6 +160,7 @@ class _Taken:
 def _taken_over(lives: Iterable[LiveRange], places: int) -> dict[int, LiveRange]:
     """Return the live range of the donated argument that an output overwrites, by `id` of the output's live range."""
     ended: dict[int, list[LiveRange]] = {}
+    # The argument that ends first is the last in its list, so `pop` takes it first.
     for life in sorted(lives, key=lambda one: -one.last):
         if life.kind == ARGUMENTS and life.last < places - 1:
             ended.setdefault(life.size_bytes, []).append(life)

@@ -126,6 +126,7 @@ class MemoryUse(Shown):
         return json.dumps(self.to_dict(), allow_nan=False)
 
 
+# Weak: the records are released with the inspection that they belong to.
 _KNOWN: WeakKeyDictionary[ProgramStages, dict[str, MemoryUse]] = WeakKeyDictionary()
 
 
