@@ -13,7 +13,7 @@ from mithril_nb.cost import Cost
 from mithril_nb.cost.counting import SOURCES
 from mithril_nb.cost.memory.use import MemoryUse
 from mithril_nb.cost.records import NO_TRIP_COUNT
-from mithril_nb.cost.unknowns import unknown_params
+from mithril_nb.cost.symbolic import unknown_params
 from mithril_nb.display import UNATTRIBUTED_LABEL
 from mithril_nb.errors import CostBoundError, Diagnostic, MithrilError, UnknownOptionError, nearest, short_repr
 from mithril_nb.inspection import Inspection

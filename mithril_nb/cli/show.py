@@ -204,7 +204,7 @@ def _show_stage(inspection: Inspection, name: str, options: argparse.Namespace) 
     if is_part and not chosen:
         raise _nothing_chosen(stage, options)
     if options.json:
-        from mithril_nb.inspection.as_data import stage_data
+        from mithril_nb.inspection.exports import stage_data
 
         say_json(stage_data(replace(stage, instructions=tuple(chosen))))
     elif stage.text:

@@ -1,17 +1,15 @@
 """Costs of a program by block: FLOPs, transcendentals, bytes, parameters, memory; checked against XLA."""
 
-from mithril_nb.cost import kernels as _kernels  # noqa: F401  Importing it registers its rules.
 from mithril_nb.cost.comparison import Change, Comparison
 from mithril_nb.cost.costs import Cost
-from mithril_nb.cost.counting import SOURCES, cost_of, costs_of, costs_so_far, multiply_adds
+from mithril_nb.cost.counting import SOURCES, Costs, cost_of, costs_of, costs_so_far, multiply_adds
 from mithril_nb.cost.difference import Difference, DifferenceRow
 from mithril_nb.cost.hlo.xla import Memory, xla_figures, xla_memory
 from mithril_nb.cost.memory.liveness import LiveRange
 from mithril_nb.cost.memory.use import MemoryUse, Moment, memory_of
-from mithril_nb.cost.multiply_adds import MultiplyAdds
+from mithril_nb.cost.notes import Unknown
 from mithril_nb.cost.records import CostRow, Figures, Fusion, Source
-from mithril_nb.cost.side_by_side import Costs
-from mithril_nb.cost.unknowns import Unknown
+from mithril_nb.cost.totals import MultiplyAdds
 from mithril_nb.renamed import renamed_names
 
 __all__ = [

@@ -1,28 +1,36 @@
-"""Costs of equations by our rules. Nothing is lowered, compiled or run."""
+"""Costs of equations by our rules, of kernels inside them, and of the branches of conditions.
+
+Nothing is lowered, compiled or run. Importing this module registers the rules of equations that hold a kernel.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from mithril_nb.cost.formulas.communication import sends_no_more
-from mithril_nb.cost.formulas.rules import Counted, counted, has_cost
-from mithril_nb.cost.formulas.sizes import repeated, sum_of
-from mithril_nb.cost.records import NO_TRIP_COUNT, CostRow, Figures, is_unknown
-from mithril_nb.stages.records import Equation
+from mithril_nb.cost.formulas.communication import NOTHING, UNKNOWN, Sent, sends_no_more
+from mithril_nb.cost.formulas.rules import Counted, Formula, Letters, counted, has_cost, rule
+from mithril_nb.cost.formulas.sizes import as_size, bytes_of, repeated, sum_of, times
+from mithril_nb.cost.formulas.symbols import Expression, Polynomial, UndecidedError, total
+from mithril_nb.cost.records import NO_TRIP_COUNT, CostRow, Figures, is_unknown, sum_of_rows
+from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.stages.records import SIZE, Equation
+from mithril_nb.stages.trace.kernels import BLOCKS, ESTIMATE, GRID, KERNEL, equations_of
 
 if TYPE_CHECKING:
     from mithril_nb.stages.records import Input
+
+COUNTS, IDLE, UNDECIDED, SENDS = "counts", "idle", "undecided", "sends"
+"""States of an equation in a branch: in the most expensive branch; in a cheaper one, which counts 0; undecided, because
+it depends on sizes or unknown costs; a collective in a cheaper branch that may communicate more."""
 
 
 def equation_rows(equations: Iterable[Equation]) -> tuple[CostRow, ...]:
     """Return the cost of each equation except calls, whose inner equations are counted.
 
     Only the most expensive branch of a condition counts, as in XLA.
-
-    Args:
-        equations: The equations of a program; those of a nested jaxpr follow the equation that holds it.
 
     Examples:
         >>> import jax.numpy as jnp
@@ -49,19 +57,15 @@ def most_expensive_branches(conditions: Iterable[str], found: tuple[CostRow, ...
     """
     every = tuple(conditions)
     rows, places = list(found), _places_in_branches(every, found)
+    # Inner conditions first: the weight of an outer branch contains only the counting branch of an inner one.
     for condition in reversed(every):
         _count_most_expensive(places[condition], rows)
     return tuple(rows)
 
 
 def equation_row(equation: Equation, each: Counted, repeats: int | None) -> CostRow:
-    """Return the cost of one equation in any branch.
-
-    Args:
-        equation: The equation.
-        each: The cost of one run.
-        repeats: How often it runs if its results are used; `None` if unknown.
-    """
+    """Return the cost of one equation in any branch."""
+    # XLA removes unused equations, so they run 0 times whatever their loop does.
     repeats = repeats if equation.is_used else 0
     flops, transcendentals, once, moved, payload, wire = (
         value if isinstance(value, int) else None
@@ -93,9 +97,6 @@ def moved_rows(inputs: Iterable[Input]) -> tuple[CostRow, ...]:
     """Return a row for each argument that is also a result with another sharding.
 
     The bytes moved are unknown until XLA partitions the program.
-
-    Args:
-        inputs: The arguments of a program.
     """
     return tuple(
         CostRow(
@@ -111,6 +112,7 @@ def _places_in_branches(conditions: Iterable[str], found: Iterable[CostRow]) -> 
     """Return the indices of the rows in each branch of each condition, including those in nested conditions."""
     places: dict[str, dict[str, list[int]]] = {condition: {} for condition in conditions}
     for place, row in enumerate(found if places else ()):
+        # The id of an equation in a branch is the id of the condition, `.b` and the branch, `.` and its own number.
         outer, _, inner = row.id.partition(".b")
         while inner:
             if outer in places:
@@ -121,12 +123,8 @@ def _places_in_branches(conditions: Iterable[str], found: Iterable[CostRow]) -> 
 
 
 def _count_most_expensive(places: Mapping[str, Sequence[int]], rows: list[CostRow]) -> None:
-    """Set the rows of all cheaper branches of a condition to 0, or to unknown.
-
-    Args:
-        places: Indices of the rows of each branch.
-        rows: The rows of the program, which are changed in place.
-    """
+    """Set the rows of all cheaper branches of a condition to 0, or to unknown."""
+    # Only one branch has equations, so there is nothing to choose; the others are empty and cost 0.
     if len(places) < 2:
         return
     branches = {branch: [rows[place] for place in each] for branch, each in places.items()}
@@ -172,3 +170,135 @@ def _maybe(row: CostRow) -> CostRow:
         row, flops=flops, transcendentals=transcendentals, bytes_accessed=moved, repeats=None, once=once,
         payload_bytes=payload, wire_bytes=wire,
     )  # fmt: skip
+
+
+def branch_states(
+    conditions: Sequence[str],
+    members: Iterable[tuple[Equation, int]],
+    weight: Callable[[int], Expression | None],
+    sent: Callable[[int], Sent],
+) -> dict[str, str]:
+    """Return the state of each equation in a branch, by id.
+
+    Args:
+        conditions: Ids of the conditions, outer ones first.
+        members: The equations with the indices of their kinds.
+        weight: Returns the cost of an equation of a kind in all its runs; `None` if unknown.
+        sent: Returns its payload and wire bytes in all its runs.
+    """
+    every = tuple(members)
+    found: dict[str, str] = {}
+    for condition in reversed(conditions):
+        branches: dict[str, list[tuple[str, int]]] = {}
+        for one, place in every:
+            if one.id.startswith(f"{condition}.b"):
+                branches.setdefault(one.id[len(condition) + 1 :].split(".", 1)[0], []).append((one.id, place))
+        if len(branches) < 2:
+            continue
+        weights = {
+            name: [0 if found.get(id) in (IDLE, SENDS) else weight(place) for id, place in body]
+            for name, body in branches.items()
+        }
+        is_open = any(found.get(id) == UNDECIDED for body in branches.values() for id, _ in body)
+        sums = {name: total(0 if each is None else each for each in some) for name, some in weights.items()}
+        most_expensive = None if is_open else _most_expensive(sums)
+        for name, body in branches.items():
+            if name == most_expensive:
+                continue
+            state, own = UNDECIDED, IDLE
+            if most_expensive is not None and None not in weights[name]:
+                sums_sent = [_sum_sent(branches[branch], found, sent) for branch in (name, most_expensive)]
+                state, own = IDLE, IDLE if sends_no_more(*sums_sent) else SENDS
+            for id, place in body:
+                if found.get(id) not in (IDLE, SENDS):
+                    found[id] = own if state == IDLE and sent(place) != NOTHING else state
+    return found
+
+
+def _sum_sent(body: Iterable[tuple[str, int]], found: Mapping[str, str], sent: Callable[[int], Sent]) -> Sent:
+    """Return the payload and wire bytes of a branch; those of idle branches inside it are 0 or unknown."""
+    each = [UNKNOWN if found.get(id) == SENDS else sent(place) for id, place in body if found.get(id) != IDLE]
+    return sum_of(*(payload for payload, _ in each)), sum_of(*(wire for _, wire in each))
+
+
+def _most_expensive(branches: Mapping[str, Polynomial]) -> str | None:
+    """Return the most expensive branch for all sizes, the first of several; `None` if it depends on the sizes."""
+    best = next(iter(branches))
+    try:
+        for name, cost in branches.items():
+            if cost > branches[best]:
+                best = name
+    except UndecidedError:
+        return None
+    return best
+
+
+def _blocks_bytes(equation: Equation) -> Expression | None:
+    """Return the bytes of all block fetches, as a pipeline does them.
+
+    A block is fetched each time its index changes, with the last axis of the grid fastest. If the index does not depend
+    on the last axes, the block stays in place while these advance.
+    """
+    grid = _grid(equation)
+    blocks: Any = equation.param.get(BLOCKS, ())
+    whole: Expression = 0
+    for shape, dtype, axes in blocks:
+        size = bytes_of(TensorSpec(shape, dtype))
+        if size is None:
+            return None
+        whole = whole + size * times(grid[:axes])
+    return whole
+
+
+@rule("pallas_call", flops="kernel·grid", transcendentals="calls·grid", moved=_blocks_bytes)
+def pallas_call(equation: Equation) -> Formula | str:
+    """The equations of the kernel, for each step of the grid: `kernel·grid`. The most expensive branch counts.
+
+    Bytes are those of the blocks in the block specs. The author's `cost_estimate`, if there is one, is XLA's count, and
+    replaces ours if the kernel has equations with unknown costs.
+    """
+    estimate: Any = equation.param.get(ESTIMATE)
+    letters = _inside(equation)
+    if isinstance(letters, str):
+        has_estimate = estimate is not None
+        return Formula(str(estimate[0]), {}, str(estimate[1]), note="its cost_estimate") if has_estimate else letters
+    theirs = None if estimate is None or estimate[0] == -1 else str(estimate[0])
+    calls = "calls·grid" if "calls" in letters else "0"
+    return Formula("kernel·grid", {**letters, "grid": times(_grid(equation))}, calls, xla=theirs)
+
+
+@rule("call_hi_primitive", flops="kernel", transcendentals="calls", note="written out")
+def written_out(equation: Equation) -> Formula | str:
+    """The equations that JAX expands the primitive to in lowering, as for `SearchSorted` since JAX 0.12: `kernel`."""
+    letters = _inside(equation)
+    if isinstance(letters, str):
+        return letters
+    return Formula("kernel", letters, "calls" if "calls" in letters else "0", note="written out")
+
+
+def _grid(equation: Equation) -> list[Expression]:
+    """Return the sizes of the grid of a kernel; dynamic sizes are its first operands.
+
+    Raises:
+        UndecidedError: The value of such an operand is unknown.
+    """
+    sizes: Any = equation.param[GRID]
+    # A dynamic size is `None` in the grid; pallas_call takes these sizes as its first operands.
+    operands = iter(equation.constants)
+    found: list[Expression] = []
+    for size in sizes:
+        given = next(operands, None) if size is None else size
+        if given is None or given == "?":
+            raise UndecidedError("the grid is known only when the program runs")
+        found.append(as_size(given.removeprefix(SIZE) if isinstance(given, str) else int(given)))
+    return found
+
+
+def _inside(equation: Equation) -> Letters | str:
+    """Return the summed cost of the equations inside an equation, or text that lists those with unknown costs."""
+    rows = equation_rows(equations_of(equation.param.get(KERNEL, ())))
+    unknown = Counter(f"{row.opcode} ({row.unknown})" for row in rows if is_unknown(row))
+    if unknown:
+        return f"inside {', '.join(f'{count} × {what}' for what, count in unknown.items())}"
+    found = sum_of_rows(rows)
+    return {"kernel": found.flops or 0, **({"calls": found.transcendentals} if found.transcendentals else {})}

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from mithril_nb.cost.by_name import ByBlock
 from mithril_nb.cost.notes import ON_EACH_DEVICE, ONE_OF
-from mithril_nb.cost.records import Figures, Fusion, format_sum
-from mithril_nb.cost.sums.blocks import ByBlock
-from mithril_nb.cost.sums.totals import CostTotals
+from mithril_nb.cost.records import Figures, Fusion, format_change, format_sum
+from mithril_nb.cost.totals import CostTotals
 from mithril_nb.display import UNATTRIBUTED_LABEL, Shown, columns, draw
 from mithril_nb.stages.records import UNATTRIBUTED
 
@@ -140,13 +140,7 @@ class Comparison(Shown):
             found[f"fusions: {len(self.fusions)}, bytes saved: {saved}"] = [
                 ("fusion", "instructions", "bytes alone", "fused", "saved"),
                 *(
-                    (
-                        one.id,
-                        str(one.count),
-                        format_sum(one.alone),
-                        format_sum(one.bytes_accessed),
-                        format_sum(one.saved),
-                    )
+                    (one.id, str(one.count), *map(format_sum, (one.alone, one.bytes_accessed, one.saved)))
                     for one in self.fusions[:_MOST_FUSIONS]
                 ),
             ]
@@ -195,10 +189,6 @@ class Comparison(Shown):
 def compared(before: CostTotals, after: CostTotals) -> Comparison:
     """Return the changes between two costs.
 
-    Args:
-        before: The costs on the left side.
-        after: The costs on the right side; its fusions are itemised.
-
     Examples:
         >>> import jax.numpy as jnp
         >>> from mithril_nb.inspection import inspect
@@ -227,11 +217,7 @@ def compared(before: CostTotals, after: CostTotals) -> Comparison:
 
 
 def one_sided(*sides: tuple[str, CostTotals]) -> tuple[str, ...]:
-    """Return a note if one of two costs counts one of several devices, and the other counts all of them.
-
-    Args:
-        *sides: The name and the costs of each side.
-    """
+    """Return a note if one of two costs counts one of several devices, and the other counts all of them."""
     return tuple(
         f"{name}: {note}; the other side counts all devices"
         for (name, cost), (_, other) in (sides, sides[::-1])
@@ -243,9 +229,9 @@ def one_sided(*sides: tuple[str, CostTotals]) -> tuple[str, ...]:
 def _cells(change: Change) -> tuple[str, ...]:
     before, after, delta = change.before, change.after, change.delta
     return (
-        format_sum(before.flops, before.unknown), format_sum(after.flops, after.unknown), _signed(delta.flops),
+        format_sum(before.flops, before.unknown), format_sum(after.flops, after.unknown), format_change(delta.flops),
         format_sum(before.bytes_accessed, before.unknown_bytes), format_sum(after.bytes_accessed, after.unknown_bytes),
-        _signed(delta.bytes_accessed),
+        format_change(delta.bytes_accessed),
     )  # fmt: skip
 
 
@@ -254,7 +240,7 @@ def _sent(change: Change) -> tuple[str, ...]:
     return (
         format_sum(before.wire_bytes, before.unknown_communication),
         format_sum(after.wire_bytes, after.unknown_communication),
-        _signed(change.delta.wire_bytes),
+        format_change(change.delta.wire_bytes),
     )
 
 
@@ -265,7 +251,3 @@ def _times(change: Change) -> tuple[str, ...]:
 
 def _microseconds(seconds: float | None, sign: str = "") -> str:
     return "unknown" if seconds is None else f"{1e6 * seconds:{sign},.1f}"
-
-
-def _signed(value: int | None) -> str:
-    return "unknown" if value is None else f"{value:+,}" if value else "0"

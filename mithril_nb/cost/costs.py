@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from mithril_nb.cost.comparison import Comparison, compared
 from mithril_nb.cost.difference import Difference, against_xla, between
+from mithril_nb.cost.lines import ByLine, figures_by_line
 from mithril_nb.cost.notes import notes_of_equations
 from mithril_nb.cost.records import CostRow, Figures, Source, once_of
-from mithril_nb.cost.sums.lines import ByLine, figures_by_line
-from mithril_nb.cost.sums.source_lines import SourceLines
-from mithril_nb.cost.sums.totals import CostTotals
-from mithril_nb.cost.symbolic.costs import SymbolicProgram
+from mithril_nb.cost.symbolic import SymbolicProgram
 from mithril_nb.cost.tables import data_frame
+from mithril_nb.cost.totals import CostTotals, SourceLines
 from mithril_nb.display import Shown, draw, finite
 from mithril_nb.errors import UnknownOptionError, nearest, short_repr
 from mithril_nb.stages.records import ROLES, UNATTRIBUTED
@@ -154,10 +153,11 @@ class Cost(CostTotals, Shown):
             other = _costs(other, f"the difference of {self.program!r} is to")
             if self.source == "analytic":
                 return between(self, other, of)
+            against = self.source if other.source == "analytic" else other.source
             raise UnknownOptionError(
                 f"the {self.source} costs of {self.program!r} have no difference by primitive to other costs.",
                 (("by primitive", "analytic"), ("given", f"{self.source}, {other.source}")),
-                f'inspection.cost("analytic").difference(inspection.cost("{_against(self, other)}"))',
+                f'inspection.cost("analytic").difference(inspection.cost("{against}"))',
             )
         if self.xla is None:
             raise UnknownOptionError(
@@ -317,11 +317,6 @@ class Cost(CostTotals, Shown):
         return f"{self.program}: {self.source}\n{draw(self, 'exact text')}"
 
 
-def _against(cost: Cost, other: Cost) -> str:
-    """Return the source of the one of two costs that counts instructions."""
-    return cost.source if other.source == "analytic" else other.source
-
-
 def _costs(given: object, what: str) -> Cost:
     """Return `given` if it is a `Cost`.
 
@@ -340,14 +335,7 @@ def _costs(given: object, what: str) -> Cost:
 def of_equations(
     rows: tuple[CostRow, ...], program: SymbolicProgram, device: Any = None, lines: SourceLines | None = None
 ) -> Cost:
-    """Return the cost of a program from the costs of its equations.
-
-    Args:
-        rows: The cost of each equation.
-        program: The program.
-        device: The `jax.Device` that it is for.
-        lines: The files that contain its lines of Python.
-    """
+    """Return the cost of a program from the costs of its equations."""
     notes = notes_of_equations(rows, program)
     once = Source("analytic, loops once") if program.symbols else once_of("analytic", rows)
     places = (lines or SourceLines()).behind_equations(program.equations)

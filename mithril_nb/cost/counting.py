@@ -1,26 +1,33 @@
-"""Costs of an inspected program by each way of counting, cached."""
+"""Costs of an inspected program by each way of counting, cached, and side by side."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from threading import Lock
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from mithril_nb.cost.costs import Cost, of_equations
-from mithril_nb.cost.formulas.sizes import repeated, sum_of
-from mithril_nb.cost.hlo.instruction_costs import InstructionCost, hlo_costs
+from mithril_nb.cost.hlo.instruction_costs import hlo_costs
 from mithril_nb.cost.hlo.rules import NAMING
-from mithril_nb.cost.hlo.xla import source_of, xla_memory
-from mithril_nb.cost.multiply_adds import MultiplyAdds, all_counted
-from mithril_nb.cost.notes import NOT_RUN, ON_EACH_DEVICE, ONE_OF, notes_of_communication
-from mithril_nb.cost.records import CostRow, Figures, Fusion, Source, once_of
-from mithril_nb.cost.side_by_side import Costs
-from mithril_nb.cost.sums.source_lines import SourceLines
-from mithril_nb.cost.symbolic.costs import SymbolicProgram
-from mithril_nb.cost.unknowns import notes_of, notes_of_branches, notes_of_params
+from mithril_nb.cost.hlo.xla import Memory, source_of, xla_memory
+from mithril_nb.cost.notes import (
+    NOT_RUN,
+    ON_EACH_DEVICE,
+    ONE_OF,
+    notes_of,
+    notes_of_branches,
+    notes_of_communication,
+    notes_of_params,
+)
+from mithril_nb.cost.records import CostRow, Fusion, Source, once_of
+from mithril_nb.cost.symbolic import SymbolicProgram
+from mithril_nb.cost.totals import MultiplyAdds, SourceLines, all_counted
+from mithril_nb.display import Shown, draw, finite
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError, nearest, short_repr
 from mithril_nb.stages.fast_records import paused_collector
 from mithril_nb.stages.given import jax_modules
@@ -34,12 +41,91 @@ if TYPE_CHECKING:
 
 SOURCES = ("analytic", "lowered", "compiled")
 """Ways of counting: equations by our rules, or HLO instructions by XLA's rules before or after its passes."""
+# For example: .b1.3 in 12.b1.3, the fourth equation in the second jaxpr of equation 12
 _IN_BODY = re.compile(r"\.b\d+\.\d+$")
 _STAGES = {"lowered": "hlo_before", "compiled": "hlo"}
 
+# Weak: costs are released with the inspection that they belong to.
 _KNOWN: WeakKeyDictionary[ProgramStages, dict[str, Cost]] = WeakKeyDictionary()
 _LOCK = Lock()
 """Held to add or list programs, because a dict must not change size while it is listed."""
+
+
+@dataclass(frozen=True)
+class Costs(Shown, Mapping[str, Cost]):
+    """Costs of a program by several ways of counting, side by side: a mapping from source to costs.
+
+    Attributes:
+        program: Name of the program.
+        by_source: Its costs by way of counting. Blocks and shares are shown for the first.
+        memory: The memory of the compiled program, if it is compiled.
+        unavailable: Why costs are not available, by way of counting.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> from mithril_nb.inspection import inspect
+        >>> costs = inspect(jnp.tanh, jnp.zeros(8)).costs("analytic", "lowered")
+        >>> {source: cost.total.transcendentals for source, cost in costs.items()}
+        {'analytic': 8, 'lowered': 8}
+    """
+
+    program: str
+    by_source: Mapping[str, Cost]
+    memory: Memory | None = None
+    unavailable: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    def __getitem__(self, source: str) -> Cost:
+        """Return the costs by one way of counting.
+
+        Raises:
+            StageUnavailableError: They are not available.
+            UnknownOptionError: They were not requested, or the source is unknown.
+        """
+        if source in self.by_source:
+            return self.by_source[source]
+        if source in self.unavailable:
+            raise StageUnavailableError(
+                f"program {self.program!r} has no {source} costs.",
+                (("reason", self.unavailable[source]),),
+                f'costs["{next(iter(self), "analytic")}"]',
+            )
+        raise UnknownOptionError(
+            f"costs of {self.program!r} by {source!r} are not among these.",
+            (("sources", ", ".join(self) or "none"),),
+            f'costs["{nearest(source, self) or next(iter(self), "analytic")}"]',
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.by_source)
+
+    def __len__(self) -> int:
+        return len(self.by_source)
+
+    def __contains__(self, source: object) -> bool:
+        return source in self.by_source
+
+    def get(self, source: str, default: Any = None, /) -> Any:
+        """Return the costs by one way of counting; `default` if there are none."""
+        return self.by_source.get(source, default)
+
+    def to_dict(self, *, rows: bool = True) -> dict[str, Any]:
+        """Return the costs as plain data: `program`, `sources` (`Cost.to_dict` by name), `memory`, `unavailable`."""
+        return {
+            "program": self.program,
+            "sources": {name: cost.to_dict(rows=rows) for name, cost in self.by_source.items()},
+            "memory": None if self.memory is None else asdict(self.memory),
+            "unavailable": dict(self.unavailable),
+        }
+
+    def to_json(self, *, rows: bool = True) -> str:
+        """Return the costs as JSON."""
+        return json.dumps(finite(self.to_dict(rows=rows)), allow_nan=False)
+
+    def __repr__(self) -> str:
+        return f"Costs({self.program!r}: {', '.join(self.by_source)})"
+
+    def __str__(self) -> str:
+        return f"{self.program}: {', '.join(self)}\n{draw(self, 'exact text')}"
 
 
 def cost_of(inspection: ProgramStages, source: str | None = None) -> Cost:
@@ -66,6 +152,7 @@ def cost_of(inspection: ProgramStages, source: str | None = None) -> Cost:
     if source is None:
         source = first_source(inspection)
     _check_source(inspection, source, 'inspection.cost(source="{}")')
+    # Not locked while counting: two threads may count the same program, and store equal costs.
     known = _known(inspection)
     if source not in known:
         known[source] = _analytic(inspection) if source == "analytic" else _counted(inspection, source)
@@ -118,6 +205,7 @@ def costs_of(inspection: ProgramStages, sources: Sequence[str] = SOURCES) -> Cos
         except StageUnavailableError as error:
             problem = error.diagnostics[0]
             is_reason = bool(problem.facts) and problem.facts[0][0] != "given"
+            # Only the first line: messages of XLA may have dozens.
             unavailable[source] = problem.facts[0][1].partition("\n")[0] if is_reason else problem.summary
     memory = xla_memory(lambda: inspection.analysis("memory")) if "compiled" in found else None
     return Costs(inspection.name, found, memory, unavailable)
@@ -251,11 +339,10 @@ def _cost_ahead(inspection: ProgramStages) -> Cost:
 def _count(inspection: ProgramStages, source: str, stage: Stage) -> _Counted:
     with paused_collector():
         is_divided = _before_partitioning(inspection) if source == "lowered" else None
-        costs = hlo_costs(stage, _trips(inspection), is_divided)
-        rows = tuple(_row(one) for one in costs)
+        rows, fusions = hlo_costs(stage, _trips(inspection), is_divided)
     branches = notes_of_branches(row.opcode for row in rows if row.repeats != 0)
     notes = *notes_of(rows), *notes_of_communication(rows), *branches
-    return _Counted(stage.instructions, rows, notes, once_of(source, rows), _fusions(costs))
+    return _Counted(stage.instructions, rows, notes, once_of(source, rows), fusions)
 
 
 def _before_partitioning(inspection: ProgramStages) -> Callable[[Instruction, int | None], bool] | None:
@@ -286,33 +373,6 @@ def _notes_of_devices(inspection: ProgramStages, source: str) -> tuple[str, ...]
         return (ON_EACH_DEVICE,) if is_mapped else ()
     count = jax_modules.devices_of(inspection.optimized)
     return (f"{ONE_OF}{count} devices: figures are what each of them computes",) if count > 1 else ()
-
-
-def _row(one: InstructionCost) -> CostRow:
-    instruction, repeats = one.instruction, one.repeats
-    return CostRow(
-        instruction.id, instruction.opcode, instruction.shares, instruction.role, repeated(one.flops, repeats),
-        repeated(one.transcendentals, repeats), repeated(one.bytes, repeats), repeats, one.formula, None,
-        Figures(repeated(one.flops, one.once), repeated(one.transcendentals, one.once), repeated(one.bytes, one.once)),
-        instruction.equations, (), "", repeated(one.payload, one.sends), repeated(one.wire, one.sends), one.pieces,
-    )  # fmt: skip
-
-
-def _fusions(costs: Sequence[InstructionCost]) -> tuple[Fusion, ...]:
-    held: dict[str, list[InstructionCost]] = {}
-    for one in costs:
-        if one.fusion and one.instruction.opcode != "fusion":
-            held.setdefault(one.fusion, []).append(one)
-    return tuple(
-        Fusion(
-            one.instruction.id, one.instruction.shares, one.instruction.role,
-            sum(inner.instruction.opcode not in NAMING for inner in held[one.instruction.id]),
-            repeated(sum_of(*(inner.alone for inner in held[one.instruction.id])), one.repeats),
-            repeated(one.bytes, one.repeats),
-        )
-        for one in costs
-        if one.instruction.id in held
-    )  # fmt: skip
 
 
 def _trips(inspection: ProgramStages) -> dict[str, int | None]:

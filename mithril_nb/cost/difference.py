@@ -8,8 +8,8 @@ from typing import Any
 
 from mithril_nb.cost.comparison import one_sided
 from mithril_nb.cost.formulas.rules import OF_COMPLEX, RULES
-from mithril_nb.cost.records import CostRow, format_sum
-from mithril_nb.cost.sums.totals import CostTotals
+from mithril_nb.cost.records import CostRow, format_change, format_sum, known_sum
+from mithril_nb.cost.totals import CostTotals
 from mithril_nb.display import Shown, columns
 
 _FIELDS = {"flops": "FLOPs", "transcendentals": "transcendentals", "bytes_accessed": "bytes"}
@@ -104,11 +104,11 @@ class Difference(Shown):
     def __str__(self) -> str:
         what = _FIELDS[self.field]
         lines = [f"{self.program}: {what}, loops once, {self.ours} against {self.theirs}"]
-        rows = [("total", "", format_sum(self.our_total), format_sum(self.their_total), _less(self.total))]
+        rows = [("total", "", format_sum(self.our_total), format_sum(self.their_total), format_change(self.total))]
         shown = self.rows if self.theirs.startswith("XLA ") else self.differing
         rows = [
             (row.opcode, str(row.count), format_sum(row.ours), "" if row.theirs is None else format_sum(row.theirs),
-             "" if row.theirs is None or row.ours is None else _less(row.ours - row.theirs))
+             "" if row.theirs is None or row.ours is None else format_change(row.ours - row.theirs))
             for row in shown
         ] + rows  # fmt: skip
         lines.append(columns([("opcode", "count", "ours", "theirs", "difference"), *rows], range(1, 5)))
@@ -121,10 +121,6 @@ def against_xla(cost: CostTotals, field: str = "flops") -> Difference:
     """Return the difference between our count of instructions and XLA's own figure for their module.
 
     XLA gives one figure for the module, so the difference can only come from the rows with a reason.
-
-    Args:
-        cost: Costs of `"lowered"` or `"compiled"`.
-        field: The figure.
     """
     key = "bytes" if field == "bytes_accessed" else field
     groups: dict[str, list[CostRow]] = {}
@@ -148,11 +144,6 @@ def between(cost: CostTotals, other: CostTotals, field: str = "flops") -> Differ
 
     An instruction counts for the primitive of the equation that it comes from. With several equations it counts for the
     most expensive one, with none for its own opcode.
-
-    Args:
-        cost: Costs of `"analytic"`, which has a row for each equation.
-        other: Costs of another stage of the same program.
-        field: The figure.
     """
     by_id = {row.id: row for row in cost.rows}
     ours: dict[str, list[CostRow]] = {}
@@ -161,6 +152,7 @@ def between(cost: CostTotals, other: CostTotals, field: str = "flops") -> Differ
     theirs: dict[str, list[CostRow]] = {}
     for row in other.rows:
         known = [by_id[id] for id in row.equations if id in by_id]
+        # Parentheses keep an opcode apart from a primitive of the same name.
         primitive = max(known, key=lambda one: _value(one, field) or 0).opcode if known else f"({row.opcode})"
         theirs.setdefault(primitive, []).append(row)
     present = {id for row in other.rows for id in row.equations}
@@ -171,6 +163,7 @@ def between(cost: CostTotals, other: CostTotals, field: str = "flops") -> Differ
             primitive, len(mine) or len(others), _once(mine, field), _once(others, field), _reason(mine, field)
         )
         if one.ours != one.theirs and not one.reason:
+            # XLA's passes also remove instructions, so only before them is a missing equation removed by JAX.
             removed = [row for row in mine if row.id not in present] if other.source == "lowered" else []
             one = replace(one, reason=_reason_of_removed(one, removed, field) or _reason_of_rule(primitive, mine))
         if one.ours != 0 or one.theirs != 0:
@@ -208,9 +201,7 @@ def _value(row: CostRow, field: str) -> int | None:
 
 
 def _once(rows: Iterable[CostRow], field: str) -> int | None:
-    found = [_value(row, field) for row in rows]
-    known = sum(value for value in found if value is not None)
-    return None if not known and None in found else known
+    return known_sum(_value(row, field) for row in rows)
 
 
 def _reason(rows: Iterable[CostRow], field: str) -> str:
@@ -220,7 +211,3 @@ def _reason(rows: Iterable[CostRow], field: str) -> str:
         return ""
     reasons = ", ".join(dict.fromkeys(row.unknown or row.formula for row in unknown))
     return f"{len(unknown)} not counted ({reasons})"
-
-
-def _less(value: int | None) -> str:
-    return "unknown" if value is None else f"{value:+,}" if value else "0"

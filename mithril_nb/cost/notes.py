@@ -1,19 +1,19 @@
-"""Notes on the costs of equations: unknown costs, counts that differ from XLA's, counts that depend on values."""
+"""What is unknown in costs, counts that differ from XLA's or depend on values, and the notes that state it."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mithril_nb.cost.formulas.communication import SENDS_MORE
-from mithril_nb.cost.records import CostRow
-from mithril_nb.cost.unknowns import notes_of, notes_of_branches, notes_of_params
+from mithril_nb.cost.records import COUNTED, NO_TRIP_COUNT, CostRow
+from mithril_nb.cost.symbolic import SymbolicProgram, likely_holders, unknown_params
 from mithril_nb.stages.trace.collectives import COLLECTIVES
 
 if TYPE_CHECKING:
-    from mithril_nb.cost.symbolic.costs import SymbolicProgram
-
+    from mithril_nb.stages.records import Input
 
 NOT_RUN = "time_s: not measured, because nothing ran"
 ONE_OF = "one of "
@@ -21,13 +21,104 @@ ONE_OF = "one of "
 ON_EACH_DEVICE = "shard_map: equations inside are counted for one device, others for all devices together"
 
 
-def notes_of_equations(rows: tuple[CostRow, ...], program: SymbolicProgram) -> tuple[str, ...]:
-    """Return the notes on the costs of a program's equations.
+@dataclass(frozen=True)
+class Unknown:
+    """Equations or instructions with unknown FLOPs, which the sums leave out.
 
-    Args:
-        rows: The cost of each equation of the program, in the order of the members of its kinds.
-        program: The program.
+    Attributes:
+        opcode: Their primitive, or their opcode.
+        reason: `"no rule"`, `"size unknown"`, `"trip count unknown"`, or a more specific reason.
+        count: How many there are.
+        each: Sum of their FLOPs with loops counted once, if the reason is the trip count; else `None`.
+        share: Their share of all the program's equations or instructions, by number.
+        blocks: The blocks that they are in; `""` means not attributed.
     """
+
+    opcode: str
+    reason: str
+    count: int
+    each: int | None
+    share: float
+    blocks: tuple[str, ...]
+
+
+def unknown_of(rows: Iterable[CostRow]) -> tuple[Unknown, ...]:
+    """Return the rows with unknown FLOPs, grouped by opcode and reason."""
+    every = tuple(rows)
+    groups: dict[tuple[str, str], list[CostRow]] = {}
+    for row in every:
+        if row.flops is None:
+            groups.setdefault((row.opcode, row.unknown), []).append(row)
+    return tuple(
+        Unknown(
+            opcode,
+            reason,
+            len(found),
+            sum((row.once.flops or 0) for row in found if row.once is not None) if reason == NO_TRIP_COUNT else None,
+            len(found) / len(every),
+            tuple(dict.fromkeys(path for row in found for path, _ in row.blocks or (("", 1.0),))),
+        )
+        for (opcode, reason), found in groups.items()
+    )
+
+
+_MOST_EXPENSIVE_BRANCH = (
+    "the most expensive branch is counted each time, as XLA counts; where another one runs, it costs less"
+)
+
+
+def notes_of(rows: Iterable[CostRow]) -> tuple[str, ...]:
+    """Return notes on unknown figures with the reason, or one note if no result needs any equation."""
+    groups: dict[tuple[str, str, str], int] = {}
+    every = tuple(rows)
+    if every and all(row.repeats == 0 for row in every):
+        return ("nothing is computed: the results of the program need none of its equations",)
+    for row in every:
+        unknown = [name for name in COUNTED if getattr(row, name) is None]
+        if unknown:
+            why = NO_TRIP_COUNT if row.repeats is None else row.formula
+            *first, last = unknown
+            key = f"{', '.join(first)} and {last}" if first else last, row.opcode, why
+            groups[key] = groups.get(key, 0) + 1
+    return tuple(f"{names} of {count} × {opcode}: {why}" for (names, opcode, why), count in groups.items())
+
+
+def notes_of_branches(opcodes: Iterable[str]) -> tuple[str, ...]:
+    """Return a note for each opcode with branches: the most expensive branch is counted.
+
+    Examples:
+        >>> notes_of_branches(["add", "cond", "cond"])[0][:47]
+        '2 × cond: the most expensive branch is counted '
+    """
+    counts = Counter(opcode for opcode in opcodes if opcode in ("cond", "conditional"))
+    return tuple(f"{count} × {opcode}: {_MOST_EXPENSIVE_BRANCH}" for opcode, count in counts.items())
+
+
+def notes_of_params(inputs: Iterable[Input]) -> tuple[str, ...]:
+    """Return notes on why parameters are unknown, or on parameters not attributed because unrelated blocks use them.
+
+    Notes that begin with `"params: "` can be left out of a summary: no input looks like parameters.
+    """
+    every = tuple(inputs)
+    unknown = unknown_params(every)
+    if unknown is not None:
+        why, example = unknown
+        likely = likely_holders(every)
+        what = f"params of {' and '.join(likely)} are not counted" if likely else "params"
+        return (f"{what}: {why}; name them with ml.inspect(..., {example}), or params=() if there are none",)
+    groups: dict[tuple[str, ...], list[Input]] = {}
+    for one in every:
+        if one.used_by:
+            groups.setdefault(one.used_by, []).append(one)
+    return tuple(
+        f"params of {found[0].name}{f' and {len(found) - 1} more' if len(found) > 1 else ''} are unattributed: "
+        f"{', '.join(blocks)} use them"
+        for blocks, found in groups.items()
+    )
+
+
+def notes_of_equations(rows: tuple[CostRow, ...], program: SymbolicProgram) -> tuple[str, ...]:
+    """Return the notes on the costs of a program's equations."""
     unknown = program.notes if program.symbols else notes_of(rows)
     branches = notes_of_branches(one.primitive for one in program.equations if one.repeats != 0)
     spread = (ON_EACH_DEVICE,) if any("shard_map" in one.transforms for one in program.equations) else ()
@@ -82,10 +173,6 @@ class _Counts:
 
 def notes_of_conventions(rows: Iterable[CostRow], program: SymbolicProgram) -> tuple[str, ...]:
     """Return notes on counts that differ from XLA's convention, with the factor, or that depend on values.
-
-    Args:
-        rows: The cost of each equation, in the order of the members of the program's kinds, then of each argument.
-        program: The program.
 
     Examples:
         >>> import jax.numpy as jnp

@@ -1,24 +1,23 @@
-"""Cost records of equations and instructions, and their sums. Counts are integers, so sums are exact. No JAX here."""
+"""Cost records of equations and instructions, their sums, and their parts by block: integers, so all are exact."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
 
 from mithril_nb.cost.formulas.rules import NO_RULE, NO_SIZE
 from mithril_nb.stages.fast_records import quick_to_make
 from mithril_nb.stages.records import Role
 
-if TYPE_CHECKING:
-    pass
-
-
 COUNTED = ("flops", "transcendentals", "bytes_accessed")
 COMMUNICATION = ("payload_bytes", "wire_bytes", "unknown_communication")
 """Figures of communication. `to_dict` leaves them out if they are 0, because most programs send nothing."""
 NO_TRIP_COUNT = "trip count unknown"
+TICKS_PER_S = 1 << 40
+"""Measured times are rounded to multiples of 1/TICKS_PER_S seconds, so floats add up exactly in any order."""
 
 
 @quick_to_make
@@ -201,6 +200,7 @@ def share_of(figures: Figures, total: Figures) -> tuple[float | None, str]:
     """Return the share of the total FLOPs in `figures`, and whether it is exact or a bound; see `Cost.share_of`."""
     if not total.unknown:
         return (figures.flops or 0) / total.flops if total.flops else 0.0, ""
+    # Unknown costs both here and elsewhere: the share may be larger or smaller.
     if figures.flops is None or not total.flops or figures.shared or 0 < figures.unknown < total.unknown:
         return None, ""
     share = figures.flops / total.flops
@@ -252,12 +252,7 @@ def sum_of_figures(parts: Iterable[Figures], *, all_known: bool = False) -> Figu
 
 
 def sum_of_rows(rows: Iterable[CostRow], *, all_known: bool = False) -> Figures:
-    """Return the sum of rows, like `sum_of_figures` over `figures_of` of each row, in a fifth of the time.
-
-    Args:
-        rows: The rows.
-        all_known: As in `sum_of_figures`.
-    """
+    """Return the sum of rows, like `sum_of_figures` over `figures_of` of each row, in a fifth of the time."""
     every = tuple(rows)
     flops, transcendentals = [row.flops for row in every], [row.transcendentals for row in every]
     moved = [row.bytes_accessed for row in every]
@@ -298,7 +293,90 @@ def format_sum(value: int | None, unknown: int = 0) -> str:
     return f"≥ {value:,}" if unknown and value else f"{value:,}"
 
 
+def format_change(value: int | None) -> str:
+    """Return a difference as text, with its sign."""
+    return "unknown" if value is None else f"{value:+,}" if value else "0"
+
+
 def _seconds(parts: Iterable[Figures | CostRow]) -> float | None:
     """Return the sum of the measured times; `None` if there are none. A row without an event took no time by itself."""
     known = [one.time_s for one in parts if one.time_s is not None]
+    # fsum is exact, so the total does not depend on the order of the rows.
     return math.fsum(known) if known else None
+
+
+def pieces_of(row: CostRow) -> list[CostRow]:
+    """Return a row for each collective that XLA combined into a row, split by bytes; else the row itself.
+
+    Each has the id of its piece. They sum exactly to the row.
+    """
+    if not row.pieces:
+        return [row]
+    whole = sum(size for *_, size in row.pieces)
+    parts = _split(row, [Fraction(size, whole) for *_, size in row.pieces])
+    return [
+        replace(row, id=id, blocks=blocks, role=role, pieces=(), **part)
+        for (id, blocks, role, _), part in zip(row.pieces, parts, strict=True)
+    ]
+
+
+def parts_of(row: CostRow) -> list[tuple[str, Figures]]:
+    """Return the cost of a row by block: integers that sum to the row; `""` means no block."""
+    unknown = int(is_unknown(row))
+    unknowns = int(row.wire_bytes is None), int(row.transcendentals is None)
+    if len(row.blocks) < 2:
+        figures = Figures(
+            row.flops, row.transcendentals, row.bytes_accessed, 0, row.time_s, unknown, int(row.bytes_accessed is None),
+            0, row.payload_bytes, row.wire_bytes, *unknowns,
+        )  # fmt: skip
+        return [(row.blocks[0][0] if row.blocks else "", figures)]
+    # Fractions of the floats are exact, so the shares sum to exactly 1 and no count is lost to rounding.
+    weights = {path: Fraction(share) for path, share in row.blocks}
+    whole = sum(weights.values())
+    parts = _split(row, [weight / whole for weight in weights.values()])
+    return [
+        (
+            path,
+            Figures(
+                unknown=unknown, unknown_bytes=int(row.bytes_accessed is None), shared=unknown,
+                unknown_communication=unknowns[0], unknown_transcendentals=unknowns[1], **part,
+            ),
+        )
+        for path, part in zip(weights, parts, strict=True)
+    ]  # fmt: skip
+
+
+def _split(row: CostRow, shares: list[Fraction]) -> list[dict[str, Any]]:
+    """Return the figures of a row split by shares, by name."""
+    names = (*COUNTED, "payload_bytes", "wire_bytes")
+    found = [split_number(getattr(row, name), shares) for name in names]
+    ticks = split_number(None if row.time_s is None else round(row.time_s * TICKS_PER_S), shares)
+    times = [None if part is None else part / TICKS_PER_S for part in ticks]
+    return [dict(zip((*names, "time_s"), part, strict=True)) for part in zip(*found, times, strict=True)]
+
+
+def split_number(value: int | None, shares: list[Fraction]) -> list[int | None]:
+    """Split an integer by shares into integers that sum to it; those with the largest remainders are rounded up.
+
+    Examples:
+        >>> split_number(10, [Fraction(1, 3)] * 3)
+        [4, 3, 3]
+    """
+    if not value:
+        # 0 and `None` need no split; this is the common case.
+        return [value] * len(shares)
+    wanted = [value * share for share in shares]
+    parts = [int(part) for part in wanted]
+    for place in sorted(range(len(parts)), key=lambda place: parts[place] - wanted[place])[: value - sum(parts)]:
+        parts[place] += 1
+    return [*parts]
+
+
+def rows_by_block(rows: Iterable[CostRow]) -> Mapping[str, Mapping[str, list[Figures]]]:
+    """Return the parts of rows by block and role; `""` means none."""
+    found: dict[str, dict[str, list[Figures]]] = {}
+    for row in rows:
+        for piece in pieces_of(row) if row.pieces else (row,):
+            for path, figures in parts_of(piece):
+                found.setdefault(path, {}).setdefault(piece.role or "", []).append(figures)
+    return found

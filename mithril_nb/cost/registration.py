@@ -132,13 +132,16 @@ def _figures(name: str, rule: Callable[[Equation], Any], equation: Equation) -> 
         UndecidedError: The rule needs numbers, and the sizes are symbolic.
     """
     specs = (*equation.inputs, *equation.outputs)
+    # A named size is a string, which supports no arithmetic; the rule receives polynomials instead.
     is_named = not all(spec.is_concrete for spec in specs)
     given = equation if not is_named else replace(
         equation, inputs=tuple(map(_with_sizes, equation.inputs)), outputs=tuple(map(_with_sizes, equation.outputs))
     )  # fmt: skip
     try:
         found = rule(given)
+    # The rule is code of the user, which may raise anything.
     except Exception as error:
+        # The rule may be right for numbers, so this is no error: the cost is unknown until `cost.at` gives numbers.
         if is_named:
             raise UndecidedError(f"the rule of {name!r} needs numbers") from error
         raise UnknownOptionError(
@@ -165,6 +168,7 @@ def _figures(name: str, rule: Callable[[Equation], Any], equation: Equation) -> 
             (("needs", "numbers of at least 0, or a dict of them"), ("given", type(bad[0]).__name__)),
             _EXAMPLE.format(repr(name)),
         )
+    # Rules may compute in floats; counts are integers, so that sums are exact.
     return {key: value if isinstance(value, Polynomial) else round(value) for key, value in figures.items()}
 
 

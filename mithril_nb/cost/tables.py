@@ -67,6 +67,7 @@ def data_frame(cost: Mapping[str, Any], by: str) -> pandas.DataFrame:
         ]
         found = pandas.DataFrame(lines).set_index("block")
     whole = {name: "Int64" for name in found.columns if name in (*_INTEGERS, "forward", "backward", "update")}
+    # Int64 and Float64 are pandas' nullable dtypes: int64 would turn unknown figures into floats.
     return found.astype({**whole, "time_s": "Float64"})
 
 

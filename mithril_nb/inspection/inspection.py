@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from mithril_nb.cost.costs import Cost
-from mithril_nb.cost.counting import SOURCES, cost_of, costs_of
+from mithril_nb.cost.counting import SOURCES, Costs, cost_of, costs_of
 from mithril_nb.cost.memory.use import MemoryUse, best_memory_of
-from mithril_nb.cost.side_by_side import Costs
 from mithril_nb.display import draw
-from mithril_nb.inspection.as_data import inspection_data
-from mithril_nb.inspection.exporters import exporter, save
+from mithril_nb.inspection.exports import exporter, inspection_data, save
+from mithril_nb.stages.given.program import Given
 from mithril_nb.stages.inspect_options import InspectOptions
 from mithril_nb.stages.param_names import DEFAULT
 from mithril_nb.stages.program_stages import ProgramStages
@@ -210,3 +210,42 @@ def inspect(
     holders = checked_params(fn, args, params, name)
     options = InspectOptions(name, holders, device, compiler_options, source, kinds, check_sizes, requested_at)
     return Inspection(fn, args, options)
+
+
+def inspect_given(
+    given: Given,
+    *,
+    name: str | None = None,
+    params: str | Sequence[str] = DEFAULT,
+    device: Any | None = None,
+    compiler_options: Mapping[str, Any] | None = None,
+) -> Inspection:
+    """Look at a program that starts at a later stage than Python.
+
+    Args:
+        given: The program.
+        name: Name of the program; by default its own name.
+        params: Name of the argument that holds the parameters, as in `inspect`.
+        device: The `jax.Device` to compile for.
+        compiler_options: Further XLA options.
+
+    Raises:
+        UnknownOptionError: `params` names an argument that does not exist.
+
+    Examples:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> from mithril_nb.stages.given.program import given_of_lowered
+        >>> found = inspect_given(given_of_lowered(jax.jit(jnp.sin).lower(jnp.zeros(3))))
+        >>> found.name, found.stage("jaxpr").unavailable
+        ('sin', 'this program was given as a jax.stages.Lowered: it has no jaxpr')
+    """
+    holders = (params,) if isinstance(params, str) else tuple(params)
+    if holders != (DEFAULT,):
+        given.check_params(holders)
+    given = replace(given, name=name or given.name)
+    return Inspection(_not_a_function, (), InspectOptions(given.name, holders, device, compiler_options, given=given))
+
+
+def _not_a_function(*_: Any) -> None:
+    raise AssertionError("a program that starts at a later stage is not traced")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Any
 
 import jax
@@ -110,20 +109,6 @@ def test_the_train_step_of_resnet_50() -> None:
     assert 2 * sum(one.count or 0 for one in found) == IMAGES * (3 * resnet50_forward() - STEM)
     forward = 2 * sum(one.count or 0 for one in found if one.role == "forward")
     assert forward == IMAGES * resnet50_forward()
-
-
-def test_the_train_step_of_an_mlp() -> None:
-    widths = (784, 512, 256, 10)
-    layers = [2 * 128 * left * right for left, right in pairwise(widths)]
-    step = of_corpus("MLP, train step")
-    assert products(step) == 3 * sum(layers) - layers[0] == 308_150_272
-    assert step.cost().total.params == sum(left * right + right for left, right in pairwise(widths))
-
-
-def test_a_scan_of_ten() -> None:
-    square = spec(128, 128)
-    found = inspect(lambda x, w: lax.scan(lambda c, _: (c @ w, None), x, None, length=10)[0], square, square)
-    assert found.cost().total.flops == 10 * 2 * 128**3 == 41_943_040
 
 
 def test_an_lstm_and_lenet() -> None:

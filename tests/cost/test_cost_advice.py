@@ -13,12 +13,12 @@ STEP = """
         inspection = ml.inspect(Model() | Linear(4, name="up"), shapes={"input": [2, 3]}); cost = inspection.cost()"""
 
 CASES = {
-    "cost/sums/blocks.py:ByBlock.__missing__": """
+    "cost/by_name.py:ByBlock.__missing__": """
         body = Model(name="net") | Linear(4, name="up")
         cost = ml.inspect(Model() | body, shapes={"input": [2, 3]}).cost()
         cost.by_block["net"]
         """,
-    "cost/sums/blocks.py:no_block": f"""{STEP}
+    "cost/by_name.py:no_block": f"""{STEP}
         cost.by_block["upp"]
         """,
     "cost/costs.py:Cost.formula": """
@@ -75,7 +75,7 @@ CASES = {
         ))
         inspection.cost()
         """,
-    "cost/sums/lines.py:ByLine.__missing__": f"""{STEP}
+    "cost/lines.py:ByLine.__missing__": f"""{STEP}
         cost.by_line["model:44"]
         """,
     "cost/memory/use.py:memory_of": """
@@ -96,31 +96,31 @@ CASES = {
         memory_of(ml.inspect(jnp.matmul, x, x))
         # Try: assert memory_of(ml.inspect(jnp.matmul, jnp.ones((2, 2)), jnp.ones((2, 2)))).peak_bytes > 0
         """,
-    "cost/sums/roles.py:ByRole.__missing__": f"""{STEP}
+    "cost/by_name.py:ByRole.__missing__": f"""{STEP}
         cost.by_role["forwar"]
         """,
-    "cost/side_by_side.py:Costs.__getitem__": """
+    "cost/counting.py:Costs.__getitem__": """
         inspection = ml.inspect(jnp.matmul, *(jax.ShapeDtypeStruct(jax.export.symbolic_shape("B, B"), "float32"),) * 2)
         costs = inspection.costs()
         costs["compiled"]
         """,
-    "cost/side_by_side.py:Costs.__getitem__#2": f"""{STEP}
+    "cost/counting.py:Costs.__getitem__#2": f"""{STEP}
         costs = inspection.costs("analytic")
         costs["compiled"]
         """,
-    "cost/symbolic/costs.py:SymbolicProgram._check_names": """
+    "cost/symbolic.py:SymbolicProgram._check_names": """
         cost = ml.inspect(jnp.matmul, *(jax.ShapeDtypeStruct(jax.export.symbolic_shape("B, B"), "float32"),) * 2).cost()
         cost.formula("net")
         """,
-    "cost/symbolic/costs.py:SymbolicProgram._check_names | a primitive": """
+    "cost/symbolic.py:SymbolicProgram._check_names | a primitive": """
         cost = ml.inspect(jnp.matmul, jnp.ones((2, 3)), jnp.ones((3, 4))).cost()
         cost.formula("dot_genral")
         """,
-    "cost/symbolic/costs.py:SymbolicProgram._check": """
+    "cost/symbolic.py:SymbolicProgram._check": """
         cost = ml.inspect(jnp.matmul, *(jax.ShapeDtypeStruct(jax.export.symbolic_shape("B, B"), "float32"),) * 2).cost()
         cost.at(C=3)
         """,
-    "cost/symbolic/costs.py:SymbolicProgram._check | no sizes": f"""{STEP}
+    "cost/symbolic.py:SymbolicProgram._check | no sizes": f"""{STEP}
         cost.at(C=3)
         """,
     "cost/tables.py:data_frame": f"""{STEP}

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mithril_nb as ml
+from mithril_nb.cost import CostRow
 from mithril_nb.cost.hlo.collectives import group_size
-from mithril_nb.cost.hlo.instruction_costs import InstructionCost, hlo_costs
+from mithril_nb.cost.hlo.instruction_costs import hlo_costs
 from mithril_nb.stages.hlo.optimized import read_hlo
 from mithril_nb.stages.hlo.text import attribute_pairs
 from mithril_nb.stages.records import Stage
@@ -24,17 +25,17 @@ ADD = """
 """
 
 
-def costs(*lines: str, head: str = "HloModule step, num_partitions=8") -> dict[str, InstructionCost]:
+def costs(*lines: str, head: str = "HloModule step, num_partitions=8") -> dict[str, CostRow]:
     """The costs of the instructions of a program with a parameter `%p` of 100 floats, by name."""
     body = "\n".join(f"  {line}" for line in lines)
     text = f"{head}\n{ADD}\nENTRY %main (p: f32[100]) -> f32[100] {{\n  %p = f32[100] parameter(0)\n{body}\n}}\n"
     shown, instructions = read_hlo(text, Tags(set()), {}, {})
-    return {one.instruction.id: one for one in hlo_costs(Stage("hlo", shown, instructions))}
+    return {one.id: one for one in hlo_costs(Stage("hlo", shown, instructions))[0]}
 
 
 def sent(line: str, head: str = "HloModule step, num_partitions=8") -> tuple[int | None, int | None]:
     one = costs(f"ROOT %c = {line}", head=head)["c"]
-    return one.payload, one.wire
+    return one.payload_bytes, one.wire_bytes
 
 
 @st.composite
@@ -138,7 +139,7 @@ def test_asynchronous_collectives_count_once() -> None:
         "%moved = (f32[100], f32[100], u32[], u32[]) collective-permute-start(%p), source_target_pairs={{0,1}}",
         "ROOT %three = f32[100] collective-permute-done(%moved)",
     )
-    assert {name: (one.payload, one.wire) for name, one in found.items() if one.wire} == {
+    assert {name: (one.payload_bytes, one.wire_bytes) for name, one in found.items() if one.wire_bytes} == {
         "reduced": (400, 600), "gathered": (1600, 1200), "moved": (400, 400),
     }  # fmt: skip
     assert all(one.flops is not None for one in found.values())
@@ -157,7 +158,9 @@ def test_an_asynchronous_wrapper_counts_what_it_runs() -> None:
         "ROOT %done = f32[25] async-done(%start)",
         head=f"HloModule step, replica_count=4\n{inner}",
     )
-    assert [(name, one.payload, one.repeats) for name, one in found.items() if one.payload] == [("scattered", 400, 1)]
+    assert [(name, one.payload_bytes, one.repeats) for name, one in found.items() if one.payload_bytes] == [
+        ("scattered", 400, 1)
+    ]
 
 
 def test_a_program_given_as_text_has_its_communication(tmp_path) -> None:

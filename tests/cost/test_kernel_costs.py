@@ -163,7 +163,7 @@ def test_a_custom_call_costs_the_estimate_of_its_author() -> None:
         assert not isinstance(line, str)
         assert "estimate" not in line.written  # the displayed text stays as XLA prints it
         (found,) = costs_of_line(line.attributes)
-        assert (found.flops, found.transcendentals, found.bytes, found.formula) == expected
+        assert (found.flops, found.transcendentals, found.bytes_accessed, found.formula) == expected
 
 
 def test_a_library_call_costs_its_estimate_or_has_a_reason() -> None:
@@ -181,4 +181,4 @@ def test_a_library_call_costs_its_estimate_or_has_a_reason() -> None:
 
 def costs_of_line(attributes: str) -> Any:
     line = Instruction("k.1", "custom-call", 2, attributes=attribute_pairs(attributes), shapes=(TensorSpec((64,)),))
-    return hlo_costs(Stage("hlo", "ENTRY %main (x: f32[64]) -> f32[64] {\n  ROOT %k.1\n}", (line,)), {})
+    return hlo_costs(Stage("hlo", "ENTRY %main (x: f32[64]) -> f32[64] {\n  ROOT %k.1\n}", (line,)), {})[0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import pairwise
 
 import jax
-import jax.numpy as jnp
 import pytest
 from jax import lax
 from jax_programs import EVERYTHING_PARAMS, everything, linear_params, mlp, on_host, programs, spec, train_step
@@ -48,36 +47,6 @@ def test_the_total_equals_xla(name: str) -> None:
     assert found.unknown == ()
     assert found.attributed_share == 1.0
     check_sums(found)
-
-
-def test_a_scan_of_ten_matrix_products() -> None:
-    found = cost(lambda x, w: lax.scan(lambda c, _: (c @ w, None), x, None, length=10)[0], SQUARE, SQUARE)
-    assert found.total.flops == 41_943_040
-    assert [(one.repeats, one.once.flops, one.flops) for one in found.rows] == [(10, 4_194_304, 41_943_040)]
-    assert found.once.flops == 4_194_304  # the counts of XLA and jax.experimental.roofline
-
-
-def test_loops_multiply_inside_loops() -> None:
-    def inner(c):
-        return lax.scan(lambda c, _: (c @ c, None), c, None, length=3)[0]
-
-    found = cost(lambda x: lax.fori_loop(0, 5, lambda _, c: inner(c), x), spec(8, 8))
-    assert found.total.flops == 5 * 3 * 2 * 8**3  # the loop counter is unused
-
-
-def test_a_scan_costs_what_the_unrolled_loop_costs() -> None:
-    def step(c, w):
-        return jnp.tanh(c @ w), None
-
-    def unrolled(x, weights):
-        for weight in weights:
-            x, _ = step(x, weight)
-        return (x**2).sum()
-
-    scanned = jax.grad(lambda x, weights: (lax.scan(step, x, weights)[0] ** 2).sum(), (0, 1))
-    by_hand = jax.jit(jax.grad(unrolled, (0, 1))).lower(spec(16, 32), (spec(32, 32),) * 6)
-    found = cost(scanned, spec(16, 32), spec(6, 32, 32))
-    assert found.total.flops == pytest.approx(by_hand.cost_analysis()["flops"], rel=0.01)
 
 
 def test_a_loop_with_dynamic_trip_count_is_unknown() -> None:

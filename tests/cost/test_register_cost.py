@@ -189,21 +189,17 @@ def test_a_primitive_that_holds_equations_raises() -> None:
     )
 
 
+def not_a_count(value: str, kind: str) -> str:
+    return (
+        f"the rule registered with ml.register_cost for 'smooth' returns {value}, which is not a valid count.\n"
+        f"    needs  numbers of at least 0, or a dict of them\n    given  {kind}\n"
+        "    Try: ml.register_cost('smooth', lambda equation: 1_000)"
+    )
+
+
 RETURNED = {
-    "a text": (
-        lambda equation: "many",
-        "the rule registered with ml.register_cost for 'smooth' returns 'many', which is not a valid count.\n"
-        "    needs  numbers of at least 0, or a dict of them\n"
-        "    given  str\n"
-        "    Try: ml.register_cost('smooth', lambda equation: 1_000)",
-    ),
-    "less than nothing": (
-        lambda equation: -1,
-        "the rule registered with ml.register_cost for 'smooth' returns -1, which is not a valid count.\n"
-        "    needs  numbers of at least 0, or a dict of them\n"
-        "    given  int\n"
-        "    Try: ml.register_cost('smooth', lambda equation: 1_000)",
-    ),
+    "a text": (lambda equation: "many", not_a_count("'many'", "str")),
+    "less than nothing": (lambda equation: -1, not_a_count("-1", "int")),
     "another figure": (
         lambda equation: {"flop": 1},
         "the rule registered with ml.register_cost for 'smooth' returns an unknown figure: 'flop'.\n"

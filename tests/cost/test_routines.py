@@ -16,7 +16,7 @@ import pytest
 from jax import lax
 from jax_programs import spec
 
-from mithril_nb.cost.formulas.special_functions import ITERATIONS
+from mithril_nb.cost.formulas.elementwise import ITERATIONS
 from mithril_nb.inspection import inspect
 
 Sizes = tuple[int, int]
@@ -182,10 +182,6 @@ def test_a_routine_costs_its_closed_form(table: str, name: str, sizes: Sizes) ->
     whole = closed_form + BESIDE.get(name, lambda n: 0)(sizes[1])
     rows = sum(row.opcode in FACTORIZATIONS for row in found.rows)  # each is an integer
     assert found.total.flops == pytest.approx(whole, abs=max(rows, 1) / 2, rel=1e-15)
-
-
-def test_there_are_forty_routines_and_more() -> None:
-    assert sum(len(make(4, 4)) for make in TABLES.values()) >= 40
 
 
 NAMED: dict[str, Callable[[Any, Any], tuple[Any, ...]]] = {

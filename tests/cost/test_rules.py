@@ -11,8 +11,7 @@ from jax import export, lax
 from jax_programs import flops_by_xla, spec
 
 from mithril_nb.cost import cost_of
-from mithril_nb.cost.formulas.letters import meaning
-from mithril_nb.cost.formulas.parsing import parse
+from mithril_nb.cost.formulas.parsing import meaning, parse
 from mithril_nb.cost.formulas.rules import RULES, counted, is_folded
 from mithril_nb.cost.formulas.sizes import nbytes
 from mithril_nb.graph.spec import TensorSpec

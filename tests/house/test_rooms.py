@@ -65,7 +65,7 @@ STACKS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "analysis": (("retraces", "measure", "whatif"), ()),
     "ui": (("session", "widgets"), ()),
     "stages": (("trace", "hlo", "xla", "machine", "graph", "transforms"), ("pipeline", "program_stages")),
-    "cost": (("formulas", "hlo", "memory"), ("comparison", "difference", "side_by_side")),
+    "cost": (("formulas", "hlo", "memory"), ("comparison", "counting", "difference")),
 }
 """Folders within a room, from the ground up, and the files beside them that import all of them."""
 

@@ -8,14 +8,14 @@ from advice import check
 PROGRAM = """
         inspection = ml.inspect(jnp.sin, jnp.zeros(3))"""
 CASES = {
-    "inspection/exporters.py:exporter": """
+    "inspection/exports.py:exporter": """
         from mithril_nb.inspection import exporter
         exporter("csv")
         """,
-    "inspection/exporters.py:save": f"""{PROGRAM}
+    "inspection/exports.py:save": f"""{PROGRAM}
         inspection.save("sin.jsn")
         """,
-    "inspection/exporters.py:save#2": f"""{PROGRAM}
+    "inspection/exports.py:save#2": f"""{PROGRAM}
         inspection.save("no-such-folder/sin.json")
         """,
 }

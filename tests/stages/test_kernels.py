@@ -11,7 +11,7 @@ import pytest
 from jax_programs import block, spec
 
 from mithril_nb.inspection import Inspection, inspect
-from mithril_nb.inspection.as_data import stage_data
+from mithril_nb.inspection.exports import stage_data
 from mithril_nb.stages.machine.kernels import Owners, listing, read_kernels
 from mithril_nb.stages.machine.llvm import llvm_lines
 from mithril_nb.stages.records import Instruction

@@ -15,8 +15,7 @@ from mithril_nb.analysis.measure.profiles import BETWEEN, DISPATCH, WHOLE, Profi
 from mithril_nb.analysis.measure.runs import Runner, Runs, Values, measured_runs, values_for
 from mithril_nb.cost.costs import Cost
 from mithril_nb.cost.notes import NOT_RUN
-from mithril_nb.cost.records import CostRow, Figures
-from mithril_nb.cost.sums.splits import TICKS_PER_S
+from mithril_nb.cost.records import TICKS_PER_S, CostRow, Figures
 from mithril_nb.errors import StageUnavailableError, UnexpectedInputError, UnknownOptionError, short_repr
 from mithril_nb.inspection import Inspection
 from mithril_nb.stages.failure import failure_of

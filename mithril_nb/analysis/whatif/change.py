@@ -10,9 +10,9 @@ from typing import Any
 from mithril_nb.analysis.whatif.future import Future
 from mithril_nb.analysis.whatif.settings import format_value, plain
 from mithril_nb.cost import Cost, Figures
+from mithril_nb.cost.by_name import ByRole
 from mithril_nb.cost.comparison import Change as Pair
 from mithril_nb.cost.comparison import Comparison
-from mithril_nb.cost.sums.roles import ByRole
 from mithril_nb.display import Shown
 
 NOT_ASKED = "peak_bytes: not computed yet; read change.peak_bytes to compute it"

@@ -15,7 +15,7 @@ from mithril_nb.analysis.whatif.settings import Key, Settings, format_value, is_
 from mithril_nb.analysis.whatif.subjects import Subject
 from mithril_nb.cost import Cost
 from mithril_nb.cost.costs import of_equations
-from mithril_nb.cost.symbolic.costs import SymbolicProgram
+from mithril_nb.cost.symbolic import SymbolicProgram
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.inspection import Inspection
 from mithril_nb.jobs import JobQueue

@@ -16,7 +16,7 @@ from typing import Any
 
 from mithril_nb.cost import Cost
 from mithril_nb.cost.costs import of_equations
-from mithril_nb.cost.symbolic.costs import SymbolicProgram
+from mithril_nb.cost.symbolic import SymbolicProgram
 from mithril_nb.display import UNATTRIBUTED_LABEL
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.records import Equation, Input

@@ -7,6 +7,5 @@ from mithril_nb.cost.formulas import (  # noqa: F401  Importing them registers t
     linear_algebra,
     randomness,
     reductions,
-    special_functions,
     structure,
 )

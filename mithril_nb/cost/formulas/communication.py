@@ -60,14 +60,15 @@ def sent(kind: str, operands: Sequence[Expression | None], group: int | None) ->
     if group is None or None in operands or kind == "ragged-all-to-all":
         return UNKNOWN
     sizes = [size for size in operands if size is not None]
-    payload: Expression = _total(sizes)
+    payload: Expression = sum(sizes)
+    # Operands of an all-to-all are parts of one buffer, so it is rounded up once; others are rounded up one by one.
     parts = [payload] if kind == "all-to-all" else sizes
     if kind == "all-reduce":
-        return payload, _total([_rounded_up(2 * (group - 1) * size, group) for size in parts])
+        return payload, sum([_rounded_up(2 * (group - 1) * size, group) for size in parts])
     if kind == "all-gather":
         return group * payload, (group - 1) * payload
     if kind in ("reduce-scatter", "all-to-all"):
-        return payload, _total([_rounded_up((group - 1) * size, group) for size in parts])
+        return payload, sum([_rounded_up((group - 1) * size, group) for size in parts])
     return payload, payload
 
 
@@ -95,10 +96,6 @@ def sent_by(equation: Equation, bytes_of: Callable[[TensorSpec], Expression | No
     `sent` counts collectives inside `shard_map`. Other equations send nothing, except equations on sharded arrays that
     XLA partitions, where both figures are unknown.
 
-    Args:
-        equation: The equation.
-        bytes_of: Returns the size of an array in bytes.
-
     Raises:
         UndecidedError: A size is neither a number nor a polynomial.
     """
@@ -110,17 +107,12 @@ def sent_by(equation: Equation, bytes_of: Callable[[TensorSpec], Expression | No
     params: Any = equation.param
     group = params.get(GROUP)
     if kind == "collective-permute" and params.get("perm") is not None:
+        # A permutation has no groups: 1 means that no device sends to another.
         group = 2 if any(source != target for source, target in params["perm"]) else 1
     operands = equation.inputs[:1] if kind == "collective-broadcast" else equation.inputs
     return sent(kind, [bytes_of(spec) for spec in operands], group)
 
 
 def _rounded_up(value: Expression, parts: int) -> Expression:
+    # `math.ceil` does not support polynomials.
     return -(-value // parts)
-
-
-def _total(sizes: Sequence[Expression]) -> Expression:
-    whole: Expression = 0
-    for size in sizes:
-        whole = whole + size
-    return whole

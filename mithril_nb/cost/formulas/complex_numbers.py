@@ -22,7 +22,7 @@ from mithril_nb.cost.formulas.structure import all_reduce, reduce_scatter, updat
 from mithril_nb.stages.jax_versions import COMPLEX_ABS_FLOPS
 from mithril_nb.stages.records import Equation
 
-_REAL = "complex, in real operations"
+_REAL, _EXPANDED = "complex, in real operations", "complex, expanded"
 _PRODUCT, _QUOTIENT = 6, 11
 
 
@@ -31,7 +31,7 @@ def _of_complex(*primitives: str) -> list[str]:
 
 
 def _expanded(flops: int, transcendentals: int, *primitives: str) -> None:
-    elementwise(flops, transcendentals, "complex, expanded", *_of_complex(*primitives))
+    elementwise(flops, transcendentals, _EXPANDED, *_of_complex(*primitives))
 
 
 def _in_real_operations(each: int, *primitives: str) -> None:
@@ -118,25 +118,14 @@ def conversion(equation: Equation) -> Formula:
     return found if found.flops == "0" else Formula("2·n", found.letters, note=_REAL, xla="n")
 
 
-@rule(*_of_complex("argmax", "argmin"), flops="15·(in - out)", note="in order of real, then imaginary parts")
-def arg_extremum(equation: Equation) -> Letters:
-    """Like floats, whose 9 operations include three comparisons: for complex numbers `>` takes 5, `==` and `!=` 2 each.
-
-    JAX traces this for complex numbers but lowers it only for real ones.
-    """
-    return reduction(equation)
-
-
-@rule(*_of_complex("dot_general"), flops="8·B·M·N·K", note=_REAL, xla="2·B·M·N·K")
-def product(equation: Equation) -> Letters:
-    """One complex multiply-add for each element of the result and each index of the contracted axes: `8·B·M·N·K`."""
-    return dot_general(equation)
-
-
-@rule(*_of_complex("ragged_dot_general", "ragged_dot"), flops="8·B·M·N·K", note="complex, each row in one group")
-def ragged_product(equation: Equation) -> Letters:
-    """Like a product without groups, in complex multiply-adds: `8·B·M·N·K`."""
-    return ragged_dot(equation)
+# Real argmax takes 9 operations, three of which are comparisons: for complex numbers `>` takes 5, `==` and `!=` 2 each.
+# JAX traces this for complex numbers but lowers it only for real ones.
+rule(*_of_complex("argmax", "argmin"), flops="15·(in - out)", note="in order of real, then imaginary parts")(reduction)
+# A complex multiply-add takes 8 operations where a real one takes 2.
+rule(*_of_complex("dot_general"), flops="8·B·M·N·K", note=_REAL, xla="2·B·M·N·K")(dot_general)
+rule(*_of_complex("ragged_dot_general", "ragged_dot"), flops="8·B·M·N·K", note="complex, each row in one group")(
+    ragged_dot
+)
 
 
 @rule(
@@ -168,64 +157,26 @@ def integer_power(equation: Equation) -> Formula:
     return Formula("k·n", letters, note=f"{each} real operations for x^{exponent}", xla="j·n")
 
 
-@rule(*_of_complex("reduce_sum"), flops="2·(in - out)", note=_REAL, xla="in - out")
-def complex_sum(equation: Equation) -> Letters:
-    """Combining `k` elements takes `k - 1` sums of 2 operations: `2·(in - out)`."""
-    return reduction(equation)
-
-
-@rule(*_of_complex("reduce_prod"), flops="6·(in - out)", note=_REAL, xla="in - out")
-def complex_product(equation: Equation) -> Letters:
-    """Combining `k` elements takes `k - 1` products of 6 operations: `6·(in - out)`."""
-    return reduction(equation)
-
-
-@rule(*_of_complex("reduce_max", "reduce_min"), flops="9·(in - out)", note="complex, expanded")
-def extremum(equation: Equation) -> Letters:
-    """Comparing real parts, then imaginary ones: `9·(in - out)`."""
-    return reduction(equation)
-
-
-@rule(*_of_complex("cummax", "cummin"), flops="9·(n - rows)", note="complex, expanded", xla="9·n·(N - 1)")
-def running_extremum(equation: Equation) -> Letters:
-    """Like a running maximum, comparing real parts, then imaginary ones: `9·(n - rows)`."""
-    return running(equation)
-
-
-@rule(*_of_complex("cumsum"), flops="2·(n - rows)", note=_REAL, xla="n·(N - 1)")
-def running_sum(equation: Equation) -> Letters:
-    """A complex sum for each element but the first of a row: `2·(n - rows)`."""
-    return running(equation)
-
-
-@rule(*_of_complex("cumprod"), flops="6·(n - rows)", note=_REAL, xla="n·(N - 1)")
-def running_product(equation: Equation) -> Letters:
-    """A complex product for each element but the first of a row: `6·(n - rows)`."""
-    return running(equation)
-
-
-@rule(*_of_complex("cumlogsumexp"), flops="(9 + 15 + 79 + 2)·(n - rows)", transcendentals="9·(n - rows)", note=_REAL)
-def running_logsumexp(equation: Equation) -> Letters:
-    """An extremum, `exp`, `log1p` and a sum for each element but the first of a row."""
-    return running(equation)
-
-
-@rule(*_of_complex("reduce_window_sum"), flops="2·n·(window - 1)", note=_REAL, xla="n·(window - 1)")
-def window_sum(equation: Equation) -> Letters:
-    """Sums of the `window` elements for each element of the result: `2·n·(window - 1)`."""
-    return window_reduction(equation)
-
-
-@rule(*_of_complex("reduce_window_max", "reduce_window_min"), flops="9·n·(window - 1)", note="complex, expanded")
-def window_extremum(equation: Equation) -> Letters:
-    """Comparing real parts, then imaginary ones, of the elements in each window: `9·n·(window - 1)`."""
-    return window_reduction(equation)
-
-
-@rule(*_of_complex("select_and_scatter_add"), flops="(9·window - 7)·source", note="complex, expanded")
-def scattered_extremum(equation: Equation) -> Letters:
-    """For each element of the source `window - 1` comparisons of 9 operations, and one sum of 2."""
-    return select_and_scatter_add(equation)
+# Like the rules for real numbers, with 2 operations for a sum, 6 for a product, and 9 to compare real, then imaginary
+# parts.
+rule(*_of_complex("reduce_sum"), flops="2·(in - out)", note=_REAL, xla="in - out")(reduction)
+rule(*_of_complex("reduce_prod"), flops="6·(in - out)", note=_REAL, xla="in - out")(reduction)
+rule(*_of_complex("reduce_max", "reduce_min"), flops="9·(in - out)", note=_EXPANDED)(reduction)
+rule(*_of_complex("cummax", "cummin"), flops="9·(n - rows)", note=_EXPANDED, xla="9·n·(N - 1)")(running)
+rule(*_of_complex("cumsum"), flops="2·(n - rows)", note=_REAL, xla="n·(N - 1)")(running)
+rule(*_of_complex("cumprod"), flops="6·(n - rows)", note=_REAL, xla="n·(N - 1)")(running)
+# An extremum, `exp`, `log1p` and a sum for each element but the first of a row.
+rule(
+    *_of_complex("cumlogsumexp"), flops="(9 + 15 + 79 + 2)·(n - rows)", transcendentals="9·(n - rows)", note=_REAL
+)(running)  # fmt: skip
+rule(*_of_complex("reduce_window_sum"), flops="2·n·(window - 1)", note=_REAL, xla="n·(window - 1)")(window_reduction)
+rule(*_of_complex("reduce_window_max", "reduce_window_min"), flops="9·n·(window - 1)", note=_EXPANDED)(window_reduction)
+# For each element of the source `window - 1` comparisons of 9 operations, and one sum of 2.
+rule(*_of_complex("select_and_scatter_add"), flops="(9·window - 7)·source", note=_EXPANDED)(select_and_scatter_add)
+rule(*_of_complex("reduce_scatter", "unreduced_reduce_scatter"), flops="2·(in - out)", note=_REAL, xla="0")(
+    reduce_scatter
+)
+rule(*_of_complex("addupdate", "accum_grad_in_ref"), flops="2·updates", note=_REAL, xla="updates")(update)
 
 
 @rule(*_of_complex("psum", "psum_invariant", "unreduced_psum"), flops="2·n", note=_REAL, xla="n")
@@ -234,18 +185,6 @@ def collective_sum(equation: Equation) -> Formula:
     found = all_reduce(equation)
     real = found if isinstance(found, Formula) else Formula("n", found)
     return Formula(f"2·({real.flops})" if " " in real.flops else f"2·{real.flops}", real.letters, xla=real.flops)
-
-
-@rule(*_of_complex("reduce_scatter", "unreduced_reduce_scatter"), flops="2·(in - out)", note=_REAL, xla="0")
-def scattered_sum(equation: Equation) -> Letters:
-    """Like a sum of real numbers between devices, with 2 operations each: `2·(in - out)`."""
-    return reduce_scatter(equation)
-
-
-@rule(*_of_complex("addupdate", "accum_grad_in_ref"), flops="2·updates", note=_REAL, xla="updates")
-def complex_update(equation: Equation) -> Letters:
-    """One complex sum for each element added to a reference: `2·updates`."""
-    return update(equation)
 
 
 def _scatter(each: int, *primitives: str, note: str, xla: str | None) -> None:
@@ -260,4 +199,4 @@ def _scatter(each: int, *primitives: str, note: str, xla: str | None) -> None:
 
 _scatter(2, "scatter-add", "scatter-sub", "scatter_add", note=_REAL, xla="updates")
 _scatter(_PRODUCT, "scatter-mul", "scatter_mul", note=_REAL, xla="updates")
-_scatter(9, "scatter-max", "scatter-min", note="complex, expanded", xla=None)
+_scatter(9, "scatter-max", "scatter-min", note=_EXPANDED, xla=None)

@@ -79,17 +79,16 @@ def attention(equation: Equation) -> Letters:
 
     This is cuDNN's kernel for `jax.nn.dot_product_attention`. Masked scores are counted too.
     """
+    # Layouts of cuDNN: the keys are on axis 1 in BTNH (0), on axis 2 in BNTH (1).
     query, key = equation.inputs[:2]
     return {"n": count(query), "K": length(key, 2 if equation.param.get("layout") in (1, "BNTH") else 1)}
 
 
-@rule(
+# Five products where the forward pass has two: Dao, FlashAttention-2, §4.1.
+rule(
     *(f"dot_product_attention_{one}{end}" for one in ("bwd", "fp8_bwd") for end in ("", "_wrapper")),
     flops="10·n·K", note="five products",
-)  # fmt: skip
-def attention_gradient(equation: Equation) -> Letters:
-    """Five products where the forward pass has two: `10·n·K` (Dao, FlashAttention-2, §4.1)."""
-    return attention(equation)
+)(attention)  # fmt: skip
 
 
 @rule("conv_general_dilated", "conv", flops="2·B·F·(C/G)·valid", note="padding left out")
@@ -118,6 +117,7 @@ def convolution(equation: Equation) -> Letters | Formula:
         "C": length(left, left_axes[1]),
         "valid": valid,
     }
+    # JAX accepts groups of features or of the batch, not both.
     if param["batch_group_count"] > 1:
         return Formula("2·(B/G)·F·C·valid", {**letters, "G": param["batch_group_count"]}, note="padding left out")
     return {**letters, "G": param["feature_group_count"]}
@@ -181,5 +181,6 @@ def rounds(length: int) -> int:
     return max(length.bit_length() - 1, 0)
 
 
+# As functions of polynomials, so that formulas may contain them before the sizes have numbers.
 FUNCTIONS["valid"] = lambda outputs, window, inputs, *place: valid_pairs(outputs, window, inputs, place)
 FUNCTIONS["rounds"] = rounds

@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any
 
-from mithril_nb.cost.formulas.rules import OF_COMPLEX, Formula, Letters, rule
+from mithril_nb.cost.formulas.rules import OF_COMPLEX, Formula, Letters, rule, without_arithmetic
 from mithril_nb.cost.formulas.sizes import length, times
 from mithril_nb.cost.formulas.symbols import call
 from mithril_nb.graph.spec import TensorSpec
@@ -53,34 +53,28 @@ def _batch(spec: TensorSpec, axes: int = 2) -> Letters:
 
 
 def _square(equation: Equation) -> Letters:
+    """The matrices are square, `n` x `n`."""
     spec = equation.inputs[0]
     return {**_batch(spec), "n": length(spec, -1)}
 
 
-def _matrix(spec: TensorSpec) -> Letters:
+def _matrix(equation: Equation) -> Letters:
+    """The matrices are `m` x `n`, with `k = min(m, n)`."""
+    spec = equation.inputs[0]
     rows, columns = length(spec, -2), length(spec, -1)
     return {**_batch(spec), "m": rows, "n": columns, "k": call("min", rows, columns)}
 
 
-@factorization("cholesky", flops="B·n³/3")
-def cholesky(equation: Equation) -> Letters:
-    """`n³/3` for each matrix [GVL 4.2.5; LAWN 41, xPOTRF]."""
-    return _square(equation)
-
-
-@factorization("lu", flops="B·(2·m·n·k - (m + n)·k² + 2·k³/3)", note="2·n³/3 if square")
-def lu(equation: Equation) -> Letters:
-    """`2·n³/3` for a square matrix; `2·m·n·k - (m + n)·k² + 2·k³/3` with `k = min(m, n)` [GVL 3.4; LAWN 41, xGETRF]."""
-    return _matrix(equation.inputs[0])
-
-
-@factorization("geqrf", "geqp3", flops=_PRODUCT, note="2·m·n² - 2·n³/3 if m ≥ n")
-def reflections(equation: Equation) -> Letters:
-    """`2·m·n² - 2·n³/3` for `m ≥ n`; with `k = min(m, n)` reflections in general [GVL 5.2.2; LAWN 41, xGEQRF].
-
-    This is the factorization: R, and Q as reflections. `householder_product` forms Q as a matrix.
-    """
-    return _matrix(equation.inputs[0])
+factorization("cholesky", flops="B·n³/3")(_square)  # GVL 4.2.5; LAWN 41, xPOTRF
+factorization("hessenberg", flops="B·10·n³/3")(_square)  # Q as reflections: GVL 7.4.3; LAWN 41, xGEHRD
+factorization("tridiagonal", flops="B·4·n³/3")(_square)  # Q as reflections: GVL 8.3.1; LAWN 41, xSYTRD
+factorization("eigh", flops="B·9·n³", typical=_QR_STEPS)(_square)  # with eigenvectors: GVL 8.3.5; LUG, xSYEV
+# n Givens rotations of a row and the vector, 6 operations a pair: GVL 6.5.4.
+factorization("cholesky_update", flops="B·3·n·(n + 1)")(_square)
+# GVL 3.4; LAWN 41, xGETRF.
+factorization("lu", flops="B·(2·m·n·k - (m + n)·k² + 2·k³/3)", note="2·n³/3 if square")(_matrix)
+# R, and Q as reflections, which `householder_product` forms as a matrix: GVL 5.2.2; LAWN 41, xGEQRF.
+factorization("geqrf", "geqp3", flops=_PRODUCT, note="2·m·n² - 2·n³/3 if m ≥ n")(_matrix)
 
 
 @factorization("qr", flops=_WITH_Q, note="R alone 2·m·n² - 2·n³/3 if m ≥ n")
@@ -90,7 +84,7 @@ def qr(equation: Equation) -> Formula:
     Q is formed from `k = min(m, n)` reflections as a matrix of `m` x `q` [GVL 5.1.6, 5.2.2; LAWN 41, xGEQRF, xORGQR]:
     as much again as R if it is thin and `m ≥ n`, `4·(m²·n - m·n² + n³/3)` if it is square.
     """
-    letters = _matrix(equation.inputs[0])
+    letters = _matrix(equation)
     unused: Any = equation.param.get(UNUSED, ())
     if 0 in unused:
         return Formula(_PRODUCT, letters, note="R alone; 2·m·n² - 2·n³/3 if m ≥ n")
@@ -100,7 +94,7 @@ def qr(equation: Equation) -> Formula:
 @factorization("householder_product", flops=_PRODUCT, note="k reflections")
 def householder_product(equation: Equation) -> Letters:
     """`k` reflections as an `m` x `n` matrix: `4·m·n·k - 2·(m + n)·k² + 4·k³/3` [GVL 5.1.6; LAWN 41, xORGQR]."""
-    return {**_matrix(equation.inputs[0]), "k": length(equation.inputs[1], -1)}
+    return {**_matrix(equation), "k": length(equation.inputs[1], -1)}
 
 
 @factorization("ormqr", flops="B·(4·m·n·k - 2·n·k²)", note="k reflections; from the right, m and n are swapped")
@@ -111,12 +105,6 @@ def apply_reflections(equation: Equation) -> Letters:
     if not equation.param.get("left", True):
         rows, columns = columns, rows
     return {**_batch(spec), "m": rows, "n": columns, "k": length(equation.inputs[1], -1)}
-
-
-@factorization("eigh", flops="B·9·n³", typical=_QR_STEPS)
-def eigh(equation: Equation) -> Letters:
-    """`9·n³` with eigenvectors: tridiagonalization and symmetric QR steps [GVL 8.3.5; LUG, xSYEV]."""
-    return _square(equation)
 
 
 @factorization("eig", flops="B·79·n³/3", note="10·n³ for eigenvalues alone", typical=_QR_STEPS)
@@ -154,18 +142,6 @@ def schur(equation: Equation) -> Formula:
     return Formula("B·25·n³" if has_vectors else "B·10·n³", _square(equation), typical=_QR_STEPS)
 
 
-@factorization("hessenberg", flops="B·10·n³/3")
-def hessenberg(equation: Equation) -> Letters:
-    """`10·n³/3`, Q as reflections [GVL 7.4.3; LAWN 41, xGEHRD]."""
-    return _square(equation)
-
-
-@factorization("tridiagonal", flops="B·4·n³/3")
-def tridiagonal(equation: Equation) -> Letters:
-    """`4·n³/3`, Q as reflections [GVL 8.3.1; LAWN 41, xSYTRD]."""
-    return _square(equation)
-
-
 @factorization("triangular_solve", flops="B·n²·m", note="m right-hand sides")
 def triangular_solve(equation: Equation) -> Letters:
     """`n²` for each of the `m` right-hand sides [GVL 3.1.2; LAWN 41, xTRSM]."""
@@ -181,12 +157,6 @@ def tridiagonal_solve(equation: Equation) -> Letters:
     return {**_batch(diagonal, 1), "n": length(diagonal, -1), "m": length(right, -1)}
 
 
-@factorization("cholesky_update", flops="B·3·n·(n + 1)")
-def cholesky_update(equation: Equation) -> Letters:
-    """`n` Givens rotations of a row and the vector, 6 operations a pair: `3·n·(n + 1)` [GVL 6.5.4]."""
-    return _square(equation)
-
-
 @factorization("symmetric_product", flops="B·(k·n·(n + 1) + 3·n²)", note="k columns")
 def symmetric_product(equation: Equation) -> Letters:
     """One triangle of `A·Aᵀ`, `k·n·(n + 1)`, and then `α·A·Aᵀ + β·C` [LAWN 41, xSYRK]."""
@@ -194,7 +164,4 @@ def symmetric_product(equation: Equation) -> Letters:
     return {**_batch(spec), "n": length(spec, -2), "k": length(spec, -1)}
 
 
-@rule("lu_pivots_to_permutation", flops="0", note="moves data")
-def permutation(equation: Equation) -> Letters:
-    """Permuting rows takes no arithmetic: `0`."""
-    return {}
+without_arithmetic("lu_pivots_to_permutation", note="moves data")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mithril_nb.cost.formulas.rules import Formula, Letters, of_items, rule
+from mithril_nb.cost.formulas.rules import Formula, Letters, of_items, rule, without_arithmetic
 from mithril_nb.cost.formulas.sizes import as_size, count, length, times
 from mithril_nb.cost.formulas.symbols import FUNCTIONS, call
 from mithril_nb.stages.records import Equation
@@ -71,37 +71,19 @@ def random_fold_in(equation: Equation) -> Letters | Formula:
     return Formula("254·n", of_items(equation), once="70·n", note="two keys of Threefry each")
 
 
-@rule("random_seed", flops="2·n")
-def random_seed(equation: Equation) -> Letters:
-    """Splitting the seed into two words."""
-    return of_items(equation)
-
-
-@rule("threefry2x32", flops="117·n", once="25·n", note="20 rounds of Threefry for two words")
-def threefry2x32(equation: Equation) -> Letters:
-    """Twenty rounds of 5 operations, five additions of keys of 3, and 2 before them: `117·n` for `n` pairs of words.
-
-    Source: Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, SC11, §4.3.
-    """
-    return of_items(equation)
-
-
-@rule("threefry4x32", flops="248·n", note="20 rounds of Threefry for four words")
-def threefry4x32(equation: Equation) -> Letters:
-    """Twenty rounds of two mixes of 5 operations, and six additions of keys of 8: `248·n`; source as `threefry2x32`."""
-    return of_items(equation)
-
-
-@rule("philox2x32", flops="48·n", note=f"{_PHILOX}, for two words")
-def philox2x32(equation: Equation) -> Letters:
-    """Ten rounds of one product (high and low word), two `xor`, and nine additions of keys: `48·n`; source as above."""
-    return of_items(equation)
-
-
-@rule("philox4x32", flops="98·n", note=f"{_PHILOX}, for four words")
-def philox4x32(equation: Equation) -> Letters:
-    """Ten rounds of two products (high and low words), four `xor`, and nine times two additions of keys: `98·n`."""
-    return of_items(equation)
+# Source of the rounds: Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, SC11, §4.3.
+rule("random_seed", flops="2·n")(of_items)  # splits the seed into two words
+# 20 rounds of 5 operations, 5 additions of keys of 3, and 2 before them, for n pairs of words.
+rule("threefry2x32", flops="117·n", once="25·n", note="20 rounds of Threefry for two words")(of_items)
+# 20 rounds of two mixes of 5 operations, and 6 additions of keys of 8.
+rule("threefry4x32", flops="248·n", note="20 rounds of Threefry for four words")(of_items)
+# 10 rounds of one product (high and low word) and two xor, and 9 additions of keys.
+rule("philox2x32", flops="48·n", note=f"{_PHILOX}, for two words")(of_items)
+# 10 rounds of two products and four xor, and 9 times two additions of keys.
+rule("philox4x32", flops="98·n", note=f"{_PHILOX}, for four words")(of_items)
+# A random word, a product and a sum; XLA counts n transcendentals.
+rule("rng_uniform", flops="27·n", xla="0", note=f"{_PHILOX}; then scaled")(of_items)
+without_arithmetic("prng_random_bits", "prng_seed", "prng_split", "prng_join", note="the generator of the device")
 
 
 @rule("rng_bit_generator", flops="25·n", xla="0", note=_PHILOX)
@@ -117,18 +99,6 @@ def generated_bits(equation: Equation) -> Formula:
         text = "124·n" if is_long else "62·n"
         return Formula(text, {"n": count(bits)}, once="0", xla="0", note="20 rounds of Threefry")
     return _of_philox(equation, 64 if is_long else 32, -1)
-
-
-@rule("rng_uniform", flops="27·n", xla="0", note=f"{_PHILOX}; then scaled")
-def uniform(equation: Equation) -> Letters:
-    """A random word, a product and a sum for each element: `27·n`; XLA counts `n` transcendentals."""
-    return of_items(equation)
-
-
-@rule("prng_random_bits", "prng_seed", "prng_split", "prng_join", flops="0", note="the generator of the device")
-def hardware_bits(equation: Equation) -> Letters:
-    """The TPU hardware generates the bits: `0`."""
-    return {}
 
 
 def _of_philox(equation: Equation, bits: object, output: int = 0) -> Formula:

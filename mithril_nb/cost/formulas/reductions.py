@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mithril_nb.cost.formulas.rules import Formula, Letters, counted, items, of_items, rule
+from mithril_nb.cost.formulas.rules import Formula, Letters, counted, items, of_items, rule, without_arithmetic
 from mithril_nb.cost.formulas.sizes import as_size, bytes_sum, count, length, repeated, times
 from mithril_nb.cost.formulas.symbols import Expression, call
 from mithril_nb.stages.records import Equation
@@ -32,6 +32,7 @@ def generic_reduction(equation: Equation) -> Formula | str:
 def arg_extremum(equation: Equation) -> Formula:
     """Comparing values and indices, and checking floats for NaN: `9·(in - out)`."""
     is_float = "float" in equation.inputs[0].dtype
+    # Counted on JAX's lowered reducer: two more operations check floats for NaN.
     return Formula("9·(in - out)" if is_float else "7·(in - out)", reduction(equation))
 
 
@@ -53,10 +54,8 @@ def select_and_scatter_add(equation: Equation) -> Letters:
     return {"source": count(equation.inputs[0]), "window": _window(equation)}
 
 
-@rule("select_and_gather_add", flops="3·n·(window - 1)")
-def select_and_gather_add(equation: Equation) -> Letters:
-    """A comparison and two selections for each pair in a window: `3·n·(window - 1)`."""
-    return window_reduction(equation)
+# A comparison and two selections for each pair in a window.
+rule("select_and_gather_add", flops="3·n·(window - 1)")(window_reduction)
 
 
 @rule(
@@ -76,16 +75,9 @@ def running(equation: Equation) -> Letters:
     return {"n": items(equation), "rows": 0 if along == 0 else rows, "N": call("max", along, 1)}
 
 
-@rule("cumlogsumexp", flops="8·(n - rows)", transcendentals="2·(n - rows)", xla="8·n·(N - 1)")
-def running_logsumexp(equation: Equation) -> Letters:
-    """Like a running sum whose combiner takes 8 operations and 2 transcendentals."""
-    return running(equation)
-
-
-@rule("masked_cumsum", "masked_cummax", "masked_cummin", flops="n", note="a vector of a kernel")
-def masked_running(equation: Equation) -> Letters:
-    """One operation for each element: `n`."""
-    return of_items(equation)
+# A running sum whose combiner takes 8 operations and 2 transcendentals in the lowered module.
+rule("cumlogsumexp", flops="8·(n - rows)", transcendentals="2·(n - rows)", xla="8·n·(N - 1)")(running)
+rule("masked_cumsum", "masked_cummax", "masked_cummin", flops="n", note="a vector of a kernel")(of_items)
 
 
 @rule("sort", flops="n·log2(N)", note="comparisons", xla="n·ceil(log2(n))")
@@ -123,27 +115,22 @@ def approximate_top_k(equation: Equation) -> Letters:
 
 
 def _slice_bytes(equation: Equation) -> Expression | None:
+    # As XLA: the elements are read and written; the rest of the operand is not touched.
     return bytes_sum(*equation.outputs, *equation.outputs, *equation.inputs[1:])
 
 
 def _update_bytes(equation: Equation) -> Expression | None:
+    # As XLA: the result aliases the operand, so only the update is read and written.
     return bytes_sum(equation.inputs[1], equation.inputs[1], *equation.inputs[2:])
 
 
 def _scatter_bytes(equation: Equation) -> Expression | None:
+    # As XLA: the updates, and the elements they replace, read and written; then the indices.
     return bytes_sum(*(equation.inputs[2],) * 3, equation.inputs[1])
 
 
-@rule("dynamic_slice", flops="0", note="moves data", moved=_slice_bytes)
-def dynamic_slice(equation: Equation) -> Letters:
-    """Reading a slice takes no arithmetic: `0`."""
-    return {}
-
-
-@rule("dynamic_update_slice", flops="0", note="moves data", moved=_update_bytes)
-def dynamic_update_slice(equation: Equation) -> Letters:
-    """Writing a slice takes no arithmetic: `0`."""
-    return {}
+without_arithmetic("dynamic_slice", note="moves data", moved=_slice_bytes)
+without_arithmetic("dynamic_update_slice", note="moves data", moved=_update_bytes)
 
 
 @rule("gather", flops="0", note="4·indices - rows + n to fill if out of bounds", moved=_slice_bytes)
@@ -195,16 +182,10 @@ def _window(equation: Equation) -> Expression:
 
 
 def _combined(times: str, letters: Letters, equation: Equation, *more: str) -> Formula | str:
-    """Return the formula of an equation's combiner, multiplied by `times`, with each of its equations counted by rule.
-
-    Args:
-        times: How often the combiner runs, as formula text.
-        letters: The values of the letters in `times`.
-        equation: The equation with the combiner in a param.
-        *more: Letters to add to the formula.
-    """
+    """Return the formula of an equation's combiner, multiplied by `times`, plus the letters in `more`."""
     flops, calls, theirs = 0, 0, 0
     for one in equations_of(equation.param.get(COMBINER, ())):
+        # The equations inside a call follow it, so the call itself would count them twice.
         if one.is_call or not one.is_used:
             continue
         each = counted(one)

@@ -24,22 +24,6 @@ from mithril_nb.cost.formulas.symbols import Expression, UndecidedError
 from mithril_nb.stages.records import Equation
 from mithril_nb.stages.trace.collectives import PARTITIONED
 
-
-@dataclass(frozen=True)
-class Work:
-    """Operations in one run of an equation, instruction or computation.
-
-    Attributes:
-        flops: Arithmetic operations.
-        transcendentals: Calls of `exp`, `tanh`, `sqrt`, ...
-        once: FLOPs with a loop that JAX's lowering adds counted once, as XLA does; by default the same.
-    """
-
-    flops: int
-    transcendentals: int = 0
-    once: int | None = None
-
-
 Letters = Mapping[str, Expression]
 """The values of the letters of a formula: numbers, or polynomials in symbolic sizes."""
 
@@ -79,16 +63,6 @@ class Formula:
     def value(self, text: str) -> Expression:
         """Return the value of a formula text with these letters."""
         return substituted(text, self.letters)
-
-    @property
-    def work(self) -> Work:
-        """The operations as numbers.
-
-        Raises:
-            UndecidedError: They depend on a symbolic size.
-        """
-        once = None if self.once is None else int(self.value(self.once))
-        return Work(int(self.value(self.flops)), int(self.value(self.transcendentals)), once)
 
 
 @dataclass(frozen=True)
@@ -265,6 +239,7 @@ def _computed(equation: Equation) -> Counted:
         return Counted(0, 0, 0, moved, "0: unused")
     if found is None:
         return Counted(None, None, None, moved, NO_RULE)
+    # A user's rule counts even where XLA would fold the equation: its author decides.
     if equation.primitive not in USER_RULES and is_folded(equation):
         return Counted(0, 0, 0, moved, "0: folded by XLA")
     try:
@@ -302,6 +277,7 @@ def is_folded(equation: Equation) -> bool:
     if name not in _FOLDED:
         return False
     if name == "select_n":
+        # With a constant selector only the chosen operand is left, whatever the operands are.
         return known[0] is not None
     if None not in known:
         return bool(known)
@@ -336,15 +312,20 @@ def of_items(equation: Equation) -> Letters:
     return {"n": items(equation)}
 
 
-def elementwise(flops: int, transcendentals: int, note: str, *primitives: str) -> None:
-    """Register rules with a fixed number of operations for each element of the result.
+def without_arithmetic(
+    *primitives: str, note: str, moved: Callable[[Equation], Expression | None] | None = None
+) -> None:
+    """Register primitives that take no arithmetic: `0` FLOPs. `note` and `moved` are as in `rule`."""
+    rule(*primitives, flops="0", note=note, moved=moved)(no_letters)
 
-    Args:
-        flops: FLOPs for each element.
-        transcendentals: Transcendentals for each element.
-        note: As in `Formula`.
-        *primitives: The names of the primitives.
-    """
+
+def no_letters(equation: Equation) -> Letters:
+    """The formula has no letters."""
+    return {}
+
+
+def elementwise(flops: int, transcendentals: int, note: str, *primitives: str) -> None:
+    """Register rules with a fixed number of operations for each element of the result."""
     each = {0: "0", 1: "n"}
     texts = [each.get(factor, f"{factor}·n") for factor in (flops, transcendentals)]
     rule(*primitives, flops=texts[0], transcendentals=texts[1], note=note)(of_items)

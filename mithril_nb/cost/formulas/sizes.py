@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 from mithril_nb.cost.formulas.parsing import parse
 from mithril_nb.cost.formulas.symbols import Expression
 from mithril_nb.graph.spec import ITEM_BYTES, TensorSpec
+
+Size = TypeVar("Size", int, Expression)
 
 
 def size(spec: TensorSpec) -> int:
@@ -23,10 +25,7 @@ def count(spec: TensorSpec) -> Expression:
 
 def times(factors: Iterable[Expression]) -> Expression:
     """Return the product of sizes."""
-    product: Expression = 1
-    for factor in factors:
-        product = product * factor
-    return product
+    return prod(factors)
 
 
 def length(spec: TensorSpec, axis: int) -> Expression:
@@ -73,17 +72,18 @@ def bytes_of(spec: TensorSpec) -> Expression | None:
     if item is not None:
         return item * count(spec)
     digits = "".join(char for char in spec.dtype.split("_")[0] if char.isdigit())
+    # Rounded up to whole bytes: two int4 share a byte.
     return (int(digits) * count(spec) + 7) // 8 if digits else None
 
 
-def sum_of(*values: int | None) -> int | None:
+def sum_of(*values: Size | None) -> Size | None:
     """Return the sum; `None` if one of the values is unknown.
 
     Examples:
         >>> sum_of(1, 2), sum_of(1, None), sum_of()
         (3, None, 0)
     """
-    known = [value for value in values if value is not None]
+    known: Any = [value for value in values if value is not None]
     return sum(known) if len(known) == len(values) else None
 
 
@@ -101,10 +101,4 @@ def repeated(each: int | None, repeats: int | None) -> int | None:
 
 def bytes_sum(*specs: TensorSpec) -> Expression | None:
     """Return the sum of the bytes of specs; `None` if one is unknown."""
-    whole: Expression = 0
-    for spec in specs:
-        found = bytes_of(spec)
-        if found is None:
-            return None
-        whole = whole + found
-    return whole
+    return sum_of(*map(bytes_of, specs))

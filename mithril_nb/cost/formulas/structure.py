@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mithril_nb.cost.formulas.rules import Formula, Letters, no_bytes, opaque, rule
+from mithril_nb.cost.formulas.rules import Formula, Letters, no_bytes, of_items, opaque, rule, without_arithmetic
 from mithril_nb.cost.formulas.sizes import count
 from mithril_nb.stages.jax_versions import CALL_NAMES
 from mithril_nb.stages.records import Equation
@@ -27,7 +27,7 @@ opaque(
 opaque("an exported program without a jaxpr", "call_exported")
 
 
-@rule(
+without_arithmetic(
     "async_copy_scales_to_tmem", "async_copy_smem_to_tmem", "async_copy_sparse_metadata_to_tmem", "async_load",
     "async_prefetch", "async_store_smem", "async_store_tmem", "bitcast", "broadcast_to", "commit_tmem",
     "copy_gmem_to_smem", "copy_smem_to_gmem", "dma_start", "einshape_lo", "get", "iota_2x32_shape", "load",
@@ -35,14 +35,11 @@ opaque("an exported program without a jaxpr", "call_exported")
     "multimem_store", "pack", "pack_dtype", "pack_elementwise", "roll", "store", "swap", "unpack",
     "unpack_dtype", "unpack_elementwise", "unstack", "wgmma_accumulator_deref", "wgmma_accumulator_deref_p",
     "wgmma_accumulator_store", "wgmma_accumulator_store_p", "zeros_like",
-    flops="0", note="moves data",
+    note="moves data",
 )  # fmt: skip
-def movement(equation: Equation) -> Letters:
-    """Moving data takes no arithmetic: `0`."""
-    return {}
 
 
-@rule(
+without_arithmetic(
     "add_dependency", "after_all", "axis_index", "barrier", "barrier_arrive", "barrier_arrive_and_wait",
     "barrier_test", "barrier_wait", "box_get", "box_set", "check", "commit_group", "commit_smem", "create_linear",
     "dce_sink", "debug_barrier", "debug_barrier_p", "delay", "dimension_size", "dma_wait", "empty_ref", "free_ref",
@@ -55,11 +52,8 @@ def movement(equation: Equation) -> Letters:
     "shard_alike", "tcgen05_commit_arrive", "tie", "to_edtype", "trace_value", "try_cluster_cancel", "unpin",
     "unreachable", "vary_unreduced_cast", "vary_unreduced_cast_p", "wait_gmem_to_smem", "wait_load_tmem",
     "wait_smem_to_gmem", "wgmma_wait", "with_memory_space_constraint", "xla_metadata_value",
-    flops="0", note="no arithmetic", moved=no_bytes,
+    note="no arithmetic", moved=no_bytes,
 )  # fmt: skip
-def bookkeeping(equation: Equation) -> Letters:
-    """Names, placement, synchronisation and checks during tracing take no arithmetic: `0`."""
-    return {}
 
 
 @rule(
@@ -71,12 +65,9 @@ def update(equation: Equation) -> Letters:
     return {"updates": count(equation.inputs[min(1, len(equation.inputs) - 1)])}
 
 
-@rule(
+rule(
     "atomic_cas", "multimem_load_reduce", "all_reduce_ffs", "all_reduce_population_count", "stochastic_round", flops="n"
-)
-def each_item(equation: Equation) -> Letters:
-    """One operation for each element of the result: `n`."""
-    return {"n": count(equation.outputs[0]) if equation.outputs else 0}
+)(of_items)
 
 
 @rule(
@@ -110,14 +101,11 @@ def reduce_scatter(equation: Equation) -> Letters:
     return {"in": count(equation.inputs[0]), "out": count(equation.outputs[0])}
 
 
-@rule(
+without_arithmetic(
     "all_gather", "all_gather_done", "all_gather_invariant", "all_gather_reduced", "all_gather_reduced_start",
     "all_gather_start", "all_to_all", "all_to_all_done", "all_to_all_start", "pbroadcast", "pbroadcast_done",
     "pbroadcast_dynamic", "pbroadcast_start", "ppermute", "ppermute_done", "ppermute_start", "precv", "preduced",
     "psend", "psum_done", "ragged_all_to_all", "reduce_scatter_done", "global_array_to_host_local_array",
     "host_local_array_to_global_array",
-    flops="0", note="moves data between devices",
+    note="moves data between devices",
 )  # fmt: skip
-def exchange(equation: Equation) -> Letters:
-    """Moving data between devices takes no arithmetic: `0`."""
-    return {}

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import ceil, log2, prod
+from operator import floordiv, mod
 from typing import Any
 
 Number = int | Fraction
@@ -79,9 +80,6 @@ class Polynomial:
 
     def evaluate(self, **sizes: int) -> int:
         """Return its value, an integer.
-
-        Args:
-            **sizes: A number for each of its names.
 
         Raises:
             KeyError: A name has no number.
@@ -183,6 +181,7 @@ class Polynomial:
     @cached_property
     def _hash(self) -> int:
         number = self.number
+        # A polynomial that is a number equals that number, so their hashes must be equal too.
         return hash(frozenset(self.terms.items()) if number is None else number)
 
     def __hash__(self) -> int:
@@ -248,28 +247,17 @@ def symbol(name: str) -> Polynomial:
 def call(function: str, *args: Expression) -> Expression:
     """Return a function of sizes, evaluated if all of them are numbers.
 
-    Args:
-        function: Its name in `FUNCTIONS`.
-        *args: Its arguments.
-
     Examples:
         >>> call("max", symbol("T"), 4), call("max", 3, 4)
         (max(T, 4), 4)
     """
+    # Equal arguments need no number: max(T, T) is T.
     if function in ("max", "min") and len(set(args)) == 1:
         return args[0]
     numbers = [arg if isinstance(arg, int) else arg.number for arg in args]
     if None in numbers:
         return Polynomial({((Call(function, tuple(map(constant, args))), 1),): 1})
     return FUNCTIONS[function](*numbers)
-
-
-def _floor(above: Any, below: Any) -> Any:
-    return above // below
-
-
-def _rest(above: Any, below: Any) -> Any:
-    return above % below
 
 
 def ceil_log2(value: int) -> int:
@@ -289,8 +277,8 @@ def exact_log2(value: int) -> Number:
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "log2": exact_log2,
-    "floordiv": _floor,
-    "mod": _rest,
+    "floordiv": floordiv,
+    "mod": mod,
     "max": max,
     "min": min,
     "ceil_log2": ceil_log2,
@@ -351,6 +339,8 @@ def _is_never_negative(found: Polynomial) -> bool:
     """Return whether a polynomial is at least 0 for all sizes of at least 1; `False` if this cannot be shown."""
     if any(isinstance(atom, Call) for product in found.terms for atom, _ in product):
         return False
+    # Sizes are at least 1. If all coefficients in `size - 1` are positive, so is the polynomial; the converse does not
+    # hold, so some true comparisons stay undecided.
     shifted = found.substitute({name: symbol(name) + 1 for name in found.names})
     return all(coefficient > 0 for coefficient in shifted.terms.values())
 

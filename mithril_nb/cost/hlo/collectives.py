@@ -21,7 +21,9 @@ _KINDS = _COMBINED | {"all-to-all", "ragged-all-to-all", "send"}
 _INNER = re.compile(r"\{([\d,]*)\}")
 # For example: [2,4]<=[8], the short form of replica_groups
 _IOTA = re.compile(r"\[([\d,]+)\]<=")
+# For example: mesh['a'=2,'b'=4] {'b'}
 _MESH = re.compile(r"mesh\[([^\]]*)\].*\{([^}]*)\}$")
+# For example: 'a'=2, or 'b':(1)2, a part of size 2 of an axis
 _AXIS = re.compile(r"([^=:,]+)(?:=(\d+)|:\(\d+\)(\d+))?(?:,|$)")
 
 
@@ -29,11 +31,6 @@ def hlo_sent(one: Instruction, body: Computation, module: HloModule) -> tuple[in
     """Return the payload and the wire bytes of one device for one run of an instruction.
 
     An asynchronous collective counts at its start instruction.
-
-    Args:
-        one: The instruction.
-        body: The computation that it is in.
-        module: The module.
     """
     kind = one.opcode.removesuffix("-start")
     if kind not in _KINDS:
@@ -45,6 +42,7 @@ def hlo_sent(one: Instruction, body: Computation, module: HloModule) -> tuple[in
         group = _senders(attributes.get("source_target_pairs"))
     else:
         group = _group(kind, attributes, module)
+    # The operands, not the result: a start instruction returns a tuple that contains the operands too.
     operands = body.operands(one)
     is_complete = len(operands) == len(one.operands) > 0
     payload, wire = sent(kind, [_bytes(operand) for operand in operands], group) if is_complete else UNKNOWN
@@ -55,16 +53,13 @@ def pieces(one: Instruction, body: Computation) -> tuple[Piece, ...]:
     """Return the collectives that XLA combined into an instruction, with the bytes of each operand; empty if none.
 
     The `get-tuple-element` for each has the metadata of the original collective: its blocks and its role.
-
-    Args:
-        one: The instruction.
-        body: The computation that it is in.
     """
     kind = one.opcode.removesuffix("-start")
     operands = body.operands(one)
     if kind not in _COMBINED or len(operands) < 2:
         return ()
     users = body.users.get(one.id, ())
+    # Of an asynchronous collective, the done instruction has the users.
     if one.opcode != kind:
         users = tuple(item for done in users for item in body.users.get(done.id, ()))
     items = {dict(user.attributes).get("index"): user for user in users if user.opcode == "get-tuple-element"}
@@ -91,10 +86,12 @@ def group_size(text: str) -> int | None:
         (4, 4)
     """
     if iota := _IOTA.match(text):
+        # The last axis is the group; a transposition changes the members but not their number.
         return int(iota[1].split(",")[-1])
     if mesh := _MESH.match(text):
         sizes = {name: int(size) for name, size, _ in _AXIS.findall(mesh[1])}
         parts = [(name, part) for name, _, part in _AXIS.findall(mesh[2])]
+        # An unknown axis would be a form of text that this function does not support.
         if not all(name in sizes for name, _ in parts):
             return None
         return prod(int(part) if part else sizes[name] for name, part in parts)
@@ -104,12 +101,16 @@ def group_size(text: str) -> int | None:
 def _group(kind: str, attributes: Mapping[str, str], module: HloModule) -> int | None:
     """Return the number of devices in a group, by the modes of CollectiveOpGroupMode in XLA."""
     listed = group_size(attributes.get("replica_groups", ""))
+    # kCrossReplica: the groups list replicas.
     if "channel_id" not in attributes:
         return listed or module.replicas
+    # kFlattenedID: the groups list devices, over replicas and partitions.
     if attributes.get("use_global_device_ids") == "true":
         return listed or _times(module.replicas, module.partitions)
+    # kCrossReplicaAndPartition: the groups list replicas, with all their partitions.
     if kind in _GROUPED:
         return _times(listed or module.replicas, module.partitions)
+    # kCrossPartition: the groups list partitions.
     return listed or module.partitions
 
 

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 
 from mithril_nb.cost.formulas.communication import sends_no_more
-from mithril_nb.cost.formulas.rules import Work
 from mithril_nb.cost.formulas.sizes import repeated, sum_of
 from mithril_nb.cost.hlo.collectives import hlo_sent, pieces
-from mithril_nb.cost.hlo.module import Computation, HloModule
-from mithril_nb.cost.hlo.rules import fusion_bytes, hlo_bytes, hlo_work
-from mithril_nb.cost.hlo.trips import counted_rounds, rounds_of_loops
-from mithril_nb.cost.records import Piece
-from mithril_nb.stages.fast_records import quick_to_make
+from mithril_nb.cost.hlo.module import Computation, HloModule, counted_rounds, rounds_of_loops
+from mithril_nb.cost.hlo.rules import NAMING, Work, fusion_bytes, hlo_bytes, hlo_work
+from mithril_nb.cost.records import CostRow, Figures, Fusion
 from mithril_nb.stages.records import Instruction, Stage
 
 # For example: flops=64
@@ -30,49 +26,14 @@ _MARKS = frozenset(
 """Custom calls that compute nothing: they carry shardings to XLA's partitioner, which removes them."""
 
 
-@quick_to_make
-@dataclass(frozen=True)
-class InstructionCost:
-    """The cost of one run of an instruction, and how often it runs.
-
-    Attributes:
-        instruction: The instruction.
-        flops: Arithmetic operations of one run; `None` if unknown.
-        transcendentals: The same for transcendental functions.
-        bytes: Bytes of memory that one run reads and writes; 0 inside a fusion.
-        repeats: How often it runs in a run of the program; `None` if the trip count of an enclosing loop is unknown, or
-            if its branch may be the most expensive one.
-        once: How often it runs with loops counted once, as XLA counts; 0 in a cheaper branch.
-        sends: How often its communication counts: like `repeats`, but `None` in a cheaper branch that may send more.
-        formula: How the FLOPs were computed, or why they are unknown.
-        alone: Bytes that one run would read and write outside its fusion.
-        fusion: Id of its fusion; `""` if it is not fused.
-        payload: Bytes of the buffers that one device passes to a collective, in one run; `None` if unknown.
-        wire: Bytes that one device sends for it.
-        pieces: The collectives that XLA combined into it, as in `CostRow`.
-    """
-
-    instruction: Instruction
-    flops: int | None
-    transcendentals: int | None
-    bytes: int | None
-    repeats: int | None
-    once: int
-    sends: int | None
-    formula: str
-    alone: int | None = 0
-    fusion: str = ""
-    payload: int | None = 0
-    wire: int | None = 0
-    pieces: tuple[Piece, ...] = ()
-
-
 def hlo_costs(
     stage: Stage,
     trips: Mapping[str, int | None] = MappingProxyType({}),
     is_divided: Callable[[Instruction, int | None], bool] | None = None,
-) -> tuple[InstructionCost, ...]:
-    """Return the cost of every instruction of a stage of HLO (`"hlo_before"` or `"hlo"`), in its order.
+) -> tuple[tuple[CostRow, ...], tuple[Fusion, ...]]:
+    """Return the cost of every instruction of a stage of HLO (`"hlo_before"` or `"hlo"`) in its order, and its fusions.
+
+    Instructions in a fusion have 0 bytes. With loops counted once, as XLA counts, the cost of a cheaper branch is 0.
 
     Args:
         stage: The stage.
@@ -82,12 +43,13 @@ def hlo_costs(
             decides how much it sends to other devices; `None` if the partitioner adds no collectives.
     """
     module = HloModule.of(stage)
-    return () if module is None else _Costs(module, trips, is_divided).found()
+    return ((), ()) if module is None else _Costs(module, trips, is_divided).found()
 
 
 _Sent = tuple[int | None, int | None]
 _Run = tuple[Computation, int | None, int, int | None]
-"""A called computation, and the factors by which its caller multiplies `repeats`, `once` and `sends`."""
+"""A called computation, and the factors by which its caller multiplies how often it runs, how often with loops counted
+once, and how often its communication counts, which is unknown in a cheaper branch that may send more."""
 
 
 class _Costs:
@@ -103,30 +65,42 @@ class _Costs:
         self._once: dict[str, int] = dict.fromkeys(module.computations, 0)
         self._sends: dict[str, int | None] = dict.fromkeys(module.computations, 0)
         self._fused: dict[str, str] = {}  # by computation, the fusion that holds it
+        self._alone: dict[str, list[int | None]] = {}  # by fusion, the bytes of its instructions outside the fusion
+        self._counts: dict[str, int] = {}  # by fusion, its instructions that compute something
+        # Without a cache, a computation that is called twice at each of 40 levels would be visited 2⁴⁰ times.
         self._sums = cache(self._sum_of_body)
         self._is_known = cache(self._is_body_known)
         self._sent = cache(self._sent_by_body)
 
-    def found(self) -> tuple[InstructionCost, ...]:
+    def found(self) -> tuple[tuple[CostRow, ...], tuple[Fusion, ...]]:
         entry = self._module.entry.name
         self._runs[entry] = self._once[entry] = self._sends[entry] = 1
+        # Callers before callees, so the runs of a computation are complete before they are passed to its callees.
         for body in reversed(self._module.callers_last()):
             for one in body.by_id.values():
                 for callee, runs, once, sends in self._run_by(one, body):
                     self._runs[callee.name] = sum_of(self._runs[callee.name], repeated(runs, self._runs[body.name]))
+                    # Counts are summed over call sites: XLA's HLO shares a computation between callers.
                     self._once[callee.name] += once * self._once[body.name]
                     self._sends[callee.name] = sum_of(self._sends[callee.name], repeated(sends, self._sends[body.name]))
                     if one.opcode == "fusion" or body.name in self._fused:
                         self._fused[callee.name] = self._fused.get(body.name, one.id)
-        return tuple(
-            self._cost(one, body) for body in self._module.computations.values() for one in body.by_id.values()
-        )
+        rows = tuple(self._row(one, body) for body in self._module.computations.values() for one in body.by_id.values())
+        return rows, tuple(
+            Fusion(
+                row.id, row.blocks, row.role, self._counts[row.id],
+                repeated(sum_of(*self._alone[row.id]), row.repeats), row.bytes_accessed,
+            )
+            for row in rows
+            if row.id in self._alone
+        )  # fmt: skip
 
     def _run_by(self, one: Instruction, home: Computation) -> list[_Run]:
         """Return the computations that an instruction calls, with how often one run of it calls them."""
         module = self._module
         if one.opcode == "while":
             body = self._rounds(one, home)
+            # The condition runs once more than the body: the last time it ends the loop.
             check = None if body is None else body + 1
             return [
                 *((callee, body, 1, body) for callee in module.called(one, "body")),
@@ -156,38 +130,40 @@ class _Costs:
         known = int(text) if text and text.isdigit() else self._trips.get(loop.id)
         return counted_rounds(loop, home, self._module) if known is None else known
 
-    def _cost(self, one: Instruction, body: Computation) -> InstructionCost:
+    def _row(self, one: Instruction, body: Computation) -> CostRow:
         work, moved, formula = self._each(one, body)
+        flops, transcendentals = (None, None) if work is None else (work.flops, work.transcendentals)
         payload, wire = self._sent_each(one, body)
-        return InstructionCost(
-            one,
-            None if work is None else work.flops,
-            None if work is None else work.transcendentals,
-            0 if body.name in self._fused else moved,
-            self._runs[body.name],
-            self._once[body.name],
-            self._sends[body.name],
-            formula,
-            moved,
-            self._fused.get(body.name, ""),
-            payload,
-            wire,
-            pieces(one, body),
-        )
+        fusion = self._fused.get(body.name)
+        if fusion is not None:
+            if one.opcode != "fusion":
+                self._alone.setdefault(fusion, []).append(moved)
+                self._counts[fusion] = self._counts.get(fusion, 0) + (one.opcode not in NAMING)
+            moved = 0
+        runs, once, sends = self._runs[body.name], self._once[body.name], self._sends[body.name]
+        return CostRow(
+            one.id, one.opcode, one.shares, one.role, repeated(flops, runs), repeated(transcendentals, runs),
+            repeated(moved, runs), runs, formula, None,
+            Figures(repeated(flops, once), repeated(transcendentals, once), repeated(moved, once)),
+            one.equations, (), "", repeated(payload, sends), repeated(wire, sends), pieces(one, body),
+        )  # fmt: skip
 
     def _each(self, one: Instruction, body: Computation) -> tuple[Work | None, int | None, str]:
         """Return the work, bytes and formula of one instruction, without the computations that it calls."""
         if one.opcode == "fusion":
             inner = self._module.called(one, "calls")
             return Work(0), sum_of(*(fusion_bytes(callee) for callee in inner)), "its body"
+        # The called computations have their own rows.
         if one.opcode in ("call", "while", "conditional", "async-start", "async-update", "async-done"):
             return Work(0), 0, "its body"
         if one.opcode == "custom-call":
             target = dict(one.attributes).get("custom_call_target", "").strip('"')
+            # XLA counts -1 for these too, its code for unknown, but nothing runs for them.
             if target in _MARKS:
                 return Work(0), 0, "0: alias"
             estimate = dict(_ESTIMATED.findall(dict(one.attributes).get("cost_estimate", "")))
             if not estimate:
+                # The names differ by kind of callback and platform: `xla_buffer_python_cpu_callback`.
                 is_python = "python" in target and "callback" in target
                 return None, None, f"no rule: {'Python on the host' if is_python else 'a library call'}"
             work = Work(int(estimate.get("flops", 0)), int(estimate.get("transcendentals", 0)))
@@ -214,6 +190,7 @@ class _Costs:
             flops += work.flops if work is not None else 0
             transcendentals += work.transcendentals if work is not None else 0
             for callee, runs, *_ in self._run_by(one, body):
+                # A loop with an unknown trip count weighs as one iteration, as in XLA.
                 inner, times = self._sums(callee.name), 1 if runs is None else runs
                 flops += times * inner.flops
                 transcendentals += times * inner.transcendentals

@@ -1,4 +1,4 @@
-"""A stage of HLO as computations that call each other."""
+"""A stage of HLO as computations that call each other, and the trip counts of its loops."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from functools import cached_property
 
 from mithril_nb.stages.hlo.syntax import names_in, opened_by
 from mithril_nb.stages.records import Instruction, Stage
+from mithril_nb.stages.trace.trips import rounds
 
 # For example: f32[8,4]{0,1} transpose(%x)
 _LAYOUT = re.compile(r" = \w+\[[\d,]*\]\{([\d,]+)")
@@ -20,6 +21,7 @@ _DEVICES = re.compile(r", (replica_count|num_partitions)=(\d+)")
 _INLINE = ("calls", "to_apply", "body", "condition", "branch_computations", "called_computations",
            "true_computation", "false_computation", "select", "scatter", "comparator")  # fmt: skip
 """Attributes whose values are names of computations."""
+_DIGITS = re.compile(r"\d+")
 _BEFORE = "hlo_before"
 _UNPACKED = {"int2": "int8", "int4": "int8", "uint2": "uint8", "uint4": "uint8", "float4_e2m1fn": "float8_e4m3fn"}
 """Dtypes smaller than a byte: before its passes XLA has not packed them, and counts a byte for each element."""
@@ -59,6 +61,19 @@ class Computation:
         """Return the operands of an instruction that are in this computation."""
         return tuple([self.by_id[id] for id in one.operands if id in self.by_id])
 
+    def element(self, index: int) -> Instruction | None:
+        """Return the instruction that gives one element of the result, if the result is a tuple."""
+        if self.root is None or self.root.opcode != "tuple" or index >= len(self.root.operands):
+            return None
+        return self.by_id.get(self.root.operands[index])
+
+    def carried(self, one: Instruction) -> int | None:
+        """Return the index of the loop-carried value that an instruction reads, if it does."""
+        taken = self.operands(one)  # a loop body has one parameter, the tuple of the carried values
+        if one.opcode != "get-tuple-element" or not taken or taken[0].opcode != "parameter":
+            return None
+        return index_of(one)
+
 
 @dataclass(frozen=True)
 class HloModule:
@@ -84,6 +99,7 @@ class HloModule:
         current: Computation | None = None
         place = 0
         for one in stage.instructions:
+            # Only lines between instructions can open a computation; the others are not searched.
             for number in range(place, one.line - 1):
                 line = lines[number]
                 if name := opened_by(line):
@@ -91,6 +107,7 @@ class HloModule:
             place = one.line
             if current is None:
                 continue
+            # See `_UNPACKED`: the same dtype has other sizes before and after XLA's passes.
             current.by_id[one.id] = _unpacked(one) if stage.name == _BEFORE else one
             line = lines[one.line - 1]
             if line.startswith("  ROOT "):
@@ -99,9 +116,11 @@ class HloModule:
                 number = _NUMBER.search(line)
                 if number:
                     current.numbers[one.id] = int(number[1])
+            # A test of the text is faster than a search, and the text leaves out the row-major layout.
             layout = _LAYOUT.search(line) if "]{" in line else None
             if layout:
                 current.layouts[one.id] = tuple(map(int, layout.group(1).split(",")))
+        # Text that the user passes may be cut off or in another form.
         entry = next((one for one in found.values() if one.is_entry), None)
         # The HLO text leaves out counts of 1.
         sizes = {name: int(size) for name, size in _DEVICES.findall(lines[0])}
@@ -140,3 +159,114 @@ def _unpacked(one: Instruction) -> Instruction:
     if not any(spec.dtype in _UNPACKED for spec in one.shapes):
         return one
     return replace(one, shapes=tuple(replace(s, dtype=_UNPACKED.get(s.dtype, s.dtype)) for s in one.shapes))
+
+
+def index_of(element: Instruction) -> int | None:
+    """Return the index of a `get-tuple-element`."""
+    found = _DIGITS.search(dict(element.attributes).get("index", ""))
+    return int(found[0]) if found else None
+
+
+def counted_rounds(loop: Instruction, home: Computation, module: HloModule) -> int | None:
+    """Return the trip count of a `while` that counts from one constant to another; `None` if it depends on values.
+
+    XLA annotates loops only in its passes. Loops that JAX's lowering adds, such as the rounds of its random numbers,
+    are not in the jaxpr either.
+    """
+    return _Counting(loop, home, module).rounds()
+
+
+def rounds_of_loops(module: HloModule, rounds: Mapping[str, int | None]) -> dict[str, int]:
+    """Return the trip counts of the loops of a module, from the loops of the jaxpr that they come from.
+
+    A loop is also linked to the equations of its body, and to those of an outer loop that carries its result. Its own
+    equation is the innermost one that contains all equations of its body. If no equation fits, or an outer loop has
+    the same equation, the trip count is unknown.
+
+    Args:
+        module: The module.
+        rounds: Trip counts of the loops of the jaxpr, by the id of the equation; `None` if unknown.
+    """
+    inside: dict[str, frozenset[str]] = {}
+    own: dict[str, str] = {}
+    outer: dict[str, set[str]] = {name: set() for name in module.computations}
+    for body in module.callers_last():
+        ids: set[str] = set()
+        for one in body.by_id.values():
+            within = frozenset[str]().union(*(inside.get(callee.name, ()) for callee in module.called(one)))
+            if one.opcode == "while":
+                own[one.id] = _around([id for id in one.equations if id in rounds], within)
+            ids |= within if one.opcode in ("while", "call", "conditional") else {*one.equations, *within}
+        inside[body.name] = frozenset(ids)
+    found: dict[str, int] = {}
+    for body in reversed([*inside]):
+        for one in module.computations[body].by_id.values():
+            around = {own[one.id], *outer[body]} if one.opcode == "while" else outer[body]
+            for callee in module.called(one):
+                if callee.name in outer:
+                    outer[callee.name] |= around
+            count = rounds.get(own[one.id]) if one.opcode == "while" and own[one.id] not in outer[body] else None
+            if count is not None:
+                found[one.id] = count
+    return found
+
+
+def _around(loops: list[str], ids: frozenset[str]) -> str:
+    """Return the innermost of some loops of a jaxpr that contains all equations; `""` if none does."""
+    if not loops:
+        return ""
+    outermost = min(loops, key=len)
+    ours = [id for id in ids if id == outermost or id.startswith(f"{outermost}.")]  # XLA moves others into loops
+    fitting = [loop for loop in loops if all(id == loop or id.startswith(f"{loop}.") for id in ours)]
+    return max(fitting, key=len, default="")
+
+
+class _Counting:
+    def __init__(self, loop: Instruction, home: Computation, module: HloModule):
+        self._home = home
+        self._given = home.by_id.get(loop.operands[0]) if loop.operands else None
+        self._condition = next(iter(module.called(loop, "condition")), None)
+        self._body = next(iter(module.called(loop, "body")), None)
+
+    def rounds(self) -> int | None:
+        condition = self._condition
+        test = None if condition is None else condition.root
+        if condition is None or test is None or test.opcode != "compare":
+            return None
+        how = dict(test.attributes).get("direction", "").lower()
+        counter, end = condition.operands(test)
+        place, dtype = condition.carried(counter), counter.shapes[0].dtype
+        # `eq` is left out: such a loop runs at most once or forever.
+        if place is None or how not in ("lt", "le", "gt", "ge", "ne"):
+            return None
+        start, step, stop = self._start(place), self._step(place), self._number(condition, end)
+        return None if start is None or step is None or stop is None else rounds(how, start, step, stop, dtype)
+
+    def _start(self, place: int) -> int | None:
+        """Return the initial value of a carried value."""
+        given = self._given
+        if given is None or given.opcode != "tuple" or place >= len(given.operands):
+            return None
+        return self._home.numbers.get(given.operands[place])
+
+    def _step(self, place: int) -> int | None:
+        """Return the number that one iteration adds to a carried value."""
+        made = None if self._body is None else self._body.element(place)
+        if self._body is None or made is None or made.opcode not in ("add", "subtract"):
+            return None
+        first, second = self._body.operands(made)
+        if made.opcode == "add" and self._body.carried(first) != place:
+            first, second = second, first
+        if self._body.carried(first) != place:
+            return None
+        step = self._number(self._body, second)
+        return step if step is None or made.opcode == "add" else -step
+
+    def _number(self, where: Computation, one: Instruction) -> int | None:
+        """Return the value of an instruction if it is the same number in every iteration."""
+        place = where.carried(one)
+        if place is None:
+            return where.numbers.get(one.id)
+        made = None if self._body is None else self._body.element(place)
+        is_kept = made is not None and self._body is not None and self._body.carried(made) == place
+        return self._start(place) if is_kept else None

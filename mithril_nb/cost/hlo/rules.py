@@ -8,16 +8,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, log2, prod
 
 from mithril_nb.cost.formulas.contractions import rounds, valid_pairs
-from mithril_nb.cost.formulas.rules import Work
 from mithril_nb.cost.formulas.sizes import nbytes, size, sum_of
 from mithril_nb.cost.hlo.module import Computation
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.jax_versions import POINTER_BYTES
 from mithril_nb.stages.records import Instruction
+
+
+@dataclass(frozen=True)
+class Work:
+    """FLOPs and calls of `exp`, `tanh`, `sqrt`, ... in one run of an instruction or computation."""
+
+    flops: int
+    transcendentals: int = 0
+
 
 Combiner = Callable[[str], Work]
 """Returns the work of one run of the computation in an attribute (`"to_apply"`)."""
@@ -28,22 +37,34 @@ _LABELS = re.compile(r"(\w+)_(\w+)->(\w+)")
 # For example: pad=1_1 in window={size=3x3 pad=1_1x1_1}
 _WINDOW_PART = re.compile(r"(\w+)=([^\s{}]+)")
 
+# XLA's HandleElementwiseOp: an opcode counts either FLOPs or transcendentals, never both.
 _ELEMENTWISE = frozenset(
     "abs add and bitcast-convert ceil clamp compare complex convert count-leading-zeros divide floor imag is-finite "
     "maximum minimum multiply negate not or popcnt real reduce-precision remainder round-nearest-afz "
     "round-nearest-even select shift-left shift-right-arithmetic shift-right-logical sign stochastic-convert subtract "
     "xor".split()
 )
+# Random numbers are here because XLA assumes the cost of a transcendental for each: HandleRngBitGenerator.
 _TRANSCENDENTAL = frozenset(
     "acos acosh asin asinh atan2 atanh cbrt cosh cosine erf exponential exponential-minus-one log log-plus-one "
-    "logistic power rsqrt sine sinh sqrt tan tanh".split()
+    "logistic power rng rng-bit-generator rsqrt sine sinh sqrt tan tanh".split()
 )
 NAMING = frozenset("after-all bitcast constant domain get-tuple-element opt-barrier parameter tuple".split())
 """Opcodes that only name or group existing values."""
 _MOVING = frozenset(
-    "broadcast concatenate copy dynamic-slice dynamic-update-slice gather iota pad partition-id replica-id reshape "
-    "reverse slice transpose".split()
+    "all-gather all-gather-done all-gather-start all-reduce-done all-to-all broadcast collective-broadcast "
+    "collective-permute collective-permute-done collective-permute-start concatenate copy copy-done copy-start "
+    "dynamic-slice dynamic-update-slice gather infeed iota outfeed pad partition-id ragged-all-to-all recv recv-done "
+    "replica-id reshape reverse send send-done slice transpose".split()
 )
+_FREE = {
+    **dict.fromkeys(NAMING, "0: alias"),
+    **dict.fromkeys(_MOVING, "0: moves data"),
+    # HandleReduceScatter is empty, although HandleAllReduce counts one addition for each element.
+    "reduce-scatter": "0: XLA does not count its additions",
+    "topk": "0: XLA counts no comparisons",
+}
+"""Formulas of the opcodes for which XLA counts no operations."""
 _RULES: dict[str, tuple[str, HloRule]] = {}
 
 
@@ -51,21 +72,14 @@ def hlo_work(one: Instruction, operands: Sequence[Instruction], combiner: Combin
     """Return the work of an instruction and the formula; `None` and `"no rule"` if it is unknown.
 
     The instruction must not run other computations (`fusion`, `call`, `while`, `conditional`).
-
-    Args:
-        one: The instruction.
-        operands: Its operands.
-        combiner: Returns the work of the computation that combines two elements, as in `reduce`.
     """
     opcode = one.opcode
     if opcode in _ELEMENTWISE:
         return Work(_items(one)), "n"
     if opcode in _TRANSCENDENTAL:
         return Work(0, _items(one)), "n transcendentals"
-    if opcode in NAMING:
-        return Work(0), "0: alias"
-    if opcode in _MOVING:
-        return Work(0), "0: moves data"
+    if opcode in _FREE:
+        return Work(0), _FREE[opcode]
     formula, found = _RULES.get(opcode, ("no rule", None))
     return (None if found is None else found(one, operands, combiner)), formula
 
@@ -78,18 +92,25 @@ def hlo_bytes(one: Instruction, body: Computation) -> int | None:
     opcode = one.opcode
     if opcode in ("parameter", "constant", "get-tuple-element", "bitcast", "after-all", "domain"):
         return 0
+    # A tuple gathers pointers to its elements: only its table of pointers is written.
     if opcode == "tuple":
         return POINTER_BYTES * len(one.operands)
     out, sizes = _made(one), [_bytes(operand) for operand in body.operands(one)]
     if opcode == "transpose" and _keeps_place(one, body):
         return 0
+    # The slice is read and written; the rest of the operand is not touched.
     if opcode == "slice":
         return sum_of(out, out)
+    # Plus the indices. A dynamic-slice has one for each axis, but XLA adds only the first.
     if opcode in ("dynamic-slice", "gather") and len(sizes) > 1:
         return sum_of(out, out, sizes[1])
+    # The result aliases the operand, so only the update is read and written. Again XLA adds only the first index.
     if opcode == "dynamic-update-slice" and len(sizes) > 2:
         return sum_of(sizes[1], sizes[1], sizes[2])
     if opcode == "scatter":
+        # XLA counts three arrays of the size of the updates: the updates, and the elements they replace, read and
+        # written.
+        # The operands are n arrays, one array of indices, and n updates.
         count = len(sizes) // 2
         return sum_of(*sizes[count:], *(2 * [*sizes[count + 1 :]]))
     return sum_of(out, *sizes)
@@ -108,6 +129,7 @@ def fusion_bytes(body: Computation) -> int | None:
     read = [
         _read(body, one) if one.opcode == "parameter" else _bytes(one)
         for one in body.by_id.values()
+        # A constant of one element is an immediate value in the generated code: immediate_constant_max_elements.
         if one.opcode == "parameter" or (one.opcode == "constant" and _items(one) > 1)
     ]
     return sum_of(*written, *read)
@@ -128,6 +150,7 @@ def _read(body: Computation, param: Instruction) -> int | None:
             found.append(_bytes(user))
         elif user.opcode == "dynamic-update-slice" and is_first:
             continue  # updated in place, so the rest is not read
+        # As FusionParameterReadBytes: these two count the operand once more each; other users share one read.
         elif user.opcode in ("broadcast", "reshape"):
             found.append(_bytes(param))
         elif not is_shared:
@@ -159,6 +182,7 @@ def _rule(*opcodes: str, formula: str) -> Callable[[HloRule], HloRule]:
 
 @_rule("dot", formula="2·B·M·N·K")
 def _dot(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
+    # The right side has the same contracted sizes, so one side is enough, as in GetDotFlops.
     axes = _numbers(dict(one.attributes).get("lhs_contracting_dims", ""))
     sizes = operands[0].shapes[0].shape if operands and operands[0].shapes else ()
     return Work(2 * _items(one) * prod(int(sizes[axis]) for axis in axes if axis < len(sizes)))
@@ -199,6 +223,7 @@ def _convolution(one: Instruction, operands: Sequence[Instruction], combiner: Co
 
 @_rule("reduce", formula="(in - out)·combiner")
 def _reduce(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
+    # One array is enough for a reduction of several: its combiner does the work for all of them.
     given, made = _first_specs(operands[0], one)
     return _times(size(given) - size(made), combiner("to_apply"))
 
@@ -217,6 +242,7 @@ def _select_and_scatter(one: Instruction, operands: Sequence[Instruction], combi
 
 @_rule("scatter", formula="updates·combiner")
 def _scatter(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
+    # XLA takes the first of several updates; all have the same shape.
     return _times(size(operands[-1].shapes[0]), combiner("to_apply"))
 
 
@@ -227,55 +253,36 @@ def _map(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) 
 
 @_rule("sort", formula="n·ceil(log2 n)")
 def _sort(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
+    # All elements, not those of one row: HandleSort takes N·log2(N) of the whole operand.
     count = size(operands[0].shapes[0])
     return Work(count * ceil(log2(count)) if count > 1 else 0)
-
-
-@_rule("topk", formula="0: XLA counts no comparisons")
-def _top(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
-    return Work(0)
-
-
-@_rule("rng", "rng-bit-generator", formula="n transcendentals")
-def _random(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
-    return Work(0, _items(one))
 
 
 @_rule("fft", formula="8·n·floor(log2(length)), over all axes")
 def _fourier(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
     lengths = _numbers(dict(one.attributes).get("fft_length", ""))
+    # HandleFft: 4 fused multiply-adds for each complex product, and the logarithms of all axes multiplied.
     return Work(8 * size(operands[0].shapes[0]) * prod(map(rounds, lengths)))
 
 
 @_rule("cholesky", formula="n³/3")
 def _cholesky(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
     spec = operands[0].shapes[0]
+    # XLA divides the batch as a whole by 3 and rounds down once.
     return Work(int(spec.shape[-1]) * size(spec) // 3)
 
 
 @_rule("triangular-solve", formula="2·n·m²")
 def _triangular_solve(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
     left, right = _first_specs(*operands[:2])
+    # Twice the count of the literature: HandleTriangularSolve counts the full matrix, not a triangle.
     return Work(2 * int(left.shape[-1]) * size(right))
 
 
 @_rule("all-reduce", "all-reduce-start", formula="n: two devices are counted")
 def _all_reduce(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
+    # HandleAllReduce assumes two replicas, so one addition for each element.
     return Work(_items(one))
-
-
-@_rule("reduce-scatter", formula="0: XLA does not count its additions")
-def _reduce_scatter(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
-    return Work(0)
-
-
-@_rule(
-    "all-gather", "all-to-all", "collective-permute", "collective-broadcast", "send", "recv", "send-done", "recv-done",
-    "copy-start", "copy-done", "infeed", "outfeed", "all-gather-start", "all-gather-done", "all-reduce-done",
-    "collective-permute-start", "collective-permute-done", "ragged-all-to-all", formula="0: moves data",
-)  # fmt: skip
-def _moved(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
-    return Work(0)
 
 
 def _times(count: int, work: Work) -> Work:

@@ -32,13 +32,9 @@ class Memory:
 
 
 def source_of(name: str, figures: Callable[[], Any]) -> Source:
-    """Return XLA's own figures for a lowered or compiled program.
-
-    Args:
-        name: Name of the source.
-        figures: Returns XLA's figures.
-    """
+    """Return XLA's own figures for a lowered or compiled program."""
     found = _figures(figures)
+    # JAX promises no structure, nor the same one in each version: it may be a list of dicts.
     if isinstance(found, (list, tuple)):
         found = found[0] if found else None
     if not isinstance(found, Mapping):
@@ -78,13 +74,8 @@ def xla_memory(figures: Callable[[], Any]) -> Memory | None:
     found = _figures(figures)
     if found is None:
         return None
-    return Memory(
-        int(found.argument_size_in_bytes),
-        int(found.output_size_in_bytes),
-        int(found.temp_size_in_bytes),
-        int(found.alias_size_in_bytes),
-        int(found.generated_code_size_in_bytes),
-    )
+    names = ("argument", "output", "temp", "alias", "generated_code")
+    return Memory(*(int(getattr(found, f"{name}_size_in_bytes")) for name in names))
 
 
 def _figures(figures: Callable[[], Any]) -> Any:

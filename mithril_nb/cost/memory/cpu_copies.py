@@ -20,7 +20,10 @@ _NARROW = ("bfloat16", "float16")
 _PRODUCTS = ("dot_general", "conv_general_dilated")
 """Computed by library calls on float32."""
 _CUMULATIVE = ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
+# The base length of XLA's ReduceWindowRewriter on CPU.
 _WINDOW = 16
+# Of a product's operand: batch axes, then contracted (k) before or after the other (n) axes. The CPU's matrix product
+# takes such an operand as a matrix or its transpose; other orders are copied.
 _AXES_IN_ORDER = re.compile(r"b*(k*n*|n*k*)")
 _SLICE = re.compile(r"(.*)\.x(\d+)")
 _MOVED = ("transpose", "reshape", "squeeze", "expand_dims", "broadcast_in_dim", "convert_element_type")
@@ -75,6 +78,7 @@ class CpuCopies:
         self.lives += self._widened.values()
         for place, value in enumerate(values):
             if value.made != BEFORE and equations[value.made].primitive == "convert_element_type":
+                # XLA converts arguments when the program starts, not where the jaxpr does.
                 if all(values[self._behind(one)].is_argument for one in taken[value.made]):
                     self.first[place] = 0
             # A product's copy exists in any case; other users need the original.
@@ -133,6 +137,7 @@ class CpuCopies:
             return  # operands are copied to float32 anyway
         for number, (spec, inner, batch) in enumerate(zip(equation.inputs, params[0], params[1], strict=True)):
             kinds = ["b" if axis in batch else "k" if axis in inner else "n" for axis in range(len(spec.shape))]
+            # Values do not record which operand they are, so an operand is identified by its spec.
             found = [one for one in self._taken[place] if self._values[one].spec == spec]
             by_transpose = [one for one in found if self._maker(one) == "transpose"]
             if by_transpose:

@@ -71,6 +71,7 @@ class _Estimate:
         """Indices of the values that each equation uses."""
         for place, value in enumerate(values):
             uses = value.uses
+            # `x + x` uses x twice. Most values have one use, for which a set would only take time.
             for use in uses if len(uses) < 2 else set(uses):
                 self._taken[use].append(place)
         self._copies = CpuCopies(values, equations, self._taken) if is_cpu else None

@@ -11,7 +11,6 @@ from weakref import WeakKeyDictionary
 import jax
 
 from mithril_nb.cost.hlo.xla import Memory, xla_memory
-from mithril_nb.cost.memory.compiled_liveness import compiled_lives, set_aside
 from mithril_nb.cost.memory.jaxpr_liveness import jaxpr_lives
 from mithril_nb.cost.memory.liveness import (
     ARGUMENTS,
@@ -21,11 +20,13 @@ from mithril_nb.cost.memory.liveness import (
     TEMPORARIES,
     UNFILLED,
     LiveRange,
+    Makers,
+    compiled_lives,
     held,
+    set_aside,
     set_aside_for,
 )
-from mithril_nb.cost.memory.producers import Makers
-from mithril_nb.cost.symbolic.costs import SymbolicProgram
+from mithril_nb.cost.symbolic import SymbolicProgram
 from mithril_nb.display import Shown
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.graph.paths import is_within
@@ -125,6 +126,7 @@ class MemoryUse(Shown):
         return json.dumps(self.to_dict(), allow_nan=False)
 
 
+# Weak: the records are released with the inspection that they belong to.
 _KNOWN: WeakKeyDictionary[ProgramStages, dict[str, MemoryUse]] = WeakKeyDictionary()
 
 
@@ -266,19 +268,19 @@ def _use(
     """Return the memory use from live ranges; allocated memory beyond them is unfilled."""
     filled = held(lives, len(sequence))
     most = max(filled, default=0)
+    # XLA allocates before the program runs, so the gaps between values count at the peak too.
     if aside > most:
         lives = [*lives, LiveRange("", UNFILLED, UNATTRIBUTED, aside - most, 0, len(sequence) - 1)]
     peak_at = filled.index(most) if filled else None
     above = max(aside - most, 0)
-    at_peak: dict[str, int] = {}
-    kinds = dict.fromkeys(KINDS, 0)
-    for life in lives:
-        if peak_at is not None and life.first <= peak_at <= life.last:
-            at_peak[life.block] = at_peak.get(life.block, 0) + life.size_bytes
-            kinds[life.kind] += life.size_bytes
+    at_peak, kinds = _by_block_and_kind(
+        (life.kind, life.block, life.size_bytes)
+        for life in lives
+        if peak_at is not None and life.first <= peak_at <= life.last
+    )
     timeline = tuple([Moment(id, size + above) for id, size in zip(sequence, filled, strict=True)])
     return MemoryUse(
-        inspection.name, source, most + above, peak_at, most, timeline, _largest_first(at_peak), kinds,
+        inspection.name, source, most + above, peak_at, most, timeline, at_peak, kinds,
         tuple(sorted(lives, key=lambda life: life.first)), _blocks(inspection), xla, tuple(notes),
     )  # fmt: skip
 
@@ -287,21 +289,23 @@ def _in_sum(
     inspection: ProgramStages, source: str, sizes: Mapping[tuple[str, str], int], xla: Memory | None, why: str
 ) -> MemoryUse:
     """Return the memory use without live ranges: only the allocated bytes by kind and block."""
-    at_peak: dict[str, int] = {}
-    kinds = dict.fromkeys(KINDS, 0)
-    for (kind, block), size in sizes.items():
-        at_peak[block] = at_peak.get(block, 0) + size
-        kinds[kind] += size
+    at_peak, kinds = _by_block_and_kind((*key, size) for key, size in sizes.items())
     peak = sum(sizes.values()) if sizes else None
     missing = "timeline" if sizes else "peak_bytes, timeline"
     return MemoryUse(
-        inspection.name, source, peak, None, None, (), _largest_first(at_peak), kinds if sizes else {}, (),
+        inspection.name, source, peak, None, None, (), at_peak, kinds if sizes else {}, (),
         _blocks(inspection), xla, (f"{missing}: {why}",),
     )  # fmt: skip
 
 
-def _largest_first(sizes: Mapping[str, int]) -> dict[str, int]:
-    return dict(sorted(sizes.items(), key=lambda one: -one[1]))
+def _by_block_and_kind(parts: Iterable[tuple[str, str, int]]) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the sums of kinds, blocks and bytes: by block, the largest first, and by kind."""
+    blocks: dict[str, int] = {}
+    kinds = dict.fromkeys(KINDS, 0)
+    for kind, block, size in parts:
+        blocks[block] = blocks.get(block, 0) + size
+        kinds[kind] += size
+    return dict(sorted(blocks.items(), key=lambda one: -one[1])), kinds
 
 
 def _blocks(inspection: ProgramStages) -> tuple[str, ...]:
@@ -324,6 +328,7 @@ def _sizes(buffers: Iterable[Buffer], makers: Makers) -> dict[tuple[str, str], i
 
 
 def _sizes_from_xla(xla: Memory) -> dict[tuple[str, str], int]:
+    # `memory_analysis()` counts an output in the buffer of an argument in both figures, and in `alias`.
     known = {ARGUMENTS: xla.argument, OUTPUTS: xla.output - xla.alias, TEMPORARIES: xla.temp}
     return {(kind, UNATTRIBUTED): size for kind, size in known.items()}
 

@@ -12,7 +12,7 @@ import jax
 
 from mithril_nb.errors import ModelFileError, UnknownOptionError, listed, short_repr
 from mithril_nb.inspection import Inspection
-from mithril_nb.inspection.given import inspect_given
+from mithril_nb.inspection.inspection import inspect_given
 from mithril_nb.stages.given.program import (
     Given,
     given_of_compiled,

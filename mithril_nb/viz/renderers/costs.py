@@ -8,10 +8,10 @@ from typing import Any
 from mithril_nb.analysis.measure import machines
 from mithril_nb.cost.comparison import Comparison
 from mithril_nb.cost.costs import Cost
+from mithril_nb.cost.counting import Costs
 from mithril_nb.cost.difference import Difference
+from mithril_nb.cost.lines import ByLine
 from mithril_nb.cost.memory.use import MemoryUse
-from mithril_nb.cost.side_by_side import Costs
-from mithril_nb.cost.sums.lines import ByLine
 from mithril_nb.display import renderer
 from mithril_nb.viz.bundles import Bundle
 from mithril_nb.viz.costs.beside import beside, pair_of

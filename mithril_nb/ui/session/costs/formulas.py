@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from mithril_nb.cost import Cost, CostRow
-from mithril_nb.cost.formulas.letters import meaning
+from mithril_nb.cost.formulas.parsing import meaning
 from mithril_nb.display import columns
 from mithril_nb.viz.costs.tables.formulas import short_formula
 from mithril_nb.viz.text.escape import one_line

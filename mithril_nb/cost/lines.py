@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mithril_nb.cost.records import CostRow, Figures, share_of, sum_of_figures, sum_of_rows
-from mithril_nb.cost.sums.by_name import ByName
-from mithril_nb.cost.sums.splits import parts_of, pieces_of
-from mithril_nb.cost.sums.totals import CostTotals
+from mithril_nb.cost.by_name import ByName
+from mithril_nb.cost.records import CostRow, Figures, parts_of, pieces_of, share_of, sum_of_figures, sum_of_rows
+from mithril_nb.cost.totals import CostTotals
 from mithril_nb.display import Shown
 from mithril_nb.errors import UnknownOptionError, nearest, short_repr
 from mithril_nb.stages.places import lines_of_source
@@ -96,11 +95,7 @@ class ByLine(Shown, ByName[Figures]):
 
 
 def figures_by_line(cost: CostTotals) -> ByLine:
-    """Return the cost of each line of Python; a row that comes from several lines is split into equal parts.
-
-    Args:
-        cost: The costs.
-    """
+    """Return the cost of each line of Python; a row that comes from several lines is split into equal parts."""
     rows: dict[str, list[CostRow]] = {}
     parts: dict[str, list[Figures]] = {}
     for row in (piece for one in cost.rows for piece in pieces_of(one)):
@@ -108,12 +103,14 @@ def figures_by_line(cost: CostTotals) -> ByLine:
         if len(sources) < 2:
             rows.setdefault(next(iter(sources), ""), []).append(row)
         else:
+            # A row is split by lines exactly as by blocks.
             for source, part in parts_of(replace(row, blocks=tuple((source, 1.0) for source in sources))):
                 parts.setdefault(source, []).append(part)
     files = {label: place for place, label in enumerate(cost.lines.files)}
 
     def order(source: str) -> tuple[bool, int, str, int]:
         file, line, _ = lines_of_source(source)
+        # Files in the order in which the program uses them; the cost without a line comes last.
         return not source, files.get(file, len(files)), file, line
 
     all_known = bool(cost.symbols)

@@ -2,45 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from mithril_nb.cost.analytic import most_expensive_branches, moved_rows
+from mithril_nb.cost.analytic import (
+    COUNTS,
+    IDLE,
+    SENDS,
+    UNDECIDED,
+    branch_states,
+    most_expensive_branches,
+    moved_rows,
+)
+from mithril_nb.cost.by_name import nearest_path, with_outer
 from mithril_nb.cost.formulas.communication import SENDS_MORE, Sent
 from mithril_nb.cost.formulas.parsing import parse, written_with
-from mithril_nb.cost.formulas.rules import NOT_SENT, Counted, counted, has_cost
+from mithril_nb.cost.formulas.rules import NOT_SENT, Counted, counted
 from mithril_nb.cost.formulas.sizes import count
 from mithril_nb.cost.formulas.symbols import Expression, Polynomial, constant, total
+from mithril_nb.cost.kinds import Kinds, Numbers, kinds_of, row_of
 from mithril_nb.cost.records import COMMUNICATION, NO_TRIP_COUNT, CostRow
-from mithril_nb.cost.sums.blocks import nearest_path, with_outer
-from mithril_nb.cost.symbolic.branch_states import COUNTS, IDLE, SENDS, UNDECIDED, branch_states
-from mithril_nb.cost.symbolic.numbers import Numbers, holders, is_of_sizes, product, row_of
-from mithril_nb.cost.unknowns import unknown_params
 from mithril_nb.errors import UnknownOptionError, nearest, short_repr
 from mithril_nb.graph.paths import is_within
 from mithril_nb.stages.fast_records import paused_collector
 from mithril_nb.stages.inspect_options import fitting_numbers
+from mithril_nb.stages.param_names import example_of_params, why_unknown
 from mithril_nb.stages.records import Equation
 
 if TYPE_CHECKING:
     from mithril_nb.stages.records import Input
-
-
-@dataclass(frozen=True)
-class Kinds:
-    """The equations of a program, grouped by kind: equations of a kind differ only in position.
-
-    Attributes:
-        examples: One equation of each kind, and how often it runs; `None` if unknown.
-        members: Every equation except calls, with the index of its kind in `examples`.
-        conditions: Ids of the conditions that hold branches, outer ones first.
-    """
-
-    examples: tuple[tuple[Equation, Expression | None], ...]
-    members: tuple[tuple[Equation, int], ...]
-    conditions: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -104,6 +97,7 @@ class SymbolicProgram:
         self._check(sizes)
         if self.check is not None and sizes:
             self.check(sizes)
+        # The kinds do not depend on the numbers, so they are grouped once for all sizes.
         return SymbolicProgram(self.name, self.equations, self.inputs, dict(sizes), self.kinds)
 
     def equations_of(self, primitives: Collection[str]) -> tuple[Equation, ...]:
@@ -114,7 +108,7 @@ class SymbolicProgram:
     @cached_property
     def kinds(self) -> Kinds:
         """Its equations by kind."""
-        return self.known_kinds or _kinds(self.equations)
+        return self.known_kinds or kinds_of(self.equations)
 
     def costs(self) -> tuple[CostRow, ...]:
         """Return the cost of each equation except calls; equal equations are counted once.
@@ -126,6 +120,7 @@ class SymbolicProgram:
         with paused_collector():
             pairs = zip(self.kinds.examples, self.counted, strict=True)
             found = [row_of(put, one, times, each) for (one, times), each in pairs]
+            # Built from scratch: `replace` takes five times as long, and a program has thousands of rows of few kinds.
             costs = tuple(
                 [
                     CostRow(
@@ -330,6 +325,7 @@ class SymbolicProgram:
                 )
 
     def _check(self, sizes: Mapping[str, int]) -> None:
+        # `isinstance` would accept True, which is an int.
         wrong = {name: value for name, value in sizes.items() if type(value) is not int or value < 1}
         missing = [name for name in self.symbols if name not in sizes]
         unknown = [name for name in sizes if name not in self.symbols]
@@ -347,37 +343,29 @@ class SymbolicProgram:
         )
 
 
-def _kinds(equations: tuple[Equation, ...]) -> Kinds:
-    lengths: dict[str, Expression | None] = {}
-    places: dict[Any, int] = {}
-    examples: list[tuple[Equation, Expression | None]] = []
-    members: list[tuple[Equation, int]] = []
-    for one in equations:
-        if one.is_call:
-            if one.primitive in ("scan", "while"):
-                length: Any = one.param.get("length")
-                lengths[one.id] = parse(length) if isinstance(length, str) else length
-        if not has_cost(one) or is_of_sizes(one):
-            continue
-        repeats: Expression | None = one.repeats
-        if repeats is None:
-            repeats = product(lengths.get(holder, 1) for holder in holders(one.id))
-        key = one.primitive, one.inputs, one.outputs, one.params, one.constants, one.is_used, repeats
-        place = places.get(key)
-        if place is None:
-            place = places[key] = len(examples)
-            examples.append((one, repeats))
-        members.append((one, place))
-    conditions = tuple(one.id for one in equations if one.primitive == "cond" and one.is_call)
-    return Kinds(tuple(examples), tuple(members), conditions)
-
-
+_MOST_HOLDERS = 3
 _Kind = tuple[int, str]
 """The index of a kind of equation, and the state of its branch; see `branch_states`."""
 _FIELDS = {
     "flops": "flops", "transcendentals": "transcendentals", "bytes_accessed": "bytes", "payload_bytes": "payload",
     "wire_bytes": "wire",
 }  # fmt: skip
+
+
+def unknown_params(inputs: Iterable[Input]) -> tuple[str, str] | None:
+    """Return why it is unknown which inputs are parameters, and an example of `params=`; `None` if it is known."""
+    every = tuple(inputs)
+    if all(one.is_param is not None for one in every):
+        return None
+    arguments = list(dict.fromkeys(one.argument for one in every))
+    first = [*likely_holders(every), *arguments]
+    return why_unknown(arguments), example_of_params(first, [one.name for one in every])
+
+
+def likely_holders(inputs: Iterable[Input]) -> list[str]:
+    """Return the arguments that look like parameters: several float arrays under one name."""
+    found = Counter(one.argument for one in inputs if one.name != one.argument and "float" in one.spec.dtype)
+    return [name for name, count in found.items() if count > 1][:_MOST_HOLDERS]
 
 
 def _open(polynomial: Polynomial, unknown: Sequence[str]) -> str:

@@ -1,22 +1,65 @@
-"""Rows of costs and their sums by block, group and role."""
+"""Rows of costs, the lines of Python behind them, their sums by block, group and role, and their multiply-adds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import prod
 from typing import Any
 
-from mithril_nb.cost.multiply_adds import PRODUCTS, macs_of
-from mithril_nb.cost.records import CostRow, Figures, Fusion, Source, is_unknown, share_of, sum_of_figures, sum_of_rows
-from mithril_nb.cost.sums.blocks import ByBlock, no_block, with_outer
-from mithril_nb.cost.sums.roles import ByRole
-from mithril_nb.cost.sums.source_lines import SourceLines
-from mithril_nb.cost.sums.splits import pieces_of, rows_by_block
-from mithril_nb.cost.symbolic.costs import SymbolicProgram
-from mithril_nb.cost.unknowns import Unknown, unknown_of
+from mithril_nb.cost.by_name import ByBlock, ByRole, no_block, with_outer
+from mithril_nb.cost.notes import Unknown, unknown_of
+from mithril_nb.cost.records import (
+    CostRow,
+    Figures,
+    Fusion,
+    Source,
+    is_unknown,
+    pieces_of,
+    rows_by_block,
+    share_of,
+    sum_of_figures,
+    sum_of_rows,
+)
+from mithril_nb.cost.symbolic import SymbolicProgram
 from mithril_nb.graph.paths import is_within
-from mithril_nb.stages.records import ROLES, UNATTRIBUTED
+from mithril_nb.stages.records import ROLES, UNATTRIBUTED, Equation, Instruction, Role
+from mithril_nb.stages.trace.python_source import MODEL, lines_of_file
+
+PRODUCTS = ("dot_general", "conv_general_dilated", "ragged_dot_general", "ragged_dot")
+"""Primitives that consist of multiply-adds."""
+
+
+@dataclass(frozen=True)
+class SourceLines:
+    """The user's lines of Python that the rows of a cost come from.
+
+    Attributes:
+        of: The lines that each row comes from, by its id; rows without a line are left out.
+        files: Path of each file by its label.
+        model: The Python that builds the model, or `""`.
+    """
+
+    of: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    files: Mapping[str, str] = field(default_factory=dict[str, str])
+    model: str = ""
+
+    def behind_equations(self, equations: Iterable[Equation]) -> SourceLines:
+        """Return the lines that equations of the same program come from."""
+        shared: dict[str, tuple[str, ...]] = {}
+        found = {one.id: shared.setdefault(one.source, (one.source,)) for one in equations if one.source}
+        return replace(self, of=found)
+
+    def behind_instructions(self, instructions: Iterable[Instruction]) -> SourceLines:
+        """Return the lines that instructions of a stage of the same program come from."""
+        return replace(self, of={one.id: one.source for one in instructions if one.source})
+
+    def code(self, label: str) -> Sequence[str]:
+        """Return the lines of a file, with line ends; empty if the file is not available."""
+        if label == MODEL and self.model:
+            return self.model.splitlines(keepends=True)
+        return lines_of_file(self.files[label]) if label in self.files else ()
 
 
 @dataclass(frozen=True)
@@ -58,7 +101,8 @@ class CostTotals:
     def macs(self) -> int | None:
         """Multiply-accumulate operations of matrix products and convolutions, with padding; one is 2 FLOPs.
 
-        Biases, activations and norms count 0. `mithril_nb.cost.multiply_adds` has the convention and each count.
+        Biases, activations and norms count 0. `mithril_nb.cost.MultiplyAdds` documents the convention, and
+        `multiply_adds` returns each count.
         `None` if some are unknown, or if XLA counted: `inspection.cost().macs` counts the equations.
         """
         return None if self.symbolic is None else macs_of(self.rows, self.symbolic.equations_of(PRODUCTS))
@@ -105,6 +149,7 @@ class CostTotals:
     def by_block_and_role(self) -> Mapping[str, Mapping[str, Figures]]:
         """The self cost of each block in each role; `""` means none."""
         known = rows_by_block(self.rows)
+        # XLA does not keep the order of the program. Blocks that only XLA lists come last.
         ordered = [*(path for path in self.order if path in known), *(path for path in known if path not in self.order)]
         found = {path: {role: self._sum(one) for role, one in known[path].items()} for path in ordered}
         return ByBlock(found, f"costs of {self.program!r}", "cost.by_block_and_role")
@@ -193,3 +238,72 @@ class CostTotals:
     @cached_property
     def _unknown_rows(self) -> list[CostRow]:
         return [row for row in self.rows if is_unknown(row) or None in (row.bytes_accessed, row.wire_bytes)]
+
+
+@dataclass(frozen=True)
+class MultiplyAdds:
+    """The multiply-adds of one equation; its FLOPs are exactly `2 * (count - padding)`.
+
+    The convention follows papers and torchvision, where a ResNet-50 has "4.1 GMACs". One MAC is a multiplication and an
+    addition, so 2 FLOPs. Only matrix products and convolutions count, with the two products of attention; biases,
+    activations, norms, pooling and embeddings count 0. All roles count: a training step has about three times the MACs
+    of its forward pass.
+
+    fvcore calls one MAC a flop. fvcore and thop add operations for norms; ptflops adds biases and activations too.
+    XLA, and so our FLOPs, leave out products with padding and count all other arithmetic: `multiply_adds` itemises the
+    difference.
+
+    Attributes:
+        id: Its id.
+        primitive: Its primitive.
+        block: Path of its block; `""` if not attributed.
+        role: The part of a training step that it belongs to.
+        count: Multiply-adds in all its runs, including those with padding; `None` if unknown.
+        padding: How many of them multiply padding; `None` if unknown.
+    """
+
+    id: str
+    primitive: str
+    block: str
+    role: Role | None
+    count: int | None
+    padding: int | None
+
+
+def macs_of(rows: Iterable[CostRow], equations: Iterable[Equation]) -> int | None:
+    """Return the sum of `count` over all matrix products and convolutions; `None` if one is unknown."""
+    counts = [one.count for one in all_counted(rows, equations)]
+    return None if None in counts else sum(count or 0 for count in counts)
+
+
+def all_counted(rows: Iterable[CostRow], equations: Iterable[Equation]) -> tuple[MultiplyAdds, ...]:
+    """Return the multiply-adds of each matrix product and convolution, from the rows of an analytic cost."""
+    products = {one.id: one for one in equations if one.primitive in PRODUCTS}
+    return tuple(_counted(products[row.id], row) for row in rows if row.id in products)
+
+
+def _counted(equation: Equation, row: CostRow) -> MultiplyAdds:
+    count: int | None = None
+    if row.flops is not None and row.repeats is not None:
+        is_convolution = equation.primitive == "conv_general_dilated"
+        # Only convolutions have padding; for products all FLOPs are multiply-adds.
+        count = row.repeats * _pairs(equation) if is_convolution else row.flops // 2
+    padding = None if count is None or row.flops is None else count - row.flops // 2
+    return MultiplyAdds(equation.id, equation.primitive, equation.block, equation.role, count, padding)
+
+
+def _pairs(convolution: Equation) -> int:
+    """Return the number of multiply-adds in one run of a convolution, including those with padding."""
+    param: Any = convolution.param
+    left, kernel, out = convolution.inputs[0], convolution.inputs[1], convolution.outputs[0]
+    left_axes, kernel_axes, out_axes = param["dimension_numbers"]
+    places = prod(
+        # A dilated input has holes: each element is multiplied once by each element of the kernel.
+        int(kernel.shape[taps]) * int(out.shape[made] if base == 1 else left.shape[given])
+        for taps, made, given, base in zip(
+            kernel_axes[2:], out_axes[2:], left_axes[2:], param["lhs_dilation"], strict=True
+        )
+    )
+    batch = int(left.shape[left_axes[0]]) // param["batch_group_count"]
+    channels = int(left.shape[left_axes[1]]) // param["feature_group_count"]
+    return batch * channels * int(kernel.shape[kernel_axes[0]]) * places

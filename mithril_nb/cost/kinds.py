@@ -1,28 +1,68 @@
-"""Costs of equations with numbers in place of symbolic sizes."""
+"""Equations grouped by kind, because equal equations cost the same; and with numbers for symbolic sizes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
 
 from mithril_nb.cost.analytic import equation_row
 from mithril_nb.cost.formulas.parsing import parse
-from mithril_nb.cost.formulas.rules import Counted
+from mithril_nb.cost.formulas.rules import Counted, has_cost
+from mithril_nb.cost.formulas.sizes import times
 from mithril_nb.cost.formulas.symbols import Expression
 from mithril_nb.cost.records import NO_TRIP_COUNT, CostRow
 from mithril_nb.graph.spec import Dim, TensorSpec
 from mithril_nb.stages.records import SIZE, Constant, Equation
-
-if TYPE_CHECKING:
-    pass
-
 
 _SIZES = frozenset(
     "shape new_sizes length dim sizes window_dimensions window_strides padding padding_config base_dilation "
     "window_dilation lhs_dilation rhs_dilation slice_sizes start_indices limit_indices strides fft_lengths".split()
 )
 """Params that contain sizes; in other params a string is not a size."""
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """The equations of a program, grouped by kind: equations of a kind differ only in position.
+
+    Attributes:
+        examples: One equation of each kind, and how often it runs; `None` if unknown.
+        members: Every equation except calls, with the index of its kind in `examples`.
+        conditions: Ids of the conditions that hold branches, outer ones first.
+    """
+
+    examples: tuple[tuple[Equation, Expression | None], ...]
+    members: tuple[tuple[Equation, int], ...]
+    conditions: tuple[str, ...]
+
+
+def kinds_of(equations: tuple[Equation, ...]) -> Kinds:
+    """Return equations grouped by kind."""
+    lengths: dict[str, Expression | None] = {}
+    places: dict[Any, int] = {}
+    examples: list[tuple[Equation, Expression | None]] = []
+    members: list[tuple[Equation, int]] = []
+    for one in equations:
+        if one.is_call:
+            if one.primitive in ("scan", "while"):
+                # A `while` has no length, so how often its equations run stays unknown.
+                length: Any = one.param.get("length")
+                lengths[one.id] = parse(length) if isinstance(length, str) else length
+        if not has_cost(one) or _is_of_sizes(one):
+            continue
+        repeats: Expression | None = one.repeats
+        if repeats is None:
+            repeats = _product(lengths.get(holder, 1) for holder in _holders(one.id))
+        # All that the cost depends on; block, role and line do not change it.
+        key = one.primitive, one.inputs, one.outputs, one.params, one.constants, one.is_used, repeats
+        place = places.get(key)
+        if place is None:
+            place = places[key] = len(examples)
+            examples.append((one, repeats))
+        members.append((one, place))
+    conditions = tuple(one.id for one in equations if one.primitive == "cond" and one.is_call)
+    return Kinds(tuple(examples), tuple(members), conditions)
 
 
 def row_of(put: Numbers, equation: Equation, times: Expression | None, each: Counted) -> CostRow:
@@ -34,7 +74,7 @@ def row_of(put: Numbers, equation: Equation, times: Expression | None, each: Cou
     return replace(row, rounds=str(times), formula=row.formula.removesuffix(f"; {NO_TRIP_COUNT}"))
 
 
-def is_of_sizes(equation: Equation) -> bool:
+def _is_of_sizes(equation: Equation) -> bool:
     """Return whether an equation only turns a symbolic size into an array; with numbers, JAX has no such equation."""
     if equation.primitive != "convert_element_type":
         return equation.primitive == "dim_as_value"
@@ -103,17 +143,13 @@ class Numbers:
         return float(self.dim(value.removeprefix(SIZE)))
 
 
-def holders(id: str) -> list[str]:
+def _holders(id: str) -> list[str]:
     """Return the ids of the equations that hold an equation: `"12"`, `"12.b1.3"` for `"12.b1.3.0"`."""
     parts = id.split(".")
     return [".".join(parts[:count]) for count in range(1, len(parts)) if not parts[count - 1].startswith("b")]
 
 
-def product(factors: Iterable[Expression | None]) -> Expression | None:
+def _product(factors: Iterable[Expression | None]) -> Expression | None:
     """Return the product; `None` if a factor is unknown."""
-    product: Expression = 1
-    for factor in factors:
-        if factor is None:
-            return None
-        product = factor * product if isinstance(factor, int) else product * factor
-    return product
+    every = list(factors)
+    return None if None in every else times(factor for factor in every if factor is not None)

@@ -1,13 +1,36 @@
-"""Figures by block: a dict whose error for a missing block lists the known blocks."""
+"""Figures by block or role: dicts whose error for a missing key lists the known keys and suggests the nearest."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import ClassVar, TypeVar
 
-from mithril_nb.cost.sums.by_name import ByName, Value
-from mithril_nb.errors import UnknownBlockError, nearest, short_repr
+from mithril_nb.errors import UnknownBlockError, UnknownOptionError, nearest, short_repr
 
+Value = TypeVar("Value")
 _MOST_NAMED = 8
+
+
+class ByName(dict[str, Value]):
+    """A dict with a description of itself for error messages.
+
+    Args:
+        known: The items.
+        of: What the elements describe: `"costs of 'step'"`.
+        called: The expression that gives this dict: `"cost.by_block"`.
+    """
+
+    _usually_called: ClassVar[str] = "cost"
+
+    # `dataclasses.asdict` copies any dict from its pairs alone, so the other arguments have defaults.
+    def __init__(
+        self,
+        known: Mapping[str, Value] | Iterable[tuple[str, Value]] = (),
+        of: str = "these figures",
+        called: str = "",
+    ):
+        super().__init__(known)
+        self._of, self._called = of, called or self._usually_called
 
 
 class ByBlock(ByName[Value]):
@@ -41,6 +64,37 @@ class ByBlock(ByName[Value]):
             )
         call = f'{self._called}["{{}}"]' if nearest_path(path, known) in known else 'cost.subtree("{}")'
         raise no_block(self._of, path, known, call, f"[*{self._called}]")
+
+
+class ByRole(ByName[Value]):
+    """Values by role of the part of a training step; `""` is the part without a role.
+
+    Args:
+        known: The items.
+        of: What the elements describe, for errors: `"costs of 'step'"`.
+        called: The expression that gives this dict, for errors; by default `"cost.by_role"`.
+
+    Examples:
+        >>> roles = ByRole({"forward": 2, "backward": 4, "update": 0}, "costs of 'step'")
+        >>> roles["backward"], roles.get("back")
+        (4, None)
+        >>> roles["forwards"]
+        Traceback (most recent call last):
+        mithril_nb.errors.UnknownOptionError: costs of 'step' have no role 'forwards'.
+            roles  forward, backward, update
+            Try: cost.by_role["forward"]
+    """
+
+    _usually_called = "cost.by_role"
+
+    def __missing__(self, role: object) -> Value:
+        known = [one for one in self if one]
+        near = nearest(role, known) or next(iter(known), "forward")
+        raise UnknownOptionError(
+            f"{self._of} have no role {short_repr(role)}.",
+            (("roles", ", ".join(known) or "none"),),
+            f'{self._called}["{near}"]',
+        )
 
 
 def no_block(of: str, path: object, known: list[str], call: str, otherwise: str) -> UnknownBlockError:
@@ -78,6 +132,7 @@ def nearest_path(path: object, known: list[str]) -> str | None:
     slashed = path.replace(".", "/") if isinstance(path, str) else ""
     if slashed and (slashed in known or _is_around(slashed, known)):
         return slashed
+    # Reversed, so that the first of several paths with the same last name is suggested.
     by_name = {one.rpartition("/")[2]: one for one in reversed(known)}
     found = nearest(path, known) or nearest(path, by_name)
     return by_name.get(found, found) if found else None

@@ -1,15 +1,17 @@
-"""A program at every stage as plain data, for files and other programs; the schema is `schema.json`."""
+"""A program at every stage as plain data, with the schema `schema.json`, and the file formats to save it in."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import jax
 
-from mithril_nb.errors import StageUnavailableError
+from mithril_nb.atomic_write import write_text
+from mithril_nb.errors import ModelFileError, StageUnavailableError, UnknownOptionError, nearest, short_repr
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.program_stages import ProgramStages, known_equations
 from mithril_nb.stages.records import Equation, Instruction, Param, Stage
@@ -17,6 +19,10 @@ from mithril_nb.stages.stage_kinds import has_machine_code, needs_compile
 
 VERSION = 1
 """Increased when an existing field changes its meaning; new fields do not change it."""
+Exporter = Callable[..., str]
+"""Returns the text of the file, given the inspection."""
+Function = TypeVar("Function", bound=Exporter)
+_EXPORTERS: dict[str, Exporter] = {}
 
 
 def inspection_data(inspection: ProgramStages, stages: Sequence[str], passes: bool) -> dict[str, Any]:
@@ -58,18 +64,8 @@ def inspection_data(inspection: ProgramStages, stages: Sequence[str], passes: bo
 def _passes_data(inspection: ProgramStages) -> dict[str, Any]:
     """Return the passes, or the reason why there are none."""
     try:
-        return {
-            "passes": [
-                {
-                    "number": one.number,
-                    "name": one.name,
-                    "pipeline": one.pipeline,
-                    "before": one.before,
-                    "after": one.after,
-                }
-                for one in inspection.passes
-            ]
-        }
+        names = ("number", "name", "pipeline", "before", "after")
+        return {"passes": [{name: getattr(one, name) for name in names} for one in inspection.passes]}
     except StageUnavailableError as error:
         return {"passes_unavailable": str(error)}
 
@@ -131,3 +127,55 @@ def _plain(value: Param) -> Any:
 def spec_data(spec: TensorSpec) -> dict[str, Any]:
     """Return shape and dtype as plain data."""
     return {"shape": list(spec.shape), "dtype": str(spec.dtype)}
+
+
+def exporter(suffix: str) -> Callable[[Function], Function]:
+    """Register the function that writes files with a suffix.
+
+    Args:
+        suffix: The suffix with its dot, in lower case: `".csv"`. A second function for the same suffix replaces the
+            first.
+
+    Raises:
+        UnknownOptionError: The suffix is invalid.
+
+    Examples:
+        >>> @exporter(".names")
+        ... def names(inspection):
+        ...     return " ".join(inspection.stages)
+        >>> _ = _EXPORTERS.pop(".names")
+    """
+    if not isinstance(suffix, str) or not suffix.startswith(".") or Path(f"file{suffix}").suffix != suffix.lower():
+        raise UnknownOptionError(
+            f"{short_repr(suffix)} is not a suffix of files.",
+            (("needs", "a dot and lower-case letters"),),
+            'exporter(".csv")',
+        )
+
+    def register(function: Function) -> Function:
+        _EXPORTERS[suffix] = function
+        return function
+
+    return register
+
+
+def save(inspection: ProgramStages, path: str | Path) -> Path:
+    """Write an inspection to a file in the format of its suffix; see `Inspection.save`."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in _EXPORTERS:
+        near = nearest(suffix, list(_EXPORTERS)) or ".html"
+        raise UnknownOptionError(
+            f"cannot save {str(path)!r}: no file format has the suffix {suffix!r}.",
+            (("known", ", ".join(sorted(_EXPORTERS))),),
+            f"inspection.save({str(Path(path).with_suffix(near))!r})",
+        )
+    text = _EXPORTERS[suffix](inspection)
+    try:
+        write_text(path, text)
+    except OSError as error:
+        raise ModelFileError(
+            f"cannot write {str(path)!r}.",
+            (("because", error.strerror or str(error)),),
+            f'inspection.save("inspection{suffix}")',
+        ) from error
+    return Path(path)

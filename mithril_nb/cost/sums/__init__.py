@@ -1,1 +1,0 @@
-"""Rows of costs and their sums: by block, by role and by line of Python."""

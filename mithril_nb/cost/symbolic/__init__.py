@@ -1,1 +1,0 @@
-"""Costs as formulas of symbolic sizes."""
