@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from mithril_nb.graph.order import run_order
+from mithril_nb.graph.check import run_order
 from mithril_nb.graph.records import BOUNDARY, Edge, Endpoint, LogicalGraph, Node, Note, Port, PortRole
 
 INPUT, OUTPUT = "input", "output"

@@ -11,7 +11,7 @@ from typing import Any
 from mithril_nb.graph.annotate import annotate, label
 from mithril_nb.graph.boundary import INPUT, OUTPUT, automatic_name, infer_boundary, made_edges
 from mithril_nb.graph.edit import add, check_new
-from mithril_nb.graph.names import default_name
+from mithril_nb.graph.paths import default_name
 from mithril_nb.graph.records import BOUNDARY, Block, Edge, Endpoint, LogicalGraph, Node, Note
 
 

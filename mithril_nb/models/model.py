@@ -19,15 +19,14 @@ from mithril_nb.graph.draft import Draft
 from mithril_nb.graph.edit import alone, composite
 from mithril_nb.graph.records import Block, LogicalGraph, Port
 from mithril_nb.graph.spec import Value
-from mithril_nb.models.calling import BlockMeta, with_attributes
-from mithril_nb.models.composing.adding import Adding
-from mithril_nb.models.composing.annotations import AnnotationMethods
+from mithril_nb.models.adding import Adding
+from mithril_nb.models.annotations import AnnotationMethods
 from mithril_nb.models.connection import Connection, IOKey, Tensorlike
 from mithril_nb.models.fields import fields_of, plain
-from mithril_nb.models.registry import KINDS
-from mithril_nb.models.saving.limits import LoadLimits
-from mithril_nb.models.saving.portable import Portable
+from mithril_nb.models.registry import KINDS, BlockMeta, with_attributes
+from mithril_nb.models.saving.reading import LoadLimits
 from mithril_nb.models.saving.serialization import graph_from_dict, load_graph
+from mithril_nb.models.summary import Portable
 
 _EMPTY = composite(LogicalGraph())
 
@@ -87,15 +86,28 @@ class Model(Shown, Portable, AnnotationMethods, metaclass=BlockMeta):
     def from_dict(data: Mapping[str, Any], *, limits: LoadLimits | None = None) -> Model:
         """Rebuild a model from the data of `to_dict`. Runs no code from the data.
 
+        Args:
+            data: The data.
+            limits: Maximum sizes of the model; by default `LoadLimits()`.
+
         Raises:
             ModelFileError: The data is not a model, has a later version, is broken, or exceeds a limit.
             UnknownOptionError: `limits` is not a `LoadLimits`.
+
+        Examples:
+            >>> from mithril_nb.models import MLP
+            >>> Model.from_dict(MLP(4, [3], 2).to_dict()).graph == MLP(4, [3], 2).graph
+            True
         """
         return Model.of(*graph_from_dict(data, limits))
 
     @staticmethod
     def load(path: str | Path, *, limits: LoadLimits | None = None) -> Model:
         """Load a model from a JSON file. Runs no code from the file.
+
+        Args:
+            path: Path of the file.
+            limits: Maximum sizes of the model; by default `LoadLimits()`.
 
         Raises:
             UnknownOptionError: `path` is not a path, or `limits` is not a `LoadLimits`.

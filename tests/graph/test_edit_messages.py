@@ -5,10 +5,9 @@ import textwrap
 import pytest
 
 from mithril_nb.errors import MithrilError
-from mithril_nb.graph.check import check
+from mithril_nb.graph.check import check, run_order
 from mithril_nb.graph.edit import add, connect, disconnect, remove, rename, swap
 from mithril_nb.graph.nesting import inside
-from mithril_nb.graph.order import run_order
 from mithril_nb.graph.records import Edge, Endpoint, LogicalGraph, Node, Port
 from mithril_nb.models import Add, Linear, Model, Relu, Tanh
 

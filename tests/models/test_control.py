@@ -204,7 +204,7 @@ CASES = [
         """
         UnknownOptionError: Repeat cannot take count=0.
             needs  a whole number from 1 to 10000
-            Try: Repeat(body, count=1)
+            Try: Repeat(body, count=2)
         """,
     ),
     (
@@ -213,7 +213,7 @@ CASES = [
         """
         UnknownOptionError: Repeat cannot take count=2.5.
             needs  a whole number from 1 to 10000
-            Try: Repeat(body, count=1)
+            Try: Repeat(body, count=2)
         """,
     ),
     (

@@ -14,8 +14,7 @@ from mithril_nb.atomic_write import write_text
 from mithril_nb.errors import ModelFileError, UnknownOptionError, nearest, short_repr
 from mithril_nb.graph.boundary import made_edges
 from mithril_nb.graph.records import Endpoint, LogicalGraph, Node, Note
-from mithril_nb.models.saving.limits import LoadLimits
-from mithril_nb.models.saving.reading import ADVICE, broken, check_keys, graph_of, part_of
+from mithril_nb.models.saving.reading import ADVICE, LoadLimits, broken, check_keys, graph_of, part_of
 
 FORMAT, VERSION = "mithril_nb.model", 2
 """Version 2 added notes, composite kinds, and blocks that run others. Version 1 can still be read."""

@@ -15,15 +15,28 @@ from mithril_nb.graph.paths import component
 from mithril_nb.graph.records import BOUNDARY, BlockSpecs, Endpoint, LogicalGraph, Note
 from mithril_nb.graph.spec import LEADING, Dim, Spec, StaticSpec, TensorSpec
 from mithril_nb.models.initializers import Initializer, initializer_of
-from mithril_nb.models.rules import OPS, UNKNOWN, OpRules
+from mithril_nb.models.rules import OPS, UNKNOWN, Inference, Inferred, OpRules, Parameter
 from mithril_nb.models.shape_inference.dims import MismatchError, agree, meet, renamed
 from mithril_nb.models.shape_inference.dtypes import input_dtype, promoted
-from mithril_nb.models.shape_inference.flat import Flat, FlatOp, flat, origin
+from mithril_nb.models.shape_inference.flat import (
+    Flat,
+    FlatOp,
+    activated,
+    activated_inside,
+    flat,
+    is_activated,
+    origin,
+    without_activation,
+)
 from mithril_nb.models.shape_inference.folding import all_values, as_arrays, folded
-from mithril_nb.models.shape_inference.inference import Inference, Inferred, Parameter
-from mithril_nb.models.shape_inference.port_checks import check_dtype, check_fed, check_option, rule_of
-from mithril_nb.models.shape_inference.problems import impossible_output, invalid_attribute
-from mithril_nb.models.shape_inference.starting import activated, activated_inside, is_activated, without_activation
+from mithril_nb.models.shape_inference.port_checks import (
+    check_dtype,
+    check_fed,
+    check_option,
+    impossible_output,
+    invalid_attribute,
+    rule_of,
+)
 
 ANYTHING: tuple[Dim, ...] = (LEADING,)
 """Shape of an array with an unknown shape."""

@@ -11,7 +11,7 @@ from mithril_nb.graph.annotate import annotate, annotate_array, expose, find, la
 from mithril_nb.graph.edit import Edit, composite, swap
 from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph
 from mithril_nb.graph.spec import Dim, as_dtype, as_shape
-from mithril_nb.models.composing.adding import with_dtype
+from mithril_nb.models.adding import with_dtype
 from mithril_nb.models.initializers import FIXED, Initializer, initializer_text
 from mithril_nb.models.rules import OPS
 from mithril_nb.models.shape_inference.flat import flat

@@ -1,4 +1,4 @@
-"""Generate Python code that rebuilds a model."""
+"""Models as plain data, JSON files and Python code."""
 
 from __future__ import annotations
 
@@ -8,18 +8,56 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from math import isfinite
+from pathlib import Path
 from pprint import pformat
 from typing import Any
 
+from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.graph.boundary import INPUT, OUTPUT, is_array
-from mithril_nb.graph.names import default_name
-from mithril_nb.graph.paths import component, join_path
+from mithril_nb.graph.paths import component, default_name, join_path
 from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph, Node
 from mithril_nb.graph.spec import exactly
 from mithril_nb.models.fields import fields_of
 from mithril_nb.models.model import Model
 from mithril_nb.models.registry import KINDS, kind_named
-from mithril_nb.models.saving.files import to_dict
+from mithril_nb.models.saving.serialization import SAVE_ADVICE, graph_to_dict, save_graph
+
+
+def to_dict(model: LogicalGraph | Model, name: str = "") -> dict[str, Any]:
+    """Return a model as JSON-serialisable data.
+
+    Args:
+        model: The model, or its graph.
+        name: Name of the model; by default its own name.
+
+    Examples:
+        >>> to_dict(Model(name="net"))["name"]
+        'net'
+    """
+    graph = model if isinstance(model, LogicalGraph) else model.graph
+    if isinstance(model, Model):
+        name = name or model.name or ""
+    return graph_to_dict(graph, name)
+
+
+def save(model: Model, path: str | Path) -> None:
+    """Write a model's structure to a JSON file, without its parameters.
+
+    Args:
+        model: The model.
+        path: Path of the file.
+
+    Raises:
+        UnknownOptionError: An argument is not a model, or not a path.
+        ModelFileError: The file cannot be written.
+    """
+    if not isinstance(model, Model):
+        raise UnknownOptionError(f"cannot save {short_repr(model)}.", (("needs", "a model"),), SAVE_ADVICE)
+    save_graph(model.graph, model.name or "", path)
+
+
+from_dict = Model.from_dict
+load = Model.load
 
 
 def to_source(model: LogicalGraph | Model, variable: str = "model") -> str:
