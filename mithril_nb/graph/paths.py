@@ -5,6 +5,7 @@ A name may contain any character, but a path, a parameter name and a JAX scope m
 
 from __future__ import annotations
 
+from collections.abc import Container
 from functools import cache
 from urllib.parse import unquote
 
@@ -90,6 +91,18 @@ def default_name(kind: str, number: int) -> str:
         ('max_pool2d_3', 'rbf_kernel_0', 'silu_0')
     """
     return f"{_stem(kind)}_{number}"
+
+
+def next_name(kind: str, number: int, taken: Container[str]) -> str:
+    """Return the default name of the next block of a kind, given how many the graph has: the first name not taken.
+
+    Examples:
+        >>> next_name("Linear", 1, {"linear_0", "linear_1"})
+        'linear_2'
+    """
+    while (name := default_name(kind, number)) in taken:
+        number += 1
+    return name
 
 
 def checked_name(name: object) -> str:

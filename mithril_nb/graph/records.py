@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from mithril_nb.display import Shown
 from mithril_nb.errors import UnknownBlockError, listed, similar
-from mithril_nb.graph.paths import component, default_name, join_path, name_of
+from mithril_nb.graph.paths import component, join_path, name_of, next_name
 from mithril_nb.graph.spec import Dim, Spec, TensorSpec, Value, exactly
 
 PortRole = Literal["data", "param", "state", "option"]
@@ -259,10 +259,7 @@ def node_of(graph: LogicalGraph, name: str) -> Node:
 
 def free_name(graph: LogicalGraph, kind: str) -> str:
     """Return the default name of the next block of this kind: `linear_0`, then `linear_1`, ..."""
-    number = sum(node.block.kind == kind for node in graph.nodes)
-    while default_name(kind, number) in graph.by_name:
-        number += 1
-    return default_name(kind, number)
+    return next_name(kind, sum(node.block.kind == kind for node in graph.nodes), graph.by_name)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from mithril_nb.graph.records import Block, LogicalGraph, Port, Value
 from mithril_nb.graph.spec import LEADING, Dim, Spec, StaticSpec, TensorSpec
 from mithril_nb.models.fields import Range, fields_of, unmet_need, whole
 from mithril_nb.models.model import Model
+from mithril_nb.models.naming import input_names
 from mithril_nb.models.op import Operator
 from mithril_nb.models.rules import Infer, Inference, InferredBody, Specs
 from mithril_nb.models.shape_inference.dims import MismatchError, meet
@@ -66,7 +67,7 @@ class Control(Operator):
     def ports(cls, graph: LogicalGraph, options: Mapping[str, Value]) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
         """Return its inputs and outputs: by default those of the body."""
         body = graph.by_name["body"].block
-        return tuple(map(Port, _data_inputs(body))), body.outputs
+        return tuple(map(Port, input_names(body))), body.outputs
 
 
 class Scan(Control):
@@ -102,7 +103,7 @@ class Scan(Control):
         name: str | None = None,
     ):
         self._check_body("body", body)
-        inputs, outputs = _data_inputs(body), tuple(port.name for port in body.outputs)
+        inputs, outputs = input_names(body.block), tuple(port.name for port in body.outputs)
         pairs, unscanned, axis = _pairs_of(carry), _names_of(fixed), _checked_number(Scan, "axis", axis)
         advice = f"carry={{'{outputs[0]}': '{inputs[-1]}'}}" if len(inputs) > 1 else "leave carry= out."
         for what, given, known in (
@@ -138,21 +139,17 @@ class Scan(Control):
             )
         super().__init__(name, {"body": body}, carry=tuple(sorted(pairs.items())), axis=axis, fixed=unscanned)
 
-    @staticmethod
-    def _carry(block: Block) -> dict[str, str]:
+    @classmethod
+    def fed_back(cls, block: Block) -> Mapping[str, str]:
+        """Return the carry."""
         pairs = block.options["carry"]
         assert isinstance(pairs, tuple)
         return dict(map(_plain_names, pairs))  # pyright: ignore
 
     @classmethod
-    def fed_back(cls, block: Block) -> Mapping[str, str]:
-        """Return the carry."""
-        return cls._carry(block)
-
-    @classmethod
     def infer_body(cls, block: Block, specs: Specs, infer: Infer) -> InferredBody:
         """Infer the body's specs for one step; outputs that are not carried get the scan axis back."""
-        axis, carry = whole(block.options["axis"]), cls._carry(block)
+        axis, carry = whole(block.options["axis"]), cls.fed_back(block)
         unscanned = {*carry.values(), *_plain_names(block.options["fixed"])}
         length: Dim = "rounds"
         inner: dict[str, TensorSpec] = {}
@@ -173,7 +170,7 @@ class Scan(Control):
                 )
             length = length if isinstance(length, int) else spec.shape[axis]
             inner[port] = TensorSpec((*spec.shape[:axis], *spec.shape[axis + 1 :]), spec.dtype)
-        found = _infer_inside(block, "body", inner, infer)
+        found = _infer_inside(block, inner, infer)
         outputs: dict[str, Spec] = {}
         for port in block.outputs:
             spec = found.outputs[f"body_{port.name}"]
@@ -193,7 +190,7 @@ class Scan(Control):
                 )
             else:
                 outputs[port.name] = TensorSpec((*spec.shape[:axis], length, *spec.shape[axis:]), spec.dtype)
-        return InferredBody(outputs, found, problems=found.problems)
+        return InferredBody(outputs, found)
 
 
 class Repeat(Control):
@@ -218,7 +215,7 @@ class Repeat(Control):
 
     def __init__(self, body: Model, count: Annotated[int, Range(1, 10_000)] = 2, name: str | None = None):
         self._check_body("body", body)
-        if not _data_inputs(body):
+        if not input_names(body.block):
             raise UnknownOptionError(
                 f"Repeat cannot run {short_repr(body)}: no input can receive its output.",
                 (("inputs", "none"),),
@@ -240,17 +237,15 @@ class Repeat(Control):
     @classmethod
     def infer_body(cls, block: Block, specs: Specs, infer: Infer) -> InferredBody:
         """Keep the shape; each parameter has `count` copies."""
-        found = _infer_inside(block, "body", specs, infer)
+        found = _infer_inside(block, specs, infer)
         first, out = block.inputs[0].name, block.outputs[0].name
         spec = found.outputs[f"body_{out}"]
         if isinstance(spec, TensorSpec):
             _check_same(first, specs[first], spec)
             both = meet(specs[first].shape, spec.shape, {})
             shape = spec.shape if both is None else both
-            return InferredBody(
-                {out: TensorSpec(shape, spec.dtype)}, found, whole(block.options["count"]), found.problems
-            )
-        return InferredBody({out: _array_of(block, out, spec)}, found, whole(block.options["count"]), found.problems)
+            return InferredBody({out: TensorSpec(shape, spec.dtype)}, found, whole(block.options["count"]))
+        return InferredBody({out: _array_of(block, out, spec)}, found, whole(block.options["count"]))
 
 
 class Cond(Control):
@@ -277,12 +272,12 @@ class Cond(Control):
     def ports(cls, graph: LogicalGraph, options: Mapping[str, Value]) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
         """Return the condition and the ports of both blocks."""
         then, otherwise = (graph.by_name[part].block for part in ("then", "otherwise"))
-        names = dict.fromkeys((*_data_inputs(then), *_data_inputs(otherwise)))
+        names = dict.fromkeys((*input_names(then), *input_names(otherwise)))
         for part, block in (("then", then), ("otherwise", otherwise)):
-            if "condition" in _data_inputs(block):
+            if "condition" in input_names(block):
                 raise NameTakenError(
                     "Cond cannot run a block with an input 'condition': Cond has an input of that name.",
-                    ((part, ", ".join(_data_inputs(block))),),
+                    ((part, ", ".join(input_names(block))),),
                     f"{part}=Model() | inner(condition='{part}_condition')  # inner is the block",
                     port="condition",
                 )
@@ -326,11 +321,7 @@ class Cond(Control):
                     f"then returns {one}, otherwise returns {other}",
                 )
             outputs[port.name] = TensorSpec(both, one.dtype)
-        return InferredBody(outputs, found, problems=found.problems)
-
-
-def _data_inputs(block: Block | Model) -> tuple[str, ...]:
-    return tuple(port.name for port in block.inputs if port.role == "data")
+        return InferredBody(outputs, found)
 
 
 def _plain_names(value: Value) -> tuple[str, ...]:
@@ -391,10 +382,10 @@ def _array_of(block: Block, output: str, spec: Spec | None) -> TensorSpec:
     return TensorSpec((LEADING,))
 
 
-def _infer_inside(block: Block, part: str, specs: Specs, infer: Infer) -> Inference:
+def _infer_inside(block: Block, specs: Specs, infer: Infer) -> Inference:
     """Infer the shapes in the body of a block."""
     assert block.graph is not None
-    return infer(block.graph, {f"{part}_{port}": spec for port, spec in specs.items()})
+    return infer(block.graph, {f"body_{port}": spec for port, spec in specs.items()})
 
 
 def _check_same(port: str, before: TensorSpec, after: TensorSpec | StaticSpec) -> None:

@@ -65,9 +65,7 @@ class Model(Shown, Portable, AnnotationMethods, metaclass=BlockMeta):
             >>> Model.of(Model().graph) == Model()
             True
         """
-        model = Model(name)
-        model._block = composite(graph, kind)
-        return model
+        return Model.of_block(composite(graph, kind), name)
 
     @classmethod
     def of_block(cls, block: Block, name: str | None = None) -> Model:
@@ -304,7 +302,13 @@ class Model(Shown, Portable, AnnotationMethods, metaclass=BlockMeta):
         return model
 
     def _extend(self, other: Model | Placed, chain: bool) -> None:
-        placed = other if isinstance(other, Placed) else Placed(_checked_model(other))
+        if not isinstance(other, Model | Placed):
+            raise UnknownOptionError(
+                f"cannot add {other!r} to a model.",
+                (("needs", "a block, or a block with connections"),),
+                'model += Linear(64)  # or model |= Linear(64)(input="x")',
+            )
+        placed = other if isinstance(other, Placed) else Placed(other)
         block, name = placed.model.block, placed.model.name or ""  # a model added to itself is copied first
         if self._draft is None:
             graph = self._block.graph if self._block.is_composite else None
@@ -388,16 +392,6 @@ def _is_constant(value: Any) -> bool:
         return plain(value) is not None and not isinstance(value, str)
     except TypeError:
         return False
-
-
-def _checked_model(other: object) -> Model:
-    if not isinstance(other, Model):
-        raise UnknownOptionError(
-            f"cannot add {other!r} to a model.",
-            (("needs", "a block, or a block with connections"),),
-            'model += Linear(64)  # or model |= Linear(64)(input="x")',
-        )
-    return other
 
 
 def _checked_name(name: str | None) -> str | None:

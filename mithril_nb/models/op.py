@@ -14,7 +14,7 @@ from weakref import WeakSet
 from mithril_nb.errors import UnknownOpError, UnknownOptionError, similar
 from mithril_nb.graph.records import Block, Port
 from mithril_nb.graph.spec import LEADING, TensorSpec
-from mithril_nb.models.fields import check_passed_on, checked, fields_of
+from mithril_nb.models.fields import passed_on
 from mithril_nb.models.initializers import Initializer
 from mithril_nb.models.model import Model
 from mithril_nb.models.registry import KINDS, refuse_second
@@ -52,9 +52,7 @@ class Operator(OpRules, Model):
                 (("needs", "compute(self, inputs), which takes arrays by port and returns arrays by port"),),
                 f"def compute(self, inputs): return {{{outputs}}}",
             )
-        fields = fields_of(type(self))
-        check_passed_on(kind, fields, attributes)
-        values = checked(kind, fields, attributes)
+        values = passed_on(type(self), attributes)
         options = dict(values)
         inputs = (
             *(Port(port) for port in self.data_ports(options)),

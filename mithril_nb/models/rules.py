@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from mithril_nb.errors import Diagnostic, ShapeError, UnknownOpError
 from mithril_nb.graph.records import Block, BlockSpecs, LogicalGraph, Value
@@ -100,7 +100,6 @@ class InferredBody:
     outputs: Mapping[str, Spec]
     inner: Inference
     stacked: int | None = None
-    problems: tuple[Any, ...] = field(default=())
 
 
 Options = Mapping[str, Value]

@@ -33,7 +33,7 @@ COMPOSING = {
         models.model.with_attributes(Model() | Linear(3), {"width": 4})
         # Try: models.model.with_attributes(Linear(3), {"dimension": 4})
         """,
-    "models/model.py:_checked_model": """
+    "models/model.py:Model._extend": """
         model = Model()
         model += 3
         # Try: {}
@@ -43,11 +43,11 @@ COMPOSING = {
         model = Linear(3)
         model.set_shapes("input")
         """,
-    "models/annotations.py:AnnotationMethods.set_initializers": """
+    "models/annotations.py:AnnotationMethods.set_initializers.edit": """
         model = Model() | Linear(3)
         model.set_initializers({"linear_0.wieght": "zeros"})
         """,
-    "models/annotations.py:AnnotationMethods.set_initializers | no parameters": """
+    "models/annotations.py:AnnotationMethods.set_initializers.edit | no parameters": """
         (Model() | Relu()).set_initializers({"relu_0": "zeros"})
         # Try: (Model() | Linear(3)).set_initializers({"linear_0.weight": "zeros"})
         """,
@@ -138,7 +138,7 @@ CUSTOM = {
         type("Idle", (Operator,), {})()
         # Try: class Idle(Operator):\\n    {}\\nIdle()
         """,
-    "models/fields.py:check_passed_on": """
+    "models/fields.py:passed_on": """
         class Late(Operator):
             def __init__(self, width=2, name=None):
                 super().__init__(name)
@@ -147,7 +147,7 @@ CUSTOM = {
         Late()
         # Try: class Late(Operator):\\n    def __init__(self, width=2, name=None):\\n        {}\\n    compute = Late.compute\\nLate()
         """,
-    "models/fields.py:check_passed_on | a composite": """
+    "models/fields.py:passed_on | a composite": """
         class Twice(Composite):
             def __init__(self, width, depth=2, name=None):
                 super().__init__(name, depth=depth)
@@ -315,7 +315,7 @@ FILES = {
         path = new_path("model.json"); ml.save(Linear(3), path)
         ml.load(path.with_name("modle.json"))
         """,
-    "models/saving/serialization.py:_check_path": """
+    "models/saving/serialization.py:check_path": """
         model = Linear(3)
         ml.save(model, None)
         """,
@@ -344,9 +344,7 @@ FILES = {
         path = new_path("model.json"); ml.save(Linear(3), path)
         ml.load(path, limits=3)
         """,
-    "models/saving/reading.py:LoadLimits.__post_init__": """
-        ml.LoadLimits(nodes=-1)
-        """,
+    "models/fields.py:checked#2 | a limit": "ml.LoadLimits(nodes=-1)",
     "models/saving/reading.py:LoadLimits.check": """
         path = new_path("model.json"); ml.save(Linear(3), path)
         ml.load(path, limits=ml.LoadLimits(nodes=300_000, file_bytes=1))

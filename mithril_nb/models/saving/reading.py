@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from math import inf
+from typing import Annotated, Any, NamedTuple
 
-from mithril_nb.errors import MithrilError, ModelFileError, UnknownOptionError, listed, short_repr
+from mithril_nb.errors import MithrilError, ModelFileError, listed, short_repr
 from mithril_nb.graph.boundary import infer_boundary
 from mithril_nb.graph.check import check_parts
 from mithril_nb.graph.edit import DEEPEST, composite
 from mithril_nb.graph.paths import component, join_path
 from mithril_nb.graph.records import BOUNDARY, Block, Edge, Endpoint, LogicalGraph, Node, Note
 from mithril_nb.graph.spec import MOST_AXES, as_dtype, as_shape
+from mithril_nb.models.fields import Range, checked, fields_of, unmet_need
 from mithril_nb.models.initializers import initializer_text
 from mithril_nb.models.registry import KINDS, construct
 from mithril_nb.models.rules import rules_named
+
+Count = Annotated[int, Range(0, inf)]
 
 
 @dataclass(frozen=True)
@@ -42,26 +46,18 @@ class LoadLimits:
         (1000000, 50)
     """
 
-    file_bytes: int = 100_000_000
-    nodes: int = 200_000
-    edges: int = 1_000_000
-    ports: int = 500_000
-    depth: int = DEEPEST
-    name_length: int = 1_000
-    text_length: int = 100_000
-    list_length: int = 2_000_000
-    rank: int = MOST_AXES
+    file_bytes: Count = 100_000_000
+    nodes: Count = 200_000
+    edges: Count = 1_000_000
+    ports: Count = 500_000
+    depth: Annotated[int, Range(0, DEEPEST)] = DEEPEST
+    name_length: Count = 1_000
+    text_length: Count = 100_000
+    list_length: Count = 2_000_000
+    rank: Annotated[int, Range(0, MOST_AXES)] = MOST_AXES
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value: Any = getattr(self, field.name)
-            if type(value) is not int or not 0 <= value <= _MOST.get(field.name, value):
-                needs = f"a whole number from 0 {f'to {_MOST[field.name]}' if field.name in _MOST else 'on'}"
-                raise UnknownOptionError(
-                    f"LoadLimits cannot take {field.name}={short_repr(value)}.",
-                    (("needs", needs),),
-                    f"ml.LoadLimits({field.name}={field.default})",
-                )
+        checked("ml.LoadLimits", fields_of(type(self)), vars(self))
 
     def check(self, name: str, found: int, what: str, block: str = "", *, is_all: bool = True) -> None:
         """Raise if a count exceeds its limit.
@@ -79,22 +75,18 @@ class LoadLimits:
         limit = getattr(self, name)
         if found <= limit:
             return
-        changed = {one.name: getattr(self, one.name) for one in fields(self) if getattr(self, one.name) != one.default}
+        known = {one.name: one for one in fields_of(type(self))}
+        changed = {key: value for key, value in vars(self).items() if value != known[key].default}
         wider = changed | {name: found if is_all else 10 * found}
-        can_rise = found <= _MOST.get(name, found)
         raise ModelFileError(
             f"this model is too large{f' inside {block!r}' if block else ''}: "
             f"{'' if is_all else 'at least '}{found:,} {what}.",
             (("limit", f"{limit:,} {what} (LoadLimits.{name})"),),
             f"ml.load(path, limits=ml.LoadLimits({', '.join(f'{key}={value:_}' for key, value in wider.items())}))"
-            if can_rise
+            if not unmet_need(known[name], found)  # depth and rank cannot rise: code that walks models relies on them
             else f"a model with at most {limit:,} {what}.",
             block=block,
         )
-
-
-_MOST = {"depth": DEEPEST, "rank": MOST_AXES}
-"""Limits that cannot be raised: code that walks models and shapes relies on them."""
 
 
 ADVICE = "ml.save(model, path)  # writes the file again; or restore an earlier copy of it"

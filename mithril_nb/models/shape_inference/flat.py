@@ -35,6 +35,11 @@ class FlatOp:
     origins: Mapping[str, str]
     inner: Mapping[str, str] = field(default_factory=dict[str, str])
 
+    @cached_property
+    def outputs(self) -> Mapping[str, Endpoint]:
+        """The endpoint of each output."""
+        return {port.name: Endpoint(self.path, port.name) for port in self.block.outputs}
+
 
 @dataclass(frozen=True)
 class Flat:
@@ -135,7 +140,7 @@ class _Flattening:
             if block.graph is None or not block.is_composite:
                 inner = {} if block.graph is None else {one: f"{path.replace('/', '.')}.{one}" for one in inside(block)}
                 self.ops.append(FlatOp(path, block, sources, names, seen, inner))
-                outputs = {port.name: Endpoint(path, port.name) for port in block.outputs}
+                outputs = self.ops[-1].outputs
             else:
                 outputs = self.level(block.graph, path, sources, names, seen)
                 self.groups[path] = (sources, outputs)
@@ -223,7 +228,7 @@ def activated(model: Flat, outputs: Iterable[str] = ()) -> set[Endpoint]:
 
 def is_activated(op: FlatOp, found: set[Endpoint]) -> bool:
     """Return whether an activation reads one of the outputs of an op."""
-    return any(Endpoint(op.path, port.name) in found for port in op.block.outputs)
+    return any(end in found for end in op.outputs.values())
 
 
 def activated_inside(op: FlatOp, found: set[Endpoint]) -> set[str]:
@@ -236,9 +241,7 @@ def activated_inside(op: FlatOp, found: set[Endpoint]) -> set[str]:
     rule, graph = OPS[op.block.op], op.block.graph
     assert graph is not None
     parts = [part.name for part in graph.nodes]
-    wanted = {
-        f"{part}_{port.name}" for part in parts for port in op.block.outputs if Endpoint(op.path, port.name) in found
-    }
+    wanted = {f"{part}_{port}" for part in parts for port, end in op.outputs.items() if end in found}
     while True:
         inner = activated(flat(graph), wanted)
         again = {

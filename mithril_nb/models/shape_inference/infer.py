@@ -121,7 +121,7 @@ class _Work:
         rule = rule_of(op)
         data = {port.name: self.spec_of(op, port.name) for port in op.block.inputs if port.role == "data"}
         given = {port: spec for port, spec in data.items() if spec is not None}
-        outputs = [Endpoint(op.path, port.name) for port in op.block.outputs]
+        outputs = op.outputs.values()
         if len(given) < len(data):
             self.known.update(dict.fromkeys(outputs))  # the mismatch that caused this is already recorded
             return
@@ -171,7 +171,7 @@ class _Work:
             specs,
             lambda graph, given: infer(graph, given, self.dtype, prefix=place, activated_outputs=outputs),
         )
-        self.problems += found.problems
+        self.problems += found.inner.problems
         if found.inner.states:
             first = found.inner.states[0]
             self.problems.append(
@@ -214,12 +214,11 @@ class _Work:
 
     def option_specs(self, op: FlatOp) -> dict[str, Spec]:
         """Return the specs of the connected attributes."""
-        found = {
-            port.name: self.known.get(op.sources[port.name])
-            for port in op.block.inputs
-            if port.role == "option" and port.name in op.sources
-        }
-        return {port: spec for port, spec in found.items() if spec is not None}
+        options = {port.name for port in op.block.inputs if port.role == "option"}
+        return {port: spec for port, spec in self.specs_at(op.sources).items() if port in options and spec is not None}
+
+    def specs_at(self, ends: Mapping[str, Endpoint]) -> dict[str, Spec | None]:
+        return {name: self.known.get(end) for name, end in ends.items()}
 
     def spec_of(self, op: FlatOp, port: str) -> Spec | None:
         if port in op.sources:
@@ -286,10 +285,9 @@ class _Work:
             if rule.refine.__func__ is OpRules.refine.__func__:  # pyright: ignore
                 continue
             given = {p.name: spec for p in op.block.inputs if p.role == "data" and (spec := self.spec_of(op, p.name))}
-            outputs = {port.name: self.known.get(Endpoint(op.path, port.name)) for port in op.block.outputs}
             inputs, outputs = (
                 {port: spec for port, spec in specs.items() if isinstance(spec, TensorSpec)}
-                for specs in (given if rule.takes_values else as_arrays(given, self.dtype), outputs)
+                for specs in (given if rule.takes_values else as_arrays(given, self.dtype), self.specs_at(op.outputs))
             )
             try:
                 needs = rule.refine(self.options(op), inputs, outputs)
@@ -382,25 +380,18 @@ class _Work:
     def result(self) -> Inference:
         blocks: dict[str, BlockSpecs] = {}
         for path, (sources, outputs) in self.flat.groups.items():
-            blocks[path] = BlockSpecs(
-                {port: self.known.get(end) for port, end in sources.items()},
-                {},
-                {port: self.known.get(end) for port, end in outputs.items()},
-            )
+            blocks[path] = BlockSpecs(self.specs_at(sources), {}, self.specs_at(outputs))
         for op in self.flat.ops:
             found = self.found.get(op.path)
             shapes = {**found.params, **found.states} if found else {}
-            blocks[op.path] = BlockSpecs(
-                {port: self.known.get(end) for port, end in op.sources.items()},
-                {port: TensorSpec(shapes[port], self.dtype) if port in shapes else None for port in op.arrays},
-                {port.name: self.known.get(Endpoint(op.path, port.name)) for port in op.block.outputs},
-            )
+            params = {port: TensorSpec(shapes[port], self.dtype) if port in shapes else None for port in op.arrays}
+            blocks[op.path] = BlockSpecs(self.specs_at(op.sources), params, self.specs_at(op.outputs))
         blocks.update(self.inner)
         states = {name for name, array in self.arrays.items() if self.is_state(array)}
         inputs = {end.port: spec for end, spec in self.known.items() if end.node == BOUNDARY}
         return Inference(
             inputs,  # pyright: ignore
-            {name: self.known.get(end) for name, end in self.flat.outputs.items()},
+            self.specs_at(self.flat.outputs),
             blocks,
             tuple(array for name, array in self.arrays.items() if name not in states),
             tuple(self.problems),
