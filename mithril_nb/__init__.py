@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mithril_nb.cost.registration import register_cost
     from mithril_nb.interop import from_equinox, from_flax, from_haiku, load_params, save_params
     from mithril_nb.models import LoadLimits, Model, load, save
-    from mithril_nb.models.custom import op, register_primitive
+    from mithril_nb.models.op import op, register_primitive
     from mithril_nb.stages.transforms.stepping import step_through
     from mithril_nb.targets import inspect
     from mithril_nb.train import Checkpoints, distributed, fit
@@ -68,10 +68,10 @@ _HOMES = {
     "load": "mithril_nb.models",
     "load_params": "mithril_nb.interop",
     "machine": "mithril_nb.analysis.measure",
-    "op": "mithril_nb.models.custom",
+    "op": "mithril_nb.models.op",
     "profile": "mithril_nb.analysis.measure",
     "register_cost": "mithril_nb.cost.registration",
-    "register_primitive": "mithril_nb.models.custom",
+    "register_primitive": "mithril_nb.models.op",
     "save": "mithril_nb.models",
     "save_params": "mithril_nb.interop",
     "step_through": "mithril_nb.stages.transforms.stepping",

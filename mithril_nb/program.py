@@ -180,8 +180,7 @@ def run_with_state(
             own = toolkit.fold_in(key, next(numbers)) if draws else None
             call = Call(options, training, own, dtype=toolkit.dtype, **of_bodies)
             found = toolkit.kernels[op.block.op](call, given)
-            for port in op.block.outputs:
-                values[Endpoint(op.path, port.name)] = found[port.name]
+            values |= {end: found[port] for port, end in op.outputs.items()}
             for port in op.block.inputs:
                 if port.role == "state" and port.name in op.arrays and port.name in found:
                     after[op.arrays[port.name]] = found[port.name]

@@ -80,8 +80,7 @@ def _write_code_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def nothing_leaks() -> Iterator[None]:
     """Restore the process after a test: registered blocks and ops, and JAX's x64 mode."""
-    from mithril_nb.models.custom import GRADIENTS, PRIMITIVES
-    from mithril_nb.models.op import OPS
+    from mithril_nb.models.op import GRADIENTS, OPS, PRIMITIVES
     from mithril_nb.models.registry import KINDS
 
     tables: list[dict] = [KINDS, OPS, PRIMITIVES, GRADIENTS]

@@ -80,7 +80,7 @@ def _check_options(options: argparse.Namespace, is_part: bool, is_other: bool) -
 
 
 def _show_source(target: Target, as_json: bool) -> int:
-    from mithril_nb.models.saving.source import to_source
+    from mithril_nb.models.saving.formats import to_source
 
     assert target.graph is not None
     source = to_source(target.graph)

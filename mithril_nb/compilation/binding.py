@@ -9,8 +9,7 @@ from typing import Any
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.backends.jax.custom import inferring_for
 from mithril_nb.errors import UnknownOptionError, short_repr
-from mithril_nb.graph.names import free_name
-from mithril_nb.graph.records import BOUNDARY, Edge, Endpoint, LogicalGraph, Node
+from mithril_nb.graph.records import BOUNDARY, Edge, Endpoint, LogicalGraph, Node, free_name
 from mithril_nb.graph.spec import LEADING, TensorSpec
 from mithril_nb.models.fields import plain
 from mithril_nb.models.model import Model

@@ -17,9 +17,9 @@ from mithril_nb.graph.check import check
 from mithril_nb.graph.edit import alone
 from mithril_nb.graph.records import Block, LogicalGraph
 from mithril_nb.graph.spec import Dim
-from mithril_nb.models.calling import example_call
 from mithril_nb.models.model import Model
 from mithril_nb.models.naming import input_specs
+from mithril_nb.models.registry import example_call
 from mithril_nb.models.shape_inference.infer import Inference
 
 

@@ -18,7 +18,7 @@ from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.graph.spec import Spec, TensorSpec
 from mithril_nb.inspection import Inspection
 from mithril_nb.inspection import inspect as inspect_function
-from mithril_nb.models.saving.source import source_lines
+from mithril_nb.models.saving.formats import source_lines
 from mithril_nb.models.shape_inference.infer import Inference, Parameter
 from mithril_nb.stages.trace.provenance.user_lines import calling_line
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from mithril_nb.errors import ConnectionError, NameTakenError, listed, short_repr, similar
 from mithril_nb.graph.boundary import infer_boundary, is_array, made_edges
-from mithril_nb.graph.names import checked_name
-from mithril_nb.graph.paths import component, parameter_name
+from mithril_nb.graph.paths import checked_name, component, parameter_name
 from mithril_nb.graph.records import BOUNDARY, Edge, Endpoint, LogicalGraph, Note
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from mithril_nb.graph.order import run_order
+from mithril_nb.graph.check import run_order
 from mithril_nb.graph.records import BOUNDARY, Edge, Endpoint, LogicalGraph, Node, Note, Port, PortRole
 
 INPUT, OUTPUT = "input", "output"
@@ -46,7 +46,7 @@ def infer_boundary(
             if known is None or known.role == "data":
                 inputs[edge.source.port] = Port(edge.source.port, role)
     opened = [end for end, role in roles.items() if role == "data" and end not in fed]
-    free = _FreeNames(inputs.keys() | kept.keys())
+    free = FreeNames(inputs.keys() | kept.keys())
     for index, end in enumerate(opened):
         plain = INPUT if index == 0 and INPUT not in inputs and INPUT not in kept else automatic_name(end)
         name = free.take(plain)
@@ -60,7 +60,7 @@ def infer_boundary(
     unread = [end for end in gives if end not in read or end in exposed]
     plain_ends = [end for end in unread if end not in label_of]
     outputs: list[Port] = []
-    free = _FreeNames({*kept, OUTPUT})
+    free = FreeNames({*kept, OUTPUT})
     for end in unread:
         name = label_of.get(end)
         if name is None:
@@ -115,14 +115,24 @@ def made_edges(graph: LogicalGraph, named: Collection[str] = ()) -> list[Edge]:
     ]
 
 
-class _FreeNames:
-    """Generates unused names by appending the smallest free number, in constant time."""
+class FreeNames:
+    """Generates unused names by appending the smallest free number, in constant time.
 
-    def __init__(self, taken: Iterable[str]):
+    Args:
+        taken: The names in use.
+
+    Examples:
+        >>> free = FreeNames(["x"])
+        >>> free.take("x"), free.take("x"), free.take("y")
+        ('x_2', 'x_3', 'y')
+    """
+
+    def __init__(self, taken: Iterable[str] = ()):
         self.taken = set(taken)
         self.numbers: dict[str, int] = {}
 
     def take(self, name: str) -> str:
+        """Return the name, or the next free one, which is then in use."""
         number, free = self.numbers.get(name, 2), name
         while free in self.taken:
             free, number = f"{name}_{number}", number + 1

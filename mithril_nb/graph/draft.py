@@ -11,7 +11,7 @@ from typing import Any
 from mithril_nb.graph.annotate import annotate, label
 from mithril_nb.graph.boundary import INPUT, OUTPUT, automatic_name, infer_boundary, made_edges
 from mithril_nb.graph.edit import add, check_new
-from mithril_nb.graph.names import default_name
+from mithril_nb.graph.paths import next_name
 from mithril_nb.graph.records import BOUNDARY, Block, Edge, Endpoint, LogicalGraph, Node, Note
 
 
@@ -72,6 +72,10 @@ class Draft:
         """Return the node with this name."""
         return self._nodes[name]
 
+    def free_name(self, kind: str) -> str:
+        """Return the default name of the next block of a kind."""
+        return next_name(kind, self._counts[kind], self._nodes)
+
     def source(self, node: str, port: str) -> Endpoint:
         """Return the source of a port; for an open port, its source in the closed graph."""
         target = Endpoint(node, port)
@@ -112,8 +116,8 @@ class Draft:
             graph, name = add(self.graph(), block, name=name, connections=connections, after=after)
             self.restart(graph)
             return name
-        name = name or self._free_name(block.kind)
-        check_new(block, name, connections, self._nodes, lambda: self._free_name(block.kind))
+        name = name or self.free_name(block.kind)
+        check_new(block, name, connections, self._nodes, lambda: self.free_name(block.kind))
         for port in block.inputs:
             text = connections.get(port.name)
             source = None
@@ -163,12 +167,6 @@ class Draft:
         if end.node != BOUNDARY:
             return end
         return self._labels.setdefault(end.port, end)
-
-    def _free_name(self, kind: str) -> str:
-        number = self._counts[kind]
-        while default_name(kind, number) in self._nodes:
-            number += 1
-        return default_name(kind, number)
 
 
 def _automatic_names(node: Node) -> set[str]:

@@ -16,10 +16,9 @@ from mithril_nb.errors import (
     NestingError,
 )
 from mithril_nb.graph.boundary import infer_boundary, is_array, made_edges
-from mithril_nb.graph.names import checked_name, free_name, node_of
-from mithril_nb.graph.order import path_between
-from mithril_nb.graph.paths import component
-from mithril_nb.graph.records import BOUNDARY, Block, Edge, Endpoint, LogicalGraph, Node, Value
+from mithril_nb.graph.check import path_between
+from mithril_nb.graph.paths import checked_name, component
+from mithril_nb.graph.records import BOUNDARY, Block, Edge, Endpoint, LogicalGraph, Node, Value, free_name, node_of
 
 DEEPEST = 50
 """Maximum nesting depth of a model, so that neither a walk over it nor a trace exhausts Python's stack."""

@@ -8,9 +8,8 @@ from dataclasses import replace
 
 from mithril_nb.errors import MithrilError, UnknownBlockError
 from mithril_nb.graph.edit import Edit, composite, rename, swap, with_names
-from mithril_nb.graph.names import node_of
 from mithril_nb.graph.paths import component
-from mithril_nb.graph.records import Endpoint, LogicalGraph, Node
+from mithril_nb.graph.records import Endpoint, LogicalGraph, Node, node_of
 
 _INSIDE = "inside"
 """Label of the error fact that names the enclosing blocks."""

@@ -1,11 +1,15 @@
-"""Block paths: names joined by `/`. Characters with a meaning in a path are written as `%XX`.
+"""Names of blocks and connections, and block paths: names joined by `/`, with special characters as `%XX`.
 
 A name may contain any character, but a path, a parameter name and a JAX scope must parse unambiguously.
 """
 
 from __future__ import annotations
 
+from collections.abc import Container
+from functools import cache
 from urllib.parse import unquote
+
+from mithril_nb.errors import ConnectionError, short_repr
 
 _ESCAPES = str.maketrans({char: f"%{ord(char):02X}" for char in "%/.():[]"})
 
@@ -63,3 +67,62 @@ def parameter_name(path: str, port: str) -> str:
         ('mlp_0.linear_1.weight', 'weight')
     """
     return ".".join((*path.split("/"), component(port))) if path else component(port)
+
+
+@cache
+def _stem(kind: str) -> str:
+    words: list[str] = []
+    for index, char in enumerate(kind):
+        is_capital, follows = char.isupper(), kind[index + 1 : index + 2]
+        # A capital starts a word before a small letter (RBF|Kernel), or after a word of over two letters: not in SiLU.
+        starts = is_capital and (follows.islower() or (index and kind[index - 1].islower() and len(words[-1]) > 2))
+        if starts or not words:
+            words.append(char)
+        else:
+            words[-1] += char
+    return "_".join(words).lower()
+
+
+def default_name(kind: str, number: int) -> str:
+    """Return the name of the block with this kind and number.
+
+    Examples:
+        >>> default_name("MaxPool2d", 3), default_name("RBFKernel", 0), default_name("SiLU", 0)
+        ('max_pool2d_3', 'rbf_kernel_0', 'silu_0')
+    """
+    return f"{_stem(kind)}_{number}"
+
+
+def next_name(kind: str, number: int, taken: Container[str]) -> str:
+    """Return the default name of the next block of a kind, given how many the graph has: the first name not taken.
+
+    Examples:
+        >>> next_name("Linear", 1, {"linear_0", "linear_1"})
+        'linear_2'
+    """
+    while (name := default_name(kind, number)) in taken:
+        number += 1
+    return name
+
+
+def checked_name(name: object) -> str:
+    """Return a valid name for an input or an output.
+
+    Raises:
+        ConnectionError: It is not a string, is empty, or has a dot, which separates a block from its port.
+
+    Examples:
+        >>> checked_name("hidden")
+        'hidden'
+    """
+    if isinstance(name, str) and name and "." not in name:
+        return name
+    if not isinstance(name, str) or not name:
+        raise ConnectionError(
+            f"cannot name a connection {short_repr(name)}.", (("needs", "a non-empty string"),), "'hidden'"
+        )
+    raise ConnectionError(
+        f"cannot name a connection {name!r}: a dot separates a block from its port.",
+        (("needs", "a name without dots"),),
+        f"{name.strip('.').replace('.', '_') or 'hidden'!r}",
+    )

@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from mithril_nb.display import Shown
-from mithril_nb.graph.paths import component, join_path, name_of
+from mithril_nb.errors import UnknownBlockError, listed, similar
+from mithril_nb.graph.paths import component, join_path, name_of, next_name
 from mithril_nb.graph.spec import Dim, Spec, TensorSpec, Value, exactly
 
 PortRole = Literal["data", "param", "state", "option"]
@@ -25,6 +26,8 @@ __all__ = [
     "Port",
     "PortRole",
     "Value",
+    "free_name",
+    "node_of",
 ]
 
 BOUNDARY = ""
@@ -235,6 +238,28 @@ class LogicalGraph(Shown):
             yield path, node
             if node.block.graph is not None:
                 yield from node.block.graph.walk(path)
+
+
+def node_of(graph: LogicalGraph, name: str) -> Node:
+    """Return the node with this name.
+
+    Raises:
+        UnknownBlockError: No block has this name.
+    """
+    node = graph.by_name.get(name)
+    if node is None:
+        near = similar(name, graph.by_name)
+        raise UnknownBlockError(
+            f"the model has no block {name!r}.",
+            (("blocks", listed(map(repr, graph.by_name))),),
+            repr(near[0]) if near else "use one of the blocks." if graph.nodes else "add a block first.",
+        )
+    return node
+
+
+def free_name(graph: LogicalGraph, kind: str) -> str:
+    """Return the default name of the next block of this kind: `linear_0`, then `linear_1`, ..."""
+    return next_name(kind, sum(node.block.kind == kind for node in graph.nodes), graph.by_name)
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,22 @@ from typing import Any
 from mithril_nb import models as blocks
 from mithril_nb.compilation import PhysicalModel
 from mithril_nb.errors import UnknownOptionError, short_repr
-from mithril_nb.interop import layers
 from mithril_nb.interop.into import fill_model, in_order, may_be_sorted
-from mithril_nb.interop.layers import Chain, Imported, Layer, conversion_error, convolution, padding_of, pairs
+from mithril_nb.interop.layers import (
+    ArrayNames,
+    Chain,
+    Imported,
+    Layer,
+    conversion_error,
+    convolution,
+    identify_layer,
+    padding_of,
+    pairs,
+)
 
 Arrays = Mapping[str, Any]
 _ADVICE = "ml.from_flax(nnx_module)  # or ml.from_flax(linen_module, variables), or ml.from_flax(variables, into=pm)"
+_NAMES = ArrayNames("kernel", "bias", "scale", "bias", "embedding")
 _NORMS = ("LayerNorm", "RMSNorm", "GroupNorm", "BatchNorm")
 
 
@@ -105,19 +115,7 @@ class _Tree:
         arrays = self.arrays.get(path)
         if arrays is None:
             raise conversion_error("Flax", path or "the module", module, "the variables have no entry of its name")
-        if set(arrays) <= {"kernel", "bias"} and "kernel" in arrays and arrays["kernel"].ndim == 2:
-            return layers.linear(path, arrays["kernel"], arrays.get("bias"))
-        if set(arrays) <= {"kernel", "bias"} and "kernel" in arrays and arrays["kernel"].ndim in (3, 4, 5):
-            return layers.conv(path, arrays["kernel"], arrays.get("bias"), channels_last=True)
-        if set(arrays) == {"embedding"}:
-            return layers.embedding(path, arrays["embedding"])
-        if {"mean", "var"} <= set(arrays) <= {"mean", "var", "scale", "bias"}:
-            return layers.batch_norm(path, arrays.get("scale"), arrays.get("bias"), arrays["mean"], arrays["var"])
-        if set(arrays) <= {"scale", "bias"}:
-            return layers.norm(path, arrays.get("scale"), arrays.get("bias"))
-        raise conversion_error(
-            "Flax", path, module, f"no block has parameters for its arrays {', '.join(sorted(arrays))}"
-        )
+        return identify_layer("Flax", path, arrays, _NAMES, module)
 
 
 def _collect(tree: Any, path: str, found: dict[str, dict[str, Any]]) -> None:

@@ -7,11 +7,11 @@ from typing import Any
 
 from mithril_nb.compilation import PhysicalModel
 from mithril_nb.errors import UnknownOptionError, short_repr
-from mithril_nb.interop import layers
 from mithril_nb.interop.into import fill_model, in_order, may_be_sorted
-from mithril_nb.interop.layers import Imported, Layer, conversion_error
+from mithril_nb.interop.layers import ArrayNames, Imported, Layer, conversion_error, identify_layer
 
 _AVERAGES = ("/~/mean_ema", "/~/var_ema")
+_NAMES = ArrayNames("w", "b", "scale", "offset", "embeddings")
 
 
 def from_haiku(
@@ -69,20 +69,9 @@ def from_haiku(
 
 def _layer(name: str, arrays: Mapping[str, Any], state: Mapping[str, Mapping[str, Any]]) -> Layer:
     """Return the arrays of a module. Their names identify its kind."""
-    rank = getattr(arrays.get("w"), "ndim", 0)
-    mean, var = (state.get(f"{name}{end}", {}).get("average") for end in _AVERAGES)
-    if mean is not None and var is not None and set(arrays) <= {"scale", "offset"}:
-        return layers.batch_norm(name, arrays.get("scale"), arrays.get("offset"), mean, var)
-    if name.rpartition("/")[2].startswith("batch_norm"):
+    averages = {port: state.get(f"{name}/~/{port}_ema", {}).get("average") for port in ("mean", "var")}
+    if None not in averages.values():
+        arrays = {**arrays, **averages}
+    elif name.rpartition("/")[2].startswith("batch_norm"):
         raise conversion_error("Haiku", name, "BatchNorm", "its averages are in the state: pass state as well")
-    if set(arrays) <= {"w", "b"} and rank == 2:
-        return layers.linear(name, arrays["w"], arrays.get("b"))
-    if set(arrays) <= {"w", "b"} and rank in (3, 4, 5):
-        return layers.conv(name, arrays["w"], arrays.get("b"), channels_last=True)
-    if set(arrays) == {"embeddings"}:
-        return layers.embedding(name, arrays["embeddings"])
-    if arrays and set(arrays) <= {"scale", "offset"}:
-        return layers.norm(name, arrays.get("scale"), arrays.get("offset"))
-    raise conversion_error(
-        "Haiku", name, f"arrays {', '.join(sorted(arrays)) or '(none)'}", "no block has such parameters"
-    )
+    return identify_layer("Haiku", name, arrays, _NAMES, "a module")

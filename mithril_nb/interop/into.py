@@ -139,7 +139,9 @@ def _match_layers(
                     block=path,
                 )  # fmt: skip
             waiting.setdefault(kind, []).append(path)
-    there = {kind: [one for one in layers if one.kind == kind and one.path not in names] for kind in _all_kinds(layers)}
+    there = {
+        layer.kind: [one for one in layers if one.kind == layer.kind and one.path not in names] for layer in layers
+    }
     for kind in sorted({*waiting, *there}):
         mine, theirs = waiting.get(kind, []), there.get(kind, [])
         if len(mine) != len(theirs):
@@ -175,10 +177,6 @@ def _is_numbered(one: str, other: str) -> bool:
     pairs = zip(_STEPS.split(one), _STEPS.split(other), strict=False)
     a, b = next(((a, b) for a, b in pairs if a != b), ("", ""))
     return _numbered(a)[0] == _numbered(b)[0]
-
-
-def _all_kinds(layers: Sequence[Layer]) -> list[str]:
-    return list(dict.fromkeys(layer.kind for layer in layers))
 
 
 def _kind(op: FlatOp | None) -> str | None:
@@ -261,10 +259,9 @@ def in_order(paths: Iterable[str]) -> list[str]:
 
 
 def _walked(tree: Mapping[str, Any]) -> Iterable[str]:
+    by_number = sorted(tree, key=lambda name: _numbered(name)[1])
     stems = {name: _numbered(name)[0] for name in tree}
-    waiting = {
-        stem: iter(sorted((name for name in tree if stems[name] == stem), key=_number)) for stem in stems.values()
-    }
+    waiting = {stem: iter([name for name in by_number if stems[name] == stem]) for stem in stems.values()}
     for stem in stems.values():
         below = tree[next(waiting[stem])]
         yield from (below,) if isinstance(below, str) else _walked(below)
@@ -274,10 +271,6 @@ def _numbered(name: str) -> tuple[str, int]:
     """Return the stem and the number of a name; -1 without a number. In Haiku, the first of several has none."""
     stem, number = re.fullmatch(r"(.*?)_?(\d*)", name, re.S).groups()  # pyright: ignore[reportOptionalMemberAccess]
     return stem, int(number or -1)
-
-
-def _number(name: str) -> int:
-    return _numbered(name)[1]
 
 
 def may_be_sorted(tree: Mapping[Any, Any]) -> bool:

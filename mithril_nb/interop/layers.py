@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -78,6 +78,39 @@ def embedding(path: str, weight: Any) -> Layer:
     return Layer(path, "embedding", _given(weight=weight))
 
 
+class ArrayNames(NamedTuple):
+    """The names that a library gives to the arrays of its layers."""
+
+    weight: str
+    bias: str
+    scale: str
+    offset: str
+    embedding: str
+
+
+def identify_layer(library: str, path: str, arrays: Mapping[str, Any], names: ArrayNames, what: Any) -> Layer:
+    """Return the layer that has arrays of these names, with channels last. A batch norm has `mean` and `var` as well.
+
+    Raises:
+        UnknownOptionError: No layer has such arrays.
+    """
+    given, weight, scales = set(arrays), arrays.get(names.weight), {names.scale, names.offset}
+    rank = getattr(weight, "ndim", 0)
+    if given <= {names.weight, names.bias} and rank == 2:
+        return linear(path, weight, arrays.get(names.bias))
+    if given <= {names.weight, names.bias} and rank in (3, 4, 5):
+        return conv(path, weight, arrays.get(names.bias), channels_last=True)
+    if given == {names.embedding}:
+        return embedding(path, arrays[names.embedding])
+    scale, offset = arrays.get(names.scale), arrays.get(names.offset)
+    if {"mean", "var"} <= given <= {"mean", "var", *scales}:
+        return batch_norm(path, scale, offset, arrays["mean"], arrays["var"])
+    if given and given <= scales:
+        return norm(path, scale, offset)
+    because = f"no block has parameters for its arrays {', '.join(sorted(arrays)) or '(none)'}"
+    raise conversion_error(library, path, what, because)
+
+
 def _given(**arrays: Any) -> dict[str, jax.Array]:
     return {port: jnp.asarray(array) for port, array in arrays.items() if array is not None}
 
@@ -136,16 +169,16 @@ class Chain:
         plain, options = given, {}
         while isinstance(plain, functools.partial) and not plain.args:
             plain, options = plain.func, {**plain.keywords, **options}
-        for known, taken, make in _functions():
-            if plain is known and set(options) <= set(taken):
+        for known, kind, taken in _functions():
+            if plain is known and options.keys() <= taken.keys():
                 axis = options.get("axis", -1)
                 if known in _ALONG and self.spatial and self.channels_last:
                     if axis != -1:
                         raise conversion_error(self.library, path, given, f"axis {axis} is a different axis for blocks")
                     options = {**options, "axis": 1}
-                block = make(**options)
-                if block is not None:
-                    self.add(block)
+                if kind:
+                    given = {ours: options.get(theirs, default) for theirs, (ours, default) in taken.items()}
+                    self.add(getattr(blocks, kind)(**given))
                 return
         raise conversion_error(self.library, path, given, "the code of a function cannot be converted")
 
@@ -155,45 +188,28 @@ class Chain:
 
 
 _ALONG = (jax.nn.softmax, jax.nn.log_softmax)
-Make = Callable[..., Model | None]
 
 
 @functools.cache
-def _functions() -> list[tuple[Any, tuple[str, ...], Make]]:
-    """Return the functions that equal a block, with their supported arguments and a factory of the block."""
+def _functions() -> list[tuple[Any, str, dict[str, tuple[str, Any]]]]:
+    """Return the functions that equal a block, its kind, and their arguments: the name in the block, and the default.
 
-    def plain(name: str) -> Make:
-        return lambda: getattr(blocks, name)()
-
-    def gelu(approximate: bool = True) -> Model:
-        return blocks.Gelu(approximate=approximate)
-
-    def leaky(negative_slope: float = 0.01) -> Model:
-        return blocks.LeakyRelu(slope=negative_slope)
-
-    def softmax(axis: int = -1) -> Model:
-        return blocks.Softmax(axis=axis)
-
-    def log_softmax(axis: int = -1) -> Model:
-        return blocks.LogSoftmax(axis=axis)
-
-    names = {
+    The identity has no block.
+    """
+    kinds = {
         "relu": "Relu", "relu6": "Relu6", "sigmoid": "Sigmoid", "tanh": "Tanh", "softplus": "Softplus",
         "silu": "SiLU", "mish": "Mish", "elu": "Elu", "selu": "Selu", "celu": "Celu", "log_sigmoid": "LogSigmoid",
         "soft_sign": "Softsign", "hard_sigmoid": "HardSigmoid", "hard_tanh": "HardTanh", "hard_silu": "HardSwish",
+        "identity": "",
     }  # fmt: skip
-    known: list[tuple[Any, tuple[str, ...], Make]] = [
-        (getattr(jax.nn, function), (), plain(name)) for function, name in names.items() if hasattr(jax.nn, function)
-    ]
     return [
-        *known,
-        (jnp.tanh, (), plain("Tanh")),
-        (jax.lax.tanh, (), plain("Tanh")),
-        (jax.nn.gelu, ("approximate",), gelu),
-        (jax.nn.leaky_relu, ("negative_slope",), leaky),
-        (jax.nn.softmax, ("axis",), softmax),
-        (jax.nn.log_softmax, ("axis",), log_softmax),
-        (jax.nn.identity, (), lambda: None),
+        *((getattr(jax.nn, function), kind, {}) for function, kind in kinds.items() if hasattr(jax.nn, function)),
+        (jnp.tanh, "Tanh", {}),
+        (jax.lax.tanh, "Tanh", {}),
+        (jax.nn.gelu, "Gelu", {"approximate": ("approximate", True)}),
+        (jax.nn.leaky_relu, "LeakyRelu", {"negative_slope": ("slope", 0.01)}),
+        (jax.nn.softmax, "Softmax", {"axis": ("axis", -1)}),
+        (jax.nn.log_softmax, "LogSoftmax", {"axis": ("axis", -1)}),
     ]
 
 

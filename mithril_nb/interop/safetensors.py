@@ -18,6 +18,7 @@ import numpy as np
 from mithril_nb.atomic_write import replacing
 from mithril_nb.errors import DataError, ModelFileError, UnknownOptionError, short_repr
 from mithril_nb.models.naming import flat_params
+from mithril_nb.models.saving.serialization import check_path
 
 FORMAT, VERSION = "mithril_nb.params", 1
 _ADVICE = "ml.load_params(path)  # of a file that ml.save_params(params, path) wrote"
@@ -53,7 +54,7 @@ def save_params(params: Mapping[str, Any], path: str | os.PathLike[str]) -> None
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    _check_path(path, "save to", 'ml.save_params(params, "model.safetensors")')
+    check_path(path, "save to", 'ml.save_params(params, "model.safetensors")')
     arrays = {name: _array(name, value) for name, value in flat_params(params).items()}
     keys = {name: _key(place, name) for place, name in enumerate(arrays)}
     other = {key: name for name, key in keys.items() if key != name}
@@ -80,7 +81,7 @@ def load_params(path: str | os.PathLike[str]) -> dict[str, jax.Array]:
     """
     from safetensors import SafetensorError, deserialize
 
-    _check_path(path, "load", 'ml.load_params("model.safetensors")')
+    check_path(path, "load", 'ml.load_params("model.safetensors")')
     try:
         data = Path(path).read_bytes()
     except OSError as error:
@@ -167,11 +168,6 @@ def _key(place: int, name: str) -> str:
     except UnicodeEncodeError:
         return f"parameter {place}"
     return f"parameter {place}" if name == "__metadata__" or name.startswith("parameter ") else name
-
-
-def _check_path(path: Any, what: str, advice: str) -> None:
-    if not isinstance(path, str | os.PathLike):
-        raise UnknownOptionError(f"cannot {what} {short_repr(path)}.", (("needs", "the path of a file"),), advice)
 
 
 def _broken(path: str, because: str) -> ModelFileError:

@@ -8,9 +8,8 @@ from mithril_nb.models.library import *
 from mithril_nb.models.model import LogicalModel, Model, Placed
 from mithril_nb.models.op import Operator
 from mithril_nb.models.registry import KINDS
-from mithril_nb.models.saving.files import from_dict, load, save, to_dict
-from mithril_nb.models.saving.limits import LoadLimits
-from mithril_nb.models.saving.source import to_source
+from mithril_nb.models.saving.formats import from_dict, load, save, to_dict, to_source
+from mithril_nb.models.saving.reading import LoadLimits
 from mithril_nb.models.shape_inference.constants import Constant
 
 __all__ = [

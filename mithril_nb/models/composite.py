@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from mithril_nb.models.fields import check_passed_on, checked, fields_of
+from mithril_nb.models.fields import passed_on
 from mithril_nb.models.model import Model
 from mithril_nb.models.registry import KINDS, refuse_second
 
@@ -40,9 +40,7 @@ class Composite(Model):
     def __init__(self, name: str | None = None, **attributes: Any):
         super().__init__(name)
         if attributes:
-            kind, fields = type(self).__name__, fields_of(type(self))
-            check_passed_on(kind, fields, attributes)
-            self._attributes = checked(kind, fields, attributes)
+            self._attributes = passed_on(type(self), attributes)
 
     def __init_subclass__(cls, **settings: Any):
         super().__init_subclass__(**settings)

@@ -6,13 +6,15 @@ added when it is used.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.graph.records import Block
 from mithril_nb.graph.spec import Dim
+
+Operation = Callable[["Tensorlike", Any], "Expression"]
 
 
 class Handle(Protocol):
@@ -31,6 +33,18 @@ class Handle(Protocol):
         ...
 
 
+def _operators(kind: str, first: str = "left", second: str = "right") -> tuple[Operation, Operation]:
+    """Return the method of a binary operator, and of its reflected form, by the block and its two ports."""
+
+    def operation(self: Tensorlike, other: Any) -> Expression:
+        return _binary(kind, first, self, second, other)
+
+    def reflected(self: Tensorlike, other: Any) -> Expression:
+        return _binary(kind, first, other, second, self)
+
+    return operation, reflected
+
+
 class Tensorlike:
     """Base of values with arithmetic and the usual array methods; each operation returns an `Expression`."""
 
@@ -39,101 +53,29 @@ class Tensorlike:
     # Makes NumPy pass `array * connection` to the connection, instead of looping over the items of the array.
     __array_ufunc__ = None
 
-    def __add__(self, other: Any) -> Expression:
-        return _binary("Add", "left", self, "right", other)
-
-    def __radd__(self, other: Any) -> Expression:
-        return _binary("Add", "left", other, "right", self)
-
-    def __sub__(self, other: Any) -> Expression:
-        return _binary("Subtract", "left", self, "right", other)
-
-    def __rsub__(self, other: Any) -> Expression:
-        return _binary("Subtract", "left", other, "right", self)
-
-    def __mul__(self, other: Any) -> Expression:
-        return _binary("Multiply", "left", self, "right", other)
-
-    def __rmul__(self, other: Any) -> Expression:
-        return _binary("Multiply", "left", other, "right", self)
-
-    def __truediv__(self, other: Any) -> Expression:
-        return _binary("Divide", "numerator", self, "denominator", other)
-
-    def __rtruediv__(self, other: Any) -> Expression:
-        return _binary("Divide", "numerator", other, "denominator", self)
-
-    def __floordiv__(self, other: Any) -> Expression:
-        return _binary("FloorDivide", "numerator", self, "denominator", other)
-
-    def __rfloordiv__(self, other: Any) -> Expression:
-        return _binary("FloorDivide", "numerator", other, "denominator", self)
-
-    def __mod__(self, other: Any) -> Expression:
-        return _binary("Mod", "numerator", self, "denominator", other)
-
-    def __rmod__(self, other: Any) -> Expression:
-        return _binary("Mod", "numerator", other, "denominator", self)
-
-    def __pow__(self, other: Any) -> Expression:
-        return _binary("Power", "base", self, "exponent", other)
-
-    def __rpow__(self, other: Any) -> Expression:
-        return _binary("Power", "base", other, "exponent", self)
-
-    def __matmul__(self, other: Any) -> Expression:
-        return _binary("MatrixMultiply", "left", self, "right", other)
-
-    def __rmatmul__(self, other: Any) -> Expression:
-        return _binary("MatrixMultiply", "left", other, "right", self)
-
-    def __lt__(self, other: Any) -> Expression:
-        return _binary("Less", "left", self, "right", other)
-
-    def __le__(self, other: Any) -> Expression:
-        return _binary("LessEqual", "left", self, "right", other)
-
-    def __gt__(self, other: Any) -> Expression:
-        return _binary("Greater", "left", self, "right", other)
-
-    def __ge__(self, other: Any) -> Expression:
-        return _binary("GreaterEqual", "left", self, "right", other)
+    __add__, __radd__ = _operators("Add")
+    __sub__, __rsub__ = _operators("Subtract")
+    __mul__, __rmul__ = _operators("Multiply")
+    __truediv__, __rtruediv__ = _operators("Divide", "numerator", "denominator")
+    __floordiv__, __rfloordiv__ = _operators("FloorDivide", "numerator", "denominator")
+    __mod__, __rmod__ = _operators("Mod", "numerator", "denominator")
+    __pow__, __rpow__ = _operators("Power", "base", "exponent")
+    __matmul__, __rmatmul__ = _operators("MatrixMultiply")
+    __lt__ = _operators("Less")[0]
+    __le__ = _operators("LessEqual")[0]
+    __gt__ = _operators("Greater")[0]
+    __ge__ = _operators("GreaterEqual")[0]
+    __and__, __rand__ = _operators("LogicalAnd")
+    __or__, __ror__ = _operators("LogicalOr")
+    __xor__, __rxor__ = _operators("LogicalXOr")
+    __lshift__, __rlshift__ = _operators("ShiftLeft", "input", "shift")
+    __rshift__, __rrshift__ = _operators("ShiftRight", "input", "shift")
 
     def __eq__(self, other: object) -> Any:
         return _binary("Equal", "left", self, "right", other)
 
     def __ne__(self, other: object) -> Any:
         return _binary("NotEqual", "left", self, "right", other)
-
-    def __and__(self, other: Any) -> Expression:
-        return _binary("LogicalAnd", "left", self, "right", other)
-
-    def __or__(self, other: Any) -> Expression:
-        return _binary("LogicalOr", "left", self, "right", other)
-
-    def __xor__(self, other: Any) -> Expression:
-        return _binary("LogicalXOr", "left", self, "right", other)
-
-    def __rand__(self, other: Any) -> Expression:
-        return _binary("LogicalAnd", "left", other, "right", self)
-
-    def __ror__(self, other: Any) -> Expression:
-        return _binary("LogicalOr", "left", other, "right", self)
-
-    def __rxor__(self, other: Any) -> Expression:
-        return _binary("LogicalXOr", "left", other, "right", self)
-
-    def __lshift__(self, other: Any) -> Expression:
-        return _binary("ShiftLeft", "input", self, "shift", other)
-
-    def __rlshift__(self, other: Any) -> Expression:
-        return _binary("ShiftLeft", "input", other, "shift", self)
-
-    def __rshift__(self, other: Any) -> Expression:
-        return _binary("ShiftRight", "input", self, "shift", other)
-
-    def __rrshift__(self, other: Any) -> Expression:
-        return _binary("ShiftRight", "input", other, "shift", self)
 
     def __invert__(self) -> Expression:
         return _unary("LogicalNot", self)

@@ -8,28 +8,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from mithril_nb.errors import NameTakenError, UnknownOptionError, short_repr
 from mithril_nb.graph.draft import Draft
 from mithril_nb.graph.records import Block, LogicalGraph, Port, Value
-from mithril_nb.graph.spec import LEADING, Dim, Spec, TensorSpec
-from mithril_nb.models.control_checks import (
-    array_of,
-    check_same,
-    checked_whole,
-    count_of,
-    infer_inside,
-    names_of,
-    pairs_of,
-    plain_names,
-)
-from mithril_nb.models.fields import Range
+from mithril_nb.graph.spec import LEADING, Dim, Spec, StaticSpec, TensorSpec
+from mithril_nb.models.fields import Range, fields_of, unmet_need, whole
 from mithril_nb.models.model import Model
+from mithril_nb.models.naming import input_names
 from mithril_nb.models.op import Operator
-from mithril_nb.models.rules import Infer, Specs
+from mithril_nb.models.rules import Infer, Inference, InferredBody, Specs
 from mithril_nb.models.shape_inference.dims import MismatchError, meet
-from mithril_nb.models.shape_inference.inference import InferredBody
 
 __all__ = ["Cond", "Control", "Repeat", "Scan"]
 
@@ -75,8 +65,9 @@ class Control(Operator):
 
     @classmethod
     def ports(cls, graph: LogicalGraph, options: Mapping[str, Value]) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
-        """Return its inputs and outputs."""
-        raise NotImplementedError
+        """Return its inputs and outputs: by default those of the body."""
+        body = graph.by_name["body"].block
+        return tuple(map(Port, input_names(body))), body.outputs
 
 
 class Scan(Control):
@@ -112,72 +103,58 @@ class Scan(Control):
         name: str | None = None,
     ):
         self._check_body("body", body)
-        inputs = {port.name: None for port in body.inputs if port.role == "data"}
-        outputs = {port.name: None for port in body.outputs}
-        pairs, whole, axis = pairs_of(carry), names_of(fixed), checked_whole("Scan", "axis", axis, 0, 16)
-        advice = f"carry={{'{next(iter(outputs))}': '{list(inputs)[-1]}'}}" if len(inputs) > 1 else "leave carry= out."
+        inputs, outputs = input_names(body.block), tuple(port.name for port in body.outputs)
+        pairs, unscanned, axis = _pairs_of(carry), _names_of(fixed), _checked_number(Scan, "axis", axis)
+        advice = f"carry={{'{outputs[0]}': '{inputs[-1]}'}}" if len(inputs) > 1 else "leave carry= out."
         for what, given, known in (
             ("carry", pairs, outputs),
             ("carry", pairs.values(), inputs),
-            ("fixed", whole, inputs),
+            ("fixed", unscanned, inputs),
         ):
             for port in sorted({*given} - {*known}):
                 raise UnknownOptionError(
                     f"Scan cannot take {what} of {port!r}: the body has no such port.",
                     (("inputs", ", ".join(inputs) or "none"), ("outputs", ", ".join(outputs))),
-                    advice if what == "carry" else f"fixed={list(inputs)[-1:]!r}  # or leave it out",
+                    advice if what == "carry" else f"fixed={[*inputs[-1:]]!r}  # or leave it out",
                     port=port,
                 )
-        for port, count in Counter((*pairs.values(), *{*whole})).items():
+        for port, count in Counter((*pairs.values(), *{*unscanned})).items():
             if count > 1:
                 raise UnknownOptionError(
                     f"Scan feeds the input {port!r} of its body twice.",
-                    (("carry", str(pairs)), ("fixed", ", ".join(whole) or "none")),
+                    (("carry", str(pairs)), ("fixed", ", ".join(unscanned) or "none")),
                     "name it once, in carry= or in fixed=.",
                     port=port,
                 )
-        if {*inputs} <= {*pairs.values(), *whole}:
+        if {*inputs} <= {*pairs.values(), *unscanned}:
             raise UnknownOptionError(
                 f"Scan cannot run {short_repr(body)}: no input is scanned along the axis.",
-                (("inputs", ", ".join(inputs) or "none"), ("carried or fixed", ", ".join((*pairs.values(), *whole)))),
+                (
+                    ("inputs", ", ".join(inputs) or "none"),
+                    ("carried or fixed", ", ".join((*pairs.values(), *unscanned))),
+                ),
                 "a body with one more input; or Repeat(body, count=2), which needs no axis."
                 if inputs
                 else "a body with an input, such as Linear(64).",
             )
-        super().__init__(name, {"body": body}, carry=tuple(sorted(pairs.items())), axis=axis, fixed=whole)
-
-    @classmethod
-    def ports(cls, graph: LogicalGraph, options: Mapping[str, Value]) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
-        """Return the ports of the body."""
-        body = graph.by_name["body"].block
-        return tuple(Port(port.name) for port in body.inputs if port.role == "data"), body.outputs
-
-    @staticmethod
-    def _axis(block: Block) -> int:
-        axis = block.options["axis"]
-        assert isinstance(axis, int)
-        return axis
-
-    @staticmethod
-    def _carry(block: Block) -> dict[str, str]:
-        pairs = block.options["carry"]
-        assert isinstance(pairs, tuple)
-        return {source: target for source, target in map(plain_names, pairs)}
+        super().__init__(name, {"body": body}, carry=tuple(sorted(pairs.items())), axis=axis, fixed=unscanned)
 
     @classmethod
     def fed_back(cls, block: Block) -> Mapping[str, str]:
         """Return the carry."""
-        return cls._carry(block)
+        pairs = block.options["carry"]
+        assert isinstance(pairs, tuple)
+        return dict(map(_plain_names, pairs))  # pyright: ignore
 
     @classmethod
     def infer_body(cls, block: Block, specs: Specs, infer: Infer) -> InferredBody:
         """Infer the body's specs for one step; outputs that are not carried get the scan axis back."""
-        axis, carry = cls._axis(block), cls._carry(block)
-        whole = {*carry.values(), *plain_names(block.options["fixed"])}
+        axis, carry = whole(block.options["axis"]), cls.fed_back(block)
+        unscanned = {*carry.values(), *_plain_names(block.options["fixed"])}
         length: Dim = "rounds"
         inner: dict[str, TensorSpec] = {}
         for port, spec in specs.items():
-            if port in whole or LEADING in spec.shape:
+            if port in unscanned or LEADING in spec.shape:
                 inner[port] = spec
                 continue
             if len(spec.shape) <= axis:
@@ -193,27 +170,27 @@ class Scan(Control):
                 )
             length = length if isinstance(length, int) else spec.shape[axis]
             inner[port] = TensorSpec((*spec.shape[:axis], *spec.shape[axis + 1 :]), spec.dtype)
-        found = infer_inside(block, "body", inner, infer)
+        found = _infer_inside(block, inner, infer)
         outputs: dict[str, Spec] = {}
         for port in block.outputs:
             spec = found.outputs[f"body_{port.name}"]
             if not isinstance(spec, TensorSpec):
-                outputs[port.name] = array_of(block, port.name, spec)
+                outputs[port.name] = _array_of(block, port.name, spec)
             elif port.name in carry:
-                check_same(carry[port.name], inner[carry[port.name]], spec)
+                _check_same(carry[port.name], inner[carry[port.name]], spec)
                 outputs[port.name] = spec
             elif spec.shape[:1] == (LEADING,):
                 outputs[port.name] = TensorSpec((LEADING,), spec.dtype)
             elif len(spec.shape) < axis:
                 raise MismatchError(
-                    next(one for one in specs if one not in whole),
+                    next(one for one in specs if one not in unscanned),
                     f"a body whose {port.name!r} has {axis} axes or more",
                     f"axis={len(spec.shape)}  # with that axis first; or a body that keeps its axes",
                     f"each step returns {spec.shape}, too few axes to insert axis {axis}",
                 )
             else:
                 outputs[port.name] = TensorSpec((*spec.shape[:axis], length, *spec.shape[axis:]), spec.dtype)
-        return InferredBody(outputs, found, problems=found.problems)
+        return InferredBody(outputs, found)
 
 
 class Repeat(Control):
@@ -238,19 +215,19 @@ class Repeat(Control):
 
     def __init__(self, body: Model, count: Annotated[int, Range(1, 10_000)] = 2, name: str | None = None):
         self._check_body("body", body)
-        if not any(port.role == "data" for port in body.inputs):
+        if not input_names(body.block):
             raise UnknownOptionError(
                 f"Repeat cannot run {short_repr(body)}: no input can receive its output.",
                 (("inputs", "none"),),
                 "Repeat(Linear(64), count=2)",
             )
-        super().__init__(name, {"body": body}, count=checked_whole("Repeat", "count", count, 1, 10_000))
+        super().__init__(name, {"body": body}, count=_checked_number(Repeat, "count", count))
 
     @classmethod
     def ports(cls, graph: LogicalGraph, options: Mapping[str, Value]) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
         """Return the ports of the body, with only its first output."""
-        body = graph.by_name["body"].block
-        return tuple(Port(port.name) for port in body.inputs if port.role == "data"), body.outputs[:1]
+        inputs, outputs = super().ports(graph, options)
+        return inputs, outputs[:1]
 
     @classmethod
     def fed_back(cls, block: Block) -> Mapping[str, str]:
@@ -260,15 +237,15 @@ class Repeat(Control):
     @classmethod
     def infer_body(cls, block: Block, specs: Specs, infer: Infer) -> InferredBody:
         """Keep the shape; each parameter has `count` copies."""
-        found = infer_inside(block, "body", specs, infer)
+        found = _infer_inside(block, specs, infer)
         first, out = block.inputs[0].name, block.outputs[0].name
         spec = found.outputs[f"body_{out}"]
         if isinstance(spec, TensorSpec):
-            check_same(first, specs[first], spec)
+            _check_same(first, specs[first], spec)
             both = meet(specs[first].shape, spec.shape, {})
             shape = spec.shape if both is None else both
-            return InferredBody({out: TensorSpec(shape, spec.dtype)}, found, count_of(block), found.problems)
-        return InferredBody({out: array_of(block, out, spec)}, found, count_of(block), found.problems)
+            return InferredBody({out: TensorSpec(shape, spec.dtype)}, found, whole(block.options["count"]))
+        return InferredBody({out: _array_of(block, out, spec)}, found, whole(block.options["count"]))
 
 
 class Cond(Control):
@@ -295,12 +272,12 @@ class Cond(Control):
     def ports(cls, graph: LogicalGraph, options: Mapping[str, Value]) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
         """Return the condition and the ports of both blocks."""
         then, otherwise = (graph.by_name[part].block for part in ("then", "otherwise"))
-        names = dict.fromkeys(port.name for block in (then, otherwise) for port in block.inputs if port.role == "data")
+        names = dict.fromkeys((*input_names(then), *input_names(otherwise)))
         for part, block in (("then", then), ("otherwise", otherwise)):
-            if any(port.name == "condition" and port.role == "data" for port in block.inputs):
+            if "condition" in input_names(block):
                 raise NameTakenError(
                     "Cond cannot run a block with an input 'condition': Cond has an input of that name.",
-                    ((part, ", ".join(port.name for port in block.inputs if port.role == "data")),),
+                    ((part, ", ".join(input_names(block))),),
                     f"{part}=Model() | inner(condition='{part}_condition')  # inner is the block",
                     port="condition",
                 )
@@ -333,7 +310,7 @@ class Cond(Control):
         for port in block.outputs:
             one, other = found.outputs[f"then_{port.name}"], found.outputs[f"otherwise_{port.name}"]
             if not isinstance(one, TensorSpec) or not isinstance(other, TensorSpec):
-                outputs[port.name] = array_of(block, port.name, other if isinstance(one, TensorSpec) else one)
+                outputs[port.name] = _array_of(block, port.name, other if isinstance(one, TensorSpec) else one)
                 continue
             both = meet(one.shape, other.shape, {})
             if both is None or one.dtype != other.dtype:
@@ -344,4 +321,79 @@ class Cond(Control):
                     f"then returns {one}, otherwise returns {other}",
                 )
             outputs[port.name] = TensorSpec(both, one.dtype)
-        return InferredBody(outputs, found, problems=found.problems)
+        return InferredBody(outputs, found)
+
+
+def _plain_names(value: Value) -> tuple[str, ...]:
+    """Return an attribute that holds a tuple of names."""
+    assert isinstance(value, tuple)
+    return tuple(str(one) for one in value)
+
+
+def _pairs_of(carry: object) -> dict[str, str]:
+    """Return the carry as a dict from output to input; a file stores it as pairs."""
+    given: Any = () if carry is None else carry
+    try:
+        pairs = [] if isinstance(given, str) else [*dict(given).items()]
+        fits = not isinstance(given, str) and all(isinstance(name, str) for pair in pairs for name in pair)
+    except (TypeError, ValueError):
+        pairs, fits = [], False
+    if not fits:
+        raise UnknownOptionError(
+            f"Scan cannot take carry={short_repr(carry)}.",
+            (("needs", "a dict from an output of the body to the input that receives it in the next step"),),
+            "Scan(body, carry={'hidden': 'prev_hidden'})",
+        )
+    return dict(pairs)
+
+
+def _names_of(fixed: object) -> tuple[str, ...]:
+    """Check the names of fixed inputs, and return them."""
+    if not isinstance(fixed, list | tuple) or not all(isinstance(name, str) for name in fixed):
+        raise UnknownOptionError(
+            f"Scan cannot take fixed={short_repr(fixed)}.",
+            (("needs", "a list of input names of the body"),),
+            "Scan(body, fixed=['mask'])",
+        )
+    return tuple(fixed)
+
+
+def _checked_number(kind: type, name: str, value: Any) -> int:
+    """Return an argument as an int, after checking it against the range in the signature."""
+    field = next(one for one in fields_of(kind) if one.name == name)
+    if need := unmet_need(field, value):
+        raise UnknownOptionError(
+            f"{kind.__name__} cannot take {name}={short_repr(value)}.",
+            (("needs", need),),
+            f"{kind.__name__}(body, {name}={field.default})",
+        )
+    return int(value)
+
+
+def _array_of(block: Block, output: str, spec: Spec | None) -> TensorSpec:
+    """Return an unknown spec, for an output after an earlier mismatch; raise if the output is not an array."""
+    if isinstance(spec, StaticSpec):
+        raise MismatchError(
+            block.inputs[-1].name,
+            "a body that returns arrays",
+            "compute the shape outside this block.",
+            f"its {output!r} is a static value, not an array",
+        )
+    return TensorSpec((LEADING,))
+
+
+def _infer_inside(block: Block, specs: Specs, infer: Infer) -> Inference:
+    """Infer the shapes in the body of a block."""
+    assert block.graph is not None
+    return infer(block.graph, {f"body_{port}": spec for port, spec in specs.items()})
+
+
+def _check_same(port: str, before: TensorSpec, after: TensorSpec | StaticSpec) -> None:
+    """Raise if the output of a step cannot be the input of the next step."""
+    if isinstance(after, TensorSpec) and (meet(before.shape, after.shape, {}) is None or before.dtype != after.dtype):
+        raise MismatchError(
+            port,
+            f"{after.shape} {after.dtype!s}, the result of the body",
+            "a body whose output matches its input, or another initial value.",
+            "each step receives the output of the step before",
+        )

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from math import inf
 from typing import Annotated, Any, Literal, SupportsIndex, get_args, get_origin, get_type_hints
 
 from mithril_nb.errors import UnknownOptionError, short_repr
@@ -139,18 +140,20 @@ def checked(kind: str, fields: tuple[Field, ...], given: Mapping[str, Any]) -> t
     return tuple(values)
 
 
-def check_passed_on(kind: str, fields: tuple[Field, ...], given: Mapping[str, Any]) -> None:
-    """Raise if the constructor of a block does not pass each of its arguments on to `super().__init__`.
+def passed_on(constructor: type, given: Mapping[str, Any]) -> tuple[tuple[str, Value], ...]:
+    """Return the attributes of a block that its constructor passes on to `super().__init__`, checked and converted.
 
     Raises:
-        UnknownOptionError: An argument is missing.
+        UnknownOptionError: The constructor does not pass all its arguments on, or a value is invalid.
     """
+    kind, fields = constructor.__name__, fields_of(constructor)
     if lost := [field.name for field in fields if field.name not in given]:
         raise UnknownOptionError(
             f"{kind}.__init__ does not pass {', '.join(map(repr, lost))} to super().__init__.",
             (("because", f"{kind} is rebuilt from its attributes"), ("passed", ", ".join(given) or "nothing")),
             f"super().__init__(name, {', '.join(f'{one}={one}' for one in (*given, *lost))})",
         )
+    return checked(kind, fields, given)
 
 
 def unmet_need(field: Field, value: Any) -> str:
@@ -267,13 +270,14 @@ def _need(field: Field) -> str:
         "value": f"numbers, texts, or lists of such, at most {MOST_AXES} levels deep",
     }[field.type]
     if field.range is not None:
-        words += f" from {_number(field.range.least)} to {_number(field.range.most)}"
+        most = "on" if field.range.most == inf else f"to {_number(field.range.most)}"
+        words += f" from {_number(field.range.least)} {most}"
     return words + (", or one for all" if count else "") + (", or None" if field.is_optional else "")
 
 
 def _number(value: float) -> str:
     # `typing` shares one annotation between equal ones, so a range from 0 may appear as a range from 0.0.
-    return str(int(value)) if value % 1 == 0 else str(value)  # infinity has no remainder
+    return str(int(value)) if value % 1 == 0 else str(value)
 
 
 def example(field: Field) -> Value:

@@ -1,8 +1,8 @@
 """Initializers of parameters, by name.
 
-A parameter is `scale * draw + shift`, where the draw is one of
-
 A parameter is initialised to `scale * draw + shift`, where the draw is one of
+
+| name | draw | source |
 |---|---|---|
 | `glorot_uniform` | uniform in `±√(6 / (fan_in + fan_out))` | Glorot and Bengio 2010, eq. 16 |
 | `glorot_normal` | normal of variance `2 / (fan_in + fan_out)`, truncated at 2 standard deviations | the same |

@@ -19,15 +19,14 @@ from mithril_nb.graph.draft import Draft
 from mithril_nb.graph.edit import alone, composite
 from mithril_nb.graph.records import Block, LogicalGraph, Port
 from mithril_nb.graph.spec import Value
-from mithril_nb.models.calling import BlockMeta, with_attributes
-from mithril_nb.models.composing.adding import Adding
-from mithril_nb.models.composing.annotations import AnnotationMethods
+from mithril_nb.models.adding import Adding
+from mithril_nb.models.annotations import AnnotationMethods
 from mithril_nb.models.connection import Connection, IOKey, Tensorlike
 from mithril_nb.models.fields import fields_of, plain
-from mithril_nb.models.registry import KINDS
-from mithril_nb.models.saving.limits import LoadLimits
-from mithril_nb.models.saving.portable import Portable
+from mithril_nb.models.registry import KINDS, BlockMeta, with_attributes
+from mithril_nb.models.saving.reading import LoadLimits
 from mithril_nb.models.saving.serialization import graph_from_dict, load_graph
+from mithril_nb.models.summary import Portable
 
 _EMPTY = composite(LogicalGraph())
 
@@ -66,9 +65,7 @@ class Model(Shown, Portable, AnnotationMethods, metaclass=BlockMeta):
             >>> Model.of(Model().graph) == Model()
             True
         """
-        model = Model(name)
-        model._block = composite(graph, kind)
-        return model
+        return Model.of_block(composite(graph, kind), name)
 
     @classmethod
     def of_block(cls, block: Block, name: str | None = None) -> Model:
@@ -87,15 +84,28 @@ class Model(Shown, Portable, AnnotationMethods, metaclass=BlockMeta):
     def from_dict(data: Mapping[str, Any], *, limits: LoadLimits | None = None) -> Model:
         """Rebuild a model from the data of `to_dict`. Runs no code from the data.
 
+        Args:
+            data: The data.
+            limits: Maximum sizes of the model; by default `LoadLimits()`.
+
         Raises:
             ModelFileError: The data is not a model, has a later version, is broken, or exceeds a limit.
             UnknownOptionError: `limits` is not a `LoadLimits`.
+
+        Examples:
+            >>> from mithril_nb.models import MLP
+            >>> Model.from_dict(MLP(4, [3], 2).to_dict()).graph == MLP(4, [3], 2).graph
+            True
         """
         return Model.of(*graph_from_dict(data, limits))
 
     @staticmethod
     def load(path: str | Path, *, limits: LoadLimits | None = None) -> Model:
         """Load a model from a JSON file. Runs no code from the file.
+
+        Args:
+            path: Path of the file.
+            limits: Maximum sizes of the model; by default `LoadLimits()`.
 
         Raises:
             UnknownOptionError: `path` is not a path, or `limits` is not a `LoadLimits`.
@@ -292,7 +302,13 @@ class Model(Shown, Portable, AnnotationMethods, metaclass=BlockMeta):
         return model
 
     def _extend(self, other: Model | Placed, chain: bool) -> None:
-        placed = other if isinstance(other, Placed) else Placed(_checked_model(other))
+        if not isinstance(other, Model | Placed):
+            raise UnknownOptionError(
+                f"cannot add {other!r} to a model.",
+                (("needs", "a block, or a block with connections"),),
+                'model += Linear(64)  # or model |= Linear(64)(input="x")',
+            )
+        placed = other if isinstance(other, Placed) else Placed(other)
         block, name = placed.model.block, placed.model.name or ""  # a model added to itself is copied first
         if self._draft is None:
             graph = self._block.graph if self._block.is_composite else None
@@ -376,16 +392,6 @@ def _is_constant(value: Any) -> bool:
         return plain(value) is not None and not isinstance(value, str)
     except TypeError:
         return False
-
-
-def _checked_model(other: object) -> Model:
-    if not isinstance(other, Model):
-        raise UnknownOptionError(
-            f"cannot add {other!r} to a model.",
-            (("needs", "a block, or a block with connections"),),
-            'model += Linear(64)  # or model |= Linear(64)(input="x")',
-        )
-    return other
 
 
 def _checked_name(name: str | None) -> str | None:

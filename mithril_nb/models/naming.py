@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from mithril_nb.errors import UnexpectedInputError, UnknownOptionError, listed, similar
-from mithril_nb.graph.records import BOUNDARY, Endpoint, LogicalGraph
+from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph
 from mithril_nb.graph.spec import Dim, TensorSpec, as_shape
-from mithril_nb.models.rules import OPS
+from mithril_nb.models.rules import OPS, OpRules
 from mithril_nb.models.shape_inference.dtypes import input_dtype
 from mithril_nb.models.shape_inference.flat import flat
 
@@ -43,15 +43,7 @@ def input_range(graph: LogicalGraph, port: str) -> tuple[int, int] | None:
         >>> input_range(Embedding(1000, 64).graph, "input")
         (0, 999)
     """
-    ranges = []
-    for target in graph.targets_of.get(Endpoint(BOUNDARY, port), ()):
-        if target.node == BOUNDARY:
-            continue
-        block = graph.by_name[target.node].block
-        if block.graph is not None and block.is_composite:
-            ranges.append(input_range(block.graph, target.port))
-        elif block.op in OPS:
-            ranges.append(OPS[block.op].input_ranges(block.options).get(target.port))
+    ranges = [rule.input_ranges(block.options).get(name) for block, rule, name in _readers(graph, port)]
     known = [found for found in ranges if found is not None]
     return (max(least for least, _ in known), min(most for _, most in known)) if known else None
 
@@ -64,22 +56,25 @@ def takes_any_dtype(graph: LogicalGraph, port: str) -> bool:
         >>> takes_any_dtype(Linear(10).graph, "input")
         False
     """
-    end = Endpoint(BOUNDARY, port)
-    note = graph.note_at.get(end)
+    note = graph.note_at.get(Endpoint(BOUNDARY, port))
     if note and note.dtype:
         return False
-    readers = [
-        OPS[op.block.op].wanted_dtype(name, "")
-        for op in flat(graph).ops
-        for name, source in op.sources.items()
-        if source == end and op.block.op in OPS and name in {p.name for p in op.block.inputs if p.role == "data"}
-    ]
-    return bool(readers) and all(reader == "any" for reader in readers)
+    wanted = {rule.wanted_dtype(name, "") for block, rule, name in _readers(graph, port) if name in input_names(block)}
+    return wanted == {"any"}
 
 
-def input_names(graph: LogicalGraph) -> tuple[str, ...]:
-    """Return the names of the data inputs of a graph."""
-    return tuple(port.name for port in graph.inputs if port.role == "data")
+def _readers(graph: LogicalGraph, port: str) -> Iterator[tuple[Block, type[OpRules], str]]:
+    """Yield the ops at any level that read a graph input, their rules, and the port that reads it."""
+    end = Endpoint(BOUNDARY, port)
+    for op in flat(graph).ops:
+        for name, source in op.sources.items():
+            if source == end and op.block.op in OPS:
+                yield op.block, OPS[op.block.op], name
+
+
+def input_names(of: LogicalGraph | Block) -> tuple[str, ...]:
+    """Return the names of the data inputs of a graph or a block."""
+    return tuple(port.name for port in of.inputs if port.role == "data")
 
 
 def written_shape(shape: Any) -> str:

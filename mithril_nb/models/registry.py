@@ -1,12 +1,25 @@
-"""All kinds of blocks by name, for the palette and for files."""
+"""All kinds of blocks by name, and their constructor calls: check, suggest and repeat them."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
-from typing import Any
+from functools import lru_cache
+from typing import Any, NoReturn
 
-from mithril_nb.errors import NameTakenError, UnknownBlockError, similar
+from mithril_nb.errors import (
+    MithrilError,
+    NameTakenError,
+    UnknownBlockError,
+    UnknownOptionError,
+    alike,
+    listed,
+    short_repr,
+    similar,
+)
 from mithril_nb.graph.records import LogicalGraph
+from mithril_nb.models.connection import Handle
+from mithril_nb.models.fields import checked, example, fields_of
 
 KINDS: dict[str, type[Any]] = {}
 """Every kind of block with a constructor, by name."""
@@ -63,3 +76,156 @@ def refuse_second(new: type, what: str, name: str, old: type | None) -> None:
         (("defined by", f"{old.__module__}.{old.__qualname__}"),),
         f'op = "my_{name}"' if what == "op" else f"class My{name}(Operator)",
     )
+
+
+_LONGEST = 200
+"""Maximum length of a suggested call."""
+_STARRED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+class BlockMeta(type):
+    """Checks constructor calls, because Python's own error does not list the block's arguments."""
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        # Without it, `inspect` and therefore Jupyter's help would show the arguments of `__call__` below.
+        return _signature(cls.__init__)
+
+    def __call__(cls, /, *given: Any, **named: Any) -> Any:
+        """Construct a block."""
+        try:
+            cls.__signature__.bind(*given, **named)
+        except TypeError as error:
+            refuse_call(cls, error, given, named)
+        made = super().__call__(*given, **named)
+        made._seal()
+        return made
+
+
+@lru_cache(maxsize=4096)
+def _signature(constructor: Any) -> inspect.Signature:
+    """Return the signature of a constructor without `self`. Cached: reading it is slower than building the block."""
+    bound = inspect.signature(constructor)
+    return bound.replace(parameters=list(bound.parameters.values())[1:])
+
+
+def refuse_call(kind: type, error: TypeError, given: tuple[Any, ...], named: Mapping[str, Any]) -> NoReturn:
+    """Raise for an invalid constructor call, and suggest a valid one.
+
+    Args:
+        kind: The kind of block.
+        error: Python's error for the call.
+        given: Its positional arguments.
+        named: Its keyword arguments.
+
+    Raises:
+        UnknownOptionError: Always.
+    """
+    takes = ", ".join(str(one.replace(annotation=one.empty)) for one in inspect.signature(kind).parameters.values())
+    shown = listed([*map(_short, given), *(f"{key}={_short(value)}" for key, value in named.items())])
+    raise UnknownOptionError(
+        f"cannot make {kind.__name__}: {error}.",
+        (("takes", takes or "nothing"), *((("given", shown),) if given or named else ())),
+        _corrected_call(kind, given, named) or example_call(kind),
+    ) from None
+
+
+def example_block(kind: type) -> Any:
+    """Return an example block of a kind, built by `example_call` if it takes no blocks.
+
+    Raises:
+        Exception: The constructor rejects the example arguments.
+    """
+    return kind(**_needed(kind))
+
+
+def example_call(kind: type) -> str:
+    """Return an example constructor call of a kind, as code.
+
+    Examples:
+        >>> from mithril_nb.models import Linear, Relu
+        >>> example_call(Linear), example_call(Relu)
+        ('Linear(dimension=64)', 'Relu()')
+    """
+    needed = _needed(kind)
+    try:
+        if ... not in needed.values():
+            example_block(kind)
+    except MithrilError as error:  # the error of a kind that takes blocks has an example
+        advice = error.diagnostics[0].advice
+        return advice if advice.startswith(f"{kind.__name__}(") else _call_of(kind, (), needed)
+    return _call_of(kind, (), needed)
+
+
+def with_attributes(model: Handle, changes: Mapping[str, Any]) -> Any:
+    """Return the model with some attributes changed, rebuilt by its constructor.
+
+    Raises:
+        UnknownOptionError: An unknown attribute, or an invalid value.
+
+    Examples:
+        >>> from mithril_nb.models import Linear
+        >>> with_attributes(Linear(64), {"dimension": 128})
+        Linear(dimension=128, use_bias=True, input_size=None)
+    """
+    if not model.block.attributes and changes:
+        raise UnknownOptionError(
+            f"{model.kind} has no attribute {next(iter(changes))!r}.",
+            (("attributes", "none"),),
+            "change the blocks inside it." if model.block.graph else f"{model.kind}(), without attributes.",
+        )
+    given = {**dict(model.block.attributes), **changes}
+    runs_others = model.block.graph is not None and not model.block.is_composite
+    if not runs_others:
+        checked(model.kind, fields_of(kind_named(model.kind)), given)
+    return construct(model.kind, model.block.graph if runs_others else None, {**given, "name": model.name})
+
+
+def _corrected_call(kind: type, given: tuple[Any, ...], named: Mapping[str, Any]) -> str:
+    """Return the same call with corrected argument names; `""` if that call fails too."""
+    signature = inspect.signature(kind)
+    try:
+        taken = {*signature.bind_partial(*given).arguments, *named}
+    except TypeError:  # too many arguments
+        return ""
+    names = [one.name for one in signature.parameters.values() if one.kind not in _STARRED]
+    found: dict[str, Any] = {}
+    for name, value in named.items():
+        near = [name] if name in names else alike(name, [one for one in names if one not in taken])
+        found.update({near[0]: value} if near else {})
+    try:
+        bound = signature.bind_partial(*given, **found).arguments
+        found |= {name: value for name, value in _needed(kind).items() if name not in bound}
+        signature.bind(*given, **found)
+        if sum(len(_short(value)) for value in (*given, *found.values())) > _LONGEST:
+            return ""
+        call = _call_of(kind, given, found)
+        if len(call) > _LONGEST or " at 0x" in call:
+            return ""
+        kind(*given, **found)
+    except Exception:  # a user-defined kind may raise anything
+        return ""
+    return call
+
+
+def _short(value: Any) -> str:
+    return short_repr(value, _LONGEST + 1)
+
+
+def _needed(kind: type) -> dict[str, Any]:
+    """Return the required and recommended arguments of a kind with example values; `...` for unknown ones."""
+    fields = {field.name: field for field in fields_of(kind)} if kind in KINDS.values() else {}
+    return {
+        one.name: example(fields[one.name]) if one.name in fields else ...
+        for one in inspect.signature(kind).parameters.values()
+        if (one.name in fields and fields[one.name].start is not None)
+        or (one.default is one.empty and one.kind not in _STARRED)
+    }
+
+
+def _call_of(kind: type, given: tuple[Any, ...], named: Mapping[str, Any]) -> str:
+    arguments = [
+        *map(repr, given),
+        *(f"{name}={'...' if value is ... else repr(value)}" for name, value in named.items()),
+    ]
+    return f"{kind.__name__}({', '.join(arguments)})"

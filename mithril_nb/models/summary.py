@@ -1,9 +1,10 @@
-"""A model as a text table: the kind, output shape and parameters of each block."""
+"""Methods of `Model` that summarise and save it, and the table of its blocks: kind, output shape and parameters."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from operator import index
+from pathlib import Path
 from typing import Any, SupportsIndex
 
 from mithril_nb.display import columns
@@ -12,42 +13,68 @@ from mithril_nb.graph.paths import join_path
 from mithril_nb.graph.records import BlockSpecs, LogicalGraph
 from mithril_nb.graph.spec import Dim, Spec, StaticSpec
 from mithril_nb.models.naming import input_specs
+from mithril_nb.models.rules import Inference, Parameter
+from mithril_nb.models.saving.serialization import graph_to_dict, save_graph
 from mithril_nb.models.shape_inference.flat import flat
 from mithril_nb.models.shape_inference.infer import infer
-from mithril_nb.models.shape_inference.inference import Inference, Parameter
 
 _HEAD = ("block", "kind", "output", "params", "share")
 _RIGHT = {3, 4}
 
 
-def summary(
-    graph: LogicalGraph,
-    shapes: Mapping[str, Sequence[Dim]] | None = None,
-    *,
-    depth: int | None = None,
-    dtype: str = "float32",
-) -> str:
-    """Return the table of a graph; see `Model.summary`.
+class Portable:
+    """Write the structure: as a table, as plain data, and to a file."""
 
-    Raises:
-        ShapeError: Shapes are incompatible.
-        UnexpectedInputError: `shapes` names an input that the graph does not have.
-        UnknownOptionError: A shape or the depth is invalid.
+    name: str | None
+    graph: LogicalGraph
 
-    Examples:
-        >>> from mithril_nb.models import MLP, Model
-        >>> print(summary((Model() | MLP(784, [64], 10)).graph, {"input": ["batch", 784]}))
-        block         kind    output        params    share
-        input                 (batch, 784)
-        mlp_0         MLP     (batch, 10)   50,890  100.0 %
-          linear_0    Linear  (batch, 64)   50,240   98.7 %
-          relu_0      Relu    (batch, 64)
-          linear_1    Linear  (batch, 10)      650    1.3 %
-        50,890 parameters, 204 kB
-    """
-    inference = infer(graph, input_specs(graph, shapes or {}, dtype), dtype)
-    inference.raise_problems()
-    return table(graph, inference, depth, dtype)
+    def to_dict(self) -> dict[str, Any]:
+        """Return the structure as JSON-serialisable data, without the parameters.
+
+        Examples:
+            >>> from mithril_nb.models import Linear, Model
+            >>> Model.from_dict(Linear(3).to_dict()).graph == Linear(3).graph
+            True
+        """
+        return graph_to_dict(self.graph, self.name or "")
+
+    def save(self, path: str | Path) -> None:
+        """Write the structure to a JSON file; `ml.save_params` writes the parameters.
+
+        Raises:
+            UnknownOptionError: `path` is not a path.
+            ModelFileError: The file cannot be written.
+        """
+        save_graph(self.graph, self.name or "", path)
+
+    def summary(
+        self, shapes: Mapping[str, Sequence[Dim]] | None = None, *, depth: int | None = None, dtype: str = "float32"
+    ) -> str:
+        """Return a table of the blocks: kind, output shape and parameters.
+
+        Args:
+            shapes: Shape of each input, as far as it is known; sizes may be names.
+            depth: Number of nested levels to show; all by default.
+            dtype: Dtype of parameters.
+
+        Raises:
+            ShapeError: Shapes are incompatible.
+            UnexpectedInputError: `shapes` names an input that the model does not have.
+            UnknownOptionError: A shape or the depth is invalid.
+
+        Examples:
+            >>> from mithril_nb.models import MLP
+            >>> print(MLP(784, [64], 10).summary({"input": ["batch", 784]}))
+            block     kind    output        params   share
+            input             (batch, 784)
+            linear_0  Linear  (batch, 64)   50,240  98.7 %
+            relu_0    Relu    (batch, 64)
+            linear_1  Linear  (batch, 10)      650   1.3 %
+            50,890 parameters, 204 kB
+        """
+        inference = infer(self.graph, input_specs(self.graph, shapes or {}, dtype), dtype)
+        inference.raise_problems()
+        return table(self.graph, inference, depth, dtype)
 
 
 def table(graph: LogicalGraph, inference: Inference, depth: int | None = None, dtype: str = "float32") -> str:

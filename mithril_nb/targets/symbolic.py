@@ -21,7 +21,7 @@ from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
 from mithril_nb.inspection import Inspection
 from mithril_nb.inspection import inspect as inspect_function
 from mithril_nb.models.naming import input_specs
-from mithril_nb.models.saving.source import source_lines
+from mithril_nb.models.saving.formats import source_lines
 from mithril_nb.models.shape_inference.infer import Inference, Parameter
 from mithril_nb.program import Arrays, draws_random_numbers, run_with_state
 from mithril_nb.stages.trace.provenance.user_lines import calling_line

@@ -11,9 +11,9 @@ import jax
 
 from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.inspection import Inspection
-from mithril_nb.models.calling import example_block, example_call
 from mithril_nb.models.model import Model
 from mithril_nb.models.naming import input_names
+from mithril_nb.models.registry import example_block, example_call
 from mithril_nb.targets.arguments import Arguments, accepts_keyword, argument_names, signature_of, title_of
 from mithril_nb.targets.calls import required, shown, variable_of
 from mithril_nb.targets.entry_point import entry_point

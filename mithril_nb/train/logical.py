@@ -12,7 +12,7 @@ from mithril_nb.compilation.binding import declared_sizes, infer_for
 from mithril_nb.graph.records import Block, LogicalGraph
 from mithril_nb.models.model import Model
 from mithril_nb.models.naming import input_names, input_specs
-from mithril_nb.models.saving.files import to_dict
+from mithril_nb.models.saving.formats import to_dict
 from mithril_nb.train.trainable import as_trainable
 
 

@@ -13,7 +13,7 @@ from mithril_nb.backends.jax.custom import inferring_for
 from mithril_nb.cli.ipython import StringCallRewriter, load, unload
 from mithril_nb.errors import MithrilError
 from mithril_nb.models import KINDS, Linear, Model, Operator, Relu
-from mithril_nb.models import custom as brought
+from mithril_nb.models import op as brought
 from mithril_nb.models.naming import input_specs
 from mithril_nb.models.shape_inference.infer import infer
 

@@ -102,26 +102,26 @@ CASES = {
         inside(graph, ("r",), lambda graph: graph)
         # Try: swap(graph, "r", Tanh().block)
         """,
-    "graph/names.py:node_of": """
+    "graph/records.py:node_of": """
         graph = (Model() | Relu(name="r")).graph
         rename(graph, "rr", "s")
         # Try: rename(graph, {}, "s")
         """,
-    "graph/names.py:node_of | like no other": """
+    "graph/records.py:node_of | like no other": """
         graph = (Model() | Relu(name="r")).graph
         rename(graph, "q", "s")
         # Try: rename(graph, "r", "s")
         """,
-    "graph/names.py:node_of | no blocks": """
+    "graph/records.py:node_of | no blocks": """
         rename(LogicalGraph(), "q", "s")
         # Try: rename((Model() | Relu(name="q")).graph, "q", "s")
         """,
-    "graph/names.py:checked_name": """
+    "graph/paths.py:checked_name": """
         model = Model() | Relu()(input="x")
         model.rename_keys(x=3)
         # Try: model.rename_keys(x={})
         """,
-    "graph/names.py:checked_name#2": """
+    "graph/paths.py:checked_name#2": """
         model = Model() | Relu()(input="x")
         model.rename_keys(x="a.b")
         """,
@@ -135,7 +135,7 @@ CASES = {
         connect(graph, Endpoint("t", "output"), Endpoint("r", "input"))
         # Try: connect(graph, Endpoint("", "y"), Endpoint("r", "input"))
         """,
-    "graph/order.py:run_order": """
+    "graph/check.py:run_order": """
         ring = edge("s.output", "r.input"), edge("r.output", "s.input")
         check_graph(LogicalGraph((Node("r", Relu().block), Node("s", Relu().block)), ring))
         # Try: LogicalGraph((Node("r", Relu().block), Node("s", Relu().block)), ring[:1])

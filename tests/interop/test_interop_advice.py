@@ -115,9 +115,6 @@ CASES = {
     "interop/safetensors.py:_array#2": f"""{DENSE}
         ml.save_params({{"a": np.array(["x"])}}, path)
         """,
-    "interop/safetensors.py:_check_path": f"""{DENSE}
-        ml.save_params(params, 3)
-        """,
 }
 
 

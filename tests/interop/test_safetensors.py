@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from raised import message_of
 from safetensors.numpy import load_file, save_file
 
 import mithril_nb as ml
@@ -88,9 +88,7 @@ TRY = "Try: ml.load_params(path)  # of a file that ml.save_params(params, path) 
 @pytest.mark.parametrize("cut", [0, 5, 30, -1])
 def test_truncated_file_is_rejected(cut):
     data = good()
-    with pytest.raises(MithrilError) as error:
-        ml.load_params(written(data[:cut]))
-    first, because, advice = f"{type(error.value).__name__}: {error.value}".split("\n    ")
+    first, because, advice = message_of(lambda: ml.load_params(written(data[:cut]))).split("\n    ")
     assert (first, advice) == (NO_FILE, TRY)
     assert because.startswith("because  ")
 
@@ -219,6 +217,4 @@ CASES = [
 
 @pytest.mark.parametrize(("call", "text"), CASES)
 def test_message(call, text):
-    with pytest.raises(MithrilError) as error:
-        call()
-    assert f"{type(error.value).__name__}: {error.value}" == textwrap.dedent(text)
+    assert message_of(call) == text

@@ -275,6 +275,7 @@ def test_a_rejected_change_changes_nothing():
         lambda: model.set_shapes({"input": [2, 4], "nothing": [2]}),
         lambda: model.expose_keys("output", y="input"),
         lambda: model.rename_keys(input="x", output="enc.y"),
+        lambda: model.set_initializers({"linear_0.weight": "zeros", "nothing": "zeros"}),
     ):
         with pytest.raises(MithrilError):
             change()

@@ -57,147 +57,88 @@ def file(tmp_path, monkeypatch):
     return write
 
 
-CASES = [
-    (
-        "blocks",
-        model_of(relus(6)),
-        LoadLimits(nodes=5),
-        """
-        this model is too large: 6 blocks.
-            file   model.json
-            limit  5 blocks (LoadLimits.nodes)
-            Try: ml.load(path, limits=ml.LoadLimits(nodes=6))
-        """,
-    ),
-    (
-        "blocks on all levels",
-        inside(model_of(relus(5)), 2),
-        LoadLimits(nodes=6),
-        """
-        this model is too large: 7 blocks.
-            file   model.json
-            limit  6 blocks (LoadLimits.nodes)
-            Try: ml.load(path, limits=ml.LoadLimits(nodes=7))
-        """,
-    ),
-    (
-        "blocks that a block creates",
+CASES = {
+    "blocks": (model_of(relus(6)), LoadLimits(nodes=5), ": 6 blocks.", "5 blocks", "nodes=6"),
+    "blocks on all levels": (inside(model_of(relus(5)), 2), LoadLimits(nodes=6), ": 7 blocks.", "6 blocks", "nodes=7"),
+    "blocks that a block creates": (
         mlp(hidden_sizes=[8, 8, 8]),
         LoadLimits(nodes=6),
-        """
-        this model is too large inside 'mlp': at least 8 blocks.
-            file   model.json
-            limit  6 blocks (LoadLimits.nodes)
-            Try: ml.load(path, limits=ml.LoadLimits(nodes=80))
-        """,
+        " inside 'mlp': at least 8 blocks.",
+        "6 blocks",
+        "nodes=80",
     ),
-    (
-        "connections",
+    "connections": (
         model_of(relus(3), chain(3)),
         LoadLimits(nodes=300_000, edges=1),
-        """
-        this model is too large: 2 connections, labels and notes.
-            file   model.json
-            limit  1 connections, labels and notes (LoadLimits.edges)
-            Try: ml.load(path, limits=ml.LoadLimits(nodes=300_000, edges=2))
-        """,
+        ": 2 connections, labels and notes.",
+        "1 connections, labels and notes",
+        "nodes=300_000, edges=2",
     ),
-    (
-        "ports",
+    "ports": (
         inside(model_of(relus(5)), 2),
         LoadLimits(ports=15),
-        """
-        this model is too large inside 'm': at least 20 ports of composite blocks.
-            file   model.json
-            limit  15 ports of composite blocks (LoadLimits.ports)
-            Try: ml.load(path, limits=ml.LoadLimits(ports=200))
-        """,
+        " inside 'm': at least 20 ports of composite blocks.",
+        "15 ports of composite blocks",
+        "ports=200",
     ),
-    (
-        "levels",
+    "levels": (
         inside(model_of(relus(1)), 3),
         LoadLimits(depth=3),
-        """
-        this model is too large inside 'm/m/m': 4 levels of models in models.
-            file   model.json
-            limit  3 levels of models in models (LoadLimits.depth)
-            Try: ml.load(path, limits=ml.LoadLimits(depth=4))
-        """,
+        " inside 'm/m/m': 4 levels of models in models.",
+        "3 levels of models in models",
+        "depth=4",
     ),
-    (
-        "a name",
+    "a name": (
         model_of([{"name": "x" * 2_000, "kind": "Relu"}]),
         None,
-        """
-        this model is too large: 2,000 characters in a name.
-            file   model.json
-            limit  1,000 characters in a name (LoadLimits.name_length)
-            Try: ml.load(path, limits=ml.LoadLimits(name_length=2_000))
-        """,
+        ": 2,000 characters in a name.",
+        "1,000 characters in a name",
+        "name_length=2_000",
     ),
-    (
-        "a name in a connection",
+    "a name in a connection": (
         model_of(relus(1), [["", "x" * 2_000, "r0", "input"]]),
         None,
-        """
-        this model is too large: 2,000 characters in a name.
-            file   model.json
-            limit  1,000 characters in a name (LoadLimits.name_length)
-            Try: ml.load(path, limits=ml.LoadLimits(name_length=2_000))
-        """,
+        ": 2,000 characters in a name.",
+        "1,000 characters in a name",
+        "name_length=2_000",
     ),
-    (
-        "a list",
+    "a list": (
         model_of([{"name": "c", "kind": "Constant", "attributes": {"value": [[1, 2], [3, 4]]}}]),
         LoadLimits(list_length=5),
-        """
-        this model is too large inside 'c': 6 values in the lists of one block.
-            file   model.json
-            limit  5 values in the lists of one block (LoadLimits.list_length)
-            Try: ml.load(path, limits=ml.LoadLimits(list_length=6))
-        """,
+        " inside 'c': 6 values in the lists of one block.",
+        "5 values in the lists of one block",
+        "list_length=6",
     ),
-    (
-        "a text",
+    "a text": (
         model_of([{"name": "c", "kind": "Cast", "attributes": {"dtype": "int32"}}]),
         LoadLimits(text_length=4),
-        """
-        this model is too large inside 'c': 5 characters in a text.
-            file   model.json
-            limit  4 characters in a text (LoadLimits.text_length)
-            Try: ml.load(path, limits=ml.LoadLimits(text_length=5))
-        """,
+        " inside 'c': 5 characters in a text.",
+        "4 characters in a text",
+        "text_length=5",
     ),
-    (
-        "a shape",
+    "a shape": (
         model_of(relus(1), notes=[{"node": "r0", "port": "output", "shape": [1] * 3}]),
         LoadLimits(rank=2),
-        """
-        this model is too large: 3 dimensions of a shape.
-            file   model.json
-            limit  2 dimensions of a shape (LoadLimits.rank)
-            Try: ml.load(path, limits=ml.LoadLimits(rank=3))
-        """,
+        ": 3 dimensions of a shape.",
+        "2 dimensions of a shape",
+        "rank=3",
     ),
-    (
-        "the file",
-        model_of(relus(1)),
-        LoadLimits(file_bytes=100),
-        """
-        this model is too large: 150 bytes.
-            limit  100 bytes (LoadLimits.file_bytes)
-            Try: ml.load(path, limits=ml.LoadLimits(file_bytes=150))
-        """,
-    ),
-]
+    "the file": (model_of(relus(1)), LoadLimits(file_bytes=100), ": 150 bytes.", "100 bytes", "file_bytes=150"),
+}
+"""By case: the data, the limits, where and what is too large, the limit, and the advised limits."""
 
 
-@pytest.mark.parametrize(("data", "limits", "text"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
-def test_message_and_advice(data, limits, text, file):
+@pytest.mark.parametrize("case", CASES)
+def test_message_and_advice(case, file):
+    data, limits, excess, limit, advised = CASES[case]
     path = file(data)
     with pytest.raises(ModelFileError) as error:
         load(path, limits=limits)
-    assert str(error.value) == textwrap.dedent(text).strip()
+    name, place = advised.split(", ")[-1].split("=")[0], "" if case == "the file" else "    file   model.json\n"
+    assert str(error.value) == (
+        f"this model is too large{excess}\n{place}    limit  {limit} (LoadLimits.{name})\n"
+        f"    Try: ml.load(path, limits=ml.LoadLimits({advised}))"
+    )
     advice = error.value.diagnostics[0].advice
     assert eval(advice, {"ml": ml, "path": path}) == from_dict(data, limits=LoadLimits(name_length=2_000))
 
@@ -213,7 +154,7 @@ def test_limits_are_whole_numbers(limits):
     [(name, value)] = limits.items()
     with pytest.raises(UnknownOptionError) as error:
         LoadLimits(**limits)
-    assert str(error.value).startswith(f"LoadLimits cannot take {name}={value!r}.\n    needs  a whole number from 0 ")
+    assert str(error.value).startswith(f"ml.LoadLimits cannot take {name}={value!r}.\n    needs  a whole number from 0 ")
     assert isinstance(eval(error.value.diagnostics[0].advice, {"ml": ml}), LoadLimits)
 
 

@@ -6,14 +6,14 @@ import pytest
 from advice import check
 
 COMPOSING = {
-    "models/composing/adding.py:Adding.place": """
+    "models/adding.py:Adding.place": """
         model, block = Model(), Linear(3)
         model |= Relu()(input=block.output)
         """,
-    "models/composing/adding.py:_contradiction": """
+    "models/adding.py:_contradiction": """
         Model() | Linear(2)(input=IOKey("x", shape=["b", 3])) | Linear(2)(input=IOKey("x", shape=["b", 4]))
         """,
-    "models/calling.py:refuse_call": "OneHot()",
+    "models/registry.py:refuse_call": "OneHot()",
     "models/connection.py:IOKey.__post_init__": "IOKey(3)",
     "models/shape_inference/constants.py:_check_numbers": 'Constant("many")',
     "models/shape_inference/constants.py:_check_numbers#2": "Constant(2**40, dtype='int32')",
@@ -29,25 +29,25 @@ COMPOSING = {
         model["outputt"]
         """,
     "models/model.py:Model.__getitem__ | no blocks": 'Model()["x"]\n# Try: (Model() | Relu()(input="x"))["x"]',
-    "models/calling.py:with_attributes": """
+    "models/registry.py:with_attributes": """
         models.model.with_attributes(Model() | Linear(3), {"width": 4})
         # Try: models.model.with_attributes(Linear(3), {"dimension": 4})
         """,
-    "models/model.py:_checked_model": """
+    "models/model.py:Model._extend": """
         model = Model()
         model += 3
         # Try: {}
         """,
     "models/model.py:_checked_name": 'Model(name="")',
-    "models/composing/annotations.py:by_name": """
+    "models/annotations.py:by_name": """
         model = Linear(3)
         model.set_shapes("input")
         """,
-    "models/composing/annotations.py:AnnotationMethods.set_initializers": """
+    "models/annotations.py:AnnotationMethods.set_initializers.edit": """
         model = Model() | Linear(3)
         model.set_initializers({"linear_0.wieght": "zeros"})
         """,
-    "models/composing/annotations.py:AnnotationMethods.set_initializers | no parameters": """
+    "models/annotations.py:AnnotationMethods.set_initializers.edit | no parameters": """
         (Model() | Relu()).set_initializers({"relu_0": "zeros"})
         # Try: (Model() | Linear(3)).set_initializers({"linear_0.weight": "zeros"})
         """,
@@ -64,11 +64,11 @@ COMPOSING = {
         type("Relu", (Operator,), {"op": "relu_3"})
         # Try: {}: op = "relu_3"
         """,
-    "models/composing/annotations.py:_trained": """
+    "models/annotations.py:_trained": """
         model = Model() | Linear(3)
         ml.compile(model, frozen=["linear_9"], shapes={"input": [2, 3]})
         """,
-    "models/composing/annotations.py:_trained | no blocks": """
+    "models/annotations.py:_trained | no blocks": """
         Model().set_differentiability(x=False)
         # Try: (Model() | Relu()(input="x")).set_differentiability(x=False)
         """,
@@ -115,21 +115,21 @@ CUSTOM = {
         type("Doubling1", (Operator,), {"compute": lambda self, inputs: inputs, "infer": lambda self: None})
         # Try: type("Doubling1", (Operator,), {"compute": lambda self, inputs: {"output": inputs["input"]}})()
         """,
-    "models/custom.py:op": 'ml.op("linaer", dimension=3)\n# Try: {}',
-    "models/custom.py:op | unknown": """
+    "models/op.py:op": 'ml.op("linaer", dimension=3)\n# Try: {}',
+    "models/op.py:op | unknown": """
         ml.op("qxyzzy")
         # Try: ml.JaxBackend().register_op("qxyzzy")(lambda x: x); ml.op("qxyzzy")
         """,
-    "models/custom.py:op#2": """
+    "models/op.py:op#2": """
         ml.JaxBackend().register_op("halved")(lambda x: x / 2)
         ml.op("halved", by=3)
         """,
-    "models/custom.py:ports_of": """
+    "models/op.py:ports_of": """
         register = ml.JaxBackend().register_op("sinc2")
         register(lambda: 3)
         # Try: {}\\nregister(sinc2)
         """,
-    "models/custom.py:check_name": """
+    "models/op.py:check_name": """
         backend = ml.JaxBackend()
         backend.register_op(lambda x: x)
         # Try: {}\\ndef my_op(x): return x
@@ -138,7 +138,7 @@ CUSTOM = {
         type("Idle", (Operator,), {})()
         # Try: class Idle(Operator):\\n    {}\\nIdle()
         """,
-    "models/fields.py:check_passed_on": """
+    "models/fields.py:passed_on": """
         class Late(Operator):
             def __init__(self, width=2, name=None):
                 super().__init__(name)
@@ -147,7 +147,7 @@ CUSTOM = {
         Late()
         # Try: class Late(Operator):\\n    def __init__(self, width=2, name=None):\\n        {}\\n    compute = Late.compute\\nLate()
         """,
-    "models/fields.py:check_passed_on | a composite": """
+    "models/fields.py:passed_on | a composite": """
         class Twice(Composite):
             def __init__(self, width, depth=2, name=None):
                 super().__init__(name, depth=depth)
@@ -212,23 +212,23 @@ CONTROL = {
         shapes(Cond(Relu(), Sum()), condition=[], input=[3])
         # Try: shapes(Cond(Mean(), Sum()), condition=[], input=[3])
         """,
-    "models/control_checks.py:pairs_of": """
+    "models/control.py:_pairs_of": """
         body = Model() | Add()(left="x", right="prev_hidden", output="hidden")
         Scan(body, carry="ab")
         """,
-    "models/control_checks.py:names_of": """
+    "models/control.py:_names_of": """
         body = Model() | Add()(left="x", right="mask")
         Scan(body, fixed="x")
         """,
-    "models/control_checks.py:checked_whole": """
+    "models/control.py:_checked_number": """
         body = Relu()
         Repeat(body, 0)
         """,
-    "models/control_checks.py:array_of": """
+    "models/control.py:_array_of": """
         shapes(Scan(Shape()), input=[5, 6, 3])
         # Try: shapes(Model() | Shape()(input="input"), input=[5, 6, 3])
         """,
-    "models/control_checks.py:check_same": """
+    "models/control.py:_check_same": """
         shapes(Repeat(Linear(3), 2), input=[2, 4])
         # Try: shapes(Repeat(Linear(4), 2), input=[2, 4])
         """,
@@ -272,7 +272,7 @@ INFERENCE = {
         ml.compile(model, shapes={"input": [2, 4]})
         """,
     "models/shape_inference/infer.py:_Work.mismatch": "shapes(Linear(3, input_size=4), input=[2, 5])",
-    "models/shape_inference/problems.py:invalid_attribute": "shapes(Reshape(shape=(2.5, 3)), input=[6])",
+    "models/shape_inference/port_checks.py:invalid_attribute": "shapes(Reshape(shape=(2.5, 3)), input=[6])",
     "models/shape_inference/port_checks.py:rule_of": """
         infer(add_to_graph(LogicalGraph(), Block("Alien", (), (Port("input"),), (Port("output"),), op="alien"))[0], dict())
         # Try: infer(add_to_graph(LogicalGraph(), Relu().block)[0], dict([])).raise_problems()
@@ -298,7 +298,7 @@ FILES = {
         path = new_path("model.json"); model = Linear(3)
         Model.from_dict([1, 2])
         """,
-    "models/saving/files.py:save": """
+    "models/saving/formats.py:save": """
         model = Linear(3)
         ml.save(None, "model.json")
         """,
@@ -315,7 +315,7 @@ FILES = {
         path = new_path("model.json"); ml.save(Linear(3), path)
         ml.load(path.with_name("modle.json"))
         """,
-    "models/saving/serialization.py:_check_path": """
+    "models/saving/serialization.py:check_path": """
         model = Linear(3)
         ml.save(model, None)
         """,
@@ -344,14 +344,12 @@ FILES = {
         path = new_path("model.json"); ml.save(Linear(3), path)
         ml.load(path, limits=3)
         """,
-    "models/saving/limits.py:LoadLimits.__post_init__": """
-        ml.LoadLimits(nodes=-1)
-        """,
-    "models/saving/limits.py:LoadLimits.check": """
+    "models/fields.py:checked#2 | a limit": "ml.LoadLimits(nodes=-1)",
+    "models/saving/reading.py:LoadLimits.check": """
         path = new_path("model.json"); ml.save(Linear(3), path)
         ml.load(path, limits=ml.LoadLimits(nodes=300_000, file_bytes=1))
         """,
-    "models/saving/limits.py:LoadLimits.check | a limit that cannot rise": """
+    "models/saving/reading.py:LoadLimits.check | a limit that cannot rise": """
         path = new_path("model.json"); model = Model() | Relu()
         data = model.to_dict(); data["graph"]["notes"] = [{"node": "relu_0", "port": "output", "shape": [1] * 100}]
         Model.from_dict(data)
@@ -361,7 +359,7 @@ FILES = {
         shapes(Model() | Value(None)(output="v") | Relu()(input="v"))
         # Try: shapes(Model() | Value((1.0, 2.0))(output="v") | Relu()(input="v"))
         """,
-    "models/shape_inference/problems.py:impossible_output": """
+    "models/shape_inference/port_checks.py:impossible_output": """
         model = Model() | Glu()
         shapes(model | Clamp()(input="x", min_val="glu_0.output"))
         # Try: shapes(Model() | Glu() | Clamp()(input="x", min_val="least"))

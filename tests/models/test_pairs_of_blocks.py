@@ -37,7 +37,7 @@ from mithril_nb.models import (
     Scan,
     TensorToList,
 )  # fmt: skip
-from mithril_nb.models.calling import example_call
+from mithril_nb.models.registry import example_call
 from mithril_nb.models.shape_inference.infer import Inference, infer
 from mithril_nb.ui.session.design.design import EDITS, Design
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import textwrap
 
 import pytest
+from raised import message_of
 
 import mithril_nb as ml
-from mithril_nb.errors import MithrilError
 from mithril_nb.models import MLP, BatchNorm, Embedding, LayerNorm, Linear, Model, Relu, Repeat
 
 
@@ -116,6 +116,4 @@ def test_a_compiled_model_has_the_same_table_with_its_dtype():
     ],
 )
 def test_message(call, text):
-    with pytest.raises(MithrilError) as error:
-        call()
-    assert f"{type(error.value).__name__}: {error.value}" == dedented(text)
+    assert message_of(call) == dedented(text)

@@ -10,7 +10,7 @@ import pytest
 import mithril_nb as ml
 from mithril_nb.inspection import Inspection
 from mithril_nb.models import Dropout, Embedding, Linear, Model, Relu, Scan
-from mithril_nb.models.saving.source import source_lines, to_source
+from mithril_nb.models.saving.formats import source_lines, to_source
 
 
 def model() -> Model:

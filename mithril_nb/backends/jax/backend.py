@@ -27,9 +27,8 @@ from mithril_nb.backends.jax.initializers import Wanted, drawn, stream
 from mithril_nb.backends.jax.operations import OPERATIONS, SPELLINGS
 from mithril_nb.errors import NameTakenError, ShapeError, UnknownOptionError, refuse_unknown, short_repr
 from mithril_nb.graph.spec import ITEM_BYTES, as_dtype
-from mithril_nb.models.custom import PRIMITIVES, check_name, define, ports_of
 from mithril_nb.models.model import Model
-from mithril_nb.models.op import OPS, set_shape_rule
+from mithril_nb.models.op import OPS, PRIMITIVES, check_name, define, ports_of, set_shape_rule
 from mithril_nb.models.shape_inference.infer import Parameter
 from mithril_nb.program import Kernel, Toolkit
 

@@ -20,8 +20,7 @@ from jax import export
 import mithril_nb
 from mithril_nb.errors import MithrilError, ShapeError, UnknownOptionError
 from mithril_nb.graph.spec import LEADING, TensorSpec, as_dtype
-from mithril_nb.models import custom
-from mithril_nb.models.op import OPS, Operator, Options, Specs
+from mithril_nb.models.op import GRADIENTS, OPS, PRIMITIVES, Operator, Options, Specs
 from mithril_nb.models.shape_inference.dims import MismatchError
 from mithril_nb.program import Arrays, Call, Kernel
 
@@ -66,7 +65,7 @@ def inferring_for(backend: RunsCustomOps) -> Iterator[None]:
 
 def kernels(backend: RunsCustomOps) -> dict[str, Kernel]:
     """Return the kernels of the custom ops that this backend can run."""
-    found = {name: plain(name, primitive(backend, name)) for name in custom.PRIMITIVES}
+    found = {name: plain(name, primitive(backend, name)) for name in PRIMITIVES}
     found |= {
         name: computing(cls) for name, cls in OPS.items() if issubclass(cls, Operator) and hasattr(cls, "compute")
     }
@@ -83,7 +82,7 @@ def primitive(backend: RunsCustomOps, name: str) -> Callable[..., Any]:
 
     Each backend caches it, because JAX recompiles for each new function object.
     """
-    registered = custom.PRIMITIVES[name], custom.GRADIENTS.get(name)
+    registered = PRIMITIVES[name], GRADIENTS.get(name)
     cached = backend._primitives.get(name)
     if cached is None or cached[0] != registered:
         backend._primitives[name] = cached = registered, _differentiable(backend, name, *registered)

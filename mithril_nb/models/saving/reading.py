@@ -1,21 +1,93 @@
-"""Build models from untrusted plain data: each part is checked before the next is built, in linear time."""
+"""Build models from untrusted data within limits: each part is checked before the next is built, in linear time."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from math import inf
+from typing import Annotated, Any, NamedTuple
 
 from mithril_nb.errors import MithrilError, ModelFileError, listed, short_repr
 from mithril_nb.graph.boundary import infer_boundary
 from mithril_nb.graph.check import check_parts
-from mithril_nb.graph.edit import composite
+from mithril_nb.graph.edit import DEEPEST, composite
 from mithril_nb.graph.paths import component, join_path
 from mithril_nb.graph.records import BOUNDARY, Block, Edge, Endpoint, LogicalGraph, Node, Note
-from mithril_nb.graph.spec import as_dtype, as_shape
+from mithril_nb.graph.spec import MOST_AXES, as_dtype, as_shape
+from mithril_nb.models.fields import Range, checked, fields_of, unmet_need
 from mithril_nb.models.initializers import initializer_text
 from mithril_nb.models.registry import KINDS, construct
 from mithril_nb.models.rules import rules_named
-from mithril_nb.models.saving.limits import LoadLimits
+
+Count = Annotated[int, Range(0, inf)]
+
+
+@dataclass(frozen=True)
+class LoadLimits:
+    """The largest model that `ml.load` accepts; `ml.load(path, limits=...)` changes the limits.
+
+    Attributes:
+        file_bytes: Size of the file.
+        nodes: Blocks at all levels, including the inner blocks of a block such as `MLP`.
+        edges: Connections, labels and notes at all levels.
+        ports: Inputs and outputs of all composite blocks; a long name counts as several. An open input of an inner
+            block is an input at each level around it, so a small file can have many.
+        depth: Levels of models in models, at most 50.
+        name_length: Characters of the name of a block, a kind, a port or a dimension.
+        text_length: Characters of a text in an attribute.
+        list_length: Values in all lists of one block's attributes.
+        rank: Dimensions of a declared shape, at most 64.
+
+    Raises:
+        UnknownOptionError: A limit is not a non-negative integer, or exceeds its maximum.
+
+    Examples:
+        >>> LoadLimits(nodes=1_000_000).nodes, LoadLimits().depth
+        (1000000, 50)
+    """
+
+    file_bytes: Count = 100_000_000
+    nodes: Count = 200_000
+    edges: Count = 1_000_000
+    ports: Count = 500_000
+    depth: Annotated[int, Range(0, DEEPEST)] = DEEPEST
+    name_length: Count = 1_000
+    text_length: Count = 100_000
+    list_length: Count = 2_000_000
+    rank: Annotated[int, Range(0, MOST_AXES)] = MOST_AXES
+
+    def __post_init__(self) -> None:
+        checked("ml.LoadLimits", fields_of(type(self)), vars(self))
+
+    def check(self, name: str, found: int, what: str, block: str = "", *, is_all: bool = True) -> None:
+        """Raise if a count exceeds its limit.
+
+        Args:
+            name: Name of the limit.
+            found: The count.
+            what: Plural noun of the counted items, such as `"blocks"`.
+            block: Path of the block where it was found.
+            is_all: True if all items have been counted; otherwise there may be more.
+
+        Raises:
+            ModelFileError: `found` is above the limit.
+        """
+        limit = getattr(self, name)
+        if found <= limit:
+            return
+        known = {one.name: one for one in fields_of(type(self))}
+        changed = {key: value for key, value in vars(self).items() if value != known[key].default}
+        wider = changed | {name: found if is_all else 10 * found}
+        raise ModelFileError(
+            f"this model is too large{f' inside {block!r}' if block else ''}: "
+            f"{'' if is_all else 'at least '}{found:,} {what}.",
+            (("limit", f"{limit:,} {what} (LoadLimits.{name})"),),
+            f"ml.load(path, limits=ml.LoadLimits({', '.join(f'{key}={value:_}' for key, value in wider.items())}))"
+            if not unmet_need(known[name], found)  # depth and rank cannot rise: code that walks models relies on them
+            else f"a model with at most {limit:,} {what}.",
+            block=block,
+        )
+
 
 ADVICE = "ml.save(model, path)  # writes the file again; or restore an earlier copy of it"
 

@@ -14,8 +14,7 @@ from mithril_nb.atomic_write import write_text
 from mithril_nb.errors import ModelFileError, UnknownOptionError, nearest, short_repr
 from mithril_nb.graph.boundary import made_edges
 from mithril_nb.graph.records import Endpoint, LogicalGraph, Node, Note
-from mithril_nb.models.saving.limits import LoadLimits
-from mithril_nb.models.saving.reading import ADVICE, broken, check_keys, graph_of, part_of
+from mithril_nb.models.saving.reading import ADVICE, LoadLimits, broken, check_keys, graph_of, part_of
 
 FORMAT, VERSION = "mithril_nb.model", 2
 """Version 2 added notes, composite kinds, and blocks that run others. Version 1 can still be read."""
@@ -65,7 +64,7 @@ def save_graph(graph: LogicalGraph, name: str, path: str | Path) -> None:
         UnknownOptionError: `path` is not a path.
         ModelFileError: The file cannot be written.
     """
-    _check_path(path, "save to", SAVE_ADVICE)
+    check_path(path, "save to", SAVE_ADVICE)
     text = json.dumps(graph_to_dict(graph, name), indent=1, ensure_ascii=False)
     try:
         # UTF-8 cannot encode half a surrogate pair in a name; JSON's own escape can.
@@ -81,7 +80,7 @@ def load_graph(path: str | Path, limits: LoadLimits | None) -> tuple[LogicalGrap
         UnknownOptionError: `path` is not a path, or `limits` is not a `LoadLimits`.
         ModelFileError: The file does not exist, is not a model, is broken, or exceeds a limit.
     """
-    _check_path(path, "load", 'ml.load("model.json")')
+    check_path(path, "load", 'ml.load("model.json")')
     limits = _checked_limits(limits)
     try:
         # Do not keep the bytes and the text in memory while the model is built.
@@ -150,7 +149,12 @@ def _why(error: OSError | ValueError) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
-def _check_path(path: Any, what: str, advice: str) -> None:
+def check_path(path: Any, what: str, advice: str) -> None:
+    """Raise if a value is not the path of a file.
+
+    Raises:
+        UnknownOptionError: It is not a path.
+    """
     if not isinstance(path, str | os.PathLike):
         raise UnknownOptionError(f"cannot {what} {short_repr(path)}.", (("needs", "the path of a file"),), advice)
 

@@ -8,9 +8,8 @@ from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.graph.records import Value
 from mithril_nb.graph.spec import ITEM_BYTES, TensorSpec, as_dtype
 from mithril_nb.models.op import Operator
-from mithril_nb.models.rules import Options, Specs
+from mithril_nb.models.rules import Inferred, Options, Specs
 from mithril_nb.models.shape_inference.folding import dtype_of, shape_of
-from mithril_nb.models.shape_inference.inference import Inferred
 
 
 class Constant(Operator):

@@ -1,16 +1,18 @@
-"""A model without its nesting: the ops in topological order, with the source of each input."""
+"""A model without its nesting: the ops in topological order, their sources, and the outputs that activations read."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from weakref import WeakKeyDictionary
 
 from mithril_nb.graph.boundary import is_array
-from mithril_nb.graph.order import run_order
+from mithril_nb.graph.check import run_order
 from mithril_nb.graph.paths import component, join_path, parameter_name
 from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph, Note, PortRole
+from mithril_nb.models.initializers import Initializer
+from mithril_nb.models.rules import OPS
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,11 @@ class FlatOp:
     arrays: Mapping[str, str]
     origins: Mapping[str, str]
     inner: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @cached_property
+    def outputs(self) -> Mapping[str, Endpoint]:
+        """The endpoint of each output."""
+        return {port.name: Endpoint(self.path, port.name) for port in self.block.outputs}
 
 
 @dataclass(frozen=True)
@@ -133,7 +140,7 @@ class _Flattening:
             if block.graph is None or not block.is_composite:
                 inner = {} if block.graph is None else {one: f"{path.replace('/', '.')}.{one}" for one in inside(block)}
                 self.ops.append(FlatOp(path, block, sources, names, seen, inner))
-                outputs = {port.name: Endpoint(path, port.name) for port in block.outputs}
+                outputs = self.ops[-1].outputs
             else:
                 outputs = self.level(block.graph, path, sources, names, seen)
                 self.groups[path] = (sources, outputs)
@@ -175,3 +182,74 @@ def origin(end: Endpoint) -> str:
         ('mlp_0/linear_0.output', 'input')
     """
     return f"{end.node}.{component(end.port)}" if end.node else str(end)
+
+
+def without_activation(initializer: Initializer) -> Initializer:
+    """Return the initializer of a parameter whose block is not followed by an activation.
+
+    Examples:
+        >>> without_activation(Initializer("he_normal")).name
+        'lecun_normal'
+    """
+    return replace(initializer, name=initializer.name.replace("he_", "lecun_"))
+
+
+def activated(model: Flat, outputs: Iterable[str] = ()) -> set[Endpoint]:
+    """Return the endpoints that an activation reads, directly or through blocks that preserve the scale.
+
+    Args:
+        model: The model.
+        outputs: Its outputs that an activation outside reads.
+
+    Returns:
+        Outputs of ops, and inputs of the model.
+
+    Examples:
+        >>> from mithril_nb.models import Dropout, Linear, Relu, Sequential
+        >>> model = Sequential(Linear(8), Dropout(), Relu(), Linear(8))
+        >>> sorted(end.node for end in activated(flat(model.graph)))
+        ['dropout_0', 'linear_0']
+    """
+    found = {model.outputs[name] for name in outputs if name in model.outputs}
+    for op in reversed(model.ops):
+        rule = OPS.get(op.block.op)
+        if rule is None:
+            continue
+        if rule.is_activation or (rule.keeps_scale and is_activated(op, found)):
+            found.update(op.sources.values())
+        elif op.block.graph is not None:
+            inner = activated(flat(op.block.graph), activated_inside(op, found))
+            inputs = {end.port for end in inner if end.node == BOUNDARY}
+            for port, source in op.sources.items():
+                if any(f"{part.name}_{port}" in inputs for part in op.block.graph.nodes):
+                    found.add(source)
+    return found
+
+
+def is_activated(op: FlatOp, found: set[Endpoint]) -> bool:
+    """Return whether an activation reads one of the outputs of an op."""
+    return any(end in found for end in op.outputs.values())
+
+
+def activated_inside(op: FlatOp, found: set[Endpoint]) -> set[str]:
+    """Return the outputs of the inner graph that an activation reads: outside the block, or in the next step.
+
+    Args:
+        op: A block that runs others.
+        found: The endpoints that activations read outside the block.
+    """
+    rule, graph = OPS[op.block.op], op.block.graph
+    assert graph is not None
+    parts = [part.name for part in graph.nodes]
+    wanted = {f"{part}_{port}" for part in parts for port, end in op.outputs.items() if end in found}
+    while True:
+        inner = activated(flat(graph), wanted)
+        again = {
+            f"{part}_{given}"
+            for part in parts
+            for given, taken in rule.fed_back(op.block).items()
+            if Endpoint(BOUNDARY, f"{part}_{taken}") in inner
+        }
+        if again <= wanted:
+            return wanted
+        wanted |= again

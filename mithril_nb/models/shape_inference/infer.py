@@ -15,15 +15,28 @@ from mithril_nb.graph.paths import component
 from mithril_nb.graph.records import BOUNDARY, BlockSpecs, Endpoint, LogicalGraph, Note
 from mithril_nb.graph.spec import LEADING, Dim, Spec, StaticSpec, TensorSpec
 from mithril_nb.models.initializers import Initializer, initializer_of
-from mithril_nb.models.rules import OPS, UNKNOWN, OpRules
+from mithril_nb.models.rules import OPS, UNKNOWN, Inference, Inferred, OpRules, Parameter
 from mithril_nb.models.shape_inference.dims import MismatchError, agree, meet, renamed
 from mithril_nb.models.shape_inference.dtypes import input_dtype, promoted
-from mithril_nb.models.shape_inference.flat import Flat, FlatOp, flat, origin
+from mithril_nb.models.shape_inference.flat import (
+    Flat,
+    FlatOp,
+    activated,
+    activated_inside,
+    flat,
+    is_activated,
+    origin,
+    without_activation,
+)
 from mithril_nb.models.shape_inference.folding import all_values, as_arrays, folded
-from mithril_nb.models.shape_inference.inference import Inference, Inferred, Parameter
-from mithril_nb.models.shape_inference.port_checks import check_dtype, check_fed, check_option, rule_of
-from mithril_nb.models.shape_inference.problems import impossible_output, invalid_attribute
-from mithril_nb.models.shape_inference.starting import activated, activated_inside, is_activated, without_activation
+from mithril_nb.models.shape_inference.port_checks import (
+    check_dtype,
+    check_fed,
+    check_option,
+    impossible_output,
+    invalid_attribute,
+    rule_of,
+)
 
 ANYTHING: tuple[Dim, ...] = (LEADING,)
 """Shape of an array with an unknown shape."""
@@ -108,7 +121,7 @@ class _Work:
         rule = rule_of(op)
         data = {port.name: self.spec_of(op, port.name) for port in op.block.inputs if port.role == "data"}
         given = {port: spec for port, spec in data.items() if spec is not None}
-        outputs = [Endpoint(op.path, port.name) for port in op.block.outputs]
+        outputs = op.outputs.values()
         if len(given) < len(data):
             self.known.update(dict.fromkeys(outputs))  # the mismatch that caused this is already recorded
             return
@@ -158,7 +171,7 @@ class _Work:
             specs,
             lambda graph, given: infer(graph, given, self.dtype, prefix=place, activated_outputs=outputs),
         )
-        self.problems += found.problems
+        self.problems += found.inner.problems
         if found.inner.states:
             first = found.inner.states[0]
             self.problems.append(
@@ -201,12 +214,11 @@ class _Work:
 
     def option_specs(self, op: FlatOp) -> dict[str, Spec]:
         """Return the specs of the connected attributes."""
-        found = {
-            port.name: self.known.get(op.sources[port.name])
-            for port in op.block.inputs
-            if port.role == "option" and port.name in op.sources
-        }
-        return {port: spec for port, spec in found.items() if spec is not None}
+        options = {port.name for port in op.block.inputs if port.role == "option"}
+        return {port: spec for port, spec in self.specs_at(op.sources).items() if port in options and spec is not None}
+
+    def specs_at(self, ends: Mapping[str, Endpoint]) -> dict[str, Spec | None]:
+        return {name: self.known.get(end) for name, end in ends.items()}
 
     def spec_of(self, op: FlatOp, port: str) -> Spec | None:
         if port in op.sources:
@@ -273,10 +285,9 @@ class _Work:
             if rule.refine.__func__ is OpRules.refine.__func__:  # pyright: ignore
                 continue
             given = {p.name: spec for p in op.block.inputs if p.role == "data" and (spec := self.spec_of(op, p.name))}
-            outputs = {port.name: self.known.get(Endpoint(op.path, port.name)) for port in op.block.outputs}
             inputs, outputs = (
                 {port: spec for port, spec in specs.items() if isinstance(spec, TensorSpec)}
-                for specs in (given if rule.takes_values else as_arrays(given, self.dtype), outputs)
+                for specs in (given if rule.takes_values else as_arrays(given, self.dtype), self.specs_at(op.outputs))
             )
             try:
                 needs = rule.refine(self.options(op), inputs, outputs)
@@ -369,25 +380,18 @@ class _Work:
     def result(self) -> Inference:
         blocks: dict[str, BlockSpecs] = {}
         for path, (sources, outputs) in self.flat.groups.items():
-            blocks[path] = BlockSpecs(
-                {port: self.known.get(end) for port, end in sources.items()},
-                {},
-                {port: self.known.get(end) for port, end in outputs.items()},
-            )
+            blocks[path] = BlockSpecs(self.specs_at(sources), {}, self.specs_at(outputs))
         for op in self.flat.ops:
             found = self.found.get(op.path)
             shapes = {**found.params, **found.states} if found else {}
-            blocks[op.path] = BlockSpecs(
-                {port: self.known.get(end) for port, end in op.sources.items()},
-                {port: TensorSpec(shapes[port], self.dtype) if port in shapes else None for port in op.arrays},
-                {port.name: self.known.get(Endpoint(op.path, port.name)) for port in op.block.outputs},
-            )
+            params = {port: TensorSpec(shapes[port], self.dtype) if port in shapes else None for port in op.arrays}
+            blocks[op.path] = BlockSpecs(self.specs_at(op.sources), params, self.specs_at(op.outputs))
         blocks.update(self.inner)
         states = {name for name, array in self.arrays.items() if self.is_state(array)}
         inputs = {end.port: spec for end, spec in self.known.items() if end.node == BOUNDARY}
         return Inference(
             inputs,  # pyright: ignore
-            {name: self.known.get(end) for name, end in self.flat.outputs.items()},
+            self.specs_at(self.flat.outputs),
             blocks,
             tuple(array for name, array in self.arrays.items() if name not in states),
             tuple(self.problems),

@@ -11,7 +11,7 @@ from mithril_nb.cost import Cost
 from mithril_nb.errors import Diagnostic, UnknownOptionError, short_repr
 from mithril_nb.graph.paths import component
 from mithril_nb.graph.records import LogicalGraph
-from mithril_nb.models.saving.source import to_source
+from mithril_nb.models.saving.formats import to_source
 from mithril_nb.stages.stage_kinds import kinds_of_stages
 from mithril_nb.train.losses import LOSSES
 from mithril_nb.ui.session.describe import describe_blocks, palette

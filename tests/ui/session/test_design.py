@@ -11,7 +11,7 @@ from mithril_nb.errors import ConnectionError, CycleError, MithrilError, Unknown
 from mithril_nb.graph.paths import component, name_of
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.models import MLP, Conv2d, Linear, Model, Relu
-from mithril_nb.models.saving.source import to_source
+from mithril_nb.models.saving.formats import to_source
 from mithril_nb.ui.session import Session
 from mithril_nb.ui.session.design.analysis import Analysis
 from mithril_nb.ui.session.design.design import (

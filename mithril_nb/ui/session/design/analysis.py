@@ -13,7 +13,7 @@ from mithril_nb.analysis.whatif import WhatIf, what_if
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.compilation import PhysicalModel
 from mithril_nb.errors import DataError, Diagnostic, MithrilError
-from mithril_nb.graph.order import run_order
+from mithril_nb.graph.check import run_order
 from mithril_nb.graph.paths import component
 from mithril_nb.graph.records import BOUNDARY, Endpoint
 from mithril_nb.graph.spec import TensorSpec

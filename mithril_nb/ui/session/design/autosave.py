@@ -23,7 +23,7 @@ from typing import Any
 from mithril_nb.atomic_write import folder_lock, remove_leftovers, write_text
 from mithril_nb.errors import MithrilError, UnknownOptionError
 from mithril_nb.jobs import LAST_STEP_S, JobQueue
-from mithril_nb.models.saving.source import to_source
+from mithril_nb.models.saving.formats import to_source
 from mithril_nb.ui.session.design.design import Design, design_from_dict, design_to_dict
 
 FORMAT = "mithril_nb.autosave"

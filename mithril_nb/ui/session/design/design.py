@@ -19,7 +19,7 @@ from mithril_nb.models.fields import example, fields_of
 from mithril_nb.models.model import Model, with_attributes
 from mithril_nb.models.naming import input_specs
 from mithril_nb.models.registry import KINDS, kind_named
-from mithril_nb.models.saving.files import from_dict, to_dict
+from mithril_nb.models.saving.formats import from_dict, to_dict
 from mithril_nb.train.losses import resolve_loss
 
 PROGRAMS = ("forward", "forward+backward", "train step")

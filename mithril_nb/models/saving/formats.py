@@ -1,25 +1,63 @@
-"""Generate Python code that rebuilds a model."""
+"""Models as plain data, JSON files and Python code."""
 
 from __future__ import annotations
 
 import keyword
 import re
 import sys
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from math import isfinite
+from pathlib import Path
 from pprint import pformat
 from typing import Any
 
-from mithril_nb.graph.boundary import INPUT, OUTPUT, is_array
-from mithril_nb.graph.names import default_name
+from mithril_nb.errors import MithrilError, UnknownOptionError, short_repr
+from mithril_nb.graph.boundary import FreeNames, infer_boundary, is_array, made_edges
+from mithril_nb.graph.draft import Draft
 from mithril_nb.graph.paths import component, join_path
 from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph, Node
 from mithril_nb.graph.spec import exactly
 from mithril_nb.models.fields import fields_of
 from mithril_nb.models.model import Model
 from mithril_nb.models.registry import KINDS, kind_named
-from mithril_nb.models.saving.files import to_dict
+from mithril_nb.models.saving.serialization import SAVE_ADVICE, graph_to_dict, save_graph
+
+
+def to_dict(model: LogicalGraph | Model, name: str = "") -> dict[str, Any]:
+    """Return a model as JSON-serialisable data.
+
+    Args:
+        model: The model, or its graph.
+        name: Name of the model; by default its own name.
+
+    Examples:
+        >>> to_dict(Model(name="net"))["name"]
+        'net'
+    """
+    graph = model if isinstance(model, LogicalGraph) else model.graph
+    if isinstance(model, Model):
+        name = name or model.name or ""
+    return graph_to_dict(graph, name)
+
+
+def save(model: Model, path: str | Path) -> None:
+    """Write a model's structure to a JSON file, without its parameters.
+
+    Args:
+        model: The model.
+        path: Path of the file.
+
+    Raises:
+        UnknownOptionError: An argument is not a model, or not a path.
+        ModelFileError: The file cannot be written.
+    """
+    if not isinstance(model, Model):
+        raise UnknownOptionError(f"cannot save {short_repr(model)}.", (("needs", "a model"),), SAVE_ADVICE)
+    save_graph(model.graph, model.name or "", path)
+
+
+from_dict = Model.from_dict
+load = Model.load
 
 
 def to_source(model: LogicalGraph | Model, variable: str = "model") -> str:
@@ -91,7 +129,7 @@ class _Writer:
     def __init__(self):
         self.lines: list[tuple[str, str]] = []
         self.kinds = {"Model"}
-        self.variables: set[str] = set()
+        self.variables = FreeNames()
         self.misread = False
 
     def graph(self, graph: LogicalGraph, variable: str, name: str, kind: str = "Model", path: str = "") -> str:
@@ -100,17 +138,21 @@ class _Writer:
         inner = {node.name: self.inside(node, path) for node in graph.nodes if _is_written_out(node.block)}
         self.lines.append((f"{variable} = Model({f'name={name!r}' if name else ''})", path))
         labels = {end: label for label, end in graph.labels}
-        written = _WrittenBlocks(graph)
+        draft = Draft(LogicalGraph())  # built like the model that the code builds, to compare the two
         for node in graph.nodes:
-            operator, connections = _connections(graph, node, written.last, labels)
-            self.misread = self.misread or written.is_misread(node)
-            if node.name in inner:
-                made = inner[node.name]
-            else:
-                default = node.name == written.free_name(node.block.kind)
-                made = self.call(node, "" if default else node.name, path)
-            self.lines.append((f"{variable} {operator} {made}{connections}", join_path(path, node.name)))
-            written.add(node)
+            chained, named = _connections(graph, node, draft.last_output(), labels)
+            is_default = node.name == draft.free_name(node.block.kind)
+            made = inner.get(node.name) or self.call(node, "" if is_default else node.name, path)
+            line = f"{variable} {'+=' if chained else '|='} {made}{_named_arguments(named)}"
+            self.lines.append((line, join_path(path, node.name)))
+            try:
+                draft.add(node.block, name=node.name, connections=named, after=draft.last_output() if chained else None)
+            except MithrilError:
+                self.misread = True
+                return variable
+        built = draft.graph()
+        noted = infer_boundary(built.nodes, made_edges(built), dict(built.labels), graph.note_at)
+        self.misread = self.misread or noted != graph
         self.notes(graph, variable, path)
         if kind != "Model":
             self.lines.append((f"{variable} = Model.of({variable}.graph, {name or None!r}, {kind!r})", path))
@@ -163,22 +205,15 @@ class _Writer:
         plain = "".join(char if char.isascii() and char.isalnum() else "_" for char in name).strip("_") or "part"
         taken = keyword.iskeyword(plain) or plain in KINDS or plain == "Model"
         plain = f"block_{plain}" if plain[0].isdigit() or taken else plain
-        free, number = plain, 2
-        while free in self.variables:
-            free, number = f"{plain}_{number}", number + 1
-        self.variables.add(free)
-        return free
+        return self.variables.take(plain)
 
 
 def _connections(
-    graph: LogicalGraph, node: Node, previous: Node | None, labels: dict[Endpoint, str]
-) -> tuple[str, str]:
-    """Return the operator, and the call that names the connections which are not chained."""
+    graph: LogicalGraph, node: Node, last_output: Endpoint | None, labels: Mapping[Endpoint, str]
+) -> tuple[bool, dict[str, str]]:
+    """Return whether a block reads the last output by `+=`, and the names of its other connections."""
     named: dict[str, str] = {}
     first_data = next((port.name for port in node.block.inputs if port.role == "data"), None)
-    last_output = (
-        Endpoint(previous.name, previous.block.outputs[0].name) if previous and previous.block.outputs else None
-    )
     chained = False
     for port in node.block.inputs:
         source = graph.source_of.get(Endpoint(node.name, port.name))
@@ -195,54 +230,16 @@ def _connections(
         label = labels.get(Endpoint(node.name, port.name))
         if label:
             named[port.name] = component(label)
-    if named and all(name.isidentifier() and not keyword.iskeyword(name) for name in named):
-        call = "(" + ", ".join(f"{port}={name!r}" for port, name in named.items()) + ")"
-    else:
-        call = f"(**{named!r})" if named else ""
-    return ("+=" if chained else "|="), call
+    return chained, named
 
 
-class _WrittenBlocks:
-    """The blocks of a graph that are already written; each is added in constant time.
-
-    Args:
-        graph: The graph.
-    """
-
-    def __init__(self, graph: LogicalGraph):
-        self.last: Node | None = None
-        self._graph = graph
-        self._named = {label for label, end in graph.labels if end == Endpoint(BOUNDARY, label)}
-        self._names: set[str] = set()
-        self._counts = Counter[str]()
-        self._read: set[str] = set()
-        self._automatic: set[str] = set()
-
-    def add(self, node: Node) -> None:
-        """Record that a block is written."""
-        self.last = node
-        self._names.add(node.name)
-        self._counts[node.block.kind] += 1
-        self._automatic.add(OUTPUT)
-        for port in (*node.block.inputs, *node.block.outputs):
-            end = self._graph.source_of.get(Endpoint(node.name, port.name))
-            if end is not None and end.node == BOUNDARY:
-                self._read.add(end.port)
-                self._automatic |= {INPUT} if end.port not in self._named else set()
-            self._automatic.add(f"{node.name}_{port.name}")
-
-    def free_name(self, kind: str) -> str:
-        """Return the default name of the next block of a kind."""
-        number = self._counts[kind]
-        while default_name(kind, number) in self._names:
-            number += 1
-        return default_name(kind, number)
-
-    def is_misread(self, node: Node) -> bool:
-        """Return whether an input that this block reads first has a name that could be generated at this point."""
-        ends = (self._graph.source_of.get(Endpoint(node.name, port.name)) for port in node.block.inputs)
-        first = {end.port for end in ends if end and end.node == BOUNDARY and end.port in self._named} - self._read
-        return any(re.sub(r"(_\d+)+$", "", name) in self._automatic or name in self._automatic for name in first)
+def _named_arguments(named: Mapping[str, str]) -> str:
+    """Return the call that names connections; `""` without connections."""
+    if not named:
+        return ""
+    if all(name.isidentifier() and not keyword.iskeyword(name) for name in named):
+        return "(" + ", ".join(f"{port}={name!r}" for port, name in named.items()) + ")"
+    return f"(**{named!r})"
 
 
 def _is_written_out(block: Block) -> bool:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 from mithril_nb.errors import ConnectionError, UnknownOptionError, listed, short_repr, similar
 from mithril_nb.graph.annotate import annotate, annotate_array, expose, find, label, merge
-from mithril_nb.graph.edit import Edit, composite, swap
+from mithril_nb.graph.edit import composite, swap
 from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph
 from mithril_nb.graph.spec import Dim, as_dtype, as_shape
-from mithril_nb.models.composing.adding import with_dtype
+from mithril_nb.models.adding import with_dtype
 from mithril_nb.models.initializers import FIXED, Initializer, initializer_text
 from mithril_nb.models.rules import OPS
 from mithril_nb.models.shape_inference.flat import flat
@@ -41,7 +40,9 @@ class AnnotationMethods:
             ('batch', 4)
         """
         given = by_name("set_shapes", shapes, more, '{"input": ["batch", 784]}')
-        return self._edit(*(self._declare(name, shape=as_shape(name, shape)) for name, shape in given.items()))
+        return self._edit(
+            lambda graph, name, shape: annotate(graph, find(graph, name), shape=as_shape(name, shape)), given.items()
+        )
 
     def set_types(self, types: Mapping[str, Any] | None = None, /, **more: Any) -> Self:
         """Declare the dtypes of inputs, and of the output of a `Constant`: `set_types(tokens="int32")`.
@@ -55,16 +56,13 @@ class AnnotationMethods:
         """
         given = by_name("set_types", types, more, '{"tokens": "int32"}')
 
-        def typed(name: str, dtype: str) -> Edit:
-            def edit(graph: LogicalGraph) -> LogicalGraph:
-                end = find(graph, name)
-                if end.node:
-                    graph = swap(graph, end.node, with_dtype(graph.by_name[end.node].block, end.port, dtype))
-                return annotate(graph, end, dtype=dtype)
+        def edit(graph: LogicalGraph, name: str, dtype: Any) -> LogicalGraph:
+            dtype, end = str(as_dtype(dtype)), find(graph, name)
+            if end.node:
+                graph = swap(graph, end.node, with_dtype(graph.by_name[end.node].block, end.port, dtype))
+            return annotate(graph, end, dtype=dtype)
 
-            return edit
-
-        return self._edit(*(typed(name, str(as_dtype(dtype))) for name, dtype in given.items()))
+        return self._edit(edit, given.items())
 
     def set_differentiability(self, settings: Mapping[str, bool] | None = None, /, **more: bool) -> Self:
         """Set whether training changes an input or a parameter.
@@ -80,12 +78,14 @@ class AnnotationMethods:
         arrays = dict.fromkeys(
             name for op in flat(self.graph).ops for name in (*op.arrays.values(), *op.inner.values())
         )
-        edits: list[Edit] = []
-        for name, value in given.items():
+
+        def edit(graph: LogicalGraph, name: str, value: bool) -> LogicalGraph:
             own = sorted(array for array in arrays if f"{array}.".startswith(f"{name.replace('/', '.')}."))
-            edits += [partial(annotate_array, name=array, is_trainable=bool(value)) for array in own]
-            edits += [] if own else [partial(_trained, arrays=arrays, name=name, value=bool(value))]
-        return self._edit(*edits)
+            for array in own:
+                graph = annotate_array(graph, array, is_trainable=bool(value))
+            return graph if own else _trained(graph, arrays, name, bool(value))
+
+        return self._edit(edit, given.items())
 
     def set_initializers(
         self, initializers: Mapping[str, str | Initializer] | None = None, /, **more: str | Initializer
@@ -107,26 +107,24 @@ class AnnotationMethods:
             >>> model.set_initializers({"linear_0.weight": "he_normal"}).graph.notes[0][1].initializer
             'he_normal'
         """
-        example = '{"linear_0.weight": "he_normal"}'
-        for name, initializer in by_name("set_initializers", initializers, more, example).items():
-            text = initializer_text(initializer)
-            starts = _starts(self.graph)
-            wanted = name.replace("/", ".")
-            names = [wanted] if wanted in starts else [
-                array for array, draws in starts.items() if draws and array.startswith(f"{wanted}.")
-            ]  # fmt: skip
+        given = by_name("set_initializers", initializers, more, '{"linear_0.weight": "he_normal"}')
+
+        def edit(graph: LogicalGraph, name: str, initializer: str | Initializer) -> LogicalGraph:
+            text, starts, wanted = initializer_text(initializer), _starts(graph), name.replace("/", ".")
+            inside = [array for array, draws in starts.items() if draws and array.startswith(f"{wanted}.")]
+            names = [wanted] if wanted in starts else inside
             if not names:
-                known = list(starts) or [op.path for op in flat(self.graph).ops]
+                known = list(starts) or [op.path for op in flat(graph).ops]
                 raise ConnectionError(
                     f"the model has no parameter {name!r} to set an initializer for.",
                     (("parameters", ", ".join(starts) or "none"),),
                     f"model.set_initializers({{{known[0]!r}: {text!r}}})" if starts else "a block with parameters.",
                 )
-            graph = self.graph
             for array in names:
                 graph = annotate(graph, Endpoint(BOUNDARY, array), initializer=text)
-            self._block = composite(graph)
-        return self
+            return graph
+
+        return self._edit(edit, given.items())
 
     def expose_keys(self, *names: str, **renamed: str) -> Self:
         """Make connections outputs of the model, even if a block reads them: `expose_keys("h", last="output")`.
@@ -140,15 +138,12 @@ class AnnotationMethods:
             NameTakenError: Another connection has the name.
         """
 
-        def exposed(name: str, new: str = "") -> Edit:
-            def edit(graph: LogicalGraph) -> LogicalGraph:
-                end = find(graph, name)
-                graph = expose(graph, end)
-                return label(graph, end, new) if new else graph
+        def edit(graph: LogicalGraph, name: str, new: str) -> LogicalGraph:
+            end = find(graph, name)
+            graph = expose(graph, end)
+            return label(graph, end, new) if new else graph
 
-            return edit
-
-        return self._edit(*map(exposed, names), *(exposed(old, new) for new, old in renamed.items()))
+        return self._edit(edit, [*((name, "") for name in names), *((old, new) for new, old in renamed.items())])
 
     def rename_keys(self, **names: str) -> Self:
         """Rename inputs and outputs: `rename_keys(input="image", output="logits")`.
@@ -157,9 +152,7 @@ class AnnotationMethods:
             ConnectionError: A name does not exist, or is not valid.
             NameTakenError: Another connection has the name.
         """
-        return self._edit(
-            *(lambda graph, old=old, new=new: label(graph, find(graph, old), new) for old, new in names.items())
-        )
+        return self._edit(lambda graph, old, new: label(graph, find(graph, old), new), names.items())
 
     def merge_connections(self, *names: str) -> Self:
         """Merge several connections: inputs that should be the same, or an output and the inputs that it should feed.
@@ -169,21 +162,15 @@ class AnnotationMethods:
             CycleError: The merge would create a cycle.
         """
         return self._edit(
-            *(
-                lambda graph, second=second: merge(graph, find(graph, names[0]), find(graph, second))
-                for second in names[1:]
-            )
+            lambda graph, first, second: merge(graph, find(graph, first), find(graph, second)),
+            ((names[0], second) for second in names[1:]),
         )
 
-    @staticmethod
-    def _declare(name: str, **changes: Any) -> Edit:
-        return lambda graph: annotate(graph, find(graph, name), **changes)
-
-    def _edit(self, *edits: Edit) -> Self:
-        """Apply all edits to the graph, or none if one of them raises."""
+    def _edit(self, edit: Callable[[LogicalGraph, str, Any], LogicalGraph], values: Iterable[tuple[str, Any]]) -> Self:
+        """Apply an edit for each name and value, or no edit if one of them raises."""
         graph = self.graph
-        for edit in edits:
-            graph = edit(graph)
+        for name, value in values:
+            graph = edit(graph, name, value)
         self._block = composite(graph)
         return self
 
