@@ -6,23 +6,23 @@ import pytest
 from advice import check
 
 CLASSICAL = {
-    "models/library/classical/gaussian_processes.py:Cholesky.infer": """
+    "models/library/classical/operators.py:Cholesky.infer": """
         shapes(Cholesky(), input=[3, 4])
         # Try: shapes(Model() | Transpose()(input="x", output="t") | MatrixMultiply()(left="t", right="x", output="s") | Cholesky()(input="s"), x=[3, 4])
         """,
-    "models/library/classical/gaussian_processes.py:GPRAlpha.infer": """
+    "models/library/classical/operators.py:GPRAlpha.infer": """
         shapes(GPRAlpha(), label_mu_diff=[3, 1], K_term=[4, 4], L=[4, 4])
         # Try: shapes(GPRAlpha(), label_mu_diff=[4, 1], K_term=[4, 4], L=[4, 4])
         """,
-    "models/library/classical/gaussian_processes.py:GPRVOuter.infer": """
+    "models/library/classical/operators.py:GPRVOuter.infer": """
         shapes(GPRVOuter(), K=[3, 2], K_term=[4, 4], L=[4, 4])
         # Try: shapes(GPRVOuter(), K=[4, 2], K_term=[4, 4], L=[4, 4])
         """,
-    "models/library/classical/gaussian_processes.py:square": """
+    "models/library/classical/operators.py:square": """
         shapes(GPRAlpha(), label_mu_diff=[4, 1], K_term=[4, 3], L=[4, 4])
         # Try: shapes(GPRAlpha(), label_mu_diff=[4, 1], K_term=[4, 4], L=[4, 4])
         """,
-    "models/library/classical/gaussian_processes.py:_same_square": """
+    "models/library/classical/operators.py:_same_square": """
         shapes(GPRAlpha(), label_mu_diff=[4, 1], K_term=[4, 4], L=[3, 3])
         # Try: shapes(GPRAlpha(), label_mu_diff=[4, 1], K_term=[4, 4], L=[4, 4])
         """,
@@ -33,22 +33,22 @@ CLASSICAL = {
     "models/library/classical/kernel_machines.py:KernelizedSVM.__init__": """
         KernelizedSVM(Relu())
         """,
-    "models/library/classical/manifold_distances.py:DistanceMatrix.infer": """
+    "models/library/classical/operators.py:DistanceMatrix.infer": """
         shapes(DistanceMatrix(), left=[3, 4], right=[3, 5], norm=[])
         # Try: shapes(DistanceMatrix(), left=[3, 4], right=[3, 4], norm=[])
         """,
-    "models/library/classical/manifold_distances.py:Coordinates.infer": """
+    "models/library/classical/operators.py:Coordinates.infer": """
         shapes(Coordinates(2), input=[])
         # Try: shapes(Coordinates(2), input=[5])
         """,
     "models/library/classical/manifolds.py:_check_base": "DistanceEncoder(3)",
     "models/library/classical/manifolds.py:_check_base#2": "DistanceEncoder(Relu())",
     "models/library/classical/manifolds.py:_check_base#3": 'DistanceEncoder(MDSCore(), input_type="rows", prediction_dim=2)',
-    "models/library/classical/manifold_distances.py:points": """
+    "models/library/classical/operators.py:points": """
         shapes(DistanceMatrix(), left=[3], right=[3, 4], norm=[])
         # Try: shapes(DistanceMatrix(), left=[3, 4], right=[3, 4], norm=[])
         """,
-    "models/library/classical/manifold_distances.py:scalar": """
+    "models/library/classical/operators.py:scalar": """
         shapes(DistanceMatrix(), left=[3, 4], right=[3, 4], norm=[2])
         # Try: shapes(DistanceMatrix(), left=[3, 4], right=[3, 4], norm=[])
         """,
@@ -90,18 +90,18 @@ LAYERS = {
     "models/library/layers/attention_rules.py:check_divides": """
         MultiHeadAttention(10, 4)
         """,
-    "models/library/layers/convolving.py:Convolution._check_channels": "shapes(Conv2d(4, 3, in_channels=3), input=[1, 6, 8, 8])",
-    "models/library/layers/convolving.py:Convolution._check_channels#2": """
+    "models/library/layers/convolution.py:Convolution._check_channels": "shapes(Conv2d(4, 3, in_channels=3), input=[1, 6, 8, 8])",
+    "models/library/layers/convolution.py:Convolution._check_channels#2": """
         shapes(Conv2d(4, groups=2), input=[1, 3, 8, 8])
         """,
-    "models/library/layers/convolving.py:Convolution.infer": """
+    "models/library/layers/convolution.py:Convolution.infer": """
         shapes(Model() | Value(3)(output="count") | Convolution2D(3, 4)(input="x", groups="count"), x=[1, 6, 8, 8])
         # Try: shapes(Model() | Convolution2D(3, 4, {})(input="x"), x=[1, 6, 8, 8])
         """,
-    "models/library/layers/convolving.py:Convolution._given_weight#2": """
+    "models/library/layers/convolution.py:Convolution._given_weight#2": """
         shapes(PrimitiveConvolution2D(use_bias=False, groups=2), input=[1, 6, 8, 8], weight=[3, 6, 2, 2])
         """,
-    "models/library/layers/convolving.py:Convolution._given_weight": """
+    "models/library/layers/convolution.py:Convolution._given_weight": """
         shapes(PrimitiveConvolution1D(use_bias=False), input=[1, 3, 8], weight=[4, 3])
         # Try: shapes(PrimitiveConvolution1D(use_bias=False), input=[1, 3, 8], weight=[4, 3, 2])
         """,
@@ -123,7 +123,7 @@ REST = {
         """,
     "models/library/layers/normalization.py:_Channels.infer#2": "shapes(BatchNorm2d(num_features=3), input=[3, 4, 5, 5])",
     "models/library/layers/normalization.py:GroupNorm.check": "shapes(GroupNorm(3), input=[3, 4, 5, 5])",
-    "models/library/layers/pooling_adaptive.py:_Adaptive.infer": """
+    "models/library/layers/pooling.py:_Adaptive.infer": """
         shapes(AdaptiveAvgPool2d(2), input=[1, 3, 0, 4])
         # Try: shapes(AdaptiveAvgPool2d(2), input=[1, 3, 4, 4])
         """,
@@ -147,7 +147,7 @@ REST = {
         shapes(RNNCell(), input=[5, 1, 3], prev_hidden=[2, 1, 4])
         # Try: shapes(RNNCell(), input=[5, 1, 3], prev_hidden=[5, 1, 4])
         """,
-    "models/library/layers/transposed.py:_Transposed.sizes": """
+    "models/library/layers/convolution.py:_Transposed.sizes": """
         shapes(ConvTranspose2d(3, 3, padding=3), input=[1, 3, 2, 2])
         # Try: shapes(ConvTranspose2d(3, 3), input=[1, 3, 2, 2])
         """,
@@ -164,7 +164,7 @@ REST = {
         """,
     "models/library/networks/containers.py:Residual._reading": "Residual(3)",
     "models/library/networks/containers.py:Residual._reading#2": "Residual(Model())",
-    "models/library/networks/mlp.py:MLP._layers": "MLP(activations=[Relu()], dimensions=[256, 10])",
+    "models/library/networks/containers.py:MLP._layers": "MLP(activations=[Relu()], dimensions=[256, 10])",
     "models/library/networks/sequences.py:Bidirectional.__init__": "Bidirectional(Linear(3))",
     "models/library/networks/sequences.py:Bidirectional.__init__#2": "Bidirectional(LSTM(3), merge='product')",
     "models/library/networks/transformers.py:Unembedding.infer": """
@@ -208,11 +208,11 @@ REST = {
         """,
     "models/library/objectives/metrics.py:_Classified._classify": "Accuracy(threshold=0.3)",
     "models/library/objectives/metrics.py:_Counted.__init__": 'Precision("macro")',
-    "models/library/objectives/pairs.py:paired": """
+    "models/library/objectives/losses.py:paired": """
         shapes(SquaredError(), input=[3], target=[4])
         # Try: shapes(SquaredError(), input=[3], target=[3])
         """,
-    "models/library/objectives/pairs.py:paired#2": """
+    "models/library/objectives/losses.py:paired#2": """
         shapes(SquaredError(), input=[3, 1], target=[1, 3])
         # Try: shapes(SquaredError(), input=[3, 1], target=[3, 1])
         """,
@@ -378,7 +378,7 @@ OPERATIONS = {
     "models/library/operations/statics.py:Item.infer#2": """
         shapes(Item(), input=[3])
         """,
-    "models/library/layers/convolving.py:Convolution._given_weight#3": """
+    "models/library/layers/convolution.py:Convolution._given_weight#3": """
         shapes(PrimitiveConvolution1D(), input=[1, 3, 8], weight=[4, 3, 2], bias=[5])
         # Try: shapes(PrimitiveConvolution1D(), input=[1, 3, 8], weight=[4, 3, 2], bias=[4])
         """,

@@ -11,18 +11,13 @@ from mithril_nb.models.fields import Range
 from mithril_nb.models.library.layers.convolution import Conv2d
 from mithril_nb.models.library.layers.linear import Linear
 from mithril_nb.models.library.layers.normalization import BatchNorm2d
-from mithril_nb.models.library.layers.pooling import MaxPool2d
-from mithril_nb.models.library.layers.pooling_adaptive import GlobalAvgPool2d
+from mithril_nb.models.library.layers.pooling import GlobalAvgPool2d, MaxPool2d
 from mithril_nb.models.library.layers.windows import Pair, Size
 from mithril_nb.models.library.networks.containers import Residual, Sequential
 from mithril_nb.models.library.operations.activations import Relu
 from mithril_nb.models.library.operations.reshaping import Flatten
 
-__all__ = [
-    "CNN",
-    "ResNet",
-    "ResidualBlock",
-]
+__all__ = ["CNN", "ResNet", "ResidualBlock"]
 
 Sizes = Annotated[Sequence[int], Range(1, 2**20)]
 Small = Annotated[int, Range(1, 64)]
