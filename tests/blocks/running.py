@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
+import mithril_nb as ml
+from mithril_nb import models
 from mithril_nb.backends.jax import JaxBackend
+from mithril_nb.errors import MithrilError
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.models import Model
+from mithril_nb.models import Identity, Model
 from mithril_nb.models.shape_inference.infer import infer
 from mithril_nb.program import run
 
@@ -53,3 +59,32 @@ def fit_or_raise(block: Model, **shapes: Any) -> dict[str, Any]:
     found = infer(block.graph, specs)
     found.raise_problems()
     return dict(found.outputs)
+
+
+def of_x(expression: Callable[[Any], Any]) -> Model:
+    """Return a model of an expression of its input."""
+    model = Model()
+    model |= Identity()(input="input", output="x")
+    model |= Identity()(input=expression(model.x), output="output")
+    return model
+
+
+def compiled(block: Model, **shapes: list[Any]) -> Any:
+    """Return the compiled block, given the shape of each input."""
+    return ml.compile(block, shapes=shapes)
+
+
+def messages(session: str) -> Any:
+    """Return the parametrization of a test by calls and the text of their errors, which are written as in a session.
+
+    The names in a call are those of the library, and of this module.
+    """
+    parts = [re.split(r"\n(?=\w+Error: )", part.rstrip(), maxsplit=1) for part in session.split(">>> ")[1:]]
+    return pytest.mark.parametrize(("call", "text"), parts, ids=[call for call, _ in parts])
+
+
+def error_of(call: str) -> str:
+    """Return the type and the text of the error that a call raises."""
+    with pytest.raises(MithrilError) as caught:
+        eval(call, {**vars(models), **globals()})
+    return f"{type(caught.value).__name__}: {caught.value}"
