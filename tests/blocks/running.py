@@ -28,6 +28,13 @@ def outputs(block: Model, **given: Any) -> dict[str, Any]:
     return jax.jit(lambda arrays: run(block.graph, toolkit, {}, arrays))(arrays)
 
 
+def apply(block: Model, *arrays: Any, dtype: str | None = None) -> jax.Array:
+    """Return the output of a block, not compiled, given its data inputs in order."""
+    ports = [port.name for port in block.inputs if port.role == "data"]
+    given = {port: jnp.asarray(array, dtype) for port, array in zip(ports, arrays, strict=True)}
+    return run(block.graph, JaxBackend().toolkit, {}, given)["output"]
+
+
 def gradients(block: Model, **given: Any) -> dict[str, np.ndarray]:
     """Return the gradients of the sum of its float outputs, by port."""
     arrays = {port: jnp.asarray(array) for port, array in given.items()}
@@ -41,11 +48,6 @@ def gradients(block: Model, **given: Any) -> dict[str, np.ndarray]:
         return sum(one.sum() for one in found.values() if jnp.issubdtype(one.dtype, jnp.floating))
 
     return {port: np.asarray(found) for port, found in jax.jit(jax.grad(total))(floating).items()}
-
-
-def ports(block: Model) -> set[str]:
-    """Return the names of all its ports."""
-    return {port.name for port in (*block.inputs, *block.outputs)}
 
 
 def fit_or_raise(block: Model, **shapes: Any) -> dict[str, Any]:

@@ -7,18 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.models import KINDS, Elu, Glu, LeakyRelu, Linear, LogSigmoid, LogSoftmax, Model, SiLU, Softmax
 from mithril_nb.models.library.operations import activations as family
 from mithril_nb.models.shape_inference.infer import infer
-from mithril_nb.program import run
+from tests.blocks.running import apply
 
 KINDS_HERE = [kind for kind in family.__all__ if kind != "Dropout"]
-
-
-def apply(block: Model, x: object) -> jax.Array:
-    return run(block.graph, JaxBackend().toolkit, {}, {"input": jnp.asarray(x)})["output"]
 
 
 @pytest.mark.parametrize("kind", KINDS_HERE)

@@ -38,6 +38,7 @@ from mithril_nb.models import (
 from mithril_nb.models.connection import Expression
 from mithril_nb.models.shape_inference.infer import infer
 from mithril_nb.program import run
+from tests.blocks.running import apply
 
 UNARY = ("input", "output")
 BINARY = ("left", "right", "output")
@@ -67,13 +68,6 @@ def test_arguments_agree_with_mithril():
     assert Power(robust=True, threshold=1e-6).options == {"robust": True, "threshold": 1e-6}
     assert StableReciprocal(threshold=1e-6).options == {"threshold": 1e-6}
     assert NanToNum(nan=1.0, posinf=2.0, neginf=3.0).options == {"nan": 1.0, "posinf": 2.0, "neginf": 3.0}
-
-
-def apply(block: Model, *arrays: object, dtype: str | None = None) -> jax.Array:
-    """Return the output of a block, given its data inputs in order."""
-    ports = [port.name for port in block.inputs if port.role == "data"]
-    given = {port: jnp.asarray(array, dtype) for port, array in zip(ports, arrays, strict=True)}
-    return run(block.graph, JaxBackend().toolkit, {}, given)["output"]
 
 
 # Expressions on connections

@@ -31,14 +31,6 @@ def run(model: Model, dtype: str = "float32", **inputs: jax.Array) -> jax.Array:
     return pm.evaluate(pm.randomize_params(0), inputs)["output"]
 
 
-def test_ports_have_the_usual_names():
-    block = ScaledDotProduct(use_attn_mask=True)
-    assert [port.name for port in block.inputs] == [
-        "query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale",
-    ]  # fmt: skip
-    assert [port.name for port in PositionalEncoding(8).inputs] == ["input", "hidden_dim", "max_len"]
-
-
 @pytest.mark.parametrize("heads", [4, 2, 1])
 @pytest.mark.parametrize("is_causal", [True, False])
 def test_attention_and_its_gradients_agree_with_jax(heads: int, is_causal: bool):

@@ -18,59 +18,17 @@ from mithril_nb.models import (
     EncoderDistanceMatrix,
     GaussProcessRegressionCore,
     GPRAlpha,
-    GPRLoss,
-    GPRVOuter,
     KernelizedSVM,
-    LinearSVM,
-    LogisticRegression,
     MDSCore,
     Model,
     NormModifier,
     PolynomialFeatures,
     PolynomialKernel,
-    PolynomialRegression,
     RBFKernel,
     TSNECore,
     TsnePJoint,
 )
-from tests.blocks.running import fit_or_raise, gradients, outputs, ports
-
-
-@pytest.mark.parametrize(
-    ("block", "named"),
-    [
-        (NormModifier(), "input output"),
-        (DistanceMatrix(), "left right norm output"),
-        (PolynomialFeatures(), "input degree output"),
-        (TsnePJoint(threshold=1e-7), "squared_distances target_perplexity threshold output"),
-        (Cholesky(), "input output"),
-        (GPRAlpha(), "label_mu_diff L K_term output"),
-        (GPRVOuter(), "K K_term L output"),
-        (Eigvalsh(threshold=1e-7), "K_term L threshold output"),
-        (RBFKernel(), "input1 input2 l_scale sigma output"),
-        (PolynomialKernel(robust=True), "input1 input2 poly_coef degree output"),
-        (KernelizedSVM(kernel=PolynomialKernel()), "input1 input2 poly_coef degree weight bias output"),
-        (LinearSVM(), "input weight bias output decision_output"),
-        (LogisticRegression(), "input weight bias output probs_output"),
-        (PolynomialRegression(degree=2, dimension=None), "input weight bias output"),
-        (EncoderDistanceMatrix(get_final_distance=True, robust=True), "input1 input2 norm output"),
-        (MDSCore(exact_distances=True, robust=True), "distances pred_distances norm output"),
-        (TSNECore(exact_distances=True, calculate_p_joint=False, perplexity=20.0), "pred_distances p_joint output"),
-        (TSNECore(calculate_p_joint=True), "distances pred_distances output"),
-        (DistanceEncoder(base_model=MDSCore(), input_type="points"), "input coords norm predicted_coords output"),
-        (MDS(prediction_dim=2, input_type="distances"), "input coords norm predicted_coords output"),
-        (
-            TSNE(prediction_dim=2, input_type="distances", preplexity=20.0, calculate_p_joint=True),
-            "input coords norm predicted_coords output",
-        ),
-        (TSNE(prediction_dim=2), "input coords norm p_joint predicted_coords output"),
-        (GPRLoss(robust=False), "labels mu L K_term alpha output"),
-        (GaussProcessRegressionCore(), "label s k k_star mu loss prediction confidence"),
-    ],
-    ids=lambda one: one.kind if isinstance(one, Model) else "",
-)
-def test_arguments_and_ports_have_the_usual_names(block: Model, named: str):
-    assert ports(block) == set(named.split())
+from tests.blocks.running import fit_or_raise, gradients, outputs
 
 
 def test_the_perplexity_has_both_spellings():

@@ -13,7 +13,6 @@ from flax import linen
 import mithril_nb as ml
 from mithril_nb.errors import MithrilError
 from mithril_nb.models import (
-    KINDS,
     AdaptiveAvgPool2d,
     AvgPool2d,
     Conv2d,
@@ -27,34 +26,6 @@ from mithril_nb.models import (
     PrimitiveConvolution2D,
     Size,
 )
-
-POOL = ("kernel_size stride padding dilation", "input kernel_size stride padding dilation output")
-TABLE = {
-    "PrimitiveConvolution1D": ("use_bias", "input weight stride padding dilation output bias"),
-    "PrimitiveConvolution2D": ("use_bias", "input weight stride padding dilation groups output bias"),
-    "PrimitiveMaxPool1D": POOL,
-    "PrimitiveMaxPool2D": POOL,
-    "PrimitiveAvgPool2D": POOL,
-    "MaxPool1D": POOL,
-    "MaxPool2D": POOL,
-    "AvgPool2D": POOL,
-    "Convolution1D": (
-        "kernel_size out_channels stride padding dilation use_bias",
-        "input weight stride padding dilation output",
-    ),
-    "Convolution2D": (
-        "kernel_size out_channels stride padding dilation groups use_bias",
-        "input weight stride padding dilation groups output",
-    ),
-}
-
-
-@pytest.mark.parametrize("kind", TABLE)
-def test_arguments_and_ports_agree_with_the_table(kind: str) -> None:
-    arguments, ports = TABLE[kind]
-    block = KINDS[kind]()
-    assert list(block.options)[: len(arguments.split())] == arguments.split()
-    assert set(ports.split()) <= {port.name for port in (*block.inputs, *block.outputs)}
 
 
 def run(model: Model, params: Any = None, **inputs: Any) -> Any:

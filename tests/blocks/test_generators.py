@@ -105,15 +105,3 @@ def test_integers_are_equally_likely(block):
     values, counts = np.unique(drawn, return_counts=True)
     assert (drawn.dtype, values.tolist()) == ("int32", [-2, -1, 0, 1, 2])
     assert stats.chisquare(counts).pvalue > 0.001
-
-
-def test_ports_agree_with_the_table():
-    for block, ports in (
-        (Arange(), "start stop step dtype"),
-        (Eye(2), "N M dtype"),
-        (EyeComplement(2), "N M dtype"),
-        (Ones((2,)), "shape dtype"),
-        (Randn((2,)), "shape dtype key"),
-        (PrimitiveRandInt((2,)), "shape low high dtype key"),
-    ):
-        assert [port.name for port in block.inputs] == ports.split()

@@ -8,10 +8,11 @@ import pytest
 
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.models import KINDS, Equal, Greater, IsNan, LogicalAnd, Model, NotEqual, ShiftLeft, ShiftRight, Where
+from mithril_nb.models import KINDS, Equal, Greater, IsNan, LogicalAnd, NotEqual, ShiftLeft, ShiftRight, Where
 from mithril_nb.models.shape_inference.dtypes import input_dtype
 from mithril_nb.models.shape_inference.infer import infer
 from mithril_nb.program import run
+from tests.blocks.running import apply
 
 PORTS = {
     **dict.fromkeys(("Greater", "Less", "Equal", "NotEqual", "LessEqual", "GreaterEqual"), ("left", "right", "output")),
@@ -20,12 +21,6 @@ PORTS = {
     **dict.fromkeys(("IsNan", "LogicalNot"), ("input", "output")),
     "Where": ("cond", "input1", "input2", "output"),
 }
-
-
-def apply(block: Model, *arrays: object) -> jax.Array:
-    ports = [port.name for port in block.inputs]
-    given = {port: jnp.asarray(array) for port, array in zip(ports, arrays, strict=True)}
-    return run(block.graph, JaxBackend().toolkit, {}, given)["output"]
 
 
 @pytest.mark.parametrize("kind", PORTS)

@@ -10,14 +10,11 @@ import pytest
 import mithril_nb as ml
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.models import (
-    L1,
-    L2,
     AbsoluteError,
     BinaryCrossEntropy,
     CosineSimilarity,
     CrossEntropy,
     FocalLoss,
-    HingeLoss,
     HuberLoss,
     InfoNCE,
     KLDivergence,
@@ -25,43 +22,13 @@ from mithril_nb.models import (
     LogCosh,
     Mean,
     Model,
-    QuadHingeLoss,
-    QuadraticFormRegularizer,
     QuantileLoss,
     SquaredError,
 )
-from tests.blocks.running import fit_or_raise, gradients, outputs, ports
+from tests.blocks.running import fit_or_raise, gradients, outputs
 
 INF, NAN = np.inf, np.nan
 TINY = float(np.finfo("float32").tiny)
-
-
-@pytest.mark.parametrize(
-    ("block", "named"),
-    [
-        (SquaredError(), "input target output"),
-        (AbsoluteError(), "input target output"),
-        (HingeLoss(), "input target output"),
-        (QuadHingeLoss(), "input target output"),
-        (QuantileLoss(quantile=0.5), "input target quantile output"),
-        (
-            CrossEntropy(input_type="logits", weights="", robust=False, threshold=TINY, categorical=True),
-            "input target weights threshold robust output",
-        ),
-        (CrossEntropy(categorical=False), "input target weights threshold robust output"),
-        (KLDivergence(threshold=TINY), "input target threshold output"),
-        (
-            BinaryCrossEntropy(input_type="logits", pos_weight=1.0, threshold=TINY, robust=False),
-            "input target pos_weight threshold robust output",
-        ),
-        (L1(), "input output"),
-        (L2(), "input output"),
-        (QuadraticFormRegularizer(), "input kernel output"),
-    ],
-    ids=lambda one: one.kind if isinstance(one, Model) else "",
-)
-def test_arguments_and_ports_have_the_usual_names(block: Model, named: str):
-    assert ports(block) == set(named.split())
 
 
 def test_a_loss_returns_one_value_per_sample():

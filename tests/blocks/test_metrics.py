@@ -8,41 +8,14 @@ from mithril_nb.models import (
     F1,
     R2,
     Accuracy,
-    AUCCore,
     ClassCounts,
     ConfusionMatrix,
-    Model,
     Precision,
     Recall,
     TopKAccuracy,
     TopKHits,
 )
-from tests.blocks.running import outputs, ports
-
-FORMATTED = "pred label output metric_out pred_formatted label_formatted"
-FLAGS = {"threshold": None, "is_binary": False, "is_pred_one_hot": True, "is_label_one_hot": True}
-AVERAGED = {"average": "micro", "n_classes": None, **FLAGS}
-
-
-@pytest.mark.parametrize(
-    ("block", "named"),
-    [
-        (Accuracy(**FLAGS), FORMATTED),
-        (Precision(**AVERAGED), f"{FORMATTED} n_true_positive n_false_positive n_classes"),
-        (Recall(**AVERAGED), f"{FORMATTED} n_true_positive n_false_negative n_classes"),
-        (F1(**AVERAGED), f"{FORMATTED} n_true_positive n_false_positive n_classes"),
-        (AUC(3, is_label_one_hot=True), "pred label output label_argmax"),
-        (AUCCore(), "input label output"),
-    ],
-    ids=lambda one: one.kind if isinstance(one, Model) else "",
-)
-def test_arguments_and_ports_have_the_usual_names(block: Model, named: str):
-    # Counts that a metric does not need are outputs too.
-    assert ports(block) - {"n_false_negative", "n_false_positive"} == set(named.split()) - {
-        "n_false_negative",
-        "n_false_positive",
-    }
-    assert ports(block) >= set(named.split())
+from tests.blocks.running import outputs
 
 
 def test_a_chain_connects_to_the_predictions():

@@ -10,7 +10,6 @@ import pytest
 
 import mithril_nb as ml
 from mithril_nb.models import (
-    KINDS,
     BatchNorm,
     BatchNorm1d,
     BatchNorm2D,
@@ -21,24 +20,6 @@ from mithril_nb.models import (
     Model,
     RMSNorm,
 )
-
-TABLE = {
-    "ElementWiseAffine": ("", "input weight bias output"),
-    "LayerNorm": ("use_scale use_bias eps", "input output weight bias"),
-    "GroupNorm": ("num_groups use_scale use_bias eps", "input output"),
-    "BatchNorm2D": (
-        "num_features use_scale use_bias eps momentum inference",
-        "input output running_mean running_var",
-    ),
-}
-
-
-@pytest.mark.parametrize("kind", TABLE)
-def test_arguments_and_ports_agree_with_the_table(kind: str) -> None:
-    arguments, ports = TABLE[kind]
-    block = KINDS[kind]()
-    assert list(block.options) == arguments.split()
-    assert set(ports.split()) <= {port.name for port in (*block.inputs, *block.outputs)}
 
 
 def test_the_bias_of_a_layer_norm_may_be_called_b() -> None:

@@ -28,16 +28,10 @@ from mithril_nb.models import (
 )
 from mithril_nb.models.shape_inference.infer import infer
 from mithril_nb.program import run
-from tests.blocks.running import error_of
+from tests.blocks.running import apply, error_of
 
 REDUCTIONS = ("Mean", "Sum", "Max", "Min", "Prod")
 PLACES = ("ArgMax", "ArgMin")
-
-
-def apply(block: Model, *arrays: object) -> jax.Array:
-    ports = [port.name for port in block.inputs if port.role == "data"]
-    given = {port: jnp.asarray(array) for port, array in zip(ports, arrays, strict=True)}
-    return run(block.graph, JaxBackend().toolkit, {}, given)["output"]
 
 
 def shape(block: Model, given: tuple) -> tuple:
@@ -52,11 +46,6 @@ def test_ports_and_arguments_agree_with_mithril(kind: str):
     more = ("correction",) if kind == "Variance" else ()
     assert tuple(port.name for port in (*block.inputs, *block.outputs)) == ("input", *more, "output")
     assert tuple(block.options) == ("axis", "keepdim", *more)
-
-
-def test_ports_of_the_others():
-    assert [port.name for port in Trapezoid().inputs] == ["y", "x"]
-    assert [port.name for port in Unique().inputs] == ["input"]
 
 
 def test_a_correction_may_be_connected():

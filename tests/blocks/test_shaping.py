@@ -23,7 +23,6 @@ from mithril_nb.models import (
     Pad,
     Reshape,
     Roll,
-    Split,
     Stack,
     SwapAxes,
     Tile,
@@ -129,14 +128,6 @@ def test_names_in_a_shape_represent_sizes():
     assert reshaped(("batch", 6), (4, -1)) == (4, "batch*6//4")
     assert reshaped((LEADING, 6), (4, 3)) == (4, 3)
     assert reshaped((LEADING, 6), (4, -1)) == (LEADING,)
-
-
-def test_ports_and_arguments_agree_with_the_table():
-    assert [port.name for port in Concat(3).inputs] == ["input1", "input2", "input3", "axis"]
-    assert [port.name for port in Flatten(start_dim=0, end_dim=-1).inputs] == ["input", "start_dim", "end_dim"]
-    assert [port.name for port in Split(split_size=2, axis=0).inputs] == ["input", "split_size", "axis"]
-    assert [port.name for port in Indexer().inputs] == ["input", "index"]
-    assert Flatten().options == {"start_dim": 1, "end_dim": -1}
 
 
 NAMED = {

@@ -4,21 +4,7 @@ import numpy as np
 
 import mithril_nb as ml
 from mithril_nb.graph.spec import StaticSpec, TensorSpec
-from mithril_nb.models import (
-    Cast,
-    Dtype,
-    Identity,
-    Indexer,
-    Length,
-    Model,
-    Shape,
-    Size,
-    Slice,
-    TensorToList,
-    ToList,
-    ToTensor,
-    ToTuple,
-)
+from mithril_nb.models import Cast, Dtype, Identity, Indexer, Length, Model, Shape, Size, TensorToList, ToTensor
 from mithril_nb.models.shape_inference.infer import infer
 
 
@@ -58,14 +44,6 @@ def test_data_dependent_values_are_unknown():
     pm = ml.compile(TensorToList(), shapes={"input": [2, 2]})
     found = pm.evaluate({}, {"input": np.array([[1.0, 2.0], [3.0, 4.0]])})["output"]
     assert found == ((1.0, 2.0), (3.0, 4.0))
-
-
-def test_ports_agree_with_the_table():
-    assert [port.name for port in ToList(3).inputs] == ["input1", "input2", "input3"]
-    assert [port.name for port in ToTuple().inputs] == ["input"]
-    assert [port.name for port in Slice().inputs] == ["start", "stop", "step"]
-    assert [port.name for port in Cast("int32").inputs] == ["input", "dtype"]
-    assert [port.name for port in Size().inputs] == ["input", "dim"]
 
 
 def test_a_dtype_may_come_from_another_array():
