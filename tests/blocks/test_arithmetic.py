@@ -135,18 +135,6 @@ METHODS = {
     "abs": (lambda x: x.abs(), np.abs),
     "exp": (lambda x: x.exp(), np.exp),
     "sqrt": (lambda x: x.abs().sqrt(), lambda x: np.sqrt(np.abs(x))),
-    "reshape": (lambda x: x.reshape(3, 2), lambda x: x.reshape(3, 2)),
-    "reshape((-1,))": (lambda x: x.reshape((-1,)), lambda x: x.reshape(-1)),
-    "transpose": (lambda x: x.transpose(), lambda x: x.T),
-    "transpose(1, 0)": (lambda x: x.transpose(1, 0), lambda x: x.T),
-    "T": (lambda x: x.T, lambda x: x.T),
-    "cast": (lambda x: x.cast(ml.int32), lambda x: x.astype("int32")),
-    "shape": (lambda x: x.shape(), lambda x: np.array(x.shape)),
-    "size": (lambda x: x.size(), lambda x: x.size),
-    "size(1)": (lambda x: x.size(1), lambda x: x.shape[1]),
-    "split": (lambda x: x.split(3, axis=1), lambda x: np.stack(np.split(x, 3, axis=1))),
-    "x[0]": (lambda x: x[0], lambda x: x[0]),
-    "x[:, 1:]": (lambda x: x[:, 1:], lambda x: x[:, 1:]),
 }
 
 

@@ -162,16 +162,16 @@ REST = {
     "models/library/layers/windows.py:channelled": """
         ml.compile(Conv2d(3, 3), shapes={"input": [28, 28]})
         """,
-    "models/library/networks/containers.py:Residual._reading": "Residual(3)",
-    "models/library/networks/containers.py:Residual._reading#2": "Residual(Model())",
-    "models/library/networks/containers.py:MLP._layers": "MLP(activations=[Relu()], dimensions=[256, 10])",
+    "models/library/networks/feedforward.py:Residual._reading": "Residual(3)",
+    "models/library/networks/feedforward.py:Residual._reading#2": "Residual(Model())",
+    "models/library/networks/feedforward.py:MLP._layers": "MLP(activations=[Relu()], dimensions=[256, 10])",
     "models/library/networks/sequences.py:Bidirectional.__init__": "Bidirectional(Linear(3))",
     "models/library/networks/sequences.py:Bidirectional.__init__#2": "Bidirectional(LSTM(3), merge='product')",
     "models/library/networks/transformers.py:Unembedding.infer": """
         shapes(Unembedding(5), input=[])
         # Try: shapes(Unembedding(5), input=[4])
         """,
-    "models/library/networks/vision.py:ResNet.__init__": "ResNet(18)",
+    "models/library/networks/feedforward.py:ResNet.__init__": "ResNet(18)",
     "models/library/objectives/counting.py:_same": """
         shapes(AUCCore(), input=[3], label=[4])
         # Try: shapes(AUCCore(), input=[4], label=[4])
