@@ -268,6 +268,41 @@ ShapeError: the input 'initial_cell' does not fit 'lstm.initial_cell'.
     given         (2, 3) float32
     initial_cell  (2, 4)      (2, 3)
     Try: the final state of another block of this kind, or leave use_initial_state out.
+
+>>> MultiHeadAttention(10, 4)
+UnknownOptionError: MultiHeadAttention cannot split width=10 into heads=4.
+    because  10 = 4 * 2 + 2
+    Try: heads=2
+
+>>> compiled(ScaledDotProduct(), query=[3, 4], key=[3, 5], value=[3, 4])
+ShapeError: the input 'key' does not fit 'scaled_dot_product.key'.
+    given  (3, 5) float32
+    key    4 on axis -1, like the query      axis -1: 5 != 4
+    Try: use the same size for key and query.
+
+>>> compiled(ScaledDotProduct(), query=[4, 3, 2], key=[3, 3, 2], value=[3, 3, 2])
+ShapeError: the input 'key' does not fit 'scaled_dot_product.key'.
+    given  (3, 3, 2) float32
+    key    leading axes that match (4,) of the query      (3,)
+    Try: the same sizes, or a number of heads that divides the query's.
+
+>>> compiled(SplitHeads((4,)), input=[2, 3, 10])
+ShapeError: the input 'input' does not fit 'split_heads.input'.
+    given  (2, 3, 10) float32
+    input  a last axis that 4 heads divide      10 = 4 * 2 + 2
+    Try: Linear(12)  # before it, or other numbers of heads
+
+>>> compiled(PositionalEncoding(8, 4), input=[2, 5, 8])
+ShapeError: the input 'input' does not fit 'positional_encoding.input'.
+    given  (2, 5, 8) float32
+    input  at most 4 time steps      axis -2: 5 > 4
+    Try: PositionalEncoding(8, max_len=5)
+
+>>> compiled(GPT(10, 4, 1, 1, 8), input=[1, 5])
+ShapeError: cannot connect 'tokens.output' to 'positions.input'.
+    output  (1, 5, 8) float32
+    input   at most 4 time steps      axis -2: 5 > 4
+    Try: LearnedPositions(5)  # or shorter inputs
 """)  # noqa: E501 - as it is shown
 def test_message(call: str, text: str):
     assert error_of(call) == text
