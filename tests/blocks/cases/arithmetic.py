@@ -1,4 +1,4 @@
-"""Blocks of `models/arithmetic.py` and `models/elementwise.py`."""
+"""Blocks of `models/library/operations/arithmetic.py` and `models/library/operations/elementwise.py`."""
 
 from __future__ import annotations
 

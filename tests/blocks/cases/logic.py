@@ -1,4 +1,4 @@
-"""Blocks of `models/logic.py`."""
+"""Blocks of `models/library/operations/logic.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocks of `models/losses.py`."""
+"""Blocks of `models/library/objectives/losses.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocks of `models/metrics.py`."""
+"""Blocks of `models/library/objectives/metrics.py`."""
 
 from __future__ import annotations
 

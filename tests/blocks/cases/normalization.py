@@ -1,4 +1,4 @@
-"""Blocks of `models/normalization.py`."""
+"""Blocks of `models/library/layers/normalization.py`."""
 
 from __future__ import annotations
 

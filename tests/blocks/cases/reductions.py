@@ -1,4 +1,4 @@
-"""Blocks of `models/reductions.py`."""
+"""Blocks of `models/library/operations/reductions.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocks of `models/shaping.py`, compared with NumPy."""
+"""Blocks of `models/library/operations`: reshaping, joining and indexing, compared with NumPy."""
 
 from __future__ import annotations
 
