@@ -45,6 +45,17 @@ class Range:
 
 
 @dataclass(frozen=True)
+class RangeByAxes:
+    """The `Range` of an argument for one, two and three `axes`, in a constructor that blocks of all three share.
+
+    Attributes:
+        ranges: The ranges; the class attribute `axes` of a block selects one.
+    """
+
+    ranges: tuple[Range, ...]
+
+
+@dataclass(frozen=True)
 class Start:
     """The value that the palette gives a new block if the default is `None`. Used in `Annotated` types of a signature.
 
@@ -104,6 +115,7 @@ def fields_of(constructor: type) -> tuple[Field, ...]:
         found.append(
             _field(
                 parameter.name,
+                constructor,
                 hints.get(parameter.name, Any),
                 None if required else parameter.default,
                 required,
@@ -301,7 +313,7 @@ def example(field: Field) -> Value:
     return fitting[0] if fitting or limits is None else limits.least
 
 
-def _field(name: str, hint: Any, default: Any, required: bool, doc: str) -> Field:
+def _field(name: str, kind: Any, hint: Any, default: Any, required: bool, doc: str) -> Field:
     limits: Range | None = None
     start: Value = None
     optional = False
@@ -310,6 +322,7 @@ def _field(name: str, hint: Any, default: Any, required: bool, doc: str) -> Fiel
         nonlocal limits, start, optional
         if get_origin(hint) is Annotated:
             inner, *notes = get_args(hint)
+            notes = [note.ranges[kind.axes - 1] if isinstance(note, RangeByAxes) else note for note in notes]
             limits = next((note for note in notes if isinstance(note, Range)), limits)
             start = next((note.value for note in notes if isinstance(note, Start)), start)
             return peel(inner)
@@ -324,9 +337,8 @@ def _field(name: str, hint: Any, default: Any, required: bool, doc: str) -> Fiel
     if get_origin(bare) is Literal:
         return Field(name, "choice", default, required, optional, None, tuple(get_args(bare)), doc, start)
     types: dict[Any, FieldType] = {int: "int", float: "float", bool: "bool", str: "text", Any: "value"}
-    kind: FieldType = types.get(bare, "ints")
     value = tuple(default) if isinstance(default, list | tuple) else default
-    return Field(name, kind, value, required, optional, limits, (), doc, start)
+    return Field(name, types.get(bare, "ints"), value, required, optional, limits, (), doc, start)
 
 
 def _argument_docs(doc: str) -> dict[str, str]:

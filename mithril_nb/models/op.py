@@ -67,6 +67,9 @@ class Operator(OpRules, Model):
         if "compute" in cls.__dict__:
             computed(cls)
         if "op" in cls.__dict__:
+            if cls.__init__ is Operator.__init__:
+                # The inherited constructor takes any attributes, but this class has none.
+                cls.__init__ = Custom.__init__  # pyright: ignore
             refuse_second(cls, "kind", cls.__name__, KINDS.get(cls.__name__))
             refuse_second(cls, "op", cls.op, OPS.get(cls.op))
             KINDS[cls.__name__] = cls
@@ -122,9 +125,6 @@ def computed(cls: type[Operator]) -> None:
         )
     if "op" not in cls.__dict__:
         cls.op = cls.__name__  # built-in ops are lower case, so no class replaces one
-    if cls.__init__ is Operator.__init__:
-        # The inherited constructor takes any attributes, but this class has none.
-        cls.__init__ = Custom.__init__  # pyright: ignore
     owner = _defining_class(cls, "is_activation")
     if owner is OpRules or owner in _assumed:
         cls.is_activation = not cls.initializers

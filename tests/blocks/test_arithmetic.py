@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +9,7 @@ import pytest
 
 import mithril_nb as ml
 from mithril_nb.backends.jax import JaxBackend
-from mithril_nb.errors import MithrilError, ShapeError
+from mithril_nb.errors import ShapeError
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.models import (
     KINDS,
@@ -36,11 +34,11 @@ from mithril_nb.models import (
     Sqrt,
     StableReciprocal,
     StopGradient,
-    Subtract,
 )
 from mithril_nb.models.connection import Expression
 from mithril_nb.models.shape_inference.infer import infer
 from mithril_nb.program import run
+from tests.blocks.running import apply
 
 UNARY = ("input", "output")
 BINARY = ("left", "right", "output")
@@ -70,25 +68,6 @@ def test_arguments_agree_with_mithril():
     assert Power(robust=True, threshold=1e-6).options == {"robust": True, "threshold": 1e-6}
     assert StableReciprocal(threshold=1e-6).options == {"threshold": 1e-6}
     assert NanToNum(nan=1.0, posinf=2.0, neginf=3.0).options == {"nan": 1.0, "posinf": 2.0, "neginf": 3.0}
-
-
-def apply(block: Model, *arrays: object, dtype: str | None = None) -> jax.Array:
-    """Return the output of a block, given its data inputs in order."""
-    ports = [port.name for port in block.inputs if port.role == "data"]
-    given = {port: jnp.asarray(array, dtype) for port, array in zip(ports, arrays, strict=True)}
-    return run(block.graph, JaxBackend().toolkit, {}, given)["output"]
-
-
-def message(block: Model, **shapes: tuple | TensorSpec) -> str:
-    """Return the error message of invalid inputs."""
-    specs = {port: spec if isinstance(spec, TensorSpec) else TensorSpec(spec) for port, spec in shapes.items()}
-    with pytest.raises(MithrilError) as caught:
-        infer(block.graph, specs).raise_problems()
-    return f"{type(caught.value).__name__}: {caught.value}"
-
-
-def text(block: str) -> str:
-    return textwrap.dedent(block).strip()
 
 
 # Expressions on connections
@@ -156,18 +135,6 @@ METHODS = {
     "abs": (lambda x: x.abs(), np.abs),
     "exp": (lambda x: x.exp(), np.exp),
     "sqrt": (lambda x: x.abs().sqrt(), lambda x: np.sqrt(np.abs(x))),
-    "reshape": (lambda x: x.reshape(3, 2), lambda x: x.reshape(3, 2)),
-    "reshape((-1,))": (lambda x: x.reshape((-1,)), lambda x: x.reshape(-1)),
-    "transpose": (lambda x: x.transpose(), lambda x: x.T),
-    "transpose(1, 0)": (lambda x: x.transpose(1, 0), lambda x: x.T),
-    "T": (lambda x: x.T, lambda x: x.T),
-    "cast": (lambda x: x.cast(ml.int32), lambda x: x.astype("int32")),
-    "shape": (lambda x: x.shape(), lambda x: np.array(x.shape)),
-    "size": (lambda x: x.size(), lambda x: x.size),
-    "size(1)": (lambda x: x.size(1), lambda x: x.shape[1]),
-    "split": (lambda x: x.split(3, axis=1), lambda x: np.stack(np.split(x, 3, axis=1))),
-    "x[0]": (lambda x: x[0], lambda x: x[0]),
-    "x[:, 1:]": (lambda x: x[:, 1:], lambda x: x[:, 1:]),
 }
 
 
@@ -293,13 +260,11 @@ def test_connected_bounds_must_be_one_number():
     assert np.asarray(found["y"]).tolist() == [1.0, 1.0, 2.0, 2.0]
     with pytest.raises(ShapeError) as caught:
         run(model.graph, JaxBackend().toolkit, {}, {"x": jnp.zeros(4), "low": jnp.zeros(3)})
-    assert str(caught.value) == text(
-        """
-        'min_val' expects a scalar but receives an array.
-            min_val  (3,) float32
-            needs    ()
-            Try: connect a scalar to 'min_val'.
-        """
+    assert str(caught.value) == (
+        "'min_val' expects a scalar but receives an array.\n"
+        "    min_val  (3,) float32\n"
+        "    needs    ()\n"
+        "    Try: connect a scalar to 'min_val'."
     )
 
 
@@ -410,84 +375,6 @@ def test_the_inner_size_of_a_product_follows_from_either_side():
 def test_shapes_of_products(left: tuple, right: tuple, output: tuple):
     found = infer(MatrixMultiply().graph, {"left": TensorSpec(left), "right": TensorSpec(right)})
     assert found.outputs["output"].shape == output
-
-
-# Messages
-
-
-def test_inner_sizes_that_differ_are_named_with_their_axes():
-    assert message(MatrixMultiply(), left=(2, 4, 5), right=(3, 6)) == text(
-        """
-        ShapeError: the input 'right' does not fit 'matrix_multiply.right'.
-            given  (3, 6) float32
-            right  (..., 5, 6)      axis -2: 3 != 5, which is axis -1 of left (2, 4, 5)
-            Try: 5 on axis -2 of right, or 3 on axis -1 of left.
-        """
-    )
-    assert message(MatrixMultiply(), left=(4, 5), right=(3,)) == text(
-        """
-        ShapeError: the input 'right' does not fit 'matrix_multiply.right'.
-            given  (3,) float32
-            right  (5,)      axis -1: 3 != 5, which is axis -1 of left (4, 5)
-            Try: 5 on axis -1 of right, or 3 on axis -1 of left.
-        """
-    )
-
-
-def test_batches_that_differ_and_scalars_are_rejected():
-    assert message(MatrixMultiply(), left=(2, 4, 5), right=(3, 5, 6)) == text(
-        """
-        ShapeError: the input 'right' does not fit 'matrix_multiply.right'.
-            given  (3, 5, 6) float32
-            right  batch axes that broadcast with those of left (2, 4, 5)      axis -3: 2 != 3
-            Try: use the same sizes, or size 1 on an axis to broadcast.
-        """
-    )
-    assert message(MatrixMultiply(), left=(), right=(3, 6)) == text(
-        """
-        ShapeError: the input 'left' does not fit 'matrix_multiply.left'.
-            given  () float32
-            left   at least one axis      rank 0
-            Try: Multiply()  # for a single number
-        """
-    )
-
-
-def test_sizes_that_do_not_broadcast_name_the_port():
-    assert message(Divide(), numerator=(2, 3), denominator=(2, 4)) == text(
-        """
-        ShapeError: the input 'denominator' does not fit 'divide.denominator'.
-            given        (2, 4) float32
-            denominator  a shape that broadcasts with (2, 3)      axis -1: 3 != 4
-            Try: use the same sizes, or size 1 on an axis to broadcast.
-        """
-    )
-
-
-def test_booleans_are_not_subtracted():
-    truths = TensorSpec((2,), "bool")
-    assert message(Subtract(), left=truths, right=truths) == text(
-        """
-        ShapeError: the input 'left' does not fit 'subtract.left'.
-            given  (2,) bool
-            left   floating or whole or complex numbers      dtype bool
-            Try: x.cast("float32")  # before it
-        """
-    )
-
-
-def test_invalid_arguments_are_rejected():
-    with pytest.raises(MithrilError) as caught:
-        Power(threshold=-1.0)
-    assert str(caught.value) == text(
-        """
-        Power cannot take threshold=-1.0.
-            needs  a number from 0 to 1, or None
-            means  The t above. By default the dtype's smallest normal number t₀ for `e > 0`, and otherwise \
-`t₀ ** (1 / (2 - 2e))`, so that even `|b|ᵉ⁻¹` does not overflow.
-            Try: Power(threshold=0.1)
-        """
-    )
 
 
 def test_a_named_slope_is_an_input_of_the_model():

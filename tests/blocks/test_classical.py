@@ -1,7 +1,5 @@
 """Classical models: ports, known results, rejected inputs, and results of training."""
 
-import textwrap
-
 import jax
 import numpy as np
 import pytest
@@ -10,7 +8,6 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 import mithril_nb as ml
-from mithril_nb.errors import MithrilError
 from mithril_nb.models import (
     MDS,
     TSNE,
@@ -21,59 +18,17 @@ from mithril_nb.models import (
     EncoderDistanceMatrix,
     GaussProcessRegressionCore,
     GPRAlpha,
-    GPRLoss,
-    GPRVOuter,
     KernelizedSVM,
-    LinearSVM,
-    LogisticRegression,
     MDSCore,
     Model,
     NormModifier,
     PolynomialFeatures,
     PolynomialKernel,
-    PolynomialRegression,
     RBFKernel,
     TSNECore,
     TsnePJoint,
 )
-from tests.blocks.running import fit_or_raise, gradients, outputs, ports
-
-
-@pytest.mark.parametrize(
-    ("block", "named"),
-    [
-        (NormModifier(), "input output"),
-        (DistanceMatrix(), "left right norm output"),
-        (PolynomialFeatures(), "input degree output"),
-        (TsnePJoint(threshold=1e-7), "squared_distances target_perplexity threshold output"),
-        (Cholesky(), "input output"),
-        (GPRAlpha(), "label_mu_diff L K_term output"),
-        (GPRVOuter(), "K K_term L output"),
-        (Eigvalsh(threshold=1e-7), "K_term L threshold output"),
-        (RBFKernel(), "input1 input2 l_scale sigma output"),
-        (PolynomialKernel(robust=True), "input1 input2 poly_coef degree output"),
-        (KernelizedSVM(kernel=PolynomialKernel()), "input1 input2 poly_coef degree weight bias output"),
-        (LinearSVM(), "input weight bias output decision_output"),
-        (LogisticRegression(), "input weight bias output probs_output"),
-        (PolynomialRegression(degree=2, dimension=None), "input weight bias output"),
-        (EncoderDistanceMatrix(get_final_distance=True, robust=True), "input1 input2 norm output"),
-        (MDSCore(exact_distances=True, robust=True), "distances pred_distances norm output"),
-        (TSNECore(exact_distances=True, calculate_p_joint=False, perplexity=20.0), "pred_distances p_joint output"),
-        (TSNECore(calculate_p_joint=True), "distances pred_distances output"),
-        (DistanceEncoder(base_model=MDSCore(), input_type="points"), "input coords norm predicted_coords output"),
-        (MDS(prediction_dim=2, input_type="distances"), "input coords norm predicted_coords output"),
-        (
-            TSNE(prediction_dim=2, input_type="distances", preplexity=20.0, calculate_p_joint=True),
-            "input coords norm predicted_coords output",
-        ),
-        (TSNE(prediction_dim=2), "input coords norm p_joint predicted_coords output"),
-        (GPRLoss(robust=False), "labels mu L K_term alpha output"),
-        (GaussProcessRegressionCore(), "label s k k_star mu loss prediction confidence"),
-    ],
-    ids=lambda one: one.kind if isinstance(one, Model) else "",
-)
-def test_arguments_and_ports_have_the_usual_names(block: Model, named: str):
-    assert ports(block) == set(named.split())
+from tests.blocks.running import fit_or_raise, gradients, outputs
 
 
 def test_the_perplexity_has_both_spellings():
@@ -200,67 +155,3 @@ def test_scaling_recovers_distances():
 def test_a_model_with_a_block_argument_survives_a_file():
     for block in (KernelizedSVM(RBFKernel()), DistanceEncoder(MDSCore(), prediction_dim=2), MDS(2), TSNE(2)):
         assert ml.models.from_dict(ml.models.to_dict(block.graph)).graph == block.graph
-
-
-REFUSED = [
-    (
-        lambda: fit_or_raise(DistanceMatrix(), left=(4, 3), right=(5, 2), norm=()),
-        """
-        ShapeError: the input 'right' does not fit 'distance_matrix.right'.
-            given  (5, 2) float32
-            right  (points, 3)      axis 1: 2 != 3
-            Try: points of the same space.
-        """,
-    ),
-    (
-        lambda: fit_or_raise(DistanceMatrix(), left=(4, 3), right=(5, 3), norm=(4,)),
-        """
-        ShapeError: the input 'norm' does not fit 'distance_matrix.norm'.
-            given  (4,) float32
-            norm   one number, of shape ()
-            Try: one order for all distances.
-        """,
-    ),
-    (
-        lambda: fit_or_raise(Cholesky(), input=(4, 3)),
-        """
-        ShapeError: the input 'input' does not fit 'cholesky.input'.
-            given  (4, 3) float32
-            input  a square matrix
-            Try: x.T @ x, or a kernel of points with themselves.
-        """,
-    ),
-    (
-        lambda: fit_or_raise(GPRAlpha(), label_mu_diff=(4, 4), K_term=(4, 4), L=(4, 4)),
-        """
-        ShapeError: the input 'label_mu_diff' does not fit 'gpr_alpha.label_mu_diff'.
-            given          (4, 4) float32
-            label_mu_diff  (4, 1)
-            Try: labels and a mean of shape (4, 1).
-        """,
-    ),
-    (
-        lambda: KernelizedSVM("rbf"),
-        """
-        UnknownOptionError: KernelizedSVM cannot take kernel='rbf'.
-            needs  a block that takes two sets of points
-            Try: KernelizedSVM(RBFKernel())
-        """,
-    ),
-    (
-        lambda: DistanceEncoder(LinearSVM()),
-        """
-        UnknownOptionError: DistanceEncoder cannot take LinearSVM as base_model.
-            needs  the ports 'pred_distances' and 'output'
-            has    bias, decision_output, input, output, weight
-            Try: DistanceEncoder(MDSCore(), prediction_dim=2)
-        """,
-    ),
-]
-
-
-@pytest.mark.parametrize(("wrong", "text"), REFUSED)
-def test_invalid_inputs_are_rejected_with_advice(wrong, text: str):
-    with pytest.raises(MithrilError) as found:
-        wrong()
-    assert f"{type(found.value).__name__}: {found.value}" == textwrap.dedent(text).strip()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import Any
 
 import jax
@@ -14,12 +13,9 @@ from flax import linen
 import mithril_nb as ml
 from mithril_nb.errors import MithrilError
 from mithril_nb.models import (
-    KINDS,
     AdaptiveAvgPool2d,
     AvgPool2d,
-    Conv1d,
     Conv2d,
-    Conv3d,
     Convolution2D,
     ConvTranspose1d,
     ConvTranspose2d,
@@ -27,39 +23,9 @@ from mithril_nb.models import (
     MaxPool2D,
     MaxPool2d,
     Model,
-    PrimitiveConvolution1D,
     PrimitiveConvolution2D,
     Size,
-    ToTuple,
 )
-
-POOL = ("kernel_size stride padding dilation", "input kernel_size stride padding dilation output")
-TABLE = {
-    "PrimitiveConvolution1D": ("use_bias", "input weight stride padding dilation output bias"),
-    "PrimitiveConvolution2D": ("use_bias", "input weight stride padding dilation groups output bias"),
-    "PrimitiveMaxPool1D": POOL,
-    "PrimitiveMaxPool2D": POOL,
-    "PrimitiveAvgPool2D": POOL,
-    "MaxPool1D": POOL,
-    "MaxPool2D": POOL,
-    "AvgPool2D": POOL,
-    "Convolution1D": (
-        "kernel_size out_channels stride padding dilation use_bias",
-        "input weight stride padding dilation output",
-    ),
-    "Convolution2D": (
-        "kernel_size out_channels stride padding dilation groups use_bias",
-        "input weight stride padding dilation groups output",
-    ),
-}
-
-
-@pytest.mark.parametrize("kind", TABLE)
-def test_arguments_and_ports_agree_with_the_table(kind: str) -> None:
-    arguments, ports = TABLE[kind]
-    block = KINDS[kind]()
-    assert list(block.options)[: len(arguments.split())] == arguments.split()
-    assert set(ports.split()) <= {port.name for port in (*block.inputs, *block.outputs)}
 
 
 def run(model: Model, params: Any = None, **inputs: Any) -> Any:
@@ -173,117 +139,3 @@ def test_sizes_may_be_names() -> None:
     assert specs(ConvTranspose1d(4, 4, stride=2), "n", 3, "t") == "('n', 4, '(t)*2') float32"
     assert specs(AvgPool2d(2), "n", "c", "h", "w") == "('n', 'c', '(h-2)//2+1', '(w-2)//2+1') float32"
     assert specs(AdaptiveAvgPool2d((2, 3)), "n", "c", "h", "w") == "('n', 'c', 2, 3) float32"
-
-
-MESSAGES = [
-    (
-        "groups that do not divide",
-        lambda: Conv2d(4, groups=3),
-        """
-        UnknownOptionError: Conv2d cannot take groups=3.
-            needs  a number that divides out_channels, which is 4
-            Try: Conv2d(out_channels=4, groups=1)
-        """,
-    ),
-    (
-        "padding of another rank",
-        lambda: Conv3d(4, padding=(1, 2)),
-        """
-        UnknownOptionError: Conv3d cannot take padding=(1, 2).
-            needs  'same', 'valid', a number, 3 numbers, or 3 pairs (before, after)
-            means  `"same"`, `"valid"`, a number, one for each axis, or a pair (before, after) for each.
-            Try: Conv3d(out_channels=4, padding='same')
-        """,
-    ),
-    (
-        "negative padding",
-        lambda: MaxPool2d(2, padding=-1),
-        """
-        UnknownOptionError: MaxPool2d cannot take padding=-1.
-            needs  'same', 'valid', a number, 2 numbers, or 2 pairs (before, after)
-            means  `"valid"` adds nothing, `"same"` keeps `ceil(size / stride)` windows; or a number, one for each axis, or a pair (before, after) for each.
-            Try: MaxPool2d(padding='same')
-        """,  # noqa: E501 - as it is shown
-    ),
-    (
-        "channels that do not divide",
-        lambda: specs(Conv2d(4, groups=2), 1, 3, 8, 8),
-        """
-        ShapeError: the input 'input' does not fit 'conv2d.input'.
-            given  (1, 3, 8, 8) float32
-            input  channels that divide into 2 groups      axis 1: 3 channels
-            Try: Conv2d(..., groups=1)
-        """,
-    ),
-    (
-        "a series for an image",
-        lambda: specs(Conv1d(4), 1, 3, 8, 8),
-        """
-        ShapeError: the input 'input' does not fit 'conv1d.input'.
-            given  (1, 3, 8, 8) float32
-            input  (batch, channels, length)      rank 4 != 3
-            Try: shapes={"input": [32, 1, 28]}
-        """,
-    ),
-    (
-        "a window with gaps that is too great",
-        lambda: specs(Conv2d(4, 3, dilation=4, padding="valid"), 1, 3, 8, 8),
-        """
-        ShapeError: the input 'input' does not fit 'conv2d.input'.
-            given  (1, 3, 8, 8) float32
-            input  at least 9 on axis 2      axis 2: 8 < 9
-            Try: a smaller kernel_size, or padding='same'; the window is 9x9.
-        """,
-    ),
-    (
-        "a given weight of another rank",
-        lambda: ml.compile(PrimitiveConvolution1D(use_bias=False), shapes={"input": [1, 3, 8], "weight": [4, 3]}),
-        """
-        ShapeError: the input 'weight' does not fit 'primitive_convolution1d.weight'.
-            given   (4, 3) float32
-            weight  (out, in / groups, length)      rank 2
-            Try: a weight of this shape.
-        """,
-    ),
-    (
-        "padding that takes everything",
-        lambda: specs(ConvTranspose1d(4, 3, padding=3), 1, 3, 2),
-        """
-        ShapeError: the input 'input' does not fit 'conv_transpose1d.input'.
-            given  (1, 3, 2) float32
-            input  more on axis 2      axis 2: 2
-            Try: less padding.
-        """,
-    ),
-    (
-        "no pixels",
-        lambda: specs(GlobalAvgPool2d(), 1, 3, 0, 4),
-        """
-        ShapeError: the input 'input' does not fit 'global_avg_pool2d.input'.
-            given  (1, 3, 0, 4) float32
-            input  a non-empty image      axis 2: 0
-            Try: a larger image.
-        """,
-    ),
-    (
-        "a stride from an array",
-        lambda: run(
-            Model()
-            | ToTuple(2)(input1=2, input2=1, output="step")
-            | MaxPool2D(2)(input="x", stride="step", output="output"),
-            x=image(1, 1, 4, 4),
-        ),
-        """
-        ConnectionError: the stride of a window comes from an array, so it is unknown until the model runs.
-            needs  2 whole numbers from 1 on
-            Try: stride=2  # or a connection with a static value, such as the output of Size(dim=2)
-        """,
-    ),
-]
-
-
-@pytest.mark.parametrize(("call", "text"), [case[1:] for case in MESSAGES], ids=[case[0] for case in MESSAGES])
-def test_message(call: Any, text: str) -> None:
-    with pytest.raises(MithrilError) as error:
-        call()
-    assert f"{type(error.value).__name__}: {error.value}" == textwrap.dedent(text).strip()

@@ -1,14 +1,11 @@
 """Generated arrays: connected shapes, dtypes, keys, and the distribution of random numbers."""
 
-import textwrap
-
 import jax
 import numpy as np
 import pytest
 from scipy import stats
 
 import mithril_nb as ml
-from mithril_nb.errors import MithrilError
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.models import (
     Arange,
@@ -25,7 +22,6 @@ from mithril_nb.models import (
     Randn,
     Zeros,
 )
-from mithril_nb.models.shape_inference.infer import infer
 
 X = np.zeros((2, 3), "float32")
 
@@ -109,86 +105,3 @@ def test_integers_are_equally_likely(block):
     values, counts = np.unique(drawn, return_counts=True)
     assert (drawn.dtype, values.tolist()) == ("int32", [-2, -1, 0, 1, 2])
     assert stats.chisquare(counts).pvalue > 0.001
-
-
-def test_ports_agree_with_the_table():
-    for block, ports in (
-        (Arange(), "start stop step dtype"),
-        (Eye(2), "N M dtype"),
-        (EyeComplement(2), "N M dtype"),
-        (Ones((2,)), "shape dtype"),
-        (Randn((2,)), "shape dtype key"),
-        (PrimitiveRandInt((2,)), "shape low high dtype key"),
-    ):
-        assert [port.name for port in block.inputs] == ports.split()
-
-
-def refusal(block) -> str:
-    with pytest.raises(MithrilError) as error:
-        infer(block.graph, {}).raise_problems()
-    return f"{type(error.value).__name__}: {error.value}"
-
-
-REFUSED = {
-    "no shape": (
-        Ones(),
-        """
-        ShapeError: Ones at 'ones' cannot use shape=None.
-            shape  sizes
-            Try: shape=(2, 3)  # or a connected shape: shape=x.shape()
-        """,
-    ),
-    "a size below 0": (
-        Randn((2, -1)),
-        """
-        ShapeError: Randn at 'randn' cannot use shape=(2, -1).
-            shape  sizes from 0      (2, -1)
-            Try: shape=(2, 3)
-        """,
-    ),
-    "no stop": (
-        Arange(),
-        """
-        ShapeError: Arange at 'arange' cannot use stop=None.
-            stop  a number below 2**63
-            Try: Arange(0, 10, 2)  # or a connected size: stop=x.shape()[0]
-        """,
-    ),
-    "no step": (
-        Arange(0, 5, 0),
-        """
-        ShapeError: Arange at 'arange' cannot use step=0.
-            step  a number other than 0
-            Try: Arange(0, 10, 2)  # or a connected size: stop=x.shape()[0]
-        """,
-    ),
-    "no size": (
-        Eye(),
-        """
-        ShapeError: Eye at 'eye' cannot use N=None.
-            N  a size from 0
-            Try: N=3  # or a connected size: N=x.shape()[0]
-        """,
-    ),
-    "nothing between": (
-        RandInt((2,), 5, 5),
-        """
-        ShapeError: RandInt at 'rand_int' cannot use high=5.
-            high  a number above low=5      5
-            Try: RandInt(shape, 5, 15)
-        """,
-    ),
-    "floating whole numbers": (
-        RandInt((2,), dtype="float32"),
-        """
-        ShapeError: RandInt at 'rand_int' cannot use dtype='float32'.
-            dtype  an integer dtype      float32
-            Try: dtype="int32"
-        """,
-    ),
-}
-
-
-@pytest.mark.parametrize(("block", "text"), REFUSED.values(), ids=REFUSED)
-def test_message(block, text):
-    assert refusal(block) == textwrap.dedent(text).strip()

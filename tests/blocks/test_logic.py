@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import textwrap
-
 import jax
 import jax.numpy as jnp
 import pytest
 
 from mithril_nb.backends.jax import JaxBackend
-from mithril_nb.errors import MithrilError
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.models import KINDS, Equal, Greater, IsNan, LogicalAnd, Model, NotEqual, ShiftLeft, ShiftRight, Where
+from mithril_nb.models import KINDS, Equal, Greater, IsNan, LogicalAnd, NotEqual, ShiftLeft, ShiftRight, Where
 from mithril_nb.models.shape_inference.dtypes import input_dtype
 from mithril_nb.models.shape_inference.infer import infer
 from mithril_nb.program import run
+from tests.blocks.running import apply
 
 PORTS = {
     **dict.fromkeys(("Greater", "Less", "Equal", "NotEqual", "LessEqual", "GreaterEqual"), ("left", "right", "output")),
@@ -23,22 +21,6 @@ PORTS = {
     **dict.fromkeys(("IsNan", "LogicalNot"), ("input", "output")),
     "Where": ("cond", "input1", "input2", "output"),
 }
-
-
-def apply(block: Model, *arrays: object) -> jax.Array:
-    ports = [port.name for port in block.inputs]
-    given = {port: jnp.asarray(array) for port, array in zip(ports, arrays, strict=True)}
-    return run(block.graph, JaxBackend().toolkit, {}, given)["output"]
-
-
-def message(block: Model, **specs: TensorSpec) -> str:
-    with pytest.raises(MithrilError) as caught:
-        infer(block.graph, specs).raise_problems()
-    return f"{type(caught.value).__name__}: {caught.value}"
-
-
-def text(block: str) -> str:
-    return textwrap.dedent(block).strip()
 
 
 @pytest.mark.parametrize("kind", PORTS)
@@ -88,26 +70,3 @@ def test_open_inputs_have_the_dtype_of_the_block():
     assert input_dtype(ShiftLeft().graph, "shift", "float32") == "int32"
     assert input_dtype(Where().graph, "cond", "float32") == "bool"
     assert input_dtype(Where().graph, "input1", "float32") == "float32"
-
-
-def test_numbers_are_not_booleans():
-    assert message(LogicalAnd(), left=TensorSpec((2,)), right=TensorSpec((2,), "bool")) == text(
-        """
-        ShapeError: the input 'left' does not fit 'logical_and.left'.
-            given  (2,) float32
-            left   booleans (bool)      dtype float32
-            Try: array.astype("bool")  # or a separate input for this block
-        """
-    )
-
-
-def test_the_third_input_that_does_not_broadcast_is_named():
-    specs = {"cond": TensorSpec((2, 1), "bool"), "input1": TensorSpec((3,)), "input2": TensorSpec((4,))}
-    assert message(Where(), **specs) == text(
-        """
-        ShapeError: the input 'input2' does not fit 'where.input2'.
-            given   (4,) float32
-            input2  a shape that broadcasts with (2, 3)      axis -1: 3 != 4
-            Try: use the same sizes, or size 1 on an axis to broadcast.
-        """
-    )

@@ -1,51 +1,21 @@
 """Metrics: ports, known results, edge cases, and rejected inputs."""
 
-import textwrap
-
 import numpy as np
 import pytest
 
-from mithril_nb.errors import MithrilError
 from mithril_nb.models import (
     AUC,
     F1,
     R2,
     Accuracy,
-    AUCCore,
     ClassCounts,
     ConfusionMatrix,
-    Model,
     Precision,
     Recall,
     TopKAccuracy,
     TopKHits,
 )
-from tests.blocks.running import fit_or_raise, outputs, ports
-
-FORMATTED = "pred label output metric_out pred_formatted label_formatted"
-FLAGS = {"threshold": None, "is_binary": False, "is_pred_one_hot": True, "is_label_one_hot": True}
-AVERAGED = {"average": "micro", "n_classes": None, **FLAGS}
-
-
-@pytest.mark.parametrize(
-    ("block", "named"),
-    [
-        (Accuracy(**FLAGS), FORMATTED),
-        (Precision(**AVERAGED), f"{FORMATTED} n_true_positive n_false_positive n_classes"),
-        (Recall(**AVERAGED), f"{FORMATTED} n_true_positive n_false_negative n_classes"),
-        (F1(**AVERAGED), f"{FORMATTED} n_true_positive n_false_positive n_classes"),
-        (AUC(3, is_label_one_hot=True), "pred label output label_argmax"),
-        (AUCCore(), "input label output"),
-    ],
-    ids=lambda one: one.kind if isinstance(one, Model) else "",
-)
-def test_arguments_and_ports_have_the_usual_names(block: Model, named: str):
-    # Counts that a metric does not need are outputs too.
-    assert ports(block) - {"n_false_negative", "n_false_positive"} == set(named.split()) - {
-        "n_false_negative",
-        "n_false_positive",
-    }
-    assert ports(block) >= set(named.split())
+from tests.blocks.running import outputs
 
 
 def test_a_chain_connects_to_the_predictions():
@@ -116,49 +86,3 @@ def test_r2_of_the_mean_is_zero():
     target = np.float32([[1.0], [2.0], [6.0]])
     assert outputs(R2(), input=np.full((3, 1), 3.0, "float32"), target=target)["output"] == 0
     assert outputs(R2(), input=target, target=target)["output"] == 1
-
-
-REFUSED = [
-    (
-        lambda: Accuracy(threshold=0.3),
-        """
-        UnknownOptionError: Accuracy cannot take threshold=0.3.
-            because  the class with the highest score is chosen, whatever the score
-            else     a binary metric has one score for each sample
-            Try: Accuracy(is_binary=True, threshold=0.3)
-        """,
-    ),
-    (
-        lambda: Precision("macro"),
-        """
-        UnknownOptionError: Precision needs 'n_classes' to average over classes.
-            average  'macro'
-            Try: Precision("macro", n_classes=10)
-        """,
-    ),
-    (
-        lambda: fit_or_raise(Accuracy(is_binary=True), pred=(8, 1), label=((8,), "int32")),
-        """
-        ShapeError: cannot connect 'cast_1.output' to 'class_difference_0.label'.
-            output  (8,) int32
-            label   (8, 1)
-            Try: a label with the shape of the pred; reshape one of them.
-        """,
-    ),
-    (
-        lambda: fit_or_raise(TopKHits(2), pred=(8, 10), label=((8, 10), "int32")),
-        """
-        ShapeError: the input 'label' does not fit 'top_k_hits.label'.
-            given  (8, 10) int32
-            label  (8,)
-            Try: one whole number for each sample.
-        """,
-    ),
-]
-
-
-@pytest.mark.parametrize(("wrong", "text"), REFUSED)
-def test_invalid_inputs_are_rejected_with_advice(wrong, text: str):
-    with pytest.raises(MithrilError) as found:
-        wrong()
-    assert f"{type(found.value).__name__}: {found.value}" == textwrap.dedent(text).strip()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import Any
 
 import jax.numpy as jnp
@@ -10,9 +9,7 @@ import numpy as np
 import pytest
 
 import mithril_nb as ml
-from mithril_nb.errors import MithrilError
 from mithril_nb.models import (
-    KINDS,
     BatchNorm,
     BatchNorm1d,
     BatchNorm2D,
@@ -20,28 +17,9 @@ from mithril_nb.models import (
     GroupNorm,
     InstanceNorm,
     LayerNorm,
-    Linear,
     Model,
     RMSNorm,
 )
-
-TABLE = {
-    "ElementWiseAffine": ("", "input weight bias output"),
-    "LayerNorm": ("use_scale use_bias eps", "input output weight bias"),
-    "GroupNorm": ("num_groups use_scale use_bias eps", "input output"),
-    "BatchNorm2D": (
-        "num_features use_scale use_bias eps momentum inference",
-        "input output running_mean running_var",
-    ),
-}
-
-
-@pytest.mark.parametrize("kind", TABLE)
-def test_arguments_and_ports_agree_with_the_table(kind: str) -> None:
-    arguments, ports = TABLE[kind]
-    block = KINDS[kind]()
-    assert list(block.options) == arguments.split()
-    assert set(ports.split()) <= {port.name for port in (*block.inputs, *block.outputs)}
 
 
 def test_the_bias_of_a_layer_norm_may_be_called_b() -> None:
@@ -128,54 +106,3 @@ def test_edges(block: Model) -> None:
     spoilt = pm.evaluate(params, {"input": constant.at[0, 0, 0].set(jnp.nan)}, state=state)["output"]
     assert np.isnan(spoilt[0, 0, 0])
     assert np.isfinite(spoilt[1]).all()
-
-
-MESSAGES = [
-    (
-        "groups that do not divide",
-        lambda: ml.compile(GroupNorm(), shapes={"input": [2, 12, 3]}),
-        """
-        ShapeError: the input 'input' does not fit 'group_norm.input'.
-            given  (2, 12, 3) float32
-            input  channels that divide into 32 groups      axis 1: 12 channels
-            Try: GroupNorm(12)
-        """,
-    ),
-    (
-        "no image",
-        lambda: ml.compile(Model() | Linear(4)(output="y") | BatchNorm2d()(input="y"), shapes={"input": [2, 3]}),
-        """
-        ShapeError: cannot connect 'linear_0.output' to 'batch_norm2d_0.input'.
-            output  (2, 4) float32
-            input   (batch, channels, height, width)      rank 2 != 4
-            Try: an array with a batch and channels.
-        """,
-    ),
-    (
-        "other channels",
-        lambda: ml.compile(BatchNorm(3), shapes={"input": [2, 4]}),
-        """
-        ShapeError: the input 'input' does not fit 'batch_norm.input'.
-            given  (2, 4) float32
-            input  (batch, 3, ...)      axis 1: 4 != 3
-            Try: BatchNorm(4)  # or leave num_features out
-        """,
-    ),
-    (
-        "no axis",
-        lambda: ml.compile(RMSNorm(), shapes={"input": []}),
-        """
-        ShapeError: the input 'input' does not fit 'rms_norm.input'.
-            given  () float32
-            input  at least one axis      rank 0
-            Try: give the input a last axis to normalize.
-        """,
-    ),
-]
-
-
-@pytest.mark.parametrize(("call", "text"), [case[1:] for case in MESSAGES], ids=[case[0] for case in MESSAGES])
-def test_message(call: Any, text: str) -> None:
-    with pytest.raises(MithrilError) as error:
-        call()
-    assert f"{type(error.value).__name__}: {error.value}" == textwrap.dedent(text).strip()

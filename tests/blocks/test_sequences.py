@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import mithril_nb as ml
-from mithril_nb.errors import MithrilError
-from mithril_nb.models import GRU, LSTM, RNN, GRUCell, Linear, LSTMCell, Model, Relu, RNNCell
+from mithril_nb.models import GRU, LSTM, RNN, GRUCell, LSTMCell, Model, RNNCell
 from mithril_nb.models.library.networks.sequences import (
     Bidirectional,
     EncoderDecoder,
@@ -158,52 +157,3 @@ def test_the_complement_has_the_omitted_rows():
     found, _ = evaluated(RNNCell(), input=drawn(2, 1, 3), prev_hidden=(before := drawn(5, 1, 4)))
     assert found["hidden"].shape == (2, 1, 4)
     np.testing.assert_array_equal(found["hidden_compl"], before[2:])
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (
-            lambda: OneToMany(Relu(), 3),
-            "OneToMany cannot run Relu() step by step.\n"
-            "    needs  an input prev_hidden\n"
-            "    Try: OneToMany(RNNCell(hidden_size=32), max_sequence_length=10)",
-        ),
-        (
-            lambda: ManyToOne(RNNCell(), 0),
-            "ManyToOne cannot take max_sequence_length=0.\n"
-            "    needs  a whole number from 1\n"
-            "    Try: ManyToOne(RNNCell(hidden_size=32), max_sequence_length=10)",
-        ),
-        (
-            lambda: EncoderDecoder("rnn", 2, 2),
-            "OneToMany cannot run 'rnn' step by step.\n"
-            "    needs  a block\n"
-            "    Try: OneToMany(RNNCell(hidden_size=32), max_sequence_length=10)",
-        ),
-        (
-            lambda: Bidirectional(Linear(3)),
-            "Bidirectional cannot reverse Linear(dimension=3, use_bias=True, input_size=None).\n"
-            "    needs  RNN, LSTM or GRU\n"
-            "    Try: Bidirectional(LSTM(32))",
-        ),
-        (
-            lambda: ml.compile(RNNCell(), shapes={"input": [5, 1, 3], "prev_hidden": [2, 1, 4]}),
-            "the input 'prev_hidden' does not fit 'rnn_cell.prev_hidden'.\n"
-            "    given        (2, 1, 4) float32\n"
-            "    prev_hidden  at least the rows of the input, (5, 1), then features      (2, 1) beside (5, 1)\n"
-            "    Try: one state per row of the input.",
-        ),
-        (
-            lambda: ml.compile(LSTM(4, use_initial_state=True), shapes={"input": [2, 5, 3], "initial_cell": [2, 3]}),
-            "the input 'initial_cell' does not fit 'lstm.initial_cell'.\n"
-            "    given         (2, 3) float32\n"
-            "    initial_cell  (2, 4)      (2, 3)\n"
-            "    Try: the final state of another block of this kind, or leave use_initial_state out.",
-        ),
-    ],
-)
-def test_invalid_inputs_are_rejected(make, message: str):
-    with pytest.raises(MithrilError) as caught:
-        make()
-    assert str(caught.value) == message

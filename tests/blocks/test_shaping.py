@@ -14,26 +14,18 @@ from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.errors import MithrilError
 from mithril_nb.graph.spec import LEADING, TensorSpec
 from mithril_nb.models import (
-    BroadcastTo,
-    CartesianDifference,
     Concat,
     ExpandDims,
     Flatten,
-    Gather,
-    Identity,
     Indexer,
     Linear,
     Model,
     Pad,
     Reshape,
     Roll,
-    Size,
-    Split,
-    Squeeze,
     Stack,
     SwapAxes,
     Tile,
-    ToTuple,
     Transpose,
     TransposedDiagonal,
     Triu,
@@ -41,6 +33,7 @@ from mithril_nb.models import (
 from mithril_nb.models.shape_inference.infer import infer
 from mithril_nb.program import run
 from tests.blocks.cases.shaping import as_data, draw_index
+from tests.blocks.running import of_x
 
 X = np.arange(2 * 4 * 6, dtype="float32").reshape(2, 4, 6)
 EXPRESSIONS = {
@@ -72,13 +65,6 @@ EXPRESSIONS = {
     "size as a number": (lambda x: x[x.shape()[0] - 1, 1:], X[1, 1:]),
     "division by a size": (lambda x: x / x.shape()[1], X / 4),
 }  # fmt: skip
-
-
-def of_x(expression) -> Model:
-    model = Model()
-    model |= Identity()(input="input", output="x")
-    model |= Identity()(input=expression(model.x), output="output")
-    return model
 
 
 @pytest.mark.parametrize("name", EXPRESSIONS)
@@ -144,14 +130,6 @@ def test_names_in_a_shape_represent_sizes():
     assert reshaped((LEADING, 6), (4, -1)) == (LEADING,)
 
 
-def test_ports_and_arguments_agree_with_the_table():
-    assert [port.name for port in Concat(3).inputs] == ["input1", "input2", "input3", "axis"]
-    assert [port.name for port in Flatten(start_dim=0, end_dim=-1).inputs] == ["input", "start_dim", "end_dim"]
-    assert [port.name for port in Split(split_size=2, axis=0).inputs] == ["input", "split_size", "axis"]
-    assert [port.name for port in Indexer().inputs] == ["input", "index"]
-    assert Flatten().options == {"start_dim": 1, "end_dim": -1}
-
-
 NAMED = {
     "reshape": lambda draw: Reshape((-1, 6)),
     "reshape by place": lambda draw: Reshape(("n", -1, 2)),
@@ -199,197 +177,3 @@ def test_special_numbers_are_unchanged():
             found = run(block.graph, JaxBackend().toolkit, {}, {"input": x.astype(dtype)})["output"]
             assert found.dtype == dtype
     np.testing.assert_array_equal(run(Triu().graph, JaxBackend().toolkit, {}, {"input": x})["output"][1, 0], 0.0)
-
-
-def refusal(block, **shapes) -> str:
-    with pytest.raises(MithrilError) as error:
-        ml.compile(block, shapes={port: list(shape) for port, shape in shapes.items()})
-    return f"{type(error.value).__name__}: {error.value}"
-
-
-REFUSED = {
-    "another size": (
-        lambda: refusal(Reshape((4, 6)), input=(3, 4)),
-        """
-        ShapeError: the input 'input' does not fit 'reshape.input'.
-            given  (3, 4) float32
-            input  24 items, for shape (4, 6)      12 != 24
-            Try: sizes whose product is 12.
-        """,
-    ),
-    "a rest": (
-        lambda: refusal(Reshape((5, -1)), input=(3, 4)),
-        """
-        ShapeError: the input 'input' does not fit 'reshape.input'.
-            given  (3, 4) float32
-            input  a multiple of 5 items, for shape (5, -1)      12 is not a multiple
-            Try: sizes whose product is 12.
-        """,
-    ),
-    "names that cancel": (
-        lambda: refusal(Reshape(("batch", 4)), input=("batch", 3, 4)),
-        """
-        ShapeError: the input 'input' does not fit 'reshape.input'.
-            given  ('batch', 3, 4) float32
-            input  batch*4 items, for shape ('batch', 4)      batch*12 != batch*4
-            Try: sizes whose product is batch*12.
-        """,
-    ),
-    "a name at another place": (
-        lambda: refusal(Reshape(("m", "n", -1)), input=("n", "m", 3)),
-        """
-        ShapeError: the input 'input' does not fit 'reshape.input'.
-            given  ('n', 'm', 3) float32
-            input  'm' on axis 0, for shape ('m', 'n', -1)      axis 0: n != m
-            Try: x.reshape(x.shape()[1], x.shape()[0], -1)  # which states where the sizes come from
-        """,
-    ),
-    "no shape": (
-        lambda: refusal(Reshape(), input=(3, 4)),
-        """
-        ShapeError: Reshape at 'reshape' cannot use shape=None.
-            shape  sizes
-            Try: shape=(2, 3)  # or a connected shape: shape=x.shape()
-        """,
-    ),
-    "no such axis": (
-        lambda: refusal(SwapAxes(0, 2), input=(3, 4)),
-        """
-        ShapeError: the input 'input' does not fit 'swap_axes.input'.
-            given  (3, 4) float32
-            input  an axis 2      rank 2
-            Try: an axis from -2 to 1.
-        """,
-    ),
-    "index out of range": (
-        lambda: refusal(of_x(lambda x: x[:, 4]), input=("batch", 4)),
-        """
-        ShapeError: cannot connect 'identity_0.output' to 'indexer_0.input'.
-            output  ('batch', 4) float32
-            input   an item 4 on axis 1      axis 1: 4 of 4
-            Try: a number from -4 to 3.
-        """,
-    ),
-    "too many indices": (
-        lambda: refusal(of_x(lambda x: x[0, 0, 0]), input=("batch", 4)),
-        """
-        ShapeError: cannot connect 'identity_0.output' to 'indexer_0.input'.
-            output  ('batch', 4) float32
-            input   at least 3 axes, for this index      rank 2
-            Try: fewer numbers and slices.
-        """,
-    ),
-    "a shape has no such size": (
-        lambda: refusal(of_x(lambda x: x.reshape(x.shape()[2], -1)), input=("batch", 4)),
-        """
-        ShapeError: cannot connect 'shape_0.output' to 'indexer_0.input'.
-            output  static ('batch', 4)
-            input   an item 2      2 items
-            Try: a number from -2 to 1.
-        """,
-    ),
-    "sizes that differ": (
-        lambda: refusal(Concat(2, axis=-1), input1=(2, 3), input2=(4, 3)),
-        """
-        ShapeError: the input 'input2' does not fit 'concat.input2'.
-            given   (4, 3) float32
-            input2  (2, 'any'), like input1 (2, 3)      axis 0: 4 != 2
-            Try: the same sizes on the other axes.
-        """,
-    ),
-    "a stack of two shapes": (
-        lambda: refusal(Stack(2), input1=(2, 3), input2=(2,)),
-        """
-        ShapeError: the input 'input2' does not fit 'stack.input2'.
-            given   (2,) float32
-            input2  (2, 3), like input1 (2, 3)      rank 1 != 2
-            Try: arrays with the same number of axes.
-        """,
-    ),
-    "no broadcast": (
-        lambda: refusal(BroadcastTo((2, 4)), input=(2, 3)),
-        """
-        ShapeError: the input 'input' does not fit 'broadcast_to.input'.
-            given  (2, 3) float32
-            input  a shape that broadcasts to (2, 4)      axis 1: 3 != 4
-            Try: size 1 or 4 on that axis.
-        """,
-    ),
-    "parts that do not fit": (
-        lambda: refusal(Split(3, axis=-1), input=(2, 4)),
-        """
-        ShapeError: the input 'input' does not fit 'split.input'.
-            given  (2, 4) float32
-            input  a multiple of 3 on axis 1      axis 1: 4 is not a multiple
-            Try: a number of parts that divides it.
-        """,
-    ),
-    "nothing to squeeze": (
-        lambda: refusal(Squeeze(0), input=(2, 1)),
-        """
-        ShapeError: the input 'input' does not fit 'squeeze.input'.
-            given  (2, 1) float32
-            input  size 1 on axis 0      axis 0: 2 != 1
-            Try: Squeeze()  # removes all axes of size 1
-        """,
-    ),
-    "too few axes": (
-        lambda: refusal(Transpose((0, 1)), input=(2, 1, 3)),
-        """
-        ShapeError: the input 'input' does not fit 'transpose.input'.
-            given  (2, 1, 3) float32
-            input  rank 2, for axes=(0, 1)      rank 3
-            Try: axes that name each axis of the input once.
-        """,
-    ),
-    "a span backwards": (
-        lambda: refusal(Flatten(2, 1), input=(2, 1, 3)),
-        """
-        ShapeError: the input 'input' does not fit 'flatten.input'.
-            given  (2, 1, 3) float32
-            input  start_dim=2 at or before end_dim=1      axis 2 > axis 1
-            Try: Flatten(start_dim=1, end_dim=2)
-        """,
-    ),
-    "padding for other axes": (
-        lambda: refusal(Pad(((1, 1), (0, 0), (2, 2))), input=(2, 3)),
-        """
-        ShapeError: the input 'input' does not fit 'pad.input'.
-            given  (2, 3) float32
-            input  rank 3, for pad_width=((1, 1), (0, 0), (2, 2))      rank 2
-            Try: a pair for each axis.
-        """,
-    ),
-    "other features": (
-        lambda: refusal(CartesianDifference(), left=(5, 3), right=(4, 2)),
-        """
-        ShapeError: the input 'right' does not fit 'cartesian_difference.right'.
-            given  (4, 2) float32
-            right  (rows, 3), like left (5, 3)      axis 1: 2 != 3
-            Try: the same number of features in both.
-        """,
-    ),
-    "indices of another rank": (
-        lambda: refusal(Gather(), input=(5, 3), indices=(4,)),
-        """
-        ShapeError: the input 'indices' does not fit 'gather.indices'.
-            given    (4,) int32
-            indices  as many axes as the input (5, 3)      rank 1 != 2
-            Try: ExpandDims(-1)  # for indices of more axes
-        """,
-    ),
-    "a tuple where an array is needed": (
-        lambda: refusal(Model() + Size() + ToTuple(1) + Linear(3), input=(2, 3)),
-        """
-        ShapeError: cannot connect 'to_tuple_0.output' to 'linear_0.input'.
-            output  static (6,)
-            input   floating-point numbers (float32)      dtype int32
-            Try: x.cast("float32")  # or a Cast(dtype="float32") before it
-        """,
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("call", "text"), REFUSED.values(), ids=REFUSED)
-def test_message(call, text):
-    assert call() == textwrap.dedent(text).strip()

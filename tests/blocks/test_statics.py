@@ -1,30 +1,10 @@
 """Static values: known before the program runs, and rejected inputs."""
 
-import textwrap
-
 import numpy as np
-import pytest
 
 import mithril_nb as ml
-from mithril_nb.errors import MithrilError
 from mithril_nb.graph.spec import StaticSpec, TensorSpec
-from mithril_nb.models import (
-    Cast,
-    Dtype,
-    Identity,
-    Indexer,
-    Item,
-    Length,
-    Model,
-    Shape,
-    Size,
-    Slice,
-    TensorToList,
-    ToList,
-    ToTensor,
-    ToTuple,
-    Value,
-)
+from mithril_nb.models import Cast, Dtype, Identity, Indexer, Length, Model, Shape, Size, TensorToList, ToTensor
 from mithril_nb.models.shape_inference.infer import infer
 
 
@@ -66,14 +46,6 @@ def test_data_dependent_values_are_unknown():
     assert found == ((1.0, 2.0), (3.0, 4.0))
 
 
-def test_ports_agree_with_the_table():
-    assert [port.name for port in ToList(3).inputs] == ["input1", "input2", "input3"]
-    assert [port.name for port in ToTuple().inputs] == ["input"]
-    assert [port.name for port in Slice().inputs] == ["start", "stop", "step"]
-    assert [port.name for port in Cast("int32").inputs] == ["input", "dtype"]
-    assert [port.name for port in Size().inputs] == ["input", "dim"]
-
-
 def test_a_dtype_may_come_from_another_array():
     model = Model()
     model |= Dtype()(input="like", output="dtype")
@@ -82,62 +54,3 @@ def test_a_dtype_may_come_from_another_array():
     for dtype in ("int32", "float16", "bool"):
         found = pm.evaluate({}, {"input": np.ones(2, "float32"), "like": np.zeros((), dtype)})["output"]
         assert found.dtype == dtype
-
-
-def refusal(block, *shape):
-    with pytest.raises(MithrilError) as error:
-        ml.compile(block, shapes={"input": list(shape)})
-    return f"{type(error.value).__name__}: {error.value}"
-
-
-REFUSED = {
-    "several items": (
-        lambda: refusal(Item(), 1, 3),
-        """
-        ShapeError: the input 'input' does not fit 'item.input'.
-            given  (1, 3) float32
-            input  one item      axis 1: 3 != 1
-            Try: Indexer(0)  # the first item
-        """,
-    ),
-    "no axis": (
-        lambda: refusal(Length()),
-        """
-        ShapeError: the input 'input' does not fit 'length.input'.
-            given  () float32
-            input  at least one axis      rank 0
-            Try: Size()  # counts the items of any array
-        """,
-    ),
-    "no such axis": (
-        lambda: refusal(Size(2), 1, 3),
-        """
-        ShapeError: the input 'input' does not fit 'size.input'.
-            given  (1, 3) float32
-            input  an axis 2      rank 2
-            Try: an axis from -2 to 1.
-        """,
-    ),
-    "no dtype": (
-        lambda: refusal(Cast(), 2),
-        """
-        ShapeError: Cast at 'cast' cannot use dtype=None.
-            dtype  a dtype that is known before the program runs
-            Try: dtype="float32"
-        """,
-    ),
-    "ragged": (
-        lambda: refusal(Model() | Value(((1, 2), (3,)))(output="v") | ToTensor()(input="v") | Shape()),
-        """
-        ShapeError: cannot connect 'value_0.output' to 'to_tensor_0.input'.
-            output  static ((1, 2), (3,))
-            input   tuples of one length at each depth      ragged
-            Try: tuples of one length.
-        """,
-    ),
-}
-
-
-@pytest.mark.parametrize(("call", "text"), REFUSED.values(), ids=REFUSED)
-def test_message(call, text):
-    assert call() == textwrap.dedent(text).strip()

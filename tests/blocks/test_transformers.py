@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import mithril_nb as ml
-from mithril_nb.errors import MithrilError
 from mithril_nb.models import GPT, TransformerBlock, TransformerEncoder
 
 
@@ -77,14 +76,3 @@ def test_a_block_stays_in_half_precision():
     pm = ml.compile(TransformerBlock(8, 2), ml.JaxBackend(dtype="bfloat16"), shapes={"input": [2, 3, 8]})
     assert str(pm.output_specs["output"]) == "(2, 3, 8) bfloat16"
     assert pm.evaluate(pm.randomize_params(0), {"input": jnp.ones((2, 3, 8), "bfloat16")})["output"].dtype == "bfloat16"
-
-
-def test_too_many_time_steps_are_rejected():
-    with pytest.raises(MithrilError) as caught:
-        ml.compile(GPT(10, 4, 1, 1, 8), shapes={"input": [1, 5]})
-    assert str(caught.value) == (
-        "cannot connect 'tokens.output' to 'positions.input'.\n"
-        "    output  (1, 5, 8) float32\n"
-        "    input   at most 4 time steps      axis -2: 5 > 4\n"
-        "    Try: LearnedPositions(5)  # or shorter inputs"
-    )

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import textwrap
-from typing import Any
-
 import jax
 import numpy as np
 import pytest
 
 import mithril_nb as ml
-from mithril_nb.errors import MithrilError
 from mithril_nb.models import CNN, Layer, Linear, Model, Relu, Residual, ResNet, Sequential
 
 
@@ -75,70 +71,3 @@ def test_a_layer_without_a_dimension_reads_its_weights() -> None:
     pm = ml.compile(layer, shapes={"input": [2, 3], "weight": [3, 4], "bias": [4]})
     out = pm.evaluate({}, {"input": x, "weight": w, "bias": b})["output"]
     np.testing.assert_allclose(out, np.maximum(x @ w + b, 0), 1e-5, 1e-6)
-
-
-MESSAGES: list[tuple[str, Any, str]] = [
-    (
-        "a way around nothing",
-        lambda: Residual(Model()),
-        """
-        UnknownOptionError: cannot build Residual around Model(): it has no input.
-            needs  a block with an input and an output
-            Try: Residual(Linear(64))
-        """,
-    ),
-    (
-        "a way around that does not fit",
-        lambda: ml.compile(Residual(Linear(5)), shapes={"input": [2, 3]}),
-        """
-        ShapeError: cannot connect 'linear_0.output' to 'add_0.right'.
-            output  (2, 5) float32
-            right   a shape that broadcasts with (2, 3)      axis -1: 3 != 5
-            Try: use the same sizes, or size 1 on an axis to broadcast.
-        """,
-    ),
-    (
-        "not a block",
-        lambda: Sequential(Linear(5), "relu"),  # pyright: ignore
-        """
-        UnknownOptionError: cannot add 'relu' to a model.
-            needs  a block, or a block with connections
-            Try: model += Linear(64)  # or model |= Linear(64)(input="x")
-        """,
-    ),
-    (
-        "no such number of blocks",
-        lambda: ResNet((0, 1)),
-        """
-        UnknownOptionError: ResNet cannot take layers=(0, 1).
-            needs  whole numbers from 1 to 64
-            means  Number of residual blocks per stage; each stage halves the image and doubles the channels.
-            Try: ResNet(layers=(2, 2, 2, 2))
-        """,
-    ),
-    (
-        "the number of a network's name",
-        lambda: ResNet(50),  # pyright: ignore
-        """
-        UnknownOptionError: ResNet cannot take layers=50.
-            needs  a list with the number of residual blocks per stage
-            Try: ResNet((3, 4, 6, 3), bottleneck=True)
-        """,
-    ),
-    (
-        "an unknown network number, as text",
-        lambda: ResNet("180"),  # pyright: ignore
-        """
-        UnknownOptionError: ResNet cannot take layers='180'.
-            needs  a list with the number of residual blocks per stage
-            Try: ResNet((2, 2, 2, 2))
-        """,
-    ),
-]
-
-
-@pytest.mark.parametrize(("call", "text"), [case[1:] for case in MESSAGES], ids=[case[0] for case in MESSAGES])
-def test_message(call: Any, text: str) -> None:
-    with pytest.raises(MithrilError) as error:
-        call()
-    assert f"{type(error.value).__name__}: {error.value}" == textwrap.dedent(text).strip()

@@ -1,4 +1,4 @@
-"""Blocks of `models/attention.py`, compared with NumPy and Equinox."""
+"""Blocks of `models/library/layers/attention.py`, compared with NumPy and Equinox."""
 
 from __future__ import annotations
 

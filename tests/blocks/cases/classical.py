@@ -13,6 +13,7 @@ from sklearn.manifold import _utils as manifold
 from sklearn.metrics import pairwise
 
 from mithril_nb.models import (
+    KINDS,
     MDS,
     TSNE,
     Cholesky,
@@ -23,8 +24,6 @@ from mithril_nb.models import (
     GPRAlpha,
     GPRVOuter,
     KernelizedSVM,
-    LinearSVM,
-    LogisticRegression,
     MDSCore,
     Model,
     NormModifier,
@@ -163,8 +162,8 @@ def _svm_expected(model: Model, params: Arrays, given: Arrays) -> dict[str, Any]
     return {"output": kernel @ params["weight"] + params["bias"]}
 
 
-def _linear(kind: type[Model]):
-    return lambda draw: (kind(), {"input": _rows(draw, draw(st.integers(1, 3)))})
+def _linear(kind: str):
+    return lambda draw: (KINDS[kind](), {"input": _rows(draw, draw(st.integers(1, 3)))})
 
 
 def _regression(draw: st.DrawFn) -> tuple[Model, Arrays]:
@@ -309,12 +308,12 @@ CASES = [
     Case("KernelizedSVM", _svm, _svm_expected),
     Case(
         "LinearSVM",
-        _linear(LinearSVM),
+        _linear("LinearSVM"),
         lambda _, params, given: {"output": given["input"] @ params["weight"] + params["bias"]},
     ),
     Case(
         "LogisticRegression",
-        _linear(LogisticRegression),
+        _linear("LogisticRegression"),
         lambda _, params, given: {"probs_output": special.expit(given["input"] @ params["weight"] + params["bias"])},
     ),
     Case("PolynomialRegression", _regression, _regression_expected),

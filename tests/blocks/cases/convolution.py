@@ -1,4 +1,4 @@
-"""Blocks of `models/convolution.py`, `models/transposed.py` and `models/pooling.py`."""
+"""Blocks of `models/library/layers`: convolutions and pools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocks of `models/generators.py`, compared with NumPy."""
+"""Blocks of `models/library/operations/generators.py`, compared with NumPy."""
 
 from __future__ import annotations
 

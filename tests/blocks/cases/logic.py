@@ -1,4 +1,4 @@
-"""Blocks of `models/logic.py`."""
+"""Blocks of `models/library/operations/logic.py`."""
 
 from __future__ import annotations
 
@@ -8,35 +8,19 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from mithril_nb.models import (
-    Equal,
-    Greater,
-    GreaterEqual,
-    IsNan,
-    Less,
-    LessEqual,
-    LogicalAnd,
-    LogicalNot,
-    LogicalOr,
-    LogicalXOr,
-    Model,
-    NotEqual,
-    ShiftLeft,
-    ShiftRight,
-    Where,
-)
+from mithril_nb.models import KINDS, IsNan, LogicalNot, Model, Where
 from tests.blocks.case import Arrays, Case, arrays
 from tests.blocks.cases.arithmetic import paired, sometimes_empty, truths, whole
 
 
-def _binary(block: type[Model], reference: Callable[..., Any], draw_one: Callable[..., Any], *ports: str) -> Case:
+def _binary(kind: str, reference: Callable[..., Any], draw_one: Callable[..., Any], *ports: str) -> Case:
     def drawn(draw: st.DrawFn) -> tuple[Model, Arrays]:
-        return block(), {port: draw_one(draw, shape) for port, shape in zip(ports, paired(draw), strict=True)}
+        return KINDS[kind](), {port: draw_one(draw, shape) for port, shape in zip(ports, paired(draw), strict=True)}
 
     def compute(model: Model, params: Arrays, inputs: Arrays) -> dict[str, Any]:
         return {"output": reference(*(inputs[port] for port in ports))}
 
-    return Case(block.__name__, drawn, compute, is_differentiable=False)
+    return Case(kind, drawn, compute, is_differentiable=False)
 
 
 def _few(draw: st.DrawFn, shape: tuple[int, ...]) -> np.ndarray:
@@ -55,15 +39,15 @@ def _not(draw: st.DrawFn) -> tuple[Model, Arrays]:
     return LogicalNot(), {"input": truths(draw, sometimes_empty(draw))}
 
 
-def _shift(block: type[Model], reference: Callable[..., Any]) -> Case:
+def _shift(kind: str, reference: Callable[..., Any]) -> Case:
     def drawn(draw: st.DrawFn) -> tuple[Model, Arrays]:
         one, other = paired(draw)
-        return block(), {"input": whole(draw, one, -(2**20), 2**20), "shift": whole(draw, other, 0, 10)}
+        return KINDS[kind](), {"input": whole(draw, one, -(2**20), 2**20), "shift": whole(draw, other, 0, 10)}
 
     def compute(model: Model, params: Arrays, inputs: Arrays) -> dict[str, Any]:
         return {"output": reference(inputs["input"].astype("int32"), inputs["shift"].astype("int32"))}
 
-    return Case(block.__name__, drawn, compute, is_differentiable=False)
+    return Case(kind, drawn, compute, is_differentiable=False)
 
 
 def _where(draw: st.DrawFn) -> tuple[Model, Arrays]:
@@ -77,19 +61,19 @@ def _where(draw: st.DrawFn) -> tuple[Model, Arrays]:
 
 BOTH = ("left", "right")
 CASES = [
-    _binary(Greater, np.greater, _few, *BOTH),
-    _binary(Less, np.less, _few, *BOTH),
-    _binary(GreaterEqual, np.greater_equal, _few, *BOTH),
-    _binary(LessEqual, np.less_equal, _few, *BOTH),
-    _binary(Equal, np.equal, _few, *BOTH),
-    _binary(NotEqual, np.not_equal, _few, *BOTH),
-    _binary(LogicalAnd, np.logical_and, truths, *BOTH),
-    _binary(LogicalOr, np.logical_or, truths, *BOTH),
-    _binary(LogicalXOr, np.logical_xor, truths, *BOTH),
+    _binary("Greater", np.greater, _few, *BOTH),
+    _binary("Less", np.less, _few, *BOTH),
+    _binary("GreaterEqual", np.greater_equal, _few, *BOTH),
+    _binary("LessEqual", np.less_equal, _few, *BOTH),
+    _binary("Equal", np.equal, _few, *BOTH),
+    _binary("NotEqual", np.not_equal, _few, *BOTH),
+    _binary("LogicalAnd", np.logical_and, truths, *BOTH),
+    _binary("LogicalOr", np.logical_or, truths, *BOTH),
+    _binary("LogicalXOr", np.logical_xor, truths, *BOTH),
     Case("IsNan", _is_nan, lambda _, __, given: {"output": np.isnan(given["input"])}, is_differentiable=False),
     Case("LogicalNot", _not, lambda _, __, given: {"output": ~given["input"]}, is_differentiable=False),
-    _shift(ShiftLeft, np.left_shift),
-    _shift(ShiftRight, np.right_shift),
+    _shift("ShiftLeft", np.left_shift),
+    _shift("ShiftRight", np.right_shift),
     Case(
         "Where",
         _where,

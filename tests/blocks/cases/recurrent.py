@@ -1,4 +1,4 @@
-"""Blocks of `models/recurrent.py`: cells compared with NumPy, whole sequences with a loop of cells."""
+"""Blocks of `models/library/layers/recurrent.py`: cells compared with NumPy, whole sequences with a loop of cells."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocks of `models/reductions.py`."""
+"""Blocks of `models/library/operations/reductions.py`."""
 
 from __future__ import annotations
 
@@ -8,22 +8,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from mithril_nb.models import (
-    ArgMax,
-    ArgMin,
-    Cumsum,
-    LogSumExp,
-    Max,
-    Mean,
-    Min,
-    Model,
-    Norm,
-    Prod,
-    Sum,
-    Trapezoid,
-    Unique,
-    Variance,
-)
+from mithril_nb.models import KINDS, Cumsum, Model, Trapezoid, Unique
 from tests.blocks.case import Arrays, Case, arrays, filled_shapes, shapes
 from tests.blocks.cases.arithmetic import truths, whole
 
@@ -37,15 +22,15 @@ def _axes(draw: st.DrawFn, rank: int) -> int | list[int] | None:
     return axes[0] if len(axes) == 1 and draw(st.booleans()) else axes
 
 
-def _reduction(block: type[Model], reference: Callable[..., Any], can_be_empty: bool = True, kinds: str = "f", **more):
+def _reduction(kind: str, reference: Callable[..., Any], can_be_empty: bool = True, kinds: str = "f", **more):
     def drawn(draw: st.DrawFn) -> tuple[Model, Arrays]:
         shape = draw(shapes)
         if can_be_empty and shape and draw(st.integers(0, 5)) == 0:
             shape = (0, *shape[1:])
-        kind = draw(st.sampled_from(kinds))
-        x = {"f": lambda s: draw(arrays(s)), "i": lambda s: whole(draw, s, -3, 3), "b": lambda s: truths(draw, s)}
+        values = {"f": lambda s: draw(arrays(s)), "i": lambda s: whole(draw, s, -3, 3), "b": lambda s: truths(draw, s)}
+        x = values[draw(st.sampled_from(kinds))](shape)
         options = {name: draw(strategy) for name, strategy in more.items()}
-        return block(axis=_axes(draw, len(shape)), keepdim=draw(st.booleans()), **options), {"input": x[kind](shape)}
+        return KINDS[kind](axis=_axes(draw, len(shape)), keepdim=draw(st.booleans()), **options), {"input": x}
 
     def compute(model: Model, params: Arrays, inputs: Arrays) -> dict[str, Any]:
         options = {name: model.options[name] for name in more}
@@ -91,18 +76,18 @@ def _norm(x: np.ndarray, axis: Any, keepdims: bool, p: float) -> Any:
     return np.sum(np.abs(x) ** p, axis=axis, keepdims=keepdims) ** (1 / p)
 
 
-def _place(block: type[Model], reference: Callable[..., Any]) -> Case:
+def _place(kind: str, reference: Callable[..., Any]) -> Case:
     def drawn(draw: st.DrawFn) -> tuple[Model, Arrays]:
         shape = draw(shapes)
         axis = draw(st.none() | st.integers(-len(shape), len(shape) - 1)) if shape else None
         x = draw(arrays(shape)) if draw(st.booleans()) else whole(draw, shape, -1, 1)
-        return block(axis, draw(st.booleans())), {"input": x}
+        return KINDS[kind](axis, draw(st.booleans())), {"input": x}
 
     def compute(model: Model, params: Arrays, inputs: Arrays) -> dict[str, Any]:
         axis, keepdim = model.options["axis"], model.options["keepdim"]
         return {"output": reference(inputs["input"], axis=axis, keepdims=keepdim)}
 
-    return Case(block.__name__, drawn, compute, is_differentiable=False)
+    return Case(kind, drawn, compute, is_differentiable=False)
 
 
 def _cumsum(draw: st.DrawFn) -> tuple[Model, Arrays]:
@@ -132,10 +117,10 @@ def _unique_reference(model: Model, params: Arrays, inputs: Arrays) -> dict[str,
 
 
 FLOATING = {
-    "Mean": _reduction(Mean, _mean, kinds="ib"),
-    "Variance": _reduction(Variance, _variance, kinds="ib", correction=st.sampled_from((0.0, 0.5))),
-    "LogSumExp": _reduction(LogSumExp, _log_sum_exp, kinds="i"),
-    "Norm": _reduction(Norm, _norm, kinds="i", p=st.sampled_from((1.0, 2.0, 3.5, np.inf))),
+    "Mean": _reduction("Mean", _mean, kinds="ib"),
+    "Variance": _reduction("Variance", _variance, kinds="ib", correction=st.sampled_from((0.0, 0.5))),
+    "LogSumExp": _reduction("LogSumExp", _log_sum_exp, kinds="i"),
+    "Norm": _reduction("Norm", _norm, kinds="i", p=st.sampled_from((1.0, 2.0, 3.5, np.inf))),
 }
 
 
@@ -144,16 +129,16 @@ def _of_whole(draw: st.DrawFn) -> tuple[Model, Arrays]:
 
 
 CASES = [
-    Case("Mean", *_reduction(Mean, _mean)),
-    Case("Sum", *_reduction(Sum, np.sum, kinds="fib")),
-    Case("Prod", *_reduction(Prod, np.prod, kinds="fib")),
-    Case("Max", *_reduction(Max, np.max, can_be_empty=False, kinds="fib")),
-    Case("Min", *_reduction(Min, np.min, can_be_empty=False, kinds="fib")),
-    Case("Variance", *_reduction(Variance, _variance, correction=st.sampled_from((0.0, 0.5)))),
-    Case("LogSumExp", *_reduction(LogSumExp, _log_sum_exp)),
-    Case("Norm", *_reduction(Norm, _norm, p=st.sampled_from((1.0, 2.0, 3.5, np.inf)))),
-    _place(ArgMax, np.argmax),
-    _place(ArgMin, np.argmin),
+    Case("Mean", *_reduction("Mean", _mean)),
+    Case("Sum", *_reduction("Sum", np.sum, kinds="fib")),
+    Case("Prod", *_reduction("Prod", np.prod, kinds="fib")),
+    Case("Max", *_reduction("Max", np.max, can_be_empty=False, kinds="fib")),
+    Case("Min", *_reduction("Min", np.min, can_be_empty=False, kinds="fib")),
+    Case("Variance", *_reduction("Variance", _variance, correction=st.sampled_from((0.0, 0.5)))),
+    Case("LogSumExp", *_reduction("LogSumExp", _log_sum_exp)),
+    Case("Norm", *_reduction("Norm", _norm, p=st.sampled_from((1.0, 2.0, 3.5, np.inf)))),
+    _place("ArgMax", np.argmax),
+    _place("ArgMin", np.argmin),
     Case("Cumsum", _cumsum, lambda model, _, given: {"output": np.cumsum(given["input"], axis=model.options["axis"])}),
     Case("Trapezoid", _trapezoid, lambda _, __, given: {"output": np.trapezoid(given["y"], given["x"])}),
     # The choice of kept items is discontinuous.

@@ -1,4 +1,4 @@
-"""Blocks of `models/statics.py`, compared with NumPy and Python."""
+"""Blocks of `models/library/operations/statics.py`, compared with NumPy and Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocks of `models/transformers.py` and `models/sequences.py`, rewritten in NumPy."""
+"""Blocks of `models/library/networks`: transformers and unrolled cells, rewritten in NumPy."""
 
 from __future__ import annotations
 

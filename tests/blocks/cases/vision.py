@@ -1,4 +1,4 @@
-"""Models of `models/vision.py` and `models/containers.py`, compared with hand-written equivalents."""
+"""Models of `models/library/networks/feedforward.py`, compared with hand-written equivalents."""
 
 from __future__ import annotations
 

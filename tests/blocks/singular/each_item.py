@@ -8,22 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from mithril_nb.models import (
-    KINDS,
-    BinaryCrossEntropy,
-    Celu,
-    Clamp,
-    Elu,
-    HuberLoss,
-    LeakyRelu,
-    Log,
-    Model,
-    NormModifier,
-    Power,
-    QuantileLoss,
-    Sqrt,
-    StableReciprocal,
-)
+from mithril_nb.models import KINDS
 from tests.blocks.singular.point import Point, point, rounded
 
 INF, NAN = np.inf, np.nan
@@ -127,55 +112,47 @@ def _robust_power_slopes(b: np.ndarray, e: np.ndarray, t: float) -> tuple[np.nda
     return base, _robust_power(b, e, t) * np.log(np.where(is_near, t, np.abs(b)))
 
 
-SET: list[tuple[str, Model, Function, Function]] = [
-    ("Clamp, bounds", Clamp(-1.0, 1.0), lambda x: np.clip(x, -1, 1), lambda x: _between(x, -1, 1, 0.5)),
-    ("LeakyRelu, 0.3", LeakyRelu(0.3), lambda x: np.where(x >= 0, x, 0.3 * x), lambda x: np.where(x >= 0, 1, 0.3)),
-    ("Elu, 2", Elu(2.0), lambda x: np.where(x > 0, x, 2 * np.expm1(x)), lambda x: np.where(x > 0, 1, 2 * np.exp(x))),
+SET: list[tuple[str, Function, Function]] = [
+    ("Clamp(-1.0, 1.0)", lambda x: np.clip(x, -1, 1), lambda x: _between(x, -1, 1, 0.5)),
+    ("LeakyRelu(0.3)", lambda x: np.where(x >= 0, x, 0.3 * x), lambda x: np.where(x >= 0, 1, 0.3)),
+    ("Elu(2.0)", lambda x: np.where(x > 0, x, 2 * np.expm1(x)), lambda x: np.where(x > 0, 1, 2 * np.exp(x))),
     (
-        "Celu, 2",
-        Celu(2.0),
+        "Celu(2.0)",
         lambda x: np.where(x > 0, x, 2 * np.expm1(x / 2)),
         lambda x: np.where(x > 0, 1, np.exp(x / 2)),
     ),
     (
-        "Sqrt, robust",
-        Sqrt(robust=True),
+        "Sqrt(robust=True)",
         lambda x: _robust_sqrt(x, TINY),
         lambda x: np.where(np.abs(x) < TINY, 1 / np.sqrt(TINY), 0.5 / np.sqrt(np.abs(x))),
     ),
     (
-        "Sqrt, threshold",
-        Sqrt(robust=True, threshold=1.0),
+        "Sqrt(robust=True, threshold=1.0)",
         lambda x: _robust_sqrt(x, 1.0),
         lambda x: np.where(np.abs(x) < 1, 1, 0.5 / np.sqrt(np.abs(x))),
     ),
     (
-        "Log, robust",
-        Log(robust=True),
+        "Log(robust=True)",
         lambda x: _robust_log(x, TINY),
         lambda x: np.where(x < TINY, 1 / (2 * TINY - x), 1 / x),
     ),
     (
-        "Log, threshold",
-        Log(robust=True, threshold=0.75),
+        "Log(robust=True, threshold=0.75)",
         lambda x: _robust_log(x, 0.75),
         lambda x: np.where(x < 0.75, 1 / (1.5 - x), 1 / x),
     ),
     (
-        "StableReciprocal",
-        StableReciprocal(),
+        "StableReciprocal()",
         lambda x: np.where(x < 0, -1, 1) / np.maximum(np.abs(x), 2.0**-23),
         lambda x: np.where(np.abs(x) < 2.0**-23, 0 * x, -1 / x**2),
     ),
     (
-        "StableReciprocal, threshold",
-        StableReciprocal(0.75),
+        "StableReciprocal(0.75)",
         lambda x: np.where(x < 0, -1, 1) / np.maximum(np.abs(x), 0.75),
         lambda x: np.where(np.abs(x) < 0.75, 0 * x, -1 / x**2),
     ),
     (
-        "StableReciprocal, threshold of zero",
-        StableReciprocal(0.0),
+        "StableReciprocal(0.0)",
         lambda x: np.where(x < 0, -1, 1) / np.maximum(np.abs(x), 2 / np.sqrt(np.finfo("f").max)),
         lambda x: np.where(np.abs(x) < 1e-19, 0 * x, -1 / x**2),
     ),
@@ -267,41 +244,38 @@ def _of_logits(x: np.ndarray, t: np.ndarray, least: float) -> np.ndarray:
 
 
 def _points() -> list[Point]:
-    found = [
-        point(name, KINDS[name](), {"input": X}, value(X), input=slope(X)) for name, (value, slope) in EACH.items()
-    ]
-    found += [point(name, block, {"input": X}, value(X), input=slope(X)) for name, block, value, slope in SET]
+    found = [point(f"{name}()", {"input": X}, value(X), input=slope(X)) for name, (value, slope) in EACH.items()]
+    found += [point(name, {"input": X}, value(X), input=slope(X)) for name, value, slope in SET]
     orders = np.array([-7.0, -3, -2.5, 0, 0.5, 1, 2.5, 5, 6, 9, 13])
     found.append(
         point(
-            "NormModifier",
-            NormModifier(),
+            "NormModifier()",
             {"input": orders},
             1 + np.abs((orders + 3) % 8 - 4),
             input=np.where((orders + 3) % 8 - 4 >= 0, 1, -1),
         )
     )
     for name, pair in PAIRS.items():
-        block = KINDS[name]()
-        one, other = block.input_ports
+        ports = KINDS[name].input_ports
         value, *slopes = pair(A, B)
-        found.append(point(name, block, {one: A, other: B}, value, **dict(zip((one, other), slopes, strict=True))))
+        given = dict(zip(ports, (A, B), strict=True))
+        found.append(point(f"{name}()", given, value, **dict(zip(ports, slopes, strict=True))))
     finite = np.isfinite(A) & np.isfinite(B)
     a, b = A[finite], B[finite]
-    for name, block, pair in (
-        ("HuberLoss", HuberLoss(), _huber),
-        ("QuantileLoss", QuantileLoss(0.25), _quantile),
-        ("Mod", KINDS["Mod"](), lambda a, b: (np.mod(a, b), ONE(a), -np.floor(a / b))),
+    for name, pair in (
+        ("HuberLoss()", _huber),
+        ("QuantileLoss(0.25)", _quantile),
+        ("Mod()", lambda a, b: (np.mod(a, b), ONE(a), -np.floor(a / b))),
     ):
-        one, other = block.input_ports
+        ports = KINDS[name.partition("(")[0]].input_ports
         value, *slopes = pair(a, b)
-        found.append(point(name, block, {one: a, other: b}, value, **dict(zip((one, other), slopes, strict=True))))
+        given = dict(zip(ports, (a, b), strict=True))
+        found.append(point(name, given, value, **dict(zip(ports, slopes, strict=True))))
     base, exponent = (one.ravel() for one in np.meshgrid([0.0, -0.0, 0.1, -0.1, 2, -2], [-1.0, -0.5, 0, 0.5, 1, 2, 3]))
     slopes = _robust_power_slopes(base, exponent, 0.25)
     found.append(
         point(
-            "Power, robust",
-            Power(True, 0.25),
+            "Power(True, 0.25)",
             {"base": base, "exponent": exponent},
             _robust_power(base, exponent, 0.25),
             base=slopes[0],
@@ -312,14 +286,15 @@ def _points() -> list[Point]:
         (True, lambda p: _robust_log(p, TINY), lambda p: np.where(p < TINY, 1 / (2 * TINY - p), 1 / p)),
     ):
         value, by_input = _binary(P, T, log, slope)
-        block = BinaryCrossEntropy("probs", robust=robust)
-        found.append(point(f"{block!r}, probabilities", block, {"input": P, "target": T}, value, input=by_input))
-        block = BinaryCrossEntropy(robust=robust)
+        name = f"BinaryCrossEntropy('probs', robust={robust})"
+        found.append(point(name, {"input": P, "target": T}, value, input=by_input))
         value = _of_logits(LOGIT, YES, np.log(TINY) if robust else -INF)
         by_input = special.expit(LOGIT) - YES
         if robust:  # it is constant there
             by_input = np.where(np.isinf(LOGIT), 0, by_input)
-        found.append(point(f"{block!r}, logits", block, {"input": LOGIT, "target": YES}, value, input=by_input))
+        found.append(
+            point(f"BinaryCrossEntropy(robust={robust})", {"input": LOGIT, "target": YES}, value, input=by_input)
+        )
     return found
 
 

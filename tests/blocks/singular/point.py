@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mithril_nb import models
 from mithril_nb.models import Model
 
 Arrays = dict[str, np.ndarray]
@@ -18,7 +19,7 @@ class Point:
     """One block at one set of inputs.
 
     Attributes:
-        name: Unique; begins with the kind of the block.
+        name: Unique: the call that makes the block, and after `;` what is special about the inputs.
         block: The block.
         given: Its inputs by port; floats in float64.
         values: The expected outputs by port, computed by NumPy in float64.
@@ -45,14 +46,15 @@ def rounded(array: Any) -> np.ndarray:
 
 def point(
     name: str,
-    block: Model,
     given: Mapping[str, Any],
     values: Any,
     weights: Any = 1.0,
     tolerance: float = 2e-6,
+    block: Model | None = None,
     **slopes: Any,
 ) -> Point:
-    """Return a point; if `values` is not a mapping, it belongs to the port `output`."""
+    """Return a point, for the block that its name makes by default; other `values` than a mapping are the `output`."""
+    block = eval(name.partition(";")[0], dict(vars(models))) if block is None else block
     values = values if isinstance(values, Mapping) else {"output": values}
     arrays = {port: rounded(array) for port, array in given.items()}
     return Point(name, block, arrays, values, slopes, rounded(weights), tolerance)

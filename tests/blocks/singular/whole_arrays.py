@@ -7,31 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from mithril_nb.models import (
-    KINDS,
-    AvgPool2d,
-    CosineSimilarity,
-    CrossEntropy,
-    Cumsum,
-    FocalLoss,
-    InfoNCE,
-    KLDivergence,
-    LayerNorm,
-    LeakyRelu,
-    LogSoftmax,
-    LogSumExp,
-    MaxPool1d,
-    MaxPool2d,
-    Mean,
-    Model,
-    Norm,
-    Prod,
-    Softmax,
-    Sum,
-    Trapezoid,
-    Variance,
-    Where,
-)
+from mithril_nb.models import LeakyRelu, Model
 from tests.blocks.singular.point import Point, point
 
 INF, NAN = np.inf, np.nan
@@ -61,49 +37,45 @@ def _norm_slope(x: np.ndarray, p: float) -> np.ndarray:
 def _reductions() -> list[Point]:
     found = []
     for kind, chosen in (("Max", ROWS.max(1)), ("Min", ROWS.min(1))):
-        found.append(point(kind, KINDS[kind](-1), {"input": ROWS}, chosen, input=_ties(ROWS, chosen)))
+        found.append(point(f"{kind}(-1)", {"input": ROWS}, chosen, input=_ties(ROWS, chosen)))
     found += [
-        point("ArgMax", KINDS["ArgMax"](-1), {"input": ROWS}, ROWS.argmax(1)),
-        point("ArgMin", KINDS["ArgMin"](-1), {"input": ROWS}, ROWS.argmin(1)),
-        point("Sum", Sum(-1), {"input": ROWS}, ROWS.sum(1), input=np.ones_like(ROWS)),
-        point("Sum, empty", Sum(-1), {"input": np.zeros((2, 0))}, [0, 0], input=np.zeros((2, 0))),
-        point("Mean", Mean(-1), {"input": ROWS}, ROWS.mean(1), input=np.full_like(ROWS, 1 / 3)),
-        point("Mean, empty", Mean(-1), {"input": np.zeros((2, 0))}, [NAN, NAN]),
-        point("Prod", Prod(-1), {"input": FINITE}, FINITE.prod(1), input=_others(FINITE)),
-        point("Prod, empty", Prod(-1), {"input": np.zeros((2, 0))}, [1, 1]),
-        point("Cumsum", Cumsum(), {"input": ROWS}, ROWS.cumsum(1), input=np.broadcast_to([3.0, 2, 1], ROWS.shape)),
+        point("ArgMax(-1)", {"input": ROWS}, ROWS.argmax(1)),
+        point("ArgMin(-1)", {"input": ROWS}, ROWS.argmin(1)),
+        point("Sum(-1)", {"input": ROWS}, ROWS.sum(1), input=np.ones_like(ROWS)),
+        point("Sum(-1); empty", {"input": np.zeros((2, 0))}, [0, 0], input=np.zeros((2, 0))),
+        point("Mean(-1)", {"input": ROWS}, ROWS.mean(1), input=np.full_like(ROWS, 1 / 3)),
+        point("Mean(-1); empty", {"input": np.zeros((2, 0))}, [NAN, NAN]),
+        point("Prod(-1)", {"input": FINITE}, FINITE.prod(1), input=_others(FINITE)),
+        point("Prod(-1); empty", {"input": np.zeros((2, 0))}, [1, 1]),
+        point("Cumsum()", {"input": ROWS}, ROWS.cumsum(1), input=np.broadcast_to([3.0, 2, 1], ROWS.shape)),
         point(
-            "Variance",
-            Variance(-1),
+            "Variance(-1)",
             {"input": FINITE},
             FINITE.var(1),
             input=2 / 3 * (FINITE - FINITE.mean(1, keepdims=True)),
         ),
-        point("Variance, one item", Variance(-1, correction=1), {"input": np.ones((2, 1))}, [NAN, NAN]),
+        point("Variance(-1, correction=1); one item", {"input": np.ones((2, 1))}, [NAN, NAN]),
         point(
-            "LogSumExp",
-            LogSumExp(-1),
+            "LogSumExp(-1)",
             {"input": ROWS[:5]},
             special.logsumexp(ROWS[:5], 1),
             input=special.softmax(ROWS[:5], 1),
         ),
-        point("LogSumExp, infinite", LogSumExp(-1), {"input": ROWS[5:]}, special.logsumexp(ROWS[5:], 1)),
-        point("LogSumExp, empty", LogSumExp(-1), {"input": np.zeros((2, 0))}, [-INF, -INF]),
+        point("LogSumExp(-1); infinite", {"input": ROWS[5:]}, special.logsumexp(ROWS[5:], 1)),
+        point("LogSumExp(-1); empty", {"input": np.zeros((2, 0))}, [-INF, -INF]),
         point(
-            "Trapezoid",
-            Trapezoid(),
+            "Trapezoid()",
             {"y": [[1, 2, 4], [0, 0, 0]], "x": [1, 1, 1]},
             [0, 0],
             y=np.zeros((2, 3)),
             x=[-1.5, -1.5, 3.0],
         ),
-        point("Unique", KINDS["Unique"](size=3), {"input": [2.0, 0.0, -0.0, 2.0, INF]}, [0, 2, INF]),
+        point("Unique(size=3)", {"input": [2.0, 0.0, -0.0, 2.0, INF]}, [0, 2, INF]),
     ]
     for p in (1.0, 2.0, 3.0):
         found.append(
             point(
-                f"Norm, {p:g}",
-                Norm(p, -1),
+                f"Norm({p}, -1)",
                 {"input": FINITE},
                 np.linalg.norm(FINITE, p, 1),
                 input=_norm_slope(FINITE, p),
@@ -111,7 +83,9 @@ def _reductions() -> list[Point]:
         )
     infinite = np.array([[0.0, 0, 0], [2, -2, 1]])
     found.append(
-        point("Norm, ∞", Norm(INF, -1), {"input": infinite}, [0, 2], input=[[0, 0, 0], [0.5, -0.5, 0]], tolerance=1e-5)
+        point(
+            "Norm(float('inf'), -1); ∞", {"input": infinite}, [0, 2], input=[[0, 0, 0], [0.5, -0.5, 0]], tolerance=1e-5
+        )
     )
     return found
 
@@ -125,9 +99,9 @@ def _softmaxes() -> list[Point]:
     mean = (shares * WEIGHTS).sum(1, keepdims=True)
     by_log = WEIGHTS - shares * WEIGHTS.sum()
     return [
-        point("Softmax", Softmax(), {"input": ROWS}, shares, weights=WEIGHTS, input=shares * (WEIGHTS - mean)),
-        point("LogSoftmax", LogSoftmax(), {"input": ROWS}, logs, weights=WEIGHTS, input=by_log),
-        point("Softmax, empty", Softmax(), {"input": np.zeros((0, 3))}, np.zeros((0, 3)), input=np.zeros((0, 3))),
+        point("Softmax()", {"input": ROWS}, shares, weights=WEIGHTS, input=shares * (WEIGHTS - mean)),
+        point("LogSoftmax()", {"input": ROWS}, logs, weights=WEIGHTS, input=by_log),
+        point("Softmax(); empty", {"input": np.zeros((0, 3))}, np.zeros((0, 3)), input=np.zeros((0, 3))),
     ]
 
 
@@ -150,70 +124,60 @@ def _entropies() -> list[Point]:
     by_logit[-1] = 0
     soft = np.array([[1, 0], [0.5, 0.5], [0, 1]])
     likely = np.array([[1, 0], [1, 0], [1e-30, 1]])
-    zero_weight = CrossEntropy("probs", weights=[0.0, 2.0])
     return [
-        point("CrossEntropy, probs", CrossEntropy("probs"), given, plain[0], input=plain[1]),
-        point("CrossEntropy, robust", CrossEntropy("probs", robust=True), given, -robust, input=-chosen * steep),
-        point("CrossEntropy, logits", CrossEntropy(), {"input": logits, "target": number}, expected, input=by_logit),
+        point("CrossEntropy('probs'); probs", given, plain[0], input=plain[1]),
+        point("CrossEntropy('probs', robust=True); robust", given, -robust, input=-chosen * steep),
+        point("CrossEntropy(); logits", {"input": logits, "target": number}, expected, input=by_logit),
         point(
-            "CrossEntropy, log_probs",
-            CrossEntropy("log_probs"),
+            "CrossEntropy('log_probs'); log_probs",
             {"input": logs, "target": number},
             -np.append(logs[np.arange(5), number[:5]], NAN),
             input=-chosen,
         ),
         point(
-            "CrossEntropy, log_probs, robust",
-            CrossEntropy("log_probs", robust=True),
+            "CrossEntropy('log_probs', robust=True); log_probs, robust",
             {"input": logs[:5], "target": number[:5]},
             -np.maximum(logs[np.arange(5), number[:5]], np.log(TINY)),
             input=np.where(np.isneginf(logs[:5]), 0, -chosen[:5]),
         ),
         point(
-            "CrossEntropy, a class that does not count",
-            zero_weight,
+            "CrossEntropy('probs', weights=[0.0, 2.0]); a class that does not count",
             {"input": [[0.0, 1.0], [0.5, 0.5]], "target": np.array([0, 1], "int32")},
             [0, 2 * np.log(2)],
             input=[[0, 0], [0, -4]],
         ),
         point(
-            "SoftCrossEntropy",
-            CrossEntropy("probs", categorical=False),
+            "CrossEntropy('probs', categorical=False); SoftCrossEntropy",
             {"input": likely, "target": soft},
             [0, INF, 0],
             input=[[-1, 0], [-0.5, -INF], [0, -1]],
         ),
         point(
-            "SoftCrossEntropy, log_probs",
-            KINDS["SoftCrossEntropy"]("log_probs"),
+            "SoftCrossEntropy('log_probs'); log_probs",
             {"input": [[0, -INF], [-1, -2]], "target": [[1, 0], [0.5, 0.5]]},
             [0, 1.5],
             input=[[-1, 0], [-0.5, -0.5]],
         ),
         point(
-            "KLDivergence",
-            KLDivergence(),
+            "KLDivergence()",
             {"input": [0.0, 0.0, 1.0, 0.5], "target": [0.0, 1.0, 0.0, 0.5]},
             [0, np.log(2 / TINY), 0, 0],
             input=[0, -1 / (2 * TINY), 0, -1],
         ),
         point(
-            "FocalLoss",
-            FocalLoss(2.0, None),
+            "FocalLoss(2.0, None)",
             {"input": [0.0, 1e4, -1e4, 1e4, -1e4], "target": [1.0, 1, 1, 0, 0]},
             [np.log(2) / 4, 0, 1e4, 1e4, 0],
             input=[-0.25 * np.log(2) - 0.125, 0, -1, 1, 0],
         ),
         point(
-            "CosineSimilarity",
-            CosineSimilarity(),
+            "CosineSimilarity()",
             {"left": [[0.0, 0], [1, 0], [3, 4]], "right": [[0.0, 0], [0, 1], [3, 4]]},
             [0, 0, 1],
             left=[[0, 0], [0, 1], [0, 0]],
         ),
         point(
-            "InfoNCE",
-            InfoNCE(1.0),
+            "InfoNCE(1.0)",
             {"input": np.zeros((2, 2)), "target": np.zeros((2, 2))},
             [np.log(2)] * 2,
             input=np.zeros((2, 2)),
@@ -228,26 +192,23 @@ def _windows() -> list[Point]:
     image = np.zeros((2, 4, 4))
     corner = np.tile([[1.0, 0], [0, 0]], (2, 2, 2))
     found = [
-        point("MaxPool1d", MaxPool1d(2), {"input": line[None]}, [[[1, 2, INF, -INF]]], input=first[None]),
-        point("MaxPool1d, NaN", MaxPool1d(2), {"input": missing}, [[NAN, NAN]]),
-        point("MaxPool1d, no batch", MaxPool1d(2), {"input": line}, [[1, 2, INF, -INF]], input=first),
-        point("MaxPool2d", MaxPool2d(2), {"input": image[None]}, np.zeros((1, 2, 2, 2)), input=corner[None]),
-        point(
-            "AvgPool2d, no batch", AvgPool2d(2), {"input": image}, np.zeros((2, 2, 2)), input=0.25 * np.ones((2, 4, 4))
-        ),
+        point("MaxPool1d(2)", {"input": line[None]}, [[[1, 2, INF, -INF]]], input=first[None]),
+        point("MaxPool1d(2); NaN", {"input": missing}, [[NAN, NAN]]),
+        point("MaxPool1d(2); no batch", {"input": line}, [[1, 2, INF, -INF]], input=first),
+        point("MaxPool2d(2)", {"input": image[None]}, np.zeros((1, 2, 2, 2)), input=corner[None]),
+        point("AvgPool2d(2); no batch", {"input": image}, np.zeros((2, 2, 2)), input=0.25 * np.ones((2, 4, 4))),
     ]
     for kind in ("MaxPool1D", "PrimitiveMaxPool1D"):
-        found.append(point(f"{kind}, no batch", KINDS[kind](2), {"input": line}, [[1, 2, INF, -INF]], input=first))
+        found.append(point(f"{kind}(2); no batch", {"input": line}, [[1, 2, INF, -INF]], input=first))
     for kind in ("MaxPool2d", "MaxPool2D", "PrimitiveMaxPool2D"):
-        found.append(point(f"{kind}, no batch", KINDS[kind](2), {"input": image}, np.zeros((2, 2, 2)), input=corner))
+        found.append(point(f"{kind}(2); no batch", {"input": image}, np.zeros((2, 2, 2)), input=corner))
     for kind in ("AvgPool2D", "PrimitiveAvgPool2D"):
         ones = np.ones((2, 4, 4))
-        found.append(point(f"{kind}, no batch", KINDS[kind](2), {"input": ones}, np.ones((2, 2, 2)), input=0.25 * ones))
+        found.append(point(f"{kind}(2); no batch", {"input": ones}, np.ones((2, 2, 2)), input=0.25 * ones))
     shared = np.full((1, 1, 4, 4), 0.25)
     found.append(
         point(
-            "AdaptiveMaxPool2d",
-            KINDS["AdaptiveMaxPool2d"](2),
+            "AdaptiveMaxPool2d(2)",
             {"input": image[None, :1]},
             np.zeros((1, 1, 2, 2)),
             input=shared,
@@ -260,28 +221,24 @@ def _norms() -> list[Point]:
     """Return arrays without variance: the output is the bias, here 0, and no gradient reaches the input."""
     flat = np.full((2, 2, 2, 2), 3.0)
     nothing = np.zeros_like(flat)
-    names = ("GroupNorm", "InstanceNorm")
     found = [
         point(
-            kind,
-            KINDS[kind](*((2,) if kind == "GroupNorm" else ())),
+            name,
             {"input": flat, "weight": np.ones(2), "bias": np.zeros(2)},
             nothing,
             input=nothing,
         )
-        for kind in names
+        for name in ("GroupNorm(2)", "InstanceNorm()")
     ]
     found += [
         point(
-            "LayerNorm",
-            LayerNorm(),
+            "LayerNorm()",
             {"input": flat[0, 0], "weight": np.ones(2), "bias": np.zeros(2)},
             np.zeros((2, 2)),
             input=np.zeros((2, 2)),
         ),
         point(
-            "RMSNorm",
-            KINDS["RMSNorm"](eps=1e-6),
+            "RMSNorm(eps=1e-6)",
             {"input": np.zeros((2, 2)), "weight": np.ones(2)},
             np.zeros((2, 2)),
             input=np.full((2, 2), 1e3),
@@ -303,23 +260,22 @@ def _others_points() -> list[Point]:
     values = np.array([1.0, INF, 0, NAN])
     return [
         point(
-            "LeakyRelu, slope as an input",
-            _connected(LeakyRelu(), "input", "slope"),
+            "LeakyRelu(); slope as an input",
             {"input": x, "slope": 0.25},
             np.where(x >= 0, x, 0.25 * x),
             input=np.where(x >= 0, 1, 0.25),
             slope=-4.0,
+            block=_connected(LeakyRelu(), "input", "slope"),
         ),
         point(
-            "Where",
-            Where(),
+            "Where()",
             {"cond": chosen, "input1": values, "input2": values[::-1].copy()},
             np.where(chosen, values, values[::-1]),
             input1=chosen,
             input2=~chosen,
         ),
-        point("L1", KINDS["L1"](), {"input": [0.0, -0.0, 2, -3]}, 5, input=[0, 0, 1, -1]),
-        point("L2", KINDS["L2"](), {"input": [0.0, -0.0, 2, -3]}, 6.5, input=[0, 0, 2, -3]),
+        point("L1()", {"input": [0.0, -0.0, 2, -3]}, 5, input=[0, 0, 1, -1]),
+        point("L2()", {"input": [0.0, -0.0, 2, -3]}, 6.5, input=[0, 0, 2, -3]),
     ]
 
 
@@ -329,27 +285,23 @@ def _matrices() -> list[Point]:
     others = 1 - np.eye(3)
     nothing = np.zeros((2, 2))
     return [
-        point("Cholesky", KINDS["Cholesky"](), {"input": [[1, 2], [2, 1]]}, [[NAN, 0], [NAN, NAN]], input=nothing),
+        point("Cholesky()", {"input": [[1, 2], [2, 1]]}, [[NAN, 0], [NAN, NAN]], input=nothing),
         point(
-            "GPRAlpha",
-            KINDS["GPRAlpha"](),
+            "GPRAlpha()",
             {"label_mu_diff": [1, 1], "K_term": ones, "L": none},
             [0.5, 0.5],
             K_term=-0.25 * ones,
             L=nothing,
             tolerance=1e-4,
         ),
-        point("GPRVOuter", KINDS["GPRVOuter"](), {"K": [[1], [1]], "K_term": ones, "L": none}, 1, tolerance=1e-4),
+        point("GPRVOuter()", {"K": [[1], [1]], "K_term": ones, "L": none}, 1, tolerance=1e-4),
         point(
-            "PolynomialKernel",
-            KINDS["PolynomialKernel"](),
+            "PolynomialKernel()",
             {"input1": nothing, "input2": nothing, "poly_coef": 0, "degree": 2.0},
             nothing,
             input1=nothing,
         ),
-        point(
-            "TsnePJoint", KINDS["TsnePJoint"](), {"squared_distances": 0 * others, "target_perplexity": 2}, others / 6
-        ),
+        point("TsnePJoint()", {"squared_distances": 0 * others, "target_perplexity": 2}, others / 6),
     ]
 
 
@@ -359,16 +311,13 @@ def _distances() -> list[Point]:
     found = []
     for norm in (0.5, 1.0, 2.5):
         given: dict[str, Any] = {"left": same, "right": same, "norm": norm}
-        found.append(
-            point(f"DistanceMatrix, {norm:g}", KINDS["DistanceMatrix"](), given, np.zeros((3, 3)), left=same, norm=0)
-        )
+        found.append(point(f"DistanceMatrix(); {norm:g}", given, np.zeros((3, 3)), left=same, norm=0))
         if norm < 1:
             continue
         given = {"input1": same, "input2": same, "norm": norm}
         found.append(
             point(
-                f"EncoderDistanceMatrix, {norm:g}",
-                KINDS["EncoderDistanceMatrix"](),
+                f"EncoderDistanceMatrix(); {norm:g}",
                 given,
                 np.zeros((3, 3)),
                 input1=same,
@@ -376,26 +325,24 @@ def _distances() -> list[Point]:
         )
         wanted = 1 - np.eye(3)
         for exact in (True,) if norm == 1 else (True, False):
-            core = KINDS["MDSCore"](exact_distances=exact)
-            name = f"MDSCore, {'exact' if exact else 'powers'}, {norm:g}"
+            name = f"MDSCore(exact_distances={exact}); {norm:g}"
             none = np.zeros((3, 3))
             given = {"distances": wanted, "pred_distances": wanted, "norm": norm}
-            found.append(point(f"{name}, found", core, given, 0, pred_distances=none, distances=none))
+            found.append(point(f"{name}, found", given, 0, pred_distances=none, distances=none))
             given = {"distances": none, "pred_distances": none, "norm": norm}
-            found.append(point(f"{name}, all zero", core, given, 0, pred_distances=none, distances=none))
+            found.append(point(f"{name}, all zero", given, 0, pred_distances=none, distances=none))
         coordinates = np.array([[0.0, 0], [0, 0], [3, 4]])
         inputs = {"distances": none} if norm == 1 else {"powers": none, "points": np.zeros((3, 4))}
         for kind, wanted in inputs.items():
             given = {"input": wanted, "coords": same, "norm": norm}
-            found.append(point(f"MDS, {kind}, {norm:g}, all coincide", KINDS["MDS"](2, kind), given, 0, coords=same))
+            found.append(point(f"MDS(2, {kind!r}); {norm:g}, all coincide", given, 0, coords=same))
         ends = np.abs(coordinates[:, None] - coordinates[None])
         lengths = (ends**norm).sum(-1) ** (1 / norm)
         slope = 2 * _mds_slope(coordinates, norm)
         given = {"input": none, "coords": coordinates, "norm": norm}
         found.append(
             point(
-                f"MDS, {norm:g}, two coincide",
-                KINDS["MDS"](2),
+                f"MDS(2); {norm:g}, two coincide",
                 given,
                 (lengths**norm).sum() ** (1 / norm),
                 coords=slope,
@@ -404,8 +351,7 @@ def _distances() -> list[Point]:
         )
     found.append(
         point(
-            "RBFKernel",
-            KINDS["RBFKernel"](),
+            "RBFKernel()",
             {"input1": same, "input2": same, "l_scale": 1.0, "sigma": 2.0},
             np.full((3, 3), 4.0),
             input1=same,

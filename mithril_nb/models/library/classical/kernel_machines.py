@@ -1,8 +1,12 @@
-"""Linear models of features: regressions, kernels and support vector machines."""
+"""Models of features and kernels: regressions, support vector machines and Gaussian processes.
+
+The equations of Gaussian processes are those of Rasmussen and Williams (2006), Gaussian Processes for Machine Learning,
+chapter 2.
+"""
 
 from __future__ import annotations
 
-from math import comb, factorial
+from math import comb, factorial, log, pi
 from typing import Annotated
 
 from mithril_nb.errors import UnknownOptionError
@@ -10,19 +14,25 @@ from mithril_nb.graph.spec import LEADING
 from mithril_nb.models.composite import Composite
 from mithril_nb.models.connection import IOKey
 from mithril_nb.models.fields import Range
+from mithril_nb.models.library.classical.operators import Cholesky, Eigvalsh, GPRAlpha, GPRVOuter
 from mithril_nb.models.library.layers.linear import Linear
 from mithril_nb.models.library.layers.windows import Size
 from mithril_nb.models.library.operations.activations import Sigmoid
-from mithril_nb.models.library.operations.arithmetic import Add, Divide, MatrixMultiply, Multiply, Power
+from mithril_nb.models.library.operations.arithmetic import Add, Divide, Log, MatrixMultiply, Multiply, Power, Subtract
 from mithril_nb.models.library.operations.elementwise import Exponential, Sign, Square
+from mithril_nb.models.library.operations.generators import Eye
+from mithril_nb.models.library.operations.indexing import TransposedDiagonal
 from mithril_nb.models.library.operations.joining import CartesianDifference
 from mithril_nb.models.library.operations.reductions import Sum
 from mithril_nb.models.library.operations.reshaping import Transpose
+from mithril_nb.models.library.operations.statics import Size as SizeOf
 from mithril_nb.models.model import Model
 from mithril_nb.models.op import Inferred, Operator, Options, Specs
 from mithril_nb.models.shape_inference.dims import MismatchError
 
 __all__ = [
+    "GPRLoss",
+    "GaussProcessRegressionCore",
     "KernelizedSVM",
     "LinearSVM",
     "LogisticRegression",
@@ -208,3 +218,72 @@ class KernelizedSVM(Composite):
         self |= kernel(**feeds)
         products = getattr(kernel, kernel.outputs[0].name)
         self |= Linear(1)(input=products, weight="weight", bias="bias", output="output")
+
+
+class GPRLoss(Composite):
+    """Negative log marginal likelihood of the labels (eq. 2.30, algorithm 2.1).
+
+    `½ (labels - mu)ᵀ α + Σ log L[i, i] + ½ n log 2π`; without a Cholesky factor L, by `Eigvalsh`.
+
+    Args:
+        robust: If true, the logarithm is finite at zero too; see `Log`.
+
+    Examples:
+        >>> sorted(port.name for port in GPRLoss().inputs)
+        ['K_term', 'L', 'alpha', 'labels', 'mu']
+    """
+
+    category = "Classical"
+    formula = "y = ½ (labels - mu)ᵀ α + Σ log diag L + ½ n log 2π"
+
+    def __init__(self, robust: bool = False, name: str | None = None):
+        super().__init__(name, robust=robust)
+        self |= (difference := Subtract())(left="labels", right="mu")
+        self |= (each := Multiply())(left=difference.output, right="alpha")
+        self |= (fit := Sum())(input=each.output)
+        self |= (roots := Eigvalsh())(K_term="K_term", L="L")
+        self |= (logarithms := Log(robust))(input=roots.output)
+        self |= (determinant := Sum())(input=logarithms.output)
+        self |= (count := SizeOf(dim=0))(input="labels")
+        self |= (constant := Multiply())(left=count.output, right=log(2 * pi) / 2)
+        self |= Add()(left=0.5 * fit.output + determinant.output, right=constant.output, output="output")
+
+
+class GaussProcessRegressionCore(Composite):
+    """Predicts labels and their variance from kernels of points (eq. 2.23 to 2.26 and 2.38, algorithm 2.1).
+
+    `k` is the kernel of the n labelled points with themselves, `s` the variance of the label noise, `mu` the prior
+    mean, `k_star` the kernel of the points to predict with themselves. By default, these are the labelled points. With
+    `new_points`, they are other points, and `k_cross` is the kernel of the labelled points with them, `(n, m)`. `loss`
+    is that of `GPRLoss`, `prediction` the mean and `confidence` the variance of each point, as a column.
+
+    Args:
+        new_points: If true, predict other points than the labelled ones. `mu` must then broadcast to both.
+
+    Examples:
+        >>> [port.name for port in GaussProcessRegressionCore().outputs]
+        ['loss', 'prediction', 'confidence']
+    """
+
+    category = "Classical"
+    formula = "prediction = mu + kᵀ α, confidence = diag(k_star - vᵀ v), α = (k + s I)⁻¹ (label - mu)"
+
+    def __init__(self, new_points: bool = False, name: str | None = None):
+        super().__init__(name, new_points=new_points)
+        self |= (count := SizeOf(dim=0))(input="k")
+        self |= (identity := Eye())(N=count.output)
+        self |= (noise := Multiply())(left=identity.output, right="s")
+        self |= (term := Add())(left="k", right=noise.output)
+        self |= (root := Cholesky())(input=term.output)
+        self |= (difference := Subtract())(left="label", right="mu")
+        self |= (alpha := GPRAlpha())(label_mu_diff=difference.output, L=root.output, K_term=term.output)
+        self |= GPRLoss()(
+            labels="label", mu="mu", L=root.output, K_term=term.output, alpha=alpha.output, output=IOKey("loss")
+        )
+        across = "k_cross" if new_points else "k"
+        self |= (turned := Transpose())(input=across)
+        self |= (learnt := MatrixMultiply())(left=turned.output, right=alpha.output)
+        self |= Add()(left="mu", right=learnt.output, output=IOKey("prediction"))
+        self |= (known := GPRVOuter())(K=across, K_term=term.output, L=root.output)
+        self |= (left_open := Subtract())(left="k_star", right=known.output)
+        self |= TransposedDiagonal()(input=left_open.output, output=IOKey("confidence"))

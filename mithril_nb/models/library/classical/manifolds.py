@@ -7,12 +7,7 @@ from typing import Annotated, Literal
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.models.composite import Composite
 from mithril_nb.models.fields import Range
-from mithril_nb.models.library.classical.manifold_distances import (
-    Coordinates,
-    DistanceMatrix,
-    NormModifier,
-    TsnePJoint,
-)
+from mithril_nb.models.library.classical.operators import Coordinates, DistanceMatrix, NormModifier, TsnePJoint
 from mithril_nb.models.library.layers.windows import Size as Width
 from mithril_nb.models.library.objectives.losses import KLDivergence
 from mithril_nb.models.library.operations.arithmetic import Add, Divide, Power, Subtract
@@ -24,18 +19,7 @@ from mithril_nb.models.library.operations.statics import Size
 from mithril_nb.models.model import Model, Placed
 from mithril_nb.models.op import Options
 
-__all__ = [
-    "MDS",
-    "TSNE",
-    "Coordinates",
-    "DistanceEncoder",
-    "DistanceMatrix",
-    "EncoderDistanceMatrix",
-    "MDSCore",
-    "NormModifier",
-    "TSNECore",
-    "TsnePJoint",
-]
+__all__ = ["MDS", "TSNE", "DistanceEncoder", "EncoderDistanceMatrix", "MDSCore", "TSNECore"]
 InputType = Literal["distances", "powers", "points"]
 Perplexity = Annotated[float, Range(1.0, 1e6)]
 

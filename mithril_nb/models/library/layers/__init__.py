@@ -4,30 +4,27 @@ from mithril_nb.models.library.layers import (
     attention,
     convolution,
     linear,
+    mithril_windows,
     normalization,
     pooling,
-    pooling_adaptive,
     recurrent,
     recurrent_cells,
-    transposed,
 )
 from mithril_nb.models.library.layers.attention import *
 from mithril_nb.models.library.layers.convolution import *
 from mithril_nb.models.library.layers.linear import *
+from mithril_nb.models.library.layers.mithril_windows import *
 from mithril_nb.models.library.layers.normalization import *
 from mithril_nb.models.library.layers.pooling import *
-from mithril_nb.models.library.layers.pooling_adaptive import *
 from mithril_nb.models.library.layers.recurrent import *
 from mithril_nb.models.library.layers.recurrent_cells import *
-from mithril_nb.models.library.layers.transposed import *
 
 __all__ = []
 __all__ += attention.__all__
 __all__ += convolution.__all__
 __all__ += linear.__all__
+__all__ += mithril_windows.__all__
 __all__ += normalization.__all__
 __all__ += pooling.__all__
-__all__ += pooling_adaptive.__all__
 __all__ += recurrent.__all__
 __all__ += recurrent_cells.__all__
-__all__ += transposed.__all__

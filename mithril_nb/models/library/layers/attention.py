@@ -20,6 +20,7 @@ from mithril_nb.models.library.layers.attention_rules import (
 )
 from mithril_nb.models.library.layers.linear import Linear
 from mithril_nb.models.library.layers.windows import Size
+from mithril_nb.models.library.operations.shape_rules import KeepsShape
 from mithril_nb.models.op import Inferred, Initializer, Operator, Options, Specs
 from mithril_nb.models.shape_inference.dims import MismatchError, product, quotient
 from mithril_nb.models.shape_inference.dtypes import promoted
@@ -169,9 +170,6 @@ class MergeHeads(Operator):
     category = "Shape"
     formula = "y[t] = all x[h, t] in one row"
 
-    def __init__(self, name: str | None = None):
-        super().__init__(name)
-
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
         """Map `(..., h, t, size)` to `(..., t, h * size)`."""
@@ -180,15 +178,10 @@ class MergeHeads(Operator):
         return Inferred({"output": joined(lead, (time, width))})
 
 
-class _Positions(Operator):
+class _Positions(KeepsShape, Operator):
     """Base of the blocks that add position information to each time step of `(..., time, features)`."""
 
     category = "Layers"
-
-    @classmethod
-    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Mapping[str, tuple[Dim, ...]]:
-        """Return the output's shape for the input."""
-        return {"input": outputs["output"].shape} if "output" in outputs else {}
 
 
 class PositionalEncoding(_Positions):

@@ -1,25 +1,172 @@
-"""Convolutions. Arrays are `(batch, channels, ...)`; a weight is `(out, in / groups, ...)`."""
+"""Convolutions and transposed convolutions, their gradients with respect to the input.
+
+Arrays are `(batch, channels, ...)`; a weight is `(out, in / groups, ...)`, transposed `(in, out / groups, ...)`.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
-from mithril_nb.models.fields import Start
-from mithril_nb.models.library.layers.convolving import Convolution
-from mithril_nb.models.library.layers.windows import Line, Pair, Size, Triple
+from mithril_nb.graph.spec import LEADING, Dim
+from mithril_nb.models.fields import Range
+from mithril_nb.models.library.layers.windows import (
+    SPATIAL,
+    Size,
+    Window,
+    Windows,
+    channelled,
+    each,
+    refusal,
+    refuse_padding,
+    transposed_pads,
+    windows,
+)
+from mithril_nb.models.op import UNKNOWN, Inferred, Initializer, Operator, Options, Shapes, Specs
+from mithril_nb.models.shape_inference.dims import MismatchError
 
-__all__ = [
-    "Conv1d",
-    "Conv2d",
-    "Conv3d",
-    "Convolution1D",
-    "Convolution2D",
-    "PrimitiveConvolution1D",
-    "PrimitiveConvolution2D",
-]
+__all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
+
+Shape = tuple[Dim, ...]
 
 
-class Conv1d(Convolution):
+class Convolution(Operator):
+    """A convolution. Without a known shape of its weight, the weight must be an input.
+
+    Attributes:
+        axes: Number of axes that its windows slide over.
+    """
+
+    axes: ClassVar[int]
+    category = "Layers"
+    formula = "y[o] = Σ_i w[o, i] ⋆ x[i] + b[o]"
+    init_depends_on_reader = True
+    initializers: ClassVar = {"weight": Initializer("he_normal", in_axis=1, out_axis=0), "bias": Initializer("zeros")}
+
+    def __init__(self, name: str | None = None, **attributes: Any):
+        super().__init__(name, **attributes)
+        refuse_padding(self, self.axes)
+        groups = self.options.get("groups", 1)
+        for key in ("out_channels", "in_channels"):
+            if (self.options.get(key) or groups) % groups:
+                need = f"a number that divides {key}, which is {self.options[key]}"
+                raise refusal(self, "groups", (("needs", need),), 1)
+
+    @classmethod
+    def data_ports(cls, options: Options) -> tuple[str, ...]:
+        """Return `input`, and the weights too if their shapes are not given."""
+        return ("input",) if _is_sized(options) else ("input", *_weights(options))
+
+    @classmethod
+    def param_ports(cls, options: Options) -> tuple[str, ...]:
+        """Return `weight`, and `bias` if there is one."""
+        return _weights(options) if _is_sized(options) else ()
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """Map `(batch, in, ...)` to `(batch, out, ...)`."""
+        shape, groups = channelled(inputs["input"], cls.axes), options.get("groups", 1)
+        unknown = Inferred({"output": (LEADING,)})
+        if groups == UNKNOWN:
+            return unknown
+        (count,) = each("groups", groups, 1)
+        if _is_sized(options):
+            weight = cls.weight_shape(options, shape[1] if shape else "in_channels", count)
+        elif (weight := cls._given_weight(options, inputs, count)) is None:
+            return unknown
+        cls._check_channels(options, shape, weight, count)
+        out = cls.channels(weight, count)[1]
+        if isinstance(out, int) and out % count:
+            raise MismatchError("groups", f"a number that divides {out} channels", "groups=1", f"got {count}")
+        kernel = [size for size in weight[2:] if isinstance(size, int)]
+        found = windows(options, cls.axes, kernel) if len(kernel) == cls.axes else None
+        output = (LEADING,) if shape is None or found is None else (shape[0], out, *cls.sizes(options, shape, found))
+        params: dict[str, Shape] = {"weight": weight, "bias": (out,)}
+        return Inferred({"output": output}, {port: params[port] for port in cls.param_ports(options)})
+
+    @classmethod
+    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
+        """Return the output's batch, and `in_channels`, for the input."""
+        shape: Shape = inputs["input"].shape
+        output: Shape = outputs["output"].shape if "output" in outputs else ()
+        if len(shape) != cls.axes + 2 or shape[0] == LEADING:
+            return {}
+        batch = output[:1] if len(output) == len(shape) and LEADING not in output[:1] else shape[:1]
+        channels = options.get("in_channels")
+        return {"input": (*batch, channels if isinstance(channels, int) else shape[1], *shape[2:])}
+
+    @classmethod
+    def weight_shape(cls, options: Options, channels: Dim, groups: int) -> Shape:
+        """Return `(out, in / groups, ...)`, given the channels of the input."""
+        out, wanted = options["out_channels"], options.get("in_channels")
+        assert isinstance(out, int)
+        return (out, _divided(wanted if isinstance(wanted, int) else channels, groups), *_kernel(options, cls.axes))
+
+    @classmethod
+    def channels(cls, weight: Shape, groups: int) -> tuple[Dim | None, Dim]:
+        """Return the input and output channels of a weight; `None` for an unknown one."""
+        return weight[1] * groups if isinstance(weight[1], int) else None, weight[0]
+
+    @classmethod
+    def sizes(cls, options: Options, shape: Shape, found: Windows) -> Shape:
+        """Return the sizes of the output after batch and channels."""
+        return found.counts(shape)
+
+    @classmethod
+    def _check_channels(cls, options: Options, shape: Shape | None, weight: Shape, groups: int) -> None:
+        has, wanted = shape[1] if shape else None, options.get("in_channels")
+        needs = wanted if _is_sized(options) else cls.channels(weight, groups)[0]
+        if isinstance(has, int) and isinstance(needs, int) and has != needs:
+            advice = f"{cls.__name__}({options.get('out_channels')}, in_channels={has})  # or leave in_channels out"
+            raise MismatchError(
+                "input",
+                f"(batch, {needs}, {', '.join(SPATIAL[cls.axes])})",
+                advice if _is_sized(options) else f"a weight for {has} channels.",
+                f"axis 1: {has} != {needs}",
+            )
+        if isinstance(has, int) and has % groups:
+            need, advice = f"channels that divide into {groups} groups", f"{cls.__name__}(..., groups=1)"
+            raise MismatchError("input", need, advice, f"axis 1: {has} channels")
+
+    @classmethod
+    def _given_weight(cls, options: Options, inputs: Specs, groups: int) -> Shape | None:
+        weight = inputs["weight"].shape
+        if weight[:1] == (LEADING,):
+            return None
+        kernel = _kernel(options, cls.axes) if options.get("kernel_size") is not None else weight[2:]
+        out = options.get("out_channels") or (cls.channels(weight, groups)[1] if len(weight) > 1 else 0)
+        if len(weight) != cls.axes + 2 or cls.channels(weight, groups)[1] != out or weight[2:] != kernel:
+            parts = [str(size) for size in kernel] if options.get("kernel_size") is not None else SPATIAL[cls.axes]
+            need = f"({options.get('out_channels') or 'out'}, in / groups, {', '.join(parts)})"
+            raise MismatchError("weight", need, "a weight of this shape.", f"rank {len(weight)}")
+        if isinstance(out, int) and out % groups:
+            raise MismatchError("weight", f"channels that divide into {groups} groups", "groups=1", f"axis 0: {out}")
+        bias = inputs["bias"].shape if "bias" in inputs else (out,)
+        if bias[:1] != (LEADING,) and (len(bias) != 1 or (isinstance(bias[0], int) and bias[0] != out)):
+            raise MismatchError("bias", f"({out},)", "one number for each channel of the output.")
+        return weight
+
+
+class _OwnWeight(Convolution):
+    """A convolution whose attributes are all constants, so that the shape of its weight is known."""
+
+    def __init__(
+        self,
+        out_channels: Size,
+        kernel_size: Window = 3,
+        in_channels: Size | None = None,
+        stride: Window = 1,
+        padding: Any = "same",
+        use_bias: bool = True,
+        dilation: Window = 1,
+        groups: Size = 1,
+        name: str | None = None,
+    ):
+        given = {"out_channels": out_channels, "kernel_size": kernel_size, "in_channels": in_channels, "stride": stride}
+        more = {"padding": padding, "use_bias": use_bias, "dilation": dilation, "groups": groups}
+        super().__init__(name, **given, **more)
+
+
+class Conv1d(_OwnWeight):
     """Cross-correlation of series with learned windows. Series are `(batch, channels, length)`.
 
     The weight is stored as `(out, in / groups, length)`.
@@ -42,24 +189,8 @@ class Conv1d(Convolution):
     op = "conv1d"
     axes = 1
 
-    def __init__(
-        self,
-        out_channels: Size,
-        kernel_size: Line = 3,
-        in_channels: Size | None = None,
-        stride: Line = 1,
-        padding: Any = "same",
-        use_bias: bool = True,
-        dilation: Line = 1,
-        groups: Size = 1,
-        name: str | None = None,
-    ):
-        given = {"out_channels": out_channels, "kernel_size": kernel_size, "in_channels": in_channels, "stride": stride}
-        more = {"padding": padding, "use_bias": use_bias, "dilation": dilation, "groups": groups}
-        super().__init__(name, **given, **more)
 
-
-class Conv2d(Convolution):
+class Conv2d(_OwnWeight):
     """Cross-correlation of images with learned windows. Images are `(batch, channels, height, width)`.
 
     The weight is stored as `(out, in / groups, height, width)`.
@@ -84,24 +215,8 @@ class Conv2d(Convolution):
     op = "conv2d"
     axes = 2
 
-    def __init__(
-        self,
-        out_channels: Size,
-        kernel_size: Pair = 3,
-        in_channels: Size | None = None,
-        stride: Pair = 1,
-        padding: Any = "same",
-        use_bias: bool = True,
-        dilation: Pair = 1,
-        groups: Size = 1,
-        name: str | None = None,
-    ):
-        given = {"out_channels": out_channels, "kernel_size": kernel_size, "in_channels": in_channels, "stride": stride}
-        more = {"padding": padding, "use_bias": use_bias, "dilation": dilation, "groups": groups}
-        super().__init__(name, **given, **more)
 
-
-class Conv3d(Convolution):
+class Conv3d(_OwnWeight):
     """Cross-correlation of volumes with learned windows. Volumes are `(batch, channels, depth, height, width)`.
 
     The weight is stored as `(out, in / groups, depth, height, width)`.
@@ -124,157 +239,153 @@ class Conv3d(Convolution):
     op = "conv3d"
     axes = 3
 
+
+class _Transposed(Convolution):
+    formula = "y[o] = Σ_i w[i, o] * (x[i] with stride - 1 zeros between its items) + b[o]"
+    initializers: ClassVar = {"weight": Initializer("he_normal", in_axis=0, out_axis=1), "bias": Initializer("zeros")}
+
     def __init__(
         self,
         out_channels: Size,
-        kernel_size: Triple = 3,
+        kernel_size: Window = 3,
         in_channels: Size | None = None,
-        stride: Triple = 1,
+        stride: Window = 1,
         padding: Any = "same",
         use_bias: bool = True,
-        dilation: Triple = 1,
+        dilation: Window = 1,
         groups: Size = 1,
+        output_padding: Annotated[int, Range(0, 63)] = 0,
         name: str | None = None,
     ):
         given = {"out_channels": out_channels, "kernel_size": kernel_size, "in_channels": in_channels, "stride": stride}
         more = {"padding": padding, "use_bias": use_bias, "dilation": dilation, "groups": groups}
-        super().__init__(name, **given, **more)
+        super().__init__(name, **given, **more, output_padding=output_padding)
+
+    @classmethod
+    def weight_shape(cls, options: Options, channels: Dim, groups: int) -> Shape:
+        """Return `(in, out / groups, ...)`, given the channels of the input."""
+        out, wanted = options["out_channels"], options["in_channels"]
+        assert isinstance(out, int)
+        channels = wanted if isinstance(wanted, int) else channels
+        return (channels, _divided(out, groups), *_kernel(options, cls.axes))
+
+    @classmethod
+    def channels(cls, weight: Shape, groups: int) -> tuple[Dim | None, Dim]:
+        """Return the input and output channels of a weight."""
+        assert isinstance(weight[1], int)
+        return weight[0], weight[1] * groups
+
+    @classmethod
+    def sizes(cls, options: Options, shape: Shape, found: Windows) -> Shape:
+        """Return `(size - 1) * stride + 1`, adjusted for the reach of the window and the padding."""
+        extra = options["output_padding"]
+        assert isinstance(extra, int)
+        sizes: list[Dim] = []
+        spans = zip(shape[2:], found.stride, found.reach, transposed_pads(found, extra), strict=True)
+        for axis, (size, step, reach, pads) in enumerate(spans, start=2):
+            change = sum(pads) + 2 - reach - step
+            sizes.append(
+                size * step + change
+                if isinstance(size, int)
+                else (size if step == 1 else f"({size})*{step}") + (f"{change:+d}" if change else "")
+            )
+            if isinstance(sizes[-1], int) and sizes[-1] < 1:
+                raise MismatchError("input", f"more on axis {axis}", "less padding.", f"axis {axis}: {size}")
+        return tuple(sizes)
 
 
-class Convolution1D(Convolution):
-    """Cross-correlation of series with learned windows, like `Conv1d`; its attributes can be connected, as in Mithril.
+class ConvTranspose1d(_Transposed):
+    """Transposed convolution, which upsamples series. Series are `(batch, channels, length)`.
 
-    Without `kernel_size` and `out_channels`, the weight (and the bias) must be given.
+    The weight is stored as `(in, out / groups, length)`, like that of the `Conv1d` whose gradient it is.
 
     Args:
+        out_channels: Number of channels of the output.
         kernel_size: Length of the window.
-        out_channels: Number of channels of the output.
-        stride: Step of the window.
-        padding: A number, a pair of numbers, `"same"` or `"valid"`.
-        dilation: Step from one item of the window to the next.
+        in_channels: Channels of the input; by default taken from the input.
+        stride: Upsampling factor.
+        padding: `"same"` gives `size * stride` items, `"valid"` every item that the windows reach; numbers, with the
+            meaning of the `Conv1d` whose gradient it is, are removed from the output.
         use_bias: If true, add a bias to each channel.
+        dilation: Step from one item of the window to the next.
+        groups: Number of groups of channels, each with separate windows.
+        output_padding: Number of items to add after each axis of the output.
 
     Examples:
-        >>> [port.name for port in Convolution1D(3, 16).inputs]
-        ['input', 'weight', 'bias', 'stride', 'padding', 'dilation']
+        >>> ConvTranspose1d(8, 4, stride=2).options["stride"]
+        (2,)
     """
 
-    op = "convolution1d"
-    category = "As in Mithril"
+    op = "conv_transpose1d"
     axes = 1
-    option_ports = ("stride", "padding", "dilation")
-
-    def __init__(
-        self,
-        kernel_size: Annotated[Line | None, Start(3)] = None,
-        out_channels: Annotated[Size | None, Start(16)] = None,
-        stride: Line = 1,
-        padding: Any = 0,
-        dilation: Line = 1,
-        use_bias: bool = True,
-        name: str | None = None,
-    ):
-        given = {"kernel_size": kernel_size, "out_channels": out_channels, "stride": stride, "padding": padding}
-        super().__init__(name, **given, dilation=dilation, use_bias=use_bias)
 
 
-class Convolution2D(Convolution):
-    """Cross-correlation of images with learned windows, like `Conv2d`; its attributes can be connected, as in Mithril.
+class ConvTranspose2d(_Transposed):
+    """Transposed convolution, which upsamples images. Images are `(batch, channels, height, width)`.
 
-    Without `kernel_size` and `out_channels`, the weight (and the bias) must be given.
+    The weight is stored as `(in, out / groups, height, width)`, like that of the `Conv2d` whose gradient it is.
 
     Args:
+        out_channels: Number of channels of the output.
         kernel_size: Height and width of the window; one number for both.
-        out_channels: Number of channels of the output.
-        stride: Step of the window; one number for both.
-        padding: A number, one for each axis, a pair (before, after) for each, `"same"` or `"valid"`.
-        dilation: Step from one item of the window to the next; one number for both.
-        groups: Number of groups of channels, each with separate windows.
+        in_channels: Channels of the input; by default taken from the input.
+        stride: Upsampling factor.
+        padding: `"same"` gives `size * stride` items, `"valid"` every item that the windows reach; numbers, with the
+            meaning of the `Conv2d` whose gradient it is, are removed from the output.
         use_bias: If true, add a bias to each channel.
-
-    Examples:
-        >>> [port.name for port in Convolution2D(3, 16).inputs]
-        ['input', 'weight', 'bias', 'stride', 'padding', 'dilation', 'groups']
-    """
-
-    op = "convolution2d"
-    category = "As in Mithril"
-    axes = 2
-    option_ports = ("stride", "padding", "dilation", "groups")
-
-    def __init__(
-        self,
-        kernel_size: Annotated[Pair | None, Start((3, 3))] = None,
-        out_channels: Annotated[Size | None, Start(16)] = None,
-        stride: Pair = (1, 1),
-        padding: Any = (0, 0),
-        dilation: Pair = (1, 1),
-        groups: Size = 1,
-        use_bias: bool = True,
-        name: str | None = None,
-    ):
-        given = {"kernel_size": kernel_size, "out_channels": out_channels, "stride": stride, "padding": padding}
-        super().__init__(name, **given, dilation=dilation, groups=groups, use_bias=use_bias)
-
-
-class PrimitiveConvolution1D(Convolution):
-    """Cross-correlation of series with given windows.
-
-    Args:
-        use_bias: If true, a bias is given too.
-        stride: Step of the window.
-        padding: A number, a pair of numbers, `"same"` or `"valid"`.
         dilation: Step from one item of the window to the next.
+        groups: Number of groups of channels, each with separate windows.
+        output_padding: Number of items to add after each axis of the output.
 
     Examples:
-        >>> [port.name for port in PrimitiveConvolution1D(use_bias=False).inputs]
-        ['input', 'weight', 'stride', 'padding', 'dilation']
+        >>> ConvTranspose2d(8, 4, stride=2).options["stride"]
+        (2, 2)
     """
 
-    op = "primitive_convolution1d"
-    category = "As in Mithril"
-    axes = 1
-    option_ports = ("stride", "padding", "dilation")
-
-    def __init__(
-        self,
-        use_bias: bool = True,
-        stride: Line = 1,
-        padding: Any = 0,
-        dilation: Line = 1,
-        name: str | None = None,
-    ):
-        super().__init__(name, use_bias=use_bias, stride=stride, padding=padding, dilation=dilation)
+    op = "conv_transpose2d"
+    axes = 2
 
 
-class PrimitiveConvolution2D(Convolution):
-    """Cross-correlation of images with given windows.
+class ConvTranspose3d(_Transposed):
+    """Transposed convolution, which upsamples volumes. Volumes are `(batch, channels, depth, height, width)`.
+
+    The weight is stored as `(in, out / groups, depth, height, width)`, like that of the `Conv3d` whose gradient it is.
 
     Args:
-        use_bias: If true, a bias is given too.
-        stride: Step of the window; one number for both.
-        padding: A number, one for each axis, a pair (before, after) for each, `"same"` or `"valid"`.
-        dilation: Step from one item of the window to the next; one number for both.
+        out_channels: Number of channels of the output.
+        kernel_size: Depth, height and width of the window; one number for all.
+        in_channels: Channels of the input; by default taken from the input.
+        stride: Upsampling factor.
+        padding: `"same"` gives `size * stride` items, `"valid"` every item that the windows reach; numbers, with the
+            meaning of the `Conv3d` whose gradient it is, are removed from the output.
+        use_bias: If true, add a bias to each channel.
+        dilation: Step from one item of the window to the next.
         groups: Number of groups of channels, each with separate windows.
+        output_padding: Number of items to add after each axis of the output.
 
     Examples:
-        >>> [port.name for port in PrimitiveConvolution2D(use_bias=False).inputs]
-        ['input', 'weight', 'stride', 'padding', 'dilation', 'groups']
+        >>> ConvTranspose3d(8, 4, stride=2).options["stride"]
+        (2, 2, 2)
     """
 
-    op = "primitive_convolution2d"
-    category = "As in Mithril"
-    axes = 2
-    option_ports = ("stride", "padding", "dilation", "groups")
+    op = "conv_transpose3d"
+    axes = 3
 
-    def __init__(
-        self,
-        use_bias: bool = True,
-        stride: Pair = 1,
-        padding: Any = 0,
-        dilation: Pair = 1,
-        groups: Size = 1,
-        name: str | None = None,
-    ):
-        given = {"use_bias": use_bias, "stride": stride, "padding": padding, "dilation": dilation}
-        super().__init__(name, **given, groups=groups)
+
+def _divided(channels: Dim, groups: int) -> Dim:
+    """Return the channels of one group."""
+    if groups == 1:
+        return channels
+    return channels // groups if isinstance(channels, int) else f"({channels})//{groups}"
+
+
+def _is_sized(options: Options) -> bool:
+    return options.get("out_channels") is not None and options.get("kernel_size") is not None
+
+
+def _weights(options: Options) -> tuple[str, ...]:
+    return ("weight", "bias") if options["use_bias"] else ("weight",)
+
+
+def _kernel(options: Options, axes: int) -> tuple[int, ...]:
+    return each("kernel_size", options["kernel_size"], axes)

@@ -12,10 +12,7 @@ from mithril_nb.models.library.layers.windows import Size
 from mithril_nb.models.op import Inferred, Initializer, Operator, Options, Shapes, Specs
 from mithril_nb.models.shape_inference.dims import MismatchError
 
-__all__ = [
-    "Embedding",
-    "Linear",
-]
+__all__ = ["Embedding", "Linear"]
 
 
 class Linear(Operator):

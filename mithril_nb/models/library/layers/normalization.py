@@ -8,8 +8,9 @@ from mithril_nb.graph.spec import LEADING, Dim
 from mithril_nb.models.connection import Connection
 from mithril_nb.models.fields import Range
 from mithril_nb.models.library.layers.windows import Size
+from mithril_nb.models.library.operations.shape_rules import KeepsShape
 from mithril_nb.models.model import Placed
-from mithril_nb.models.op import Inferred, Initializer, Operator, Options, Shapes, Specs
+from mithril_nb.models.op import Inferred, Initializer, Operator, Options, Specs
 from mithril_nb.models.shape_inference.dims import MismatchError
 
 __all__ = [
@@ -28,7 +29,7 @@ Share = Annotated[float, Range(0.0, 1.0)]
 STATES = ("running_mean", "running_var")
 
 
-class _Norm(Operator):
+class _Norm(KeepsShape, Operator):
     category = "Layers"
     keeps_scale = True
     initializers: ClassVar = {"weight": Initializer("ones"), "bias": Initializer("zeros")}
@@ -37,11 +38,6 @@ class _Norm(Operator):
     def param_ports(cls, options: Options) -> tuple[str, ...]:
         """Return the used ones of `weight` and `bias`."""
         return tuple(port for port, flag in (("weight", "use_scale"), ("bias", "use_bias")) if options.get(flag))
-
-    @classmethod
-    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Keep the shape."""
-        return {"input": outputs["output"].shape} if "output" in outputs else {}
 
 
 class _LastAxis(_Norm):
@@ -116,9 +112,6 @@ class ElementWiseAffine(_Norm):
 
     op = "element_wise_affine"
     formula = "y = x w + b"
-
-    def __init__(self, name: str | None = None):
-        super().__init__(name)
 
     @classmethod
     def param_ports(cls, options: Options) -> tuple[str, ...]:

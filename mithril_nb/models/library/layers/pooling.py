@@ -8,27 +8,31 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from mithril_nb.graph.spec import LEADING
-from mithril_nb.models.library.layers.windows import Line, Pair, Triple, as_output, channelled, refuse_padding, windows
+from mithril_nb.graph.spec import LEADING, Dim
+from mithril_nb.models.library.layers.windows import Pair, Window, as_output, channelled, refuse_padding, windows
 from mithril_nb.models.op import Inferred, Operator, Options, Shapes, Specs
+from mithril_nb.models.shape_inference.dims import MismatchError
 
 __all__ = [
+    "AdaptiveAvgPool2d",
+    "AdaptiveMaxPool2d",
     "AvgPool1d",
-    "AvgPool2D",
     "AvgPool2d",
     "AvgPool3d",
-    "MaxPool1D",
+    "GlobalAvgPool2d",
     "MaxPool1d",
-    "MaxPool2D",
     "MaxPool2d",
     "MaxPool3d",
-    "PrimitiveAvgPool2D",
-    "PrimitiveMaxPool1D",
-    "PrimitiveMaxPool2D",
 ]
 
 
-class _Pool(Operator):
+class Pool(Operator):
+    """A pool of windows with a stride, which is the size of a window by default.
+
+    Attributes:
+        axes: Number of axes that its windows slide over.
+    """
+
     axes: ClassVar[int]
     category = "Layers"
     keeps_scale = True
@@ -53,12 +57,34 @@ class _Pool(Operator):
         return as_output(inputs, outputs, cls.axes)
 
 
-class _MaxPool(_Pool):
+class _MaxPool(Pool):
     formula = "y = max over each window of x"
 
+    def __init__(
+        self,
+        kernel_size: Window = 2,
+        stride: Window | None = None,
+        padding: Any = "valid",
+        dilation: Window = 1,
+        name: str | None = None,
+    ):
+        super().__init__(name, kernel_size=kernel_size, stride=stride, padding=padding, dilation=dilation)
 
-class _AvgPool(_Pool):
+
+class _AvgPool(Pool):
     formula = "y = mean over each window of x"
+
+    def __init__(
+        self,
+        kernel_size: Window = 2,
+        stride: Window | None = None,
+        padding: Any = "valid",
+        count_include_pad: bool = True,
+        name: str | None = None,
+    ):
+        super().__init__(
+            name, kernel_size=kernel_size, stride=stride, padding=padding, count_include_pad=count_include_pad
+        )
 
 
 class MaxPool1d(_MaxPool):
@@ -81,16 +107,6 @@ class MaxPool1d(_MaxPool):
     op = "max_pool1d"
     axes = 1
 
-    def __init__(
-        self,
-        kernel_size: Line = 2,
-        stride: Line | None = None,
-        padding: Any = "valid",
-        dilation: Line = 1,
-        name: str | None = None,
-    ):
-        super().__init__(name, kernel_size=kernel_size, stride=stride, padding=padding, dilation=dilation)
-
 
 class AvgPool1d(_AvgPool):
     """Mean of each window of a series, channel by channel.
@@ -109,18 +125,6 @@ class AvgPool1d(_AvgPool):
 
     op = "avg_pool1d"
     axes = 1
-
-    def __init__(
-        self,
-        kernel_size: Line = 2,
-        stride: Line | None = None,
-        padding: Any = "valid",
-        count_include_pad: bool = True,
-        name: str | None = None,
-    ):
-        super().__init__(
-            name, kernel_size=kernel_size, stride=stride, padding=padding, count_include_pad=count_include_pad
-        )
 
 
 class MaxPool2d(_MaxPool):
@@ -143,16 +147,6 @@ class MaxPool2d(_MaxPool):
     op = "max_pool2d"
     axes = 2
 
-    def __init__(
-        self,
-        kernel_size: Pair = 2,
-        stride: Pair | None = None,
-        padding: Any = "valid",
-        dilation: Pair = 1,
-        name: str | None = None,
-    ):
-        super().__init__(name, kernel_size=kernel_size, stride=stride, padding=padding, dilation=dilation)
-
 
 class AvgPool2d(_AvgPool):
     """Mean of each window of an image, channel by channel.
@@ -171,18 +165,6 @@ class AvgPool2d(_AvgPool):
 
     op = "avg_pool2d"
     axes = 2
-
-    def __init__(
-        self,
-        kernel_size: Pair = 2,
-        stride: Pair | None = None,
-        padding: Any = "valid",
-        count_include_pad: bool = True,
-        name: str | None = None,
-    ):
-        super().__init__(
-            name, kernel_size=kernel_size, stride=stride, padding=padding, count_include_pad=count_include_pad
-        )
 
 
 class MaxPool3d(_MaxPool):
@@ -205,16 +187,6 @@ class MaxPool3d(_MaxPool):
     op = "max_pool3d"
     axes = 3
 
-    def __init__(
-        self,
-        kernel_size: Triple = 2,
-        stride: Triple | None = None,
-        padding: Any = "valid",
-        dilation: Triple = 1,
-        name: str | None = None,
-    ):
-        super().__init__(name, kernel_size=kernel_size, stride=stride, padding=padding, dilation=dilation)
-
 
 class AvgPool3d(_AvgPool):
     """Mean of each window of a volume, channel by channel.
@@ -234,153 +206,75 @@ class AvgPool3d(_AvgPool):
     op = "avg_pool3d"
     axes = 3
 
-    def __init__(
-        self,
-        kernel_size: Triple = 2,
-        stride: Triple | None = None,
-        padding: Any = "valid",
-        count_include_pad: bool = True,
-        name: str | None = None,
-    ):
-        super().__init__(
-            name, kernel_size=kernel_size, stride=stride, padding=padding, count_include_pad=count_include_pad
-        )
+
+class _Adaptive(Operator):
+    category = "Layers"
+    keeps_scale = True
+
+    def __init__(self, output_size: Pair = 1, name: str | None = None):
+        super().__init__(name, output_size=output_size)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """Map `(batch, channels, h, w)` to `(batch, channels, *output_size)`, or without sizes for a global pool."""
+        shape, size = channelled(inputs["input"], 2), options.get("output_size", ())
+        assert isinstance(size, tuple)
+        if shape is None:
+            return Inferred({"output": (LEADING,)})
+        for axis, length in enumerate(shape[2:], start=2):
+            if length == 0:
+                raise MismatchError("input", "a non-empty image", "a larger image.", f"axis {axis}: 0")
+        dims: list[Dim] = [one for one in size if isinstance(one, int)]
+        return Inferred({"output": (*shape[:2], *dims)})
+
+    @classmethod
+    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
+        """Return the output's batch and channels for the input."""
+        return as_output(inputs, outputs, 2)
 
 
-class MaxPool1D(_MaxPool):
-    """Maximum of each window, like `MaxPool1d`; its attributes can be connected, as in Mithril.
-
-    The gradient at equal items equals the gradient of `MaxPool1d`.
-
-    Args:
-        kernel_size: Length of the window.
-        stride: Step of the window; by default the window's size.
-        padding: A number, a pair of numbers, `"same"` or `"valid"`.
-        dilation: Step from one item of the window to the next.
-
-    Examples:
-        >>> [port.name for port in MaxPool1D(2).inputs]
-        ['input', 'kernel_size', 'stride', 'padding', 'dilation']
-    """
-
-    op = "table_max_pool1d"
-    category = "As in Mithril"
-    axes = 1
-    option_ports = ("kernel_size", "stride", "padding", "dilation")
-
-    def __init__(
-        self,
-        kernel_size: Line = 2,
-        stride: Line | None = None,
-        padding: Any = 0,
-        dilation: Line = 1,
-        name: str | None = None,
-    ):
-        super().__init__(name, kernel_size=kernel_size, stride=stride, padding=padding, dilation=dilation)
-
-
-class _ConnectedPool2D(_Pool):
-    """The common part of Mithril's image pools: each attribute is a port too."""
-
-    category = "As in Mithril"
-    axes = 2
-    option_ports = ("kernel_size", "stride", "padding", "dilation")
-
-    def __init__(
-        self,
-        kernel_size: Pair = 2,
-        stride: Pair | None = None,
-        padding: Any = (0, 0),
-        dilation: Pair = (1, 1),
-        name: str | None = None,
-    ):
-        super().__init__(name, kernel_size=kernel_size, stride=stride, padding=padding, dilation=dilation)
-
-
-class MaxPool2D(_ConnectedPool2D):
-    """Maximum of each window, like `MaxPool2d`; its attributes can be connected, as in Mithril.
-
-    The gradient at equal items equals the gradient of `MaxPool2d`.
+class AdaptiveAvgPool2d(_Adaptive):
+    """Mean of each window of an image; `output_size` windows cover the image evenly.
 
     Args:
-        kernel_size: Height and width of the window; one number for both.
-        stride: Step of the window; by default the window's size.
-        padding: A number, one for each axis, a pair (before, after) for each, `"same"` or `"valid"`.
-        dilation: Step from one item of the window to the next.
+        output_size: Height and width of the output; one number for both.
 
     Examples:
-        >>> [port.name for port in MaxPool2D(2).inputs]
-        ['input', 'kernel_size', 'stride', 'padding', 'dilation']
+        >>> AdaptiveAvgPool2d(7)
+        AdaptiveAvgPool2d(output_size=(7, 7))
     """
 
-    op = "table_max_pool2d"
-    formula = _MaxPool.formula
+    op = "adaptive_avg_pool2d"
+    formula = "y = mean over each window of x"
 
 
-class AvgPool2D(_ConnectedPool2D):
-    """Mean of each window, like `AvgPool2d`; its attributes can be connected, as in Mithril.
+class AdaptiveMaxPool2d(_Adaptive):
+    """Maximum of each window of an image; `output_size` windows cover the image evenly.
+
+    Equal items share the gradient.
 
     Args:
-        kernel_size: Height and width of the window; one number for both.
-        stride: Step of the window; by default the window's size.
-        padding: A number, one for each axis, a pair (before, after) for each, `"same"` or `"valid"`.
-        dilation: Step from one item of the window to the next.
+        output_size: Height and width of the output; one number for both.
 
     Examples:
-        >>> [port.name for port in AvgPool2D(2).inputs]
-        ['input', 'kernel_size', 'stride', 'padding', 'dilation']
+        >>> AdaptiveMaxPool2d(7)
+        AdaptiveMaxPool2d(output_size=(7, 7))
     """
 
-    op = "table_avg_pool2d"
-    formula = _AvgPool.formula
+    op = "adaptive_max_pool2d"
+    formula = "y = max over each window of x"
 
 
-class PrimitiveMaxPool1D(MaxPool1D):
-    """`MaxPool1D` under the name of Mithril's primitive.
-
-    Args:
-        kernel_size: Length of the window.
-        stride: Step of the window; by default the window's size.
-        padding: A number, a pair of numbers, `"same"` or `"valid"`.
-        dilation: Step from one item of the window to the next.
+class GlobalAvgPool2d(_Adaptive):
+    """Mean of each channel of an image: `(batch, channels, height, width)` becomes `(batch, channels)`.
 
     Examples:
-        >>> PrimitiveMaxPool1D(2).options["kernel_size"]
-        (2,)
+        >>> GlobalAvgPool2d()
+        GlobalAvgPool2d()
     """
 
-    op = "primitive_max_pool1d"
+    op = "global_avg_pool2d"
+    formula = "y = mean over height and width of x"
 
-
-class PrimitiveMaxPool2D(MaxPool2D):
-    """`MaxPool2D` under the name of Mithril's primitive.
-
-    Args:
-        kernel_size: Height and width of the window; one number for both.
-        stride: Step of the window; by default the window's size.
-        padding: A number, one for each axis, a pair (before, after) for each, `"same"` or `"valid"`.
-        dilation: Step from one item of the window to the next.
-
-    Examples:
-        >>> PrimitiveMaxPool2D(2).options["kernel_size"]
-        (2, 2)
-    """
-
-    op = "primitive_max_pool2d"
-
-
-class PrimitiveAvgPool2D(AvgPool2D):
-    """`AvgPool2D` under the name of Mithril's primitive.
-
-    Args:
-        kernel_size: Height and width of the window; one number for both.
-        stride: Step of the window; by default the window's size.
-        padding: A number, one for each axis, a pair (before, after) for each, `"same"` or `"valid"`.
-        dilation: Step from one item of the window to the next.
-
-    Examples:
-        >>> PrimitiveAvgPool2D(2).options["kernel_size"]
-        (2, 2)
-    """
-
-    op = "primitive_avg_pool2d"
+    def __init__(self, name: str | None = None):
+        Operator.__init__(self, name)

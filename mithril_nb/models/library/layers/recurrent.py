@@ -13,11 +13,7 @@ from mithril_nb.models.library.layers.windows import Size
 from mithril_nb.models.op import Inferred, Operator, Options, Specs
 from mithril_nb.models.shape_inference.dims import MismatchError, meet
 
-__all__ = [
-    "GRU",
-    "LSTM",
-    "RNN",
-]
+__all__ = ["GRU", "LSTM", "RNN"]
 
 
 class _Recurrent(Operator):

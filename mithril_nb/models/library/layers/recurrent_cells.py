@@ -13,12 +13,7 @@ from mithril_nb.models.library.layers.windows import Size
 from mithril_nb.models.op import Inferred, Initializer, Operator, Options, Specs
 from mithril_nb.models.shape_inference.dims import MismatchError, agree, plus, times
 
-__all__ = [
-    "GRUCell",
-    "LSTMCell",
-    "LSTMCellBody",
-    "RNNCell",
-]
+__all__ = ["GRUCell", "LSTMCell", "LSTMCellBody", "RNNCell"]
 
 WEIGHT, RECURRENT, BIAS = Initializer("lecun_uniform"), Initializer("orthogonal"), Initializer("zeros")
 OPEN = Initializer("ones")

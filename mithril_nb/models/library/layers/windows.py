@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.graph.records import Value
 from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
-from mithril_nb.models.fields import Range, fields_of
+from mithril_nb.models.fields import Range, RangeByAxes, fields_of
 from mithril_nb.models.library.operations.shape_rules import is_count
 from mithril_nb.models.op import UNKNOWN, Shapes, Specs
 from mithril_nb.models.shape_inference.dims import MismatchError, same_padding, window_size
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from mithril_nb.models.model import Model
 
 Size = Annotated[int, Range(1, 2**20)]
-Line = Annotated[int | Sequence[int], Range(1, 2**16, length=1)]
-Pair = Annotated[int | Sequence[int], Range(1, 64, length=2)]
-Triple = Annotated[int | Sequence[int], Range(1, 64, length=3)]
+_RANGES = (Range(1, 2**16, length=1), Range(1, 64, length=2), Range(1, 64, length=3))
+Line = Annotated[int | Sequence[int], _RANGES[0]]
+Pair = Annotated[int | Sequence[int], _RANGES[1]]
+Window = Annotated[int | Sequence[int], RangeByAxes(_RANGES)]
 
 SPATIAL = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}
 """Names of the axes after batch and channels."""

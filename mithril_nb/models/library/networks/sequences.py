@@ -44,9 +44,6 @@ class RowsLike(Operator):
     input_ports = ("input", "like")
     input_dtypes: ClassVar = {"*": "any"}
 
-    def __init__(self, name: str | None = None):
-        super().__init__(name)
-
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
         """Map `(m, *rest)` and `(n, ...)` to `(n, *rest)`."""

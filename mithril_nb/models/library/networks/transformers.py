@@ -19,14 +19,7 @@ from mithril_nb.models.library.operations.arithmetic import Add, Multiply
 from mithril_nb.models.op import Inferred, Initializer, Operator, Options, Specs
 from mithril_nb.models.shape_inference.dims import MismatchError
 
-__all__ = [
-    "GPT",
-    "FeedForward",
-    "SwiGLU",
-    "TransformerBlock",
-    "TransformerEncoder",
-    "Unembedding",
-]
+__all__ = ["GPT", "FeedForward", "SwiGLU", "TransformerBlock", "TransformerEncoder", "Unembedding"]
 
 Chance = Annotated[float, Range(0.0, 0.99)]
 Activation = Literal["gelu", "gelu_tanh", "relu", "swiglu"]

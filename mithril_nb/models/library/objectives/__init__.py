@@ -1,11 +1,6 @@
 """Objectives: losses, regularizers and metrics."""
 
-from mithril_nb.models.library.objectives import (
-    counting,
-    cross_entropies,
-    losses,
-    metrics,
-)
+from mithril_nb.models.library.objectives import counting, cross_entropies, losses, metrics
 from mithril_nb.models.library.objectives.counting import *
 from mithril_nb.models.library.objectives.cross_entropies import *
 from mithril_nb.models.library.objectives.losses import *

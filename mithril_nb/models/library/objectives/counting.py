@@ -12,14 +12,7 @@ from mithril_nb.models.fields import Range
 from mithril_nb.models.op import Inferred, Operator, Options, Shapes, Specs
 from mithril_nb.models.shape_inference.dims import MismatchError, meet, plus
 
-__all__ = [
-    "AUCCore",
-    "ClassCounts",
-    "ClassDifference",
-    "ClassesSeen",
-    "ConfusionCounts",
-    "TopKHits",
-]
+__all__ = ["AUCCore", "ClassCounts", "ClassDifference", "ClassesSeen", "ConfusionCounts", "TopKHits"]
 
 Classes = Annotated[int, Range(1, 2**20)]
 
@@ -49,9 +42,6 @@ class ClassDifference(_Numbers):
 
     op = "class_difference"
     formula = "y = pred - label"
-
-    def __init__(self, name: str | None = None):
-        super().__init__(name)
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
@@ -98,9 +88,6 @@ class ClassesSeen(_Numbers):
 
     op = "classes_seen"
     formula = "y = number of different items of pred and label"
-
-    def __init__(self, name: str | None = None):
-        super().__init__(name)
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
@@ -186,9 +173,6 @@ class AUCCore(Operator):
     input_ports = ("input", "label")
     input_dtypes: ClassVar = {"label": "any"}
     formula = "y[0] = false positives / negatives, y[1] = true positives / positives"
-
-    def __init__(self, name: str | None = None):
-        super().__init__(name)
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:

@@ -7,16 +7,12 @@ from typing import Annotated, Any, ClassVar, Literal
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.graph.spec import LEADING, Dim
 from mithril_nb.models.fields import Range, plain
-from mithril_nb.models.library.objectives.pairs import Axis, Paired, Threshold
+from mithril_nb.models.library.objectives.losses import Axis, Paired
+from mithril_nb.models.library.operations.arithmetic import Threshold
 from mithril_nb.models.op import Inferred, Operator, Options, Shapes, Specs
 from mithril_nb.models.shape_inference.dims import MismatchError, agree, meet, place_of
 
-__all__ = [
-    "BinaryCrossEntropy",
-    "CrossEntropy",
-    "FocalLoss",
-    "SoftCrossEntropy",
-]
+__all__ = ["BinaryCrossEntropy", "CrossEntropy", "FocalLoss", "SoftCrossEntropy"]
 
 
 class BinaryCrossEntropy(Paired):

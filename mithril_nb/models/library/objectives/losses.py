@@ -11,12 +11,11 @@ from typing import Annotated
 from mithril_nb.graph.spec import LEADING, Dim
 from mithril_nb.models.composite import Composite
 from mithril_nb.models.fields import Range
-from mithril_nb.models.library.objectives.pairs import Axis, Paired, Threshold, paired
-from mithril_nb.models.library.operations.arithmetic import MatrixMultiply, Multiply
+from mithril_nb.models.library.operations.arithmetic import MatrixMultiply, Multiply, Threshold
 from mithril_nb.models.library.operations.elementwise import Absolute, Square
 from mithril_nb.models.library.operations.reductions import Sum
 from mithril_nb.models.op import Inferred, Operator, Options, Shapes, Specs
-from mithril_nb.models.shape_inference.dims import MismatchError, meet, place_of
+from mithril_nb.models.shape_inference.dims import MismatchError, agree, broadcast, meet, place_of
 
 __all__ = [
     "L1",
@@ -34,6 +33,44 @@ __all__ = [
     "SquaredError",
 ]
 
+Axis = Annotated[int, Range(-8, 7)]
+
+
+def paired(inputs: Specs, one: str, other: str) -> tuple[Dim, ...]:
+    """Return the result shape of two paired arrays, one of which may broadcast to the other.
+
+    Broadcasting both is an error: `(n,)` and `(n, 1)` would pair all items with all others, which is never intended.
+
+    Raises:
+        MismatchError: The shapes do not fit.
+
+    Examples:
+        >>> from mithril_nb.graph.spec import TensorSpec
+        >>> paired({"input": TensorSpec(("n", 3)), "target": TensorSpec(())}, "input", "target")
+        ('n', 3)
+    """
+    left, right = inputs[one], inputs[other]
+    advice = f"a {other} with the shape of the {one}."
+    try:
+        shape = broadcast(left, right)
+    except MismatchError as found:
+        raise MismatchError(other, str(left.shape), advice, found.detail) from None
+    if not agree(shape, left.shape) and not agree(shape, right.shape):
+        raise MismatchError(other, str(left.shape), advice, f"both would broadcast, to {shape}")
+    return shape
+
+
+class Paired(Operator):
+    """A loss of each item and its target."""
+
+    category = "Losses"
+    input_ports = ("input", "target")
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """Return the common shape."""
+        return Inferred({"output": paired(inputs, *cls.input_ports)})
+
 
 class SquaredError(Paired):
     """Squared difference of each item and its target.
@@ -46,9 +83,6 @@ class SquaredError(Paired):
     op = "squared_error"
     formula = "y = (input - target)²"
 
-    def __init__(self, name: str | None = None):
-        super().__init__(name)
-
 
 class AbsoluteError(Paired):
     """Absolute difference of each item and its target. The gradient at equality is 0, as in PyTorch.
@@ -60,9 +94,6 @@ class AbsoluteError(Paired):
 
     op = "absolute_error"
     formula = "y = |input - target|"
-
-    def __init__(self, name: str | None = None):
-        super().__init__(name)
 
 
 class HuberLoss(Paired):
@@ -95,9 +126,6 @@ class LogCosh(Paired):
 
     op = "log_cosh"
     formula = "y = log cosh(input - target)"
-
-    def __init__(self, name: str | None = None):
-        super().__init__(name)
 
 
 class QuantileLoss(Paired):
@@ -135,9 +163,6 @@ class HingeLoss(Paired):
     op = "hinge_loss"
     formula = "y = max(0, 1 - target · input)"
 
-    def __init__(self, name: str | None = None):
-        super().__init__(name)
-
 
 class QuadHingeLoss(Paired):
     """Squared hinge loss, whose slope is continuous. Targets are -1 and 1.
@@ -149,9 +174,6 @@ class QuadHingeLoss(Paired):
 
     op = "quad_hinge_loss"
     formula = "y = max(0, 1 - target · input)²"
-
-    def __init__(self, name: str | None = None):
-        super().__init__(name)
 
 
 class KLDivergence(Paired):

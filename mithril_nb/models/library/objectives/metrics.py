@@ -31,17 +31,7 @@ from mithril_nb.models.library.operations.reshaping import Transpose
 from mithril_nb.models.library.operations.statics import Cast
 from mithril_nb.models.op import Operator
 
-__all__ = [
-    "AUC",
-    "F1",
-    "R2",
-    "Accuracy",
-    "ConfusionMatrix",
-    "MeanSquaredError",
-    "Precision",
-    "Recall",
-    "TopKAccuracy",
-]
+__all__ = ["AUC", "F1", "R2", "Accuracy", "ConfusionMatrix", "MeanSquaredError", "Precision", "Recall", "TopKAccuracy"]
 
 
 class _Classified(Composite):

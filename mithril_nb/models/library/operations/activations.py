@@ -8,7 +8,7 @@ from mithril_nb.graph.spec import LEADING
 from mithril_nb.models.fields import Range
 from mithril_nb.models.library.operations.elementwise import Elementwise
 from mithril_nb.models.library.operations.reducing import Axis, axes_of, places
-from mithril_nb.models.op import Inferred, Operator, Options, Shapes, Specs
+from mithril_nb.models.op import Inferred, Options, Shapes, Specs
 from mithril_nb.models.shape_inference.dims import MismatchError
 
 __all__ = [
@@ -72,7 +72,7 @@ class Gelu(_Elementwise):
     formula = "y = x Φ(x)"
 
     def __init__(self, approximate: bool = False, name: str | None = None):
-        Operator.__init__(self, name, approximate=approximate)
+        super().__init__(name, approximate=approximate)
 
 
 class Sigmoid(_Elementwise):
@@ -127,7 +127,7 @@ class LeakyRelu(_Elementwise):
     formula = "y = x if x >= 0 else slope x"
 
     def __init__(self, slope: float = 0.01, name: str | None = None):
-        Operator.__init__(self, name, slope=slope)
+        super().__init__(name, slope=slope)
 
 
 class Softplus(_Elementwise):
@@ -181,7 +181,7 @@ class Elu(_Elementwise):
     formula = "y = x if x > 0 else alpha (exp(x) - 1)"
 
     def __init__(self, alpha: float = 1.0, name: str | None = None):
-        Operator.__init__(self, name, alpha=alpha)
+        super().__init__(name, alpha=alpha)
 
 
 class Selu(_Elementwise):
@@ -213,7 +213,7 @@ class Celu(_Elementwise):
     formula = "y = x if x > 0 else alpha (exp(x / alpha) - 1)"
 
     def __init__(self, alpha: Annotated[float, Range(1e-6, 1e6)] = 1.0, name: str | None = None):
-        Operator.__init__(self, name, alpha=alpha)
+        super().__init__(name, alpha=alpha)
 
 
 class HardSigmoid(_Elementwise):
@@ -280,7 +280,7 @@ class _AlongAxis(_Elementwise):
     is_activation = False  # its outputs sum to 1, for inputs of any scale
 
     def __init__(self, axis: Axis = -1, name: str | None = None):
-        Operator.__init__(self, name, axis=axis)
+        super().__init__(name, axis=axis)
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
@@ -343,7 +343,7 @@ class Glu(_Elementwise):
         axis: Axis = -1,
         name: str | None = None,
     ):
-        Operator.__init__(self, name, activation=activation, axis=axis)
+        super().__init__(name, activation=activation, axis=axis)
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
@@ -396,4 +396,4 @@ class Dropout(_Elementwise):
     def __init__(
         self, p: Annotated[float, Range(0.0, 0.99)] = 0.5, training: bool | None = None, name: str | None = None
     ):
-        Operator.__init__(self, name, p=p, training=training)
+        super().__init__(name, p=p, training=training)

@@ -6,12 +6,7 @@ from typing import Annotated, ClassVar
 
 from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
 from mithril_nb.models.fields import Range
-from mithril_nb.models.library.operations.elementwise import (
-    ANY,
-    NUMBERS,
-    Broadcasting,
-    Elementwise,
-)
+from mithril_nb.models.library.operations.elementwise import ANY, NUMBERS, Broadcasting, Elementwise
 from mithril_nb.models.op import Inferred, Operator, Options, Shapes, Specs
 from mithril_nb.models.shape_inference.dims import MismatchError, broadcast
 from mithril_nb.models.shape_inference.dtypes import promoted
@@ -168,7 +163,7 @@ class Power(Broadcasting):
     formula = "y = base ^ exponent"
 
     def __init__(self, robust: bool = False, threshold: Threshold | None = None, name: str | None = None):
-        Operator.__init__(self, name, robust=robust, threshold=threshold)
+        super().__init__(name, robust=robust, threshold=threshold)
 
 
 class Sqrt(Elementwise):
@@ -192,7 +187,7 @@ class Sqrt(Elementwise):
     gives = "floating"
 
     def __init__(self, robust: bool = False, threshold: Threshold | None = None, name: str | None = None):
-        Operator.__init__(self, name, robust=robust, threshold=threshold)
+        super().__init__(name, robust=robust, threshold=threshold)
 
 
 class Log(Elementwise):
@@ -217,7 +212,7 @@ class Log(Elementwise):
     gives = "floating"
 
     def __init__(self, robust: bool = False, threshold: Threshold | None = None, name: str | None = None):
-        Operator.__init__(self, name, robust=robust, threshold=threshold)
+        super().__init__(name, robust=robust, threshold=threshold)
 
 
 class StableReciprocal(Elementwise):
@@ -240,7 +235,7 @@ class StableReciprocal(Elementwise):
     gives = "floating"
 
     def __init__(self, threshold: Threshold | None = None, name: str | None = None):
-        Operator.__init__(self, name, threshold=threshold)
+        super().__init__(name, threshold=threshold)
 
 
 class Clamp(Elementwise):
@@ -264,7 +259,7 @@ class Clamp(Elementwise):
     formula = "y = min(max(x, min_val), max_val)"
 
     def __init__(self, min_val: float | None = None, max_val: float | None = None, name: str | None = None):
-        Operator.__init__(self, name, min_val=min_val, max_val=max_val)
+        super().__init__(name, min_val=min_val, max_val=max_val)
 
 
 class NanToNum(Elementwise):
@@ -291,7 +286,7 @@ class NanToNum(Elementwise):
         neginf: float | None = None,
         name: str | None = None,
     ):
-        Operator.__init__(self, name, nan=nan, posinf=posinf, neginf=neginf)
+        super().__init__(name, nan=nan, posinf=posinf, neginf=neginf)
 
 
 class MatrixMultiply(Operator):
@@ -310,9 +305,6 @@ class MatrixMultiply(Operator):
     category = "Arithmetic"
     formula = "y[i, j] = Σ_k left[i, k] right[k, j]"
     input_dtypes: ClassVar = {"*": "any"}
-
-    def __init__(self, name: str | None = None):
-        super().__init__(name)
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:

@@ -88,35 +88,6 @@ def check_kind(port: str, spec: TensorSpec, taken: tuple[Kind, ...]) -> None:
         )
 
 
-class Elementwise(Operator):
-    """An elementwise op: it keeps the shape.
-
-    Attributes:
-        takes: Accepted kinds of values.
-        gives: Dtype of the output: the input's dtype, a floating-point dtype, or bool.
-    """
-
-    category = "Arithmetic"
-    input_dtypes: ClassVar = {"*": "any"}
-    takes: ClassVar[tuple[Kind, ...]] = ("floating", "whole")
-    gives: ClassVar[Literal["same", "floating", "truth"]] = "same"
-
-    def __init__(self, name: str | None = None):
-        super().__init__(name)
-
-    @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Keep the shape."""
-        spec = inputs["input"]
-        check_kind("input", spec, cls.takes)
-        return Inferred({"output": TensorSpec(spec.shape, given_dtype(cls.gives, spec.dtype))})
-
-    @classmethod
-    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return the output's shape for the input; a connected attribute is one number."""
-        return {"input": outputs["output"].shape, **dict.fromkeys(cls.option_ports, ())}
-
-
 class Broadcasting(Operator):
     """An elementwise op on several arrays, with NumPy broadcasting.
 
@@ -131,9 +102,6 @@ class Broadcasting(Operator):
     takes: ClassVar[tuple[Kind, ...]] = ("floating", "whole")
     gives: ClassVar[Literal["same", "floating", "truth"]] = "same"
 
-    def __init__(self, name: str | None = None):
-        super().__init__(name)
-
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
         """Return the shape that all inputs broadcast to."""
@@ -144,8 +112,14 @@ class Broadcasting(Operator):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return the output's sizes for an input where the others have size 1."""
-        return broadcast_back(inputs, outputs["output"].shape)
+        """Return the output's sizes for an input where the others have size 1; a connected attribute is one number."""
+        return {**broadcast_back(inputs, outputs["output"].shape), **dict.fromkeys(cls.option_ports, ())}
+
+
+class Elementwise(Broadcasting):
+    """An elementwise op on one array: it keeps the shape."""
+
+    input_ports = ("input",)
 
 
 class Buffer(Elementwise):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from mithril_nb.graph.records import Value
-from mithril_nb.graph.spec import LEADING, Dim, TensorSpec, as_dtype
-from mithril_nb.models.library.operations.shape_rules import as_sizes
-from mithril_nb.models.library.operations.statics import dtype_option
+from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
+from mithril_nb.models.library.operations.shape_rules import KeepsShape, as_sizes
+from mithril_nb.models.library.operations.statics import dtype_name, dtype_option
 from mithril_nb.models.op import UNKNOWN, Inferred, Operator, Options, Specs
 from mithril_nb.models.shape_inference.dims import MismatchError, at_least_0, plus, times
 
@@ -32,6 +32,11 @@ class _Generator(Operator):
     category = "Values"
     input_dtypes: ClassVar = {"*": "int32", "key": "uint32"}
 
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """Return the requested shape."""
+        return _inferred(wanted_shape(options["shape"]), options["dtype"])
+
 
 class Ones(_Generator):
     """Array of ones.
@@ -50,12 +55,7 @@ class Ones(_Generator):
     formula = "y = 1"
 
     def __init__(self, shape: Any = None, dtype: Any = None, name: str | None = None):
-        super().__init__(name, shape=shape, dtype=_name(dtype))
-
-    @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Return the requested shape."""
-        return _inferred(wanted_shape(options["shape"]), options["dtype"])
+        super().__init__(name, shape=shape, dtype=dtype_name(dtype))
 
 
 class Zeros(Ones):
@@ -93,15 +93,10 @@ class Full(_Generator):
     formula = "y = value"
 
     def __init__(self, shape: Any = None, value: float = 0.0, dtype: Any = None, name: str | None = None):
-        super().__init__(name, shape=shape, value=value, dtype=_name(dtype))
-
-    @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Return the requested shape."""
-        return _inferred(wanted_shape(options["shape"]), options["dtype"])
+        super().__init__(name, shape=shape, value=value, dtype=dtype_name(dtype))
 
 
-class ZerosLike(Operator):
+class ZerosLike(KeepsShape, Operator):
     """Zeros with the shape and dtype of the input.
 
     Examples:
@@ -113,14 +108,6 @@ class ZerosLike(Operator):
     category = "Values"
     input_dtypes: ClassVar = {"*": "any"}
     formula = "y = 0"
-
-    def __init__(self, name: str | None = None):
-        super().__init__(name)
-
-    @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Return the shape of the input."""
-        return Inferred({"output": inputs["input"].shape})
 
 
 class OnesLike(ZerosLike):
@@ -153,7 +140,7 @@ class Eye(_Generator):
     formula = "y[i, j] = 1 if i = j, else 0"
 
     def __init__(self, N: int | None = None, M: int | None = None, dtype: Any = None, name: str | None = None):
-        super().__init__(name, N=N, M=M, dtype=_name(dtype))
+        super().__init__(name, N=N, M=M, dtype=dtype_name(dtype))
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
@@ -203,7 +190,7 @@ class Arange(_Generator):
     formula = "y[i] = start + i step"
 
     def __init__(self, start: Any = 0, stop: Any = None, step: Any = 1, dtype: Any = None, name: str | None = None):
-        super().__init__(name, start=start, stop=stop, step=step, dtype=_name(dtype))
+        super().__init__(name, start=start, stop=stop, step=step, dtype=dtype_name(dtype))
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
@@ -239,12 +226,7 @@ class Randn(_Generator):
     formula = "y ~ N(0, 1)"
 
     def __init__(self, shape: Any = None, dtype: Any = None, key: int | None = None, name: str | None = None):
-        super().__init__(name, shape=shape, dtype=_name(dtype), key=key)
-
-    @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Return the requested shape."""
-        return _inferred(wanted_shape(options["shape"]), options["dtype"])
+        super().__init__(name, shape=shape, dtype=dtype_name(dtype), key=key)
 
 
 class PrimitiveRandn(Randn):
@@ -293,7 +275,7 @@ class RandInt(_Generator):
         key: int | None = None,
         name: str | None = None,
     ):
-        super().__init__(name, shape=shape, low=low, high=high, dtype=_name(dtype), key=key)
+        super().__init__(name, shape=shape, low=low, high=high, dtype=dtype_name(dtype), key=key)
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
@@ -369,7 +351,3 @@ def _size(port: str, value: Value) -> Dim:
 
 def _inferred(shape: tuple[Dim, ...], dtype: Value) -> Inferred:
     return Inferred({"output": shape if dtype is None else TensorSpec(shape, dtype_option("dtype", dtype))})
-
-
-def _name(dtype: Any) -> str | None:
-    return None if dtype is None else str(as_dtype(dtype))

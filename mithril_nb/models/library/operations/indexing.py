@@ -6,22 +6,16 @@ from typing import Annotated, Any, ClassVar
 
 from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.graph.records import Value
-from mithril_nb.graph.spec import LEADING, Dim, Spec, StaticSpec, TensorSpec, as_dtype
+from mithril_nb.graph.spec import LEADING, Dim, Spec, StaticSpec, TensorSpec
 from mithril_nb.models.fields import Range
 from mithril_nb.models.library.operations.index_rules import Rows, index_items, indexed, picked_value
 from mithril_nb.models.library.operations.reshaping import NOTHING_KNOWN, Rearranging
-from mithril_nb.models.op import UNKNOWN, Inferred, Options, Shapes, Specs
+from mithril_nb.models.library.operations.shape_rules import KeepsShape
+from mithril_nb.models.library.operations.statics import dtype_name
+from mithril_nb.models.op import UNKNOWN, Inferred, Options, Specs
 from mithril_nb.models.shape_inference.dims import MismatchError, broadcast, least, place_of
 
-__all__ = [
-    "Gather",
-    "Indexer",
-    "OneHot",
-    "Take",
-    "TransposedDiagonal",
-    "Tril",
-    "Triu",
-]
+__all__ = ["Gather", "Indexer", "OneHot", "Take", "TransposedDiagonal", "Tril", "Triu"]
 
 
 class Indexer(Rearranging):
@@ -190,9 +184,7 @@ class OneHot(Rearranging):
         dtype: str | None = None,
         name: str | None = None,
     ):
-        super().__init__(
-            name, num_classes=num_classes, axis=axis, dtype=None if dtype is None else str(as_dtype(dtype))
-        )
+        super().__init__(name, num_classes=num_classes, axis=axis, dtype=dtype_name(dtype))
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
@@ -205,7 +197,7 @@ class OneHot(Rearranging):
         return Inferred({"output": TensorSpec(sizes, str(dtype)) if dtype else sizes})  # pyright: ignore
 
 
-class _Triangle(Rearranging):
+class _Triangle(KeepsShape, Rearranging):
     option_ports = ("k",)
 
     def __init__(self, k: int = 0, name: str | None = None):
@@ -217,12 +209,7 @@ class _Triangle(Rearranging):
         shape = inputs["input"].shape
         if LEADING not in shape[:1] and len(shape) < 2:
             raise MismatchError("input", "(..., rows, columns)", "an input of at least two axes.", f"rank {len(shape)}")
-        return Inferred({"output": shape})
-
-    @classmethod
-    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return the output's shape for the input."""
-        return {"input": outputs["output"].shape} if "output" in outputs else {}
+        return super().infer(options, inputs)
 
 
 class Triu(_Triangle):
@@ -265,9 +252,6 @@ class TransposedDiagonal(Rearranging):
 
     op = "transposed_diagonal"
     formula = "y[i, 0] = x[i, i]"
-
-    def __init__(self, name: str | None = None):
-        super().__init__(name)
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:

@@ -8,27 +8,26 @@ from mithril_nb.graph.records import Value
 from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
 from mithril_nb.models.fields import Range
 from mithril_nb.models.library.operations.reshaping import NOTHING_KNOWN, Rearranging
-from mithril_nb.models.library.operations.shape_rules import is_count, places_of, same_sizes
+from mithril_nb.models.library.operations.shape_rules import KeepsShape, is_count, places_of, same_sizes
 from mithril_nb.models.library.operations.statics import numbered_ports
 from mithril_nb.models.op import UNKNOWN, Inferred, Options, Shapes, Specs
 from mithril_nb.models.shape_inference.dims import MismatchError, place_of, plus, product, quotient
 
-__all__ = [
-    "CartesianDifference",
-    "Concat",
-    "Flip",
-    "Pad",
-    "RepeatItems",
-    "Roll",
-    "Split",
-    "Stack",
-    "Tile",
-]
+__all__ = ["CartesianDifference", "Concat", "Flip", "Pad", "RepeatItems", "Roll", "Split", "Stack", "Tile"]
 
 Many = Annotated[int, Range(1, 1024)]
 
 
-class Concat(Rearranging):
+class _Several(Rearranging):
+    option_ports = ("axis",)
+
+    @classmethod
+    def data_ports(cls, options: Options) -> tuple[str, ...]:
+        """`input1`, `input2`, ..."""
+        return numbered_ports(options["n"])
+
+
+class Concat(_Several):
     """Concatenates arrays along an axis.
 
     Args:
@@ -41,16 +40,10 @@ class Concat(Rearranging):
     """
 
     op = "concat"
-    option_ports = ("axis",)
     formula = "y = [x1, x2, ...] along an axis"
 
     def __init__(self, n: Many = 2, axis: int | None = 0, name: str | None = None):
         super().__init__(name, n=n, axis=axis)
-
-    @classmethod
-    def data_ports(cls, options: Options) -> tuple[str, ...]:
-        """`input1`, `input2`, ..."""
-        return numbered_ports(options["n"])
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
@@ -69,7 +62,7 @@ class Concat(Rearranging):
         return Inferred({"output": tuple(sizes)})
 
 
-class Stack(Rearranging):
+class Stack(_Several):
     """Stacks arrays of one shape along a new axis.
 
     Args:
@@ -82,16 +75,10 @@ class Stack(Rearranging):
     """
 
     op = "stack"
-    option_ports = ("axis",)
     formula = "y = [x1, x2, ...] along a new axis"
 
     def __init__(self, n: Many = 2, axis: int = 0, name: str | None = None):
         super().__init__(name, n=n, axis=axis)
-
-    @classmethod
-    def data_ports(cls, options: Options) -> tuple[str, ...]:
-        """`input1`, `input2`, ..."""
-        return numbered_ports(options["n"])
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
@@ -250,7 +237,7 @@ class Split(Rearranging):
         return Inferred({"output": (parts, *shape[:place], size, *shape[place + 1 :])})
 
 
-class Flip(Rearranging):
+class Flip(KeepsShape, Rearranging):
     """Reverses the order of items.
 
     Args:
@@ -273,13 +260,8 @@ class Flip(Rearranging):
         """Keep the shape."""
         return _same_shape(options["axis"], inputs["input"])
 
-    @classmethod
-    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return the output's shape for the input."""
-        return {"input": outputs["output"].shape} if "output" in outputs else {}
 
-
-class Roll(Rearranging):
+class Roll(KeepsShape, Rearranging):
     """Shifts items along an axis; items that leave at one end enter at the other.
 
     Args:
@@ -308,11 +290,6 @@ class Roll(Rearranging):
             )
         return _same_shape(axis, inputs["input"])
 
-    @classmethod
-    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return the output's shape for the input."""
-        return {"input": outputs["output"].shape} if "output" in outputs else {}
-
 
 class CartesianDifference(Rearranging):
     """Differences of all pairs of rows of two arrays.
@@ -326,9 +303,6 @@ class CartesianDifference(Rearranging):
     input_ports = ("left", "right")
     category = "Arithmetic"
     formula = "y[i, j] = left[i] - right[j]"
-
-    def __init__(self, name: str | None = None):
-        super().__init__(name)
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:

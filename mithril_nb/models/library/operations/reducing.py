@@ -8,12 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from mithril_nb.graph.records import Value
 from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
 from mithril_nb.models.fields import Range
-from mithril_nb.models.library.operations.elementwise import (
-    Kind,
-    check_kind,
-    floating,
-    kind_of,
-)
+from mithril_nb.models.library.operations.elementwise import Kind, check_kind, floating, kind_of
 from mithril_nb.models.op import Inferred, Operator, Options, Shapes, Specs
 from mithril_nb.models.shape_inference.dims import MismatchError
 

@@ -6,21 +6,9 @@ from typing import Annotated, ClassVar
 
 from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
 from mithril_nb.models.fields import Range
-from mithril_nb.models.library.operations.elementwise import (
-    ANY,
-    NUMBERS,
-    check_kind,
-    floating,
-)
-from mithril_nb.models.library.operations.reducing import (
-    Axes,
-    Axis,
-    Reduction,
-    axes_of,
-    places,
-    summed,
-)
-from mithril_nb.models.library.operations.shape_rules import broadcast_all
+from mithril_nb.models.library.operations.elementwise import ANY, NUMBERS, check_kind, floating
+from mithril_nb.models.library.operations.reducing import Axes, Axis, Reduction, axes_of, places, summed
+from mithril_nb.models.library.operations.shape_rules import KeepsShape, broadcast_all
 from mithril_nb.models.op import Inferred, Operator, Options, Shapes, Specs
 from mithril_nb.models.shape_inference.dims import MismatchError
 from mithril_nb.models.shape_inference.dtypes import promoted
@@ -241,7 +229,7 @@ class ArgMin(_ArgReduction):
     formula = "y = argmin x"
 
 
-class Cumsum(Operator):
+class Cumsum(KeepsShape, Operator):
     """Cumulative sum along an axis.
 
     Args:
@@ -267,11 +255,6 @@ class Cumsum(Operator):
         places("Cumsum", spec.shape, axes_of(options["axis"]))
         return Inferred({"output": TensorSpec(spec.shape, summed(spec.dtype))})
 
-    @classmethod
-    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return the output's shape for the input."""
-        return {"input": outputs["output"].shape}
-
 
 class Trapezoid(Operator):
     """Integral along the last axis, by the trapezoidal rule.
@@ -288,9 +271,6 @@ class Trapezoid(Operator):
     category = "Reductions"
     formula = "∫ y dx = Σ (y[i] + y[i+1]) (x[i+1] - x[i]) / 2"
     input_dtypes: ClassVar = {"*": "any"}
-
-    def __init__(self, name: str | None = None):
-        super().__init__(name)
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:

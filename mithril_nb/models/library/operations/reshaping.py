@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from mithril_nb.graph.spec import LEADING, Spec, TensorSpec
-from mithril_nb.models.library.operations.shape_rules import as_sizes, flat_span, places_of, reshaped, stretched
+from mithril_nb.models.library.operations.shape_rules import (
+    KeepsShape,
+    as_sizes,
+    flat_span,
+    places_of,
+    reshaped,
+    stretched,
+)
 from mithril_nb.models.op import UNKNOWN, Inferred, Operator, Options, Shapes, Specs
 from mithril_nb.models.shape_inference.dims import MismatchError, place_of, product
 from mithril_nb.models.shape_inference.folding import as_array
@@ -187,9 +194,6 @@ class AtLeast1D(Rearranging):
     op = "at_least_1d"
     formula = "y = x with at least one axis"
 
-    def __init__(self, name: str | None = None):
-        super().__init__(name)
-
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
         """Map `()` to `(1,)`."""
@@ -321,9 +325,6 @@ class PermuteTensor(Rearranging):
     input_dtypes: ClassVar = {"input": "any", "indices": "int32"}
     formula = "y[i] = x[indices[i]]"
 
-    def __init__(self, name: str | None = None):
-        super().__init__(name)
-
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
         """Map `(rows, *rest)` and `(*some,)` to `(*some, *rest)`."""
@@ -335,7 +336,7 @@ class PermuteTensor(Rearranging):
         return Inferred({"output": (*some, *shape[1:])})
 
 
-class Identity(Rearranging):
+class Identity(KeepsShape, Rearranging):
     """Identity: a named place in the model.
 
     Examples:
@@ -347,15 +348,7 @@ class Identity(Rearranging):
     formula = "y = x"
     takes_values = True
 
-    def __init__(self, name: str | None = None):
-        super().__init__(name)
-
     @classmethod
     def infer(cls, options: Options, inputs: dict[str, Spec]) -> Inferred:
         """The same."""
         return Inferred({"output": inputs["input"]})
-
-    @classmethod
-    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return the output's shape for the input."""
-        return {"input": outputs["output"].shape} if "output" in outputs else {}

@@ -1,11 +1,25 @@
-"""Shape arithmetic of reshaping, broadcasting and axes."""
+"""Shape arithmetic of reshaping, broadcasting and axes; the rule of ops that keep the shape."""
 
 from __future__ import annotations
 
 from mithril_nb.graph.records import Value
 from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
-from mithril_nb.models.rules import Shapes, Specs
+from mithril_nb.models.rules import Inferred, OpRules, Options, Shapes, Specs
 from mithril_nb.models.shape_inference.dims import MismatchError, broadcast, place_of, product, quotient
+
+
+class KeepsShape(OpRules):
+    """The rule of an op whose output has the shape of its input."""
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """Keep the shape."""
+        return Inferred({"output": inputs["input"].shape})
+
+    @classmethod
+    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
+        """Return the output's shape for the input."""
+        return {"input": outputs["output"].shape} if "output" in outputs else {}
 
 
 def as_sizes(port: str, value: Value) -> tuple[Dim, ...]:

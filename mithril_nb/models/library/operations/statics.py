@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from mithril_nb.graph.records import Value as Plain
 from mithril_nb.graph.spec import LEADING, Dim, Spec, StaticSpec, TensorSpec, as_dtype
 from mithril_nb.models.fields import Range
-from mithril_nb.models.op import UNKNOWN, Inferred, Operator, Options
+from mithril_nb.models.library.operations.reshaping import Rearranging
+from mithril_nb.models.op import UNKNOWN, Inferred, Options
 from mithril_nb.models.shape_inference.constants import dtype_of, shape_of
 from mithril_nb.models.shape_inference.dims import MismatchError, place_of, product
 from mithril_nb.models.shape_inference.folding import as_array
@@ -31,15 +32,9 @@ Specs = dict[str, Spec]
 _NOT_KNOWN = StaticSpec(is_known=False)
 
 
-class _Static(Operator):
-    category = "Shape"
-    input_dtypes: ClassVar = {"*": "any"}
+class _Static(Rearranging):
+    keeps_scale = False
     takes_values = True
-
-    @classmethod
-    def wanted_dtype(cls, port: str, dtype: str) -> str:
-        """Return `"int32"` for connected attributes, such as axes."""
-        return "int32" if port in cls.option_ports else super().wanted_dtype(port, dtype)
 
 
 class Shape(_Static):
@@ -54,9 +49,6 @@ class Shape(_Static):
 
     op = "shape"
     formula = "y = the sizes of x"
-
-    def __init__(self, name: str | None = None):
-        super().__init__(name)
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
@@ -75,9 +67,6 @@ class Length(_Static):
 
     op = "length"
     formula = "y = the number of x[0], x[1], ..."
-
-    def __init__(self, name: str | None = None):
-        super().__init__(name)
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
@@ -135,9 +124,6 @@ class Item(_Static):
     op = "item"
     formula = "y = the one item of x"
 
-    def __init__(self, name: str | None = None):
-        super().__init__(name)
-
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
         """Return an array without axes, or the only item of a tuple."""
@@ -174,7 +160,7 @@ class Cast(_Static):
     formula = "y = x as dtype"
 
     def __init__(self, dtype: Any = None, name: str | None = None):
-        super().__init__(name, dtype=None if dtype is None else str(as_dtype(dtype)))
+        super().__init__(name, dtype=dtype_name(dtype))
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
@@ -193,9 +179,6 @@ class Dtype(_Static):
 
     op = "dtype"
     formula = "y = the dtype of x"
-
-    def __init__(self, name: str | None = None):
-        super().__init__(name)
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
@@ -223,7 +206,7 @@ class ToTensor(_Static):
     formula = "y = x as an array"
 
     def __init__(self, dtype: Any = None, name: str | None = None):
-        super().__init__(name, dtype=None if dtype is None else str(as_dtype(dtype)))
+        super().__init__(name, dtype=dtype_name(dtype))
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
@@ -248,9 +231,6 @@ class TensorToList(_Static):
     op = "tensor_to_list"
     category = "Values"
     formula = "y = x as nested tuples"
-
-    def __init__(self, name: str | None = None):
-        super().__init__(name)
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
@@ -371,6 +351,11 @@ def numbered_ports(n: Plain) -> tuple[str, ...]:
         ('input1', 'input2')
     """
     return tuple(f"input{number}" for number in range(1, n + 1)) if isinstance(n, int) else ()
+
+
+def dtype_name(dtype: Any) -> str | None:
+    """Return the name of a dtype, or `None` for `None`."""
+    return None if dtype is None else str(as_dtype(dtype))
 
 
 def dtype_option(port: str, dtype: Plain) -> str:

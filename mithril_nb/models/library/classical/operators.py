@@ -1,0 +1,324 @@
+"""The ops of classical models: Cholesky factors, distances, joint probabilities and coordinates.
+
+The equations of Gaussian processes are those of Rasmussen and Williams (2006), Gaussian Processes for Machine Learning,
+chapter 2.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from mithril_nb.graph.spec import LEADING, Dim
+from mithril_nb.models.library.layers.windows import Size
+from mithril_nb.models.library.operations.arithmetic import Threshold
+from mithril_nb.models.library.operations.shape_rules import KeepsShape
+from mithril_nb.models.op import Inferred, Initializer, Operator, Options, Shapes, Specs
+from mithril_nb.models.shape_inference.dims import MismatchError, meet
+
+__all__ = [
+    "Cholesky",
+    "Coordinates",
+    "DistanceMatrix",
+    "Eigvalsh",
+    "GPRAlpha",
+    "GPRVOuter",
+    "NormModifier",
+    "TsnePJoint",
+]
+
+
+class Cholesky(KeepsShape, Operator):
+    """Cholesky factor: the lower triangular L with `L Lᵀ = x`. NaN if x is not positive definite.
+
+    Axes before the last two are batches. The input is replaced by its symmetric part.
+
+    Examples:
+        >>> Cholesky()
+        Cholesky()
+    """
+
+    op = "cholesky"
+    category = "Classical"
+    formula = "L Lᵀ = x"
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """Map `(*batch, n, n)` to the same."""
+        shape = inputs["input"].shape
+        if shape == (LEADING,):
+            return Inferred({"output": shape})
+        rows, columns = shape[-2:] if len(shape) > 1 else (LEADING, LEADING)
+        if len(shape) < 2 or (isinstance(rows, int) and isinstance(columns, int) and rows != columns):
+            raise MismatchError("input", "a square matrix", "x.T @ x, or a kernel of points with themselves.")
+        return Inferred({"output": shape})
+
+
+class _Factored(Operator):
+    """An op on a matrix `K_term` and its Cholesky factor `L`."""
+
+    category = "Classical"
+
+    @classmethod
+    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
+        """Return one shape for the matrix and its factor."""
+        return {"K_term": inputs["L"].shape, "L": inputs["K_term"].shape}
+
+
+class Eigvalsh(_Factored):
+    """n positive numbers whose logarithms sum to half the log-determinant of a symmetric matrix.
+
+    These are the diagonal of the matrix's Cholesky factor L. If L is NaN because of rounding, these are the square
+    roots of the eigenvalues instead, each clipped to at least the threshold.
+
+    Args:
+        threshold: Lower bound of an eigenvalue; by default the dtype's epsilon.
+
+    Examples:
+        >>> [port.name for port in Eigvalsh().inputs]
+        ['K_term', 'L', 'threshold']
+    """
+
+    op = "eigvalsh"
+    input_ports = ("K_term", "L")
+    option_ports = ("threshold",)
+    formula = "y = diag L, or √λ(K_term)"
+
+    def __init__(self, threshold: Threshold | None = None, name: str | None = None):
+        super().__init__(name, threshold=threshold)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """Map two of `(n, n)` to `(n,)`."""
+        return Inferred({"output": _same_square(inputs, "K_term", "L")[:1]})
+
+
+class GPRAlpha(_Factored):
+    """Solves `K_term α = label_mu_diff` with the Cholesky factor L.
+
+    This is line 3 of algorithm 2.1 of Rasmussen and Williams (2006), Gaussian Processes for Machine Learning. If L is
+    NaN, it solves with K_term itself, after adding the possible rounding error to the diagonal.
+
+    Examples:
+        >>> [port.name for port in GPRAlpha().inputs]
+        ['label_mu_diff', 'L', 'K_term']
+    """
+
+    op = "gpr_alpha"
+    input_ports = ("label_mu_diff", "L", "K_term")
+    formula = "L Lᵀ α = label_mu_diff"
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """Map `(n,)` or a column `(n, 1)`, and two of `(n, n)`, to the shape of the first."""
+        size = _same_square(inputs, "K_term", "L")[0]
+        shape = inputs["label_mu_diff"].shape
+        if shape[:1] == (LEADING,):
+            return Inferred({"output": shape})
+        if not 1 <= len(shape) <= 2 or meet((size, 1)[: len(shape)], shape, {}) is None:
+            raise MismatchError("label_mu_diff", f"({size}, 1)", f"labels and a mean of shape ({size}, 1).")
+        return Inferred({"output": shape})
+
+    @classmethod
+    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
+        """Return the output's shape for the labels, and one shape for the matrix and its factor."""
+        return {"label_mu_diff": outputs["output"].shape, **super().refine(options, inputs, outputs)}
+
+
+class GPRVOuter(_Factored):
+    """Reduction of the variance of new points by the labelled points.
+
+    `Kᵀ K_term⁻¹ K`, computed as `vᵀ v` with `L v = K` (Rasmussen and Williams, 2006, algorithm 2.1, line 5). If L is
+    NaN, K_term itself is used, as in `GPRAlpha`.
+
+    Examples:
+        >>> [port.name for port in GPRVOuter().inputs]
+        ['K', 'K_term', 'L']
+    """
+
+    op = "gpr_v_outer"
+    input_ports = ("K", "K_term", "L")
+    formula = "y = vᵀ v, L v = K"
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """Map `(n, m)` and two of `(n, n)` to `(m, m)`."""
+        size = _same_square(inputs, "K_term", "L")[0]
+        shape = inputs["K"].shape
+        if shape[:1] == (LEADING,):
+            return Inferred({"output": (LEADING,)})
+        if len(shape) != 2 or meet((size,), shape[:1], {}) is None:
+            raise MismatchError("K", f"({size}, new points)", "the kernel of labelled points and new ones.")
+        return Inferred({"output": (shape[1], shape[1])})
+
+
+class NormModifier(KeepsShape, Operator):
+    """Maps any number to the orders of norms from 1 to 5, so that training cannot leave this range.
+
+    Numbers from 1 to 5 are unchanged. Beyond, it is a triangle wave of period 8 between 1 and 5. At a turning point,
+    the gradient is the slope to its right.
+
+    Examples:
+        >>> NormModifier()
+        NormModifier()
+    """
+
+    op = "norm_modifier"
+    category = "Classical"
+    formula = "y = 1 + |(x + 3) mod 8 - 4|"
+
+
+class DistanceMatrix(Operator):
+    """Minkowski distances between two sets of points, to the power of the norm's order.
+
+    For the distance itself, use `EncoderDistanceMatrix`, or raise the result to `1 / norm`. Equal coordinates
+    contribute 0 to the gradient.
+
+    Examples:
+        >>> [port.name for port in DistanceMatrix().inputs]
+        ['left', 'right', 'norm']
+    """
+
+    op = "distance_matrix"
+    category = "Classical"
+    input_ports = ("left", "right", "norm")
+    formula = "y[i, j] = Σ_k |left[i, k] - right[j, k]| ^ norm"
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """Map `(n, features)`, `(m, features)` and a number to `(n, m)`."""
+        scalar(inputs, "norm", "one order for all distances.")
+        (rows, width), (columns, other) = points(inputs, "left"), points(inputs, "right")
+        if isinstance(width, int) and isinstance(other, int) and width != other:
+            detail = f"axis 1: {other} != {width}"
+            raise MismatchError("right", f"(points, {width})", "points of the same space.", detail)
+        return Inferred({"output": (LEADING,) if rows is None or columns is None else (rows, columns)})
+
+    @classmethod
+    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
+        """Return one space for the points of both sides; the output's rows and columns are their numbers."""
+        found: dict[str, tuple[Dim, ...]] = {"norm": ()}
+        sizes = outputs["output"].shape
+        for place, (port, other) in enumerate((("left", "right"), ("right", "left"))):
+            size, width = points(inputs, port)[0], points(inputs, other)[1]
+            if len(sizes) == 2 and LEADING not in sizes:
+                size = sizes[place]
+            if size is not None and width is not None:
+                found[port] = (size, width)
+        return found
+
+
+class TsnePJoint(Operator):
+    """Converts squared distances between points to the joint probabilities of t-SNE (van der Maaten, 2008).
+
+    Each point sees the others through a normal distribution. Bisection finds the width that gives the requested
+    perplexity. The two views of each pair are then averaged. The result is data: no gradient flows through.
+
+    Args:
+        threshold: Lower bound of the normaliser of probabilities; by default the dtype's epsilon.
+
+    Examples:
+        >>> [port.name for port in TsnePJoint().inputs]
+        ['squared_distances', 'target_perplexity', 'threshold']
+    """
+
+    op = "tsne_p_joint"
+    category = "Classical"
+    input_ports = ("squared_distances", "target_perplexity")
+    option_ports = ("threshold",)
+    formula = "y[i, j] = (p[j | i] + p[i | j]) / 2n, p[j | i] ∝ exp(-β[i] d²[i, j])"
+
+    def __init__(self, threshold: Threshold | None = None, name: str | None = None):
+        super().__init__(name, threshold=threshold)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """Map `(n, n)` and a number to `(n, n)`."""
+        scalar(inputs, "target_perplexity", "one perplexity for all points.")
+        return Inferred({"output": square(inputs, "squared_distances")})
+
+    @classmethod
+    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
+        """Return the output's shape for the distances."""
+        return {"squared_distances": outputs["output"].shape, "target_perplexity": ()}
+
+
+class Coordinates(Operator):
+    """A learned point for each row of the input; only the number of rows is used.
+
+    Args:
+        dimension: Number of coordinates of a point.
+
+    Examples:
+        >>> Coordinates(2).inputs
+        (Port(name='input', role='data'), Port(name='coords', role='param'))
+    """
+
+    op = "coordinates"
+    category = "Classical"
+    formula = "y = coords"
+    initializers: ClassVar = {"coords": Initializer("normal", scale=0.01)}
+    input_dtypes: ClassVar = {"*": "any"}
+
+    def __init__(self, dimension: Size | None = None, name: str | None = None):
+        super().__init__(name, dimension=dimension)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """Map `(n, ...)` to `(n, dimension)`."""
+        shape, dimension = inputs["input"].shape, options["dimension"]
+        if not shape:
+            raise MismatchError("input", "at least one axis", "one row for each point.", "rank 0")
+        points: Dim = "points" if shape[0] == LEADING else shape[0]
+        width: Dim = dimension if isinstance(dimension, int) else "prediction_dim"
+        return Inferred({"output": (points, width)}, {"coords": (points, width)})
+
+
+def square(inputs: Specs, port: str) -> tuple[Dim, ...]:
+    """Return the shape of a square matrix.
+
+    Raises:
+        MismatchError: The shape is not a square matrix.
+    """
+    shape = inputs[port].shape
+    if shape == (LEADING,):
+        return shape
+    if LEADING in shape[:1]:
+        return (shape[-1], shape[-1])
+    numbers = {dim for dim in shape if isinstance(dim, int)}
+    if len(shape) != 2 or len(numbers) > 1:
+        raise MismatchError(port, "a square matrix", "one row and one column for each point.")
+    return (next(iter(numbers)),) * 2 if numbers else shape
+
+
+def _same_square(inputs: Specs, one: str, other: str) -> tuple[Dim, ...]:
+    """Return the common shape of two square matrices."""
+    left, right = square(inputs, one), square(inputs, other)
+    both = meet(left, right, {})
+    if both is None:
+        raise MismatchError(other, str(left), f"the Cholesky factor of {one}.")
+    return both
+
+
+def points(inputs: Specs, port: str) -> tuple[Dim | None, Dim | None]:
+    """Return the number of points of an input, and their number of features; `None` if unknown.
+
+    Raises:
+        MismatchError: The input is not a matrix.
+    """
+    shape = inputs[port].shape
+    if LEADING in shape[:1]:
+        return None, (shape[-1] if len(shape) > 1 else None)
+    if len(shape) != 2:
+        raise MismatchError(port, "(points, features)", "one row for each point.", f"rank {len(shape)} != 2")
+    return shape[0], shape[1]
+
+
+def scalar(inputs: Specs, port: str, advice: str) -> None:
+    """Raise if an input is not a single number.
+
+    Raises:
+        MismatchError: The input has axes.
+    """
+    shape = inputs[port].shape
+    if shape != (LEADING,) and shape != ():
+        raise MismatchError(port, "one number, of shape ()", advice)

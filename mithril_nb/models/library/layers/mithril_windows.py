@@ -1,0 +1,302 @@
+"""Convolutions and pools as in Mithril: their attributes can be connected, or their weights given."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from mithril_nb.models.fields import Start
+from mithril_nb.models.library.layers.convolution import Convolution
+from mithril_nb.models.library.layers.pooling import AvgPool2d, MaxPool1d, MaxPool2d, Pool
+from mithril_nb.models.library.layers.windows import Line, Pair, Size
+
+__all__ = [
+    "AvgPool2D",
+    "Convolution1D",
+    "Convolution2D",
+    "MaxPool1D",
+    "MaxPool2D",
+    "PrimitiveAvgPool2D",
+    "PrimitiveConvolution1D",
+    "PrimitiveConvolution2D",
+    "PrimitiveMaxPool1D",
+    "PrimitiveMaxPool2D",
+]
+
+
+class Convolution1D(Convolution):
+    """Cross-correlation of series with learned windows, like `Conv1d`; its attributes can be connected, as in Mithril.
+
+    Without `kernel_size` and `out_channels`, the weight (and the bias) must be given.
+
+    Args:
+        kernel_size: Length of the window.
+        out_channels: Number of channels of the output.
+        stride: Step of the window.
+        padding: A number, a pair of numbers, `"same"` or `"valid"`.
+        dilation: Step from one item of the window to the next.
+        use_bias: If true, add a bias to each channel.
+
+    Examples:
+        >>> [port.name for port in Convolution1D(3, 16).inputs]
+        ['input', 'weight', 'bias', 'stride', 'padding', 'dilation']
+    """
+
+    op = "convolution1d"
+    category = "As in Mithril"
+    axes = 1
+    option_ports = ("stride", "padding", "dilation")
+
+    def __init__(
+        self,
+        kernel_size: Annotated[Line | None, Start(3)] = None,
+        out_channels: Annotated[Size | None, Start(16)] = None,
+        stride: Line = 1,
+        padding: Any = 0,
+        dilation: Line = 1,
+        use_bias: bool = True,
+        name: str | None = None,
+    ):
+        given = {"kernel_size": kernel_size, "out_channels": out_channels, "stride": stride, "padding": padding}
+        super().__init__(name, **given, dilation=dilation, use_bias=use_bias)
+
+
+class Convolution2D(Convolution):
+    """Cross-correlation of images with learned windows, like `Conv2d`; its attributes can be connected, as in Mithril.
+
+    Without `kernel_size` and `out_channels`, the weight (and the bias) must be given.
+
+    Args:
+        kernel_size: Height and width of the window; one number for both.
+        out_channels: Number of channels of the output.
+        stride: Step of the window; one number for both.
+        padding: A number, one for each axis, a pair (before, after) for each, `"same"` or `"valid"`.
+        dilation: Step from one item of the window to the next; one number for both.
+        groups: Number of groups of channels, each with separate windows.
+        use_bias: If true, add a bias to each channel.
+
+    Examples:
+        >>> [port.name for port in Convolution2D(3, 16).inputs]
+        ['input', 'weight', 'bias', 'stride', 'padding', 'dilation', 'groups']
+    """
+
+    op = "convolution2d"
+    category = "As in Mithril"
+    axes = 2
+    option_ports = ("stride", "padding", "dilation", "groups")
+
+    def __init__(
+        self,
+        kernel_size: Annotated[Pair | None, Start((3, 3))] = None,
+        out_channels: Annotated[Size | None, Start(16)] = None,
+        stride: Pair = (1, 1),
+        padding: Any = (0, 0),
+        dilation: Pair = (1, 1),
+        groups: Size = 1,
+        use_bias: bool = True,
+        name: str | None = None,
+    ):
+        given = {"kernel_size": kernel_size, "out_channels": out_channels, "stride": stride, "padding": padding}
+        super().__init__(name, **given, dilation=dilation, groups=groups, use_bias=use_bias)
+
+
+class PrimitiveConvolution1D(Convolution):
+    """Cross-correlation of series with given windows.
+
+    Args:
+        use_bias: If true, a bias is given too.
+        stride: Step of the window.
+        padding: A number, a pair of numbers, `"same"` or `"valid"`.
+        dilation: Step from one item of the window to the next.
+
+    Examples:
+        >>> [port.name for port in PrimitiveConvolution1D(use_bias=False).inputs]
+        ['input', 'weight', 'stride', 'padding', 'dilation']
+    """
+
+    op = "primitive_convolution1d"
+    category = "As in Mithril"
+    axes = 1
+    option_ports = ("stride", "padding", "dilation")
+
+    def __init__(
+        self,
+        use_bias: bool = True,
+        stride: Line = 1,
+        padding: Any = 0,
+        dilation: Line = 1,
+        name: str | None = None,
+    ):
+        super().__init__(name, use_bias=use_bias, stride=stride, padding=padding, dilation=dilation)
+
+
+class PrimitiveConvolution2D(Convolution):
+    """Cross-correlation of images with given windows.
+
+    Args:
+        use_bias: If true, a bias is given too.
+        stride: Step of the window; one number for both.
+        padding: A number, one for each axis, a pair (before, after) for each, `"same"` or `"valid"`.
+        dilation: Step from one item of the window to the next; one number for both.
+        groups: Number of groups of channels, each with separate windows.
+
+    Examples:
+        >>> [port.name for port in PrimitiveConvolution2D(use_bias=False).inputs]
+        ['input', 'weight', 'stride', 'padding', 'dilation', 'groups']
+    """
+
+    op = "primitive_convolution2d"
+    category = "As in Mithril"
+    axes = 2
+    option_ports = ("stride", "padding", "dilation", "groups")
+
+    def __init__(
+        self,
+        use_bias: bool = True,
+        stride: Pair = 1,
+        padding: Any = 0,
+        dilation: Pair = 1,
+        groups: Size = 1,
+        name: str | None = None,
+    ):
+        given = {"use_bias": use_bias, "stride": stride, "padding": padding, "dilation": dilation}
+        super().__init__(name, **given, groups=groups)
+
+
+class MaxPool1D(Pool):
+    """Maximum of each window, like `MaxPool1d`; its attributes can be connected, as in Mithril.
+
+    The gradient at equal items equals the gradient of `MaxPool1d`.
+
+    Args:
+        kernel_size: Length of the window.
+        stride: Step of the window; by default the window's size.
+        padding: A number, a pair of numbers, `"same"` or `"valid"`.
+        dilation: Step from one item of the window to the next.
+
+    Examples:
+        >>> [port.name for port in MaxPool1D(2).inputs]
+        ['input', 'kernel_size', 'stride', 'padding', 'dilation']
+    """
+
+    op = "table_max_pool1d"
+    category = "As in Mithril"
+    formula = MaxPool1d.formula
+    axes = 1
+    option_ports = ("kernel_size", "stride", "padding", "dilation")
+
+    def __init__(
+        self,
+        kernel_size: Line = 2,
+        stride: Line | None = None,
+        padding: Any = 0,
+        dilation: Line = 1,
+        name: str | None = None,
+    ):
+        super().__init__(name, kernel_size=kernel_size, stride=stride, padding=padding, dilation=dilation)
+
+
+class _ConnectedPool2D(Pool):
+    """The common part of Mithril's image pools: each attribute is a port too."""
+
+    category = "As in Mithril"
+    axes = 2
+    option_ports = ("kernel_size", "stride", "padding", "dilation")
+
+    def __init__(
+        self,
+        kernel_size: Pair = 2,
+        stride: Pair | None = None,
+        padding: Any = (0, 0),
+        dilation: Pair = (1, 1),
+        name: str | None = None,
+    ):
+        super().__init__(name, kernel_size=kernel_size, stride=stride, padding=padding, dilation=dilation)
+
+
+class MaxPool2D(_ConnectedPool2D):
+    """Maximum of each window, like `MaxPool2d`; its attributes can be connected, as in Mithril.
+
+    The gradient at equal items equals the gradient of `MaxPool2d`.
+
+    Args:
+        kernel_size: Height and width of the window; one number for both.
+        stride: Step of the window; by default the window's size.
+        padding: A number, one for each axis, a pair (before, after) for each, `"same"` or `"valid"`.
+        dilation: Step from one item of the window to the next.
+
+    Examples:
+        >>> [port.name for port in MaxPool2D(2).inputs]
+        ['input', 'kernel_size', 'stride', 'padding', 'dilation']
+    """
+
+    op = "table_max_pool2d"
+    formula = MaxPool2d.formula
+
+
+class AvgPool2D(_ConnectedPool2D):
+    """Mean of each window, like `AvgPool2d`; its attributes can be connected, as in Mithril.
+
+    Args:
+        kernel_size: Height and width of the window; one number for both.
+        stride: Step of the window; by default the window's size.
+        padding: A number, one for each axis, a pair (before, after) for each, `"same"` or `"valid"`.
+        dilation: Step from one item of the window to the next.
+
+    Examples:
+        >>> [port.name for port in AvgPool2D(2).inputs]
+        ['input', 'kernel_size', 'stride', 'padding', 'dilation']
+    """
+
+    op = "table_avg_pool2d"
+    formula = AvgPool2d.formula
+
+
+class PrimitiveMaxPool1D(MaxPool1D):
+    """`MaxPool1D` under the name of Mithril's primitive.
+
+    Args:
+        kernel_size: Length of the window.
+        stride: Step of the window; by default the window's size.
+        padding: A number, a pair of numbers, `"same"` or `"valid"`.
+        dilation: Step from one item of the window to the next.
+
+    Examples:
+        >>> PrimitiveMaxPool1D(2).options["kernel_size"]
+        (2,)
+    """
+
+    op = "primitive_max_pool1d"
+
+
+class PrimitiveMaxPool2D(MaxPool2D):
+    """`MaxPool2D` under the name of Mithril's primitive.
+
+    Args:
+        kernel_size: Height and width of the window; one number for both.
+        stride: Step of the window; by default the window's size.
+        padding: A number, one for each axis, a pair (before, after) for each, `"same"` or `"valid"`.
+        dilation: Step from one item of the window to the next.
+
+    Examples:
+        >>> PrimitiveMaxPool2D(2).options["kernel_size"]
+        (2, 2)
+    """
+
+    op = "primitive_max_pool2d"
+
+
+class PrimitiveAvgPool2D(AvgPool2D):
+    """`AvgPool2D` under the name of Mithril's primitive.
+
+    Args:
+        kernel_size: Height and width of the window; one number for both.
+        stride: Step of the window; by default the window's size.
+        padding: A number, one for each axis, a pair (before, after) for each, `"same"` or `"valid"`.
+        dilation: Step from one item of the window to the next.
+
+    Examples:
+        >>> PrimitiveAvgPool2D(2).options["kernel_size"]
+        (2, 2)
+    """
+
+    op = "primitive_avg_pool2d"

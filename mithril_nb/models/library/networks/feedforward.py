@@ -1,0 +1,334 @@
+"""Containers of user-supplied blocks, and the networks made with them: for rows of features, and for images.
+
+Images are `(batch, channels, height, width)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from mithril_nb.errors import UnknownOptionError, short_repr
+from mithril_nb.models.composite import Composite
+from mithril_nb.models.connection import Connection
+from mithril_nb.models.fields import Range, checked, fields_of
+from mithril_nb.models.library.layers.convolution import Conv2d
+from mithril_nb.models.library.layers.linear import Linear
+from mithril_nb.models.library.layers.normalization import BatchNorm2d
+from mithril_nb.models.library.layers.pooling import GlobalAvgPool2d, MaxPool2d
+from mithril_nb.models.library.layers.windows import Pair, Size
+from mithril_nb.models.library.operations.activations import Gelu, Relu, Sigmoid, Tanh
+from mithril_nb.models.library.operations.arithmetic import Add
+from mithril_nb.models.library.operations.reshaping import Flatten
+from mithril_nb.models.model import Model
+
+__all__ = ["CNN", "MLP", "Layer", "ResNet", "Residual", "ResidualBlock", "Sequential"]
+
+_ACTIVATIONS = {"relu": Relu, "gelu": Gelu, "sigmoid": Sigmoid, "tanh": Tanh}
+Sizes = Annotated[Sequence[int], Range(1, 2**20)]
+Small = Annotated[int, Range(1, 64)]
+_BY_DEPTH = {
+    18: "ResNet((2, 2, 2, 2))",
+    34: "ResNet((3, 4, 6, 3))",
+    50: "ResNet((3, 4, 6, 3), bottleneck=True)",
+    101: "ResNet((3, 4, 23, 3), bottleneck=True)",
+    152: "ResNet((3, 8, 36, 3), bottleneck=True)",
+}
+"""The networks of He et al. (2016), table 1, by the number in their names."""
+
+
+class Sequential(Composite):
+    """Blocks in sequence: each reads the output of the previous one.
+
+    Args:
+        blocks: The blocks. A repeated block has separate parameters each time.
+
+    Examples:
+        >>> from mithril_nb.models import Relu
+        >>> [node.name for node in Sequential(Linear(8), Relu(), Linear(2)).graph.nodes]
+        ['linear_0', 'relu_0', 'linear_1']
+    """
+
+    def __init__(self, *blocks: Model, name: str | None = None):
+        super().__init__(name)
+        for block in blocks:
+            self += block
+
+
+class Layer(Composite):
+    """An affine map of the last axis, followed by an activation.
+
+    Args:
+        activation: The activation.
+        dimension: Size of the last axis of the output; with `None` weight and bias must be given.
+
+    Examples:
+        >>> from mithril_nb.models import Relu
+        >>> [port.name for port in Layer(Relu(), 8).inputs]
+        ['input', 'weight', 'bias']
+    """
+
+    formula = "y = act(x W + b)"
+
+    def __init__(self, activation: Model, dimension: Size | None = None, name: str | None = None):
+        super().__init__(name)
+        self |= Linear(dimension)(input="input", weight="weight", bias="bias")
+        self += activation
+
+
+class Residual(Composite):
+    """A residual connection: the output of a block is added to its input (He et al., 2016).
+
+    Args:
+        block: The block on the main path.
+        shortcut: A block on the shortcut; `None` for the identity.
+
+    Raises:
+        UnknownOptionError: A block has no input or no output.
+
+    Examples:
+        >>> [node.name for node in Residual(Linear(8)).graph.nodes]
+        ['linear_0', 'add_0']
+    """
+
+    formula = "y = x + block(x)"
+
+    def __init__(self, block: Model, shortcut: Model | None = None, name: str | None = None):
+        super().__init__(name)
+        way = self._reading(block)
+        around = "input" if shortcut is None else self._reading(shortcut)
+        self |= Add()(left=around, right=way, output="output")
+
+    def _reading(self, block: Model) -> Connection:
+        """Add a block that reads the input; return its output."""
+        if not isinstance(block, Model):
+            raise UnknownOptionError(
+                f"cannot build Residual around {short_repr(block)}.",
+                (("needs", "a block with an input and an output"),),
+                "Residual(Linear(64))",
+            )
+        data = [port.name for port in block.inputs if port.role == "data"]
+        if not data or not block.outputs:
+            raise UnknownOptionError(
+                f"cannot build Residual around {block!r}: it has no {'output' if data else 'input'}.",
+                (("needs", "a block with an input and an output"),),
+                "Residual(Linear(64))",
+            )
+        self |= block(**{data[0]: "input"})
+        return Connection(block, block.outputs[0].name)
+
+
+class MLP(Composite):
+    """Linear blocks with an activation between them.
+
+    Mithril's own form has an activation after each Linear: `MLP([Relu(), Softmax()], [256, 10])`. Its parameters are
+    named `weight0`, `bias0`, `weight1` and so on.
+
+    Args:
+        input_size: Size of the last axis of the input; by default taken from the input.
+        hidden_sizes: Widths of the hidden blocks.
+        output_size: Width of the last block.
+        activation: The activation between two blocks.
+        activations: In Mithril's form, the activation after each Linear block.
+        dimensions: In Mithril's form, the width of each Linear block; `None` requires a given weight.
+        input_name_templates: In Mithril's form, names of the parameters without the number suffix:
+            `{"weight": "w", "bias": "b"}`.
+
+    Raises:
+        UnknownOptionError: A size is invalid, or the numbers of activations and widths differ.
+
+    Examples:
+        >>> [node.name for node in MLP(784, [512, 256], 10).graph.nodes]
+        ['linear_0', 'relu_0', 'linear_1', 'relu_1', 'linear_2']
+        >>> [port.name for port in MLP(activations=[Relu(), Tanh()], dimensions=[8, 2]).inputs]
+        ['input', 'weight0', 'bias0', 'weight1', 'bias1']
+    """
+
+    category = "Composites"
+    formula = "y = Linear(act(Linear(... x)))"
+
+    def __init__(
+        self,
+        input_size: Size | None = None,
+        hidden_sizes: Annotated[Sequence[int], Range(1, 2**20)] = (64,),
+        output_size: Size = 10,
+        activation: Literal["relu", "gelu", "sigmoid", "tanh"] = "relu",
+        name: str | None = None,
+        *,
+        activations: Sequence[Model] | None = None,
+        dimensions: Sequence[int | None] | None = None,
+        input_name_templates: Mapping[str, str] | None = None,
+    ):
+        if isinstance(input_size, list | tuple):
+            activations, dimensions = input_size, hidden_sizes
+        if activations is not None or dimensions is not None or input_name_templates is not None:
+            super().__init__(name)
+            self._layers(activations or (), dimensions or (), input_name_templates or {})
+            return
+        super().__init__(
+            name, input_size=input_size, hidden_sizes=hidden_sizes, output_size=output_size, activation=activation
+        )
+        options: Any = self.options
+        self += Linear((*options["hidden_sizes"], options["output_size"])[0], input_size=options["input_size"])
+        for width in (*options["hidden_sizes"], options["output_size"])[1:]:
+            self += _ACTIVATIONS[options["activation"]]()
+            self += Linear(width)
+
+    def _layers(self, activations: Sequence[Model], dimensions: Sequence[int | None], names: Mapping[str, str]) -> None:
+        unknown = [port for port in names if port not in ("weight", "bias")]
+        if len(activations) != len(dimensions) or not activations or unknown:
+            raise UnknownOptionError(
+                "cannot build MLP from these layers.",
+                (
+                    ("activations", f"{len(activations)}, one for each layer"),
+                    ("dimensions", f"{len(dimensions)}, one for each layer"),
+                    *((("names", f"weight and bias, not {unknown[0]!r}"),) if unknown else ()),
+                ),
+                "MLP(activations=[Relu(), Softmax()], dimensions=[256, 10])",
+            )
+        for dimension in dimensions:  # before any layer is built
+            checked("Linear", fields_of(Linear), {"dimension": dimension})
+        source: Any = "input"
+        for number, (activation, dimension) in enumerate(zip(activations, dimensions, strict=True)):
+            named = {port: f"{names.get(port, port)}{number}" for port in ("weight", "bias")}
+            layer = Layer(activation, dimension)
+            self |= layer(input=source, **named)
+            source = layer.output
+
+
+class CNN(Composite):
+    """A small convolutional network: convolutions that each halve the image, then a Linear block.
+
+    Args:
+        channels: Channels of each convolution.
+        dimension: Width of the output.
+        kernel_size: Height and width of the windows.
+        use_norm: If true, a BatchNorm follows each convolution.
+
+    Examples:
+        >>> [node.name for node in CNN([8], 10).graph.nodes]
+        ['conv2d_0', 'relu_0', 'max_pool2d_0', 'flatten_0', 'linear_0']
+    """
+
+    category = "Composites"
+    formula = "y = Linear(Flatten(MaxPool(act(Conv(... x)))))"
+
+    def __init__(
+        self,
+        channels: Sizes = (32, 64),
+        dimension: Size = 10,
+        kernel_size: Pair = 3,
+        use_norm: bool = False,
+        name: str | None = None,
+    ):
+        super().__init__(name, channels=channels, dimension=dimension, kernel_size=kernel_size, use_norm=use_norm)
+        options = self.options
+        for count in options["channels"]:
+            self += Conv2d(count, options["kernel_size"], use_bias=not use_norm)
+            if use_norm:
+                self += BatchNorm2d()
+            self += Relu()
+            self += MaxPool2d(2)
+        self += Flatten()
+        self += Linear(options["dimension"])
+
+
+class ResidualBlock(Composite):
+    """A block of a residual network: two or three convolutions with norms, and a shortcut (He et al., 2016).
+
+    Args:
+        channels: Channels of the convolutions.
+        stride: Downsampling factor of the image.
+        bottleneck: If true, 1x1 convolutions surround the 3x3 one; the output then has 4 times the channels.
+        project: If true, the shortcut has a 1x1 convolution; required if size or channels change.
+
+    Examples:
+        >>> [node.name for node in ResidualBlock(16).graph.nodes]
+        ['residual_0', 'relu_0']
+    """
+
+    category = "Composites"
+    formula = "y = relu(x + Norm(Conv(relu(Norm(Conv(x))))))"
+
+    def __init__(
+        self,
+        channels: Size = 64,
+        stride: Small = 1,
+        bottleneck: bool = False,
+        project: bool = False,
+        name: str | None = None,
+    ):
+        super().__init__(name, channels=channels, stride=stride, bottleneck=bottleneck, project=project)
+        options = self.options
+        width, step = options["channels"], options["stride"]
+        if bottleneck:
+            wide = 4 * width
+            way = [*_normed(width, 1), Relu(), *_normed(width, 3, step), Relu(), *_normed(wide, 1)]
+        else:
+            wide = width
+            way = [*_normed(width, 3, step), Relu(), *_normed(width, 3)]
+        self += Residual(Sequential(*way), Sequential(*_normed(wide, 1, step)) if project else None)
+        self += Relu()
+
+
+class ResNet(Composite):
+    """A residual network (He et al., 2016), with weights in the shapes of torchvision's.
+
+    | network | arguments |
+    |---|---|
+    | ResNet-18 | `ResNet((2, 2, 2, 2))` |
+    | ResNet-34 | `ResNet((3, 4, 6, 3))` |
+    | ResNet-50 | `ResNet((3, 4, 6, 3), bottleneck=True)` |
+    | ResNet-20, for images as small as CIFAR's | `ResNet((3, 3, 3), 10, width=16, small=True)` |
+
+    Args:
+        layers: Number of residual blocks per stage; each stage halves the image and doubles the channels.
+        dimension: Width of the output.
+        width: Channels of the first stage.
+        bottleneck: If true, the residual blocks have bottlenecks.
+        small: True for small images: the first convolution then keeps their size.
+
+    Examples:
+        >>> model = ResNet((1, 1), 10, width=8, small=True)
+        >>> [node.name for node in model.graph.nodes if node.name.startswith("residual")]
+        ['residual_block_0', 'residual_block_1']
+    """
+
+    category = "Composites"
+    formula = "y = Linear(mean(ResidualBlock(... Conv(x))))"
+
+    def __init__(
+        self,
+        layers: Annotated[Sequence[int], Range(1, 64)] = (2, 2, 2, 2),
+        dimension: Size = 1000,
+        width: Annotated[int, Range(1, 2**12)] = 64,
+        bottleneck: bool = False,
+        small: bool = False,
+        name: str | None = None,
+    ):
+        if str(layers).isdigit():  # as in ResNet-18, not one stage of 18 blocks
+            raise UnknownOptionError(
+                f"ResNet cannot take layers={layers!r}.",
+                (("needs", "a list with the number of residual blocks per stage"),),
+                _BY_DEPTH.get(int(str(layers)), "ResNet((2, 2, 2, 2))"),
+            )
+        super().__init__(name, layers=layers, dimension=dimension, width=width, bottleneck=bottleneck, small=small)
+        options = self.options
+        channels = options["width"]
+        for block in _normed(channels, 3) if small else _normed(channels, 7, 2):
+            self += block
+        self += Relu()
+        if not small:
+            self += MaxPool2d(3, stride=2, padding=1)
+        for stage, count in enumerate(options["layers"]):
+            for place in range(count):
+                step = 2 if stage and not place else 1
+                changes = step == 2 or (bottleneck and not place)
+                self += ResidualBlock(channels * 2**stage, step, bottleneck, changes)
+        self += GlobalAvgPool2d()
+        self += Linear(options["dimension"])
+
+
+def _normed(channels: int, size: int, stride: int = 1) -> tuple[Conv2d, BatchNorm2d]:
+    """Return a convolution with a norm, padded symmetrically as in PyTorch, also for a stride of 2."""
+    return Conv2d(channels, size, stride=stride, padding=size // 2, use_bias=False), BatchNorm2d()

@@ -1,0 +1,308 @@
+"""Error messages of layers, objectives, networks and classical models: the whole text."""
+
+from tests.blocks.running import error_of, messages
+
+
+@messages("""
+>>> Conv2d(4, groups=3)
+UnknownOptionError: Conv2d cannot take groups=3.
+    needs  a number that divides out_channels, which is 4
+    Try: Conv2d(out_channels=4, groups=1)
+
+>>> Conv3d(4, padding=(1, 2))
+UnknownOptionError: Conv3d cannot take padding=(1, 2).
+    needs  'same', 'valid', a number, 3 numbers, or 3 pairs (before, after)
+    means  `"same"`, `"valid"`, a number, one for each axis, or a pair (before, after) for each.
+    Try: Conv3d(out_channels=4, padding='same')
+
+>>> MaxPool2d(2, padding=-1)
+UnknownOptionError: MaxPool2d cannot take padding=-1.
+    needs  'same', 'valid', a number, 2 numbers, or 2 pairs (before, after)
+    means  `"valid"` adds nothing, `"same"` keeps `ceil(size / stride)` windows; or a number, one for each axis, or a pair (before, after) for each.
+    Try: MaxPool2d(padding='same')
+
+>>> compiled(Conv2d(4, groups=2), input=[1, 3, 8, 8])
+ShapeError: the input 'input' does not fit 'conv2d.input'.
+    given  (1, 3, 8, 8) float32
+    input  channels that divide into 2 groups      axis 1: 3 channels
+    Try: Conv2d(..., groups=1)
+
+>>> compiled(Conv1d(4), input=[1, 3, 8, 8])
+ShapeError: the input 'input' does not fit 'conv1d.input'.
+    given  (1, 3, 8, 8) float32
+    input  (batch, channels, length)      rank 4 != 3
+    Try: shapes={"input": [32, 1, 28]}
+
+>>> compiled(Conv2d(4, 3, dilation=4, padding="valid"), input=[1, 3, 8, 8])
+ShapeError: the input 'input' does not fit 'conv2d.input'.
+    given  (1, 3, 8, 8) float32
+    input  at least 9 on axis 2      axis 2: 8 < 9
+    Try: a smaller kernel_size, or padding='same'; the window is 9x9.
+
+>>> compiled(PrimitiveConvolution1D(use_bias=False), input=[1, 3, 8], weight=[4, 3])
+ShapeError: the input 'weight' does not fit 'primitive_convolution1d.weight'.
+    given   (4, 3) float32
+    weight  (out, in / groups, length)      rank 2
+    Try: a weight of this shape.
+
+>>> compiled(ConvTranspose1d(4, 3, padding=3), input=[1, 3, 2])
+ShapeError: the input 'input' does not fit 'conv_transpose1d.input'.
+    given  (1, 3, 2) float32
+    input  more on axis 2      axis 2: 2
+    Try: less padding.
+
+>>> compiled(GlobalAvgPool2d(), input=[1, 3, 0, 4])
+ShapeError: the input 'input' does not fit 'global_avg_pool2d.input'.
+    given  (1, 3, 0, 4) float32
+    input  a non-empty image      axis 2: 0
+    Try: a larger image.
+
+>>> ml.compile(
+    Model() | ToTuple(2)(input1=2, input2=1, output="step") | MaxPool2D(2)(input="x", stride="step"),
+    shapes={"x": [1, 1, 4, 4]},
+).evaluate({}, {"x": np.ones((1, 1, 4, 4), "float32")})
+ConnectionError: the stride of a window comes from an array, so it is unknown until the model runs.
+    needs  2 whole numbers from 1 on
+    Try: stride=2  # or a connection with a static value, such as the output of Size(dim=2)
+
+>>> compiled(GroupNorm(), input=[2, 12, 3])
+ShapeError: the input 'input' does not fit 'group_norm.input'.
+    given  (2, 12, 3) float32
+    input  channels that divide into 32 groups      axis 1: 12 channels
+    Try: GroupNorm(12)
+
+>>> compiled(Model() | Linear(4)(output="y") | BatchNorm2d()(input="y"), input=[2, 3])
+ShapeError: cannot connect 'linear_0.output' to 'batch_norm2d_0.input'.
+    output  (2, 4) float32
+    input   (batch, channels, height, width)      rank 2 != 4
+    Try: an array with a batch and channels.
+
+>>> compiled(BatchNorm(3), input=[2, 4])
+ShapeError: the input 'input' does not fit 'batch_norm.input'.
+    given  (2, 4) float32
+    input  (batch, 3, ...)      axis 1: 4 != 3
+    Try: BatchNorm(4)  # or leave num_features out
+
+>>> compiled(RMSNorm(), input=[])
+ShapeError: the input 'input' does not fit 'rms_norm.input'.
+    given  () float32
+    input  at least one axis      rank 0
+    Try: give the input a last axis to normalize.
+
+>>> Residual(Model())
+UnknownOptionError: cannot build Residual around Model(): it has no input.
+    needs  a block with an input and an output
+    Try: Residual(Linear(64))
+
+>>> compiled(Residual(Linear(5)), input=[2, 3])
+ShapeError: cannot connect 'linear_0.output' to 'add_0.right'.
+    output  (2, 5) float32
+    right   a shape that broadcasts with (2, 3)      axis -1: 3 != 5
+    Try: use the same sizes, or size 1 on an axis to broadcast.
+
+>>> Sequential(Linear(5), "relu")
+UnknownOptionError: cannot add 'relu' to a model.
+    needs  a block, or a block with connections
+    Try: model += Linear(64)  # or model |= Linear(64)(input="x")
+
+>>> ResNet((0, 1))
+UnknownOptionError: ResNet cannot take layers=(0, 1).
+    needs  whole numbers from 1 to 64
+    means  Number of residual blocks per stage; each stage halves the image and doubles the channels.
+    Try: ResNet(layers=(2, 2, 2, 2))
+
+>>> ResNet(50)
+UnknownOptionError: ResNet cannot take layers=50.
+    needs  a list with the number of residual blocks per stage
+    Try: ResNet((3, 4, 6, 3), bottleneck=True)
+
+>>> ResNet("180")
+UnknownOptionError: ResNet cannot take layers='180'.
+    needs  a list with the number of residual blocks per stage
+    Try: ResNet((2, 2, 2, 2))
+
+>>> fit_or_raise(SquaredError(), input=(3,), target=(3, 1))
+ShapeError: the input 'target' does not fit 'squared_error.target'.
+    given   (3, 1) float32
+    target  (3,)      both would broadcast, to (3, 3)
+    Try: a target with the shape of the input.
+
+>>> fit_or_raise(SquaredError(), input=("n", 3), target=("n", 4))
+ShapeError: the input 'target' does not fit 'squared_error.target'.
+    given   ('n', 4) float32
+    target  ('n', 3)      axis -1: 3 != 4
+    Try: a target with the shape of the input.
+
+>>> fit_or_raise(CrossEntropy(), input=(8, 5, 10), target=((8, 5), "int32"))
+ShapeError: the input 'target' does not fit 'cross_entropy.target'.
+    given   (8, 5) int32
+    target  (8, 10)
+    Try: CrossEntropy(axis=-1)  # for classes on the last axis
+
+>>> fit_or_raise(CrossEntropy(), input=(8, 10), target=((8, 10), "int32"))
+ShapeError: the input 'target' does not fit 'cross_entropy.target'.
+    given   (8, 10) int32
+    target  (8,)
+    Try: CrossEntropy(categorical=False)  # for targets that are probabilities
+
+>>> fit_or_raise(CrossEntropy(categorical=False), input=(8, 10), target=(8,))
+ShapeError: the input 'target' does not fit 'cross_entropy.target'.
+    given   (8,) float32
+    target  (8, 10)
+    Try: CrossEntropy()  # for targets that are class indices
+
+>>> fit_or_raise(CrossEntropy(), input=(8, 10), target=(8,))
+ShapeError: the input 'target' does not fit 'cross_entropy.target'.
+    given   (8,) float32
+    target  whole numbers (int32)      dtype float32
+    Try: array.astype("int32")  # or a separate input for this block
+
+>>> fit_or_raise(CrossEntropy(weights=[1.0, 2.0]), input=(8, 3), target=((8,), "int32"))
+ShapeError: the input 'input' does not fit 'cross_entropy.input'.
+    given  (8, 3) float32
+    input  2 classes, one per weight
+    Try: weights=[1.0, 1.0, 1.0]
+
+>>> CrossEntropy(weights="balanced")
+UnknownOptionError: CrossEntropy cannot take weights='balanced'.
+    needs  a number from 0 per class, or '' or 'auto'
+    Try: CrossEntropy(weights="auto")
+
+>>> BinaryCrossEntropy(pos_weight=-1.0)
+UnknownOptionError: BinaryCrossEntropy cannot take pos_weight=-1.0.
+    needs  a number, or a number from 0 per class, or 'auto'
+    Try: BinaryCrossEntropy(pos_weight="auto")
+
+>>> fit_or_raise(InfoNCE(), input=(8, 3), target=(8, 4))
+ShapeError: the input 'target' does not fit 'info_nce.target'.
+    given   (8, 4) float32
+    target  (8, 3)
+    Try: a target with the shape of the input.
+
+>>> Accuracy(threshold=0.3)
+UnknownOptionError: Accuracy cannot take threshold=0.3.
+    because  the class with the highest score is chosen, whatever the score
+    else     a binary metric has one score for each sample
+    Try: Accuracy(is_binary=True, threshold=0.3)
+
+>>> Precision("macro")
+UnknownOptionError: Precision needs 'n_classes' to average over classes.
+    average  'macro'
+    Try: Precision("macro", n_classes=10)
+
+>>> fit_or_raise(Accuracy(is_binary=True), pred=(8, 1), label=((8,), "int32"))
+ShapeError: cannot connect 'cast_1.output' to 'class_difference_0.label'.
+    output  (8,) int32
+    label   (8, 1)
+    Try: a label with the shape of the pred; reshape one of them.
+
+>>> fit_or_raise(TopKHits(2), pred=(8, 10), label=((8, 10), "int32"))
+ShapeError: the input 'label' does not fit 'top_k_hits.label'.
+    given  (8, 10) int32
+    label  (8,)
+    Try: one whole number for each sample.
+
+>>> fit_or_raise(DistanceMatrix(), left=(4, 3), right=(5, 2), norm=())
+ShapeError: the input 'right' does not fit 'distance_matrix.right'.
+    given  (5, 2) float32
+    right  (points, 3)      axis 1: 2 != 3
+    Try: points of the same space.
+
+>>> fit_or_raise(DistanceMatrix(), left=(4, 3), right=(5, 3), norm=(4,))
+ShapeError: the input 'norm' does not fit 'distance_matrix.norm'.
+    given  (4,) float32
+    norm   one number, of shape ()
+    Try: one order for all distances.
+
+>>> fit_or_raise(Cholesky(), input=(4, 3))
+ShapeError: the input 'input' does not fit 'cholesky.input'.
+    given  (4, 3) float32
+    input  a square matrix
+    Try: x.T @ x, or a kernel of points with themselves.
+
+>>> fit_or_raise(GPRAlpha(), label_mu_diff=(4, 4), K_term=(4, 4), L=(4, 4))
+ShapeError: the input 'label_mu_diff' does not fit 'gpr_alpha.label_mu_diff'.
+    given          (4, 4) float32
+    label_mu_diff  (4, 1)
+    Try: labels and a mean of shape (4, 1).
+
+>>> KernelizedSVM("rbf")
+UnknownOptionError: KernelizedSVM cannot take kernel='rbf'.
+    needs  a block that takes two sets of points
+    Try: KernelizedSVM(RBFKernel())
+
+>>> DistanceEncoder(LinearSVM())
+UnknownOptionError: DistanceEncoder cannot take LinearSVM as base_model.
+    needs  the ports 'pred_distances' and 'output'
+    has    bias, decision_output, input, output, weight
+    Try: DistanceEncoder(MDSCore(), prediction_dim=2)
+
+>>> OneToMany(Relu(), 3)
+UnknownOptionError: OneToMany cannot run Relu() step by step.
+    needs  an input prev_hidden
+    Try: OneToMany(RNNCell(hidden_size=32), max_sequence_length=10)
+
+>>> ManyToOne(RNNCell(), 0)
+UnknownOptionError: ManyToOne cannot take max_sequence_length=0.
+    needs  a whole number from 1
+    Try: ManyToOne(RNNCell(hidden_size=32), max_sequence_length=10)
+
+>>> EncoderDecoder("rnn", 2, 2)
+UnknownOptionError: OneToMany cannot run 'rnn' step by step.
+    needs  a block
+    Try: OneToMany(RNNCell(hidden_size=32), max_sequence_length=10)
+
+>>> Bidirectional(Linear(3))
+UnknownOptionError: Bidirectional cannot reverse Linear(dimension=3, use_bias=True, input_size=None).
+    needs  RNN, LSTM or GRU
+    Try: Bidirectional(LSTM(32))
+
+>>> compiled(RNNCell(), input=[5, 1, 3], prev_hidden=[2, 1, 4])
+ShapeError: the input 'prev_hidden' does not fit 'rnn_cell.prev_hidden'.
+    given        (2, 1, 4) float32
+    prev_hidden  at least the rows of the input, (5, 1), then features      (2, 1) beside (5, 1)
+    Try: one state per row of the input.
+
+>>> compiled(LSTM(4, use_initial_state=True), input=[2, 5, 3], initial_cell=[2, 3])
+ShapeError: the input 'initial_cell' does not fit 'lstm.initial_cell'.
+    given         (2, 3) float32
+    initial_cell  (2, 4)      (2, 3)
+    Try: the final state of another block of this kind, or leave use_initial_state out.
+
+>>> MultiHeadAttention(10, 4)
+UnknownOptionError: MultiHeadAttention cannot split width=10 into heads=4.
+    because  10 = 4 * 2 + 2
+    Try: heads=2
+
+>>> compiled(ScaledDotProduct(), query=[3, 4], key=[3, 5], value=[3, 4])
+ShapeError: the input 'key' does not fit 'scaled_dot_product.key'.
+    given  (3, 5) float32
+    key    4 on axis -1, like the query      axis -1: 5 != 4
+    Try: use the same size for key and query.
+
+>>> compiled(ScaledDotProduct(), query=[4, 3, 2], key=[3, 3, 2], value=[3, 3, 2])
+ShapeError: the input 'key' does not fit 'scaled_dot_product.key'.
+    given  (3, 3, 2) float32
+    key    leading axes that match (4,) of the query      (3,)
+    Try: the same sizes, or a number of heads that divides the query's.
+
+>>> compiled(SplitHeads((4,)), input=[2, 3, 10])
+ShapeError: the input 'input' does not fit 'split_heads.input'.
+    given  (2, 3, 10) float32
+    input  a last axis that 4 heads divide      10 = 4 * 2 + 2
+    Try: Linear(12)  # before it, or other numbers of heads
+
+>>> compiled(PositionalEncoding(8, 4), input=[2, 5, 8])
+ShapeError: the input 'input' does not fit 'positional_encoding.input'.
+    given  (2, 5, 8) float32
+    input  at most 4 time steps      axis -2: 5 > 4
+    Try: PositionalEncoding(8, max_len=5)
+
+>>> compiled(GPT(10, 4, 1, 1, 8), input=[1, 5])
+ShapeError: cannot connect 'tokens.output' to 'positions.input'.
+    output  (1, 5, 8) float32
+    input   at most 4 time steps      axis -2: 5 > 4
+    Try: LearnedPositions(5)  # or shorter inputs
+""")  # noqa: E501 - as it is shown
+def test_message(call: str, text: str):
+    assert error_of(call) == text
