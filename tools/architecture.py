@@ -9,10 +9,12 @@ import ast
 from collections import defaultdict
 from collections.abc import Mapping
 from functools import cache
+from graphlib import TopologicalSorter
 from html import escape
 from pathlib import Path
 
-from mithril_nb.viz.diagrams.ranks import Box, Link, place
+from mithril_nb.viz.diagrams.rows import Net, Part, arrange_lines
+from mithril_nb.viz.svg import arrow, rounded_path
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "mithril_nb"
@@ -21,7 +23,7 @@ DOORS = {"__init__", "display"}
 """Files that import upper rooms on demand."""
 HIDDEN = {"__main__", "atomic_write", "errors", "jobs", "plugins", "renamed"} | DOORS
 """Files without an arrow in the picture: nearly every room imports them."""
-WIDTH, HEIGHT, MARGIN = 92, 30, 16
+WIDTH, HEIGHT, MARGIN = 92, 30, 8
 
 
 def imports_between_rooms() -> dict[str, set[str]]:
@@ -61,29 +63,25 @@ def without_implied(needs: Mapping[str, set[str]]) -> dict[str, set[str]]:
 
 def picture() -> str:
     """Return the rooms as SVG: each imports only from rooms below it; an arrow leads to the imported room."""
-    needs = without_implied(imports_between_rooms())
-    rooms = sorted(needs)
-    links = [(room, one) for room in rooms for one in sorted(needs[room])]
-    placed = place(
-        tuple(Box(WIDTH, HEIGHT, (WIDTH / 2,), (WIDTH / 2,)) for _ in rooms),
-        tuple(Link(rooms.index(room), 0, rooms.index(one), 0) for room, one in links),
+    needs = {room: sorted(into) for room, into in sorted(without_implied(imports_between_rooms()).items())}
+    rooms = list(TopologicalSorter(needs).static_order())[::-1]
+    placed = arrange_lines(
+        {room: Part(WIDTH, HEIGHT, {}, {}) for room in rooms},
+        [Net(room, room, tuple((one, room) for one in needs[room])) for room in rooms],
     )
     size = f"{placed.w + 2 * MARGIN:g} {placed.h + 2 * MARGIN:g}"
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{-MARGIN} {-MARGIN} {size}"'
         ' role="img" font-family="system-ui, sans-serif" font-size="13">',
         "<title>Rooms of mithril_nb and their imports</title>",
-        "<style>rect{fill:#eef3fb;stroke:#5b7fb5}text{fill:#16233a}path{fill:none;stroke:#6b7480}"
-        "@media (prefers-color-scheme:dark){rect{fill:#1d2a3f;stroke:#7fa3d8}text{fill:#e6edf7}path{stroke:#98a2b0}}"
-        "</style>",
-        '<defs><marker id="end" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" markerHeight="6" orient="auto">'
-        '<path d="M0 0 8 4 0 8"/></marker></defs>',
+        "<style>rect{fill:#eef3fb;stroke:#5b7fb5}text{fill:#16233a}.line{fill:none;stroke:#6b7480}.head{fill:#6b7480}"
+        "@media (prefers-color-scheme:dark){rect{fill:#1d2a3f;stroke:#7fa3d8}text{fill:#e6edf7}"
+        ".line{stroke:#98a2b0}.head{fill:#98a2b0}}</style>",
     ]
-    for (room, one), curve in zip(links, placed.curves, strict=True):
-        (x, y), *controls = [f"{x:g} {y:g}".split() for x, y in curve]
-        path = f"M{x} {y}C" + " ".join(f"{x} {y}" for x, y in controls)
-        lines.append(f'<path data-imports="{room} {one}" marker-end="url(#end)" d="{path}"/>')
-    for room, (x, y) in zip(rooms, placed.corners, strict=True):
+    for (room, _, (one, _)), points in placed.routes.items():
+        lines.append(f'<path class="line" data-imports="{room} {one}" d="{rounded_path(points)}"/>')
+        lines.append(f'<path class="head" d="{arrow(*points[-2:])}"/>')
+    for room, (x, y) in placed.corners.items():
         lines.append(f'<rect x="{x:g}" y="{y:g}" width="{WIDTH}" height="{HEIGHT}" rx="5"/>')
         lines.append(f'<text x="{x + WIDTH / 2:g}" y="{y + 20:g}" text-anchor="middle">{escape(room)}</text>')
     return "\n".join([*lines, "</svg>\n"])

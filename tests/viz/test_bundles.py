@@ -64,7 +64,7 @@ def test_an_unknown_value_falls_back_to_repr():
 
 
 def test_importing_viz_is_light():
-    heavy = {"jax", "matplotlib", "anywidget", "ipywidgets", "IPython", "pygraphviz"}
+    heavy = {"jax", "matplotlib", "anywidget", "ipywidgets", "IPython"}
     code = f"import mithril_nb.viz, sys; print(sorted({heavy!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": ":".join(sys.path)}, capture_output=True)
     assert (done.stdout.strip(), done.stderr) == (b"[]", b"")
