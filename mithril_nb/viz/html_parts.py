@@ -1,16 +1,15 @@
-"""The parts that HTML pages share: the style sheet, headings, cards of problems, and pictures.
-
-The style sheet is scoped to `.mnb`, light and dark, and follows JupyterLab's theme.
-"""
+"""The parts that HTML pages share: style sheet, headings, cards of problems, tables, pictures, and built scripts."""
 
 from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
 
-from mithril_nb.errors import Diagnostic
+from mithril_nb.errors import Diagnostic, StageUnavailableError
 from mithril_nb.viz.palette import DARK, LIGHT, LIT, PINNED, Theme, mix_colours
-from mithril_nb.viz.text.escape import block_key, escaped, one_line
+from mithril_nb.viz.text import block_key, escaped, one_line
 
 MONO = "var(--jp-code-font-family, ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace)"
 SANS = "var(--jp-ui-font-family, system-ui, -apple-system, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif)"
@@ -171,3 +170,31 @@ def image_html(svg: str, alt: str) -> str:
     return (
         f'<style>{_PICTURE_CSS}</style><img class="mnb-picture" alt="{label}" src="data:image/svg+xml;base64,{data}">'
     )
+
+
+STATIC = Path(__file__).parent / "static"
+
+
+def built(name: str) -> str:
+    """Return the text of a built file.
+
+    Raises:
+        StageUnavailableError: The front end has not been built; installing the package builds it.
+    """
+    path = STATIC / name
+    if not path.is_file():
+        raise StageUnavailableError(
+            f"the front end of the widgets is not built: {name} is missing.",
+            (("built by", "the package's build"),),
+            "pip install . (in the repository), or npm ci && npm run build in mithril_nb/ui/frontend",
+        )
+    return path.read_text(encoding="utf-8")
+
+
+@cache
+def link_script() -> str:
+    """Return the script element that highlights linked lines; `""` if the front end is not built.
+
+    Outputs are complete without it, so that a bare clone without Node.js can still display values.
+    """
+    return f"<script>{built('outputs.js').rstrip()}</script>" if (STATIC / "outputs.js").is_file() else ""

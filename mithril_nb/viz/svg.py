@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from mithril_nb.viz.text.escape import escaped
+from mithril_nb.viz.text import escaped
 
 Point = tuple[float, float]
 FONT = "system-ui, -apple-system, 'Segoe UI', 'Helvetica Neue', Arial, 'Liberation Sans', sans-serif"
 _CORNER = 5
 """Radius of the corners of a line."""
+
+
+@dataclass(frozen=True)
+class Rect:
+    """A rectangle in px, `y` growing downward."""
+
+    x: float
+    y: float
+    w: float
+    h: float
+
+    @property
+    def area(self) -> float:
+        """Its area."""
+        return self.w * self.h
 
 
 def element(tag: str, text: str | None = None, /, **attributes: str | float | None) -> str:

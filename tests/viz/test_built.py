@@ -10,11 +10,11 @@ import pytest
 
 import mithril_nb as ml
 from mithril_nb.errors import StageUnavailableError
-from mithril_nb.viz import built
+from mithril_nb.viz import html_parts
 
 
 def test_the_script_of_outputs_is_small_and_sends_no_request() -> None:
-    script = built.link_script()
+    script = html_parts.link_script()
     assert script.startswith("<script>")
     assert len(script) < 8_000, "every output contains it"
     for word in ("fetch", "http", "innerHTML", "eval(", "Function("):
@@ -22,8 +22,8 @@ def test_the_script_of_outputs_is_small_and_sends_no_request() -> None:
 
 
 def test_outputs_need_no_built_file_and_pages_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(built, "STATIC", tmp_path)
-    built.link_script.cache_clear()
+    monkeypatch.setattr(html_parts, "STATIC", tmp_path)
+    html_parts.link_script.cache_clear()
     program = ml.inspect(jnp.sin, jax.ShapeDtypeStruct((3,), "float32"))
     try:
         html = program._repr_mimebundle_()["text/html"]
@@ -32,5 +32,5 @@ def test_outputs_need_no_built_file_and_pages_do(monkeypatch: pytest.MonkeyPatch
         with pytest.raises(StageUnavailableError, match=r"is not built: page\.js is missing\.") as error:
             program.to_html(stages=["jaxpr"])
     finally:
-        built.link_script.cache_clear()
+        html_parts.link_script.cache_clear()
     assert "Try: pip install ." in str(error.value)

@@ -15,18 +15,16 @@ from hypothesis import strategies as st
 
 from mithril_nb.errors import ModelFileError, UnknownOptionError
 from mithril_nb.graph.records import Block, Edge, LogicalGraph, Node, Port
-from mithril_nb.viz.costs.beside import beside, pair_of
+from mithril_nb.viz.costs.beside import beside, change, pair_of
 from mithril_nb.viz.costs.canvas.axes import scale_of
 from mithril_nb.viz.costs.canvas.svg_canvas import HEAT, TINTS, colour
-from mithril_nb.viz.costs.change import change
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import FIELDS
-from mithril_nb.viz.costs.overlay.overlay import overlay, overlay_of
-from mithril_nb.viz.costs.roofline.roofline import roofline
-from mithril_nb.viz.costs.roofline.spots import spots_of
+from mithril_nb.viz.costs.overlay import overlay, overlay_of
+from mithril_nb.viz.costs.roofline import roofline
+from mithril_nb.viz.costs.roofline_points import spots_of
 from mithril_nb.viz.costs.sweep import sweep
-from mithril_nb.viz.costs.tables.table import cost_html
-from mithril_nb.viz.costs.tables.text import cost_text
+from mithril_nb.viz.costs.tables.table import cost_html, cost_text
 from mithril_nb.viz.costs.treemap import treemap
 from mithril_nb.viz.html_parts import image_html
 from mithril_nb.viz.palette import DARK, HUES, LIGHT, contrast

@@ -7,8 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mithril_nb.viz.costs.tables.table import cost_html
-from mithril_nb.viz.costs.tables.text import cost_text
+from mithril_nb.viz.costs.tables.table import cost_html, cost_text
 
 
 def figures(flops: int | None = 0, moved: int | None = 0, params: int = 0, **other: Any) -> dict[str, Any]:

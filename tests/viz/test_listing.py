@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mithril_nb.stages.records import Instruction, Stage
-from mithril_nb.viz.highlight import highlighted
-from mithril_nb.viz.op_help import op_help
+from mithril_nb.viz.languages import highlighted, op_help
 from mithril_nb.viz.pages.listing import hues_seen, listing_html, listing_text
 
 JAXPR = Stage(

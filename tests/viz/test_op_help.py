@@ -17,7 +17,7 @@ from jaxlib.mlir.dialects import chlo, func, sdy, stablehlo
 
 import mithril_nb.viz
 from mithril_nb.inspection import inspect
-from mithril_nb.viz.op_help import op_help
+from mithril_nb.viz.languages import op_help
 
 FILE = Path(mithril_nb.viz.__file__).parent / "op_help.json"
 TABLES = json.loads(FILE.read_text(encoding="utf-8"))

@@ -11,7 +11,7 @@ from mithril_nb.graph.paths import name_of, split_path
 from mithril_nb.viz.costs.canvas.svg_canvas import NO_HUE
 from mithril_nb.viz.costs.fields import Data, is_bound
 from mithril_nb.viz.palette import hue_of, hues_of_blocks
-from mithril_nb.viz.text.escape import one_line
+from mithril_nb.viz.text import one_line
 
 _NUMBERS = re.compile(r"\d+")
 _NUMBERED = re.compile(r"(.*?)(\d{1,9})")

@@ -1,15 +1,143 @@
-"""A finished picture with its text."""
+"""A finished picture with its text and its numbers, and checks of the options and data of pictures."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from pathlib import Path
+from typing import Any
 
 from mithril_nb.atomic_write import write_text
-from mithril_nb.display import Shown
-from mithril_nb.errors import ModelFileError
-from mithril_nb.viz.costs.numbers import Numbers, cell_html
-from mithril_nb.viz.costs.options import option_error
+from mithril_nb.display import Shown, columns, finite
+from mithril_nb.errors import ModelFileError, UnknownOptionError, short_repr
+from mithril_nb.viz.costs.tables.table import cost_css
+from mithril_nb.viz.html_parts import base_css, html_table, image_html
+from mithril_nb.viz.text import escaped, one_line
+
+_WIDEST = 10_000
+"""About five screens in px; a larger width is a mistake."""
+
+
+def validate_width(given: object, least: int, called: str) -> int:
+    """Validate a width and return it in whole px.
+
+    Args:
+        given: The width given by the user.
+        least: Smallest width of the picture; smaller values are raised to it.
+        called: The function called by the user.
+
+    Raises:
+        UnknownOptionError: The width is not valid.
+
+    Examples:
+        >>> validate_width(720, 240, "cost.treemap"), validate_width(100.5, 240, "cost.treemap")
+        (720, 240)
+    """
+    if not isinstance(given, Real) or isinstance(given, bool) or not 0 < float(given) <= _WIDEST:
+        raise option_error(
+            called, "width", given, f"a number of px above 0, at most {_WIDEST:,}", f"{called}(width=720)"
+        )
+    return max(least, round(float(given)))
+
+
+def option_error(called: str, option: str, given: object, needs: str, example: str) -> UnknownOptionError:
+    """Return the error for an invalid option.
+
+    Args:
+        called: The function called by the user.
+        option: Name of the option.
+        given: The value given.
+        needs: Description of valid values.
+        example: Code of the advice.
+
+    Examples:
+        >>> print(option_error("cost.treemap", "width", "wide", "a number of px", "cost.treemap(width=720)"))
+        cost.treemap cannot take width='wide'.
+            needs  a number of px
+            Try: cost.treemap(width=720)
+    """
+    value = " ".join(short_repr(given, 60).split())  # the repr of an array has several lines
+    return UnknownOptionError(f"{called} cannot take {option}={value}.", (("needs", needs),), example)
+
+
+_MOST = 1e150
+_NOT_DRAWN = "shown as unknown: numbers that are infinite, NaN, or above 1e150"
+
+
+def replace_undrawable(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the data with undrawable numbers replaced by unknown, and a note if there were any.
+
+    Examples:
+        >>> replace_undrawable({"flops": 3}) == {"flops": 3}
+        True
+        >>> replace_undrawable({"time_s": float("inf")})
+        {'time_s': None, 'notes': ['shown as unknown: numbers that are infinite, NaN, or above 1e150']}
+    """
+    drawn = finite(data, _MOST)
+    if drawn == data:
+        return data
+    return {**drawn, "notes": [*(drawn.get("notes") or ()), _NOT_DRAWN]}
+
+
+_MOST_OPEN = 12
+"""Tables with more rows are collapsed at first."""
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A table of texts; its first column names the rows.
+
+    Attributes:
+        title: Title of the table.
+        rows: The rows; the first holds the titles of the columns.
+
+    Examples:
+        >>> table = Numbers("bytes by block", [("block", "bytes"), ("a", "24 B")])
+        >>> print(table.text)
+        block  bytes
+        a       24 B
+        >>> '<th scope="row">a</th><td>24 B</td>' in table.html
+        True
+    """
+
+    title: str
+    rows: Sequence[tuple[str, ...]]
+
+    @property
+    def text(self) -> str:
+        """The rows as aligned columns, numbers on the right."""
+        _, *rows = self.rows
+        names = 0 if all(row[0].isdecimal() for row in rows) else 1
+        return columns([*self.rows], right=range(names, len(self.rows[0])))
+
+    @property
+    def html(self) -> str:
+        """The rows as a collapsible table."""
+        head, *rows = self.rows
+        return (
+            f'<details class="numbers"{" open" * (len(rows) <= _MOST_OPEN)}><summary>{escaped(self.title)}</summary>'
+            f"{html_table(head, rows)}</details>"
+        )
+
+
+def cell_html(svg: str, alt: str, tables: Iterable[Numbers] = (), notes: Iterable[str] = ()) -> str:
+    """Return the HTML of a cell: a picture with its numbers below.
+
+    Args:
+        svg: The picture.
+        alt: Description for screen readers.
+        tables: The numbers.
+        notes: Further notes.
+    """
+    below = "".join(f"<p>{escaped(one_line(note))}</p>" for note in notes)
+    body = "".join(table.html for table in tables)
+    if not (body or below):
+        return image_html(svg, alt)
+    return f'<div class="mnb"><style>{base_css()}{cost_css()}{_CSS}</style>{image_html(svg, alt)}{body}{below}</div>'
+
+
+_CSS = ".mnb details.numbers>summary{cursor:pointer;color:var(--muted);padding:2px 10px}"
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from typing import Any
 
 from mithril_nb.display import AT_LEAST
 from mithril_nb.errors import UnknownOptionError, nearest, short_repr
-from mithril_nb.viz.text import units
-from mithril_nb.viz.text.escape import one_line
+from mithril_nb.viz import units
+from mithril_nb.viz.text import one_line
 
 OF_KNOWN = "≥: some costs are unknown; shares refer to the known part"
 """Note of pictures whose areas or tones are lower bounds."""
@@ -52,6 +52,9 @@ FIELDS = {
         Field("time_s", "time", units.seconds, lambda value: units.UNKNOWN if value is None else f"{value:.9g} s"),
     )
 }
+
+BLOCK_FIELDS = ("flops", "bytes_accessed", "params", "time_s", "transcendentals")
+"""Fields that are counted for each block."""
 
 
 def field_of(name: str, allowed: tuple[str, ...] = tuple(FIELDS), call: str = 'field="{}"') -> Field:

@@ -9,12 +9,12 @@ from typing import Any
 from mithril_nb.display import UNATTRIBUTED_LABEL, columns
 from mithril_nb.viz.costs.blocks import hues_of
 from mithril_nb.viz.costs.fields import at_least, is_bound
-from mithril_nb.viz.costs.roofline.spots import explain_above
+from mithril_nb.viz.costs.roofline_points import explain_above
 from mithril_nb.viz.costs.tables.rows import Row, folded_rows, sum_figures
 from mithril_nb.viz.costs.tables.table import cost_css, cost_html, row_head
 from mithril_nb.viz.html_parts import base_css
-from mithril_nb.viz.text.escape import escaped, one_line
-from mithril_nb.viz.text.units import percent, seconds, si
+from mithril_nb.viz.text import escaped, one_line
+from mithril_nb.viz.units import percent, seconds, si
 
 _HEADS = ("block", "time", "share", "min to max", "FLOP/s", "bytes/s", "of the roofline")
 

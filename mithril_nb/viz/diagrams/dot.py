@@ -11,7 +11,7 @@ from mithril_nb.graph.records import BOUNDARY, LogicalGraph
 from mithril_nb.viz.diagrams.labels import PLAIN, NodeAnnotation
 from mithril_nb.viz.diagrams.scene import end_text
 from mithril_nb.viz.palette import HUES, LIGHT
-from mithril_nb.viz.text.escape import one_line
+from mithril_nb.viz.text import one_line
 
 
 def to_dot(

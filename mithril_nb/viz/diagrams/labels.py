@@ -1,4 +1,4 @@
-"""Labels for the boxes and wires of a diagram, from inferred specs, costs and problems."""
+"""Labels for the boxes and wires of a diagram, from inferred specs, costs and problems; and their sizes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from itertools import accumulate
 from mithril_nb.errors import Diagnostic
 from mithril_nb.graph.records import Block, BlockSpecs, LogicalGraph, Value
 from mithril_nb.graph.spec import Spec, StaticSpec, TensorSpec
-from mithril_nb.viz.diagrams.scene import port_text
+from mithril_nb.viz.diagrams.scene import ScenePort, port_text
+from mithril_nb.viz.text import one_line, text_width
 
 _LONGEST_LABEL = 24
 
@@ -175,3 +176,63 @@ def _sizes_text(value: Value) -> str:
     if isinstance(value, tuple):
         return "×".join(_sizes_text(item) for item in value)
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+NODE_H = 52
+PILL_H = 30
+HEADER_H = 30
+PAD = 16
+LEFT = 14  # from the node's edge to its text; includes the strip of the hue
+RIGHT = 10
+GAP = 12  # between the texts of one row
+NAME_SIZE = 13
+SMALL_SIZE = 11
+NARROWEST, WIDEST = 132, 288
+_GRID = 8  # widths are multiples of this, so that a small change of a text moves nothing
+
+
+def node_width(name: str, kind: str, label: str, shape: str, ports: int) -> int:
+    """Return the width of a block's box: kind and label above, name and shape below.
+
+    Examples:
+        >>> node_width("relu_0", "Relu", "", "", 1), node_width("linear_0", "Linear", "64 → 10", "(32, 10) float32", 1)
+        (136, 184)
+    """
+    upper = text_width(one_line(kind), SMALL_SIZE) + _beside(label)
+    lower = text_width(one_line(name), NAME_SIZE, bold=True) + _beside(shape)
+    return _stepped(max(upper, lower) + LEFT + RIGHT, ports)
+
+
+def pill_width(name: str, shape: str) -> int:
+    """Return the width of the box of a model's input or output: name and shape in one row.
+
+    Examples:
+        >>> pill_width("input", "(32, 784)")
+        128
+    """
+    return _stepped(text_width(one_line(name), NAME_SIZE, bold=True) + _beside(shape) + 2 * LEFT, 1, 72)
+
+
+def title_width(name: str, kind: str) -> float:
+    """Return the width of the title of an expanded group: its name and kind in one row."""
+    names = text_width(one_line(name), NAME_SIZE, bold=True) + GAP / 2 + text_width(one_line(kind), SMALL_SIZE)
+    return min(names, WIDEST)
+
+
+def ports_at(names: Sequence[str], width: float, y: float) -> tuple[ScenePort, ...]:
+    """Return ports spread evenly along a side.
+
+    Examples:
+        >>> [port.x for port in ports_at(["left", "right"], 150, 0)]
+        [50, 100]
+    """
+    return tuple(ScenePort(name, round(width * at / (len(names) + 1)), y) for at, name in enumerate(names, 1))
+
+
+def _beside(text: str) -> float:
+    return GAP + text_width(one_line(text), SMALL_SIZE) if text else 0.0
+
+
+def _stepped(width: float, ports: int, narrowest: int = NARROWEST) -> int:
+    least = max(min(width, WIDEST), 12 * (ports + 1), narrowest)
+    return int(-(-least // _GRID) * _GRID)

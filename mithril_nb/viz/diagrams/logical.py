@@ -11,8 +11,19 @@ from dataclasses import dataclass, replace
 
 from mithril_nb.graph.paths import join_path
 from mithril_nb.graph.records import BOUNDARY, Endpoint, LogicalGraph, Node
-from mithril_nb.viz.diagrams import sizes
-from mithril_nb.viz.diagrams.labels import PLAIN, NodeAnnotation
+from mithril_nb.viz.diagrams.labels import (
+    HEADER_H,
+    NARROWEST,
+    NODE_H,
+    PAD,
+    PILL_H,
+    PLAIN,
+    NodeAnnotation,
+    node_width,
+    pill_width,
+    ports_at,
+    title_width,
+)
 from mithril_nb.viz.diagrams.ranks import Box, Link, Pin, arrange, curve
 from mithril_nb.viz.diagrams.scene import Level, Scene, SceneEdge, SceneNode, ScenePort, end_text
 from mithril_nb.viz.palette import HUES
@@ -108,8 +119,8 @@ class _Plan:
         if prefix:
             tops = [corners[at][0] for (what, _), at in index.items() if what == "input"]
             # No wire may cross the title: the content moves right until its first port clears the title.
-            spare = max(0, round(title - min(tops, default=title) - sizes.PAD))
-            origin = (sizes.PAD + spare, _TITLE_H if tops else sizes.HEADER_H)
+            spare = max(0, round(title - min(tops, default=title) - PAD))
+            origin = (PAD + spare, _TITLE_H if tops else HEADER_H)
         touched = set()
         for key, at in index.items():
             path = join_path(prefix, key[1])
@@ -194,12 +205,12 @@ class _Plan:
         if block.graph is None or path not in self.expanded:
             inputs, outputs = used
             kind = block.kind if note.repeat == 1 else f"{block.kind} ×{note.repeat}"
-            w = sizes.node_width(node.name, kind, note.label, note.shape, max(len(inputs), len(outputs)))
-            tops, bottoms = sizes.ports_at(inputs, w, 0), sizes.ports_at(outputs, w, sizes.NODE_H)
-            return _item(replace(plain, w=w, h=sizes.NODE_H, inputs=tops, outputs=bottoms))
+            w = node_width(node.name, kind, note.label, note.shape, max(len(inputs), len(outputs)))
+            tops, bottoms = ports_at(inputs, w, 0), ports_at(outputs, w, NODE_H)
+            return _item(replace(plain, w=w, h=NODE_H, inputs=tops, outputs=bottoms))
         sources = {port: graph.source_of.get(Endpoint(node.name, port)) for port in used[0]}
         given = {port: shapes.get(source, "") for port, source in sources.items() if source is not None}
-        title = sizes.title_width(node.name, block.kind) + sizes.PAD
+        title = title_width(node.name, block.kind) + PAD
         level, origin = self.level(block.graph, path, given, title)
         own = {node.path for node in level.nodes if self.annotations.get(node.path, PLAIN).hue is None}
         level.nodes = [replace(node, hue=plain.hue) if node.path in own else node for node in level.nodes]
@@ -234,8 +245,8 @@ def _pin(pin: Pin) -> _Item:
 
 
 def _pill(kind: str, name: str, shape: str) -> _Item:
-    w, h = sizes.pill_width(name, shape), sizes.PILL_H
-    port = sizes.ports_at([name], w, h if kind == "input" else 0)
+    w, h = pill_width(name, shape), PILL_H
+    port = ports_at([name], w, h if kind == "input" else 0)
     inputs, outputs = ((), port) if kind == "input" else (port, ())
     # No path of a block contains a colon, so the key is unique.
     node = SceneNode(f"{kind}:{name}", name, kind, 0, 0, w, h, HUES - 1, shape=shape, inputs=inputs, outputs=outputs)
@@ -255,8 +266,8 @@ def _item(node: SceneNode, inner: Level | None = None) -> _Item:
 def _frame(node: SceneNode, level: Level, origin: Point, title: float) -> _Item:
     """Return an expanded group: a frame that fits its title and content, with ports where the content has them."""
     dx, top = origin
-    w = round(max(level.w + 2 * dx, title + sizes.PAD, sizes.NARROWEST))
-    h = round(top + level.h + (_PIN_H if level.outs else sizes.PAD))
+    w = round(max(level.w + 2 * dx, title + PAD, NARROWEST))
+    h = round(top + level.h + (_PIN_H if level.outs else PAD))
     inputs = tuple(ScenePort(name, x + dx, 0) for name, x in level.ins.items())
     outputs = tuple(ScenePort(name, x + dx, h) for name, x in level.outs.items())
     inner = Level(level.w, level.h, level.shifted_nodes(dx, top))

@@ -10,7 +10,7 @@ from mithril_nb.display import Shown
 from mithril_nb.graph.paths import component, join_path
 from mithril_nb.graph.records import Endpoint
 from mithril_nb.viz.svg import Point
-from mithril_nb.viz.text.escape import one_line
+from mithril_nb.viz.text import one_line
 
 _NODE_DATA = (
     "path", "name", "kind", "hue", "x", "y", "w", "h", "label", "shape", "share", "problem", "group", "expanded",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mithril_nb.errors import Diagnostic
-from mithril_nb.viz.diagrams import sizes
+from mithril_nb.viz.diagrams.labels import GAP, NAME_SIZE, PAD, SMALL_SIZE, title_width
 from mithril_nb.viz.diagrams.scene import Scene, SceneEdge, SceneNode, count_text, frame_texts, port_text
 from mithril_nb.viz.diagrams.svg_nodes import (
     draw_box,
@@ -33,9 +33,8 @@ from mithril_nb.viz.svg import (
     opening,
     rounded_path,
 )
-from mithril_nb.viz.text.escape import block_key, one_line
-from mithril_nb.viz.text.units import percent
-from mithril_nb.viz.text.width import elide, text_width
+from mithril_nb.viz.text import block_key, elide, one_line, text_width
+from mithril_nb.viz.units import percent
 
 _EDGE_SIZE = 10
 _TITLE_ROW = 24
@@ -155,11 +154,11 @@ def _legend(scene: Scene, roles: Sequence[int], y: float) -> Iterator[str]:
     x = 12.0
     for at in roles:
         yield from draw_role(x, y + 7, 22, at, HUES - 1)
-        yield draw_text(x + 28, y + 14, scene.roles[at], sizes.SMALL_SIZE, "muted")
-        x += 28 + text_width(scene.roles[at], sizes.SMALL_SIZE) + 18
+        yield draw_text(x + 28, y + 14, scene.roles[at], SMALL_SIZE, "muted")
+        x += 28 + text_width(scene.roles[at], SMALL_SIZE) + 18
     if any(edge.returns for edge in scene.edges):
         yield from _edge(SceneEdge("", "", ((x, y + 10.5), (x + 26, y + 10.5)), returns=True), ())
-        yield draw_text(x + 33, y + 14, "gradient flows back", sizes.SMALL_SIZE, "muted")
+        yield draw_text(x + 33, y + 14, "gradient flows back", SMALL_SIZE, "muted")
 
 
 def _frame(node: SceneNode, scene: Scene) -> Iterator[str]:
@@ -179,21 +178,21 @@ def _frame(node: SceneNode, scene: Scene) -> Iterator[str]:
         stroke_dasharray=dashes,
     )  # fmt: skip
     if scene.flow == "down":
-        left, base, gap = x + sizes.PAD / 2, y + 17, sizes.GAP / 2
-        room = sizes.title_width(node.name, node.kind)
+        left, base, gap = x + PAD / 2, y + 17, GAP / 2
+        room = title_width(node.name, node.kind)
         name, rest = one_line(node.name), one_line(node.kind)
-        name_room, end = room * 0.75, x + room + sizes.PAD
+        name_room, end = room * 0.75, x + room + PAD
     else:
         left, base, gap = x + 10, y + 18, 8
         name, rest = frame_texts(node.name, node.repeat, node.label, node.shape)
         rest = " · ".join(part for part in (rest, percent(node.share) if node.share is not None else "") if part)
         name_room, end = w - 20, x + w - 10
-    name = elide(name, sizes.NAME_SIZE, name_room, bold=True)
-    yield draw_text(left, base, name, sizes.NAME_SIZE, bold=True)
-    left += text_width(name, sizes.NAME_SIZE, bold=True) + gap
-    rest = elide(rest, sizes.SMALL_SIZE, max(20.0, end - left) if scene.flow == "down" else end - left)
+    name = elide(name, NAME_SIZE, name_room, bold=True)
+    yield draw_text(left, base, name, NAME_SIZE, bold=True)
+    left += text_width(name, NAME_SIZE, bold=True) + gap
+    rest = elide(rest, SMALL_SIZE, max(20.0, end - left) if scene.flow == "down" else end - left)
     if len(rest) > 1:
-        yield draw_text(left, base, rest, sizes.SMALL_SIZE, "muted")
+        yield draw_text(left, base, rest, SMALL_SIZE, "muted")
     yield from draw_ports(node)
 
 

@@ -7,16 +7,23 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mithril_nb.errors import Diagnostic
-from mithril_nb.viz.built import link_script
 from mithril_nb.viz.costs.tables.columns import Cost
 from mithril_nb.viz.costs.tables.table import cost_css, cost_tables
 from mithril_nb.viz.curves import Columns, curves_svg, curves_text
 from mithril_nb.viz.diagrams.scene import Scene
 from mithril_nb.viz.diagrams.svg import scene_svg
-from mithril_nb.viz.highlight import highlighted
-from mithril_nb.viz.html_parts import MONO, base_css, heading_css, heading_html, problems_css, problems_html
+from mithril_nb.viz.html_parts import (
+    MONO,
+    base_css,
+    heading_css,
+    heading_html,
+    link_script,
+    problems_css,
+    problems_html,
+)
+from mithril_nb.viz.languages import highlighted
 from mithril_nb.viz.pages.listing import hues_seen, listing_css, panes_html
-from mithril_nb.viz.text.escape import escaped, one_line
+from mithril_nb.viz.text import escaped, one_line
 
 if TYPE_CHECKING:
     from mithril_nb.stages.records import Stage

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from mithril_nb.viz.built import link_script
-from mithril_nb.viz.highlight import highlighted
-from mithril_nb.viz.html_parts import base_css, problems_css, problems_html
+from mithril_nb.viz.html_parts import base_css, link_script, problems_css, problems_html
+from mithril_nb.viz.languages import highlighted
 from mithril_nb.viz.pages.listing import MOST_LINES, listing_css
-from mithril_nb.viz.text.escape import escaped, one_line
+from mithril_nb.viz.text import escaped, one_line
 
 if TYPE_CHECKING:  # the package around these records imports JAX
     from mithril_nb.stages.records import Stage

@@ -9,12 +9,12 @@ from mithril_nb.display import AT_LEAST, UNATTRIBUTED_LABEL, columns
 from mithril_nb.stages.places import format_lines
 from mithril_nb.viz.costs.fields import unknown_in
 from mithril_nb.viz.costs.tables.columns import QUANTITIES
-from mithril_nb.viz.costs.tables.formulas import COMMUNICATION, short_formula, value_of
+from mithril_nb.viz.costs.tables.rows import COMMUNICATION, short_formula, value_of
 from mithril_nb.viz.costs.tables.table import cost_css
-from mithril_nb.viz.highlight import highlighted
 from mithril_nb.viz.html_parts import MONO, base_css
-from mithril_nb.viz.text.escape import escaped, one_line
-from mithril_nb.viz.text.units import exact, percent
+from mithril_nb.viz.languages import highlighted
+from mithril_nb.viz.text import escaped, one_line
+from mithril_nb.viz.units import exact, percent
 
 Data = Mapping[str, Any]
 """Costs by line as data, as `ByLine.to_dict()` returns them."""

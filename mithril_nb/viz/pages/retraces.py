@@ -7,9 +7,9 @@ from typing import Any
 
 from mithril_nb.display import AT_LEAST, columns
 from mithril_nb.viz.html_parts import base_css, html_table
-from mithril_nb.viz.pages.inspection_summary import summary_css
-from mithril_nb.viz.text.escape import escaped, one_line
-from mithril_nb.viz.text.units import UNKNOWN, seconds
+from mithril_nb.viz.pages.inspection import summary_css
+from mithril_nb.viz.text import escaped, one_line
+from mithril_nb.viz.units import UNKNOWN, seconds
 
 _HEADS = ("function", "defined at", "calls", "cache hits", "traces", "lowerings", "compilations")
 _CALLS = slice(2, 4)
