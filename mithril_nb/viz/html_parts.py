@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -15,29 +16,59 @@ MONO = "var(--jp-code-font-family, ui-monospace, SFMono-Regular, Menlo, Consolas
 SANS = "var(--jp-ui-font-family, system-ui, -apple-system, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif)"
 
 
-def theme_css() -> str:
-    """Return the colours as CSS variables of `.mnb`: JupyterLab's theme if there is one, else the system's."""
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'"
+"""The browser itself refuses to load anything, whatever text a name or a stage contains."""
+
+
+@cache
+def _sections() -> dict[str, str]:
+    """Return the sections of `styles.css` by name, each in one line."""
+    text = (Path(__file__).parent / "styles.css").read_text(encoding="utf-8")
+    _, *parts = re.split(r"/\* @(\w+):.*?\*/", text.replace("$mono", MONO).replace("$sans", SANS), flags=re.DOTALL)
+    return {name: "".join(map(str.strip, rules.splitlines())) for name, rules in zip(*[iter(parts)] * 2, strict=True)}
+
+
+def _style(*sections: str) -> str:
+    """Return a style sheet with the colours: JupyterLab's theme if there is one, else the system's."""
     light, dark = _variables(LIGHT), _variables(DARK)
-    return (
+    theme = (
         f".mnb{{{light}}}@media (prefers-color-scheme:dark){{.mnb{{{dark}}}"
         f'[data-jp-theme-light="true"] .mnb{{{light}}}}}[data-jp-theme-light="false"] .mnb{{{dark}}}'
     )
+    return f"<style>{theme}{''.join(_sections()[name] for name in ('base', *sections))}</style>"
 
 
-def base_css() -> str:
-    """Return the colours and the rules that all fragments need."""
+def output_html(body: str, *sections: str, kind: str = "mnb", key: str = "") -> str:
+    """Return a self-contained output of a cell.
+
+    Args:
+        body: Its content.
+        *sections: Names of the sections of `styles.css` that it needs.
+        kind: Its CSS classes.
+        key: Key of its listings.
+    """
+    link = f' data-mnb="{key}"' if key else ""
+    return f'<div class="{kind}"{link}>{_style(*sections)}{body}</div>'
+
+
+def page_html(title: str, about: str, body: str, *sections: str, kind: str, scripts: str) -> str:
+    """Return a self-contained HTML file.
+
+    Args:
+        title: Its title and heading.
+        about: A short description.
+        body: Its content.
+        *sections: Names of the sections of `styles.css` that it needs.
+        kind: CSS class of its content.
+        scripts: Its script elements.
+    """
     return (
-        theme_css()
-        + (
-            f".mnb{{color:var(--ink);background:var(--ground);font:13px/1.4 {SANS};text-align:left}}"
-            ".mnb *{box-sizing:border-box}"
-            ".mnb :focus-visible{outline:2px solid var(--accent);outline-offset:-2px}"
-            ".mnb a{color:inherit}"
-            ".mnb .dot{display:inline-block;width:10px;height:10px;border-radius:2px;margin-right:6px;"
-            "background:var(--muted)}"
-            ".mnb .quiet{color:var(--muted)}.mnb .hx{background:var(--muted)}"
-        )
-        + "".join(f".mnb .h{at}{{background:var(--h{at})}}" for at in range(len(LIGHT.hues)))
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f'<meta name="color-scheme" content="light dark"><title>{escaped(one_line(title))}</title>'
+        f"{_style('heading', *sections)}</head>"
+        f'<body class="mnb"><main class="{kind}">{heading_html(title, about)}{body}</main>{scripts}</body></html>\n'
     )
 
 
@@ -45,15 +76,6 @@ def heading_html(name: str, about: str) -> str:
     """Return the heading of a page: its name, elided if too long, and a short description."""
     shown = escaped(one_line(name))
     return f'<h1><span class="name" title="{shown}">{shown}</span><span class="quiet">{escaped(about)}</span></h1>'
-
-
-def heading_css() -> str:
-    """Return the CSS rules of the heading."""
-    return (
-        f".mnb h1{{display:flex;align-items:baseline;gap:8px;font:600 20px/1.3 {SANS};margin:0 0 12px}}"
-        ".mnb h1 .name{min-width:0;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}"
-        ".mnb h1 .quiet{flex:none;font-weight:400;font-size:13px}"
-    )
 
 
 class Cell(str):
@@ -121,19 +143,6 @@ def problems_html(problems: Sequence[Diagnostic]) -> str:
     return f'<ul class="problems">{"".join(_card(problem) for problem in problems)}</ul>'
 
 
-def problems_css() -> str:
-    """Return the CSS rules of the cards."""
-    return (
-        ".mnb .problems{list-style:none;margin:0 0 12px;padding:0}"
-        ".mnb .problems li{border:1px solid var(--bad);border-left-width:5px;border-radius:4px;padding:6px 10px;"
-        "margin:0 0 8px;overflow-wrap:anywhere}"
-        ".mnb .problems b{color:var(--bad)}"
-        ".mnb .problems dl{display:grid;grid-template-columns:fit-content(40%) 1fr;gap:0 12px;margin:4px 0}"
-        ".mnb .problems dt{color:var(--muted)}.mnb .problems dd{margin:0;white-space:pre-wrap}"
-        ".mnb .problems code{white-space:pre-wrap}"
-    )
-
-
 def _card(problem: Diagnostic) -> str:
     shown = problem.shown()
     link = f' data-block="{escaped(block_key(problem.block))}" tabindex="0"' if problem.block else ""
@@ -143,15 +152,6 @@ def _card(problem: Diagnostic) -> str:
         f"<li{link}><b>{escaped(problem.code)}</b>: {escaped(shown.summary)}"
         f"{f'<dl>{facts}</dl>' if facts else ''}{advice}</li>"
     )
-
-
-# An SVG holds both themes and picks one by the page's colour scheme, which JupyterLab and VS Code do not set. Without
-# these rules a picture in a light notebook would follow the system's dark theme.
-_PICTURE_CSS = (
-    ".mnb-picture{color-scheme:light dark;max-width:100%;height:auto}"
-    '[data-jp-theme-light="true"] .mnb-picture,.vscode-light .mnb-picture{color-scheme:light}'
-    '[data-jp-theme-light="false"] .mnb-picture,.vscode-dark .mnb-picture{color-scheme:dark}'
-)
 
 
 def image_html(svg: str, alt: str) -> str:
@@ -167,9 +167,8 @@ def image_html(svg: str, alt: str) -> str:
     """
     data = b64encode(svg.encode()).decode()
     label = escaped(one_line(alt))
-    return (
-        f'<style>{_PICTURE_CSS}</style><img class="mnb-picture" alt="{label}" src="data:image/svg+xml;base64,{data}">'
-    )
+    style = f"<style>{_sections()['picture']}</style>"
+    return f'{style}<img class="mnb-picture" alt="{label}" src="data:image/svg+xml;base64,{data}">'
 
 
 STATIC = Path(__file__).parent / "static"

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from mithril_nb.viz.text import escaped
 
 _DATA = json.loads((Path(__file__).parent / "tokens.json").read_text(encoding="utf-8"))
 _LONGEST: int = _DATA["longest"]
@@ -79,6 +81,11 @@ def highlighted(text: str, language: str) -> Iterator[list[tuple[str, str]]]:
             else:
                 pieces.append((class_, piece))
         yield pieces
+
+
+def code_html(pieces: Iterable[tuple[str, str]]) -> str:
+    """Return the pieces of a line, as `highlighted` yields them, as HTML."""
+    return "".join(f'<span class="{look}">{escaped(text)}</span>' if look else escaped(text) for look, text in pieces)
 
 
 def _read(text: str, language: str) -> Iterator[list[tuple[str, str]]]:

@@ -11,8 +11,7 @@ from typing import Any
 from mithril_nb.atomic_write import write_text
 from mithril_nb.display import Shown, columns, finite
 from mithril_nb.errors import ModelFileError, UnknownOptionError, short_repr
-from mithril_nb.viz.costs.tables.table import cost_css
-from mithril_nb.viz.html_parts import base_css, html_table, image_html
+from mithril_nb.viz.html_parts import html_table, image_html, output_html
 from mithril_nb.viz.text import escaped, one_line
 
 _WIDEST = 10_000
@@ -134,10 +133,7 @@ def cell_html(svg: str, alt: str, tables: Iterable[Numbers] = (), notes: Iterabl
     body = "".join(table.html for table in tables)
     if not (body or below):
         return image_html(svg, alt)
-    return f'<div class="mnb"><style>{base_css()}{cost_css()}{_CSS}</style>{image_html(svg, alt)}{body}{below}</div>'
-
-
-_CSS = ".mnb details.numbers>summary{cursor:pointer;color:var(--muted);padding:2px 10px}"
+    return output_html(f"{image_html(svg, alt)}{body}{below}", "cost", "numbers")
 
 
 @dataclass(frozen=True)

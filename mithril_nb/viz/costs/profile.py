@@ -11,8 +11,8 @@ from mithril_nb.viz.costs.blocks import hues_of
 from mithril_nb.viz.costs.fields import at_least, is_bound
 from mithril_nb.viz.costs.roofline_points import explain_above
 from mithril_nb.viz.costs.tables.rows import Row, folded_rows, sum_figures
-from mithril_nb.viz.costs.tables.table import cost_css, cost_html, row_head
-from mithril_nb.viz.html_parts import base_css
+from mithril_nb.viz.costs.tables.table import cost_html, row_head
+from mithril_nb.viz.html_parts import output_html
 from mithril_nb.viz.text import escaped, one_line
 from mithril_nb.viz.units import percent, seconds, si
 
@@ -68,13 +68,14 @@ def profile_html(profile: Any) -> str:
     heads = "".join(f'<th scope="col">{name}</th>' for name in _HEADS)
     rows = "".join(_row_html(part, total, longest, hues) for part in parts)
     notes = "".join(f"<p>{escaped(note)}</p>" for note in _notes(profile))
-    return (
-        f'<div class="mnb"><style>{base_css()}{cost_css()}</style><div class="scroll"><table class="cost">'
+    body = (
+        '<div class="scroll"><table class="cost">'
         f"<caption>{escaped(_title(profile))}</caption><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody>"
         f"<tfoot>{_row_html(total, total, 0.0, hues)}</tfoot></table></div>{notes}"
         '<details class="formulas"><summary>work in that time: FLOPs, bytes, parameters</summary>'
-        f"{cost_html(data)}</details></div>"
+        f"{cost_html(data)}</details>"
     )
+    return output_html(body, "cost")
 
 
 def _row_html(line: _Line, total: _Line, longest: float, hues: Mapping[str, int]) -> str:

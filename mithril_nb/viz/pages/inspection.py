@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import gzip
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,10 +19,9 @@ from mithril_nb.atomic_write import write_text
 from mithril_nb.display import columns
 from mithril_nb.errors import ModelFileError, StageUnavailableError
 from mithril_nb.stages.stage_kinds import has_machine_code, language_of, needs_compile, title_of
-from mithril_nb.viz.costs.tables.table import cost_css, cost_tables
-from mithril_nb.viz.html_parts import base_css, built, heading_css, heading_html, html_table, link_script
-from mithril_nb.viz.pages.listing import equation_data, hue_class, hues_seen, listing_css, panes_html, stage_data
-from mithril_nb.viz.pages.report import POLICY
+from mithril_nb.viz.costs.tables.table import cost_tables
+from mithril_nb.viz.html_parts import built, html_table, link_script, output_html, page_html
+from mithril_nb.viz.pages.listing import equation_data, hue_class, hues_seen, key_of, panes_html, stage_data
 from mithril_nb.viz.text import block_key, escaped, one_line
 
 if TYPE_CHECKING:
@@ -66,34 +64,15 @@ def summary_html(inspection: Inspection, *, most_lines: int = MOST_LINES, script
     """
     stages = [inspection.stage(name) for name in _shown(inspection)]
     hues = hues_seen(stages)
-    key = hashlib.sha256("\0".join(stage.text for stage in stages).encode("utf-8", "replace")).hexdigest()[:8]
+    key = key_of(stages)
     script = link_script() if scripts else ""
-    return (
-        f'<div class="mnb mnb-linked" data-mnb="{key}"><style>{base_css()}{listing_css()}{summary_css()}</style>'
-        f"{graph_html(inspection, hues)}{panes_html(stages, hues, key, most_lines, skip_inputs=True)}"
-        f"{stages_html(inspection)}{script}</div>"
-    )
+    panes = panes_html(stages, hues, key, most_lines, skip_inputs=True)
+    body = f"{graph_html(inspection, hues)}{panes}{stages_html(inspection)}{script}"
+    return output_html(body, "listing", "summary", kind="mnb mnb-linked", key=key)
 
 
 def _shown(inspection: Inspection) -> Sequence[str]:
     return SHOWN if inspection.given is None else inspection.given.stages[:1]
-
-
-def summary_css() -> str:
-    """Return the CSS rules of the graph and of the table of stages."""
-    return (
-        ".mnb .picture{border:1px solid var(--line);border-radius:4px;overflow:auto;margin:0 0 8px}"
-        ".mnb .picture svg{display:block;margin:auto}"
-        ".mnb .node[data-block],.mnb .node[data-e]{cursor:pointer}"
-        ".mnb .node.on>rect.box,.mnb .node:focus-visible>rect.box{stroke:var(--accent)}"
-        ".mnb .node.pin>rect.box{stroke:var(--accent);stroke-width:2.5}"
-        ".mnb table.made{border-collapse:collapse;font:inherit;margin:8px 0 0;border:0;"
-        "font-variant-numeric:tabular-nums}"
-        ".mnb .made th,.mnb .made td{padding:2px 12px 2px 0;border:0;text-align:right;background:none;"
-        "color:var(--ink);font-weight:400;vertical-align:top}"
-        ".mnb .made th:first-child,.mnb .made td:last-child{text-align:left;white-space:pre-wrap}"
-        ".mnb .made thead th{color:var(--muted)}.mnb .made tbody tr:nth-child(n){background:none}"
-    )
 
 
 def graph_html(inspection: Inspection, hues: Mapping[str, int]) -> str:
@@ -195,7 +174,7 @@ def _page(inspection: Inspection, names: tuple[str, ...]) -> str:
     # Kernels have the same blocks as the HLO, so their thousands of lines add nothing to the order of blocks.
     hues = hues_seen([stage for stage in stages if not has_machine_code([stage.name])])
     diffs = [one.diff for one in passes]
-    key = hashlib.sha256("\0".join(stage.text for stage in stages).encode("utf-8", "replace")).hexdigest()[:8]
+    key = key_of(stages)
     data = {
         **_stages(inspection, stages, hues),
         "shown": _first_open(inspection, names),
@@ -204,20 +183,16 @@ def _page(inspection: Inspection, names: tuple[str, ...]) -> str:
     }
     # Without a time, so that equal programs give equal pages.
     packed = base64.b64encode(gzip.compress(json.dumps(data, separators=(",", ":")).encode(), 9, mtime=0)).decode()
-    name = escaped(one_line(inspection.name))
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f'<meta name="color-scheme" content="light dark"><title>{name}</title>'
-        f"<style>{base_css()}{heading_css()}{listing_css()}{summary_css()}{cost_css()}{_PAGE_CSS}</style></head>"
-        f'<body class="mnb"><main class="mnb-page">'
-        f"{heading_html(inspection.name, 'at every stage, by mithril_nb')}{graph_html(inspection, hues)}"
-        f'<div class="live" hidden></div><div class="plain">{panes_html(stages, hues, key, PLAIN_LINES)}</div>'
+    body = (
+        f'{graph_html(inspection, hues)}<div class="live" hidden></div>'
+        f'<div class="plain">{panes_html(stages, hues, key, PLAIN_LINES)}</div>'
         f"{_passes_html(passes, diffs, why)}{_cost_html(inspection, hues)}"
-        f"<h2>Stages</h2>{stages_html(inspection, names)}</main>"
-        f'<script type="text/plain" id="mnb-data">{packed}</script>'
-        f"<script>{built('page.js').rstrip()}</script></body></html>\n"
+        f"<h2>Stages</h2>{stages_html(inspection, names)}"
+    )
+    scripts = f'<script type="text/plain" id="mnb-data">{packed}</script><script>{built("page.js").rstrip()}</script>'
+    sections = ("listing", "summary", "cost", "page")
+    return page_html(
+        inspection.name, "at every stage, by mithril_nb", body, *sections, kind="mnb-page", scripts=scripts
     )
 
 
@@ -309,38 +284,3 @@ def _cost_html(inspection: Inspection, hues: dict[str, int]) -> str:
     except StageUnavailableError:
         return ""  # the table of stages shows the reason
     return f"<h2>Cost</h2>{cost_tables(found.to_dict(), hues)}"
-
-
-_PAGE_CSS = (
-    "html{color-scheme:light dark}body.mnb{margin:0;padding:16px 20px;min-height:100vh}"
-    ".mnb h2{font-size:15px;font-weight:600;margin:20px 0 6px;color:var(--ink)}"
-    ".mnb .picture{max-height:70vh}"
-    ".mnb button{font:inherit;color:var(--ink);background:var(--surface);border:1px solid var(--line);"
-    "border-radius:4px;padding:2px 10px;cursor:pointer}"
-    '.mnb button[aria-pressed="true"]{border-color:var(--ink);font-weight:600}'
-    ".mnb .tools,.mnb .bar-of-stages{display:flex;gap:4px;flex-wrap:wrap;align-items:center;margin:0 0 6px}"
-    ".mnb .live .pane{position:relative}"
-    ".mnb .code{max-height:56vh}"
-    ".mnb .v{flex:none;height:56vh;position:relative;padding:0;contain:strict;overflow-anchor:none}"
-    ".mnb .v .tall{position:relative;min-width:100%}"
-    ".mnb .v .sight{position:absolute;top:0;left:0;min-width:100%}"
-    ".mnb .v .l{display:flex;height:18px;white-space:pre}"
-    ".mnb .v .l>*{display:block}"
-    ".mnb .v .l .x{flex:1}"
-    ".mnb .ticks{position:absolute;right:0;top:30px;bottom:0;width:4px;pointer-events:none}"
-    ".mnb .ticks i{position:absolute;right:0;width:4px;height:3px;background:var(--accent)}"
-    ".mnb .sides{display:flex;gap:8px;align-items:stretch}"
-    ".mnb .passes{flex:0 0 300px;list-style:none;margin:0;padding:0;max-height:56vh;overflow:auto;"
-    "border:1px solid var(--line);border-radius:4px}"
-    ".mnb .passes li{padding:3px 8px;display:grid;grid-template-columns:minmax(0,1fr) auto;column-gap:8px;"
-    "cursor:pointer}"
-    ".mnb .passes b,.mnb .passes .quiet{overflow-wrap:anywhere}.mnb .passes b{font-weight:500}"
-    ".mnb .passes .quiet{grid-area:2/1/3/3;font-size:11px}"
-    ".mnb .passes .size{font-variant-numeric:tabular-nums;white-space:nowrap}"
-    ".mnb .passes li:hover{background:var(--on)}.mnb .passes li.pin{background:var(--pin)}"
-    ".mnb .difference{flex:1;min-width:0;display:flex}"
-    ".mnb .v .plus{background:rgba(0,158,115,.16)}.mnb .v .minus{background:rgba(213,94,0,.16)}"
-    ".mnb .v .plus>*,.mnb .v .minus>*{background:none}"
-    ".mnb .v .where .x{color:var(--muted);font-weight:600}"
-    "@media (max-width:900px){.mnb .sides{flex-direction:column}.mnb .passes{flex-basis:auto}}"
-)

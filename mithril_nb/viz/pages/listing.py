@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from mithril_nb.display import UNATTRIBUTED_LABEL
 from mithril_nb.stages.stage_kinds import language_of, title_of
-from mithril_nb.viz.html_parts import MONO, base_css, link_script
-from mithril_nb.viz.languages import highlighted, op_help
+from mithril_nb.viz.html_parts import link_script, output_html
+from mithril_nb.viz.languages import code_html, highlighted, op_help
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
 from mithril_nb.viz.text import block_key, count_more, cut_text, escaped
 from mithril_nb.viz.units import percent
@@ -62,12 +62,14 @@ def listing_html(
         HTML in which every character of the stages is escaped.
     """
     hues = hues_seen(stages) if hues is None else hues
-    key = hashlib.sha256("\0".join(stage.text for stage in stages).encode("utf-8", "replace")).hexdigest()[:8]
-    body = panes_html(stages, hues, key, most_lines)
-    script = link_script() if scripts else ""
-    return (
-        f'<div class="mnb mnb-linked" data-mnb="{key}"><style>{base_css()}{listing_css()}</style>{body}{script}</div>'
-    )
+    key = key_of(stages)
+    body = panes_html(stages, hues, key, most_lines) + (link_script() if scripts else "")
+    return output_html(body, "listing", kind="mnb mnb-linked", key=key)
+
+
+def key_of(stages: Sequence[Stage]) -> str:
+    """Return a key of the texts of stages, for ids that are unique on a page."""
+    return hashlib.sha256("\0".join(stage.text for stage in stages).encode("utf-8", "replace")).hexdigest()[:8]
 
 
 def panes_html(
@@ -136,42 +138,6 @@ def _numbers(equation: str) -> tuple[int, ...]:
     return tuple(int(part) for part in parts) if all(part.isdecimal() for part in parts) else ()
 
 
-def listing_css() -> str:
-    """Return the CSS rules of the panes."""
-    hatch = "repeating-linear-gradient(45deg,transparent 0 2px,var(--ground) 2px 4px)"
-    dots = "repeating-linear-gradient(0deg,transparent 0 2px,var(--ground) 2px 4px)"
-    return (
-        ".mnb .panes{display:flex;gap:8px;align-items:stretch;flex-wrap:wrap}"
-        ".mnb .pane{flex:1 1 320px;min-width:0;border:1px solid var(--line);border-radius:4px;overflow:hidden;"
-        "display:flex;flex-direction:column}"
-        ".mnb .pane>header{display:flex;justify-content:space-between;gap:8px;padding:4px 8px;"
-        "background:var(--surface);border-bottom:1px solid var(--line)}"
-        ".mnb .pane>header b{font-weight:600}"
-        f".mnb .code{{overflow:auto;max-height:440px;font:12px/18px {MONO};padding:4px 0;flex:1}}"
-        ".mnb .lines{display:table;min-width:100%;border-collapse:collapse}"
-        ".mnb .l{display:table-row;scroll-margin:80px}"
-        ".mnb .l>*{display:table-cell;white-space:pre;padding:0}"
-        ".mnb .l .n{color:var(--muted);text-align:right;padding:0 6px 0 8px;user-select:none;text-decoration:none;"
-        "font-variant-numeric:tabular-nums;position:sticky;left:0;background:var(--ground);"
-        "min-width:calc(var(--w)*1ch + 14px)}"
-        ".mnb a.n:hover{text-decoration:underline}"
-        ".mnb .l .s{position:sticky;left:calc(var(--w)*1ch + 14px);background:var(--ground);width:8px;"
-        "min-width:8px;height:18px;vertical-align:top}"
-        ".mnb .s span{display:flex;flex-direction:column;width:6px;height:18px}"
-        ".mnb .s.i span{width:3px}"
-        ".mnb .s.k span{mask:repeating-linear-gradient(#000 0 4px,transparent 4px 6px)}"
-        ".mnb .s i{flex:1;min-height:1px}"
-        f".mnb .s.rb i{{background-image:{hatch}}}.mnb .s.ru i{{background-image:{dots}}}"
-        ".mnb .l .x{padding:0 12px 0 6px}"
-        ".mnb .l:target .x{background:var(--pin)}"
-        ".mnb .l.on .x{background:var(--on)}"
-        ".mnb .l.pin .x{background:var(--pin);box-shadow:inset 2px 0 var(--accent)}"
-        ".mnb .l.here .n{color:var(--accent);font-weight:700}"
-        ".mnb .cut{padding:4px 8px;color:var(--muted);border-top:1px solid var(--line);background:var(--surface)}"
-        ".mnb .gone{padding:8px;margin:0;white-space:pre-wrap}"
-    ) + "".join(f".mnb .x .{letter}{{color:var(--c{letter})}}" for letter in "kftmsc")
-
-
 def _pane(
     stage: Stage,
     lines: list[_Line],
@@ -211,9 +177,7 @@ def _row(
     links: Sequence[tuple[str, Mapping[str, int]]],
 ) -> str:
     instr, number = line.instruction, line.number
-    code = "".join(
-        f'<span class="{look}">{escaped(piece)}</span>' if look else escaped(piece) for look, piece in line.pieces
-    )
+    code = code_html(line.pieces)
     if instr is None or not (instr.equations or instr.shares):
         return (
             f'<div class="l"><span class="n">{number}</span><span class="s"></span><span class="x">{code}</span></div>'

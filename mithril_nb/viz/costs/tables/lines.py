@@ -10,9 +10,8 @@ from mithril_nb.stages.places import format_lines
 from mithril_nb.viz.costs.fields import unknown_in
 from mithril_nb.viz.costs.tables.columns import QUANTITIES
 from mithril_nb.viz.costs.tables.rows import COMMUNICATION, short_formula, value_of
-from mithril_nb.viz.costs.tables.table import cost_css
-from mithril_nb.viz.html_parts import MONO, base_css
-from mithril_nb.viz.languages import highlighted
+from mithril_nb.viz.html_parts import output_html
+from mithril_nb.viz.languages import code_html, highlighted
 from mithril_nb.viz.text import escaped, one_line
 from mithril_nb.viz.units import exact, percent
 
@@ -52,20 +51,11 @@ def lines_html(data: Data) -> str:
     Args:
         data: The costs by line.
     """
-    return f'<div class="mnb"><style>{base_css()}{cost_css()}{_CSS}</style>{"".join(_table(data))}</div>'
+    return output_html("".join(_table(data)), "cost", "lines")
 
 
 _MOST_HEAT = 35
 """Percentage of the cost colour behind the most expensive line; more would make its text hard to read."""
-_CSS = (
-    f".mnb .lines td.code{{text-align:left;white-space:pre;font-family:{MONO};font-size:12px}}"
-    ".mnb .lines td.n{color:var(--muted)}.mnb .lines td.file{text-align:left;color:var(--muted)}"
-    ".mnb .lines tbody td{border-bottom:0;padding-top:1px;padding-bottom:1px}"
-    ".mnb .lines thead th:first-child,.mnb .lines td:first-child:not(.file){text-align:right}"
-    ".mnb .lines .total td{font-weight:600;border-top:1px solid var(--muted)}"
-    # Tables of costs use the classes `f` and `m` for bars too.
-    + "".join(f".mnb .cost.lines td.code .{look}{{background:none;color:var(--c{look})}}" for look in "kftmsc")
-)
 
 
 def _table(data: Data) -> Iterator[str]:
@@ -87,7 +77,7 @@ def _table(data: Data) -> Iterator[str]:
             value = value_of(figures or {}, key) if key else None
             title = value if isinstance(value, str) else "" if value is None else exact(value)
             yield f'<td title="{escaped(title)}">{escaped(cell)}</td>' if title else f"<td>{escaped(cell)}</td>"
-        code = _code(text) if kind == "code" else escaped(text)
+        code = code_html(next(highlighted(text, "python"))) if kind == "code" else escaped(text)
         yield f'<td class="n">{number}</td><td class="code">{code}</td></tr>'
     yield "</tbody></table></div>"
     yield from (f"<p>{escaped(note)}</p>" for note in _notes(data))
@@ -98,13 +88,6 @@ def _notes(data: Data) -> Iterator[str]:
     if names:
         numbers = ", ".join(f"{name}={number}" for name, number in names.items())
         yield f"values that depend on {', '.join(names)} have no number; see cost.at({numbers}).by_line"
-
-
-def _code(text: str) -> str:
-    pieces = next(iter(highlighted(text, "python")), [])
-    return "".join(
-        f'<span class="{look}">{escaped(piece)}</span>' if look else escaped(piece) for look, piece in pieces
-    )
 
 
 def _shown(data: Data) -> tuple[tuple[str, str, str, Callable[[float | None], str]], ...]:

@@ -19,7 +19,7 @@ from mithril_nb.viz.costs.tables.columns import (
     unknowns,
 )
 from mithril_nb.viz.costs.tables.rows import Row, flat_rows, value_of
-from mithril_nb.viz.html_parts import Cell, base_css, cell, html_table
+from mithril_nb.viz.html_parts import Cell, cell, html_table, output_html
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
 from mithril_nb.viz.text import block_key, escaped, one_line
 from mithril_nb.viz.units import UNKNOWN, exact, flops, nbytes, percent
@@ -41,7 +41,7 @@ def cost_html(cost: Cost, hues: Mapping[str, int] | None = None) -> str:
         cost: The costs as data (`Cost.to_dict()` or `Costs.to_dict()`).
         hues: Hue of each top-level block, by path; by default in the order of the rows.
     """
-    return f'<div class="mnb"><style>{base_css()}{cost_css()}</style>{_tables(cost, hues, is_folded=True)}</div>'
+    return output_html(_tables(cost, hues, is_folded=True), "cost")
 
 
 def cost_tables(cost: Cost, hues: Mapping[str, int] | None = None) -> str:
@@ -55,40 +55,6 @@ def _tables(cost: Cost, hues: Mapping[str, int] | None, *, is_folded: bool) -> s
     known = hues_of_blocks(path for path in table.blocks if path not in _OWN) if hues is None else hues
     whole = ('<div class="costs">', _sources(table), _memory(table), "</div>")
     return "".join((*_blocks(table, rows, known), *_unknown(table), *whole, *_formulas(table)))
-
-
-def cost_css() -> str:
-    """Return the CSS rules of the tables."""
-    return (
-        # A table may be wider than its panel, so it scrolls inside the panel.
-        ".mnb .scroll{overflow-x:auto;margin:0 0 12px}.mnb .scroll>table.cost{margin:0}"
-        ".mnb table.cost{border-collapse:collapse;font:inherit;margin:0 0 12px;width:auto;"
-        "font-variant-numeric:tabular-nums;border:0}"
-        ".mnb .cost th,.mnb .cost td{padding:3px 10px;border:0;border-bottom:1px solid var(--line);text-align:right;"
-        "background:none;white-space:nowrap;vertical-align:middle;color:var(--ink)}"
-        ".mnb table.cost tbody tr:nth-child(n){background:none}"  # JupyterLab stripes tables
-        ".mnb .cost thead th{color:var(--muted);font-weight:500;background:var(--surface)}"
-        ".mnb .cost thead th[colspan]{text-align:center}"
-        ".mnb .cost th:first-child,.mnb .cost td:first-child{text-align:left;font-weight:400;max-width:320px;"
-        "overflow:hidden;text-overflow:ellipsis}"
-        ".mnb .cost thead tr+tr th:first-child{text-align:right}"
-        ".mnb .cost .words{text-align:left}.mnb .cost .dot.none{background:none}"
-        ".mnb .cost tfoot td,.mnb .cost tfoot th{border-bottom:0}"
-        ".mnb .cost tfoot .total>*{font-weight:600;border-top:1px solid var(--muted)}"
-        ".mnb .cost .bar{display:inline-block;width:96px;height:8px;border-radius:2px;background:var(--track);"
-        "margin-left:8px;vertical-align:middle;overflow:hidden;text-align:left;line-height:0}"
-        ".mnb .cost .bar i{display:inline-block;height:8px;vertical-align:top}"
-        ".mnb .cost .f{background:var(--cost)}"
-        ".mnb .cost .b{background:repeating-linear-gradient(45deg,var(--cost) 0 3px,var(--track) 3px 5px)}"
-        ".mnb .cost .u{background:repeating-linear-gradient(90deg,var(--cost) 0 2px,var(--track) 2px 4px)}"
-        ".mnb .cost .unknown{color:var(--muted);font-style:italic}"
-        ".mnb .cost tr[data-block]:hover>*,.mnb .cost tr.on>*{background:var(--on)}"
-        ".mnb .cost tr.pin>*{background:var(--pin)}"
-        ".mnb .costs{display:flex;gap:24px;flex-wrap:wrap;align-items:flex-start}"
-        ".mnb .cost caption{caption-side:top;text-align:left;white-space:nowrap;color:var(--muted);padding:2px 10px}"
-        ".mnb .legend{display:inline-flex;gap:12px;margin-left:8px}.mnb .legend .bar{width:24px;margin:0 4px 0 0}"
-        ".mnb details.formulas>summary{cursor:pointer;color:var(--muted);padding:2px 10px}"
-    )
 
 
 # The table of blocks
