@@ -41,7 +41,7 @@ PLAIN = NodeAnnotation()
 
 @dataclass(frozen=True)
 class Annotations:
-    """Labels of a graph, passed to `layout` as `layout(graph, **annotations.as_arguments())`.
+    """Labels of a graph, as `layout` takes them.
 
     Attributes:
         nodes: Label, shape, share and problem of each block, by path.
@@ -52,10 +52,6 @@ class Annotations:
     nodes: Mapping[str, NodeAnnotation]
     edge_shapes: Mapping[str, str]
     edge_problems: Mapping[tuple[str, str], int]
-
-    def as_arguments(self) -> dict[str, object]:
-        """Return the annotations as keyword arguments of `layout`."""
-        return {"annotations": self.nodes, "edge_shapes": self.edge_shapes, "edge_problems": self.edge_problems}
 
 
 def annotate(

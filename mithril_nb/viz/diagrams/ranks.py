@@ -17,6 +17,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
+import graphviz
+
 from mithril_nb.viz.svg import Point
 
 Pin = Literal["", "top", "bottom"]
@@ -75,7 +77,7 @@ def place(boxes: tuple[Box, ...], links: tuple[Link, ...]) -> Placed:
     """
     if not boxes:
         return Placed(0, 0, (), ())
-    found = _run("\n".join(_dot_lines(boxes, links)))
+    found = _run(_dot(boxes, links).source)
     corners: dict[int, Point] = {}
     left, bottom, right, top = (float(part) for part in found["bb"].split(","))
     for item in found.get("objects", ()):
@@ -114,23 +116,21 @@ def snap_ends(curve: Sequence[Point], start: Point, end: Point) -> tuple[Point, 
     return (points[0], *inner, points[-1])
 
 
-def _dot_lines(boxes: tuple[Box, ...], links: tuple[Link, ...]) -> list[str]:
-    lines = [
-        "digraph g {",
-        f"graph [rankdir=TB ranksep={RANK_GAP / 72:.4f} nodesep={SIBLING_GAP / 72:.4f} splines=true];",
-        'node [shape=plain margin=0 label=""]; edge [dir=none label=""];',
-    ]
-    pinned: dict[str, list[str]] = {"top": [], "bottom": []}
+def _dot(boxes: tuple[Box, ...], links: tuple[Link, ...]) -> graphviz.Digraph:
+    gaps = {"ranksep": f"{RANK_GAP / 72:.4f}", "nodesep": f"{SIBLING_GAP / 72:.4f}"}
+    dot = graphviz.Digraph("g", graph_attr={"rankdir": "TB", **gaps, "splines": "true"})
+    dot.attr("node", shape="plain", margin="0", label="")
+    dot.attr("edge", dir="none", label="")
     for at, box in enumerate(boxes):
-        lines.append(f"n{at} [label=<{_table(box)}>];")
-        if box.pin:
-            pinned[box.pin].append(f"n{at};")
+        dot.node(f"n{at}", f"<{_table(box)}>")
     for pin, rank in (("top", "source"), ("bottom", "sink")):
-        if pinned[pin]:
-            lines.append(f"subgraph {pin} {{ rank={rank}; {' '.join(pinned[pin])} }}")
+        with dot.subgraph(name=pin, graph_attr={"rank": rank}) as pinned:
+            for at, box in enumerate(boxes):
+                if box.pin == pin:
+                    pinned.node(f"n{at}")
     for at, link in enumerate(links):
-        lines.append(f"n{link.tail}:o{link.out}:s -> n{link.head}:i{link.into}:n [id={at}];")
-    return [*lines, "}"]
+        dot.edge(f"n{link.tail}:o{link.out}:s", f"n{link.head}:i{link.into}:n", id=str(at))
+    return dot
 
 
 def _table(box: Box) -> str:
