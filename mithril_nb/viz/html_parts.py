@@ -78,46 +78,64 @@ def heading_html(name: str, about: str) -> str:
     return f'<h1><span class="name" title="{shown}">{shown}</span><span class="quiet">{escaped(about)}</span></h1>'
 
 
-class Cell(str):
-    """A complete `<td>` element, for `html_table`."""
+class Markup(str):
+    """HTML that a table includes unchanged: a complete cell, row or caption."""
 
 
-def cell(text: str, style: str = "") -> Cell:
+def cell(text: str, style: str = "") -> Markup:
     """Return the cell of a text, with an optional CSS class."""
-    return Cell(f'<td class="{style}">{escaped(text)}</td>' if style else f"<td>{escaped(text)}</td>")
+    return Markup(f'<td class="{style}">{escaped(text)}</td>' if style else f"<td>{escaped(text)}</td>")
 
 
 def html_table(
-    heads: Sequence[str], rows: Iterable[Iterable[str]], *, style: str = "cost", caption: str = "", words: int = -1
+    heads: Sequence[str],
+    rows: Iterable[Iterable[str]],
+    *,
+    style: str = "cost",
+    caption: str = "",
+    foot: str = "",
+    words: int = -1,
 ) -> str:
     """Return a table whose first column names the rows.
 
     Args:
-        heads: Titles of the columns; none for a table without titles.
-        rows: The name and the cells of each row: texts, or elements that `cell` returned.
-        style: CSS class of the table. Tables of the class `cost` scroll sideways.
+        heads: Titles of the columns, none for a table without titles; or the rows of the head, as `Markup`.
+        rows: The name and the cells of each row: texts, or elements that `cell` returned; or a row, as `Markup`.
+        style: CSS classes of the table. Tables of the class `cost` scroll sideways.
         caption: Title of the table.
+        foot: Rows below the others, as HTML.
         words: Number of the column whose title is aligned like text.
 
     Examples:
         >>> html_table((), [("a < b", "24")], style="made")
         '<table class="made"><tbody><tr><th scope="row">a &lt; b</th><td>24</td></tr></tbody></table>'
     """
-    looks = (' class="words"' if at == words else "" for at in range(len(heads)))
-    titles = "".join(f'<th scope="col"{look}>{escaped(head)}</th>' for head, look in zip(heads, looks, strict=True))
-    body = "".join(
-        f'<tr><th scope="row">{escaped(name)}</th>'
-        + "".join(one if isinstance(one, Cell) else cell(one) for one in cells)
-        + "</tr>"
-        for name, *cells in rows
-    )
+    titles = heads
+    if not isinstance(heads, Markup):
+        looks = (' class="words"' if at == words else "" for at in range(len(heads)))
+        cells = (f'<th scope="col"{look}>{escaped(head)}</th>' for head, look in zip(heads, looks, strict=True))
+        titles = f"<tr>{''.join(cells)}</tr>"
     table = (
         f'<table class="{style}">'
-        + (f"<caption>{escaped(caption)}</caption>" if caption else "")
-        + (f"<thead><tr>{titles}</tr></thead>" if heads else "")
-        + f"<tbody>{body}</tbody></table>"
+        + (f"<caption>{_included(caption)}</caption>" if caption else "")
+        + (f"<thead>{titles}</thead>" if heads else "")
+        + f"<tbody>{''.join(map(_row, rows))}</tbody>"
+        + (f"<tfoot>{foot}</tfoot>" if foot else "")
+        + "</table>"
     )
-    return f'<div class="scroll">{table}</div>' if style == "cost" else table
+    return f'<div class="scroll">{table}</div>' if style.startswith("cost") else table
+
+
+def _row(row: Iterable[str]) -> str:
+    if isinstance(row, Markup):
+        return row
+    name, *cells = row
+    written = "".join(one if isinstance(one, Markup) else cell(one) for one in cells)
+    return f'<tr><th scope="row">{escaped(name)}</th>{written}</tr>'
+
+
+def _included(text: str) -> str:
+    return text if isinstance(text, Markup) else escaped(text)
 
 
 def _variables(theme: Theme) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
 from pathlib import Path
@@ -120,22 +120,6 @@ class Numbers:
         )
 
 
-def cell_html(svg: str, alt: str, tables: Iterable[Numbers] = (), notes: Iterable[str] = ()) -> str:
-    """Return the HTML of a cell: a picture with its numbers below.
-
-    Args:
-        svg: The picture.
-        alt: Description for screen readers.
-        tables: The numbers.
-        notes: Further notes.
-    """
-    below = "".join(f"<p>{escaped(one_line(note))}</p>" for note in notes)
-    body = "".join(table.html for table in tables)
-    if not (body or below):
-        return image_html(svg, alt)
-    return output_html(f"{image_html(svg, alt)}{body}{below}", "cost", "numbers")
-
-
 @dataclass(frozen=True)
 class Drawing(Shown):
     """A self-contained picture for light and dark themes, with the same content as text.
@@ -161,7 +145,12 @@ class Drawing(Shown):
     @property
     def html(self) -> str:
         """The picture as HTML that follows the page's theme, with its tables and notes below."""
-        return cell_html(self.svg, self.text.partition("\n")[0], self.tables, self.notes)
+        picture = image_html(self.svg, self.text.partition("\n")[0])
+        if not (self.tables or self.notes):
+            return picture
+        tables = "".join(table.html for table in self.tables)
+        notes = "".join(f"<p>{escaped(one_line(note))}</p>" for note in self.notes)
+        return output_html(f"{picture}{tables}{notes}", "cost", "numbers")
 
     def save(self, path: str | Path) -> Path:
         """Write the picture to a file; a file that ends in `.txt` gets the text.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -140,28 +140,25 @@ Cost = Mapping[str, Any]
 """Costs as data: `Cost.to_dict()`, or several costs side by side: `Costs.to_dict()`."""
 MEMORY = ("argument", "output", "temp", "alias", "code")
 """Parts of the memory of a compiled program."""
-QUANTITIES: tuple[tuple[str, str, str, Callable[[float | None], str]], ...] = (
-    ("FLOPs", "flops", "unknown", flops),
-    ("transcendentals", "transcendentals", CALLS, si),
-    ("bytes", "bytes_accessed", "unknown_bytes", nbytes),
-    ("payload bytes", "payload_bytes", "unknown_communication", nbytes),
-    ("wire bytes", "wire_bytes", "unknown_communication", nbytes),
-    ("time", "time_s", "", seconds),
-)
-"""Columns of tables of costs: title, key, key of the number of unknown rows, and format."""
-_PARAMS = ("params", "params", "", si)
-"""The last column; it has one source, because parameters are the same in all of them."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column of figures."""
+    """One column of figures.
+
+    Attributes:
+        title: Its title.
+        key: Its key in the data.
+        unknown: Key of the number of unknown rows.
+        format: Format of its numbers.
+        source: The source of its costs.
+    """
 
     title: str
-    source: str
     key: str
     unknown: str
     format: Callable[[float | None], str]
+    source: str = ""
 
     def text(self, figures: Mapping[str, Any]) -> str:
         """Format a figure. Beside unknown costs, 0 is exact: a sum without known values is `None`.
@@ -173,6 +170,19 @@ class Column:
             return short_formula(value)
         is_bound = value and unknown_in(figures, self.unknown) and "formulas" not in figures
         return f"{AT_LEAST if is_bound else ''}{self.format(value)}"
+
+
+QUANTITIES = (
+    Column("FLOPs", "flops", "unknown", flops),
+    Column("transcendentals", "transcendentals", CALLS, si),
+    Column("bytes", "bytes_accessed", "unknown_bytes", nbytes),
+    Column("payload bytes", "payload_bytes", "unknown_communication", nbytes),
+    Column("wire bytes", "wire_bytes", "unknown_communication", nbytes),
+    Column("time", "time_s", "", seconds),
+)
+"""The columns of tables of costs."""
+_PARAMS = Column("params", "params", "", si)
+"""The last column; it has one source, because parameters are the same in all of them."""
 
 
 @dataclass(frozen=True)
@@ -203,11 +213,15 @@ class CostTable:
         counted = [name for name in self.sources if name != "measured"] or list(self.sources)
         timed = [name for name, cost in self.sources.items() if cost["total"].get("time_s") is not None]
         return [
-            Column(title, name, key, unknown, exact if self.is_exact and key != "time_s" else written)
-            for title, key, unknown, written in (*QUANTITIES, *([_PARAMS] if has_params(self.main) else []))
-            if key not in COMMUNICATION or any(map(communicates, self.sources.values()))
-            for name in (timed if key == "time_s" else [*self.sources][:1] if key == "params" else counted)
+            self._of_source(one, name)
+            for one in (*QUANTITIES, *([_PARAMS] if has_params(self.main) else []))
+            if one.key not in COMMUNICATION or any(map(communicates, self.sources.values()))
+            for name in (timed if one.key == "time_s" else [*self.sources][:1] if one.key == "params" else counted)
         ]
+
+    def _of_source(self, column: Column, source: str) -> Column:
+        is_exact = self.is_exact and column.key != "time_s"
+        return replace(column, source=source, format=exact if is_exact else column.format)
 
     @cached_property
     def groups(self) -> list[tuple[str, list[Column]]]:
@@ -268,6 +282,13 @@ class CostTable:
         return [self.share(self.figures(name, row), row) for row in rows]
 
 
+def column_text(column: Column, figures: Mapping[str, Any] | None) -> str:
+    """Format a figure for a text; `""` for a row that the source does not have, or that is not timed."""
+    if figures is None or (column.key == "time_s" and figures.get("time_s") is None):
+        return ""
+    return column.text(figures)
+
+
 def share_text(share: float | None, bound: str) -> str:
     """Format a share with its bound, if unknown costs make it one."""
     text = percent(share)
@@ -279,10 +300,7 @@ def totals_by_source(table: CostTable) -> Iterator[tuple[str, list[str], list[fl
     for name, cost in table.sources.items():
         if name == "measured" and len(table.sources) > 1:
             continue  # its counts are those of the compiled program
-        columns = [
-            Column(title, name, key, unknown, exact if table.is_exact else written)
-            for title, key, unknown, written in QUANTITIES[:3]
-        ]
+        columns = [replace(one, format=exact) if table.is_exact else one for one in QUANTITIES[:3]]
         rows = [(name, cost["total"])]
         for one in (cost.get("once"), cost.get("xla")):
             if one is not None:

@@ -12,6 +12,7 @@ from mithril_nb.viz.costs.tables.columns import (
     Column,
     Cost,
     CostTable,
+    column_text,
     communication,
     notes,
     share_text,
@@ -19,7 +20,7 @@ from mithril_nb.viz.costs.tables.columns import (
     unknowns,
 )
 from mithril_nb.viz.costs.tables.rows import Row, flat_rows, value_of
-from mithril_nb.viz.html_parts import Cell, cell, html_table, output_html
+from mithril_nb.viz.html_parts import Markup, cell, html_table, output_html
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
 from mithril_nb.viz.text import block_key, escaped, one_line
 from mithril_nb.viz.units import UNKNOWN, exact, flops, nbytes, percent
@@ -54,49 +55,49 @@ def _tables(cost: Cost, hues: Mapping[str, int] | None, *, is_folded: bool) -> s
     rows = table.folded if is_folded else flat_rows(table.blocks)
     known = hues_of_blocks(path for path in table.blocks if path not in _OWN) if hues is None else hues
     whole = ('<div class="costs">', _sources(table), _memory(table), "</div>")
-    return "".join((*_blocks(table, rows, known), *_unknown(table), *whole, *_formulas(table)))
+    return "".join((_blocks(table, rows, known), *_unknown(table), *whole, *_formulas(table)))
 
 
 # The table of blocks
 
 
-def _blocks(table: CostTable, rows: Sequence[Row], hues: Mapping[str, int]) -> Iterator[str]:
+def _blocks(table: CostTable, rows: Sequence[Row], hues: Mapping[str, int]) -> str:
     by_block, name = table.main.get("by_block", {}), next(iter(table.sources), "")
     lost = table.main.get("unattributed")
     shares = table.shares(rows)
     largest = max((share or 0.0 for share, _ in (*shares, table.share(lost))), default=0.0)
-    has_parts = any(_role(one, role) for one in by_block.values() for role in ("backward", "update"))
-    yield '<div class="scroll"><table class="cost"><caption>cost by block'
-    if has_parts and not table.is_timed:
-        yield '<span class="legend">'
-        for role in _ROLES:
-            yield f'<span><span class="bar"><i class="{role[0]}" style="width:100%"></i></span>{role}</span>'
-        yield "</span>"
-    yield "</caption><thead>"
-    yield from _heads(table)
-    yield "</thead><tbody>"
+    caption = "cost by block"
+    if not table.is_timed and any(_role(one, role) for one in by_block.values() for role in ("backward", "update")):
+        legend = (
+            f'<span><span class="bar"><i class="{role[0]}" style="width:100%"></i></span>{role}</span>'
+            for role in _ROLES
+        )
+        caption += f'<span class="legend">{"".join(legend)}</span>'
+    body = []
     for row, share in zip(rows, shares, strict=True):
-        yield from row_head(row, hues)
-        yield from (_cell(column, table.figures(column.source, row)) for column in table.columns)
-        yield f"{_share(table, table.figures(name, row), share, largest)}</tr>"
-    yield '</tbody><tfoot><tr><th scope="row"><span class="dot"></span>'
-    yield f"{UNATTRIBUTED_LABEL}</th>"
-    yield from (_cell(column, table.sources[column.source]["unattributed"]) for column in table.columns)
-    yield f"{_share(table, lost, table.share(lost), largest)}</tr>"
-    yield '<tr class="total"><th scope="row">total</th>'
-    yield from (_cell(column, table.sources[column.source]["total"]) for column in table.columns)
-    yield f"{'<td></td>' if table.has_shares else ''}</tr></tfoot></table></div>"
+        cells = "".join(_cell(column, table.figures(column.source, row)) for column in table.columns)
+        body.append(
+            Markup(f"{row_head(row, hues)}{cells}{_share(table, table.figures(name, row), share, largest)}</tr>")
+        )
+    unattributed = "".join(_cell(column, table.sources[column.source]["unattributed"]) for column in table.columns)
+    total = "".join(_cell(column, table.sources[column.source]["total"]) for column in table.columns)
+    foot = (
+        f'<tr><th scope="row"><span class="dot"></span>{UNATTRIBUTED_LABEL}</th>{unattributed}'
+        f"{_share(table, lost, table.share(lost), largest)}</tr>"
+        f'<tr class="total"><th scope="row">total</th>{total}{"<td></td>" if table.has_shares else ""}</tr>'
+    )
+    return html_table(Markup("".join(_heads(table))), body, caption=Markup(caption), foot=foot)
 
 
-def row_head(row: Row, hues: Mapping[str, int]) -> Iterator[str]:
-    """Yield the beginning of a row: its hue and its name, indented by its depth."""
+def row_head(row: Row, hues: Mapping[str, int]) -> str:
+    """Return the beginning of a row: its hue and its name, indented by its depth."""
     hue = None if row.path is None else hue_of(row.path, hues)
     dot = f'<span class="dot{" none" if row.path is None else "" if hue is None else f" h{int(hue) % HUES}"}"></span>'
     link = "" if row.path is None else f' data-block="{escaped(block_key(row.path))}" tabindex="0"'
     deep = f' style="padding-left:{10 + 16 * min(row.depth, _DEEPEST)}px"' if row.depth else ""
     more = f' <span class="quiet">{row.closed} inside</span>' if row.closed else ""
     label = escaped(row.label) if row.path is not None else f'<span class="quiet">{escaped(row.label)}</span>'
-    yield (f'<tr{link}><th scope="row"{deep} title="{escaped(one_line(row.about))}">{dot}{label}{more}</th>')
+    return f'<tr{link}><th scope="row"{deep} title="{escaped(one_line(row.about))}">{dot}{label}{more}</th>'
 
 
 def _heads(table: CostTable) -> Iterator[str]:
@@ -125,15 +126,15 @@ def _cell(column: Column, figures: Mapping[str, Any] | None) -> str:
     return _value_cell(column.text(figures), value_of(figures, column.key), column.key == "time_s")
 
 
-def _value_cell(text: str, value: float | str | None, is_blank: bool = False) -> Cell:
+def _value_cell(text: str, value: float | str | None, is_blank: bool = False) -> Markup:
     """Return the cell of a figure; its tooltip has all digits, or the whole formula, which screen readers read too."""
     if value is None:
         return cell("") if is_blank else cell(UNKNOWN, "unknown")
     if isinstance(value, str):
         spoken = f' aria-label="{escaped(value)}"' if text != value else ""
-        return Cell(f'<td title="{escaped(value)}"{spoken}>{escaped(text)}</td>')
+        return Markup(f'<td title="{escaped(value)}"{spoken}>{escaped(text)}</td>')
     at_least = "at least " if text.startswith(AT_LEAST) else ""
-    return Cell(f'<td title="{at_least}{exact(value)}">{escaped(text)}</td>')
+    return Markup(f'<td title="{at_least}{exact(value)}">{escaped(text)}</td>')
 
 
 def _share(table: CostTable, figures: Mapping[str, Any] | None, of: tuple[float | None, str], largest: float) -> str:
@@ -283,10 +284,10 @@ def _block_table(table: CostTable, groups: Sequence[Sequence[Column]], *, has_sh
         sources = ("" if column.title == "params" else one_line(column.source) for column in shown)
         rows.append(("", *sources, *(of for _ in last)))
     for row, share in zip(table.folded, table.shares(table.folded), strict=True):
-        cells = [_cell_text(column, table.figures(column.source, row)) for column in shown]
+        cells = [column_text(column, table.figures(column.source, row)) for column in shown]
         rows.append(("  " * row.depth + row.title, *cells, *(share_text(*share) for _ in last)))
     for name, key in ((UNATTRIBUTED_LABEL, "unattributed"), ("total", "total")):
-        cells = [_cell_text(column, table.sources[column.source][key]) for column in shown]
+        cells = [column_text(column, table.sources[column.source][key]) for column in shown]
         share = "100 %" if key == "total" else share_text(*table.share(table.main.get(key)))
         rows.append((name, *cells, *(share for _ in last)))
     return columns(rows, right=range(1, len(rows[0])))
@@ -294,9 +295,3 @@ def _block_table(table: CostTable, groups: Sequence[Sequence[Column]], *, has_sh
 
 def _width(text: str) -> int:
     return max(map(len, text.splitlines()))
-
-
-def _cell_text(column: Column, figures: Mapping[str, Any] | None) -> str:
-    if figures is None or (column.key == "time_s" and figures.get("time_s") is None):
-        return ""
-    return column.text(figures)
