@@ -27,6 +27,11 @@ class Rect:
         """Its area."""
         return self.w * self.h
 
+    def overlaps(self, other: Rect) -> bool:
+        """Return whether two rectangles have common points inside."""
+        beside = self.x + self.w <= other.x or other.x + other.w <= self.x
+        return not beside and self.y < other.y + other.h and other.y < self.y + self.h
+
 
 def element(tag: str, text: str | None = None, /, **attributes: str | float | None) -> str:
     """Return an element.

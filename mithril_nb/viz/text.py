@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from html import escape
+from itertools import accumulate
 from urllib.parse import quote
 
 # Forbidden in XML 1.0 even when escaped, lone surrogates included: one of them makes a browser reject the whole SVG.
@@ -73,6 +75,37 @@ def cut_text(text: str, most_lines: int | None) -> str:
 def count_more(count: int) -> str:
     """Return the number of lines left out, as text."""
     return f"{count:,} more line{'' if count == 1 else 's'}"
+
+
+def times(name: str, repeat: int) -> str:
+    """Return a name with its repeat count, if above 1.
+
+    Examples:
+        >>> times("up", 12), times("head", 1)
+        ('up ×12', 'head')
+    """
+    return f"{name} ×{repeat}" if repeat > 1 else name
+
+
+def listed(names: Sequence[str], most: int, between: str = ", ") -> str:
+    """Return the first names as a list, with the number of the others.
+
+    Examples:
+        >>> listed(["a", "b", "c"], 2), listed(["a", "b"], 2)
+        ('a, b and 1 more', 'a, b')
+    """
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{between.join(names[:most])}{more}"
+
+
+def outer_paths(path: str) -> list[str]:
+    """Return the paths of the blocks around a block and its own path, outer ones first.
+
+    Examples:
+        >>> outer_paths("net/mlp/up"), outer_paths("")
+        (['net', 'net/mlp', 'net/mlp/up'], [])
+    """
+    return list(accumulate(path.split("/"), "{}/{}".format)) if path else []
 
 
 # Advance widths in hundredths of the font size, from a wide UI font: text that fits in it fits in the others.

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from mithril_nb.display import UNATTRIBUTED_LABEL
-from mithril_nb.viz.costs.blocks import hue_or_grey, path_text, strip_numbers, times
+from mithril_nb.viz.costs.blocks import hue_or_grey, path_text, strip_numbers
 from mithril_nb.viz.costs.canvas.svg_canvas import FOOT, HEAD_H, MARGIN, NO_HUE, NORMAL, Page, SvgCanvas, hidden_notes
 from mithril_nb.viz.costs.drawing import Drawing, Numbers, replace_undrawable, validate_width
 from mithril_nb.viz.costs.fields import BLOCK_FIELDS, FIELDS, Field, at_least, field_of, is_bound
 from mithril_nb.viz.palette import hues_of_blocks
 from mithril_nb.viz.svg import Rect
-from mithril_nb.viz.text import one_line, text_width
+from mithril_nb.viz.text import one_line, text_width, times
 from mithril_nb.viz.units import three_figures
 
 Pair = Mapping[str, Any]

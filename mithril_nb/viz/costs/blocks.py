@@ -6,12 +6,13 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 
 from mithril_nb.graph.paths import name_of, split_path
 from mithril_nb.viz.costs.canvas.svg_canvas import NO_HUE
 from mithril_nb.viz.costs.fields import Data, is_bound
 from mithril_nb.viz.palette import hue_of, hues_of_blocks
-from mithril_nb.viz.text import one_line
+from mithril_nb.viz.text import one_line, outer_paths
 
 _NUMBERS = re.compile(r"\d+")
 _NUMBERED = re.compile(r"(.*?)(\d{1,9})")
@@ -85,10 +86,9 @@ def tree_of(
         values[path] = figures.get(name)
         if is_bound(figures, name):
             bounds.add(path)
-        parts = path.split("/")
-        for count in range(1, len(parts) + 1):
-            if here := "/".join(parts[:count]):
-                children.setdefault("/".join(parts[: count - 1]), {})[here] = None
+        for above, here in pairwise(("", *outer_paths(path))):
+            if here:
+                children.setdefault(above, {})[here] = None
 
     def branch(path: str) -> Branch:
         inside = [branch(child) for child in children.get(path, ())]
@@ -162,16 +162,6 @@ def path_text(path: str) -> str:
         ('mlp_0 / linear_1', 'loss')
     """
     return one_line(" / ".join(split_path(path)) if not path.startswith("(") else path.strip("()"))
-
-
-def times(name: str, repeat: int) -> str:
-    """Return a name with its repeat count, if above 1.
-
-    Examples:
-        >>> times("up", 12), times("head", 1)
-        ('up ×12', 'head')
-    """
-    return f"{name} ×{repeat}" if repeat > 1 else name
 
 
 def strip_numbers(path: str) -> str:

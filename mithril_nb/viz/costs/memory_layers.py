@@ -11,7 +11,7 @@ from mithril_nb.display import UNATTRIBUTED_LABEL, columns
 from mithril_nb.viz.costs.blocks import hue_or_grey, hues_of, path_text, tree_of
 from mithril_nb.viz.costs.canvas.svg_canvas import NO_HUE, TINTS
 from mithril_nb.viz.palette import LIGHT, hues_of_blocks
-from mithril_nb.viz.text import one_line
+from mithril_nb.viz.text import one_line, times
 from mithril_nb.viz.units import UNKNOWN, nbytes, percent
 
 Data = Mapping[str, Any]
@@ -225,8 +225,7 @@ def _blocks(data: Data) -> str:
         if branch.value < _LEAST_LISTED * peak:
             hidden += sum(one.repeat for one in branch.walk() if one.own)
             continue
-        times = f" ×{branch.repeat}" if branch.repeat > 1 else ""
-        rows.append((f"{'  ' * depth}{branch.label}{times}", *_share(branch.value, peak)))
+        rows.append(("  " * depth + times(branch.label, branch.repeat), *_share(branch.value, peak)))
         stack += [(one, depth + 1) for one in sorted(branch.inside, key=lambda one: one.value)]
     unfilled = data["kinds"].get("unfilled", 0)
     lost = data["at_peak"].get("", 0) - unfilled

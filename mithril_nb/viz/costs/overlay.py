@@ -5,21 +5,20 @@ from __future__ import annotations
 import inspect
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from mithril_nb.display import Shown, columns
 from mithril_nb.errors import UnknownBlockError, UnknownOptionError, nearest, short_repr
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.viz.costs.blocks import path_text, times
+from mithril_nb.viz.costs.blocks import path_text
 from mithril_nb.viz.costs.canvas.svg_canvas import FOOT, HEAD_H, Page
 from mithril_nb.viz.costs.drawing import Drawing, option_error, replace_undrawable
 from mithril_nb.viz.costs.fields import BLOCK_FIELDS, OF_KNOWN, Data, Field, field_of, is_bound, notes_of, reason_of
 from mithril_nb.viz.costs.overlay_boxes import Box, draw
 from mithril_nb.viz.diagrams.picture import picture
 from mithril_nb.viz.diagrams.scene import Scene
-from mithril_nb.viz.text import one_line
+from mithril_nb.viz.text import listed, one_line, outer_paths, times
 from mithril_nb.viz.units import percent
 
 if TYPE_CHECKING:
@@ -134,7 +133,7 @@ def inclusive(data: Data, field: str) -> dict[str, float | None]:
     found: dict[str, float | None] = {}
     for path, figures in data["by_block"].items():
         value = figures.get(field)
-        for above in accumulate(path.split("/"), lambda one, name: f"{one}/{name}"):
+        for above in outer_paths(path):
             before = found.setdefault(above, None)
             if value is not None:
                 found[above] = (before or 0) + value
@@ -147,7 +146,7 @@ def _bounds(data: Data, kind: Field) -> set[str]:
         above
         for path, figures in data["by_block"].items()
         if figures.get(kind.name) is None or is_bound(figures, kind.name)
-        for above in accumulate(path.split("/"), lambda one, name: f"{one}/{name}")
+        for above in outer_paths(path)
     }
 
 
@@ -162,14 +161,9 @@ def _check_blocks(data: Data, values: Mapping[str, float | None], paths: Collect
         return
     raise UnknownOptionError(
         f"the costs of {data['program']!r} contain no block of this graph.",
-        (("costs", _few(values)), ("graph", _few(paths))),
+        (("costs", listed([*map(path_text, values)], 4)), ("graph", listed([*map(path_text, paths)], 4))),
         "inspection.cost().overlay(inspection)",
     )
-
-
-def _few(paths: Collection[str]) -> str:
-    names = [path_text(path) for path in paths]
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "") if names else "none"
 
 
 def _drawing(data: Data, kind: Field, boxes: list[Box], scene: Scene, inside: float) -> Drawing:
@@ -270,7 +264,7 @@ def validate_opened(graph: LogicalGraph | StageGraph, expanded: Any) -> frozense
         near = nearest(strange, groups) or next(iter(groups), None)
         raise UnknownBlockError(
             f"cost.overlay cannot expand {short_repr(strange)}: the graph has no such path.",
-            (("groups", _listed(groups)),),
+            (("groups", listed(groups, _MOST_NAMED) or "none"),),
             call.format(near) if near else call.partition(", expanded")[0] + ")",
         )
     return frozenset(paths)
@@ -286,12 +280,6 @@ def _groups(graph: LogicalGraph | StageGraph) -> Mapping[str, bool]:
     if isinstance(graph, LogicalGraph):
         return {path: node.block.graph is not None for path, node in graph.walk()}
     return {key: bool(key) and node.kind not in ("input", "instruction") for key, node in graph.nodes.items()}
-
-
-def _listed(paths: Collection[str]) -> str:
-    names = [*paths]
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return f"{', '.join(names[:_MOST_NAMED])}{more}" or "none"
 
 
 def _described(target: Any) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from mithril_nb.viz.costs.blocks import times
 from mithril_nb.viz.costs.canvas.svg_canvas import NORMAL, SMALL, SvgCanvas
 from mithril_nb.viz.costs.fields import Field, at_least
 from mithril_nb.viz.diagrams.labels import LEFT, NAME_SIZE, RIGHT
@@ -14,7 +13,7 @@ from mithril_nb.viz.diagrams.scene import SceneEdge, SceneNode
 from mithril_nb.viz.diagrams.svg import edge_path, edge_points
 from mithril_nb.viz.palette import HUES
 from mithril_nb.viz.svg import Point, arrow, number
-from mithril_nb.viz.text import elide, one_line, text_width
+from mithril_nb.viz.text import elide, one_line, text_width, times
 from mithril_nb.viz.units import percent
 
 STEPS = (0.01, 0.03, 0.1, 0.3, 0.6)

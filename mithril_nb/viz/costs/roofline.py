@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mithril_nb.display import columns
-from mithril_nb.viz.costs.blocks import hue_or_grey, hues_of, times
+from mithril_nb.viz.costs.blocks import hue_or_grey, hues_of
 from mithril_nb.viz.costs.canvas.axes import Scale, decades, mark, tick_text
 from mithril_nb.viz.costs.canvas.names import Names, PointNames
 from mithril_nb.viz.costs.canvas.svg_canvas import FOOT, HEAD_H, MARGIN, NORMAL, SMALL, Page
@@ -27,7 +27,7 @@ from mithril_nb.viz.costs.roofline_points import (
     validate_peaks,
 )
 from mithril_nb.viz.svg import Rect
-from mithril_nb.viz.text import one_line, text_width
+from mithril_nb.viz.text import one_line, text_width, times
 from mithril_nb.viz.units import si
 
 NO_PEAKS = "No roof: the peak rates of this machine are unknown. ml.machine() measures them in seconds; then try again."

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
 from mithril_nb.display import AT_LEAST
 from mithril_nb.errors import nearest
-from mithril_nb.viz.costs.blocks import path_text, strip_numbers, times
+from mithril_nb.viz.costs.blocks import path_text, strip_numbers
 from mithril_nb.viz.costs.drawing import option_error
 from mithril_nb.viz.costs.fields import Data, at_least, is_bound, notes_of
+from mithril_nb.viz.text import listed, times
 from mithril_nb.viz.units import percent, si, three_figures
 
 _EXAMPLE = {"flops_per_s": 1e12, "bytes_per_s": 1e11}
@@ -233,8 +234,8 @@ def spots_of(data: Data) -> tuple[list[Spot], list[str]]:
     missing = [MOVED] if any(spot.unknown for spot in found) else []
     if unknown or missing:
         missing += dict.fromkeys((*notes_of(data, "flops"), *notes_of(data, "bytes_accessed")))
-    missing += [f"unknown FLOPs or bytes, not drawn: {_listed(unknown)}"] if unknown else []
-    missing += [f"no FLOPs, not drawn: {_listed(idle)}"] if idle else []
+    missing += [f"unknown FLOPs or bytes, not drawn: {listed(unknown, 5)}"] if unknown else []
+    missing += [f"no FLOPs, not drawn: {listed(idle, 5)}"] if idle else []
     return found, missing
 
 
@@ -246,10 +247,6 @@ def _spot(path: str, repeat: int, figures: Mapping[str, Any], rate: Mapping[str,
 
 def _unknown(figures: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(name for name in ("flops", "bytes_accessed") if is_bound(figures, name))
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def intensity_text(spot: Spot) -> str:

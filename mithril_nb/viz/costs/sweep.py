@@ -12,7 +12,7 @@ from mithril_nb.viz.costs.drawing import Drawing, Numbers, replace_undrawable
 from mithril_nb.viz.costs.fields import Field, at_least, field_of
 from mithril_nb.viz.palette import HUES
 from mithril_nb.viz.svg import Rect, line_path
-from mithril_nb.viz.text import elide, one_line, text_width
+from mithril_nb.viz.text import elide, listed, one_line, text_width
 from mithril_nb.viz.units import seconds
 
 Swept = Mapping[str, Any]
@@ -113,7 +113,7 @@ def unknowns_of(swept: Swept, fields: Sequence[Field]) -> list[str]:
     lines: list[str] = []
     for (title, why), places in groups.items():
         everywhere = len(places) == len(swept["points"])
-        at = "" if everywhere else f" at {'; '.join(places[:4])}" + (f" and {len(places) - 4} more" * (len(places) > 4))
+        at = "" if everywhere else f" at {listed(places, 4, '; ')}"
         lines.append(f"{title} unknown{at}: {one_line(why)}")
     return lines
 

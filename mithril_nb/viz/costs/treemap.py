@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mithril_nb.display import UNATTRIBUTED_LABEL, columns
-from mithril_nb.viz.costs.blocks import Branch, hue_or_grey, hues_of, label_of, path_text, times, tree_of
+from mithril_nb.viz.costs.blocks import Branch, hue_or_grey, hues_of, label_of, path_text, tree_of
 from mithril_nb.viz.costs.canvas.names import Names
 from mithril_nb.viz.costs.canvas.svg_canvas import FOOT, HEAD_H, LARGE, MARGIN, NO_HUE, NORMAL, Page, SvgCanvas
 from mithril_nb.viz.costs.drawing import Drawing, replace_undrawable, validate_width
@@ -26,7 +26,7 @@ from mithril_nb.viz.costs.fields import (
     whole_text,
 )  # fmt: skip
 from mithril_nb.viz.svg import Rect
-from mithril_nb.viz.text import one_line, text_width
+from mithril_nb.viz.text import listed, one_line, text_width, times
 from mithril_nb.viz.units import percent
 
 _SMALLEST = 24.0
@@ -295,8 +295,7 @@ def _missing(data: Data, kind: Field) -> Iterator[str]:
         yield OF_KNOWN
     unknown = [path_text(path) for path, figures in data["by_block"].items() if figures.get(kind.name) is None]
     if unknown:
-        more = f" and {len(unknown) - 6} more" if len(unknown) > 6 else ""
-        yield f"unknown, not drawn: {', '.join(unknown[:6])}{more}"
+        yield f"unknown, not drawn: {listed(unknown, 6)}"
     yield from notes_of(data, kind.name)
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 from mithril_nb.errors import Diagnostic
 from mithril_nb.graph.records import Block, BlockSpecs, LogicalGraph, Value
 from mithril_nb.graph.spec import Spec, StaticSpec, TensorSpec
 from mithril_nb.viz.diagrams.scene import ScenePort, port_text
-from mithril_nb.viz.text import one_line, text_width
+from mithril_nb.viz.text import one_line, outer_paths, text_width
 
 _LONGEST_LABEL = 24
 
@@ -79,7 +78,7 @@ def annotate(
         path: at
         for at, problem in reversed([*enumerate(problems)])
         if problem.block
-        for path in accumulate(problem.block.split("/"), lambda path, name: f"{path}/{name}")
+        for path in outer_paths(problem.block)
     }
     nodes: dict[str, NodeAnnotation] = {}
     edge_shapes = {name: shape_text(spec) for name, spec in (inputs or {}).items()}

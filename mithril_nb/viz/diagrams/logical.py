@@ -28,6 +28,7 @@ from mithril_nb.viz.diagrams.ranks import Box, Link, Pin, arrange, curve
 from mithril_nb.viz.diagrams.scene import Level, Scene, SceneEdge, SceneNode, ScenePort, end_text
 from mithril_nb.viz.palette import HUES
 from mithril_nb.viz.svg import Point
+from mithril_nb.viz.text import times
 
 MARGIN = 12
 _TITLE_H = 22
@@ -204,7 +205,7 @@ class _Plan:
         )  # fmt: skip
         if block.graph is None or path not in self.expanded:
             inputs, outputs = used
-            kind = block.kind if note.repeat == 1 else f"{block.kind} ×{note.repeat}"
+            kind = times(block.kind, note.repeat)
             w = node_width(node.name, kind, note.label, note.shape, max(len(inputs), len(outputs)))
             tops, bottoms = ports_at(inputs, w, 0), ports_at(outputs, w, NODE_H)
             return _item(replace(plain, w=w, h=NODE_H, inputs=tops, outputs=bottoms))

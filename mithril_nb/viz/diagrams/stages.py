@@ -17,7 +17,7 @@ from mithril_nb.viz.diagrams.labels import LEFT, NAME_SIZE, RIGHT, SMALL_SIZE
 from mithril_nb.viz.diagrams.rows import Net, Part, Placed, arrange_lines
 from mithril_nb.viz.diagrams.scene import Level, Scene, SceneEdge, SceneNode, count_text, frame_texts
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
-from mithril_nb.viz.text import one_line, text_width
+from mithril_nb.viz.text import one_line, text_width, times
 from mithril_nb.viz.units import percent
 
 MARGIN = 12
@@ -210,10 +210,9 @@ def stage_graph_text(
     for node in graph.visible(shown):
         depth[node.key] = depth[node.parent] + 1
         share = graph.share(node.key, shares or {})
-        times = f" ×{node.repeat}" if node.repeat > 1 else ""
         rows.append(
             (
-                f"{'  ' * depth[node.key]}{one_line(node.name)}{times}",
+                "  " * depth[node.key] + times(one_line(node.name), node.repeat),
                 "" if node.kind in ("block", "instruction") else node.kind,
                 node.note,
                 one_line(node.shape),

@@ -18,12 +18,12 @@ from mithril_nb.viz.diagrams.svg_nodes import (
     draw_role,
     draw_sign,
     draw_text,
-    times_text,
 )
 from mithril_nb.viz.palette import DARK, HUES, LIGHT, Theme
 from mithril_nb.viz.svg import (
     FONT,
     Point,
+    Rect,
     arrow,
     curve_path,
     curve_point,
@@ -33,13 +33,12 @@ from mithril_nb.viz.svg import (
     opening,
     rounded_path,
 )
-from mithril_nb.viz.text import block_key, elide, one_line, text_width
+from mithril_nb.viz.text import block_key, elide, one_line, text_width, times
 from mithril_nb.viz.units import percent
 
 _EDGE_SIZE = 10
 _TITLE_ROW = 24
 _LEGEND_H = 26
-_Rect = tuple[float, float, float, float]
 
 
 def scene_svg(scene: Scene, problems: Sequence[Diagnostic] = (), title: str = "", *, embedded: bool = False) -> str:
@@ -67,7 +66,7 @@ def scene_svg(scene: Scene, problems: Sequence[Diagnostic] = (), title: str = ""
         element("title", f"{one_line(title or scene.title)}: {scene.counted}"),
     ]  # fmt: skip
     if scene.flow == "right":
-        tops = ", ".join(f"{one_line(node.name)}{times_text(node)}" for node in scene.nodes if not node.parent)
+        tops = ", ".join(times(one_line(node.name), node.repeat) for node in scene.nodes if not node.parent)
         parts.append(element("desc", f"In the order of the program: {tops}."))
     parts.append(f"<style>{_rules(embedded=embedded)}</style>")
     parts.append(element("rect", class_="ground", width=width, height=height, rx=4, fill=LIGHT.ground))
@@ -135,7 +134,7 @@ def _opening(node: SceneNode, scene: Scene, problems: Sequence[Diagnostic], embe
 def _tooltip(node: SceneNode, scene: Scene, problems: Sequence[Diagnostic]) -> str:
     is_port = scene.flow == "down" and not node.path
     parts = [
-        f"{one_line(node.kind)} {one_line(node.name)}{times_text(node)}",
+        times(f"{one_line(node.kind)} {one_line(node.name)}", node.repeat),
         one_line(node.label),
         f"{'' if is_port else 'output '}{one_line(node.shape)}" if node.shape else "",
         count_text(node.kind, node.counts, scene.roles),
@@ -230,8 +229,8 @@ def _edge(edge: SceneEdge, problems: Sequence[Diagnostic]) -> Iterator[str]:
 
 def _edge_labels(scene: Scene, frames: Sequence[SceneNode], boxes: Sequence[SceneNode]) -> Iterator[str]:
     """Write shapes beside the curves where they cover nothing; otherwise only the tooltip has them."""
-    taken: list[_Rect] = [(node.x - 2, node.y - 2, node.x + node.w + 2, node.y + node.h + 2) for node in boxes]
-    taken += [(node.x, node.y, node.x + node.w, node.y + _TITLE_ROW) for node in frames]
+    taken = [Rect(node.x - 2, node.y - 2, node.w + 4, node.h + 4) for node in boxes]
+    taken += [Rect(node.x, node.y, node.w, _TITLE_ROW) for node in frames]
     in_box = {port_text(node.path, port.name) for node in boxes if node.shape for port in node.outputs}
     wires = [curve_point(edge.points, at / 24) for edge in scene.edges for at in range(25)]
     for edge in scene.edges:
@@ -239,24 +238,20 @@ def _edge_labels(scene: Scene, frames: Sequence[SceneNode], boxes: Sequence[Scen
         place = _free_place(edge, width, taken, wires) if edge.source not in in_box and 0 < width <= 180 else None
         if place is not None:
             left, y = place
-            taken.append((left - 1, y - 6, left + width + 1, y + 6))
+            taken.append(Rect(left - 1, y - 6, width + 2, 12))
             yield element(
                 "text", one_line(edge.shape), class_="muted halo", paint_order="stroke", stroke=LIGHT.ground,
                 stroke_width=3, x=left, y=y + 3.5, font_size=_EDGE_SIZE, fill=LIGHT.muted,
             )  # fmt: skip
 
 
-def _free_place(edge: SceneEdge, width: float, taken: Sequence[_Rect], wires: Sequence[Point]) -> Point | None:
+def _free_place(edge: SceneEdge, width: float, taken: Sequence[Rect], wires: Sequence[Point]) -> Point | None:
     for share in (0.5, 0.35, 0.65, 0.2, 0.8):
         x, y = curve_point(edge.points, share)
         for left in (x + 6, x - 6 - width):
-            rect = (left - 1, y - 6, left + width + 1, y + 6)
-            if left < 0 or any(_overlap(rect, other) for other in taken):
+            rect = Rect(left - 1, y - 6, width + 2, 12)
+            if left < 0 or any(map(rect.overlaps, taken)):
                 continue
-            if not any(rect[0] < wx < rect[2] and rect[1] < wy < rect[3] for wx, wy in wires):
+            if not any(left - 1 < wx < left + width + 1 and y - 6 < wy < y + 6 for wx, wy in wires):
                 return left, y
     return None
-
-
-def _overlap(one: _Rect, other: _Rect) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]

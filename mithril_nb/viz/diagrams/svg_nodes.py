@@ -9,7 +9,7 @@ from mithril_nb.viz.diagrams.labels import GAP, LEFT, NAME_SIZE, RIGHT, SMALL_SI
 from mithril_nb.viz.diagrams.scene import Scene, SceneNode
 from mithril_nb.viz.palette import HUES, LIGHT
 from mithril_nb.viz.svg import element, line_path, number
-from mithril_nb.viz.text import elide, one_line, text_width
+from mithril_nb.viz.text import elide, one_line, text_width, times
 from mithril_nb.viz.units import percent
 
 _CELL_H = 7
@@ -29,7 +29,7 @@ def _block(node: SceneNode) -> Iterator[str]:
     if node.group:  # a second edge behind the box marks a group
         yield draw_rect(x + 4, y + 4, w, h, "box", fill=LIGHT.surface, stroke=LIGHT.line)
     yield from _plate(node)
-    kind = f"{one_line(node.kind)}{times_text(node)}"
+    kind = times(one_line(node.kind), node.repeat)
     left, right = x + LEFT, x + w - RIGHT
     room = right - left
     upper, lower = (y + 17, y + 34) if node.share is not None else (y + 21, y + 39)
@@ -74,12 +74,12 @@ def _stage_node(node: SceneNode, has_roles: bool) -> Iterator[str]:
     is_instruction = node.kind == "instruction"
     has_cells = has_roles and not is_instruction and any(node.counts[:-1])
     first = y + (22 if has_cells else h / 2 - 3)
-    times = times_text(node).strip()
+    repeat = times("", node.repeat).strip()
     room = right - left - (18 if has_roles and is_instruction else 0)
-    room -= text_width(times, NAME_SIZE, bold=True) + 8 if times else 0
+    room -= text_width(repeat, NAME_SIZE, bold=True) + 8 if repeat else 0
     yield draw_text(left, first, elide(one_line(node.name), NAME_SIZE, room, bold=True), NAME_SIZE, bold=True)
-    if times:
-        yield draw_text(right, first, times, NAME_SIZE, bold=True, anchor="end")
+    if repeat:
+        yield draw_text(right, first, repeat, NAME_SIZE, bold=True, anchor="end")
     share = percent(node.share) if node.share is not None else ""
     room = right - left - (text_width(share, SMALL_SIZE) + 8 if share else 0)
     below = one_line(node.label or node.shape)
@@ -191,8 +191,3 @@ def draw_sign(x: float, y: float) -> Iterator[str]:
     yield element("circle", class_="badtext", cx=x, cy=y, r=7, fill=LIGHT.bad)
     d = f"M{number(x)} {number(y - 4)}v4.5M{number(x)} {number(y + 3)}v1"
     yield element("path", class_="halo", d=d, stroke=LIGHT.ground, stroke_width=2)
-
-
-def times_text(node: SceneNode) -> str:
-    """Return the number of equal nodes that a node represents, such as ` ×12`, if it is above 1."""
-    return f" ×{node.repeat}" if node.repeat > 1 else ""

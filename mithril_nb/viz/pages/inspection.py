@@ -22,7 +22,7 @@ from mithril_nb.stages.stage_kinds import has_machine_code, language_of, needs_c
 from mithril_nb.viz.costs.tables.table import cost_tables
 from mithril_nb.viz.html_parts import built, html_table, link_script, output_html, page_html
 from mithril_nb.viz.pages.listing import equation_data, hue_class, hues_seen, key_of, panes_html, stage_data
-from mithril_nb.viz.text import block_key, escaped, one_line
+from mithril_nb.viz.text import block_key, escaped, one_line, outer_paths
 
 if TYPE_CHECKING:
     from mithril_nb.inspection import Inspection
@@ -100,8 +100,7 @@ def block_shares(inspection: Inspection) -> dict[str, float]:
         return {}
     paths: dict[str, None] = {}
     for block in found.by_block:
-        parts = block.split("/")
-        paths |= dict.fromkeys("/".join(parts[:count]) for count in range(1, len(parts) + 1))
+        paths |= dict.fromkeys(outer_paths(block))
     shares = {path: found.share_of(found.subtree(path))[0] for path in paths}
     return {path: share for path, share in shares.items() if share is not None}
 
@@ -204,7 +203,7 @@ def _first_open(inspection: Inspection, names: Sequence[str]) -> list[str]:
 def _stages(inspection: Inspection, stages: Sequence[Stage], hues: dict[str, int]) -> dict[str, Any]:
     """Return the data of the stages, and the keys and hues of their blocks."""
     paths = {path for stage in stages for one in stage.instructions for path, _ in one.shares}
-    groups = {"/".join(path.split("/")[:end]) for path in paths for end in range(1, path.count("/") + 2)}
+    groups = {outer for path in paths for outer in outer_paths(path)}
     return {
         "stages": [
             {

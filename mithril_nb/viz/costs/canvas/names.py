@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
-from mithril_nb.viz.costs.blocks import times
 from mithril_nb.viz.costs.canvas.svg_canvas import NORMAL, SvgCanvas
 from mithril_nb.viz.svg import Point, Rect
-from mithril_nb.viz.text import elide, text_width
+from mithril_nb.viz.text import elide, text_width, times
 
 Path = tuple[str, ...]
 
@@ -79,15 +78,14 @@ class Names:
             size: Size of the bold font.
             room: Available width in px.
         """
-        times = f" ×{repeat}" if repeat > 1 else ""
         ways = self.ways(path)
-        for way in ways:
-            if text_width(way + times, size, bold=True) <= room:
-                return way + times
+        for name in (times(way, repeat) for way in ways):
+            if text_width(name, size, bold=True) <= room:
+                return name
         if len(self._by_last.get(path[-1], ())) > 1:
             return ""  # the part that distinguishes it does not fit
-        cut = elide(ways[-1], size, room - text_width(times, size, bold=True), bold=True)
-        return cut + times if len(cut) >= _SHORTEST else ""
+        cut = elide(ways[-1], size, room - text_width(times("", repeat), size, bold=True), bold=True)
+        return times(cut, repeat) if len(cut) >= _SHORTEST else ""
 
 
 def _apart(path: Path, others: Sequence[Path] | set[Path]) -> int | None:
@@ -172,7 +170,7 @@ class PointNames:
             return False
         if rect.y < area.y or rect.y + rect.h > area.y + area.h:
             return False
-        if any(_overlap(rect, one) for one in self.taken) or any(_overlap(rect, one) for one in self.marks):
+        if any(rect.overlaps(one) for one in (*self.taken, *self.marks)):
             return False
         if any(_crossed(rect, one) for one in self.lines):
             return False
@@ -204,12 +202,6 @@ def _far(at: Point, width: float) -> Iterator[tuple[float, float, Line]]:
             left = end[0] + 3 if dx > 0 else end[0] - width - 3 if dx < 0 else end[0] - width / 2
             top = end[1] - _HIGH / 2 if dx else end[1] + 1 if dy > 0 else end[1] - _HIGH - 1
             yield left, top, ((x + (_MARK + 1) * dx, y + (_MARK + 1) * dy), end)
-
-
-def _overlap(one: Rect, other: Rect) -> bool:
-    return (
-        one.x < other.x + other.w and other.x < one.x + one.w and one.y < other.y + other.h and other.y < one.y + one.h
-    )
 
 
 def _crossed(rect: Rect, line: Line) -> bool:

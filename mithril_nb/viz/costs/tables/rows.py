@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mithril_nb.display import AT_LEAST
-from mithril_nb.viz.costs.blocks import Branch, path_text, strip_numbers, times, tree_of
+from mithril_nb.viz.costs.blocks import Branch, path_text, strip_numbers, tree_of
 from mithril_nb.viz.costs.fields import CALLS, Data, unknown_in
+from mithril_nb.viz.text import times
 
 COMMUNICATION = ("payload_bytes", "wire_bytes")
 """Figures left out of the data if they are 0: most programs send nothing to other devices."""
