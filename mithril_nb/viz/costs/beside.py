@@ -48,6 +48,10 @@ class Row:
             at_least(written(self.after), "after" in self.bounds),
         )
 
+    def cells(self, field: Field) -> tuple[str, str, str, str]:
+        """Return its name, both sides and the change as text."""
+        return (self.name, *self.format_sides(field.short), self.change)
+
     @property
     def most(self) -> float:
         """The larger of the two."""
@@ -255,16 +259,13 @@ class _Numbers:
 
     def __init__(self, rows: Sequence[Row], kind: Field):
         self._kind = kind
-        texts = [self._texts(row) for row in rows]
+        texts = [row.cells(kind)[1:] for row in rows]
         self._widths = [max(text_width(text[at], NORMAL, bold=True) for text in texts) for at in range(3)]
         self.width = sum(self._widths) + 2 * 14
 
-    def _texts(self, row: Row) -> tuple[str, str, str]:
-        return *row.format_sides(self._kind.short), row.change
-
     def draw(self, sheet: SvgCanvas, right: float, y: float, row: Row, *, bold: bool = False) -> None:
         """Write the numbers of a row, right-aligned."""
-        before, after, change = self._texts(row)
+        _, before, after, change = row.cells(self._kind)
         last, middle = self._widths[2], self._widths[1]
         sheet.text(right, y, change, "muted" if change in ("same", "unknown") else "ink", anchor="end", bold=bold)
         sheet.text(right - last - 14, y, after, anchor="end", bold=bold)
@@ -274,9 +275,7 @@ class _Numbers:
 def _numbers(pair: Pair, kind: Field, rows: Sequence[Row]) -> Numbers:
     first, second = _labels(pair)
     program = f"{one_line(str(pair['program']))}: " if pair.get("program") else ""
-    table: list[tuple[str, ...]] = [("block", first, second, "change")]
-    for row in (*rows, _total(pair)):
-        table.append((row.name, *row.format_sides(kind.short), row.change))
+    table = [("block", first, second, "change"), *(row.cells(kind) for row in (*rows, _total(pair)))]
     return Numbers(f"{program}{kind.title} by block: {first}, {second}", table)
 
 
@@ -333,15 +332,14 @@ def _unchanged(changed: Changed) -> tuple[str, ...]:
 def _whole(changed: Changed) -> Numbers:
     first, second, program = (one_line(str(changed[name])) for name in ("before", "after", "program"))
     rows = [("", first, second, "change")]
-    rows += [_total_row(changed, FIELDS[name]) for name in _TABLE if _has_row(changed, name)]
+    fields = [FIELDS[name] for name in _TABLE if _has_row(changed, name)]
+    rows += [_total_row(changed, field).cells(field) for field in fields]
     return Numbers(f"{program}: {first} -> {second} ({changed['way']})", rows)
 
 
-def _total_row(changed: Changed, field: Field) -> tuple[str, ...]:
-    before, after = _pair(changed, field.name)
-    least = [is_bound(changed["total"][side], field.name) for side in ("before", "after")]
-    sides = (at_least(field.short(value), bound) for value, bound in zip((before, after), least, strict=True))
-    return (field.title, *sides, "unknown" if any(least) else change_text(before, after))
+def _total_row(changed: Changed, field: Field) -> Row:
+    bounds = frozenset(side for side in ("before", "after") if is_bound(changed["total"][side], field.name))
+    return Row(None, field.title, *_pair(changed, field.name), bounds)
 
 
 def _of_peak(changed: Changed) -> tuple[str, ...]:

@@ -16,6 +16,14 @@ OF_KNOWN = "≥: some costs are unknown; shares refer to the known part"
 """Note of pictures whose areas or tones are lower bounds."""
 CALLS = "unknown_transcendentals"
 """Key of the number of rows with unknown transcendentals; left out if it equals `"unknown"`."""
+_COUNTS = {
+    "flops": "unknown",
+    "transcendentals": CALLS,
+    "bytes_accessed": "unknown_bytes",
+    "payload_bytes": "unknown_communication",
+    "wire_bytes": "unknown_communication",
+}
+"""Key of the number of unknown rows, by figure."""
 Data = Mapping[str, Any]
 """Costs as data: `program`, `source`, `by_block`, `unattributed`, `total`, `notes`."""
 
@@ -104,8 +112,7 @@ def unknown_in(figures: Mapping[str, Any], key: str) -> int:
 
 def is_bound(figures: Mapping[str, Any], field: str) -> bool:
     """Return whether a number is a lower bound because some rows are unknown; beside formulas it is exact."""
-    counts = {"flops": "unknown", "transcendentals": CALLS, "bytes_accessed": "unknown_bytes"}
-    return bool(figures.get(field) and unknown_in(figures, counts.get(field, "")) and "formulas" not in figures)
+    return bool(figures.get(field) and unknown_in(figures, _COUNTS.get(field, "")) and "formulas" not in figures)
 
 
 def at_least(text: str, is_least: bool) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
@@ -22,6 +22,7 @@ import graphviz
 from mithril_nb.viz.svg import Point
 
 Pin = Literal["", "top", "bottom"]
+_Key = tuple[str | int, ...]
 
 
 @dataclass(frozen=True)
@@ -186,60 +187,56 @@ def arrange(boxes: Sequence[Box], links: Sequence[Link], most: int = MOST) -> Pl
         return place(tuple(boxes), tuple(links))
     bands = _bands(boxes, links, most)
     band_of = {at: number for number, band in enumerate(bands) for at in band}
+    routes = [_route(at, link, band_of) for at, link in enumerate(links)]
     placed: list[Placed] = []
-    local: list[dict[int, int]] = []  # box -> its index in its band
-    inner: list[dict[tuple[object, ...], int]] = []  # key of a link inside a band -> its index
+    inner: list[dict[_Key, int]] = []  # key of a piece of a link in a band -> its index
     for number, band in enumerate(bands):
         mine = [boxes[at] for at in band]
         where = {at: index for index, at in enumerate(band)}
-        found: dict[tuple[str, int, int], int] = {}  # (side, tail, out) -> index of the pin
-        routes: dict[tuple[object, ...], int] = {}
-        wires: list[Link] = []
-
-        def pin(
-            side: Pin,
-            link: Link,
-            found: dict[tuple[str, int, int], int] = found,
-            mine: list[Box] = mine,
-        ) -> int:
-            key = (side, link.tail, link.out)
-            if key not in found:
-                found[key] = len(mine)
-                mine.append(replace(_PIN, pin=side))
-            return found[key]
-
-        for at, link in enumerate(links):
-            first, last = sorted((band_of[link.tail], band_of[link.head]))
-            if not first <= number <= last:
+        pins: dict[tuple[Pin, int, int], int] = {}  # (side, tail, out) -> index of the pin
+        wires: dict[_Key, Link] = {}
+        for link, route in zip(links, routes, strict=True):
+            key = route.get(number)
+            if key is None or key in wires:
                 continue
-            if first == last:
-                key: tuple[object, ...] = ("link", at)
-                wire = Link(where[link.tail], link.out, where[link.head], link.into)
-            elif number == band_of[link.tail]:
-                key = ("out", link.tail, link.out)
-                wire = Link(where[link.tail], link.out, pin("bottom", link), 0)
-            elif number == band_of[link.head]:
-                key = ("into", at)
-                wire = Link(pin("top", link), 0, where[link.head], link.into)
-            else:
-                key = ("through", link.tail, link.out)
-                wire = Link(pin("top", link), 0, pin("bottom", link), 0)
-            if key not in routes:
-                routes[key] = len(wires)
-                wires.append(wire)
-        placed.append(place(tuple(mine), tuple(wires)))
-        local.append(where)
-        inner.append(routes)
-    return _stacked(boxes, links, band_of, placed, local, inner)
+            tail, head = (where.get(link.tail), link.out), (where.get(link.head), link.into)
+            if key[0] in ("into", "through"):
+                tail = (_pin_of(link, "top", mine, pins), 0)
+            if key[0] in ("out", "through"):
+                head = (_pin_of(link, "bottom", mine, pins), 0)
+            wires[key] = Link(*tail, *head)  # pyright: ignore[reportArgumentType]  # an end without a pin is in the band
+        placed.append(place(tuple(mine), tuple(wires.values())))
+        inner.append({key: at for at, key in enumerate(wires)})
+    return _stacked(bands, placed, routes, inner)
+
+
+def _route(at: int, link: Link, band_of: Mapping[int, int]) -> dict[int, _Key]:
+    """Return the bands that a link passes, from tail to head, with the key of its piece in each.
+
+    Links with the same source share the pieces that leave its band and pass others.
+    """
+    first, last = band_of[link.tail], band_of[link.head]
+    if first == last:
+        return {first: ("link", at)}
+    step = 1 if first < last else -1
+    through = {number: ("through", link.tail, link.out) for number in range(first + step, last, step)}
+    return {first: ("out", link.tail, link.out), **through, last: ("into", at)}
+
+
+def _pin_of(link: Link, side: Pin, mine: list[Box], pins: dict[tuple[Pin, int, int], int]) -> int:
+    """Return the index of the pin of a link's source at the border of a band; add it if it is missing."""
+    key = (side, link.tail, link.out)
+    if key not in pins:
+        pins[key] = len(mine)
+        mine.append(replace(_PIN, pin=side))
+    return pins[key]
 
 
 def _stacked(
-    boxes: Sequence[Box],
-    links: Sequence[Link],
-    band_of: dict[int, int],
-    placed: list[Placed],
-    local: list[dict[int, int]],
-    inner: list[dict[tuple[object, ...], int]],
+    bands: Sequence[Sequence[int]],
+    placed: Sequence[Placed],
+    routes: Sequence[Mapping[int, _Key]],
+    inner: Sequence[Mapping[_Key, int]],
 ) -> Placed:
     width = max(part.w for part in placed)
     offsets: list[Point] = []
@@ -247,29 +244,18 @@ def _stacked(
     for part in placed:
         offsets.append((round((width - part.w) / 2), y))
         y += part.h + RANK_GAP
-    corners: list[Point] = []
-    for at in range(len(boxes)):
-        number = band_of[at]
-        x0, y0 = offsets[number]
-        x, y1 = placed[number].corners[local[number][at]]
-        corners.append((x + x0, y1 + y0))
+    corners: dict[int, Point] = {}
+    for (x0, y0), band, part in zip(offsets, bands, placed, strict=True):
+        corners |= {at: (x0 + x, y0 + y) for at, (x, y) in zip(band, part.corners, strict=False)}
     curves: list[tuple[Point, ...]] = []
-    for at, link in enumerate(links):
-        first, last = band_of[link.tail], band_of[link.head]
+    for route in routes:
         points: list[Point] = []
-        step = 1 if first <= last else -1
-        for number in range(first, last + step, step):
-            if first == last:
-                key: tuple[object, ...] = ("link", at)
-            elif number == first:
-                key = ("out", link.tail, link.out)
-            else:
-                key = ("into", at) if number == last else ("through", link.tail, link.out)
+        for number, key in route.items():
             x0, y0 = offsets[number]
             piece = [(x + x0, y + y0) for x, y in placed[number].curves[inner[number][key]]]
             points = join_curves(points, piece) if points else piece
         curves.append(tuple(points))
-    return Placed(width, y - RANK_GAP, tuple(corners), tuple(curves))
+    return Placed(width, y - RANK_GAP, tuple(corners[at] for at in range(len(corners))), tuple(curves))
 
 
 def join_curves(one: list[Point], other: list[Point]) -> list[Point]:

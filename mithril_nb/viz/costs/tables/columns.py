@@ -8,8 +8,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Any
 
-from mithril_nb.display import AT_LEAST
-from mithril_nb.viz.costs.fields import CALLS, unknown_in
+from mithril_nb.viz.costs.fields import at_least, is_bound
 from mithril_nb.viz.costs.tables.rows import (
     COMMUNICATION,
     Row,
@@ -118,11 +117,11 @@ def _formatted(figures: Mapping[str, Any], is_exact: bool) -> list[str]:
     """Format payload and wire bytes: each a number, a formula, a lower bound, or unknown."""
     cells: list[str] = []
     for value in (value_of(figures, key) for key in COMMUNICATION):
-        bound = AT_LEAST if isinstance(value, int) and value and figures.get("unknown_communication") else ""
         if isinstance(value, str):
             cells.append(f"{short_formula(value)} B")
         else:
-            cells.append(bound + (f"{exact(value)} B" if is_exact and value is not None else nbytes(value)))
+            text = f"{exact(value)} B" if is_exact and value is not None else nbytes(value)
+            cells.append(at_least(text, bool(value and figures.get("unknown_communication"))))
     return cells
 
 
@@ -149,39 +148,33 @@ class Column:
     Attributes:
         title: Its title.
         key: Its key in the data.
-        unknown: Key of the number of unknown rows.
         format: Format of its numbers.
         source: The source of its costs.
     """
 
     title: str
     key: str
-    unknown: str
     format: Callable[[float | None], str]
     source: str = ""
 
     def text(self, figures: Mapping[str, Any]) -> str:
-        """Format a figure. Beside unknown costs, 0 is exact: a sum without known values is `None`.
-
-        A number beside formulas is exact, too: figures that depend on a size are `None`.
-        """
+        """Format a figure. Beside unknown costs, 0 is exact: a sum without known values is `None`."""
         value = value_of(figures, self.key)
         if isinstance(value, str):
             return short_formula(value)
-        is_bound = value and unknown_in(figures, self.unknown) and "formulas" not in figures
-        return f"{AT_LEAST if is_bound else ''}{self.format(value)}"
+        return at_least(self.format(value), is_bound(figures, self.key))
 
 
 QUANTITIES = (
-    Column("FLOPs", "flops", "unknown", flops),
-    Column("transcendentals", "transcendentals", CALLS, si),
-    Column("bytes", "bytes_accessed", "unknown_bytes", nbytes),
-    Column("payload bytes", "payload_bytes", "unknown_communication", nbytes),
-    Column("wire bytes", "wire_bytes", "unknown_communication", nbytes),
-    Column("time", "time_s", "", seconds),
+    Column("FLOPs", "flops", flops),
+    Column("transcendentals", "transcendentals", si),
+    Column("bytes", "bytes_accessed", nbytes),
+    Column("payload bytes", "payload_bytes", nbytes),
+    Column("wire bytes", "wire_bytes", nbytes),
+    Column("time", "time_s", seconds),
 )
 """The columns of tables of costs."""
-_PARAMS = Column("params", "params", "", si)
+_PARAMS = Column("params", "params", si)
 """The last column; it has one source, because parameters are the same in all of them."""
 
 
