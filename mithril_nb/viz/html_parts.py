@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from mithril_nb.errors import Diagnostic, StageUnavailableError
-from mithril_nb.viz.palette import DARK, LIGHT, LIT, PINNED, Theme, mix_colours
+from mithril_nb.viz.palette import DARK, LIGHT, LIT, PINNED, Theme, mix_colours, themed_rules
 from mithril_nb.viz.text import block_key, escaped, one_line
 
 MONO = "var(--jp-code-font-family, ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace)"
@@ -29,12 +29,8 @@ def _sections() -> dict[str, str]:
 
 
 def _style(*sections: str) -> str:
-    """Return a style sheet with the colours: JupyterLab's theme if there is one, else the system's."""
-    light, dark = _variables(LIGHT), _variables(DARK)
-    theme = (
-        f".mnb{{{light}}}@media (prefers-color-scheme:dark){{.mnb{{{dark}}}"
-        f'[data-jp-theme-light="true"] .mnb{{{light}}}}}[data-jp-theme-light="false"] .mnb{{{dark}}}'
-    )
+    """Return a style sheet with the colours and sections of `styles.css`."""
+    theme = themed_rules(".mnb", _variables(LIGHT), _variables(DARK))
     return f"<style>{theme}{''.join(_sections()[name] for name in ('base', *sections))}</style>"
 
 

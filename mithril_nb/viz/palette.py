@@ -127,6 +127,14 @@ DARK = Theme(
 )
 
 
+def themed_rules(selector: str, light: str, dark: str) -> str:
+    """Return CSS rules with declarations for each theme: JupyterLab's theme if there is one, else the system's."""
+    return (
+        f"{selector}{{{light}}}@media (prefers-color-scheme:dark){{{selector}{{{dark}}}"
+        f'[data-jp-theme-light="true"] {selector}{{{light}}}}}[data-jp-theme-light="false"] {selector}{{{dark}}}'
+    )
+
+
 def _channel(value: int) -> float:
     part = value / 255
     return part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4

@@ -67,6 +67,16 @@ def opening(tag: str, /, **attributes: str | float | None) -> str:
     return f"<{tag}{written}>"
 
 
+def root_opening(
+    name: str, width: float, height: float, *, role: str = "img", style: str, font_size: float | None = None
+) -> str:
+    """Return the start of a picture of a size in px, with the CSS class `name`."""
+    return opening(
+        "svg", xmlns="http://www.w3.org/2000/svg", class_=name, role=role, width=width, height=height,
+        viewBox=f"0 0 {number(width)} {number(height)}", font_family=FONT, font_size=font_size, style=style,
+    )  # fmt: skip
+
+
 def number(value: float) -> str:
     """Format a coordinate with at most one decimal, equally on every machine.
 

@@ -285,16 +285,11 @@ _COUNTED = ("flops", "transcendentals", "bytes_accessed", "params")
 _TABLE = (*_COUNTED, "peak_bytes", "time_s")
 
 
-def change(changed: Changed, field: str = "flops", width: int = 720) -> Drawing:
-    r"""Draw the effect of changed settings on costs; the text lists totals, then blocks.
+def change(changed: Changed) -> Drawing:
+    r"""Draw the effect of changed settings on costs: the FLOPs of blocks; the text lists all totals first.
 
     Args:
         changed: The change.
-        field: Field of the picture and of the blocks in the text.
-        width: Width in px, at least 320.
-
-    Raises:
-        UnknownOptionError: The field does not exist.
 
     Examples:
         >>> total = {"before": {"flops": 4000}, "after": {"flops": 8000}}
@@ -307,8 +302,8 @@ def change(changed: Changed, field: str = "flops", width: int = 720) -> Drawing:
     """
     changed = replace_undrawable(changed)
     notes = (*_unchanged(changed), *(changed.get("notes") or ()), *_of_peak(changed))
-    pair = {**pair_of(changed, field), "program": str(changed["program"]), "notes": notes}
-    drawing, whole = beside(pair, width), _whole(changed)
+    pair = {**pair_of(changed, "flops"), "program": str(changed["program"]), "notes": notes}
+    drawing, whole = beside(pair), _whole(changed)
     return Drawing(
         drawing.svg, f"{whole.title}\n{whole.text}\n\n{drawing.text}", (whole, *drawing.tables), drawing.notes
     )

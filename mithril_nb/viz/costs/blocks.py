@@ -60,15 +60,14 @@ class Branch:
 
 
 def tree_of(
-    data: Data, name: str, *, fold: bool = True, alike: Callable[[str], Hashable] | None = None,
+    data: Data, name: str, *, alike: Callable[[str], Hashable] | None = None,
     apart: float | None = None,
 ) -> Branch:  # fmt: skip
-    """Return the cost of each block in one field, as a tree.
+    """Return the cost of each block in one field, as a tree; equal blocks with numbered names are merged.
 
     Args:
         data: The costs.
         name: Name of the field.
-        fold: Whether equal blocks with numbered names are merged.
         alike: Function from a path to the key that equal blocks share; by default their cost in the field.
         apart: Largest relative difference between merged blocks and the first of them. Only blocks that contain
             others are then merged. By default `alike` alone decides.
@@ -93,7 +92,7 @@ def tree_of(
     def branch(path: str) -> Branch:
         inside = [branch(child) for child in children.get(path, ())]
         own = values.get(path, 0)
-        kept = tuple(_folded(inside, apart) if fold else inside)
+        kept = tuple(_folded(inside, apart))
         likeness = alike(path) if alike else (own, path in bounds)
         return Branch(path, label_of(path), own, kept, 1, (path,), path in bounds, likeness)
 

@@ -11,8 +11,9 @@ from mithril_nb.viz.costs.fields import Field, at_least
 from mithril_nb.viz.diagrams.labels import LEFT, NAME_SIZE, RIGHT
 from mithril_nb.viz.diagrams.scene import SceneEdge, SceneNode
 from mithril_nb.viz.diagrams.svg import edge_path, edge_points
+from mithril_nb.viz.diagrams.svg_nodes import strip_path
 from mithril_nb.viz.palette import HUES
-from mithril_nb.viz.svg import Point, arrow, number
+from mithril_nb.viz.svg import Point, arrow
 from mithril_nb.viz.text import elide, one_line, text_width, times
 from mithril_nb.viz.units import percent
 
@@ -145,11 +146,7 @@ def _node(sheet: SvgCanvas, box: Box, kind: Field, total: float | None) -> None:
             sheet.text(rect.x + rect.w / 2, rect.y + 27, shape, ink, size=SMALL, anchor="middle", room=rect.w - 20)
         sheet.close()
         return
-    sheet.path(
-        f"M{number(rect.x + 6)} {number(rect.y)}h-2a4 4 0 0 0 -4 4v{number(rect.h - 8)}a4 4 0 0 0 4 4h2z",
-        fill=f"hue{box.node.hue % HUES}",
-        stroke="ground",
-    )
+    sheet.path(strip_path(rect), fill=f"hue{rect.hue % HUES}", stroke="ground")
     upper = (one_line(box.kind), one_line(box.node.label)) if box.kind else ("", "")
     lower = (name, one_line(box.node.shape or ("" if box.kind else box.node.label)))
     shown = box.shown(kind, total)
@@ -238,7 +235,7 @@ def _free(rect: SceneNode, lines: Sequence[Sequence[Point]]) -> list[tuple[float
 
 
 def _edge(sheet: SvgCanvas, edge: SceneEdge) -> None:
-    sheet.open(f"{edge.id if edge.is_curve else f'{edge.source} → {edge.target}'} {edge.shape}", "edge")
+    sheet.open(f"{edge.label} {edge.shape}", "edge")
     sheet.path(edge_path(edge), stroke="wire", width=1.5)
     if edge.is_end:
         sheet.path(arrow(*edge.points[-2:]), fill="wire")

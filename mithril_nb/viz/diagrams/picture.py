@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from mithril_nb.display import columns
@@ -14,7 +14,6 @@ from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.viz.diagrams.labels import PLAIN, Annotations, NodeAnnotation, annotate
 from mithril_nb.viz.diagrams.logical import layout
 from mithril_nb.viz.diagrams.scene import Scene
-from mithril_nb.viz.svg import Point
 from mithril_nb.viz.text import one_line
 from mithril_nb.viz.units import percent
 
@@ -44,8 +43,6 @@ def picture(
     inputs: Mapping[str, TensorSpec] | None = None,
     shares: Mapping[str, float] | None = None,
     expanded: Collection[str] = frozenset(),
-    problems: Sequence[Diagnostic] | None = None,
-    moved: Mapping[str, Point] | None = None,
     fold: bool | None = None,
 ) -> Picture:
     """Infer a graph's shapes and lay it out.
@@ -55,8 +52,6 @@ def picture(
         inputs: Specs of its inputs; missing specs are inferred where possible.
         shares: Share of the cost of blocks, by path.
         expanded: Paths of the groups that are drawn open.
-        problems: Problems to show instead of those that shape inference finds.
-        moved: Positions of blocks that the user has moved, as `layout` takes them.
         fold: Whether equal blocks in a row are drawn as one; by default if there are more than 24 blocks.
 
     Returns:
@@ -70,15 +65,14 @@ def picture(
     """
     from mithril_nb.models.shape_inference.infer import infer
 
-    specs, given, found = None, inputs, tuple(problems or ())
+    specs, given, found = None, inputs, ()
     try:
         inference = infer(graph, inputs or {})
     except MithrilError as error:
-        if problems is None:
-            found = error.diagnostics
+        found = error.diagnostics
     else:
         specs, given = inference.blocks, inference.inputs
-        if problems is None and inputs:  # without inputs, missing shapes are not errors yet
+        if inputs:  # without inputs, missing shapes are not errors yet
             found = inference.problems
     notes = annotate(graph, specs, given, shares, found)
     drawn, nodes = graph, dict(notes.nodes)
@@ -93,7 +87,6 @@ def picture(
         annotations=nodes,
         edge_shapes=notes.edge_shapes,
         expanded=expanded,
-        moved=moved,
         edge_problems=notes.edge_problems,
     )
     return Picture(graph, diagram, notes, found)

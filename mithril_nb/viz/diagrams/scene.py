@@ -112,6 +112,11 @@ class SceneEdge:
         """Its ends, `"source -> target"`."""
         return f"{self.source} -> {self.target}"
 
+    @property
+    def label(self) -> str:
+        """Its ends, as its tooltip shows them."""
+        return self.id if self.is_curve else f"{self.source} → {self.target}"
+
 
 @dataclass(frozen=True)
 class Scene(Shown):

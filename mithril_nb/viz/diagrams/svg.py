@@ -21,7 +21,6 @@ from mithril_nb.viz.diagrams.svg_nodes import (
 )
 from mithril_nb.viz.palette import DARK, HUES, LIGHT, Theme
 from mithril_nb.viz.svg import (
-    FONT,
     Point,
     Rect,
     arrow,
@@ -29,8 +28,8 @@ from mithril_nb.viz.svg import (
     curve_point,
     curve_points,
     element,
-    number,
     opening,
+    root_opening,
     rounded_path,
 )
 from mithril_nb.viz.text import block_key, elide, one_line, text_width, times
@@ -38,6 +37,7 @@ from mithril_nb.viz.units import percent
 
 _EDGE_SIZE = 10
 _TITLE_ROW = 24
+_STYLE = "max-width:100%;height:auto"
 _LEGEND_H = 26
 
 
@@ -58,13 +58,9 @@ def scene_svg(scene: Scene, problems: Sequence[Diagnostic] = (), title: str = ""
     legend_h = _LEGEND_H if len(roles) > 1 else 0
     width, height = max(scene.width, 240 if legend_h else 60), max(scene.height, 40) + legend_h
     parts = [
-        opening(
-            "svg", xmlns="http://www.w3.org/2000/svg", class_="mnb-diagram", role="group" if embedded else "img",
-            width=width, height=height, viewBox=f"0 0 {number(width)} {number(height)}", font_family=FONT,
-            style="max-width:100%;height:auto",
-        ),
+        root_opening("mnb-diagram", width, height, role="group" if embedded else "img", style=_STYLE),
         element("title", f"{one_line(title or scene.title)}: {scene.counted}"),
-    ]  # fmt: skip
+    ]
     if scene.flow == "right":
         tops = ", ".join(times(one_line(node.name), node.repeat) for node in scene.nodes if not node.parent)
         parts.append(element("desc", f"In the order of the program: {tops}."))
@@ -207,8 +203,9 @@ def edge_points(edge: SceneEdge) -> Sequence[Point]:
 
 def _edge(edge: SceneEdge, problems: Sequence[Diagnostic]) -> Iterator[str]:
     bad = edge.problem is not None
-    ends = edge.id if edge.is_curve else f"{edge.source} → {edge.target}"
-    label = one_line(ends) + (f", {one_line(edge.shape)}" if edge.shape else "") + _problem(edge.problem, problems)
+    label = (
+        one_line(edge.label) + (f", {one_line(edge.shape)}" if edge.shape else "") + _problem(edge.problem, problems)
+    )
     path = element(
         "path", class_="wire bad" if bad else "wire", stroke=LIGHT.bad if bad else LIGHT.wire,
         stroke_width=2 if bad else 1.5, stroke_dasharray="5 3" if bad or edge.is_backward else "", fill="none",

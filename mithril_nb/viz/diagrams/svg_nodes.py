@@ -154,8 +154,12 @@ def _plate(node: SceneNode) -> Iterator[str]:
     bad: dict[str, Any] = {"stroke": LIGHT.bad, "stroke_width": 1.5, "stroke_dasharray": "5 3"}
     look: dict[str, Any] = {"stroke": LIGHT.line} if node.problem is None else bad
     yield draw_rect(x, y, w, h, "box" if node.problem is None else "box bad", fill=LIGHT.surface, **look)
-    d = f"M{number(x + 6)} {number(y)}h-2a4 4 0 0 0 -4 4v{number(h - 8)}a4 4 0 0 0 4 4h2z"
-    yield element("path", class_=f"hue{hue}", d=d, fill=LIGHT.hues[hue])
+    yield element("path", class_=f"hue{hue}", d=strip_path(node), fill=LIGHT.hues[hue])
+
+
+def strip_path(node: SceneNode) -> str:
+    """Return the strip at the left edge of a node, which has its hue, as an SVG path."""
+    return f"M{number(node.x + 6)} {number(node.y)}h-2a4 4 0 0 0 -4 4v{number(node.h - 8)}a4 4 0 0 0 4 4h2z"
 
 
 def draw_ports(node: SceneNode) -> Iterator[str]:

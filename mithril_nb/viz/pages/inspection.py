@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 SHOWN = ("jaxpr", "stablehlo")
 """Stages whose lines are shown; they need no compiler."""
-MOST_LINES = 150
+_MOST_LINES = 150
 
 
 def summary_text(inspection: Inspection) -> str:
@@ -54,19 +54,18 @@ def summary_text(inspection: Inspection) -> str:
     return "\n\n".join(parts)
 
 
-def summary_html(inspection: Inspection, *, most_lines: int = MOST_LINES, scripts: bool = True) -> str:
+def summary_html(inspection: Inspection, *, scripts: bool = True) -> str:
     """Return the summary as one self-contained HTML fragment.
 
     Args:
         inspection: The program.
-        most_lines: Lines shown of each stage.
         scripts: Whether to add the script that highlights linked lines. Everything else works without it.
     """
     stages = [inspection.stage(name) for name in _shown(inspection)]
     hues = hues_seen(stages)
     key = key_of(stages)
     script = link_script() if scripts else ""
-    panes = panes_html(stages, hues, key, most_lines, skip_inputs=True)
+    panes = panes_html(stages, hues, key, _MOST_LINES, skip_inputs=True)
     body = f"{graph_html(inspection, hues)}{panes}{stages_html(inspection)}{script}"
     return output_html(body, "listing", "summary", kind="mnb mnb-linked", key=key)
 

@@ -10,8 +10,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 from mithril_nb.viz.costs.fields import Data, Field, whole_text
-from mithril_nb.viz.palette import DARK, HUES, LIGHT, Theme, contrast, mix_colours
-from mithril_nb.viz.svg import FONT, Point, Rect, element, line_path, number, opening
+from mithril_nb.viz.palette import DARK, HUES, LIGHT, Theme, contrast, mix_colours, themed_rules
+from mithril_nb.viz.svg import Point, Rect, element, line_path, number, opening, root_opening
 from mithril_nb.viz.text import block_key, elide, escaped, one_line, text_width
 
 TINTS = {LIGHT: (0.66, 0.52, 0.4, 0.28), DARK: (0.45, 0.37, 0.29, 0.21)}
@@ -58,16 +58,15 @@ class SvgCanvas:
         self._tones: dict[str, None] = {"ground": None, "ink": None}
 
     def rect(
-        self, x: float, y: float, w: float, h: float, fill: str, *, stroke: str = "", rx: float = 0, width: float = 1,
-        dash: str = "",
-    ) -> None:  # fmt: skip
+        self, x: float, y: float, w: float, h: float, fill: str, *, stroke: str = "", rx: float = 0, dash: str = ""
+    ) -> None:
         """Draw a rectangle.
 
         The edges are rounded, not the size, so that neighbours share edges.
         """
         left, top = round(x, 1), round(y, 1)
         w, h = round(x + w, 1) - left, round(y + h, 1) - top
-        look = self._look(fill, stroke, width)
+        look = self._look(fill, stroke, 1)
         corner = rx or None
         self._parts.append(element("rect", **look, x=left, y=top, width=w, height=h, rx=corner, stroke_dasharray=dash))
 
@@ -171,11 +170,8 @@ class SvgCanvas:
             title: Accessible name, read by screen readers.
             described: A longer description.
         """
-        head = opening(
-            "svg", xmlns="http://www.w3.org/2000/svg", class_="mnb-cost", role="img", width=width, height=height,
-            viewBox=f"0 0 {number(width)} {number(height)}", font_family=FONT, font_size=NORMAL,
-            style="max-width:100%;height:auto;font-variant-numeric:tabular-nums",
-        )  # fmt: skip
+        style = "max-width:100%;height:auto;font-variant-numeric:tabular-nums"
+        head = root_opening("mnb-cost", width, height, font_size=NORMAL, style=style)
         about = element("title", one_line(title)) + (element("desc", described) if described else "")
         ground = element("rect", class_="f-ground", width=width, height=height, fill=LIGHT.ground)
         return "\n".join((head, f"{about}<style>{self._rules()}</style>", ground, *self._parts, "</svg>"))
@@ -195,12 +191,7 @@ class SvgCanvas:
         names = {tone: _class(tone) for tone in sorted(self._tones)}
         light, dark = _variables(names, LIGHT), _variables(names, DARK)
         drawn = "".join(f".f-{name}{{fill:var(--{name})}}.s-{name}{{stroke:var(--{name})}}" for name in names.values())
-        # JupyterLab's theme decides in its pages, elsewhere the system's.
-        return (
-            f".mnb-cost{{{light}}}@media (prefers-color-scheme:dark){{.mnb-cost{{{dark}}}"
-            f'[data-jp-theme-light="true"] .mnb-cost{{{light}}}}}'
-            f'[data-jp-theme-light="false"] .mnb-cost{{{dark}}}{drawn}'
-        )
+        return themed_rules(".mnb-cost", light, dark) + drawn
 
 
 def wrap_text(text: str, size: float, width: float) -> list[str]:

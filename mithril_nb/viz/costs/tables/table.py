@@ -32,7 +32,7 @@ _DEEPEST = 8
 """Most levels of indentation of a row, so that its name stays visible."""
 
 
-def cost_html(cost: Cost, hues: Mapping[str, int] | None = None) -> str:
+def cost_html(cost: Cost) -> str:
     """Return the cost of a program as one self-contained HTML fragment.
 
     Its rows are the blocks as a tree. Equal blocks of a stack share a row with their sums, and so do the smallest of
@@ -40,9 +40,8 @@ def cost_html(cost: Cost, hues: Mapping[str, int] | None = None) -> str:
 
     Args:
         cost: The costs as data (`Cost.to_dict()` or `Costs.to_dict()`).
-        hues: Hue of each top-level block, by path; by default in the order of the rows.
     """
-    return output_html(_tables(cost, hues, is_folded=True), "cost")
+    return output_html(_tables(cost, None, is_folded=True), "cost")
 
 
 def cost_tables(cost: Cost, hues: Mapping[str, int] | None = None) -> str:
