@@ -14,8 +14,6 @@ from mithril_nb.viz.text import block_key, escaped, one_line
 
 MONO = "var(--jp-code-font-family, ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace)"
 SANS = "var(--jp-ui-font-family, system-ui, -apple-system, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif)"
-
-
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'"
 """The browser itself refuses to load anything, whatever text a name or a stage contains."""
 
@@ -25,7 +23,8 @@ def _sections() -> dict[str, str]:
     """Return the sections of `styles.css` by name, each in one line."""
     text = (Path(__file__).parent / "styles.css").read_text(encoding="utf-8")
     _, *parts = re.split(r"/\* @(\w+):.*?\*/", text.replace("$mono", MONO).replace("$sans", SANS), flags=re.DOTALL)
-    return {name: "".join(map(str.strip, rules.splitlines())) for name, rules in zip(*[iter(parts)] * 2, strict=True)}
+    names, rules = parts[::2], parts[1::2]
+    return {name: "".join(map(str.strip, own.splitlines())) for name, own in zip(names, rules, strict=True)}
 
 
 def _style(*sections: str) -> str:

@@ -125,10 +125,11 @@ def _dot(boxes: tuple[Box, ...], links: tuple[Link, ...]) -> graphviz.Digraph:
     for at, box in enumerate(boxes):
         dot.node(f"n{at}", f"<{_table(box)}>")
     for pin, rank in (("top", "source"), ("bottom", "sink")):
-        with dot.subgraph(name=pin, graph_attr={"rank": rank}) as pinned:
-            for at, box in enumerate(boxes):
-                if box.pin == pin:
-                    pinned.node(f"n{at}")
+        pinned = graphviz.Digraph(pin, graph_attr={"rank": rank})
+        for at, box in enumerate(boxes):
+            if box.pin == pin:
+                pinned.node(f"n{at}")
+        dot.subgraph(pinned)
     for at, link in enumerate(links):
         dot.edge(f"n{link.tail}:o{link.out}:s", f"n{link.head}:i{link.into}:n", id=str(at))
     return dot
