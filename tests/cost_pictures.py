@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree
 
-from mithril_nb.viz.costs.canvas.squares import Rect
 from mithril_nb.viz.palette import contrast
-from mithril_nb.viz.text.width import text_width
+from mithril_nb.viz.svg import Rect
+from mithril_nb.viz.text import text_width
 
 SVG = "{http://www.w3.org/2000/svg}"
 TAGS = {"svg", "title", "desc", "style", "rect", "g", "path", "text"}

@@ -69,7 +69,6 @@ INSTEAD = {
     "compile()": "ml.compile(model)",
     "initial_state()": "pm.initial_state()",
     "forward_with_state(params, inputs, state, key=key, training=True)": "pm.forward_with_state(params, inputs, {})",
-    "layout(graph, **annotations.as_arguments())": "layout(model.graph, **annotations.as_arguments())",
     "layout(moved=...)": "layout(model.graph, moved=...)",
     'mithril_nb.op("name")(...)': 'mithril_nb.op("relu")()',
     "ml.inspect(f, (4, 64))": "ml.inspect(f, (4, 64)).cost()",
@@ -139,7 +138,6 @@ LOCAL = {
     "mithril_nb.viz": {
         "layout": "importlib.import_module('mithril_nb.viz.diagrams.logical').layout",
         "graph": "inspection.graph('jaxpr')",
-        "annotations": "importlib.import_module('mithril_nb.viz.diagrams.labels').Annotations({}, {}, {})",
     },
     "mithril_nb.analysis.whatif": {"floordiv": "operator.floordiv", "width": "8", "heads": "2", "depth": "2"},
 }  # fmt: skip

@@ -43,7 +43,7 @@ def _page(target: Target, inspection: Any, options: argparse.Namespace) -> str:
     from mithril_nb.models.naming import input_specs
     from mithril_nb.models.saving.formats import to_source
     from mithril_nb.viz.diagrams.picture import picture
-    from mithril_nb.viz.pages.inspection_page import FIRST
+    from mithril_nb.viz.pages.inspection import FIRST
     from mithril_nb.viz.pages.report import report_html
 
     graph = target.graph

@@ -93,8 +93,7 @@ def _show_source(target: Target, as_json: bool) -> int:
 
 def _show_graph(target: Target, shapes: Mapping[str, Sequence[int | str]], as_json: bool) -> int:
     from mithril_nb.models.naming import input_specs
-    from mithril_nb.viz.diagrams.graph_text import graph_text
-    from mithril_nb.viz.diagrams.picture import picture
+    from mithril_nb.viz.diagrams.picture import graph_text, picture
 
     graph = target.graph
     assert graph is not None
@@ -115,7 +114,7 @@ def _show_graph(target: Target, shapes: Mapping[str, Sequence[int | str]], as_js
 def _show_cost(inspection: Inspection, as_json: bool) -> None:
     from mithril_nb import cost
     from mithril_nb.stages.program_stages import first_source
-    from mithril_nb.viz.costs.tables.text import cost_text
+    from mithril_nb.viz.costs.tables.table import cost_text
 
     costs = cost.costs_of(inspection)
     data = costs.to_dict(rows=as_json)
@@ -141,7 +140,7 @@ def _print_cost_table(data: Mapping[str, Any]) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from mithril_nb.viz.costs.tables.text import cost_text
+    from mithril_nb.viz.costs.tables.table import cost_text
 
     console = Console(highlight=False)
     for at, line in enumerate(cost_text(data).splitlines()):
@@ -151,7 +150,7 @@ def _print_cost_table(data: Mapping[str, Any]) -> None:
 
 def _show_stage_graph(inspection: Inspection, name: str, as_json: bool) -> None:
     from mithril_nb.viz.diagrams.stages import stage_graph_text
-    from mithril_nb.viz.pages.inspection_summary import block_shares
+    from mithril_nb.viz.pages.inspection import block_shares
 
     _give_up_if_unavailable(inspection.stage(name))
     graph = inspection.graph(name)
@@ -309,7 +308,7 @@ def _print_striped(stage: Stage, lines: Sequence[str], numbers: Sequence[int] | 
 
     from mithril_nb.viz.pages.listing import hues_seen
     from mithril_nb.viz.palette import DARK_HUES, hue_of
-    from mithril_nb.viz.text.escape import visible
+    from mithril_nb.viz.text import visible
 
     hues, console = hues_seen([stage]), Console(highlight=False)
     stripes: dict[int, str] = {}

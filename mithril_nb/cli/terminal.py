@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from mithril_nb.errors import Diagnostic
-from mithril_nb.viz.text.escape import visible
+from mithril_nb.viz.text import visible
 
 FAILED = 2
 """Exit code of user errors, as in argparse."""

@@ -12,17 +12,15 @@ from mithril_nb.viz.bundles import bundle
 __all__ = ["bundle", "load_renderers"]
 
 _RENDERERS_OF_ROOM = {
-    "analysis.measure": "measured",
-    "analysis.retraces": "retraces",
-    "analysis.whatif": "whatif",
-    "compilation": "physical",
+    "analysis": "costs",
+    "compilation": "stages",
     "cost": "costs",
     "graph": "graphs",
     "inspection": "stages",
     "models": "graphs",
     "stages": "stages",
     "train": "training",
-    "viz": "pictures",
+    "viz": "graphs",
 }
 """File in `renderers/` for the values of a room. A file is imported on demand, because some rooms import JAX."""
 

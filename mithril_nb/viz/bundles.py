@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from mithril_nb.display import find_renderer
-from mithril_nb.viz.diagrams.graph_text import graph_text
-from mithril_nb.viz.diagrams.picture import Picture
+from mithril_nb.viz.diagrams.picture import Picture, graph_text
 from mithril_nb.viz.diagrams.svg import scene_svg
 from mithril_nb.viz.html_parts import image_html
 

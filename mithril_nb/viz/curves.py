@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mithril_nb.viz.palette import DARK, LIGHT
-from mithril_nb.viz.text.units import percent, seconds
+from mithril_nb.viz.units import percent, seconds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -58,7 +58,7 @@ def curves_svg(columns: Columns, title: str = "training curves") -> str:
     import matplotlib
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
-    from mithril_nb.viz.text.escape import escaped
+    from mithril_nb.viz.text import escaped
 
     figure = curves_figure(columns)
     file = io.StringIO()

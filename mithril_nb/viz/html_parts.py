@@ -1,44 +1,69 @@
-"""The parts that HTML pages share: the style sheet, headings, cards of problems, and pictures.
-
-The style sheet is scoped to `.mnb`, light and dark, and follows JupyterLab's theme.
-"""
+"""The parts that HTML pages share: style sheet, headings, cards of problems, tables, pictures, and built scripts."""
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
 
-from mithril_nb.errors import Diagnostic
-from mithril_nb.viz.palette import DARK, LIGHT, LIT, PINNED, Theme, mix_colours
-from mithril_nb.viz.text.escape import block_key, escaped, one_line
+from mithril_nb.errors import Diagnostic, StageUnavailableError
+from mithril_nb.viz.palette import DARK, LIGHT, LIT, PINNED, Theme, mix_colours, themed_rules
+from mithril_nb.viz.text import block_key, escaped, one_line
 
 MONO = "var(--jp-code-font-family, ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace)"
 SANS = "var(--jp-ui-font-family, system-ui, -apple-system, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif)"
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'"
+"""The browser itself refuses to load anything, whatever text a name or a stage contains."""
 
 
-def theme_css() -> str:
-    """Return the colours as CSS variables of `.mnb`: JupyterLab's theme if there is one, else the system's."""
-    light, dark = _variables(LIGHT), _variables(DARK)
+@cache
+def _sections() -> dict[str, str]:
+    """Return the sections of `styles.css` by name, each in one line."""
+    text = (Path(__file__).parent / "styles.css").read_text(encoding="utf-8")
+    _, *parts = re.split(r"/\* @(\w+):.*?\*/", text.replace("$mono", MONO).replace("$sans", SANS), flags=re.DOTALL)
+    names, rules = parts[::2], parts[1::2]
+    return {name: "".join(map(str.strip, own.splitlines())) for name, own in zip(names, rules, strict=True)}
+
+
+def _style(*sections: str) -> str:
+    """Return a style sheet with the colours and sections of `styles.css`."""
+    theme = themed_rules(".mnb", _variables(LIGHT), _variables(DARK))
+    return f"<style>{theme}{''.join(_sections()[name] for name in ('base', *sections))}</style>"
+
+
+def output_html(body: str, *sections: str, kind: str = "mnb", key: str = "") -> str:
+    """Return a self-contained output of a cell.
+
+    Args:
+        body: Its content.
+        *sections: Names of the sections of `styles.css` that it needs.
+        kind: Its CSS classes.
+        key: Key of its listings.
+    """
+    link = f' data-mnb="{key}"' if key else ""
+    return f'<div class="{kind}"{link}>{_style(*sections)}{body}</div>'
+
+
+def page_html(title: str, about: str, body: str, *sections: str, kind: str, scripts: str) -> str:
+    """Return a self-contained HTML file.
+
+    Args:
+        title: Its title and heading.
+        about: A short description.
+        body: Its content.
+        *sections: Names of the sections of `styles.css` that it needs.
+        kind: CSS class of its content.
+        scripts: Its script elements.
+    """
     return (
-        f".mnb{{{light}}}@media (prefers-color-scheme:dark){{.mnb{{{dark}}}"
-        f'[data-jp-theme-light="true"] .mnb{{{light}}}}}[data-jp-theme-light="false"] .mnb{{{dark}}}'
-    )
-
-
-def base_css() -> str:
-    """Return the colours and the rules that all fragments need."""
-    return (
-        theme_css()
-        + (
-            f".mnb{{color:var(--ink);background:var(--ground);font:13px/1.4 {SANS};text-align:left}}"
-            ".mnb *{box-sizing:border-box}"
-            ".mnb :focus-visible{outline:2px solid var(--accent);outline-offset:-2px}"
-            ".mnb a{color:inherit}"
-            ".mnb .dot{display:inline-block;width:10px;height:10px;border-radius:2px;margin-right:6px;"
-            "background:var(--muted)}"
-            ".mnb .quiet{color:var(--muted)}.mnb .hx{background:var(--muted)}"
-        )
-        + "".join(f".mnb .h{at}{{background:var(--h{at})}}" for at in range(len(LIGHT.hues)))
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f'<meta name="color-scheme" content="light dark"><title>{escaped(one_line(title))}</title>'
+        f"{_style('heading', *sections)}</head>"
+        f'<body class="mnb"><main class="{kind}">{heading_html(title, about)}{body}</main>{scripts}</body></html>\n'
     )
 
 
@@ -48,55 +73,64 @@ def heading_html(name: str, about: str) -> str:
     return f'<h1><span class="name" title="{shown}">{shown}</span><span class="quiet">{escaped(about)}</span></h1>'
 
 
-def heading_css() -> str:
-    """Return the CSS rules of the heading."""
-    return (
-        f".mnb h1{{display:flex;align-items:baseline;gap:8px;font:600 20px/1.3 {SANS};margin:0 0 12px}}"
-        ".mnb h1 .name{min-width:0;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}"
-        ".mnb h1 .quiet{flex:none;font-weight:400;font-size:13px}"
-    )
+class Markup(str):
+    """HTML that a table includes unchanged: a complete cell, row or caption."""
 
 
-class Cell(str):
-    """A complete `<td>` element, for `html_table`."""
-
-
-def cell(text: str, style: str = "") -> Cell:
+def cell(text: str, style: str = "") -> Markup:
     """Return the cell of a text, with an optional CSS class."""
-    return Cell(f'<td class="{style}">{escaped(text)}</td>' if style else f"<td>{escaped(text)}</td>")
+    return Markup(f'<td class="{style}">{escaped(text)}</td>' if style else f"<td>{escaped(text)}</td>")
 
 
 def html_table(
-    heads: Sequence[str], rows: Iterable[Iterable[str]], *, style: str = "cost", caption: str = "", words: int = -1
+    heads: Sequence[str],
+    rows: Iterable[Iterable[str]],
+    *,
+    style: str = "cost",
+    caption: str = "",
+    foot: str = "",
+    words: int = -1,
 ) -> str:
     """Return a table whose first column names the rows.
 
     Args:
-        heads: Titles of the columns; none for a table without titles.
-        rows: The name and the cells of each row: texts, or elements that `cell` returned.
-        style: CSS class of the table. Tables of the class `cost` scroll sideways.
+        heads: Titles of the columns, none for a table without titles; or the rows of the head, as `Markup`.
+        rows: The name and the cells of each row: texts, or elements that `cell` returned; or a row, as `Markup`.
+        style: CSS classes of the table. Tables of the class `cost` scroll sideways.
         caption: Title of the table.
+        foot: Rows below the others, as HTML.
         words: Number of the column whose title is aligned like text.
 
     Examples:
         >>> html_table((), [("a < b", "24")], style="made")
         '<table class="made"><tbody><tr><th scope="row">a &lt; b</th><td>24</td></tr></tbody></table>'
     """
-    looks = (' class="words"' if at == words else "" for at in range(len(heads)))
-    titles = "".join(f'<th scope="col"{look}>{escaped(head)}</th>' for head, look in zip(heads, looks, strict=True))
-    body = "".join(
-        f'<tr><th scope="row">{escaped(name)}</th>'
-        + "".join(one if isinstance(one, Cell) else cell(one) for one in cells)
-        + "</tr>"
-        for name, *cells in rows
-    )
+    titles = heads
+    if not isinstance(heads, Markup):
+        looks = (' class="words"' if at == words else "" for at in range(len(heads)))
+        cells = (f'<th scope="col"{look}>{escaped(head)}</th>' for head, look in zip(heads, looks, strict=True))
+        titles = f"<tr>{''.join(cells)}</tr>"
     table = (
         f'<table class="{style}">'
-        + (f"<caption>{escaped(caption)}</caption>" if caption else "")
-        + (f"<thead><tr>{titles}</tr></thead>" if heads else "")
-        + f"<tbody>{body}</tbody></table>"
+        + (f"<caption>{_included(caption)}</caption>" if caption else "")
+        + (f"<thead>{titles}</thead>" if heads else "")
+        + f"<tbody>{''.join(map(_row, rows))}</tbody>"
+        + (f"<tfoot>{foot}</tfoot>" if foot else "")
+        + "</table>"
     )
-    return f'<div class="scroll">{table}</div>' if style == "cost" else table
+    return f'<div class="scroll">{table}</div>' if style.startswith("cost") else table
+
+
+def _row(row: Iterable[str]) -> str:
+    if isinstance(row, Markup):
+        return row
+    name, *cells = row
+    written = "".join(one if isinstance(one, Markup) else cell(one) for one in cells)
+    return f'<tr><th scope="row">{escaped(name)}</th>{written}</tr>'
+
+
+def _included(text: str) -> str:
+    return text if isinstance(text, Markup) else escaped(text)
 
 
 def _variables(theme: Theme) -> str:
@@ -122,19 +156,6 @@ def problems_html(problems: Sequence[Diagnostic]) -> str:
     return f'<ul class="problems">{"".join(_card(problem) for problem in problems)}</ul>'
 
 
-def problems_css() -> str:
-    """Return the CSS rules of the cards."""
-    return (
-        ".mnb .problems{list-style:none;margin:0 0 12px;padding:0}"
-        ".mnb .problems li{border:1px solid var(--bad);border-left-width:5px;border-radius:4px;padding:6px 10px;"
-        "margin:0 0 8px;overflow-wrap:anywhere}"
-        ".mnb .problems b{color:var(--bad)}"
-        ".mnb .problems dl{display:grid;grid-template-columns:fit-content(40%) 1fr;gap:0 12px;margin:4px 0}"
-        ".mnb .problems dt{color:var(--muted)}.mnb .problems dd{margin:0;white-space:pre-wrap}"
-        ".mnb .problems code{white-space:pre-wrap}"
-    )
-
-
 def _card(problem: Diagnostic) -> str:
     shown = problem.shown()
     link = f' data-block="{escaped(block_key(problem.block))}" tabindex="0"' if problem.block else ""
@@ -144,15 +165,6 @@ def _card(problem: Diagnostic) -> str:
         f"<li{link}><b>{escaped(problem.code)}</b>: {escaped(shown.summary)}"
         f"{f'<dl>{facts}</dl>' if facts else ''}{advice}</li>"
     )
-
-
-# An SVG holds both themes and picks one by the page's colour scheme, which JupyterLab and VS Code do not set. Without
-# these rules a picture in a light notebook would follow the system's dark theme.
-_PICTURE_CSS = (
-    ".mnb-picture{color-scheme:light dark;max-width:100%;height:auto}"
-    '[data-jp-theme-light="true"] .mnb-picture,.vscode-light .mnb-picture{color-scheme:light}'
-    '[data-jp-theme-light="false"] .mnb-picture,.vscode-dark .mnb-picture{color-scheme:dark}'
-)
 
 
 def image_html(svg: str, alt: str) -> str:
@@ -168,6 +180,33 @@ def image_html(svg: str, alt: str) -> str:
     """
     data = b64encode(svg.encode()).decode()
     label = escaped(one_line(alt))
-    return (
-        f'<style>{_PICTURE_CSS}</style><img class="mnb-picture" alt="{label}" src="data:image/svg+xml;base64,{data}">'
-    )
+    style = f"<style>{_sections()['picture']}</style>"
+    return f'{style}<img class="mnb-picture" alt="{label}" src="data:image/svg+xml;base64,{data}">'
+
+
+STATIC = Path(__file__).parent / "static"
+
+
+def built(name: str) -> str:
+    """Return the text of a built file.
+
+    Raises:
+        StageUnavailableError: The front end has not been built; installing the package builds it.
+    """
+    path = STATIC / name
+    if not path.is_file():
+        raise StageUnavailableError(
+            f"the front end of the widgets is not built: {name} is missing.",
+            (("built by", "the package's build"),),
+            "pip install . (in the repository), or npm ci && npm run build in mithril_nb/ui/frontend",
+        )
+    return path.read_text(encoding="utf-8")
+
+
+@cache
+def link_script() -> str:
+    """Return the script element that highlights linked lines; `""` if the front end is not built.
+
+    Outputs are complete without it, so that a bare clone without Node.js can still display values.
+    """
+    return f"<script>{built('outputs.js').rstrip()}</script>" if (STATIC / "outputs.js").is_file() else ""

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
+
+from mithril_nb.viz.text import outer_paths
 
 LIGHT_HUES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B8860B", "#56B4E9", "#7A5195", "#5D6D7E")
 DARK_HUES = ("#4FA8DC", "#F08A4B", "#3CC79A", "#E3A0C5", "#E0B040", "#8CCBF2", "#B08BD0", "#A3B1BF")
@@ -35,9 +38,8 @@ def hues_of_blocks(paths: Iterable[str]) -> dict[str, int]:
     children: dict[str, dict[str, None]] = {}
     inside: dict[str, int] = {}
     for path in dict.fromkeys(paths):
-        parts = [] if path.startswith("(") or not path else path.split("/")
-        for count in range(1, len(parts) + 1):
-            above, here = "/".join(parts[: count - 1]), "/".join(parts[:count])
+        around = () if path.startswith("(") else outer_paths(path)
+        for above, here in pairwise(("", *around)):
             children.setdefault(above, {})[here] = None
             inside[here] = inside.get(here, 0) + 1
     found = list(children.get("", ()))
@@ -123,6 +125,14 @@ DARK = Theme(
     hues=DARK_HUES,
     code=("#d8a3e8", "#8fbcf5", "#6fd0bb", "#f2b366", "#f79ab0", "#9aa4af"),
 )
+
+
+def themed_rules(selector: str, light: str, dark: str) -> str:
+    """Return CSS rules with declarations for each theme: JupyterLab's theme if there is one, else the system's."""
+    return (
+        f"{selector}{{{light}}}@media (prefers-color-scheme:dark){{{selector}{{{dark}}}"
+        f'[data-jp-theme-light="true"] {selector}{{{light}}}}}[data-jp-theme-light="false"] {selector}{{{dark}}}'
+    )
 
 
 def _channel(value: int) -> float:

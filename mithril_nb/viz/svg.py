@@ -4,14 +4,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
-from mithril_nb.viz.text.escape import escaped
+from mithril_nb.viz.text import escaped
 
 Point = tuple[float, float]
 FONT = "system-ui, -apple-system, 'Segoe UI', 'Helvetica Neue', Arial, 'Liberation Sans', sans-serif"
 _CORNER = 5
 """Radius of the corners of a line."""
+
+
+@dataclass(frozen=True)
+class Rect:
+    """A rectangle in px, `y` growing downward."""
+
+    x: float
+    y: float
+    w: float
+    h: float
+
+    @property
+    def area(self) -> float:
+        """Its area."""
+        return self.w * self.h
+
+    def overlaps(self, other: Rect) -> bool:
+        """Return whether two rectangles have common points inside."""
+        beside = self.x + self.w <= other.x or other.x + other.w <= self.x
+        return not beside and self.y < other.y + other.h and other.y < self.y + self.h
 
 
 def element(tag: str, text: str | None = None, /, **attributes: str | float | None) -> str:
@@ -46,6 +67,16 @@ def opening(tag: str, /, **attributes: str | float | None) -> str:
         if value is not None and value != ""
     )
     return f"<{tag}{written}>"
+
+
+def root_opening(
+    name: str, width: float, height: float, *, role: str = "img", style: str, font_size: float | None = None
+) -> str:
+    """Return the start of a picture of a size in px, with the CSS class `name`."""
+    return opening(
+        "svg", xmlns="http://www.w3.org/2000/svg", class_=name, role=role, width=width, height=height,
+        viewBox=f"0 0 {number(width)} {number(height)}", font_family=FONT, font_size=font_size, style=style,
+    )  # fmt: skip
 
 
 def number(value: float) -> str:

@@ -9,7 +9,7 @@ from lab import Browser, watched_page
 
 import mithril_nb as ml
 from mithril_nb.viz.bundles import bundle
-from mithril_nb.viz.costs.numbers import Numbers
+from mithril_nb.viz.costs.drawing import Numbers
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from mithril_nb.inspection import Inspection
 from mithril_nb.models import Linear, Model, Relu
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import FIELDS
-from mithril_nb.viz.text.escape import escaped
+from mithril_nb.viz.text import escaped
 
 
 @pytest.fixture(scope="module")

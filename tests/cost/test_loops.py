@@ -18,7 +18,7 @@ from jax_programs import spec
 from benchmarks.corpus.transformers import attention, feed_forward, rms_norm
 from mithril_nb.cost import SOURCES, Cost
 from mithril_nb.inspection import Inspection, inspect
-from mithril_nb.viz.costs.tables.text import cost_text
+from mithril_nb.viz.costs.tables.table import cost_text
 
 Loop = Callable[[Callable[..., Any], Any, Any], Any]
 """Runs a function of the carry and one item over a tuple of items; returns the final carry."""

@@ -1,17 +1,27 @@
-"""MIME bundles of each value, and the bundle if a renderer fails."""
+"""MIME bundles of each value, and the bundle if a renderer fails or the front end is not built."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from base64 import b64encode
+from pathlib import Path
 
+import jax
+import jax.numpy as jnp
+import pytest
+
+import mithril_nb as ml
 from mithril_nb import display
 from mithril_nb.display import Shown, render
+from mithril_nb.errors import StageUnavailableError
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.models import Linear, Model, Relu
 from mithril_nb.stages.records import Stage
+from mithril_nb.viz import html_parts
 from mithril_nb.viz.diagrams.logical import layout
+
+MARKUP = ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write")
 
 
 def test_a_graph_is_a_picture_and_a_text(nested):
@@ -68,3 +78,26 @@ def test_importing_viz_is_light():
     code = f"import mithril_nb.viz, sys; print(sorted({heavy!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": ":".join(sys.path)}, capture_output=True)
     assert (done.stdout.strip(), done.stderr) == (b"[]", b"")
+
+
+def test_the_script_of_outputs_is_small_and_sends_no_request() -> None:
+    script = html_parts.link_script()
+    assert script.startswith("<script>")
+    assert len(script) < 8_000, "every output contains it"
+    for word in (*MARKUP, "fetch", "http", "eval(", "Function("):
+        assert word not in script
+
+
+def test_outputs_need_no_built_file_and_pages_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(html_parts, "STATIC", tmp_path)
+    html_parts.link_script.cache_clear()
+    program = ml.inspect(jnp.sin, jax.ShapeDtypeStruct((3,), "float32"))
+    try:
+        html = program._repr_mimebundle_()["text/html"]
+        assert "<script" not in html
+        assert 'data-stage="jaxpr"' in html
+        with pytest.raises(StageUnavailableError, match=r"is not built: page\.js is missing\.") as error:
+            program.to_html(stages=["jaxpr"])
+    finally:
+        html_parts.link_script.cache_clear()
+    assert "Try: pip install ." in str(error.value)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from itertools import combinations
-from math import comb
 from pathlib import Path
 
 import pytest
@@ -15,21 +14,20 @@ from hypothesis import strategies as st
 
 from mithril_nb.errors import ModelFileError, UnknownOptionError
 from mithril_nb.graph.records import Block, Edge, LogicalGraph, Node, Port
-from mithril_nb.viz.costs.beside import beside, pair_of
+from mithril_nb.viz.costs.beside import beside, change, pair_of
 from mithril_nb.viz.costs.canvas.axes import scale_of
 from mithril_nb.viz.costs.canvas.svg_canvas import HEAT, TINTS, colour
-from mithril_nb.viz.costs.change import change
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import FIELDS
-from mithril_nb.viz.costs.overlay.overlay import overlay, overlay_of
-from mithril_nb.viz.costs.roofline.roofline import roofline
-from mithril_nb.viz.costs.roofline.spots import spots_of
+from mithril_nb.viz.costs.overlay import overlay, overlay_of
+from mithril_nb.viz.costs.roofline import roofline
+from mithril_nb.viz.costs.roofline_points import spots_of
 from mithril_nb.viz.costs.sweep import sweep
-from mithril_nb.viz.costs.tables.table import cost_html
-from mithril_nb.viz.costs.tables.text import cost_text
+from mithril_nb.viz.costs.tables.table import cost_html, cost_text
 from mithril_nb.viz.costs.treemap import treemap
 from mithril_nb.viz.html_parts import image_html
 from mithril_nb.viz.palette import DARK, HUES, LIGHT, contrast
+from mithril_nb.viz.svg import curve_point
 
 PEAKS = {"flops_per_s": {"float32": 1.2e12, "float64": 3e11}, "bytes_per_s": 28.7e9, "source": "measured"}
 
@@ -73,6 +71,8 @@ def test_golden(golden, nested):
     blocks = {"norm": 20, "mlp_0/linear_0": 430, "mlp_0/linear_1": 260, "head": 280, "skip": None, "(loss)": 10}
     golden("overlay.svg", overlay(costs(blocks), nested).svg)
     golden("overlay.txt", overlay(costs(blocks), nested).text)
+    check(overlay(costs(blocks), nested).svg)
+    check(overlay(costs(blocks), nested, expanded={"mlp_0"}).svg)
 
 
 def test_text_is_readable_on_every_tone():
@@ -240,14 +240,8 @@ def test_lengths_of_bars_are_costs():
 def test_a_bound_has_an_unknown_change():
     change = {"before": {"flops": 10, "unknown": 1}, "after": {"flops": 20, "unknown": 0}}
     lost = {"before": {"flops": 0}, "after": {"flops": 0}}
-    data = {
-        "before": "f: lowered",
-        "after": "f: compiled",
-        "total": change,
-        "by_block": {"a": change},
-        "unattributed": lost,
-    }
-    drawing = beside(pair_of(data, "flops"))
+    data = {"before": "f: lowered", "after": "f: compiled", "total": change, "by_block": {"a": change}}
+    drawing = beside(pair_of({**data, "unattributed": lost}, "flops"))
     assert drawing.text.splitlines() == [
         "f: FLOPs by block: lowered, compiled",
         "block    lowered  compiled   change",
@@ -322,15 +316,6 @@ def test_a_scale_holds_its_numbers(values):
     assert 1 <= len(scale.ticks()) <= 8
 
 
-def test_an_overlay_adds_up_and_reports_costs_outside(nested):
-    blocks = {"norm": 20, "mlp_0/linear_0": 430, "mlp_0/linear_1": 260, "head": 280, "skip": None, "(loss)": 10}
-    drawn = check(overlay(costs(blocks), nested).svg)
-    assert "MLP mlp_0\nFLOPs: 690 FLOP, 69.0 %" in [tooltip.replace("\n256", "") for tooltip in drawn.tooltips]
-    assert "outside this graph: 10 FLOP, 1.0 %" in [one.text for one in drawn.texts]
-    assert "unknown" in [one.text for one in drawn.texts]
-    check(overlay(costs(blocks), nested, expanded={"mlp_0"}).svg)
-
-
 def runs_through(drawn, box) -> bool:
     """Return whether an edge of a graph crosses a box."""
     (moved,) = [g.attrib["transform"] for g in drawn.root.iter(f"{SVG}g") if "transform" in g.attrib]
@@ -338,15 +323,9 @@ def runs_through(drawn, box) -> bool:
     for edge in (g for g in drawn.root.iter(f"{SVG}g") if g.get("class") == "edge"):
         d = edge.find(f"{SVG}path").attrib["d"]
         points = [*zip(*[iter(map(float, re.findall(r"-?[\d.]+", d)))] * 2, strict=True)]
-        for first in range(0, len(points) - 1, 3):
-            for at in range(41):
-                weights = [comb(3, k) * (at / 40) ** k * (1 - at / 40) ** (3 - k) for k in range(4)]
-                x, y = (
-                    sum(w * point[axis] for w, point in zip(weights, points[first : first + 4], strict=True))
-                    for axis in (0, 1)
-                )
-                if box.x <= x + dx <= box.x + box.w and box.y <= y + dy <= box.y + box.h:
-                    return True
+        along = (curve_point(points, at / 200) for at in range(201))
+        if any(box.x <= x + dx <= box.x + box.w and box.y <= y + dy <= box.y + box.h for x, y in along):
+            return True
     return False
 
 

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from mithril_nb.inspection import inspect
 from mithril_nb.viz.costs.tables.rows import MOST_ROWS, Row, folded_rows, share_of, sum_figures
-from mithril_nb.viz.costs.tables.table import cost_html
-from mithril_nb.viz.costs.tables.text import cost_text
+from mithril_nb.viz.costs.tables.table import cost_html, cost_text
 
 FIGURES = ("flops", "transcendentals", "bytes_accessed", "params")
 

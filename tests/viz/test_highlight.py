@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import mithril_nb.viz
 from mithril_nb.stages.stage_kinds import STAGE_KINDS
-from mithril_nb.viz.highlight import highlighted, tokens
+from mithril_nb.viz.languages import highlighted, tokens
 
 DEFINITION = json.loads((Path(mithril_nb.viz.__file__).parent / "tokens.json").read_text(encoding="utf-8"))
 LANGUAGES = ("python", "graph", "jaxpr", "mlir", "hlo", "llvm", "asm")

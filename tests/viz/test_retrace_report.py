@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mithril_nb.analysis.retraces import FunctionReport, Retrace, WatchReport
-from mithril_nb.viz.retraces import retraces_html, retraces_text
+from mithril_nb.viz.pages.retraces import retraces_html, retraces_text
 
 AGAIN = Retrace(
     "argument 1 `x` changed from f32[32,10] to f32[33,10]", "train.py", 31, "train.py:31",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
@@ -221,18 +222,23 @@ def test_the_text_has_the_content_of_the_picture() -> None:
     assert stage_graph_text(stage_graph(Stage("asm", "", unavailable="why"))) == "asm: nothing to draw"
 
 
-def test_stage_layout_is_the_same_under_every_hash_seed() -> None:
+def test_layouts_are_the_same_under_every_hash_seed() -> None:
     code = (
         "from test_stage_diagram import *\n"
+        "from mithril_nb.models import MLP, Model\n"
+        "from mithril_nb.viz.diagrams.picture import picture\n"
         "import hashlib\n"
-        "drawn = [scene_svg(stage_layout(stage_graph(transformer(wide=wide)))) for wide in (False, True)]\n"
-        "print(hashlib.sha256(''.join(drawn).encode()).hexdigest())\n"
+        "drawn = [stage_layout(stage_graph(transformer(wide=wide))) for wide in (False, True)]\n"
+        "model = Model()\n"
+        "for _ in range(3): model += MLP(hidden_sizes=(8, 4))\n"
+        "drawn.append(picture(model.graph, expanded={'mlp_0', 'mlp_2'}).diagram)\n"
+        "print(hashlib.sha256(''.join(map(scene_svg, drawn)).encode()).hexdigest())\n"
     )
-    path = [str(__import__("pathlib").Path(__file__).parent), *sys.path]
+    path = ":".join((str(Path(__file__).parent), *sys.path))
     runs = [
         subprocess.run(
             [sys.executable, "-c", code],
-            env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(path)},
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": path},
             capture_output=True,
             text=True,
             check=True,
@@ -241,3 +247,4 @@ def test_stage_layout_is_the_same_under_every_hash_seed() -> None:
     ]
     assert runs[0].stdout == runs[1].stdout
     assert len(runs[0].stdout) == 65
+    assert [run.stderr for run in runs] == ["", ""], "Graphviz or Fontconfig wrote to the page"

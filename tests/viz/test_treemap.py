@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mithril_nb.errors import UnknownOptionError
-from mithril_nb.viz.costs.canvas.squares import Rect, squarify
-from mithril_nb.viz.costs.treemap import FIELDS, cells_of, treemap
+from mithril_nb.viz.costs.fields import BLOCK_FIELDS
+from mithril_nb.viz.costs.treemap import cells_of, squarify, treemap
+from mithril_nb.viz.svg import Rect
 
 PATHS = st.lists(st.sampled_from(["a", "b", "c_0", "c_1", "long_name_of_a_block"]), min_size=1, max_size=3).map(
     "/".join
@@ -69,7 +70,7 @@ def test_equal_parts_are_nearly_square():
 
 
 @pytest.mark.parametrize("width", [240, 400, 720, 1200])
-@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("field", BLOCK_FIELDS)
 def test_every_text_can_be_read(field, width):
     for data in (gpt(), gpt(25, spread=7), costs({"a": 5}, 3), costs({name: 9 for name in HOSTILE}, 2)):
         check(treemap(data, field, width).svg)

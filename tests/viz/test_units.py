@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mithril_nb.viz.text.units import exact, flops, nbytes, percent, seconds, si
+from mithril_nb.viz.units import exact, flops, nbytes, percent, seconds, si
 
 
 @pytest.mark.parametrize(

@@ -14,20 +14,20 @@ CASES = {
     "viz/costs/fields.py:field_of": f"""{COST}
         cost.treemap("joules")
         """,
-    "viz/costs/options.py:option_error": f"""{COST}
+    "viz/costs/drawing.py:option_error": f"""{COST}
         cost.treemap(width="wide")
         """,
-    "viz/costs/overlay/overlay.py:_check_blocks": f"""{COST}
+    "viz/costs/overlay.py:_check_blocks": f"""{COST}
         other = ml.inspect(Model() | Tanh(name="t"), shapes={{"input": [2, 3]}})
         cost.overlay(other)
         """,
-    "viz/costs/overlay/graph.py:graph_of": f"""{COST}
+    "viz/costs/overlay.py:graph_of": f"""{COST}
         cost.overlay(3)
         """,
-    "viz/costs/overlay/graph.py:validate_opened": f"""{COST}
+    "viz/costs/overlay.py:validate_opened": f"""{COST}
         cost.overlay(inspection, expanded=["haed"])
         """,
-    "viz/pages/inspection_page.py:inspection_page": f"""{COST}
+    "viz/pages/inspection.py:inspection_page": f"""{COST}
         inspection.to_html("a/b/c.html")
         """,
 }

@@ -16,7 +16,7 @@ import traitlets
 from IPython import get_ipython
 from ipywidgets import widget_serialization
 
-from mithril_nb.viz.built import built
+from mithril_nb.viz.html_parts import built
 
 
 class Assets(anywidget.AnyWidget):

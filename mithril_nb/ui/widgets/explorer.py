@@ -19,8 +19,7 @@ from mithril_nb.ui.widgets.guard import shown_in_widget
 from mithril_nb.ui.widgets.protocol import Message, packed, transforms_message
 from mithril_nb.ui.widgets.session_widget import SessionWidget
 from mithril_nb.viz.bundles import Bundle, bundle
-from mithril_nb.viz.costs.tables.table import cost_html
-from mithril_nb.viz.costs.tables.text import cost_text
+from mithril_nb.viz.costs.tables.table import cost_html, cost_text
 
 
 class Explorer(SessionWidget):

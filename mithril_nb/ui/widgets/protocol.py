@@ -22,7 +22,7 @@ from mithril_nb.ui.session.costs.requests import BlockRows, CostPicture, CostTab
 from mithril_nb.ui.session.costs.what_if import WhatIfAnswer
 from mithril_nb.ui.session.stages.passes import PassList
 from mithril_nb.ui.session.training import Rows
-from mithril_nb.viz.pages.stage_data import equation_data, stage_data
+from mithril_nb.viz.pages.listing import equation_data, stage_data
 
 Message = tuple[dict[str, Any], list[bytes]]
 """A message and its buffers."""

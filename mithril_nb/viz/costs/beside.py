@@ -1,4 +1,4 @@
-"""Two costs side by side: the cost of each block before and after, and the change."""
+"""Two costs side by side: the cost of each block before and after; and the effect of changed settings on costs."""
 
 from __future__ import annotations
 
@@ -7,26 +7,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from mithril_nb.display import UNATTRIBUTED_LABEL
-from mithril_nb.viz.costs.blocks import hue_or_grey, path_text, strip_numbers, times
-from mithril_nb.viz.costs.canvas.page import FOOT, HEAD_H, MARGIN, Page, hidden_notes
-from mithril_nb.viz.costs.canvas.squares import Rect
-from mithril_nb.viz.costs.canvas.svg_canvas import NO_HUE, NORMAL, SvgCanvas
-from mithril_nb.viz.costs.drawable import replace_undrawable
-from mithril_nb.viz.costs.drawing import Drawing
-from mithril_nb.viz.costs.fields import Field, at_least, field_of, is_bound
-from mithril_nb.viz.costs.numbers import Numbers
-from mithril_nb.viz.costs.options import validate_width
+from mithril_nb.viz.costs.blocks import hue_or_grey, path_text, strip_numbers
+from mithril_nb.viz.costs.canvas.svg_canvas import FOOT, HEAD_H, MARGIN, NO_HUE, NORMAL, Page, SvgCanvas, hidden_notes
+from mithril_nb.viz.costs.drawing import Drawing, Numbers, replace_undrawable, validate_width
+from mithril_nb.viz.costs.fields import BLOCK_FIELDS, FIELDS, Field, at_least, field_of, is_bound
 from mithril_nb.viz.palette import hues_of_blocks
-from mithril_nb.viz.text.escape import one_line
-from mithril_nb.viz.text.units import three_figures
-from mithril_nb.viz.text.width import text_width
+from mithril_nb.viz.svg import Rect
+from mithril_nb.viz.text import one_line, text_width, times
+from mithril_nb.viz.units import three_figures
 
 Pair = Mapping[str, Any]
 """Two costs as data. `before` and `after` are their labels; `field` is the field compared; `blocks` has one entry with
 `block`, `before` and `after` each; `total` has `before` and `after`; `program`, `notes` and `hues` are optional. Sides
 listed in `bounds` are lower bounds, so the change is unknown."""
 
-FIELDS = ("flops", "bytes_accessed", "params", "time_s", "transcendentals")
 _MOST_ROWS = 20
 _NARROW = 560
 _BAR_H = 8
@@ -53,6 +47,10 @@ class Row:
             at_least(written(self.before), "before" in self.bounds),
             at_least(written(self.after), "after" in self.bounds),
         )
+
+    def cells(self, field: Field) -> tuple[str, str, str, str]:
+        """Return its name, both sides and the change as text."""
+        return (self.name, *self.format_sides(field.short), self.change)
 
     @property
     def most(self) -> float:
@@ -95,7 +93,7 @@ def pair_of(comparison: Mapping[str, Any], field: str) -> Pair:
     Raises:
         UnknownOptionError: The field does not exist.
     """
-    kind = field_of(field, FIELDS, 'comparison.beside("{}")')
+    kind = field_of(field, BLOCK_FIELDS, 'comparison.beside("{}")')
 
     def of(change: Mapping[str, Any]) -> dict[str, Any]:
         before, after = change["before"], change["after"]
@@ -261,16 +259,13 @@ class _Numbers:
 
     def __init__(self, rows: Sequence[Row], kind: Field):
         self._kind = kind
-        texts = [self._texts(row) for row in rows]
+        texts = [row.cells(kind)[1:] for row in rows]
         self._widths = [max(text_width(text[at], NORMAL, bold=True) for text in texts) for at in range(3)]
         self.width = sum(self._widths) + 2 * 14
 
-    def _texts(self, row: Row) -> tuple[str, str, str]:
-        return *row.format_sides(self._kind.short), row.change
-
     def draw(self, sheet: SvgCanvas, right: float, y: float, row: Row, *, bold: bool = False) -> None:
         """Write the numbers of a row, right-aligned."""
-        before, after, change = self._texts(row)
+        _, before, after, change = row.cells(self._kind)
         last, middle = self._widths[2], self._widths[1]
         sheet.text(right, y, change, "muted" if change in ("same", "unknown") else "ink", anchor="end", bold=bold)
         sheet.text(right - last - 14, y, after, anchor="end", bold=bold)
@@ -280,7 +275,85 @@ class _Numbers:
 def _numbers(pair: Pair, kind: Field, rows: Sequence[Row]) -> Numbers:
     first, second = _labels(pair)
     program = f"{one_line(str(pair['program']))}: " if pair.get("program") else ""
-    table: list[tuple[str, ...]] = [("block", first, second, "change")]
-    for row in (*rows, _total(pair)):
-        table.append((row.name, *row.format_sides(kind.short), row.change))
+    table = [("block", first, second, "change"), *(row.cells(kind) for row in (*rows, _total(pair)))]
     return Numbers(f"{program}{kind.title} by block: {first}, {second}", table)
+
+
+Changed = Mapping[str, Any]
+"""A change as data: `Comparison.to_dict()` with `settings`, `way`, `peak_bytes` and `notes`."""
+_COUNTED = ("flops", "transcendentals", "bytes_accessed", "params")
+_TABLE = (*_COUNTED, "peak_bytes", "time_s")
+
+
+def change(changed: Changed) -> Drawing:
+    r"""Draw the effect of changed settings on costs: the FLOPs of blocks; the text lists all totals first.
+
+    Args:
+        changed: The change.
+
+    Examples:
+        >>> total = {"before": {"flops": 4000}, "after": {"flops": 8000}}
+        >>> data = {"program": "step", "before": "batch=8", "after": "batch=16", "way": "formula", "total": total}
+        >>> drawing = change({**data, "by_block": {"linear": total}, "unattributed": {"before": {}, "after": {}}})
+        >>> print(drawing.text.partition("\n\n")[0])
+        step: batch=8 -> batch=16 (formula)
+                 batch=8    batch=16    change
+        FLOPs  4.00 kFLOP  8.00 kFLOP  +100.0 %
+    """
+    changed = replace_undrawable(changed)
+    notes = (*_unchanged(changed), *(changed.get("notes") or ()), *_of_peak(changed))
+    pair = {**pair_of(changed, "flops"), "program": str(changed["program"]), "notes": notes}
+    drawing, whole = beside(pair), _whole(changed)
+    return Drawing(
+        drawing.svg, f"{whole.title}\n{whole.text}\n\n{drawing.text}", (whole, *drawing.tables), drawing.notes
+    )
+
+
+def _unchanged(changed: Changed) -> tuple[str, ...]:
+    """Return a note if nothing changes, with the reason if it is known. Unknown costs might change, so no note."""
+    figures = (changed["total"], changed["unattributed"], *changed["by_block"].values())
+    peaks = changed.get("peak_bytes") or {"before": {}, "after": {}}
+    is_same = all(one["before"] == one["after"] for one in (*figures, peaks))
+    total = changed["total"]["before"]
+    if not is_same or total.get("flops") is None or total.get("unknown") or total.get("unknown_bytes"):
+        return ()
+    found = "nothing changes: every figure here is the same before and after"
+    backward = (changed.get("by_role") or {}).get("backward", {"before": {}})["before"]
+    if "remat" in changed.get("settings", {}) and backward.get("flops") == backward.get("bytes_accessed") == 0:
+        found += "; remat acts on the backward pass, and this program has none"
+    return (found,)
+
+
+def _whole(changed: Changed) -> Numbers:
+    first, second, program = (one_line(str(changed[name])) for name in ("before", "after", "program"))
+    rows = [("", first, second, "change")]
+    fields = [FIELDS[name] for name in _TABLE if _has_row(changed, name)]
+    rows += [_total_row(changed, field).cells(field) for field in fields]
+    return Numbers(f"{program}: {first} -> {second} ({changed['way']})", rows)
+
+
+def _total_row(changed: Changed, field: Field) -> Row:
+    bounds = frozenset(side for side in ("before", "after") if is_bound(changed["total"][side], field.name))
+    return Row(None, field.title, *_pair(changed, field.name), bounds)
+
+
+def _of_peak(changed: Changed) -> tuple[str, ...]:
+    """Return a note if the peak is an estimate, and the reason if it is unknown."""
+    sides = (changed.get("peak_bytes") or {}).values()
+    if any(side.get("source") == "analytic" for side in sides):
+        return ("peak_bytes: estimated from the equations; change.compiled has XLA's",)
+    reasons = dict.fromkeys(str(side["reason"]) for side in sides if side.get("bytes") is None and side.get("reason"))
+    return tuple(one if one.startswith("peak_bytes") else f"peak_bytes: {one}" for one in reasons)
+
+
+def _has_row(changed: Changed, name: str) -> bool:
+    """Return whether a field gets a row: if it has a value, or if it is counted but unknown."""
+    is_counted = name in _COUNTED and name in changed["total"]["before"]
+    return is_counted or any(value is not None for value in _pair(changed, name))
+
+
+def _pair(changed: Changed, name: str) -> tuple[Any, Any]:
+    if name == "peak_bytes":
+        peaks = changed.get("peak_bytes") or {"before": {}, "after": {}}
+        return peaks["before"].get("bytes"), peaks["after"].get("bytes")
+    return changed["total"]["before"].get(name), changed["total"]["after"].get(name)

@@ -6,12 +6,13 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 
 from mithril_nb.graph.paths import name_of, split_path
 from mithril_nb.viz.costs.canvas.svg_canvas import NO_HUE
 from mithril_nb.viz.costs.fields import Data, is_bound
 from mithril_nb.viz.palette import hue_of, hues_of_blocks
-from mithril_nb.viz.text.escape import one_line
+from mithril_nb.viz.text import one_line, outer_paths
 
 _NUMBERS = re.compile(r"\d+")
 _NUMBERED = re.compile(r"(.*?)(\d{1,9})")
@@ -59,15 +60,14 @@ class Branch:
 
 
 def tree_of(
-    data: Data, name: str, *, fold: bool = True, alike: Callable[[str], Hashable] | None = None,
+    data: Data, name: str, *, alike: Callable[[str], Hashable] | None = None,
     apart: float | None = None,
 ) -> Branch:  # fmt: skip
-    """Return the cost of each block in one field, as a tree.
+    """Return the cost of each block in one field, as a tree; equal blocks with numbered names are merged.
 
     Args:
         data: The costs.
         name: Name of the field.
-        fold: Whether equal blocks with numbered names are merged.
         alike: Function from a path to the key that equal blocks share; by default their cost in the field.
         apart: Largest relative difference between merged blocks and the first of them. Only blocks that contain
             others are then merged. By default `alike` alone decides.
@@ -85,15 +85,14 @@ def tree_of(
         values[path] = figures.get(name)
         if is_bound(figures, name):
             bounds.add(path)
-        parts = path.split("/")
-        for count in range(1, len(parts) + 1):
-            if here := "/".join(parts[:count]):
-                children.setdefault("/".join(parts[: count - 1]), {})[here] = None
+        for above, here in pairwise(("", *outer_paths(path))):
+            if here:
+                children.setdefault(above, {})[here] = None
 
     def branch(path: str) -> Branch:
         inside = [branch(child) for child in children.get(path, ())]
         own = values.get(path, 0)
-        kept = tuple(_folded(inside, apart) if fold else inside)
+        kept = tuple(_folded(inside, apart))
         likeness = alike(path) if alike else (own, path in bounds)
         return Branch(path, label_of(path), own, kept, 1, (path,), path in bounds, likeness)
 
@@ -162,16 +161,6 @@ def path_text(path: str) -> str:
         ('mlp_0 / linear_1', 'loss')
     """
     return one_line(" / ".join(split_path(path)) if not path.startswith("(") else path.strip("()"))
-
-
-def times(name: str, repeat: int) -> str:
-    """Return a name with its repeat count, if above 1.
-
-    Examples:
-        >>> times("up", 12), times("head", 1)
-        ('up ×12', 'head')
-    """
-    return f"{name} ×{repeat}" if repeat > 1 else name
 
 
 def strip_numbers(path: str) -> str:

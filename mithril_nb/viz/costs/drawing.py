@@ -1,15 +1,123 @@
-"""A finished picture with its text."""
+"""A finished picture with its text and its numbers, and checks of the options and data of pictures."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from pathlib import Path
+from typing import Any
 
 from mithril_nb.atomic_write import write_text
-from mithril_nb.display import Shown
-from mithril_nb.errors import ModelFileError
-from mithril_nb.viz.costs.numbers import Numbers, cell_html
-from mithril_nb.viz.costs.options import option_error
+from mithril_nb.display import Shown, columns, finite
+from mithril_nb.errors import ModelFileError, UnknownOptionError, short_repr
+from mithril_nb.viz.html_parts import html_table, image_html, output_html
+from mithril_nb.viz.text import escaped, one_line
+
+_WIDEST = 10_000
+"""About five screens in px; a larger width is a mistake."""
+
+
+def validate_width(given: object, least: int, called: str) -> int:
+    """Validate a width and return it in whole px.
+
+    Args:
+        given: The width given by the user.
+        least: Smallest width of the picture; smaller values are raised to it.
+        called: The function called by the user.
+
+    Raises:
+        UnknownOptionError: The width is not valid.
+
+    Examples:
+        >>> validate_width(720, 240, "cost.treemap"), validate_width(100.5, 240, "cost.treemap")
+        (720, 240)
+    """
+    if not isinstance(given, Real) or isinstance(given, bool) or not 0 < float(given) <= _WIDEST:
+        raise option_error(
+            called, "width", given, f"a number of px above 0, at most {_WIDEST:,}", f"{called}(width=720)"
+        )
+    return max(least, round(float(given)))
+
+
+def option_error(called: str, option: str, given: object, needs: str, example: str) -> UnknownOptionError:
+    """Return the error for an invalid option.
+
+    Args:
+        called: The function called by the user.
+        option: Name of the option.
+        given: The value given.
+        needs: Description of valid values.
+        example: Code of the advice.
+
+    Examples:
+        >>> print(option_error("cost.treemap", "width", "wide", "a number of px", "cost.treemap(width=720)"))
+        cost.treemap cannot take width='wide'.
+            needs  a number of px
+            Try: cost.treemap(width=720)
+    """
+    value = " ".join(short_repr(given, 60).split())  # the repr of an array has several lines
+    return UnknownOptionError(f"{called} cannot take {option}={value}.", (("needs", needs),), example)
+
+
+_MOST = 1e150
+_NOT_DRAWN = "shown as unknown: numbers that are infinite, NaN, or above 1e150"
+
+
+def replace_undrawable(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the data with undrawable numbers replaced by unknown, and a note if there were any.
+
+    Examples:
+        >>> replace_undrawable({"flops": 3}) == {"flops": 3}
+        True
+        >>> replace_undrawable({"time_s": float("inf")})
+        {'time_s': None, 'notes': ['shown as unknown: numbers that are infinite, NaN, or above 1e150']}
+    """
+    drawn = finite(data, _MOST)
+    if drawn == data:
+        return data
+    return {**drawn, "notes": [*(drawn.get("notes") or ()), _NOT_DRAWN]}
+
+
+_MOST_OPEN = 12
+"""Tables with more rows are collapsed at first."""
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A table of texts; its first column names the rows.
+
+    Attributes:
+        title: Title of the table.
+        rows: The rows; the first holds the titles of the columns.
+
+    Examples:
+        >>> table = Numbers("bytes by block", [("block", "bytes"), ("a", "24 B")])
+        >>> print(table.text)
+        block  bytes
+        a       24 B
+        >>> '<th scope="row">a</th><td>24 B</td>' in table.html
+        True
+    """
+
+    title: str
+    rows: Sequence[tuple[str, ...]]
+
+    @property
+    def text(self) -> str:
+        """The rows as aligned columns, numbers on the right."""
+        _, *rows = self.rows
+        names = 0 if all(row[0].isdecimal() for row in rows) else 1
+        return columns([*self.rows], right=range(names, len(self.rows[0])))
+
+    @property
+    def html(self) -> str:
+        """The rows as a collapsible table."""
+        head, *rows = self.rows
+        return (
+            f'<details class="numbers"{" open" * (len(rows) <= _MOST_OPEN)}><summary>{escaped(self.title)}</summary>'
+            f"{html_table(head, rows)}</details>"
+        )
 
 
 @dataclass(frozen=True)
@@ -37,7 +145,12 @@ class Drawing(Shown):
     @property
     def html(self) -> str:
         """The picture as HTML that follows the page's theme, with its tables and notes below."""
-        return cell_html(self.svg, self.text.partition("\n")[0], self.tables, self.notes)
+        picture = image_html(self.svg, self.text.partition("\n")[0])
+        if not (self.tables or self.notes):
+            return picture
+        tables = "".join(table.html for table in self.tables)
+        notes = "".join(f"<p>{escaped(one_line(note))}</p>" for note in self.notes)
+        return output_html(f"{picture}{tables}{notes}", "cost", "numbers")
 
     def save(self, path: str | Path) -> Path:
         """Write the picture to a file; a file that ends in `.txt` gets the text.

@@ -9,13 +9,21 @@ from typing import Any
 
 from mithril_nb.display import AT_LEAST
 from mithril_nb.errors import UnknownOptionError, nearest, short_repr
-from mithril_nb.viz.text import units
-from mithril_nb.viz.text.escape import one_line
+from mithril_nb.viz import units
+from mithril_nb.viz.text import one_line
 
 OF_KNOWN = "≥: some costs are unknown; shares refer to the known part"
 """Note of pictures whose areas or tones are lower bounds."""
 CALLS = "unknown_transcendentals"
 """Key of the number of rows with unknown transcendentals; left out if it equals `"unknown"`."""
+_COUNTS = {
+    "flops": "unknown",
+    "transcendentals": CALLS,
+    "bytes_accessed": "unknown_bytes",
+    "payload_bytes": "unknown_communication",
+    "wire_bytes": "unknown_communication",
+}
+"""Key of the number of unknown rows, by figure."""
 Data = Mapping[str, Any]
 """Costs as data: `program`, `source`, `by_block`, `unattributed`, `total`, `notes`."""
 
@@ -52,6 +60,9 @@ FIELDS = {
         Field("time_s", "time", units.seconds, lambda value: units.UNKNOWN if value is None else f"{value:.9g} s"),
     )
 }
+
+BLOCK_FIELDS = ("flops", "bytes_accessed", "params", "time_s", "transcendentals")
+"""Fields that are counted for each block."""
 
 
 def field_of(name: str, allowed: tuple[str, ...] = tuple(FIELDS), call: str = 'field="{}"') -> Field:
@@ -101,8 +112,7 @@ def unknown_in(figures: Mapping[str, Any], key: str) -> int:
 
 def is_bound(figures: Mapping[str, Any], field: str) -> bool:
     """Return whether a number is a lower bound because some rows are unknown; beside formulas it is exact."""
-    counts = {"flops": "unknown", "transcendentals": CALLS, "bytes_accessed": "unknown_bytes"}
-    return bool(figures.get(field) and unknown_in(figures, counts.get(field, "")) and "formulas" not in figures)
+    return bool(figures.get(field) and unknown_in(figures, _COUNTS.get(field, "")) and "formulas" not in figures)
 
 
 def at_least(text: str, is_least: bool) -> str:

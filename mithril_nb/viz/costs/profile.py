@@ -9,12 +9,12 @@ from typing import Any
 from mithril_nb.display import UNATTRIBUTED_LABEL, columns
 from mithril_nb.viz.costs.blocks import hues_of
 from mithril_nb.viz.costs.fields import at_least, is_bound
-from mithril_nb.viz.costs.roofline.spots import explain_above
+from mithril_nb.viz.costs.roofline_points import explain_above
 from mithril_nb.viz.costs.tables.rows import Row, folded_rows, sum_figures
-from mithril_nb.viz.costs.tables.table import cost_css, cost_html, row_head
-from mithril_nb.viz.html_parts import base_css
-from mithril_nb.viz.text.escape import escaped, one_line
-from mithril_nb.viz.text.units import percent, seconds, si
+from mithril_nb.viz.costs.tables.table import cost_html, row_head
+from mithril_nb.viz.html_parts import Markup, html_table, output_html
+from mithril_nb.viz.text import escaped, one_line
+from mithril_nb.viz.units import percent, seconds, si
 
 _HEADS = ("block", "time", "share", "min to max", "FLOP/s", "bytes/s", "of the roofline")
 
@@ -65,19 +65,14 @@ def profile_html(profile: Any) -> str:
     hues = hues_of(data)
     *parts, total = _lines(profile)
     longest = max((part.time_s or 0.0 for part in parts), default=0.0)
-    heads = "".join(f'<th scope="col">{name}</th>' for name in _HEADS)
-    rows = "".join(_row_html(part, total, longest, hues) for part in parts)
+    rows = (_row_html(part, total, longest, hues) for part in parts)
+    table = html_table(_HEADS, rows, caption=_title(profile), foot=_row_html(total, total, 0.0, hues))
     notes = "".join(f"<p>{escaped(note)}</p>" for note in _notes(profile))
-    return (
-        f'<div class="mnb"><style>{base_css()}{cost_css()}</style><div class="scroll"><table class="cost">'
-        f"<caption>{escaped(_title(profile))}</caption><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody>"
-        f"<tfoot>{_row_html(total, total, 0.0, hues)}</tfoot></table></div>{notes}"
-        '<details class="formulas"><summary>work in that time: FLOPs, bytes, parameters</summary>'
-        f"{cost_html(data)}</details></div>"
-    )
+    work = f"<summary>work in that time: FLOPs, bytes, parameters</summary>{cost_html(data)}"
+    return output_html(f'{table}{notes}<details class="formulas">{work}</details>', "cost")
 
 
-def _row_html(line: _Line, total: _Line, longest: float, hues: Mapping[str, int]) -> str:
+def _row_html(line: _Line, total: _Line, longest: float, hues: Mapping[str, int]) -> Markup:
     kind = ' class="total"' if line is total else ""
     head = f'<tr{kind}><th scope="row"><span class="dot none"></span>{escaped(line.name)}</th>'
     time, share, *others = line.cells(total.time_s)
@@ -85,8 +80,8 @@ def _row_html(line: _Line, total: _Line, longest: float, hues: Mapping[str, int]
     bar = f'<span class="bar"><i class="f" style="width:{length:.1f}%"></i></span>' if longest else ""
     exact = "" if line.time_s is None else f' title="{line.time_s:.9g} s"'
     cells = "".join(f"<td>{escaped(cell)}</td>" for cell in others)
-    first = "".join(row_head(line.row, hues)) if line.row is not None else head
-    return f"{first}<td{exact}>{escaped(time)}</td><td>{escaped(share)}{bar}</td>{cells}</tr>"
+    first = row_head(line.row, hues) if line.row is not None else head
+    return Markup(f"{first}<td{exact}>{escaped(time)}</td><td>{escaped(share)}{bar}</td>{cells}</tr>")
 
 
 def _lines(profile: Any) -> Iterator[_Line]:

@@ -7,18 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from mithril_nb.viz.costs.canvas.axes import Scale, mark, scale_of, tick_text
-from mithril_nb.viz.costs.canvas.page import HEAD_H, MARGIN, Page, hidden_notes
-from mithril_nb.viz.costs.canvas.squares import Rect
-from mithril_nb.viz.costs.canvas.svg_canvas import NORMAL, SMALL
-from mithril_nb.viz.costs.drawable import replace_undrawable
-from mithril_nb.viz.costs.drawing import Drawing
+from mithril_nb.viz.costs.canvas.svg_canvas import HEAD_H, MARGIN, NORMAL, SMALL, Page, hidden_notes
+from mithril_nb.viz.costs.drawing import Drawing, Numbers, replace_undrawable
 from mithril_nb.viz.costs.fields import Field, at_least, field_of
-from mithril_nb.viz.costs.numbers import Numbers
 from mithril_nb.viz.palette import HUES
-from mithril_nb.viz.svg import line_path
-from mithril_nb.viz.text.escape import one_line
-from mithril_nb.viz.text.units import seconds
-from mithril_nb.viz.text.width import elide, text_width
+from mithril_nb.viz.svg import Rect, line_path
+from mithril_nb.viz.text import elide, listed, one_line, text_width
+from mithril_nb.viz.units import seconds
 
 Swept = Mapping[str, Any]
 """A sweep as data. `settings` maps one or two names to their values; `fields` lists names. Each of `points` has its
@@ -118,7 +113,7 @@ def unknowns_of(swept: Swept, fields: Sequence[Field]) -> list[str]:
     lines: list[str] = []
     for (title, why), places in groups.items():
         everywhere = len(places) == len(swept["points"])
-        at = "" if everywhere else f" at {'; '.join(places[:4])}" + (f" and {len(places) - 4} more" * (len(places) > 4))
+        at = "" if everywhere else f" at {listed(places, 4, '; ')}"
         lines.append(f"{title} unknown{at}: {one_line(why)}")
     return lines
 

@@ -9,14 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mithril_nb.display import UNATTRIBUTED_LABEL, columns
-from mithril_nb.viz.costs.blocks import Branch, hue_or_grey, hues_of, label_of, path_text, times, tree_of
-from mithril_nb.viz.costs.canvas.naming import Names
-from mithril_nb.viz.costs.canvas.page import FOOT, HEAD_H, MARGIN, Page
-from mithril_nb.viz.costs.canvas.squares import Rect, squarify
-from mithril_nb.viz.costs.canvas.svg_canvas import LARGE, NO_HUE, NORMAL, SvgCanvas
-from mithril_nb.viz.costs.drawable import replace_undrawable
-from mithril_nb.viz.costs.drawing import Drawing
+from mithril_nb.viz.costs.blocks import Branch, hue_or_grey, hues_of, label_of, path_text, tree_of
+from mithril_nb.viz.costs.canvas.names import Names
+from mithril_nb.viz.costs.canvas.svg_canvas import FOOT, HEAD_H, LARGE, MARGIN, NO_HUE, NORMAL, Page, SvgCanvas
+from mithril_nb.viz.costs.drawing import Drawing, replace_undrawable, validate_width
 from mithril_nb.viz.costs.fields import (
+    BLOCK_FIELDS,
     OF_KNOWN,
     Data,
     Field,
@@ -27,12 +25,10 @@ from mithril_nb.viz.costs.fields import (
     reason_of,
     whole_text,
 )  # fmt: skip
-from mithril_nb.viz.costs.options import validate_width
-from mithril_nb.viz.text.escape import one_line
-from mithril_nb.viz.text.units import percent
-from mithril_nb.viz.text.width import text_width
+from mithril_nb.viz.svg import Rect
+from mithril_nb.viz.text import listed, one_line, text_width, times
+from mithril_nb.viz.units import percent
 
-FIELDS = ("flops", "bytes_accessed", "params", "time_s", "transcendentals")
 _SMALLEST = 24.0
 """Parts of a block with less area than this, in px², are merged."""
 _LEAST_LISTED = 0.001
@@ -103,7 +99,7 @@ def treemap(data: Data, field: str = "flops", width: int = 720) -> Drawing:
 
     Args:
         data: The costs, as returned by `Cost.to_dict()`.
-        field: Field that determines the areas, one of `FIELDS`.
+        field: Field that determines the areas, one of `BLOCK_FIELDS`.
         width: Width in px, at least 240.
 
     Raises:
@@ -120,7 +116,7 @@ def treemap(data: Data, field: str = "flops", width: int = 720) -> Drawing:
         b        250 FLOP  25.0 %  █████
         total  1.00 kFLOP   100 %
     """
-    kind, data = field_of(field, FIELDS, 'cost.treemap("{}")'), replace_undrawable(data)
+    kind, data = field_of(field, BLOCK_FIELDS, 'cost.treemap("{}")'), replace_undrawable(data)
     return Drawing(_svg(data, kind, validate_width(width, 240, "cost.treemap")), _text(data, kind))
 
 
@@ -132,7 +128,7 @@ def cells_of(data: Data, field: str, within: Rect) -> list[Cell]:
         field: Name of the field.
         within: The rectangle to divide.
     """
-    kind, hues = field_of(field, FIELDS), hues_of(data)
+    kind, hues = field_of(field, BLOCK_FIELDS), hues_of(data)
     tree, lost = tree_of(data, field), _lost(data, kind)
     total = tree.value + lost.value
     if total <= 0:
@@ -299,8 +295,7 @@ def _missing(data: Data, kind: Field) -> Iterator[str]:
         yield OF_KNOWN
     unknown = [path_text(path) for path, figures in data["by_block"].items() if figures.get(kind.name) is None]
     if unknown:
-        more = f" and {len(unknown) - 6} more" if len(unknown) > 6 else ""
-        yield f"unknown, not drawn: {', '.join(unknown[:6])}{more}"
+        yield f"unknown, not drawn: {listed(unknown, 6)}"
     yield from notes_of(data, kind.name)
 
 
@@ -342,3 +337,59 @@ def _deep(branch: Branch, depth: int) -> Iterator[tuple[Branch, int]]:
         parts.append(Branch(branch.path, "(self)", branch.own, is_bound=branch.is_bound))
     for one in sorted(parts, key=lambda part: -part.value):
         yield from _deep(one, depth + 1)
+
+
+def squarify(values: Sequence[float], within: Rect) -> list[Rect]:
+    """Return a rectangle for each value, with an area proportional to it; together they fill `within`.
+
+    The algorithm is that of Bruls, Huizing and van Wijk, "Squarified Treemaps" (2000): it lays rows along the shorter
+    side, and extends each row while that improves the worst ratio of sides in it.
+
+    Args:
+        values: Numbers above 0, the largest first.
+        within: The rectangle to divide.
+
+    Examples:
+        >>> squarify([2, 1, 1], Rect(0, 0, 4, 2))
+        [Rect(x=0, y=0.0, w=2.0, h=2.0), Rect(x=2.0, y=0.0, w=2.0, h=1.0), Rect(x=2.0, y=1.0, w=2.0, h=1.0)]
+    """
+    found: list[Rect] = []
+    left = within
+    rest = [*values]
+    while rest:
+        scale = left.area / sum(rest)
+        side = min(left.w, left.h)
+        count = 1
+        while count < len(rest) and _worst(rest[: count + 1], scale, side) <= _worst(rest[:count], scale, side):
+            count += 1
+        row, rest = rest[:count], rest[count:]
+        rects, left = _cells_of_row(row, left, sum(row) / (sum(row) + sum(rest)))
+        found += rects
+    return found
+
+
+def _worst(row: Sequence[float], scale: float, side: float) -> float:
+    """Return the worst ratio of sides among the parts of a row."""
+    total = sum(row) * scale
+    if not total or not side:
+        return float("inf")
+    return max(side * side * max(row) * scale / total**2, total**2 / (side * side * min(row) * scale))
+
+
+def _cells_of_row(row: Sequence[float], within: Rect, share: float) -> tuple[list[Rect], Rect]:
+    """Return the parts of a row along the shorter side, which takes `share` of the area, and the remaining area."""
+    upright = within.w >= within.h
+    side, length = (within.h, within.w) if upright else (within.w, within.h)
+    total = sum(row)
+    depth = length * share
+    rects, at = [], 0.0
+    for place, value in enumerate(row):
+        part = side - at if place == len(row) - 1 else side * value / total
+        if upright:
+            rects.append(Rect(within.x, within.y + at, depth, part))
+        else:
+            rects.append(Rect(within.x + at, within.y, part, depth))
+        at += part
+    if upright:
+        return rects, Rect(within.x + depth, within.y, within.w - depth, within.h)
+    return rects, Rect(within.x, within.y + depth, within.w, within.h - depth)

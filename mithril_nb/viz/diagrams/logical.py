@@ -11,12 +11,23 @@ from dataclasses import dataclass, replace
 
 from mithril_nb.graph.paths import join_path
 from mithril_nb.graph.records import BOUNDARY, Endpoint, LogicalGraph, Node
-from mithril_nb.viz.diagrams import sizes
-from mithril_nb.viz.diagrams.labels import PLAIN, NodeAnnotation
+from mithril_nb.viz.diagrams.labels import (
+    NARROWEST,
+    PAD,
+    PILL_H,
+    PLAIN,
+    NodeAnnotation,
+    node_height,
+    node_width,
+    pill_width,
+    ports_at,
+    title_width,
+)
 from mithril_nb.viz.diagrams.rows import End, Net, Part, Way, arrange_lines
 from mithril_nb.viz.diagrams.scene import Level, Scene, SceneEdge, SceneNode, ScenePort, end_text
 from mithril_nb.viz.palette import HUES
 from mithril_nb.viz.svg import Point
+from mithril_nb.viz.text import times
 
 MARGIN = 12
 _PAD = 10
@@ -185,12 +196,10 @@ class _Plan:
         )  # fmt: skip
         inputs, outputs = used
         if block.graph is None or path not in self.expanded:
-            kind = block.kind if note.repeat == 1 else f"{block.kind} ×{note.repeat}"
-            w = sizes.node_width(node.name, kind, note.label, note.shape)
-            h = sizes.node_height(max(len(inputs), len(outputs)))
-            return _item(
-                replace(plain, w=w, h=h, inputs=sizes.ports_at(inputs, 0, h), outputs=sizes.ports_at(outputs, w, h))
-            )
+            kind = times(block.kind, note.repeat)
+            w = node_width(node.name, kind, note.label, note.shape)
+            h = node_height(max(len(inputs), len(outputs)))
+            return _item(replace(plain, w=w, h=h, inputs=ports_at(inputs, 0, h), outputs=ports_at(outputs, w, h)))
         sources = {port: graph.source_of.get(Endpoint(node.name, port)) for port in inputs}
         given = {port: shapes.get(source, "") for port, source in sources.items() if source is not None}
         level = self.level(block.graph, path, given)
@@ -222,9 +231,9 @@ def _pill_key(kind: str, name: str) -> str:
 
 
 def _pill(kind: str, name: str, shape: str) -> _Item:
-    w, h = sizes.pill_width(name, shape), sizes.PILL_H
+    w, h = pill_width(name, shape), PILL_H
     is_input = kind == "input"
-    port = sizes.ports_at([name], w if is_input else 0, h)
+    port = ports_at([name], w if is_input else 0, h)
     inputs, outputs = ((), port) if is_input else (port, ())
     return _item(
         SceneNode(_pill_key(kind, name), name, kind, 0, 0, w, h, HUES - 1, shape=shape, inputs=inputs, outputs=outputs)
@@ -243,7 +252,7 @@ def _widened(node: SceneNode, w: float) -> _Item:
 
 def _frame(node: SceneNode, level: Level) -> _Item:
     """Return an expanded group: a frame that fits its title and content, with ports where the content has them."""
-    w = round(max(level.w + 2 * _PAD, sizes.title_width(node.name, node.kind) + 2 * sizes.PAD, sizes.NARROWEST))
+    w = round(max(level.w + 2 * _PAD, title_width(node.name, node.kind) + 2 * PAD, NARROWEST))
     h = round(level.h + _TITLE_H + _PAD)
     inputs = tuple(ScenePort(name, 0, y + _TITLE_H) for name, y in level.ins.items())
     outputs = tuple(ScenePort(name, w, y + _TITLE_H) for name, y in level.outs.items())

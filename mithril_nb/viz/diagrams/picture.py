@@ -1,19 +1,21 @@
-"""One diagram from a graph, its inferred shapes and its costs; shared by renderers, reports and the terminal."""
+"""One diagram from a graph, its inferred shapes and its costs; and graphs and blocks as text."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from mithril_nb.display import columns
 from mithril_nb.errors import Diagnostic, MithrilError
 from mithril_nb.graph.paths import join_path
-from mithril_nb.graph.records import BOUNDARY, Edge, Endpoint, LogicalGraph
+from mithril_nb.graph.records import BOUNDARY, Block, Edge, Endpoint, LogicalGraph
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.viz.diagrams.labels import Annotations, annotate
+from mithril_nb.viz.diagrams.labels import PLAIN, Annotations, NodeAnnotation, annotate
 from mithril_nb.viz.diagrams.logical import layout
 from mithril_nb.viz.diagrams.scene import Scene
-from mithril_nb.viz.svg import Point
+from mithril_nb.viz.text import one_line
+from mithril_nb.viz.units import percent
 
 MOST_UNFOLDED = 24
 """Larger graphs draw runs of equal blocks as one box, so that a picture can be read at a glance."""
@@ -41,8 +43,6 @@ def picture(
     inputs: Mapping[str, TensorSpec] | None = None,
     shares: Mapping[str, float] | None = None,
     expanded: Collection[str] = frozenset(),
-    problems: Sequence[Diagnostic] | None = None,
-    moved: Mapping[str, Point] | None = None,
     fold: bool | None = None,
 ) -> Picture:
     """Infer a graph's shapes and lay it out.
@@ -52,8 +52,6 @@ def picture(
         inputs: Specs of its inputs; missing specs are inferred where possible.
         shares: Share of the cost of blocks, by path.
         expanded: Paths of the groups that are drawn open.
-        problems: Problems to show instead of those that shape inference finds.
-        moved: Positions of blocks that the user has moved, as `layout` takes them.
         fold: Whether equal blocks in a row are drawn as one; by default if there are more than 24 blocks.
 
     Returns:
@@ -67,15 +65,14 @@ def picture(
     """
     from mithril_nb.models.shape_inference.infer import infer
 
-    specs, given, found = None, inputs, tuple(problems or ())
+    specs, given, found = None, inputs, ()
     try:
         inference = infer(graph, inputs or {})
     except MithrilError as error:
-        if problems is None:
-            found = error.diagnostics
+        found = error.diagnostics
     else:
         specs, given = inference.blocks, inference.inputs
-        if problems is None and inputs:  # without inputs, missing shapes are not errors yet
+        if inputs:  # without inputs, missing shapes are not errors yet
             found = inference.problems
     notes = annotate(graph, specs, given, shares, found)
     drawn, nodes = graph, dict(notes.nodes)
@@ -90,7 +87,6 @@ def picture(
         annotations=nodes,
         edge_shapes=notes.edge_shapes,
         expanded=expanded,
-        moved=moved,
         edge_problems=notes.edge_problems,
     )
     return Picture(graph, diagram, notes, found)
@@ -144,3 +140,70 @@ def fold_chains(graph: LogicalGraph) -> tuple[LogicalGraph, dict[str, tuple[str,
         graph, nodes=tuple(node for node in graph.nodes if node.name not in dropped), edges=tuple(edges), labels=()
     )
     return smaller, {first: tuple(chain) for first, chain in chains.items()}
+
+
+def graph_text(
+    graph: LogicalGraph,
+    annotations: Mapping[str, NodeAnnotation] | None = None,
+    edge_shapes: Mapping[str, str] | None = None,
+) -> str:
+    """Return a graph as an indented list of blocks with their sources and their output shapes.
+
+    Examples:
+        >>> print(graph_text(LogicalGraph()))
+        an empty graph: no blocks yet
+    """
+    if not graph.nodes:
+        return "an empty graph: no blocks yet"
+    notes, shapes = annotations or {}, edge_shapes or {}
+    rows: list[tuple[str, ...]] = []
+    for port in graph.inputs:
+        rows.append((one_line(port.name), "input", "", "", one_line(shapes.get(port.name, "")), ""))
+    rows.extend(_rows(graph, "", "", notes))
+    for port in graph.outputs:
+        source = graph.source_of.get(Endpoint(BOUNDARY, port.name))
+        rows.append((one_line(port.name), "output", "", _from([(None, source)]), "", ""))
+    return columns(rows, {5})
+
+
+def block_text(block: Block) -> str:
+    """Return a block as the call that creates it.
+
+    Examples:
+        >>> block_text(Block("Linear", (("dimension", 10),), (), (), op="linear"))
+        'Linear(dimension=10)'
+    """
+    return f"{one_line(block.kind)}({', '.join(f'{name}={value!r}' for name, value in block.attributes)})"
+
+
+def _rows(
+    graph: LogicalGraph, prefix: str, indent: str, notes: Mapping[str, NodeAnnotation]
+) -> Iterator[tuple[str, ...]]:
+    for node in graph.nodes:
+        path = join_path(prefix, node.name)
+        note = notes.get(path, PLAIN)
+        wired = [
+            (port.name, graph.source_of.get(Endpoint(node.name, port.name)))
+            for port in node.block.inputs
+            if port.role == "data" or Endpoint(node.name, port.name) in graph.source_of
+        ]
+        share = "" if note.share is None else percent(note.share)
+        sources = _from([(name if len(wired) > 1 else None, source) for name, source in wired])
+        yield (
+            f"{indent}{one_line(node.name)}",
+            one_line(node.block.kind),
+            one_line(note.label),
+            sources,
+            one_line(note.shape),
+            share,
+        )
+        if node.block.graph is not None:
+            yield from _rows(node.block.graph, path, indent + "  ", notes)
+
+
+def _from(wired: list[tuple[str | None, Endpoint | None]]) -> str:
+    texts = []
+    for name, source in wired:
+        text = "(nothing)" if source is None else one_line(source.node or source.port)
+        texts.append(f"{one_line(name)}={text}" if name else text)
+    return f"<- {', '.join(texts)}" if texts else ""

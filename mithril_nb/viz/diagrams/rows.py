@@ -120,21 +120,23 @@ class _Lines:
             self._line_h[row] = max(self._line_h[row], (len(pins) + 1) * TRACK)
 
     def placed(self) -> Placed:
-        ways = {(net.tail, net.source, head): self._way(net, head) for net in self._nets for head in net.heads}
-        self._plan_lanes(ways)
-        tops = self._tops()
-        y_of = self._heights(tops)
-        ins, outs = self._pins(tops, y_of)
-        self._plan_channels(ways, tops, y_of, ins, outs)
-        lefts, width = self._columns_x()
-        corners: dict[str, Point] = {}
+        self._ways = {(net.tail, net.source, head): self._way(net, head) for net in self._nets for head in net.heads}
+        self._plan_lanes()
+        self._tops = self._row_tops()
+        self._y_of = self._heights()
+        self._ins, self._outs = self._pins()
+        self._plan_channels()
+        self._columns_x()
+        self._corners: dict[str, Point] = {}
         for row, line in enumerate(self._lines):
             for at, column in enumerate(line):
                 room = max(self._parts[key].w for key in column)
                 for key in column:
-                    corners[key] = (lefts[row][at] + (room - self._parts[key].w) // 2, y_of[key])
-        routes = {way: self._route(way, lanes, corners, lefts, tops, width, ins, outs) for way, lanes in ways.items()}
-        return Placed(width, tops[-1] + self._lane_h[-1], corners, routes, ins, outs)
+                    left = self._lefts[row][at] + (room - self._parts[key].w) // 2
+                    self._corners[key] = (left, self._y_of[key])
+        routes = {way: self._route(way, lanes) for way, lanes in self._ways.items()}
+        height = self._tops[-1] + self._lane_h[-1]
+        return Placed(self._width, height, self._corners, routes, self._ins, self._outs)
 
     def _end(self, key: str, *, is_tail: bool) -> tuple[int, int]:
         """Return the row and channel where a wire leaves or reaches a part."""
@@ -154,8 +156,8 @@ class _Lines:
             return (to_row,)
         return (row + 1, to_row) if to_row > row else (row, to_row + 1)
 
-    def _plan_lanes(self, ways: Mapping[Way, tuple[int, ...]]) -> None:
-        for (tail, source, head), lanes in ways.items():
+    def _plan_lanes(self) -> None:
+        for (tail, source, head), lanes in self._ways.items():
             net = tail, source
             (_, at), (_, to_at) = self._end(tail, is_tail=True), self._end(head[0], is_tail=False)
             if len(lanes) == 1:
@@ -170,7 +172,7 @@ class _Lines:
             is_edge = at in (0, len(self._lanes) - 1)
             self._lane_h.append((count + 1) * TRACK if count else 6 if is_edge else LANE)
 
-    def _tops(self) -> list[float]:
+    def _row_tops(self) -> list[float]:
         """Return the top of each row, and the bottom of the last."""
         tops, y = [], 0.0
         for row, height in enumerate(self._line_h):
@@ -179,84 +181,74 @@ class _Lines:
             y += height
         return [*tops, y]
 
-    def _heights(self, tops: Sequence[float]) -> dict[str, float]:
+    def _heights(self) -> dict[str, float]:
         found: dict[str, float] = {}
         for row, line in enumerate(self._lines):
             for column in line:
-                y = tops[row] + (self._line_h[row] - _stack_height(column, self._parts)) // 2
+                y = self._tops[row] + (self._line_h[row] - _stack_height(column, self._parts)) // 2
                 for key in column:
                     found[key] = y
                     y += self._parts[key].h + ROW_GAP
         return found
 
-    def _pins(self, tops: Sequence[float], y_of: Mapping[str, float]) -> tuple[dict[str, float], dict[str, float]]:
+    def _pins(self) -> tuple[dict[str, float], dict[str, float]]:
         ins: dict[str, float] = {}
         outs: dict[str, float] = {}
         first, last = self._lines[0], self._lines[-1]
-        first_end, last_end = tops[0] + self._line_h[0], tops[-1]
+        first_end, last_end = self._tops[0] + self._line_h[0], self._tops[-1]
         for net in self._nets:
             if net.tail == "":
-                near = [self._in_port(head, y_of) for head in net.heads if head[0] in first[0]]
-                ins[net.source] = _free(near[0] if near else self._middle(first, y_of), first_end, ins)
+                near = [self._in_port(head) for head in net.heads if head[0] in first[0]]
+                ins[net.source] = _free(near[0] if near else self._middle(first), first_end, ins)
             for port in (port for key, port in net.heads if not key):
                 at_end = net.tail in last[-1]
-                wanted = self._out_port(net.tail, net.source, y_of) if at_end else self._middle(last, y_of)
+                wanted = self._out_port(net.tail, net.source) if at_end else self._middle(last)
                 outs[port] = _free(wanted, last_end, outs)
         return ins, outs
 
-    def _middle(self, line: Sequence[Sequence[str]], y_of: Mapping[str, float]) -> float:
+    def _middle(self, line: Sequence[Sequence[str]]) -> float:
         column = line[0]
-        return (y_of[column[0]] + y_of[column[-1]] + self._parts[column[-1]].h) / 2
+        return (self._y_of[column[0]] + self._y_of[column[-1]] + self._parts[column[-1]].h) / 2
 
-    def _in_port(self, head: End, y_of: Mapping[str, float]) -> float:
+    def _in_port(self, head: End) -> float:
         key, port = head
         part = self._parts[key]
-        return y_of[key] + part.ins.get(port, part.h / 2)
+        return self._y_of[key] + part.ins.get(port, part.h / 2)
 
-    def _out_port(self, key: str, source: str, y_of: Mapping[str, float]) -> float:
+    def _out_port(self, key: str, source: str) -> float:
         part = self._parts[key]
-        return y_of[key] + part.outs.get(source, part.h / 2)
+        return self._y_of[key] + part.outs.get(source, part.h / 2)
 
-    def _plan_channels(
-        self,
-        ways: Mapping[Way, tuple[int, ...]],
-        tops: Sequence[float],
-        y_of: Mapping[str, float],
-        ins: Mapping[str, float],
-        outs: Mapping[str, float],
-    ) -> None:
+    def _plan_channels(self) -> None:
         self._ends: dict[Way, tuple[float, float]] = {}
-        for way, lanes in ways.items():
+        for way, lanes in self._ways.items():
             tail, source, head = way
             net = tail, source
             (row, at), (to_row, to_at) = self._end(tail, is_tail=True), self._end(head[0], is_tail=False)
-            start = self._out_port(tail, source, y_of) if tail else ins[source]
-            end = self._in_port(head, y_of) if head[0] else outs[head[1]]
+            start = self._out_port(tail, source) if tail else self._ins[source]
+            end = self._in_port(head) if head[0] else self._outs[head[1]]
             self._ends[way] = start, end
             if not lanes:
                 if start != end:
                     self._channels[row][at].add(net, start, end)
                 continue
-            self._channels[row][at].add(net, start, self._lane_y(lanes[0], net, tops))
-            self._channels[to_row][to_at].add(net, self._lane_y(lanes[-1], net, tops), end)
+            self._channels[row][at].add(net, start, self._lane_y(lanes[0], net))
+            self._channels[to_row][to_at].add(net, self._lane_y(lanes[-1], net), end)
 
-    def _lane_y(self, lane: int, net: tuple[str, str], tops: Sequence[float]) -> float:
-        above = tops[lane] - self._lane_h[lane] if lane < len(self._lines) else tops[-1]
+    def _lane_y(self, lane: int, net: tuple[str, str]) -> float:
+        above = self._tops[lane] - self._lane_h[lane] if lane < len(self._lines) else self._tops[-1]
         return above + TRACK * (self._lanes[lane].places[net] + 1)
 
-    def _columns_x(self) -> tuple[list[list[float]], float]:
-        """Return the left edge of each column of each row, and the total width."""
+    def _columns_x(self) -> None:
+        """Set the left edges of the columns and the channels of each row, and the total width."""
         margin = self._margin.settle()
-        self._margin_w = (margin + 1) * TRACK if margin else 0.0
-        lefts: list[list[float]] = []
-        self._channel_x: list[list[float]] = []
-        self._channel_w: list[list[float]] = []
-        width = 0.0
+        margin_w = (margin + 1) * TRACK if margin else 0.0
+        self._lefts: list[list[float]] = [[] for _ in self._lines]
+        self._channel_x: list[list[float]] = [[] for _ in self._lines]
+        self._channel_w: list[list[float]] = [[] for _ in self._lines]
+        self._width = 0.0
         for row, line in enumerate(self._lines):
-            x = self._margin_w
-            lefts.append([])
-            self._channel_x.append([])
-            self._channel_w.append([])
+            x = margin_w
             for at in range(len(line) + 1):
                 count = self._channels[row][at].settle()
                 is_edge = at in (0, len(line))
@@ -266,10 +258,9 @@ class _Lines:
                 self._channel_w[row].append(room)
                 x += room
                 if at < len(line):
-                    lefts[row].append(x)
+                    self._lefts[row].append(x)
                     x += max(self._parts[key].w for key in line[at])
-            width = max(width, x)
-        return lefts, width
+            self._width = max(self._width, x)
 
     def _track_x(self, row: int, at: int, net: tuple[str, str]) -> float:
         tracks = self._channels[row][at]
@@ -277,22 +268,12 @@ class _Lines:
         spare = self._channel_w[row][at] - TRACK * (used - 1)
         return self._channel_x[row][at] + spare / 2 + TRACK * tracks.places[net]
 
-    def _route(
-        self,
-        way: Way,
-        lanes: tuple[int, ...],
-        corners: Mapping[str, Point],
-        lefts: Sequence[Sequence[float]],
-        tops: Sequence[float],
-        width: float,
-        ins: Mapping[str, float],
-        outs: Mapping[str, float],
-    ) -> tuple[Point, ...]:
+    def _route(self, way: Way, lanes: tuple[int, ...]) -> tuple[Point, ...]:
         tail, source, head = way
         net = tail, source
         start_y, end_y = self._ends[way]
-        start = (corners[tail][0] + self._parts[tail].w if tail else 0.0, start_y)
-        end = (corners[head[0]][0] if head[0] else width, end_y)
+        start = (self._corners[tail][0] + self._parts[tail].w if tail else 0.0, start_y)
+        end = (self._corners[head[0]][0] if head[0] else self._width, end_y)
         (row, at), (to_row, to_at) = self._end(tail, is_tail=True), self._end(head[0], is_tail=False)
         if not lanes and start_y == end_y:
             return (start, end)
@@ -300,7 +281,7 @@ class _Lines:
         if not lanes:
             return (start, (x0, start_y), (x0, end_y), end)
         x1 = self._track_x(to_row, to_at, net)
-        first, last = self._lane_y(lanes[0], net, tops), self._lane_y(lanes[-1], net, tops)
+        first, last = self._lane_y(lanes[0], net), self._lane_y(lanes[-1], net)
         if len(lanes) == 1:
             return (start, (x0, start_y), (x0, first), (x1, first), (x1, end_y), end)
         xm = TRACK * (self._margin.places[net] + 1)

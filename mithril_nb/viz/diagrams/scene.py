@@ -10,7 +10,7 @@ from mithril_nb.display import Shown
 from mithril_nb.graph.paths import component, join_path
 from mithril_nb.graph.records import Endpoint
 from mithril_nb.viz.svg import Point
-from mithril_nb.viz.text.escape import one_line
+from mithril_nb.viz.text import one_line, times
 
 _NODE_DATA = (
     "path", "name", "kind", "hue", "x", "y", "w", "h", "label", "shape", "share", "problem", "group", "expanded",
@@ -111,6 +111,11 @@ class SceneEdge:
     def id(self) -> str:
         """Its ends, `"source -> target"`."""
         return f"{self.source} -> {self.target}"
+
+    @property
+    def label(self) -> str:
+        """Its ends, as its tooltip shows them."""
+        return f"{self.source} → {self.target}"
 
 
 @dataclass(frozen=True)
@@ -224,8 +229,7 @@ def frame_texts(name: str, repeat: int, note: str, shape: str) -> tuple[str, str
         >>> frame_texts("layer_0", 12, "10 rounds", "4×8")
         ('layer_0 ×12', '10 rounds · 4×8')
     """
-    times = f" ×{repeat}" if repeat > 1 else ""
-    return f"{one_line(name)}{times}", " · ".join(part for part in (note, one_line(shape)) if part)
+    return times(one_line(name), repeat), " · ".join(part for part in (note, one_line(shape)) if part)
 
 
 def count_text(kind: str, counts: Sequence[int], roles: Sequence[str]) -> str:

@@ -13,13 +13,12 @@ from itertools import pairwise
 from mithril_nb.display import columns
 from mithril_nb.stages.graph.stage_graph import ROOT, GraphEdge, GraphNode, StageGraph
 from mithril_nb.stages.records import ROLES
-from mithril_nb.viz.diagrams import sizes
+from mithril_nb.viz.diagrams.labels import LEFT, NAME_SIZE, RIGHT, SMALL_SIZE
 from mithril_nb.viz.diagrams.rows import Net, Part, Placed, arrange_lines
 from mithril_nb.viz.diagrams.scene import Level, Scene, SceneEdge, SceneNode, count_text, frame_texts
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
-from mithril_nb.viz.text.escape import one_line
-from mithril_nb.viz.text.units import percent
-from mithril_nb.viz.text.width import text_width
+from mithril_nb.viz.text import one_line, text_width, times
+from mithril_nb.viz.units import percent
 
 MARGIN = 12
 BOX_H, LEAF_H, INPUT_H = 64, 46, 34
@@ -141,12 +140,12 @@ class _Plan:
     def _width(self, nodes: list[GraphNode]) -> int:
         widest = _NARROW
         for node in nodes:
-            name = text_width(one_line(node.name), sizes.NAME_SIZE, bold=True)
-            name += text_width(f"×{node.repeat}", sizes.NAME_SIZE, bold=True) + 12 if node.repeat > 1 else 0
-            below = text_width(node.shape, sizes.SMALL_SIZE)
+            name = text_width(one_line(node.name), NAME_SIZE, bold=True)
+            name += text_width(f"×{node.repeat}", NAME_SIZE, bold=True) + 12 if node.repeat > 1 else 0
+            below = text_width(node.shape, SMALL_SIZE)
             below += _SHARE_W if self._share(node) is not None else 0
             name += 18 if node.kind == "instruction" else 0
-            widest = max(widest, name + sizes.LEFT + sizes.RIGHT, below + sizes.LEFT + sizes.RIGHT)
+            widest = max(widest, name + LEFT + RIGHT, below + LEFT + RIGHT)
         return int(-(-min(widest, _WIDE) // _GRID) * _GRID)
 
     def _part(self, node: GraphNode, inner: Level | None, leaf_w: int) -> Part:
@@ -154,8 +153,7 @@ class _Plan:
             heights = {"instruction": LEAF_H, "input": INPUT_H}
             return Part(leaf_w, heights.get(node.kind, BOX_H), {}, {}, node.kind == "input")
         title = (
-            text_width(" ".join(frame_texts(node.name, node.repeat, node.note, node.shape)), sizes.NAME_SIZE, bold=True)
-            + 24
+            text_width(" ".join(frame_texts(node.name, node.repeat, node.note, node.shape)), NAME_SIZE, bold=True) + 24
         )
         title += _SHARE_W if self._share(node) is not None else 0
         w = max(inner.w + 2 * PAD, title)
@@ -213,10 +211,9 @@ def stage_graph_text(
     for node in graph.visible(shown):
         depth[node.key] = depth[node.parent] + 1
         share = graph.share(node.key, shares or {})
-        times = f" ×{node.repeat}" if node.repeat > 1 else ""
         rows.append(
             (
-                f"{'  ' * depth[node.key]}{one_line(node.name)}{times}",
+                "  " * depth[node.key] + times(one_line(node.name), node.repeat),
                 "" if node.kind in ("block", "instruction") else node.kind,
                 node.note,
                 one_line(node.shape),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mithril_nb.errors import Diagnostic
-from mithril_nb.viz.diagrams import sizes
+from mithril_nb.viz.diagrams.labels import GAP, NAME_SIZE, PAD, SMALL_SIZE, title_width
 from mithril_nb.viz.diagrams.scene import Scene, SceneEdge, SceneNode, count_text, frame_texts, port_text
 from mithril_nb.viz.diagrams.svg_nodes import (
     draw_box,
@@ -18,29 +18,27 @@ from mithril_nb.viz.diagrams.svg_nodes import (
     draw_role,
     draw_sign,
     draw_text,
-    times_text,
 )
 from mithril_nb.viz.palette import DARK, HUES, LIGHT, Theme
 from mithril_nb.viz.svg import (
-    FONT,
     Point,
+    Rect,
     arrow,
     curve_path,
     curve_points,
     element,
-    number,
     opening,
     point_along,
+    root_opening,
     rounded_path,
 )
-from mithril_nb.viz.text.escape import block_key, one_line
-from mithril_nb.viz.text.units import percent
-from mithril_nb.viz.text.width import elide, text_width
+from mithril_nb.viz.text import block_key, elide, one_line, text_width, times
+from mithril_nb.viz.units import percent
 
 _EDGE_SIZE = 10
 _TITLE_ROW = 24
+_STYLE = "max-width:100%;height:auto"
 _LEGEND_H = 26
-_Rect = tuple[float, float, float, float]
 
 
 def scene_svg(scene: Scene, problems: Sequence[Diagnostic] = (), title: str = "", *, embedded: bool = False) -> str:
@@ -60,15 +58,11 @@ def scene_svg(scene: Scene, problems: Sequence[Diagnostic] = (), title: str = ""
     legend_h = _LEGEND_H if len(roles) > 1 else 0
     width, height = max(scene.width, 240 if legend_h else 60), max(scene.height, 40) + legend_h
     parts = [
-        opening(
-            "svg", xmlns="http://www.w3.org/2000/svg", class_="mnb-diagram", role="group" if embedded else "img",
-            width=width, height=height, viewBox=f"0 0 {number(width)} {number(height)}", font_family=FONT,
-            style="max-width:100%;height:auto",
-        ),
+        root_opening("mnb-diagram", width, height, role="group" if embedded else "img", style=_STYLE),
         element("title", f"{one_line(title or scene.title)}: {scene.counted}"),
-    ]  # fmt: skip
+    ]
     if not scene.is_model:
-        tops = ", ".join(f"{one_line(node.name)}{times_text(node)}" for node in scene.nodes if not node.parent)
+        tops = ", ".join(times(one_line(node.name), node.repeat) for node in scene.nodes if not node.parent)
         parts.append(element("desc", f"In the order of the program: {tops}."))
     parts.append(f"<style>{_rules(embedded=embedded)}</style>")
     parts.append(element("rect", class_="ground", width=width, height=height, rx=4, fill=LIGHT.ground))
@@ -136,7 +130,7 @@ def _opening(node: SceneNode, scene: Scene, problems: Sequence[Diagnostic], embe
 def _tooltip(node: SceneNode, scene: Scene, problems: Sequence[Diagnostic]) -> str:
     is_port = scene.is_model and not node.path
     parts = [
-        f"{one_line(node.kind)} {one_line(node.name)}{times_text(node)}",
+        times(f"{one_line(node.kind)} {one_line(node.name)}", node.repeat),
         one_line(node.label),
         f"{'' if is_port else 'output '}{one_line(node.shape)}" if node.shape else "",
         count_text(node.kind, node.counts, scene.roles),
@@ -155,11 +149,11 @@ def _legend(scene: Scene, roles: Sequence[int], y: float) -> Iterator[str]:
     x = 12.0
     for at in roles:
         yield from draw_role(x, y + 7, 22, at, HUES - 1)
-        yield draw_text(x + 28, y + 14, scene.roles[at], sizes.SMALL_SIZE, "muted")
-        x += 28 + text_width(scene.roles[at], sizes.SMALL_SIZE) + 18
+        yield draw_text(x + 28, y + 14, scene.roles[at], SMALL_SIZE, "muted")
+        x += 28 + text_width(scene.roles[at], SMALL_SIZE) + 18
     if any(edge.returns for edge in scene.edges):
         yield from _edge(SceneEdge("", "", ((x, y + 10.5), (x + 26, y + 10.5)), returns=True), ())
-        yield draw_text(x + 33, y + 14, "gradient flows back", sizes.SMALL_SIZE, "muted")
+        yield draw_text(x + 33, y + 14, "gradient flows back", SMALL_SIZE, "muted")
 
 
 def _frame(node: SceneNode, scene: Scene) -> Iterator[str]:
@@ -179,21 +173,21 @@ def _frame(node: SceneNode, scene: Scene) -> Iterator[str]:
         stroke_dasharray=dashes,
     )  # fmt: skip
     if scene.is_model:
-        left, base, gap = x + sizes.PAD / 2, y + 17, sizes.GAP / 2
-        room = sizes.title_width(node.name, node.kind)
+        left, base, gap = x + PAD / 2, y + 17, GAP / 2
+        room = title_width(node.name, node.kind)
         name, rest = one_line(node.name), one_line(node.kind)
-        name_room, end = room * 0.75, x + room + sizes.PAD
+        name_room, end = room * 0.75, x + room + PAD
     else:
         left, base, gap = x + 10, y + 18, 8
         name, rest = frame_texts(node.name, node.repeat, node.label, node.shape)
         rest = " · ".join(part for part in (rest, percent(node.share) if node.share is not None else "") if part)
         name_room, end = w - 20, x + w - 10
-    name = elide(name, sizes.NAME_SIZE, name_room, bold=True)
-    yield draw_text(left, base, name, sizes.NAME_SIZE, bold=True)
-    left += text_width(name, sizes.NAME_SIZE, bold=True) + gap
-    rest = elide(rest, sizes.SMALL_SIZE, max(20.0, end - left) if scene.is_model else end - left)
+    name = elide(name, NAME_SIZE, name_room, bold=True)
+    yield draw_text(left, base, name, NAME_SIZE, bold=True)
+    left += text_width(name, NAME_SIZE, bold=True) + gap
+    rest = elide(rest, SMALL_SIZE, max(20.0, end - left) if scene.is_model else end - left)
     if len(rest) > 1:
-        yield draw_text(left, base, rest, sizes.SMALL_SIZE, "muted")
+        yield draw_text(left, base, rest, SMALL_SIZE, "muted")
     yield from draw_ports(node)
 
 
@@ -209,8 +203,9 @@ def edge_points(edge: SceneEdge) -> Sequence[Point]:
 
 def _edge(edge: SceneEdge, problems: Sequence[Diagnostic]) -> Iterator[str]:
     bad = edge.problem is not None
-    ends = f"{edge.source} → {edge.target}"
-    label = one_line(ends) + (f", {one_line(edge.shape)}" if edge.shape else "") + _problem(edge.problem, problems)
+    label = (
+        one_line(edge.label) + (f", {one_line(edge.shape)}" if edge.shape else "") + _problem(edge.problem, problems)
+    )
     path = element(
         "path", class_="wire bad" if bad else "wire", stroke=LIGHT.bad if bad else LIGHT.wire,
         stroke_width=2 if bad else 1.5, stroke_dasharray="5 3" if bad or edge.is_backward else "", fill="none",
@@ -231,10 +226,9 @@ def _edge(edge: SceneEdge, problems: Sequence[Diagnostic]) -> Iterator[str]:
 
 def _edge_labels(scene: Scene, frames: Sequence[SceneNode], boxes: Sequence[SceneNode]) -> Iterator[str]:
     """Write shapes above or below the lines where they cover nothing; otherwise only the tooltip has them."""
-    taken: list[_Rect] = [(node.x - 2, node.y - 2, node.x + node.w + 2, node.y + node.h + 2) for node in boxes]
+    taken = [Rect(node.x - 2, node.y - 2, node.w + 4, node.h + 4) for node in boxes]
     for node in frames:
-        right, bottom = node.x + node.w, node.y + node.h
-        taken += [(node.x, node.y, right, node.y + _TITLE_ROW), (node.x, bottom, right, bottom)]
+        taken += [Rect(node.x, node.y, node.w, _TITLE_ROW), Rect(node.x, node.y + node.h, node.w, 0)]
     in_box = {port_text(node.path, port.name) for node in boxes if node.shape for port in node.outputs}
     lines = [edge_points(edge) for edge in scene.edges]
     wires = [point_along(line, at / 24) for line in lines for at in range(25)]
@@ -243,25 +237,21 @@ def _edge_labels(scene: Scene, frames: Sequence[SceneNode], boxes: Sequence[Scen
         place = _free_place(line, width, taken, wires) if edge.source not in in_box and 0 < width <= 180 else None
         if place is not None:
             left, y = place
-            taken.append((left - 1, y - 6, left + width + 1, y + 6))
+            taken.append(Rect(left - 1, y - 6, width + 2, 12))
             yield element(
                 "text", one_line(edge.shape), class_="muted halo", paint_order="stroke", stroke=LIGHT.ground,
                 stroke_width=3, x=left, y=y + 3.5, font_size=_EDGE_SIZE, fill=LIGHT.muted,
             )  # fmt: skip
 
 
-def _free_place(line: Sequence[Point], width: float, taken: Sequence[_Rect], wires: Sequence[Point]) -> Point | None:
+def _free_place(line: Sequence[Point], width: float, taken: Sequence[Rect], wires: Sequence[Point]) -> Point | None:
     for share in (0.5, 0.35, 0.65, 0.2, 0.8):
         x, middle = point_along(line, share)
         left = x - width / 2
         for y in (middle - 9, middle + 9):
-            rect = (left - 1, y - 6, left + width + 1, y + 6)
-            if left < 0 or y < 6 or any(_overlap(rect, other) for other in taken):
+            rect = Rect(left - 1, y - 6, width + 2, 12)
+            if left < 0 or y < 6 or any(map(rect.overlaps, taken)):
                 continue
-            if not any(rect[0] < wx < rect[2] and rect[1] < wy < rect[3] for wx, wy in wires):
+            if not any(left - 1 < wx < left + width + 1 and y - 6 < wy < y + 6 for wx, wy in wires):
                 return left, y
     return None
-
-
-def _overlap(one: _Rect, other: _Rect) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from mithril_nb.viz.diagrams import sizes
+from mithril_nb.viz.diagrams.labels import GAP, LEFT, NAME_SIZE, RIGHT, SMALL_SIZE
 from mithril_nb.viz.diagrams.scene import Scene, SceneNode
 from mithril_nb.viz.palette import HUES, LIGHT
 from mithril_nb.viz.svg import element, line_path, number
-from mithril_nb.viz.text.escape import one_line
-from mithril_nb.viz.text.units import percent
-from mithril_nb.viz.text.width import elide, text_width
+from mithril_nb.viz.text import elide, one_line, text_width, times
+from mithril_nb.viz.units import percent
 
 _CELL_H = 7
 
@@ -30,15 +29,15 @@ def _block(node: SceneNode) -> Iterator[str]:
     if node.group:  # a second edge behind the box marks a group
         yield draw_rect(x + 4, y + 4, w, h, "box", fill=LIGHT.surface, stroke=LIGHT.line)
     yield from _plate(node)
-    kind = f"{one_line(node.kind)}{times_text(node)}"
-    left, right = x + sizes.LEFT, x + w - sizes.RIGHT
+    kind = times(one_line(node.kind), node.repeat)
+    left, right = x + LEFT, x + w - RIGHT
     room = right - left
     upper, lower = (y + 17, y + 34) if node.share is not None else (y + 21, y + 39)
-    spare = room - text_width(kind, sizes.SMALL_SIZE) - sizes.GAP
-    label = elide(one_line(node.label), sizes.SMALL_SIZE, max(spare, room * 0.6))
-    yield from _row(left, right, upper, kind, sizes.SMALL_SIZE, "muted", label, "ink")
-    shape = elide(one_line(node.shape), sizes.SMALL_SIZE, room * 0.6)
-    yield from _row(left, right, lower, one_line(node.name), sizes.NAME_SIZE, "ink", shape, "muted", bold=True)
+    spare = room - text_width(kind, SMALL_SIZE) - GAP
+    label = elide(one_line(node.label), SMALL_SIZE, max(spare, room * 0.6))
+    yield from _row(left, right, upper, kind, SMALL_SIZE, "muted", label, "ink")
+    shape = elide(one_line(node.shape), SMALL_SIZE, room * 0.6)
+    yield from _row(left, right, lower, one_line(node.name), NAME_SIZE, "ink", shape, "muted", bold=True)
     if node.share is not None:
         length = room - 40
         filled = max(0.0, min(1.0, node.share)) * length
@@ -55,13 +54,13 @@ def _port_pill(node: SceneNode) -> Iterator[str]:
     """Draw an input or output of a model: name and shape in one row."""
     x, y, w = node.x, node.y, node.w
     yield _pill(node)
-    shape = elide(one_line(node.shape), sizes.SMALL_SIZE, (w - 2 * sizes.LEFT) * 0.65)
-    name, left, right = one_line(node.name), x + sizes.LEFT, x + w - sizes.LEFT
+    shape = elide(one_line(node.shape), SMALL_SIZE, (w - 2 * LEFT) * 0.65)
+    name, left, right = one_line(node.name), x + LEFT, x + w - LEFT
     if shape:
-        yield from _row(left, right, y + 20, name, sizes.NAME_SIZE, "ink", shape, "muted", bold=True)
+        yield from _row(left, right, y + 20, name, NAME_SIZE, "ink", shape, "muted", bold=True)
     else:
-        name = elide(name, sizes.NAME_SIZE, right - left, bold=True)
-        yield draw_text(x + w / 2, y + 20, name, sizes.NAME_SIZE, bold=True, anchor="middle")
+        name = elide(name, NAME_SIZE, right - left, bold=True)
+        yield draw_text(x + w / 2, y + 20, name, NAME_SIZE, bold=True, anchor="middle")
 
 
 def _stage_node(node: SceneNode, has_roles: bool) -> Iterator[str]:
@@ -71,25 +70,23 @@ def _stage_node(node: SceneNode, has_roles: bool) -> Iterator[str]:
         for off in (6, 3):
             yield draw_rect(x + off, y - off, w - off, h, "box", fill=LIGHT.surface, stroke=LIGHT.line)
     yield from _plate(node)
-    left, right = x + sizes.LEFT, x + w - sizes.RIGHT
+    left, right = x + LEFT, x + w - RIGHT
     is_instruction = node.kind == "instruction"
     has_cells = has_roles and not is_instruction and any(node.counts[:-1])
     first = y + (22 if has_cells else h / 2 - 3)
-    times = times_text(node).strip()
+    repeat = times("", node.repeat).strip()
     room = right - left - (18 if has_roles and is_instruction else 0)
-    room -= text_width(times, sizes.NAME_SIZE, bold=True) + 8 if times else 0
-    yield draw_text(
-        left, first, elide(one_line(node.name), sizes.NAME_SIZE, room, bold=True), sizes.NAME_SIZE, bold=True
-    )
-    if times:
-        yield draw_text(right, first, times, sizes.NAME_SIZE, bold=True, anchor="end")
+    room -= text_width(repeat, NAME_SIZE, bold=True) + 8 if repeat else 0
+    yield draw_text(left, first, elide(one_line(node.name), NAME_SIZE, room, bold=True), NAME_SIZE, bold=True)
+    if repeat:
+        yield draw_text(right, first, repeat, NAME_SIZE, bold=True, anchor="end")
     share = percent(node.share) if node.share is not None else ""
-    room = right - left - (text_width(share, sizes.SMALL_SIZE) + 8 if share else 0)
+    room = right - left - (text_width(share, SMALL_SIZE) + 8 if share else 0)
     below = one_line(node.label or node.shape)
     if below:
-        yield draw_text(left, first + 17, elide(below, sizes.SMALL_SIZE, room), sizes.SMALL_SIZE, "muted")
+        yield draw_text(left, first + 17, elide(below, SMALL_SIZE, room), SMALL_SIZE, "muted")
     if share:
-        yield draw_text(right, first + 17, share, sizes.SMALL_SIZE, anchor="end")
+        yield draw_text(right, first + 17, share, SMALL_SIZE, anchor="end")
     if has_cells:
         yield from _cells(left, y + h - _CELL_H - 8, right - left, node.counts[:-1], hue)
     elif has_roles and is_instruction:
@@ -103,9 +100,9 @@ def _input_pill(node: SceneNode) -> Iterator[str]:
     middle, room = node.x + node.w / 2, node.w - 24
     last = node.name.rstrip("]").rpartition("[")[2].strip("'")
     name = last if node.name.endswith("]") and not last.isdigit() else node.name
-    name = elide(one_line(name), sizes.SMALL_SIZE, room, bold=True)
+    name = elide(one_line(name), SMALL_SIZE, room, bold=True)
     yield _pill(node)
-    yield draw_text(middle, node.y + 14.5, name, sizes.SMALL_SIZE, bold=True, anchor="middle")
+    yield draw_text(middle, node.y + 14.5, name, SMALL_SIZE, bold=True, anchor="middle")
     yield draw_text(middle, node.y + 27, elide(one_line(node.shape), 10, room), 10, "muted", anchor="middle")
 
 
@@ -157,8 +154,12 @@ def _plate(node: SceneNode) -> Iterator[str]:
     bad: dict[str, Any] = {"stroke": LIGHT.bad, "stroke_width": 1.5, "stroke_dasharray": "5 3"}
     look: dict[str, Any] = {"stroke": LIGHT.line} if node.problem is None else bad
     yield draw_rect(x, y, w, h, "box" if node.problem is None else "box bad", fill=LIGHT.surface, **look)
-    d = f"M{number(x + 6)} {number(y)}h-2a4 4 0 0 0 -4 4v{number(h - 8)}a4 4 0 0 0 4 4h2z"
-    yield element("path", class_=f"hue{hue}", d=d, fill=LIGHT.hues[hue])
+    yield element("path", class_=f"hue{hue}", d=strip_path(node), fill=LIGHT.hues[hue])
+
+
+def strip_path(node: SceneNode) -> str:
+    """Return the strip at the left edge of a node, which has its hue, as an SVG path."""
+    return f"M{number(node.x + 6)} {number(node.y)}h-2a4 4 0 0 0 -4 4v{number(node.h - 8)}a4 4 0 0 0 4 4h2z"
 
 
 def draw_ports(node: SceneNode) -> Iterator[str]:
@@ -173,10 +174,10 @@ def _row(
     *, bold: bool = False,
 ) -> Iterator[str]:  # fmt: skip
     """Write two texts into one row; the first is cut to the room that the second leaves."""
-    room = right - left - (text_width(second, sizes.SMALL_SIZE) + sizes.GAP if second else 0)
+    room = right - left - (text_width(second, SMALL_SIZE) + GAP if second else 0)
     yield draw_text(left, y, elide(first, size, room, bold=bold), size, look, bold=bold)
     if second:
-        yield draw_text(right, y, second, sizes.SMALL_SIZE, other, anchor="end")
+        yield draw_text(right, y, second, SMALL_SIZE, other, anchor="end")
 
 
 def draw_text(
@@ -194,8 +195,3 @@ def draw_sign(x: float, y: float) -> Iterator[str]:
     yield element("circle", class_="badtext", cx=x, cy=y, r=7, fill=LIGHT.bad)
     d = f"M{number(x)} {number(y - 4)}v4.5M{number(x)} {number(y + 3)}v1"
     yield element("path", class_="halo", d=d, stroke=LIGHT.ground, stroke_width=2)
-
-
-def times_text(node: SceneNode) -> str:
-    """Return the number of equal nodes that a node represents, such as ` ×12`, if it is above 1."""
-    return f" ×{node.repeat}" if node.repeat > 1 else ""

@@ -2,28 +2,31 @@
 
 Without a kernel and without scripts, a line number links to the matching line of the next stage. With scripts, hovering
 or clicking highlights the linked lines of all stages.
+
+Stages also exist as data for the front end. Instructions are columns: the lines from one to the next, which compress to
+almost nothing, and for values that many of them share (equations, blocks, lines of Python) indices into tables.
+The widgets receive this data from the kernel, and saved pages contain it; `kernel/messages.ts` reads it.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mithril_nb.display import UNATTRIBUTED_LABEL
 from mithril_nb.stages.stage_kinds import language_of, title_of
-from mithril_nb.viz.built import link_script
-from mithril_nb.viz.highlight import highlighted
-from mithril_nb.viz.html_parts import MONO, base_css
-from mithril_nb.viz.op_help import op_help
+from mithril_nb.viz.html_parts import link_script, output_html
+from mithril_nb.viz.languages import code_html, highlighted, op_help
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
-from mithril_nb.viz.text.columns import count_more, cut_text
-from mithril_nb.viz.text.escape import block_key, escaped
-from mithril_nb.viz.text.units import percent
+from mithril_nb.viz.text import block_key, count_more, cut_text, escaped
+from mithril_nb.viz.units import percent
 
-if TYPE_CHECKING:  # the package around these records imports JAX
+if TYPE_CHECKING:
+    from mithril_nb.inspection import Inspection
     from mithril_nb.stages.records import Instruction, Stage
+
 
 MOST_LINES = 400
 MOST_CHARACTERS = 400
@@ -59,12 +62,14 @@ def listing_html(
         HTML in which every character of the stages is escaped.
     """
     hues = hues_seen(stages) if hues is None else hues
-    key = hashlib.sha256("\0".join(stage.text for stage in stages).encode("utf-8", "replace")).hexdigest()[:8]
-    body = panes_html(stages, hues, key, most_lines)
-    script = link_script() if scripts else ""
-    return (
-        f'<div class="mnb mnb-linked" data-mnb="{key}"><style>{base_css()}{listing_css()}</style>{body}{script}</div>'
-    )
+    key = key_of(stages)
+    body = panes_html(stages, hues, key, most_lines) + (link_script() if scripts else "")
+    return output_html(body, "listing", kind="mnb mnb-linked", key=key)
+
+
+def key_of(stages: Sequence[Stage]) -> str:
+    """Return a key of the texts of stages, for ids that are unique on a page."""
+    return hashlib.sha256("\0".join(stage.text for stage in stages).encode("utf-8", "replace")).hexdigest()[:8]
 
 
 def panes_html(
@@ -133,42 +138,6 @@ def _numbers(equation: str) -> tuple[int, ...]:
     return tuple(int(part) for part in parts) if all(part.isdecimal() for part in parts) else ()
 
 
-def listing_css() -> str:
-    """Return the CSS rules of the panes."""
-    hatch = "repeating-linear-gradient(45deg,transparent 0 2px,var(--ground) 2px 4px)"
-    dots = "repeating-linear-gradient(0deg,transparent 0 2px,var(--ground) 2px 4px)"
-    return (
-        ".mnb .panes{display:flex;gap:8px;align-items:stretch;flex-wrap:wrap}"
-        ".mnb .pane{flex:1 1 320px;min-width:0;border:1px solid var(--line);border-radius:4px;overflow:hidden;"
-        "display:flex;flex-direction:column}"
-        ".mnb .pane>header{display:flex;justify-content:space-between;gap:8px;padding:4px 8px;"
-        "background:var(--surface);border-bottom:1px solid var(--line)}"
-        ".mnb .pane>header b{font-weight:600}"
-        f".mnb .code{{overflow:auto;max-height:440px;font:12px/18px {MONO};padding:4px 0;flex:1}}"
-        ".mnb .lines{display:table;min-width:100%;border-collapse:collapse}"
-        ".mnb .l{display:table-row;scroll-margin:80px}"
-        ".mnb .l>*{display:table-cell;white-space:pre;padding:0}"
-        ".mnb .l .n{color:var(--muted);text-align:right;padding:0 6px 0 8px;user-select:none;text-decoration:none;"
-        "font-variant-numeric:tabular-nums;position:sticky;left:0;background:var(--ground);"
-        "min-width:calc(var(--w)*1ch + 14px)}"
-        ".mnb a.n:hover{text-decoration:underline}"
-        ".mnb .l .s{position:sticky;left:calc(var(--w)*1ch + 14px);background:var(--ground);width:8px;"
-        "min-width:8px;height:18px;vertical-align:top}"
-        ".mnb .s span{display:flex;flex-direction:column;width:6px;height:18px}"
-        ".mnb .s.i span{width:3px}"
-        ".mnb .s.k span{mask:repeating-linear-gradient(#000 0 4px,transparent 4px 6px)}"
-        ".mnb .s i{flex:1;min-height:1px}"
-        f".mnb .s.rb i{{background-image:{hatch}}}.mnb .s.ru i{{background-image:{dots}}}"
-        ".mnb .l .x{padding:0 12px 0 6px}"
-        ".mnb .l:target .x{background:var(--pin)}"
-        ".mnb .l.on .x{background:var(--on)}"
-        ".mnb .l.pin .x{background:var(--pin);box-shadow:inset 2px 0 var(--accent)}"
-        ".mnb .l.here .n{color:var(--accent);font-weight:700}"
-        ".mnb .cut{padding:4px 8px;color:var(--muted);border-top:1px solid var(--line);background:var(--surface)}"
-        ".mnb .gone{padding:8px;margin:0;white-space:pre-wrap}"
-    ) + "".join(f".mnb .x .{letter}{{color:var(--c{letter})}}" for letter in "kftmsc")
-
-
 def _pane(
     stage: Stage,
     lines: list[_Line],
@@ -208,9 +177,7 @@ def _row(
     links: Sequence[tuple[str, Mapping[str, int]]],
 ) -> str:
     instr, number = line.instruction, line.number
-    code = "".join(
-        f'<span class="{look}">{escaped(piece)}</span>' if look else escaped(piece) for look, piece in line.pieces
-    )
+    code = code_html(line.pieces)
     if instr is None or not (instr.equations or instr.shares):
         return (
             f'<div class="l"><span class="n">{number}</span><span class="s"></span><span class="x">{code}</span></div>'
@@ -291,3 +258,53 @@ def _first_lines(lines: Sequence[_Line]) -> dict[str, int]:
             for equation in line.instruction.equations:
                 first.setdefault(equation, line.number)
     return first
+
+
+def stage_data(stage: Stage) -> dict[str, Any]:
+    """Return a stage as JSON data, without the data of its equations."""
+    starts = [one.line for one in stage.instructions]
+    columns: dict[str, list[int]] = {
+        "step": [line - before for line, before in zip(starts, [0, *starts], strict=False)],
+        "lines": [one.lines for one in stage.instructions],
+    }
+    tables: dict[str, list[Any]] = {}
+    for column, values in (
+        ("opcode", (one.opcode for one in stage.instructions)),
+        ("equations", (one.equations for one in stage.instructions)),
+        ("shares", (one.shares for one in stage.instructions)),
+        ("role", (one.role for one in stage.instructions)),
+        ("origin", (one.origin for one in stage.instructions)),
+        ("transforms", (one.transforms for one in stage.instructions)),
+        ("source", (one.source for one in stage.instructions)),
+        ("library", (one.library_source for one in stage.instructions)),
+    ):
+        columns[column], tables[column] = _indexed(values)
+    return {
+        "text": stage.text,
+        "columns": columns,
+        "tables": tables,
+        "help": [(opcode, text) for opcode in tables["opcode"] if (text := op_help(stage.name, opcode)) is not None],
+    }
+
+
+def equation_data(inspection: Inspection, stages: Iterable[Stage]) -> dict[str, Any]:
+    """Return the data of the equations that stages of a program name; empty if the program cannot be traced."""
+    from mithril_nb.stages.program_stages import known_equations
+
+    groups = {one.equations for stage in stages if stage.unavailable is None for one in stage.instructions}
+    used = {equation for group in groups for equation in group}
+    known = [one for one in known_equations(inspection) if one.id in used] if used else []
+    found: dict[str, Any] = {"id": [one.id for one in known], "source": [one.place for one in known], "tables": {}}
+    for column, values in (
+        ("primitive", (one.primitive for one in known)),
+        ("block", (one.block for one in known)),
+        ("role", (one.role for one in known)),
+    ):
+        found[column], found["tables"][column] = _indexed(values)
+    return found
+
+
+def _indexed(values: Iterable[Hashable]) -> tuple[list[int], list[Any]]:
+    """Return the index of each value, and the distinct values."""
+    places: dict[Hashable, int] = {}
+    return [places.setdefault(value, len(places)) for value in values], list(places)

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from mithril_nb.viz.built import link_script
-from mithril_nb.viz.highlight import highlighted
-from mithril_nb.viz.html_parts import base_css, problems_css, problems_html
-from mithril_nb.viz.pages.listing import MOST_LINES, listing_css
-from mithril_nb.viz.text.escape import escaped, one_line
+from mithril_nb.viz.html_parts import link_script, output_html, problems_html
+from mithril_nb.viz.languages import code_html, highlighted
+from mithril_nb.viz.pages.listing import MOST_LINES
+from mithril_nb.viz.text import escaped, one_line
 
 if TYPE_CHECKING:  # the package around these records imports JAX
     from mithril_nb.stages.records import Stage
@@ -49,10 +48,8 @@ def steps_html(steps: Any, scripts: bool = True) -> str:
     left = getattr(steps, "left_out", ())
     end = f'<p class="quiet">not reached: {escaped(", ".join(left))}</p>' if left else ""
     script = link_script() if scripts else ""
-    return (
-        f'<div class="mnb mnb-steps"><style>{base_css()}{listing_css()}{problems_css()}{_css()}</style>'
-        f"{_legend()}{sections}{end}{script}</div>"
-    )
+    body = f"{_legend()}{sections}{end}{script}"
+    return output_html(body, "listing", "problems", "steps", kind="mnb mnb-steps")
 
 
 def _titled(steps: Any) -> list[tuple[str, Any]]:
@@ -120,8 +117,7 @@ def _pane(title: str, stage: Stage, lines: Iterator[tuple[str, str, str, str, st
         if mark == "kept" or cut or number > MOST_LINES:  # unchanged lines have no colours
             code = escaped(text[:_MOST_CHARACTERS]) + ("…" if cut else "")
         else:
-            code = "".join(f'<span class="{look}">{escaped(one)}</span>' if look else escaped(one)
-                           for look, one in pieces)  # fmt: skip
+            code = code_html(pieces)
         word = _WORDS.get(mark, "")
         tooltip = ": ".join(part for part in (word, note) if part)
         linked = f' data-e="{escaped(links)}"' if links else ""
@@ -146,18 +142,3 @@ def _legend() -> str:
         for mark, word in labels
     )
     return f'<p class="legend">{items}<span class="quiet">hover over a line to highlight related lines</span></p>'
-
-
-def _css() -> str:
-    return (
-        ".mnb-steps h4{margin:14px 0 2px;font-size:14px}.mnb-steps p{margin:2px 0 6px}"
-        ".mnb-steps .legend{display:flex;gap:16px;flex-wrap:wrap}"
-        ".mnb-steps .g{font-weight:700;text-align:center;white-space:pre}"
-        ".mnb-steps .l .g{width:2ch;min-width:2ch;border-left:3px solid transparent}"
-        ".mnb-steps .l .x{width:100%}"
-        ".mnb-steps .m-kept .x,.mnb-steps .m-kept{color:var(--muted)}"
-        ".mnb-steps .m-new .g{color:var(--ct);border-left-color:var(--ct)}"
-        ".mnb-steps .m-changed .g{color:var(--cost);border-left-color:var(--cost)}"
-        ".mnb-steps .m-gone .g{color:var(--bad);border-left-color:var(--bad)}"
-        ".mnb-steps .m-gone .x{text-decoration:line-through;text-decoration-color:var(--bad)}"
-    )

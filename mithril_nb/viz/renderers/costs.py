@@ -1,4 +1,4 @@
-"""Rich display and pictures of costs."""
+"""Rich display and pictures of costs, profiles, what-if questions and retraces."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ from collections.abc import Collection
 from typing import Any
 
 from mithril_nb.analysis.measure import machines
+from mithril_nb.analysis.measure.profiles import Profile
+from mithril_nb.analysis.retraces.records import FunctionReport, WatchReport
+from mithril_nb.analysis.retraces.watching import Watch, Watched
+from mithril_nb.analysis.whatif.change import Change
+from mithril_nb.analysis.whatif.sweeps import Sweep
 from mithril_nb.cost.comparison import Comparison
 from mithril_nb.cost.costs import Cost
 from mithril_nb.cost.counting import Costs
@@ -14,17 +19,18 @@ from mithril_nb.cost.lines import ByLine
 from mithril_nb.cost.memory.use import MemoryUse
 from mithril_nb.display import renderer
 from mithril_nb.viz.bundles import Bundle
-from mithril_nb.viz.costs.beside import beside, pair_of
-from mithril_nb.viz.costs.drawing import Drawing
-from mithril_nb.viz.costs.memory.timeline import memory_timeline
-from mithril_nb.viz.costs.numbers import Numbers
-from mithril_nb.viz.costs.overlay.overlay import overlay_of
-from mithril_nb.viz.costs.roofline.roofline import roofline
+from mithril_nb.viz.costs.beside import beside, change, pair_of
+from mithril_nb.viz.costs.drawing import Drawing, Numbers
+from mithril_nb.viz.costs.memory_timeline import memory_timeline
+from mithril_nb.viz.costs.overlay import overlay_of
+from mithril_nb.viz.costs.profile import profile_html, profile_text
+from mithril_nb.viz.costs.roofline import roofline
+from mithril_nb.viz.costs.sweep import sweep
 from mithril_nb.viz.costs.tables.lines import lines_html, lines_text
-from mithril_nb.viz.costs.tables.table import cost_html
-from mithril_nb.viz.costs.tables.text import cost_text
+from mithril_nb.viz.costs.tables.table import cost_html, cost_text
 from mithril_nb.viz.costs.treemap import treemap
-from mithril_nb.viz.renderers.pictures import drawing_bundle
+from mithril_nb.viz.pages.retraces import retraces_html, retraces_text
+from mithril_nb.viz.renderers.graphs import drawing_bundle
 
 
 @renderer(Cost, Costs)
@@ -81,3 +87,28 @@ def _difference(found: Difference) -> Bundle:
 @renderer(MemoryUse)
 def _memory(use: MemoryUse) -> Bundle:
     return drawing_bundle(memory_timeline(use.to_dict()))
+
+
+@renderer(Change)
+def _change(found: Change) -> Bundle:
+    return drawing_bundle(change(found.to_dict()))
+
+
+@renderer(Sweep)
+def _sweep(found: Sweep) -> Bundle:
+    return drawing_bundle(sweep(found.to_dict()))
+
+
+@renderer(Profile)
+def _profile(found: Profile) -> Bundle:
+    return {"text/plain": profile_text(found), "text/html": profile_html(found)}
+
+
+@renderer(FunctionReport, WatchReport)
+def _report(report: FunctionReport | WatchReport) -> Bundle:
+    return {"text/plain": retraces_text(report), "text/html": retraces_html(report)}
+
+
+@renderer(Watch, Watched)
+def _watched(watched: Watch | Watched) -> Bundle:
+    return _report(watched.report())

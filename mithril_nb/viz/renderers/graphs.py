@@ -1,4 +1,4 @@
-"""Rich display of blocks, logical graphs, models and physical models."""
+"""Rich display of blocks, logical graphs, models, and laid-out pictures."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from mithril_nb.display import renderer
 from mithril_nb.graph.records import Block, LogicalGraph
 from mithril_nb.models.model import Model
 from mithril_nb.viz.bundles import Bundle, bundle, picture_bundle
-from mithril_nb.viz.diagrams.graph_text import block_text
-from mithril_nb.viz.diagrams.picture import picture
+from mithril_nb.viz.costs.drawing import Drawing
+from mithril_nb.viz.diagrams.picture import block_text, picture
+from mithril_nb.viz.diagrams.scene import Scene
+from mithril_nb.viz.diagrams.svg import scene_svg
 
 
 @renderer(LogicalGraph)
@@ -25,3 +27,15 @@ def _block(block: Block) -> Bundle:
 @renderer(Model)
 def _model(model: Model) -> Bundle:
     return {**bundle(model.graph), "text/plain": repr(model)}
+
+
+@renderer(Scene)
+def _scene(scene: Scene) -> Bundle:
+    text = f"diagram of {scene.counted}, {scene.width:.0f} x {scene.height:.0f} px"
+    return {"text/plain": text, "image/svg+xml": scene_svg(scene)}
+
+
+@renderer(Drawing)
+def drawing_bundle(drawing: Drawing) -> Bundle:
+    """Return the MIME bundle of a drawing."""
+    return {"text/plain": drawing.text, "text/html": drawing.html, "image/svg+xml": drawing.svg}

@@ -1,9 +1,10 @@
-"""Rich display of inspections, stages, stage graphs, passes, kernels and buffers."""
+"""Rich display of inspections, stages, stage graphs, passes, kernels and buffers, and of physical models."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from mithril_nb.compilation.model import PhysicalModel
 from mithril_nb.display import renderer
 from mithril_nb.inspection.inspection import Inspection
 from mithril_nb.stages.graph.stage_graph import StageGraph
@@ -12,14 +13,14 @@ from mithril_nb.stages.records import Stage
 from mithril_nb.stages.transforms.stepping import TransformStep, TransformSteps
 from mithril_nb.stages.xla.buffers import Buffer
 from mithril_nb.stages.xla.passes import Pass
-from mithril_nb.viz.bundles import Bundle
+from mithril_nb.viz.bundles import Bundle, picture_bundle
+from mithril_nb.viz.diagrams.picture import picture
 from mithril_nb.viz.diagrams.stages import stage_graph_text, stage_layout
 from mithril_nb.viz.diagrams.svg import scene_svg
-from mithril_nb.viz.pages.inspection_page import inspection_page
-from mithril_nb.viz.pages.inspection_summary import summary_html, summary_text
+from mithril_nb.viz.pages.inspection import inspection_page, summary_html, summary_text
 from mithril_nb.viz.pages.listing import MOST_LINES, listing_html, listing_text
 from mithril_nb.viz.pages.transform_steps import steps_html, steps_text
-from mithril_nb.viz.text.columns import cut_text
+from mithril_nb.viz.text import cut_text
 
 
 @renderer(Stage)
@@ -64,3 +65,9 @@ def _transforms(steps: Any) -> Bundle:
 
 
 renderer(Inspection, kind="page")(inspection_page)
+
+
+@renderer(PhysicalModel)
+def _physical(model: PhysicalModel) -> Bundle:
+    drawn = picture(model.graph, model.input_specs)
+    return {**picture_bundle(drawn, "physical model"), "text/plain": repr(model)}

@@ -17,7 +17,7 @@ from mithril_nb.analysis.whatif import sweep, what_if
 from mithril_nb.errors import UnavailableBackendError
 from mithril_nb.models import Linear
 from mithril_nb.targets import inspect
-from mithril_nb.viz.text.escape import escaped
+from mithril_nb.viz.text import escaped
 
 
 def test_swept_settings_need_no_default() -> None:

@@ -17,7 +17,7 @@ from mithril_nb.analysis.whatif.cost_oracle import ESTIMATE, TRACED
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.models import Linear, Model, Relu
 from mithril_nb.targets import inspect
-from mithril_nb.viz.text.escape import escaped
+from mithril_nb.viz.text import escaped
 
 
 def mlp() -> Model:

@@ -17,7 +17,7 @@ from mithril_nb.models import MLP, Gelu, Linear, Model, Relu
 from mithril_nb.ui.session import design_of
 from mithril_nb.ui.widgets import assets
 from mithril_nb.ui.widgets.assets import shared_assets
-from mithril_nb.viz.built import built
+from mithril_nb.viz.html_parts import built
 
 PATIENCE_S = 60.0
 sent: list = []
@@ -259,7 +259,7 @@ def test_misspelt_training_option_gives_a_suggestion(model):
 
 
 def test_missing_front_end_gives_build_advice(monkeypatch, tmp_path):
-    monkeypatch.setattr("mithril_nb.viz.built.STATIC", tmp_path)
+    monkeypatch.setattr("mithril_nb.viz.html_parts.STATIC", tmp_path)
     with pytest.raises(ml.errors.StageUnavailableError, match=r"the front end of the widgets is not built: assets\.js"):
         built("assets.js")
 

@@ -9,8 +9,8 @@ from typing import Any
 from mithril_nb.cost import Cost, CostRow
 from mithril_nb.cost.formulas.parsing import meaning
 from mithril_nb.display import columns
-from mithril_nb.viz.costs.tables.formulas import short_formula
-from mithril_nb.viz.text.escape import one_line
+from mithril_nb.viz.costs.tables.rows import short_formula
+from mithril_nb.viz.text import one_line
 
 MOST_TERMS = 8
 """Maximum number of terms shown. A composite block has the terms of all its parts."""

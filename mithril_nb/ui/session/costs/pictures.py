@@ -12,7 +12,7 @@ from mithril_nb.cost.memory.use import memory_of
 from mithril_nb.inspection import Inspection
 from mithril_nb.viz.costs.beside import beside, pair_of
 from mithril_nb.viz.costs.drawing import Drawing
-from mithril_nb.viz.costs.roofline.roofline import roofline
+from mithril_nb.viz.costs.roofline import roofline
 from mithril_nb.viz.costs.treemap import treemap
 
 Hues = Mapping[str, int]
@@ -65,7 +65,7 @@ def _roofline(inspection: Inspection, costs: Sequence[Cost], look: Look) -> Draw
 
 
 def _memory(inspection: Inspection, costs: Sequence[Cost], look: Look) -> Drawing:
-    from mithril_nb.viz.costs.memory.timeline import memory_timeline
+    from mithril_nb.viz.costs.memory_timeline import memory_timeline
 
     source = "analytic" if costs[0].source == "analytic" else "compiled"
     data = {**memory_of(inspection, source).to_dict(), "hues": dict(look.hues)}

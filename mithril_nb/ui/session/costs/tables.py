@@ -8,7 +8,7 @@ from typing import Any
 from mithril_nb.cost import Cost, CostRow, Figures
 from mithril_nb.display import UNATTRIBUTED_LABEL
 from mithril_nb.stages.records import UNATTRIBUTED
-from mithril_nb.viz.costs.tables.formulas import COMMUNICATION, short_formula
+from mithril_nb.viz.costs.tables.rows import COMMUNICATION, short_formula
 from mithril_nb.viz.palette import hue_of
 
 FIGURES = ("flops", "bytes_accessed", "transcendentals", "params", "time_s")

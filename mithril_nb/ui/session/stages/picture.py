@@ -12,7 +12,7 @@ from mithril_nb.stages.program_stages import first_stage
 from mithril_nb.viz.diagrams.scene import Scene
 from mithril_nb.viz.diagrams.stages import stage_layout
 from mithril_nb.viz.diagrams.svg import scene_svg
-from mithril_nb.viz.text.escape import block_key
+from mithril_nb.viz.text import block_key
 
 
 @dataclass(frozen=True)

@@ -57,14 +57,13 @@ def decades(values: Iterable[float], start: float, end: float) -> Scale:
     return Scale(10.0**low, 10.0 ** max(high, low + 1), start, end, True)
 
 
-def scale_of(values: Iterable[float], start: float, end: float, *, from_zero: bool = True) -> Scale:
-    """Return a scale for the values: logarithmic if they span more than two decades.
+def scale_of(values: Iterable[float], start: float, end: float) -> Scale:
+    """Return a scale for the values: logarithmic if they span more than two decades, otherwise linear from 0.
 
     Args:
         values: The numbers to show.
         start: Start of the axis in px.
         end: End of the axis in px.
-        from_zero: Whether a linear scale starts at 0, as bars need.
 
     Examples:
         >>> scale_of([2, 8], 0, 100), scale_of([2, 800], 0, 100).is_log
@@ -74,7 +73,7 @@ def scale_of(values: Iterable[float], start: float, end: float, *, from_zero: bo
     low, high = min(known), max(known)
     if low > 0 and high / low > _TWO_DECADES:
         return decades(known, start, end)
-    low = min(low, 0.0) if from_zero else low
+    low = min(low, 0.0)
     if high <= low:
         low, high = (0.0, high * 2) if high > 0 else (low, low + 1)
     step = _step(high - low, 5)

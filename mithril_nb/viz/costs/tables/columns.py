@@ -1,57 +1,181 @@
-"""The columns and rows of a table of costs, from one or several sources."""
+"""The columns, rows and notes of a table of costs, from one or several sources."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from typing import Any
 
-from mithril_nb.display import AT_LEAST
-from mithril_nb.viz.costs.fields import CALLS, unknown_in
-from mithril_nb.viz.costs.tables.formulas import COMMUNICATION, short_formula, value_of
-from mithril_nb.viz.costs.tables.rows import Row, folded_rows, share_of, sum_figures
-from mithril_nb.viz.costs.tables.table_notes import communicates, has_params
-from mithril_nb.viz.text.units import exact, flops, nbytes, percent, seconds, si
+from mithril_nb.viz.costs.fields import at_least, is_bound
+from mithril_nb.viz.costs.tables.rows import (
+    COMMUNICATION,
+    Row,
+    folded_rows,
+    share_of,
+    short_formula,
+    sum_figures,
+    value_of,
+)
+from mithril_nb.viz.text import one_line
+from mithril_nb.viz.units import exact, flops, nbytes, percent, seconds, si
+
+Sources = Mapping[str, Mapping[str, Any]]
+"""Costs as data, by source."""
+
+_NO_SIZE = "size unknown"
+
+
+def unknowns(sources: Sources) -> Iterator[tuple[str, str, str]]:
+    """Yield, for each uncounted primitive or opcode, the reason, its name, and its count.
+
+    Args:
+        sources: The costs.
+
+    Examples:
+        >>> def of(share):
+        ...     return {"total": {}, "unknown": [{"opcode": "sort", "reason": "no rule", "count": 1, "share": share}]}
+        >>> [*unknowns({"analytic": of(0.25)})]
+        [('no FLOP rule for', 'sort', "1 equation not counted, 25.0 % of the program's equations")]
+        >>> next(unknowns({"analytic": {"total": {}}, "lowered": of(0.25), "compiled": of(0.5)}))[0]
+        'lowered, compiled: no FLOP rule for'
+    """
+    found: dict[tuple[str, str, str, str, str], dict[str, str]] = {}
+    for name, cost in sources.items():
+        what = "equation" if name == "analytic" else "instruction"
+        for item in cost.get("unknown", ()):
+            if item.get("reason") == _NO_SIZE and cost["total"].get("formulas"):
+                continue  # counted in the formulas
+            count, share = item.get("count"), item.get("share")
+            uncounted = "not counted" if count is None else f"{count} {what}{'' if count == 1 else 's'} not counted"
+            reason, _, because = str(item.get("reason", "no rule")).partition(": ")
+            why = "no FLOP rule for" if reason == "no rule" else f"{one_line(reason)} of"
+            key = why, str(item["opcode"]), uncounted, f" ({one_line(because)})" if because else "", f"{what}s"
+            found.setdefault(key, {})[name] = "" if share is None else percent(share)
+    for (why, opcode, uncounted, because, what), shares in found.items():
+        of = " and ".join(dict.fromkeys(share for share in shares.values() if share))
+        uncounted += f", {of} of the program's {what}" if of else ""
+        yield f"{_prefix(shares, sources)}{why}", opcode, uncounted + because
+
+
+def notes(sources: Sources, unavailable: Mapping[str, str]) -> Iterator[str]:
+    """Yield the other notes. Notes on unknown FLOPs are left out: `unknowns` yields them by opcode.
+
+    Args:
+        sources: The costs.
+        unavailable: Reasons for missing costs, by source.
+
+    Examples:
+        >>> one, other = {"notes": ["params of a"], "total": {}}, {"notes": ["params of a", "1 × cond"], "total": {}}
+        >>> [*notes({"lowered": one, "compiled": other}, {"measured": "it does not run"})]
+        ['params of a', 'compiled: 1 × cond', 'no measured costs: it does not run']
+    """
+    found: dict[str, list[str]] = {}
+    for name, cost in sources.items():
+        left_out = ("flops",) if name == "measured" else ("flops", "time_s")
+        left_out += () if has_params(cost) else ("params: ",)
+        for note in cost.get("notes", ()):
+            if not note.startswith(left_out):
+                found.setdefault(note, []).append(name)
+    for note, names in found.items():
+        yield f"{_prefix(dict.fromkeys(names), sources)}{note}"
+    for name, why in unavailable.items():
+        yield f"no {name} costs: {why}"
+
+
+def communicates(cost: Mapping[str, Any]) -> bool:
+    """Return whether a program sends data to other devices, or might."""
+    return any(value_of(cost.get("total", {}), key) != 0 for key in COMMUNICATION)
+
+
+def communication(sources: Sources, *, is_exact: bool = False) -> Iterator[str]:
+    """Yield a line for each source in which the program communicates: the total, then each role.
+
+    Args:
+        sources: The costs.
+        is_exact: Whether numbers have all digits instead of three.
+
+    Examples:
+        >>> total, update = {"payload_bytes": 1464, "wire_bytes": 2562}, {"payload_bytes": 1460, "wire_bytes": 2555}
+        >>> roles = {"forward": {"payload_bytes": 4, "wire_bytes": 7}, "backward": {}, "update": update}
+        >>> print(*communication({"compiled": {"total": total, "by_role": roles}}, is_exact=True))
+        communication of one device: payload 1,464 B, wire 2,562 B; forward 4 B, 7 B; update 1,460 B, 2,555 B
+    """
+    for name, cost in sources.items():
+        if not communicates(cost):
+            continue
+        total = cost["total"]
+        payload, wire = _formatted(total, is_exact)
+        line = f"communication of one device: payload {payload}, wire {wire}"
+        roles = [(role, of) for role, of in cost.get("by_role", {}).items() if role and value_of(of, "wire_bytes")]
+        parts = [f"{role} {', '.join(_formatted(of, is_exact))}" for role, of in roles if len(roles) > 1]
+        yield "; ".join([f"{one_line(name)}: {line}" if len(sources) > 1 else line, *parts])
+
+
+def _formatted(figures: Mapping[str, Any], is_exact: bool) -> list[str]:
+    """Format payload and wire bytes: each a number, a formula, a lower bound, or unknown."""
+    cells: list[str] = []
+    for value in (value_of(figures, key) for key in COMMUNICATION):
+        if isinstance(value, str):
+            cells.append(f"{short_formula(value)} B")
+        else:
+            text = f"{exact(value)} B" if is_exact and value is not None else nbytes(value)
+            cells.append(at_least(text, bool(value and figures.get("unknown_communication"))))
+    return cells
+
+
+def has_params(cost: Mapping[str, Any]) -> bool:
+    """Return whether a program's parameters are known; otherwise their column is left out."""
+    return value_of(cost.get("total", {}), "params") is not None
+
+
+def _prefix(names: Mapping[str, Any], sources: Sources) -> str:
+    """Return the sources of a note as a prefix; `""` if it comes from all sources."""
+    return "" if len(names) == len(sources) else f"{', '.join(names)}: "
+
 
 Cost = Mapping[str, Any]
 """Costs as data: `Cost.to_dict()`, or several costs side by side: `Costs.to_dict()`."""
 MEMORY = ("argument", "output", "temp", "alias", "code")
 """Parts of the memory of a compiled program."""
-QUANTITIES: tuple[tuple[str, str, str, Callable[[float | None], str]], ...] = (
-    ("FLOPs", "flops", "unknown", flops),
-    ("transcendentals", "transcendentals", CALLS, si),
-    ("bytes", "bytes_accessed", "unknown_bytes", nbytes),
-    ("payload bytes", "payload_bytes", "unknown_communication", nbytes),
-    ("wire bytes", "wire_bytes", "unknown_communication", nbytes),
-    ("time", "time_s", "", seconds),
-)
-"""Columns of tables of costs: title, key, key of the number of unknown rows, and format."""
-_PARAMS = ("params", "params", "", si)
-"""The last column; it has one source, because parameters are the same in all of them."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column of figures."""
+    """One column of figures.
+
+    Attributes:
+        title: Its title.
+        key: Its key in the data.
+        format: Format of its numbers.
+        source: The source of its costs.
+    """
 
     title: str
-    source: str
     key: str
-    unknown: str
     format: Callable[[float | None], str]
+    source: str = ""
 
     def text(self, figures: Mapping[str, Any]) -> str:
-        """Format a figure. Beside unknown costs, 0 is exact: a sum without known values is `None`.
-
-        A number beside formulas is exact, too: figures that depend on a size are `None`.
-        """
+        """Format a figure. Beside unknown costs, 0 is exact: a sum without known values is `None`."""
         value = value_of(figures, self.key)
         if isinstance(value, str):
             return short_formula(value)
-        is_bound = value and unknown_in(figures, self.unknown) and "formulas" not in figures
-        return f"{AT_LEAST if is_bound else ''}{self.format(value)}"
+        return at_least(self.format(value), is_bound(figures, self.key))
+
+
+QUANTITIES = (
+    Column("FLOPs", "flops", flops),
+    Column("transcendentals", "transcendentals", si),
+    Column("bytes", "bytes_accessed", nbytes),
+    Column("payload bytes", "payload_bytes", nbytes),
+    Column("wire bytes", "wire_bytes", nbytes),
+    Column("time", "time_s", seconds),
+)
+"""The columns of tables of costs."""
+_PARAMS = Column("params", "params", si)
+"""The last column; it has one source, because parameters are the same in all of them."""
 
 
 @dataclass(frozen=True)
@@ -82,11 +206,15 @@ class CostTable:
         counted = [name for name in self.sources if name != "measured"] or list(self.sources)
         timed = [name for name, cost in self.sources.items() if cost["total"].get("time_s") is not None]
         return [
-            Column(title, name, key, unknown, exact if self.is_exact and key != "time_s" else written)
-            for title, key, unknown, written in (*QUANTITIES, *([_PARAMS] if has_params(self.main) else []))
-            if key not in COMMUNICATION or any(map(communicates, self.sources.values()))
-            for name in (timed if key == "time_s" else [*self.sources][:1] if key == "params" else counted)
+            self._of_source(one, name)
+            for one in (*QUANTITIES, *([_PARAMS] if has_params(self.main) else []))
+            if one.key not in COMMUNICATION or any(map(communicates, self.sources.values()))
+            for name in (timed if one.key == "time_s" else [*self.sources][:1] if one.key == "params" else counted)
         ]
+
+    def _of_source(self, column: Column, source: str) -> Column:
+        is_exact = self.is_exact and column.key != "time_s"
+        return replace(column, source=source, format=exact if is_exact else column.format)
 
     @cached_property
     def groups(self) -> list[tuple[str, list[Column]]]:
@@ -147,6 +275,13 @@ class CostTable:
         return [self.share(self.figures(name, row), row) for row in rows]
 
 
+def column_text(column: Column, figures: Mapping[str, Any] | None) -> str:
+    """Format a figure for a text; `""` for a row that the source does not have, or that is not timed."""
+    if figures is None or (column.key == "time_s" and figures.get("time_s") is None):
+        return ""
+    return column.text(figures)
+
+
 def share_text(share: float | None, bound: str) -> str:
     """Format a share with its bound, if unknown costs make it one."""
     text = percent(share)
@@ -158,10 +293,7 @@ def totals_by_source(table: CostTable) -> Iterator[tuple[str, list[str], list[fl
     for name, cost in table.sources.items():
         if name == "measured" and len(table.sources) > 1:
             continue  # its counts are those of the compiled program
-        columns = [
-            Column(title, name, key, unknown, exact if table.is_exact else written)
-            for title, key, unknown, written in QUANTITIES[:3]
-        ]
+        columns = [replace(one, format=exact) if table.is_exact else one for one in QUANTITIES[:3]]
         rows = [(name, cost["total"])]
         for one in (cost.get("once"), cost.get("xla")):
             if one is not None:

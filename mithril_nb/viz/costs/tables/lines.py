@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from mithril_nb.display import AT_LEAST, UNATTRIBUTED_LABEL, columns
+from mithril_nb.display import UNATTRIBUTED_LABEL, columns
 from mithril_nb.stages.places import format_lines
-from mithril_nb.viz.costs.fields import unknown_in
-from mithril_nb.viz.costs.tables.columns import QUANTITIES
-from mithril_nb.viz.costs.tables.formulas import COMMUNICATION, short_formula, value_of
-from mithril_nb.viz.costs.tables.table import cost_css
-from mithril_nb.viz.highlight import highlighted
-from mithril_nb.viz.html_parts import MONO, base_css
-from mithril_nb.viz.text.escape import escaped, one_line
-from mithril_nb.viz.text.units import exact, percent
+from mithril_nb.viz.costs.tables.columns import QUANTITIES, Column, column_text
+from mithril_nb.viz.costs.tables.rows import COMMUNICATION, value_of
+from mithril_nb.viz.html_parts import Markup, html_table, output_html
+from mithril_nb.viz.languages import code_html, highlighted
+from mithril_nb.viz.text import escaped, one_line
+from mithril_nb.viz.units import exact, percent
 
 Data = Mapping[str, Any]
 """Costs by line as data, as `ByLine.to_dict()` returns them."""
@@ -40,7 +38,7 @@ def lines_text(data: Data) -> str:
         128 FLOP   64 B  100 %        total
     """
     shown = _shown(data)
-    rows = [(*(title for title, *_ in shown), "share", "line", "")]
+    rows = [(*(column.title for column in shown), "share", "line", "")]
     rows += [(*_cells(figures, shown), number, one_line(text)) for number, text, figures, _ in _rows(data)]
     table = columns(rows, right=frozenset(range(len(shown) + 2)))
     return "\n".join([f"{one_line(data['program'])}: {data['source']}, by line", table, *_notes(data)])
@@ -52,45 +50,37 @@ def lines_html(data: Data) -> str:
     Args:
         data: The costs by line.
     """
-    return f'<div class="mnb"><style>{base_css()}{cost_css()}{_CSS}</style>{"".join(_table(data))}</div>'
+    notes = "".join(f"<p>{escaped(note)}</p>" for note in _notes(data))
+    return output_html(_table(data) + notes, "cost", "lines")
 
 
 _MOST_HEAT = 35
 """Percentage of the cost colour behind the most expensive line; more would make its text hard to read."""
-_CSS = (
-    f".mnb .lines td.code{{text-align:left;white-space:pre;font-family:{MONO};font-size:12px}}"
-    ".mnb .lines td.n{color:var(--muted)}.mnb .lines td.file{text-align:left;color:var(--muted)}"
-    ".mnb .lines tbody td{border-bottom:0;padding-top:1px;padding-bottom:1px}"
-    ".mnb .lines thead th:first-child,.mnb .lines td:first-child:not(.file){text-align:right}"
-    ".mnb .lines .total td{font-weight:600;border-top:1px solid var(--muted)}"
-    # Tables of costs use the classes `f` and `m` for bars too.
-    + "".join(f".mnb .cost.lines td.code .{look}{{background:none;color:var(--c{look})}}" for look in "kftmsc")
-)
 
 
-def _table(data: Data) -> Iterator[str]:
+def _table(data: Data) -> str:
     shown = _shown(data)
-    yield '<div class="scroll"><table class="cost lines"><caption>cost by line</caption><thead><tr>'
-    yield from (f'<th scope="col">{title}</th>' for title in (*(title for title, *_ in shown), "share", "line"))
-    yield '<th scope="col"></th></tr></thead><tbody>'
     largest = max((one["share"] or 0.0 for one in data["lines"]), default=0.0)
-    for number, text, figures, kind in _rows(data):
-        if kind == "file":
-            yield f'<tr><td class="file" colspan="{len(shown) + 3}">{escaped(text)}</td></tr>'
-            continue
-        heat = (
-            round(_MOST_HEAT * (figures.get("share") or 0.0) / largest) if figures and largest and kind == "code" else 0
-        )
-        style = f' style="background:color-mix(in srgb,var(--cost) {heat}%,transparent)"' if heat else ""
-        yield f'<tr class="{kind}"{style}>'
-        for (_, key, _, _), cell in zip((*shown, ("", "", "", str)), _cells(figures, shown), strict=True):
-            value = value_of(figures or {}, key) if key else None
-            title = value if isinstance(value, str) else "" if value is None else exact(value)
-            yield f'<td title="{escaped(title)}">{escaped(cell)}</td>' if title else f"<td>{escaped(cell)}</td>"
-        code = _code(text) if kind == "code" else escaped(text)
-        yield f'<td class="n">{number}</td><td class="code">{code}</td></tr>'
-    yield "</tbody></table></div>"
-    yield from (f"<p>{escaped(note)}</p>" for note in _notes(data))
+    rows = (Markup("".join(_row(shown, largest, *row))) for row in _rows(data))
+    heads = (*(column.title for column in shown), "share", "line", "")
+    return html_table(heads, rows, style="cost lines", caption="cost by line")
+
+
+def _row(
+    shown: Sequence[Column], largest: float, number: str, text: str, figures: Data | None, kind: str
+) -> Iterator[str]:
+    if kind == "file":
+        yield f'<tr><td class="file" colspan="{len(shown) + 3}">{escaped(text)}</td></tr>'
+        return
+    heat = round(_MOST_HEAT * (figures.get("share") or 0.0) / largest) if figures and largest and kind == "code" else 0
+    style = f' style="background:color-mix(in srgb,var(--cost) {heat}%,transparent)"' if heat else ""
+    yield f'<tr class="{kind}"{style}>'
+    values = [value_of(figures or {}, column.key) for column in shown]
+    for value, cell in zip((*values, None), _cells(figures, shown), strict=True):  # the share has no tooltip
+        title = value if isinstance(value, str) else "" if value is None else exact(value)
+        yield f'<td title="{escaped(title)}">{escaped(cell)}</td>' if title else f"<td>{escaped(cell)}</td>"
+    code = code_html(next(highlighted(text, "python"))) if kind == "code" else escaped(text)
+    yield f'<td class="n">{number}</td><td class="code">{code}</td></tr>'
 
 
 def _notes(data: Data) -> Iterator[str]:
@@ -100,19 +90,12 @@ def _notes(data: Data) -> Iterator[str]:
         yield f"values that depend on {', '.join(names)} have no number; see cost.at({numbers}).by_line"
 
 
-def _code(text: str) -> str:
-    pieces = next(iter(highlighted(text, "python")), [])
-    return "".join(
-        f'<span class="{look}">{escaped(piece)}</span>' if look else escaped(piece) for look, piece in pieces
-    )
-
-
-def _shown(data: Data) -> tuple[tuple[str, str, str, Callable[[float | None], str]], ...]:
+def _shown(data: Data) -> tuple[Column, ...]:
     """Return the columns that are not empty."""
     total = data["total"]
     communicating = [key for key in COMMUNICATION if value_of(total, key) != 0]
     always = ("flops", "bytes_accessed", *communicating)
-    return tuple(one for one in QUANTITIES if one[1] in always or value_of(total, one[1]))
+    return tuple(one for one in QUANTITIES if one.key in always or value_of(total, one.key))
 
 
 def _rows(data: Data) -> Iterator[tuple[str, str, Data | None, str]]:
@@ -129,18 +112,11 @@ def _rows(data: Data) -> Iterator[tuple[str, str, Data | None, str]]:
     yield "", "total", data["total"], "total"
 
 
-def _cells(figures: Data | None, shown: tuple[tuple[str, str, str, Callable[[float | None], str]], ...]) -> list[str]:
+def _cells(figures: Data | None, shown: Sequence[Column]) -> list[str]:
     """Return the formatted figures of a row, and its share."""
     if figures is None:
         return [""] * (len(shown) + 1)
-    cells: list[str] = []
-    for _, key, unknown, written in shown:
-        value = value_of(figures, key)
-        if isinstance(value, str):
-            cells.append(short_formula(value))
-            continue
-        is_bound = value and unknown and unknown_in(figures, unknown) and "formulas" not in figures
-        cells.append("" if key == "time_s" and value is None else f"{AT_LEAST if is_bound else ''}{written(value)}")
+    cells = [column_text(column, figures) for column in shown]
     bound = figures.get("share_bound", "")
     share = "" if "formulas" in figures else f"{bound} {percent(figures.get('share'))}".strip()
     return [*cells, share]

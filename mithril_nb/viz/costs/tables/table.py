@@ -1,19 +1,29 @@
-"""A table of costs as HTML, with sums, bars and explicit unknowns."""
+"""A table of costs as HTML, with sums, bars and explicit unknowns, and as plain text."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from textwrap import wrap
 from typing import Any
 
-from mithril_nb.display import AT_LEAST, UNATTRIBUTED_LABEL
-from mithril_nb.viz.costs.tables.columns import MEMORY, Column, Cost, CostTable, share_text, totals_by_source
-from mithril_nb.viz.costs.tables.formulas import value_of
-from mithril_nb.viz.costs.tables.rows import Row, flat_rows
-from mithril_nb.viz.costs.tables.table_notes import communication, notes, unknowns
-from mithril_nb.viz.html_parts import Cell, base_css, cell, html_table
+from mithril_nb.display import AT_LEAST, UNATTRIBUTED_LABEL, columns
+from mithril_nb.viz.costs.tables.columns import (
+    MEMORY,
+    Column,
+    Cost,
+    CostTable,
+    column_text,
+    communication,
+    notes,
+    share_text,
+    totals_by_source,
+    unknowns,
+)
+from mithril_nb.viz.costs.tables.rows import Row, flat_rows, value_of
+from mithril_nb.viz.html_parts import Markup, cell, html_table, output_html
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
-from mithril_nb.viz.text.escape import block_key, escaped, one_line
-from mithril_nb.viz.text.units import UNKNOWN, exact, flops, nbytes, percent
+from mithril_nb.viz.text import block_key, escaped, one_line
+from mithril_nb.viz.units import UNKNOWN, exact, flops, nbytes, percent
 
 _OWN = ("(loss)", "(optimizer)")  # names from `stages` for costs outside the model's blocks
 _ROLES = ("forward", "backward", "update")
@@ -22,7 +32,7 @@ _DEEPEST = 8
 """Most levels of indentation of a row, so that its name stays visible."""
 
 
-def cost_html(cost: Cost, hues: Mapping[str, int] | None = None) -> str:
+def cost_html(cost: Cost) -> str:
     """Return the cost of a program as one self-contained HTML fragment.
 
     Its rows are the blocks as a tree. Equal blocks of a stack share a row with their sums, and so do the smallest of
@@ -30,9 +40,8 @@ def cost_html(cost: Cost, hues: Mapping[str, int] | None = None) -> str:
 
     Args:
         cost: The costs as data (`Cost.to_dict()` or `Costs.to_dict()`).
-        hues: Hue of each top-level block, by path; by default in the order of the rows.
     """
-    return f'<div class="mnb"><style>{base_css()}{cost_css()}</style>{_tables(cost, hues, is_folded=True)}</div>'
+    return output_html(_tables(cost, None, is_folded=True), "cost")
 
 
 def cost_tables(cost: Cost, hues: Mapping[str, int] | None = None) -> str:
@@ -45,83 +54,49 @@ def _tables(cost: Cost, hues: Mapping[str, int] | None, *, is_folded: bool) -> s
     rows = table.folded if is_folded else flat_rows(table.blocks)
     known = hues_of_blocks(path for path in table.blocks if path not in _OWN) if hues is None else hues
     whole = ('<div class="costs">', _sources(table), _memory(table), "</div>")
-    return "".join((*_blocks(table, rows, known), *_unknown(table), *whole, *_formulas(table)))
-
-
-def cost_css() -> str:
-    """Return the CSS rules of the tables."""
-    return (
-        # A table may be wider than its panel, so it scrolls inside the panel.
-        ".mnb .scroll{overflow-x:auto;margin:0 0 12px}.mnb .scroll>table.cost{margin:0}"
-        ".mnb table.cost{border-collapse:collapse;font:inherit;margin:0 0 12px;width:auto;"
-        "font-variant-numeric:tabular-nums;border:0}"
-        ".mnb .cost th,.mnb .cost td{padding:3px 10px;border:0;border-bottom:1px solid var(--line);text-align:right;"
-        "background:none;white-space:nowrap;vertical-align:middle;color:var(--ink)}"
-        ".mnb table.cost tbody tr:nth-child(n){background:none}"  # JupyterLab stripes tables
-        ".mnb .cost thead th{color:var(--muted);font-weight:500;background:var(--surface)}"
-        ".mnb .cost thead th[colspan]{text-align:center}"
-        ".mnb .cost th:first-child,.mnb .cost td:first-child{text-align:left;font-weight:400;max-width:320px;"
-        "overflow:hidden;text-overflow:ellipsis}"
-        ".mnb .cost thead tr+tr th:first-child{text-align:right}"
-        ".mnb .cost .words{text-align:left}.mnb .cost .dot.none{background:none}"
-        ".mnb .cost tfoot td,.mnb .cost tfoot th{border-bottom:0}"
-        ".mnb .cost tfoot .total>*{font-weight:600;border-top:1px solid var(--muted)}"
-        ".mnb .cost .bar{display:inline-block;width:96px;height:8px;border-radius:2px;background:var(--track);"
-        "margin-left:8px;vertical-align:middle;overflow:hidden;text-align:left;line-height:0}"
-        ".mnb .cost .bar i{display:inline-block;height:8px;vertical-align:top}"
-        ".mnb .cost .f{background:var(--cost)}"
-        ".mnb .cost .b{background:repeating-linear-gradient(45deg,var(--cost) 0 3px,var(--track) 3px 5px)}"
-        ".mnb .cost .u{background:repeating-linear-gradient(90deg,var(--cost) 0 2px,var(--track) 2px 4px)}"
-        ".mnb .cost .unknown{color:var(--muted);font-style:italic}"
-        ".mnb .cost tr[data-block]:hover>*,.mnb .cost tr.on>*{background:var(--on)}"
-        ".mnb .cost tr.pin>*{background:var(--pin)}"
-        ".mnb .costs{display:flex;gap:24px;flex-wrap:wrap;align-items:flex-start}"
-        ".mnb .cost caption{caption-side:top;text-align:left;white-space:nowrap;color:var(--muted);padding:2px 10px}"
-        ".mnb .legend{display:inline-flex;gap:12px;margin-left:8px}.mnb .legend .bar{width:24px;margin:0 4px 0 0}"
-        ".mnb details.formulas>summary{cursor:pointer;color:var(--muted);padding:2px 10px}"
-    )
+    return "".join((_blocks(table, rows, known), *_unknown(table), *whole, *_formulas(table)))
 
 
 # The table of blocks
 
 
-def _blocks(table: CostTable, rows: Sequence[Row], hues: Mapping[str, int]) -> Iterator[str]:
+def _blocks(table: CostTable, rows: Sequence[Row], hues: Mapping[str, int]) -> str:
     by_block, name = table.main.get("by_block", {}), next(iter(table.sources), "")
     lost = table.main.get("unattributed")
     shares = table.shares(rows)
     largest = max((share or 0.0 for share, _ in (*shares, table.share(lost))), default=0.0)
-    has_parts = any(_role(one, role) for one in by_block.values() for role in ("backward", "update"))
-    yield '<div class="scroll"><table class="cost"><caption>cost by block'
-    if has_parts and not table.is_timed:
-        yield '<span class="legend">'
-        for role in _ROLES:
-            yield f'<span><span class="bar"><i class="{role[0]}" style="width:100%"></i></span>{role}</span>'
-        yield "</span>"
-    yield "</caption><thead>"
-    yield from _heads(table)
-    yield "</thead><tbody>"
+    caption = "cost by block"
+    if not table.is_timed and any(_role(one, role) for one in by_block.values() for role in ("backward", "update")):
+        legend = (
+            f'<span><span class="bar"><i class="{role[0]}" style="width:100%"></i></span>{role}</span>'
+            for role in _ROLES
+        )
+        caption += f'<span class="legend">{"".join(legend)}</span>'
+    body = []
     for row, share in zip(rows, shares, strict=True):
-        yield from row_head(row, hues)
-        yield from (_cell(column, table.figures(column.source, row)) for column in table.columns)
-        yield f"{_share(table, table.figures(name, row), share, largest)}</tr>"
-    yield '</tbody><tfoot><tr><th scope="row"><span class="dot"></span>'
-    yield f"{UNATTRIBUTED_LABEL}</th>"
-    yield from (_cell(column, table.sources[column.source]["unattributed"]) for column in table.columns)
-    yield f"{_share(table, lost, table.share(lost), largest)}</tr>"
-    yield '<tr class="total"><th scope="row">total</th>'
-    yield from (_cell(column, table.sources[column.source]["total"]) for column in table.columns)
-    yield f"{'<td></td>' if table.has_shares else ''}</tr></tfoot></table></div>"
+        cells = "".join(_cell(column, table.figures(column.source, row)) for column in table.columns)
+        body.append(
+            Markup(f"{row_head(row, hues)}{cells}{_share(table, table.figures(name, row), share, largest)}</tr>")
+        )
+    unattributed = "".join(_cell(column, table.sources[column.source]["unattributed"]) for column in table.columns)
+    total = "".join(_cell(column, table.sources[column.source]["total"]) for column in table.columns)
+    foot = (
+        f'<tr><th scope="row"><span class="dot"></span>{UNATTRIBUTED_LABEL}</th>{unattributed}'
+        f"{_share(table, lost, table.share(lost), largest)}</tr>"
+        f'<tr class="total"><th scope="row">total</th>{total}{"<td></td>" if table.has_shares else ""}</tr>'
+    )
+    return html_table(Markup("".join(_heads(table))), body, caption=Markup(caption), foot=foot)
 
 
-def row_head(row: Row, hues: Mapping[str, int]) -> Iterator[str]:
-    """Yield the beginning of a row: its hue and its name, indented by its depth."""
+def row_head(row: Row, hues: Mapping[str, int]) -> str:
+    """Return the beginning of a row: its hue and its name, indented by its depth."""
     hue = None if row.path is None else hue_of(row.path, hues)
     dot = f'<span class="dot{" none" if row.path is None else "" if hue is None else f" h{int(hue) % HUES}"}"></span>'
     link = "" if row.path is None else f' data-block="{escaped(block_key(row.path))}" tabindex="0"'
     deep = f' style="padding-left:{10 + 16 * min(row.depth, _DEEPEST)}px"' if row.depth else ""
     more = f' <span class="quiet">{row.closed} inside</span>' if row.closed else ""
     label = escaped(row.label) if row.path is not None else f'<span class="quiet">{escaped(row.label)}</span>'
-    yield (f'<tr{link}><th scope="row"{deep} title="{escaped(one_line(row.about))}">{dot}{label}{more}</th>')
+    return f'<tr{link}><th scope="row"{deep} title="{escaped(one_line(row.about))}">{dot}{label}{more}</th>'
 
 
 def _heads(table: CostTable) -> Iterator[str]:
@@ -150,15 +125,15 @@ def _cell(column: Column, figures: Mapping[str, Any] | None) -> str:
     return _value_cell(column.text(figures), value_of(figures, column.key), column.key == "time_s")
 
 
-def _value_cell(text: str, value: float | str | None, is_blank: bool = False) -> Cell:
+def _value_cell(text: str, value: float | str | None, is_blank: bool = False) -> Markup:
     """Return the cell of a figure; its tooltip has all digits, or the whole formula, which screen readers read too."""
     if value is None:
         return cell("") if is_blank else cell(UNKNOWN, "unknown")
     if isinstance(value, str):
         spoken = f' aria-label="{escaped(value)}"' if text != value else ""
-        return Cell(f'<td title="{escaped(value)}"{spoken}>{escaped(text)}</td>')
+        return Markup(f'<td title="{escaped(value)}"{spoken}>{escaped(text)}</td>')
     at_least = "at least " if text.startswith(AT_LEAST) else ""
-    return Cell(f'<td title="{at_least}{exact(value)}">{escaped(text)}</td>')
+    return Markup(f'<td title="{at_least}{exact(value)}">{escaped(text)}</td>')
 
 
 def _share(table: CostTable, figures: Mapping[str, Any] | None, of: tuple[float | None, str], largest: float) -> str:
@@ -241,3 +216,81 @@ def _formula_row(table: CostTable, group: tuple[str, str], rows: Sequence[Mappin
 
 def _sum(rows: Sequence[Mapping[str, Any]], key: str) -> int:
     return sum(row.get(key) or 0 for row in rows)
+
+
+_WIDEST = 100
+"""Most characters per line of a table with several sources, unless names are too long."""
+
+
+def cost_text(cost: Cost, *, is_exact: bool = False) -> str:
+    """Return the cost of a program as plain text; rows inside a row are indented.
+
+    Args:
+        cost: The costs as data, as for `cost_html`.
+        is_exact: Whether numbers have all digits instead of three.
+
+    Examples:
+        >>> block = {"flops": 750, "transcendentals": 0, "bytes_accessed": 64, "params": 8, "share": 0.75}
+        >>> rest = {"flops": 250, "transcendentals": 0, "bytes_accessed": 0, "params": 0, "share": 0.25}
+        >>> total = {"flops": 1000, "transcendentals": 0, "bytes_accessed": 64, "params": 8}
+        >>> found = {"source": "analytic", "by_block": {"a": block}, "unattributed": rest, "total": total}
+        >>> print(cost_text(found).partition(chr(10) * 2)[0])
+        block                FLOPs  transcendentals  bytes  params   share
+        a                 750 FLOP                0   64 B       8  75.0 %
+        (unattributed)    250 FLOP                0    0 B       0  25.0 %
+        total           1.00 kFLOP                0   64 B       8   100 %
+    """
+    table = CostTable(cost, is_exact)
+    text = ["\n\n".join(_block_tables(table))]
+    below = [f"{why} {one_line(opcode)}: {rest}" for why, opcode, rest in unknowns(table.sources)]
+    below += [one_line(note) for note in notes(table.sources, cost.get("unavailable", {}))]
+    is_narrow = len(table.sources) > 1
+    text += [line for note in below for line in (wrap(note, _WIDEST, subsequent_indent="  ") if is_narrow else [note])]
+    sources: list[tuple[str, ...]] = [("source", "FLOPs", "transcendentals", "bytes")]
+    sources += [(one_line(name), *cells) for name, cells, _ in totals_by_source(table)]
+    text.append("\n" + columns(sources, right={1, 2, 3}))
+    text += ["", *sent] if (sent := [*communication(table.sources, is_exact=is_exact)]) else []
+    if cost.get("memory"):
+        parts = ", ".join(f"{name} {nbytes(cost['memory'].get(name))}" for name in MEMORY)
+        text.append(f"\nmemory: {parts}")
+    return "\n".join(text)
+
+
+def _block_tables(table: CostTable) -> list[str]:
+    """Return the costs by block as text: one table, or several if the columns of all sources are too wide."""
+    groups = [group for _, group in table.groups]
+    whole = _block_table(table, groups, has_share=table.has_shares)
+    if len(table.sources) < 2 or _width(whole) <= _WIDEST:
+        return [whole]
+    found: list[str] = []
+    while groups:
+        for count in range(len(groups), 0, -1):
+            text = _block_table(table, groups[:count], has_share=table.has_shares and not found)
+            if count == 1 or _width(text) <= _WIDEST:
+                break
+        found.append(text)
+        groups = groups[count:]
+    return found
+
+
+def _block_table(table: CostTable, groups: Sequence[Sequence[Column]], *, has_share: bool) -> str:
+    shown = [column for group in groups for column in group]
+    titles = [column.title if not place else "" for group in groups for place, column in enumerate(group)]
+    last = ("share",) if has_share else ()
+    rows: list[tuple[str, ...]] = [("block", *titles, *last)]
+    if table.is_deep:
+        of = "of time" if table.is_timed else "of FLOPs"
+        sources = ("" if column.title == "params" else one_line(column.source) for column in shown)
+        rows.append(("", *sources, *(of for _ in last)))
+    for row, share in zip(table.folded, table.shares(table.folded), strict=True):
+        cells = [column_text(column, table.figures(column.source, row)) for column in shown]
+        rows.append(("  " * row.depth + row.title, *cells, *(share_text(*share) for _ in last)))
+    for name, key in ((UNATTRIBUTED_LABEL, "unattributed"), ("total", "total")):
+        cells = [column_text(column, table.sources[column.source][key]) for column in shown]
+        share = "100 %" if key == "total" else share_text(*table.share(table.main.get(key)))
+        rows.append((name, *cells, *(share for _ in last)))
+    return columns(rows, right=range(1, len(rows[0])))
+
+
+def _width(text: str) -> int:
+    return max(map(len, text.splitlines()))

@@ -1,37 +1,132 @@
-"""A program at every stage as one self-contained HTML file: no kernel, no network, no other files.
+"""An inspection as a cell of a saved notebook, and as one self-contained HTML file.
 
-Texts, links and pictures are compressed, so a program of 200,000 lines is still a file of a few MB. A script unpacks
-them and draws only the visible lines. Without scripts, the page still shows the picture, the first lines of each
-stage, the names of the passes and the costs.
+The cell compiles nothing, and needs no kernel and no scripts: a graph, the first lines of the first stages, and a table
+of all stages. The file needs no network and no other files. Its texts, links and pictures are compressed, so a program
+of 200,000 lines is still a file of a few MB. A script unpacks them and draws only the visible lines. Without scripts,
+the page still shows the picture, the first lines of each stage, the names of the passes and the costs.
 """
 
 from __future__ import annotations
 
 import base64
 import gzip
-import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mithril_nb.atomic_write import write_text
+from mithril_nb.display import columns
 from mithril_nb.errors import ModelFileError, StageUnavailableError
 from mithril_nb.stages.stage_kinds import has_machine_code, language_of, needs_compile, title_of
-from mithril_nb.viz.built import built
-from mithril_nb.viz.costs.tables.table import cost_css, cost_tables
-from mithril_nb.viz.html_parts import base_css, heading_css, heading_html
-from mithril_nb.viz.pages.inspection_summary import block_shares, graph_html, stages_html, summary_css
-from mithril_nb.viz.pages.listing import hue_class, hues_seen, listing_css, panes_html
-from mithril_nb.viz.pages.report import POLICY
-from mithril_nb.viz.pages.stage_data import equation_data, stage_data
-from mithril_nb.viz.text.escape import block_key, escaped, one_line
+from mithril_nb.viz.costs.tables.table import cost_tables
+from mithril_nb.viz.html_parts import built, html_table, link_script, output_html, page_html
+from mithril_nb.viz.pages.listing import equation_data, hue_class, hues_seen, key_of, panes_html, stage_data
+from mithril_nb.viz.text import block_key, escaped, one_line, outer_paths
 
-if TYPE_CHECKING:  # these import JAX
+if TYPE_CHECKING:
     from mithril_nb.inspection import Inspection
     from mithril_nb.stages.graph.stage_graph import StageGraph
     from mithril_nb.stages.records import Stage
     from mithril_nb.stages.xla.passes import Pass
+
+
+SHOWN = ("jaxpr", "stablehlo")
+"""Stages whose lines are shown; they need no compiler."""
+_MOST_LINES = 150
+
+
+def summary_text(inspection: Inspection) -> str:
+    """Return the stages of a program and the graph of its jaxpr as text, without compiling."""
+    from mithril_nb.viz.diagrams.stages import stage_graph_text
+
+    stages = [inspection.stage(name) for name in _shown(inspection)]
+    figures = {name: _figures(inspection, name) for name in inspection.stages}
+    rows = [("stage", "lines", "instructions", "")]
+    rows += [(title_of(name), *known) for name, known in figures.items()]
+    parts = [f"program {inspection.name!r}", columns(rows, right={1, 2})]
+    failed = next((stage.unavailable for stage in stages if stage.unavailable is not None), None)
+    if failed is not None:
+        parts.append("\n".join(map(one_line, failed.split("\n"))))
+    graph = inspection.graph()
+    if graph.level():
+        parts.append(stage_graph_text(graph, shares=block_shares(inspection)))
+    return "\n\n".join(parts)
+
+
+def summary_html(inspection: Inspection, *, scripts: bool = True) -> str:
+    """Return the summary as one self-contained HTML fragment.
+
+    Args:
+        inspection: The program.
+        scripts: Whether to add the script that highlights linked lines. Everything else works without it.
+    """
+    stages = [inspection.stage(name) for name in _shown(inspection)]
+    hues = hues_seen(stages)
+    key = key_of(stages)
+    script = link_script() if scripts else ""
+    panes = panes_html(stages, hues, key, _MOST_LINES, skip_inputs=True)
+    body = f"{graph_html(inspection, hues)}{panes}{stages_html(inspection)}{script}"
+    return output_html(body, "listing", "summary", kind="mnb mnb-linked", key=key)
+
+
+def _shown(inspection: Inspection) -> Sequence[str]:
+    return SHOWN if inspection.given is None else inspection.given.stages[:1]
+
+
+def graph_html(inspection: Inspection, hues: Mapping[str, int]) -> str:
+    """Return the picture of the jaxpr's graph, linked to the lines of the panes; `""` without a graph."""
+    from mithril_nb.viz.diagrams.stages import stage_layout
+    from mithril_nb.viz.diagrams.svg import scene_svg
+
+    graph = inspection.graph()
+    if not graph.level():
+        return ""
+    diagram = stage_layout(graph, shares=block_shares(inspection), hues=hues)
+    return f'<div class="picture">{scene_svg(diagram, title=f"graph of {inspection.name}", embedded=True)}</div>'
+
+
+def block_shares(inspection: Inspection) -> dict[str, float]:
+    """Return the known shares of the FLOPs by block; a block includes all blocks inside it."""
+    from mithril_nb import cost
+    from mithril_nb.errors import StageUnavailableError
+
+    try:
+        found = cost.cost_of(inspection)
+    except StageUnavailableError:
+        return {}  # a program that cannot be traced has no known cost; its stages show the error
+    if not found.total.flops:
+        return {}
+    paths: dict[str, None] = {}
+    for block in found.by_block:
+        paths |= dict.fromkeys(outer_paths(block))
+    shares = {path: found.share_of(found.subtree(path))[0] for path in paths}
+    return {path: share for path, share in shares.items() if share is not None}
+
+
+def stages_html(inspection: Inspection, names: Sequence[str] | None = None) -> str:
+    """Return a table of the stages with their lengths, or the reason why one is missing.
+
+    The table has no times, so that the output saved in a notebook is the same in every run.
+    """
+    shown = inspection.stages if names is None else names
+    rows = [(title_of(name), *_figures(inspection, name)) for name in shown]
+    return html_table(("stage", "lines", "instructions", ""), rows, style="made")
+
+
+def _figures(inspection: Inspection, name: str) -> tuple[str, str, str]:
+    """Return the numbers of lines and of instructions of a stage, and a note."""
+    if not inspection.has_stage(name):
+        return "", "", "not computed yet"
+    stage = inspection.stage(name)
+    if stage.unavailable is not None:
+        return "", "", stage.unavailable.partition("\n")[0]
+    return f"{_lines(stage):,}", f"{len(stage.instructions):,}", ""
+
+
+def _lines(stage: Stage) -> int:
+    return len(stage.text.removesuffix("\n").split("\n"))
+
 
 FIRST = ("jaxpr", "stablehlo", "hlo")
 """Stages that are open at first."""
@@ -77,7 +172,7 @@ def _page(inspection: Inspection, names: tuple[str, ...]) -> str:
     # Kernels have the same blocks as the HLO, so their thousands of lines add nothing to the order of blocks.
     hues = hues_seen([stage for stage in stages if not has_machine_code([stage.name])])
     diffs = [one.diff for one in passes]
-    key = hashlib.sha256("\0".join(stage.text for stage in stages).encode("utf-8", "replace")).hexdigest()[:8]
+    key = key_of(stages)
     data = {
         **_stages(inspection, stages, hues),
         "shown": _first_open(inspection, names),
@@ -86,20 +181,16 @@ def _page(inspection: Inspection, names: tuple[str, ...]) -> str:
     }
     # Without a time, so that equal programs give equal pages.
     packed = base64.b64encode(gzip.compress(json.dumps(data, separators=(",", ":")).encode(), 9, mtime=0)).decode()
-    name = escaped(one_line(inspection.name))
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f'<meta name="color-scheme" content="light dark"><title>{name}</title>'
-        f"<style>{base_css()}{heading_css()}{listing_css()}{summary_css()}{cost_css()}{_PAGE_CSS}</style></head>"
-        f'<body class="mnb"><main class="mnb-page">'
-        f"{heading_html(inspection.name, 'at every stage, by mithril_nb')}{graph_html(inspection, hues)}"
-        f'<div class="live" hidden></div><div class="plain">{panes_html(stages, hues, key, PLAIN_LINES)}</div>'
+    body = (
+        f'{graph_html(inspection, hues)}<div class="live" hidden></div>'
+        f'<div class="plain">{panes_html(stages, hues, key, PLAIN_LINES)}</div>'
         f"{_passes_html(passes, diffs, why)}{_cost_html(inspection, hues)}"
-        f"<h2>Stages</h2>{stages_html(inspection, names)}</main>"
-        f'<script type="text/plain" id="mnb-data">{packed}</script>'
-        f"<script>{built('page.js').rstrip()}</script></body></html>\n"
+        f"<h2>Stages</h2>{stages_html(inspection, names)}"
+    )
+    scripts = f'<script type="text/plain" id="mnb-data">{packed}</script><script>{built("page.js").rstrip()}</script>'
+    sections = ("listing", "summary", "cost", "page")
+    return page_html(
+        inspection.name, "at every stage, by mithril_nb", body, *sections, kind="mnb-page", scripts=scripts
     )
 
 
@@ -111,7 +202,7 @@ def _first_open(inspection: Inspection, names: Sequence[str]) -> list[str]:
 def _stages(inspection: Inspection, stages: Sequence[Stage], hues: dict[str, int]) -> dict[str, Any]:
     """Return the data of the stages, and the keys and hues of their blocks."""
     paths = {path for stage in stages for one in stage.instructions for path, _ in one.shares}
-    groups = {"/".join(path.split("/")[:end]) for path in paths for end in range(1, path.count("/") + 2)}
+    groups = {outer for path in paths for outer in outer_paths(path)}
     return {
         "stages": [
             {
@@ -191,38 +282,3 @@ def _cost_html(inspection: Inspection, hues: dict[str, int]) -> str:
     except StageUnavailableError:
         return ""  # the table of stages shows the reason
     return f"<h2>Cost</h2>{cost_tables(found.to_dict(), hues)}"
-
-
-_PAGE_CSS = (
-    "html{color-scheme:light dark}body.mnb{margin:0;padding:16px 20px;min-height:100vh}"
-    ".mnb h2{font-size:15px;font-weight:600;margin:20px 0 6px;color:var(--ink)}"
-    ".mnb .picture{max-height:70vh}"
-    ".mnb button{font:inherit;color:var(--ink);background:var(--surface);border:1px solid var(--line);"
-    "border-radius:4px;padding:2px 10px;cursor:pointer}"
-    '.mnb button[aria-pressed="true"]{border-color:var(--ink);font-weight:600}'
-    ".mnb .tools,.mnb .bar-of-stages{display:flex;gap:4px;flex-wrap:wrap;align-items:center;margin:0 0 6px}"
-    ".mnb .live .pane{position:relative}"
-    ".mnb .code{max-height:56vh}"
-    ".mnb .v{flex:none;height:56vh;position:relative;padding:0;contain:strict;overflow-anchor:none}"
-    ".mnb .v .tall{position:relative;min-width:100%}"
-    ".mnb .v .sight{position:absolute;top:0;left:0;min-width:100%}"
-    ".mnb .v .l{display:flex;height:18px;white-space:pre}"
-    ".mnb .v .l>*{display:block}"
-    ".mnb .v .l .x{flex:1}"
-    ".mnb .ticks{position:absolute;right:0;top:30px;bottom:0;width:4px;pointer-events:none}"
-    ".mnb .ticks i{position:absolute;right:0;width:4px;height:3px;background:var(--accent)}"
-    ".mnb .sides{display:flex;gap:8px;align-items:stretch}"
-    ".mnb .passes{flex:0 0 300px;list-style:none;margin:0;padding:0;max-height:56vh;overflow:auto;"
-    "border:1px solid var(--line);border-radius:4px}"
-    ".mnb .passes li{padding:3px 8px;display:grid;grid-template-columns:minmax(0,1fr) auto;column-gap:8px;"
-    "cursor:pointer}"
-    ".mnb .passes b,.mnb .passes .quiet{overflow-wrap:anywhere}.mnb .passes b{font-weight:500}"
-    ".mnb .passes .quiet{grid-area:2/1/3/3;font-size:11px}"
-    ".mnb .passes .size{font-variant-numeric:tabular-nums;white-space:nowrap}"
-    ".mnb .passes li:hover{background:var(--on)}.mnb .passes li.pin{background:var(--pin)}"
-    ".mnb .difference{flex:1;min-width:0;display:flex}"
-    ".mnb .v .plus{background:rgba(0,158,115,.16)}.mnb .v .minus{background:rgba(213,94,0,.16)}"
-    ".mnb .v .plus>*,.mnb .v .minus>*{background:none}"
-    ".mnb .v .where .x{color:var(--muted);font-weight:600}"
-    "@media (max-width:900px){.mnb .sides{flex-direction:column}.mnb .passes{flex-basis:auto}}"
-)

@@ -6,17 +6,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from mithril_nb.viz.costs.blocks import times
 from mithril_nb.viz.costs.canvas.svg_canvas import NORMAL, SMALL, SvgCanvas
 from mithril_nb.viz.costs.fields import Field, at_least
-from mithril_nb.viz.diagrams import sizes
+from mithril_nb.viz.diagrams.labels import LEFT, NAME_SIZE, RIGHT
 from mithril_nb.viz.diagrams.scene import SceneEdge, SceneNode
 from mithril_nb.viz.diagrams.svg import edge_path, edge_points
+from mithril_nb.viz.diagrams.svg_nodes import strip_path
 from mithril_nb.viz.palette import HUES
-from mithril_nb.viz.svg import Point, arrow, number
-from mithril_nb.viz.text.escape import one_line
-from mithril_nb.viz.text.units import percent
-from mithril_nb.viz.text.width import elide, text_width
+from mithril_nb.viz.svg import Point, arrow
+from mithril_nb.viz.text import elide, one_line, text_width, times
+from mithril_nb.viz.units import percent
 
 STEPS = (0.01, 0.03, 0.1, 0.3, 0.6)
 """Shares of the total at which the next tone begins."""
@@ -133,7 +132,7 @@ def _node(sheet: SvgCanvas, box: Box, kind: Field, total: float | None) -> None:
         sheet.rect(rect.x + off, rect.y - off, rect.w - off, rect.h, tone, stroke="line", rx=corner)
     sheet.rect(rect.x, rect.y, rect.w, rect.h, tone, stroke="wire" if dash else "line", rx=corner, dash=dash)
     ink = f"on {tone}"
-    left, right = rect.x + sizes.LEFT, rect.x + rect.w - sizes.RIGHT
+    left, right = rect.x + LEFT, rect.x + rect.w - RIGHT
     name = times(one_line(box.node.name), box.node.repeat)
     if not box.is_block:
         shape = one_line(box.node.shape)
@@ -147,17 +146,13 @@ def _node(sheet: SvgCanvas, box: Box, kind: Field, total: float | None) -> None:
             sheet.text(rect.x + rect.w / 2, rect.y + 27, shape, ink, size=SMALL, anchor="middle", room=rect.w - 20)
         sheet.close()
         return
-    sheet.path(
-        f"M{number(rect.x + 6)} {number(rect.y)}h-2a4 4 0 0 0 -4 4v{number(rect.h - 8)}a4 4 0 0 0 4 4h2z",
-        fill=f"hue{box.node.hue % HUES}",
-        stroke="ground",
-    )
+    sheet.path(strip_path(rect), fill=f"hue{rect.hue % HUES}", stroke="ground")
     upper = (one_line(box.kind), one_line(box.node.label)) if box.kind else ("", "")
     lower = (name, one_line(box.node.shape or ("" if box.kind else box.node.label)))
     shown = box.shown(kind, total)
     rows = [(*upper, NORMAL, False)] if box.kind else []
     rows += [
-        (*lower, sizes.NAME_SIZE, True),
+        (*lower, NAME_SIZE, True),
         (shown, percent(box.node.share) if value is not None else "", NORMAL, False),
     ]
     step = rect.h / (len(rows) + 0.35)
@@ -198,12 +193,12 @@ def _title(sheet: SvgCanvas, box: Box, kind: Field, total: float | None, lines: 
     if place is None:
         figure = shown
         spare = box.node.w - 2 * _INSET - (_INSET + text_width(figure, NORMAL) if figure else 0)
-        whole = elide(whole, sizes.NAME_SIZE, max(spare, _SHORTEST), bold=True)
+        whole = elide(whole, NAME_SIZE, max(spare, _SHORTEST), bold=True)
         left = box.node.x + _INSET
-        place = figure, left, left + _INSET + text_width(whole, sizes.NAME_SIZE, bold=True)
+        place = figure, left, left + _INSET + text_width(whole, NAME_SIZE, bold=True)
     figure, left, right = place
     sheet.open(_tooltip(box, kind, total), "frame", box.node.path or None)
-    sheet.text(left, y, whole, size=sizes.NAME_SIZE, bold=True, halo=True)
+    sheet.text(left, y, whole, size=NAME_SIZE, bold=True, halo=True)
     if figure:
         sheet.text(right, y, figure, "muted", halo=True, room=box.node.x + box.node.w - right - 2)
     sheet.close()
@@ -214,7 +209,7 @@ def _places(
 ) -> tuple[str, float, float] | None:
     """Return the figure and the positions of name and figure of a frame; `None` if they do not fit between wires."""
     name, figure = texts
-    widths = text_width(name, sizes.NAME_SIZE, bold=True), text_width(figure, NORMAL)
+    widths = text_width(name, NAME_SIZE, bold=True), text_width(figure, NORMAL)
     free = _free(rect, lines)
     for at, (left, right) in enumerate(free):
         if left + widths[0] > right:
@@ -240,7 +235,7 @@ def _free(rect: SceneNode, lines: Sequence[Sequence[Point]]) -> list[tuple[float
 
 
 def _edge(sheet: SvgCanvas, edge: SceneEdge) -> None:
-    sheet.open(f"{edge.source} → {edge.target} {edge.shape}", "edge")
+    sheet.open(f"{edge.label} {edge.shape}", "edge")
     sheet.path(edge_path(edge), stroke="wire", width=1.5)
     if edge.is_end:
         sheet.path(arrow(*edge.points[-2:]), fill="wire")

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
-from mithril_nb.display import columns
-from mithril_nb.errors import UnknownOptionError
+from mithril_nb.display import Shown, columns
+from mithril_nb.errors import UnknownBlockError, UnknownOptionError, nearest, short_repr
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.viz.costs.blocks import path_text, times
-from mithril_nb.viz.costs.canvas.page import FOOT, HEAD_H, Page
-from mithril_nb.viz.costs.drawable import replace_undrawable
-from mithril_nb.viz.costs.drawing import Drawing
-from mithril_nb.viz.costs.fields import OF_KNOWN, Data, Field, field_of, is_bound, notes_of, reason_of
-from mithril_nb.viz.costs.overlay.boxes import Box, draw
-from mithril_nb.viz.costs.overlay.graph import graph_of, validate_opened
+from mithril_nb.viz.costs.blocks import path_text
+from mithril_nb.viz.costs.canvas.svg_canvas import FOOT, HEAD_H, Page
+from mithril_nb.viz.costs.drawing import Drawing, option_error, replace_undrawable
+from mithril_nb.viz.costs.fields import BLOCK_FIELDS, OF_KNOWN, Data, Field, field_of, is_bound, notes_of, reason_of
+from mithril_nb.viz.costs.overlay_boxes import Box, draw
 from mithril_nb.viz.diagrams.picture import picture
 from mithril_nb.viz.diagrams.scene import Scene
-from mithril_nb.viz.text.escape import one_line
-from mithril_nb.viz.text.units import percent
+from mithril_nb.viz.text import listed, one_line, outer_paths, times
+from mithril_nb.viz.units import percent
 
 if TYPE_CHECKING:
     from mithril_nb.stages.graph.stage_graph import StageGraph
 
-FIELDS = ("flops", "bytes_accessed", "params", "time_s", "transcendentals")
+
 _CALL = 'cost.overlay(inspection, "{}")'
 _STEP_TEXTS = ("< 1 %", "1–3 %", "3–10 %", "10–30 %", "30–60 %", "≥ 60 %")
 _NARROWEST = 450
@@ -40,7 +38,7 @@ def overlay_of(data: Data, target: Any, field: str = "flops", expanded: Collecti
     Args:
         data: The costs.
         target: A logical graph, a model with one, a stage's graph, or an inspection, whose jaxpr graph is used.
-        field: Field to show, one of `FIELDS`.
+        field: Field to show, one of `BLOCK_FIELDS`.
         expanded: Groups to open.
 
     Raises:
@@ -66,14 +64,14 @@ def overlay(
     Args:
         data: The costs, as returned by `Cost.to_dict()`.
         graph: The graph of the same model.
-        field: Field to show, one of `FIELDS`.
+        field: Field to show, one of `BLOCK_FIELDS`.
         inputs: Specs of the graph's inputs.
         expanded: Paths of the groups that are drawn open.
 
     Raises:
         UnknownOptionError: The field does not exist, or the costs belong to another graph.
     """
-    kind, data = field_of(field, FIELDS, _CALL), replace_undrawable(data)
+    kind, data = field_of(field, BLOCK_FIELDS, _CALL), replace_undrawable(data)
     values = inclusive(data, field)
     paths = [path for path, _ in graph.walk()]
     _check_blocks(data, values, paths)
@@ -97,7 +95,7 @@ def stage_overlay(
     Args:
         data: The costs, as returned by `Cost.to_dict()`.
         graph: The graph, as returned by `Inspection.graph`.
-        field: Field to show, one of `FIELDS`.
+        field: Field to show, one of `BLOCK_FIELDS`.
         opened: Keys of the nodes that are drawn open; default: the most expensive ones that fit.
 
     Raises:
@@ -105,7 +103,7 @@ def stage_overlay(
     """
     from mithril_nb.viz.diagrams.stages import stage_layout  # imports JAX; a stage graph exists only if JAX does
 
-    kind, data = field_of(field, FIELDS, _CALL), replace_undrawable(data)
+    kind, data = field_of(field, BLOCK_FIELDS, _CALL), replace_undrawable(data)
     values = inclusive(data, field)
     blocks = (node.block for node in graph.nodes.values() if node.kind == "block" and node.block)
     _check_blocks(data, values, dict.fromkeys(blocks))
@@ -135,7 +133,7 @@ def inclusive(data: Data, field: str) -> dict[str, float | None]:
     found: dict[str, float | None] = {}
     for path, figures in data["by_block"].items():
         value = figures.get(field)
-        for above in accumulate(path.split("/"), lambda one, name: f"{one}/{name}"):
+        for above in outer_paths(path):
             before = found.setdefault(above, None)
             if value is not None:
                 found[above] = (before or 0) + value
@@ -148,7 +146,7 @@ def _bounds(data: Data, kind: Field) -> set[str]:
         above
         for path, figures in data["by_block"].items()
         if figures.get(kind.name) is None or is_bound(figures, kind.name)
-        for above in accumulate(path.split("/"), lambda one, name: f"{one}/{name}")
+        for above in outer_paths(path)
     }
 
 
@@ -163,14 +161,9 @@ def _check_blocks(data: Data, values: Mapping[str, float | None], paths: Collect
         return
     raise UnknownOptionError(
         f"the costs of {data['program']!r} contain no block of this graph.",
-        (("costs", _few(values)), ("graph", _few(paths))),
+        (("costs", listed([*map(path_text, values)], 4)), ("graph", listed([*map(path_text, paths)], 4))),
         "inspection.cost().overlay(inspection)",
     )
-
-
-def _few(paths: Collection[str]) -> str:
-    names = [path_text(path) for path in paths]
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "") if names else "none"
 
 
 def _drawing(data: Data, kind: Field, boxes: list[Box], scene: Scene, inside: float) -> Drawing:
@@ -221,3 +214,77 @@ def _text(data: Data, kind: Field, boxes: list[Box], outside: float | None) -> s
             name = times(path_text(box.node.path) if box.node.path else one_line(box.node.name), box.node.repeat)
             rows.append((name, one_line(box.kind), box.shown(kind, total), share))
     return "\n".join((head, columns(rows, right={2, 3}), *_notes(data, kind, boxes, outside)))
+
+
+_MOST_NAMED = 8
+
+
+def graph_of(target: Any, program: str) -> LogicalGraph | StageGraph:
+    """Return the graph of an object; objects of other libraries are neither searched nor called.
+
+    Args:
+        target: A logical graph, a model with one, a stage's graph, or an inspection, whose jaxpr graph is used.
+        program: Name of the program whose costs are drawn.
+
+    Raises:
+        UnknownOptionError: It has no graph.
+    """
+    found = getattr(target, "graph", target) if isinstance(target, Shown) else target
+    if inspect.ismethod(found) and found.__self__ is target:  # the method of an inspection, with the stage as argument
+        found = found()
+    if isinstance(found, LogicalGraph) or _is_of_stage(found):
+        return found
+    raise UnknownOptionError(
+        f"costs of {program!r} cannot be shown on {_described(target)}.",
+        (("needs", "the inspection of the program or its graph; or the mithril_nb model or its graph"),),
+        "cost.overlay(inspection)",
+    )
+
+
+def validate_opened(graph: LogicalGraph | StageGraph, expanded: Any) -> frozenset[str]:
+    """Validate the groups to open in a graph and return their paths.
+
+    Args:
+        graph: The graph.
+        expanded: Paths of a logical graph, or keys of a stage's graph; or a single one.
+
+    Raises:
+        UnknownOptionError: These are not paths.
+        UnknownBlockError: The graph has no such path.
+    """
+    paths = (expanded,) if isinstance(expanded, str) else expanded
+    known = _groups(graph)
+    groups = [path for path, is_group in known.items() if is_group]
+    call = f'cost.overlay({"model" if isinstance(graph, LogicalGraph) else "inspection"}, expanded=["{{}}"])'
+    if not isinstance(paths, Collection) or not all(isinstance(path, str) for path in paths):
+        example = call.format(groups[0] if groups else "")
+        raise option_error("cost.overlay", "expanded", expanded, "paths of groups, as strings", example)
+    strange = next((path for path in paths if path not in known), None)
+    if strange is not None:
+        near = nearest(strange, groups) or next(iter(groups), None)
+        raise UnknownBlockError(
+            f"cost.overlay cannot expand {short_repr(strange)}: the graph has no such path.",
+            (("groups", listed(groups, _MOST_NAMED) or "none"),),
+            call.format(near) if near else call.partition(", expanded")[0] + ")",
+        )
+    return frozenset(paths)
+
+
+def _is_of_stage(graph: Any) -> TypeGuard[StageGraph]:
+    """Return whether this is a stage's graph, by name, because importing its class would import JAX."""
+    return type(graph).__name__ == "StageGraph"
+
+
+def _groups(graph: LogicalGraph | StageGraph) -> Mapping[str, bool]:
+    """Return, for each node by path or key, whether it can be opened."""
+    if isinstance(graph, LogicalGraph):
+        return {path: node.block.graph is not None for path, node in graph.walk()}
+    return {key: bool(key) and node.kind not in ("input", "instruction") for key, node in graph.nodes.items()}
+
+
+def _described(target: Any) -> str:
+    if inspect.isclass(target) or inspect.isroutine(target):
+        return f"the {'class' if inspect.isclass(target) else 'function'} {target.__name__!r}"
+    if isinstance(target, str | bytes | int | float | list | tuple | dict | set | None):
+        return short_repr(target)
+    return f"an object of type {type(target).__name__!r}"

@@ -1,12 +1,14 @@
-"""Runs of equal blocks drawn as one."""
+"""Pictures of models: runs of equal blocks drawn as one, and blocks with problems."""
 
 from __future__ import annotations
 
 import itertools
 from dataclasses import replace
 
+from mithril_nb.errors import Diagnostic
 from mithril_nb.graph.records import Edge, Endpoint
 from mithril_nb.models import MLP, Linear, Model, Relu
+from mithril_nb.viz.diagrams.labels import annotate
 from mithril_nb.viz.diagrams.picture import fold_chains, picture
 from mithril_nb.viz.diagrams.svg import scene_svg
 
@@ -50,3 +52,15 @@ def test_shares_add_up_and_the_picture_shows_the_count():
 
 def test_a_small_model_is_not_folded():
     assert len(picture(tower(3).graph).diagram.nodes) == 8
+
+
+def test_a_closed_group_shows_the_problem_of_a_block_inside() -> None:
+    graph = (Model() + MLP(8, [4], 2)).graph
+    problems = (Diagnostic("elsewhere"), Diagnostic("inside", block="mlp_0/linear_1", port="input"))
+    found = annotate(graph, problems=problems).nodes
+    assert {path: note.problem for path, note in found.items()} == {
+        "mlp_0": 1,
+        "mlp_0/linear_0": None,
+        "mlp_0/relu_0": None,
+        "mlp_0/linear_1": 1,
+    }

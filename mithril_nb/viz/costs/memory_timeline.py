@@ -8,17 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Sequence
 
-from mithril_nb.viz.costs.canvas.page import FOOT, HEAD_H, MARGIN, Page
-from mithril_nb.viz.costs.canvas.squares import Rect
-from mithril_nb.viz.costs.canvas.svg_canvas import NO_HUE, NORMAL, SMALL
+from mithril_nb.viz.costs.canvas.svg_canvas import FOOT, HEAD_H, MARGIN, NO_HUE, NORMAL, SMALL, Page
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import FIELDS
-from mithril_nb.viz.costs.memory.layers import Data, Layer, layers_of
-from mithril_nb.viz.costs.memory.text import KINDS, memory_text, peak_text
-from mithril_nb.viz.svg import number
-from mithril_nb.viz.text.escape import one_line
-from mithril_nb.viz.text.units import exact, nbytes, percent
-from mithril_nb.viz.text.width import text_width
+from mithril_nb.viz.costs.memory_layers import KINDS, Data, Layer, layers_of, memory_text, peak_text
+from mithril_nb.viz.svg import Rect, number
+from mithril_nb.viz.text import one_line, text_width
+from mithril_nb.viz.units import exact, nbytes, percent
 
 _AXIS_W = 58
 _AXIS_H = 30

@@ -11,22 +11,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mithril_nb.display import columns
-from mithril_nb.viz.costs.blocks import hue_or_grey, hues_of, times
+from mithril_nb.viz.costs.blocks import hue_or_grey, hues_of
 from mithril_nb.viz.costs.canvas.axes import Scale, decades, mark, tick_text
-from mithril_nb.viz.costs.canvas.naming import Names
-from mithril_nb.viz.costs.canvas.page import FOOT, HEAD_H, MARGIN, Page
-from mithril_nb.viz.costs.canvas.point_names import PointNames
-from mithril_nb.viz.costs.canvas.squares import Rect
-from mithril_nb.viz.costs.canvas.svg_canvas import NORMAL, SMALL
-from mithril_nb.viz.costs.drawable import replace_undrawable
-from mithril_nb.viz.costs.drawing import Drawing
+from mithril_nb.viz.costs.canvas.names import Names, PointNames
+from mithril_nb.viz.costs.canvas.svg_canvas import FOOT, HEAD_H, MARGIN, NORMAL, SMALL, Page
+from mithril_nb.viz.costs.drawing import Drawing, replace_undrawable, validate_width
 from mithril_nb.viz.costs.fields import Data
-from mithril_nb.viz.costs.options import validate_width
-from mithril_nb.viz.costs.roofline.peaks import Peaks, validate_peaks
-from mithril_nb.viz.costs.roofline.spots import Spot, explain_above, flops_per_byte, intensity_text, spots_of
-from mithril_nb.viz.text.escape import one_line
-from mithril_nb.viz.text.units import si
-from mithril_nb.viz.text.width import text_width
+from mithril_nb.viz.costs.roofline_points import (
+    Peaks,
+    Spot,
+    explain_above,
+    flops_per_byte,
+    intensity_text,
+    spots_of,
+    validate_peaks,
+)
+from mithril_nb.viz.svg import Rect
+from mithril_nb.viz.text import one_line, text_width, times
+from mithril_nb.viz.units import si
 
 NO_PEAKS = "No roof: the peak rates of this machine are unknown. ml.machine() measures them in seconds; then try again."
 NOT_MEASURED = "Hollow marks show attainable rates, not measured ones. These costs have no times."

@@ -1,19 +1,25 @@
-r"""Syntax colours for code, from `tokens.json` beside this file, which the front end reads too.
+r"""Syntax colours and one line of help for code at every stage, from JSON files that the front end reads too.
 
-For each language the file lists rules: a regular expression and a token name each. At each position the first matching
-rule consumes its match; a character that matches no rule is plain. A rule with a third item starts a token that
-continues over line ends until that expression matches. The expressions mean the same in Python and in JavaScript:
+`tokens.json` lists rules for each language: a regular expression and a token name each. At each position the first
+matching rule consumes its match; a character that matches no rule is plain. A rule with a third item starts a token
+that continues over line ends until that expression matches. The expressions mean the same in Python and in JavaScript:
 `\w` and `\d` are ASCII, and `.` and `\s` are not used.
+
+`op_help.json` holds one table per dialect, a table shared by all array dialects (`all`), and aliases (`same`). For
+machine code it holds regular expressions for families of mnemonics; the first match wins.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+from mithril_nb.viz.text import escaped
 
 _DATA = json.loads((Path(__file__).parent / "tokens.json").read_text(encoding="utf-8"))
 _LONGEST: int = _DATA["longest"]
@@ -77,6 +83,11 @@ def highlighted(text: str, language: str) -> Iterator[list[tuple[str, str]]]:
         yield pieces
 
 
+def code_html(pieces: Iterable[tuple[str, str]]) -> str:
+    """Return the pieces of a line, as `highlighted` yields them, as HTML."""
+    return "".join(f'<span class="{look}">{escaped(text)}</span>' if look else escaped(text) for look, text in pieces)
+
+
 def _read(text: str, language: str) -> Iterator[list[tuple[str, str]]]:
     """Yield all pieces of each line with the name of their token, or `""`."""
     rules = _rules(language)
@@ -103,3 +114,48 @@ def _read(text: str, language: str) -> Iterator[list[tuple[str, str]]]:
         if line[end:]:
             found.append(("", line[end:]))
         yield found
+
+
+_ARRAYS = {"jaxpr": "jaxpr", "stablehlo": "stablehlo", "hlo_before": "hlo", "hlo": "hlo"}
+
+
+def op_help(stage: str, opcode: str) -> str | None:
+    """Return a one-line description of an operation, or `None` if there is none.
+
+    Args:
+        stage: Name of the stage, such as `"jaxpr"` or `"hlo"`.
+        opcode: Name of the operation in the stage; prefixes such as `stablehlo.` and `chlo.broadcast_` are allowed.
+
+    Examples:
+        >>> op_help("hlo", "dot")
+        'Multiplies and sums over the contracted axes, as a matrix product does.'
+        >>> op_help("stablehlo", "stablehlo.exponential") == op_help("jaxpr", "exp")
+        True
+        >>> op_help("asm", "vfmadd231ps")
+        'Multiplies and adds in one step (fused): the core of matrix products.'
+        >>> op_help("python", "x = 1") is None
+        True
+    """
+    tables = _tables()
+    if stage == "asm":
+        return next((text for pattern, text in tables["asm"] if pattern.fullmatch(opcode.lower())), None)
+    if stage == "llvm":
+        return tables["llvm"].get(opcode)
+    dialect = _ARRAYS.get(stage)
+    if dialect is None:
+        return None
+    name = opcode.rpartition(".")[2].replace("-", "_")
+    # A CHLO op that broadcasts its operands first has the help of the op itself.
+    for one in (name, name.removeprefix("broadcast_")):
+        for known in (one, tables["same"].get(one, one)):
+            text = tables[dialect].get(known) or tables["all"].get(known)
+            if text is not None:
+                return text
+    return None
+
+
+@cache
+def _tables() -> dict[str, Any]:
+    tables = json.loads((Path(__file__).parent / "op_help.json").read_text(encoding="utf-8"))
+    tables["asm"] = [(re.compile(pattern, re.ASCII), text) for pattern, text in tables["asm"]]
+    return tables

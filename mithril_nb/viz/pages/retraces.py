@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mithril_nb.display import AT_LEAST, columns
-from mithril_nb.viz.html_parts import base_css, html_table
-from mithril_nb.viz.pages.inspection_summary import summary_css
-from mithril_nb.viz.text.escape import escaped, one_line
-from mithril_nb.viz.text.units import UNKNOWN, seconds
+from mithril_nb.viz.html_parts import html_table, output_html
+from mithril_nb.viz.text import escaped, one_line
+from mithril_nb.viz.units import UNKNOWN, seconds
 
 _HEADS = ("function", "defined at", "calls", "cache hits", "traces", "lowerings", "compilations")
 _CALLS = slice(2, 4)
@@ -59,11 +58,7 @@ def retraces_html(report: Any) -> str:
     if rows and not any(one.retraces or one.left_out for one in own):
         parts.append("<p>no retraces</p>")
     parts += [f"<p>{escaped(note)}</p>" for note in _notes(report)]
-    caption = (
-        ".mnb .made caption{text-align:left;color:var(--ink);font-weight:600;padding:4px 0}"
-        ".mnb .made th:last-child{text-align:left}"
-    )
-    return f'<div class="mnb"><style>{base_css()}{summary_css()}{caption}</style>{"".join(parts)}</div>'
+    return output_html("".join(parts), "summary", "retraces")
 
 
 def _functions(report: Any) -> tuple[list[Any], list[Cells]]:

@@ -1,1 +1,0 @@
-"""Memory over a run: its layers, their picture and their text."""

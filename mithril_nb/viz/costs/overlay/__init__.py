@@ -1,1 +1,0 @@
-"""A graph coloured by costs."""

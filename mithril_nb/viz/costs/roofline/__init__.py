@@ -1,1 +1,0 @@
-"""The roofline of a machine, with the costs of blocks below it."""

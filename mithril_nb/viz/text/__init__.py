@@ -1,1 +1,0 @@
-"""Text for any output: escaping, numbers with units, columns, and widths without fonts."""
