@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from mithril_nb.models import Model
@@ -48,19 +47,6 @@ def all_cases() -> list[Case]:
         importlib.import_module(f"{package.__name__}.{found.name}") for found in pkgutil.iter_modules(package.__path__)
     ]
     return [case for module in modules for case in module.CASES]
-
-
-def examples(case: Case, count: int) -> list[tuple[Model, Arrays]]:
-    """Return examples of a case, the same in each run."""
-    found: list[tuple[Model, Arrays]] = []
-
-    @settings(max_examples=count, database=None, derandomize=True, phases=[Phase.generate])
-    @given(st.composite(case.draw)())
-    def take(drawn: tuple[Model, Arrays]) -> None:
-        found.append(drawn)
-
-    take()
-    return found
 
 
 @st.composite
