@@ -12,7 +12,7 @@ from mithril_nb.cost.formulas.symbols import Expression, UndecidedError
 from mithril_nb.cost.records import is_unknown, sum_of_rows
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.records import SIZE, Equation
-from mithril_nb.stages.trace.kernels import BLOCKS, ESTIMATE, GRID, KERNEL, equations_of
+from mithril_nb.stages.trace.params import BLOCKS, ESTIMATE, GRID, KERNEL, equations_of
 
 
 def _blocks_bytes(equation: Equation) -> Expression | None:

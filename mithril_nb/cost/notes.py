@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from mithril_nb.cost.formulas.communication import SENDS_MORE
 from mithril_nb.cost.records import CostRow
 from mithril_nb.cost.unknowns import notes_of, notes_of_branches, notes_of_params
-from mithril_nb.stages.trace.collectives import COLLECTIVES
+from mithril_nb.stages.trace.params import COLLECTIVES
 
 if TYPE_CHECKING:
     from mithril_nb.cost.symbolic.costs import SymbolicProgram

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mithril_nb.cost.formulas.rules import NO_RULE, NO_SIZE
-from mithril_nb.stages.fast_records import quick_to_make
-from mithril_nb.stages.records import Role
+from mithril_nb.stages.records import Role, quick_to_make
 
 if TYPE_CHECKING:
     pass

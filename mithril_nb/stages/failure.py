@@ -10,7 +10,7 @@ from typing import Literal, TypeVar
 from mithril_nb.errors import MithrilError, StageUnavailableError, UnknownOptionError, nearest
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.once import Once
-from mithril_nb.stages.places import format_source
+from mithril_nb.stages.records import format_source
 from mithril_nb.stages.trace import tracing
 
 Value = TypeVar("Value")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.stages.given.lines import ReadSources
+from mithril_nb.stages.given.locations import ReadSources
 from mithril_nb.stages.records import Equation, Instruction, Origin, Role
 
 Shares = tuple[tuple[str, float], ...]

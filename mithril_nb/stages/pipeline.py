@@ -11,19 +11,18 @@ from typing import Any
 import jax
 
 from mithril_nb.errors import StageUnavailableError
+from mithril_nb.stages import jax_jit
 from mithril_nb.stages.failure import Failure, failure_of
-from mithril_nb.stages.fast_records import paused_collector
-from mithril_nb.stages.given.op_names import as_inferred
+from mithril_nb.stages.given.locations import as_inferred
 from mithril_nb.stages.given.program import Given, Names
 from mithril_nb.stages.graph.block_graph import outline
 from mithril_nb.stages.hlo.optimized import read_hlo
 from mithril_nb.stages.hlo.stablehlo import read_stablehlo
 from mithril_nb.stages.hlo.stablehlo_module import traced_in_module
 from mithril_nb.stages.inspect_options import InspectOptions, with_numbers
-from mithril_nb.stages.jit import jax_jit
 from mithril_nb.stages.machine.kernels import AsmLine, Kernel, Owners, listing, read_kernels
 from mithril_nb.stages.machine.llvm import llvm_lines
-from mithril_nb.stages.once import Once
+from mithril_nb.stages.once import Once, paused_collector
 from mithril_nb.stages.records import Instruction, Read, Stage
 from mithril_nb.stages.stage_kinds import STAGE_KINDS, StageKind
 from mithril_nb.stages.trace.dataflow import Value, dataflow

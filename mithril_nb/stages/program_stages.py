@@ -15,11 +15,10 @@ from mithril_nb.stages.graph.stage_graph import StageGraph
 from mithril_nb.stages.graph.tree import stage_graph
 from mithril_nb.stages.inspect_options import InspectOptions
 from mithril_nb.stages.instruction_history import find_instruction, history_of, read_outcomes
-from mithril_nb.stages.links import link_instructions
 from mithril_nb.stages.machine.kernels import Kernel
 from mithril_nb.stages.once import Once
 from mithril_nb.stages.pipeline import Pipeline
-from mithril_nb.stages.records import Equation, Input, Stage
+from mithril_nb.stages.records import Equation, Input, Stage, link_instructions
 from mithril_nb.stages.stage_kinds import STAGE_KINDS
 from mithril_nb.stages.trace.dataflow import Value as ArrayValue
 from mithril_nb.stages.trace.traced import Program

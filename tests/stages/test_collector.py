@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from mithril_nb.stages.fast_records import paused_collector
+from mithril_nb.stages.once import paused_collector
 
 
 class Node:

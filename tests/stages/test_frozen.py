@@ -10,7 +10,7 @@ from dataclasses import FrozenInstanceError, asdict, dataclass, field, replace
 
 import pytest
 
-from mithril_nb.stages.fast_records import quick_to_make
+from mithril_nb.stages.records import quick_to_make
 
 
 @dataclass(frozen=True)

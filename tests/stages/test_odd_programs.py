@@ -11,8 +11,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jax_programs import spec
 
 from mithril_nb.inspection import inspect
-from mithril_nb.stages import jax_versions
-from mithril_nb.stages.jit import jax_jit
+from mithril_nb.stages import jax_jit, jax_versions
 from mithril_nb.stages.machine.llvm import llvm_lines
 
 

@@ -17,7 +17,7 @@ from jax.experimental import io_callback
 import mithril_nb as ml
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.stages import jax_versions
-from mithril_nb.stages.trace.equations import plain_params
+from mithril_nb.stages.trace.params import plain_params
 from mithril_nb.stages.transforms.stepping import step_through
 
 

@@ -16,8 +16,7 @@ from mithril_nb.cost.hlo.module import Computation, HloModule
 from mithril_nb.cost.hlo.rules import fusion_bytes, hlo_bytes, hlo_work
 from mithril_nb.cost.hlo.trips import counted_rounds, rounds_of_loops
 from mithril_nb.cost.records import Piece
-from mithril_nb.stages.fast_records import quick_to_make
-from mithril_nb.stages.records import Instruction, Stage
+from mithril_nb.stages.records import Instruction, Stage, quick_to_make
 
 # For example: flops=64
 _ESTIMATED = re.compile(r"(\w+)=(-?\d+)")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from mithril_nb.stages.fast_records import quick_to_make
+from mithril_nb.stages.records import quick_to_make
 
 ARGUMENTS, OUTPUTS, TEMPORARIES, CONSTANTS = "arguments", "outputs", "temporaries", "constants"
 UNFILLED = "unfilled"

@@ -12,7 +12,7 @@ from mithril_nb.cost.sums.splits import parts_of, pieces_of
 from mithril_nb.cost.sums.totals import CostTotals
 from mithril_nb.display import Shown
 from mithril_nb.errors import UnknownOptionError, nearest, short_repr
-from mithril_nb.stages.places import lines_of_source
+from mithril_nb.stages.records import lines_of_source
 from mithril_nb.stages.trace.python_source import spans
 
 _MOST_NAMED = 8

@@ -20,8 +20,8 @@ from mithril_nb.cost.symbolic.numbers import Numbers, holders, is_of_sizes, prod
 from mithril_nb.cost.unknowns import unknown_params
 from mithril_nb.errors import UnknownOptionError, nearest, short_repr
 from mithril_nb.graph.paths import is_within
-from mithril_nb.stages.fast_records import paused_collector
 from mithril_nb.stages.inspect_options import fitting_numbers
+from mithril_nb.stages.once import paused_collector
 from mithril_nb.stages.records import Equation
 
 if TYPE_CHECKING:

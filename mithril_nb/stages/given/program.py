@@ -17,8 +17,7 @@ from mithril_nb.errors import StageUnavailableError
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.given import jax_modules, read_artifact
-from mithril_nb.stages.given.lines import GivenLines
-from mithril_nb.stages.given.op_names import NamedOperations, OpNames
+from mithril_nb.stages.given.locations import GivenLines, NamedOperations, OpNames
 from mithril_nb.stages.given.read_artifact import text_of_bytecode
 from mithril_nb.stages.hlo.stablehlo import result_specs
 from mithril_nb.stages.hlo.text import read_module

@@ -5,19 +5,14 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any, NamedTuple
 
 import numpy as np
-from jax.lax import RaggedDotDimensionNumbers
 
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.jax_versions import NameStack, is_literal
-from mithril_nb.stages.records import SIZE, Constant, Param
+from mithril_nb.stages.records import SIZE, Constant
 from mithril_nb.stages.trace.trips import trip_count
-
-UNUSED = "unused_results"
-"""Param with the indices of unused results, if the cost depends on them."""
 
 
 @dataclass(slots=True)
@@ -336,44 +331,3 @@ def constants_of_scan(equation: Any, body: Any) -> int:
 
 def _either(some: list[bool], others: list[bool]) -> list[bool]:
     return [one or other for one, other in zip(some, others, strict=True)]
-
-
-def plain_params(equation: Any) -> tuple[tuple[str, Param], ...]:
-    """Return the params of an equation that are plain data, or that a name identifies, such as dtypes."""
-    found: list[tuple[str, Param]] = []
-    for key, value in equation.params.items():
-        if type(value) in _PLAIN_TYPES:
-            found.append((key, value))
-            continue
-        plain = _plain(value)
-        if plain is not _NOT_PLAIN:
-            found.append((key, plain))
-    return tuple(found)
-
-
-_NOT_PLAIN: Any = object()
-_PLAIN_TYPES = frozenset({bool, int, float, str, type(None)})
-
-
-def _plain(value: Any) -> Any:
-    if type(value) in _PLAIN_TYPES:
-        return value
-    if isinstance(value, (tuple, list)):
-        items = tuple([_plain(item) for item in value])
-        return _NOT_PLAIN if _NOT_PLAIN in items else items
-    if isinstance(value, RaggedDotDimensionNumbers):
-        return _plain((value.dot_dimension_numbers, value.lhs_ragged_dimensions, value.rhs_group_dimensions))
-    name = getattr(value, "name", None)
-    if isinstance(value, Enum):  # enums that are also numbers too, such as the algorithm of a random generator
-        return value.name
-    if isinstance(value, (np.integer, np.floating, np.bool_)):  # vmap counts axes with NumPy numbers
-        return value.item()
-    if isinstance(value, (bool, int, float, str)):
-        return value
-    if jax_versions.is_jaxpr(value) or (callable(value) and not hasattr(value, "dtype")):
-        return _NOT_PLAIN
-    if name is not None:  # dtypes and enums
-        return str(name)
-    if hasattr(value, "dtype") or not type(value).__repr__ is not object.__repr__:
-        return _NOT_PLAIN
-    return str(value)

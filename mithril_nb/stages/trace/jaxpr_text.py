@@ -11,9 +11,8 @@ from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.jax_versions import is_literal
 from mithril_nb.stages.records import Equation, Instruction
-from mithril_nb.stages.trace.collectives import GROUP, PARTITIONED
-from mithril_nb.stages.trace.equations import UNUSED, Site
-from mithril_nb.stages.trace.kernels import COMBINER
+from mithril_nb.stages.trace.equations import Site
+from mithril_nb.stages.trace.params import COMBINER, GROUP, PARTITIONED, UNUSED
 from mithril_nb.stages.trace.tracing import Trace
 
 _SHORT = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c"}

@@ -7,11 +7,10 @@ from typing import Any
 
 import jax
 
-from mithril_nb.stages import jax_versions
-from mithril_nb.stages.jit import jax_jit
+from mithril_nb.stages import jax_jit, jax_versions
 from mithril_nb.stages.records import Equation, Input
-from mithril_nb.stages.trace.collectives import PARTITIONED
 from mithril_nb.stages.trace.equations import Site
+from mithril_nb.stages.trace.params import PARTITIONED
 
 _PLACING = frozenset(
     {"shard_map", "sharding_constraint", "reshard", "device_put", "jit", "pjit", "broadcast_in_dim", "iota"}

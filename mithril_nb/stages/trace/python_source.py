@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from mithril_nb.stages.failure import Failure
 from mithril_nb.stages.inference import blend, by_place
-from mithril_nb.stages.places import format_lines, lines_of_source
-from mithril_nb.stages.records import Equation, Instruction, Role
+from mithril_nb.stages.records import Equation, Instruction, Role, format_lines, lines_of_source
 
 _LONGEST = 200
 """Longest function or class, in lines, that is shown whole; of a longer one, only the functions that matter inside."""

@@ -6,15 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from mithril_nb.stages import jax_versions
-from mithril_nb.stages.fast_records import paused_collector
-from mithril_nb.stages.jit import jax_jit
-from mithril_nb.stages.once import Once
+from mithril_nb.stages import jax_jit, jax_versions
+from mithril_nb.stages.once import Once, paused_collector
 from mithril_nb.stages.param_names import which_are_params
 from mithril_nb.stages.records import UNATTRIBUTED, Equation, Input, Origin, Range, Role
-from mithril_nb.stages.trace.collectives import collective_params
 from mithril_nb.stages.trace.equations import Site, sites_of
-from mithril_nb.stages.trace.kernels import params_of
+from mithril_nb.stages.trace.params import collective_params, params_of
 from mithril_nb.stages.trace.partitioned import divides, partitioned_ids
 from mithril_nb.stages.trace.provenance.attribution import Attribution, are_all_in_blocks
 from mithril_nb.stages.trace.provenance.param_blocks import common_block, users_of_inputs

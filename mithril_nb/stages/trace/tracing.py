@@ -12,13 +12,12 @@ from typing import Any
 import jax
 
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.stages import jax_versions
+from mithril_nb.stages import jax_jit, jax_versions
 from mithril_nb.stages.jax_versions import jaxpr_as_fun, spec_of
-from mithril_nb.stages.jit import jax_jit
 from mithril_nb.stages.param_names import DEFAULT, check_params, names_of_params
 from mithril_nb.stages.trace.equations import Outline, outline_of
 from mithril_nb.stages.trace.partitioned import Layout, divided
-from mithril_nb.stages.trace.provenance.tags import Tags
+from mithril_nb.stages.trace.provenance.scopes import Tags
 
 _LONGEST_NAME = 60
 

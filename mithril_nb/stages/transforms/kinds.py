@@ -14,27 +14,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mithril_nb.stages.transforms.numbers import (
-    Examples,
-    Maker,
-    axes_of,
-    floats,
-    is_inexact,
-    paired,
-    slope_along,
-    tangents_of,
-    with_zeros,
-)
 from mithril_nb.stages.transforms.transform import (
     Args,
     Compared,
     Counts,
+    Examples,
     Function,
+    Maker,
     Transform,
     all_equations,
+    axes_of,
     count_equations,
+    floats,
     forward_and_backward,
+    is_inexact,
     other_equations,
+    paired,
+    slope_along,
+    tangents_of,
+    with_zeros,
 )
 
 BATCH, TIMES = 8, 5

@@ -12,9 +12,10 @@ from typing import Any, Literal
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.records import Origin
-from mithril_nb.stages.trace.equations import Site, plain_params
+from mithril_nb.stages.trace.equations import Site
 from mithril_nb.stages.trace.jaxpr_text import short_spec
-from mithril_nb.stages.trace.provenance.tags import Tags
+from mithril_nb.stages.trace.params import plain_params
+from mithril_nb.stages.trace.provenance.scopes import Tags
 
 Mark = Literal["kept", "changed", "new", "gone"]
 Token = Any

@@ -16,14 +16,21 @@ from mithril_nb.stages import jax_versions
 from mithril_nb.stages.records import Stage
 from mithril_nb.stages.trace.equations import sites_of
 from mithril_nb.stages.trace.jaxpr_text import print_jaxpr
-from mithril_nb.stages.trace.provenance.tags import Tags
+from mithril_nb.stages.trace.provenance.scopes import Tags
 from mithril_nb.stages.trace.traced import record_of
 from mithril_nb.stages.trace.tracing import Leaf, Trace, trace
-from mithril_nb.stages.transforms.comparison import Comparison, comparison, first_lines
 from mithril_nb.stages.transforms.kinds import COUNTED, NAMED, entry_of, transform_of
 from mithril_nb.stages.transforms.marks import MarkedEquation, Matching, Side, tagged
-from mithril_nb.stages.transforms.numbers import Examples, Shapes
-from mithril_nb.stages.transforms.transform import Compared, Counts, Transform
+from mithril_nb.stages.transforms.transform import (
+    Compared,
+    Comparison,
+    Counts,
+    Examples,
+    Shapes,
+    Transform,
+    comparison,
+    first_lines,
+)
 
 _TRACE = "trace"
 

@@ -16,9 +16,8 @@ from mithril_nb.stages import jax_versions
 from mithril_nb.stages.records import LOSS, OPTIMIZER, UNATTRIBUTED, Origin, Role
 from mithril_nb.stages.trace.equations import Site
 from mithril_nb.stages.trace.provenance.functions import functions_of, is_optimizer_work
-from mithril_nb.stages.trace.provenance.hoisted import restore_hoisted_scopes
 from mithril_nb.stages.trace.provenance.roles import roles_of
-from mithril_nb.stages.trace.provenance.scopes import Scopes, scopes_of
+from mithril_nb.stages.trace.provenance.scopes import Scopes, restore_hoisted_scopes, scopes_of
 from mithril_nb.stages.trace.tracing import Leaf, Trace
 
 EquationAttribution = tuple[str, Role | None, Origin | None]

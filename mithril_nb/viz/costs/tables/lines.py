@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from mithril_nb.display import AT_LEAST, UNATTRIBUTED_LABEL, columns
-from mithril_nb.stages.places import format_lines
+from mithril_nb.stages.records import format_lines
 from mithril_nb.viz.costs.fields import unknown_in
 from mithril_nb.viz.costs.tables.columns import QUANTITIES
 from mithril_nb.viz.costs.tables.formulas import COMMUNICATION, short_formula, value_of
