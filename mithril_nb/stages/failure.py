@@ -15,8 +15,6 @@ from mithril_nb.stages.trace import tracing
 
 Value = TypeVar("Value")
 
-_MOST_LINES = 8
-
 
 @dataclass(frozen=True)
 class Failure:
@@ -65,7 +63,7 @@ def failure_of(error: BaseException, in_trace: bool = False) -> Failure:
         >>> failure_of(ValueError("no such axis")).text
         'ValueError: no such axis'
     """
-    message = "\n".join(str(error).strip().splitlines()[:_MOST_LINES]) or "no message"
+    message = first_lines(error)
     frames = traceback.extract_tb(error.__traceback__) if in_trace else []
     for frame in reversed(frames):
         if frame.filename == tracing.__file__:
@@ -75,6 +73,11 @@ def failure_of(error: BaseException, in_trace: bool = False) -> Failure:
             line = frame.lineno or 0
             return Failure(type(error).__name__, message, f"{label}:{line}", frame.line or "", (frame.filename, line))
     return Failure(type(error).__name__, message)
+
+
+def first_lines(error: BaseException, count: int = 8) -> str:
+    """Return the first lines of the message of an error."""
+    return "\n".join(str(error).strip().splitlines()[:count]) or "no message"
 
 
 def get_or_raise(part: Once[Value], failed: Callable[[Exception], Exception]) -> Value:

@@ -14,13 +14,9 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
+from jax._src import compilation_cache as cache
 from jax._src import config
 from jax.core import Tracer
-
-try:
-    from jax._src import compilation_cache as cache
-except ImportError:  # pragma: no cover
-    cache = None
 
 _cache_lock = threading.Lock()
 _without_cache: list[Any] = []
@@ -68,17 +64,14 @@ def shardings(traced: Any, side: str) -> Sequence[Any]:
     return found if len(found) == len(variables) else ()
 
 
-def with_jaxpr(traced: Any, closed: Any, name: str, donated: tuple[bool, ...]) -> Any | None:
-    """Return a traced function with another jaxpr of the same signature, or `None` if this JAX version cannot.
+def with_jaxpr(traced: Any, closed: Any, name: str, donated: tuple[bool, ...]) -> Any:
+    """Return a traced function with another jaxpr of the same signature.
 
     The public JAX's `jaxpr_as_fun` under `jax.jit` traces every equation again, which takes as long as lowering.
     """
-    params = getattr(traced, "_params", None)
-    if not isinstance(params, dict) or not {"jaxpr", "name", "donated_invars"} <= params.keys():
-        return None
     other = copy.copy(traced)
-    other._params = {**params, "jaxpr": closed, "name": name, "donated_invars": donated}
-    other._lojax = None
+    other._params = {**traced._params, "jaxpr": closed, "name": name, "donated_invars": donated}
+    other._lojax = None  # JAX lowers this cached form of the old jaxpr if it is set
     return other
 
 
@@ -99,7 +92,7 @@ def without_compilation_cache() -> Iterator[None]:
 
     JAX decides once per process whether to use the cache, and has no public way to bypass it once.
     """
-    if cache is None or not getattr(jax.config, "jax_compilation_cache_dir", None) or not hasattr(cache, "_cache_used"):
+    if not getattr(jax.config, "jax_compilation_cache_dir", None):
         yield
         return
     with _cache_lock:  # two programs may compile at once: the first disables the cache, the last enables it again

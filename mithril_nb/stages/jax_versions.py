@@ -173,11 +173,11 @@ def size_as_value(equation: Any) -> str | None:
     return str(equation.params["dim"]) if equation.primitive.name == "dim_as_value" else None
 
 
-def names_of_sizes(shape: tuple[Any, ...]) -> set[str]:
-    """Return the names of the sizes in a shape that have no value."""
+def names_of_sizes(shapes: Iterable[Sequence[Any]]) -> tuple[str, ...]:
+    """Return the names of the sizes in some shapes that have no value, sorted."""
     # Parses the public text form of JAX: "2*batch + floordiv(time, 2)".
-    texts = [str(dim) for dim in shape if jax.export.is_symbolic_dim(dim)]
-    return {name for text in texts for name in re.findall(r"[^\W\d]\w*\b(?!\()", text)}
+    texts = [str(dim) for shape in shapes for dim in shape if jax.export.is_symbolic_dim(dim)]
+    return tuple(sorted({name for text in texts for name in re.findall(r"[^\W\d]\w*\b(?!\()", text)}))
 
 
 def carried(equation: Any) -> int:

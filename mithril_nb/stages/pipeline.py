@@ -143,7 +143,7 @@ class Pipeline:
         # Provenance beyond the tags is computed while XLA compiles.
         traced = self.traced.get()
         with self._on_device(), paused_collector():
-            return jax_jit.converted_once(traced.lower(traced.tags.tag(traced.closed), self._args))
+            return jax_jit.converted_once(traced.lower(traced.tags.tag(traced.closed)))
 
     def _in_numbers(self) -> jax.stages.Lowered:
         """The lowered program, if all sizes have numbers: XLA compiles no other."""

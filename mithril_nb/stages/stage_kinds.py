@@ -43,9 +43,7 @@ class StageKind:
     @property
     def basis(self) -> str:
         """Name of the stage of `Pipeline` that a program must have for this stage to be computed."""
-        return (
-            self.name if self.make is None else {"trace": "jaxpr", "lower": "stablehlo", "compile": "hlo"}[self.needs]
-        )
+        return self.name if self.make is None else _FIRST[self.needs]
 
 
 _BUILT_IN = (

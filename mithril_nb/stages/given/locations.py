@@ -20,11 +20,9 @@ from threading import Lock
 
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.hlo.escapes import read_mlir, read_xla
-from mithril_nb.stages.records import LOSS, OPTIMIZER, UNATTRIBUTED, Equation, Instruction, Role
-from mithril_nb.stages.trace.provenance.scopes import scopes_of
+from mithril_nb.stages.records import LOSS, OPTIMIZER, UNATTRIBUTED, Equation, Read, Role
+from mithril_nb.stages.trace.provenance.scopes import Marks, scopes_of
 from mithril_nb.stages.trace.provenance.user_lines import Lines, Span, lines_of_frames
-
-Read = tuple[str, tuple[Instruction, ...]]
 
 # For example: transpose(jvp(relu)) in an op name: transformations wrap the name of a scope
 _WRAPPER = re.compile(r"([A-Za-z_]\w*)\((.*)\)", re.DOTALL)
@@ -38,15 +36,8 @@ _BODIES = re.compile(r"body|cond|branch_\d+_fun|cond_fun|body_fun")
 """Components that name a body of the primitive before them."""
 
 
-class OpNames:
+class OpNames(Marks):
     """Reads names of operations as `Tags` reads tags: the id of an operation is its name.
-
-    Attributes:
-        joint: Separates the parts of an id.
-        are_unique: True if no two operations have the same name; here several may.
-        marker: A part of every id.
-        most_callers: Maximum number of callers of one function that are followed. A file may contain functions that
-            call each other in exponentially many ways.
 
     Examples:
         >>> OpNames().path("jit(f)/mlp/dot_general"), OpNames().path("jit(f)"), OpNames().path("")
@@ -56,15 +47,11 @@ class OpNames:
     joint = "/"
     are_unique = False
     marker = ""
-    most_callers = 256
+    most_callers = 256  # a file may contain functions that call each other in exponentially many ways
 
     def path(self, op_name: str) -> tuple[str, ...]:
         """Return the components of a name; none if it is empty or names the whole program."""
         return _components(op_name)
-
-    def is_in(self, op_name: str) -> bool:
-        """Return whether a name identifies an operation."""
-        return bool(_components(op_name))
 
 
 class NamedOperations(Mapping[str, Equation]):

@@ -54,6 +54,60 @@ class Site:
         return bool(self.bodies)
 
 
+class Wiring(NamedTuple):
+    """Connection of a body to the equation that contains it.
+
+    Attributes:
+        jaxpr: The body.
+        sites: Its equations.
+        operands: Index of the operand for each of its inputs; `None` if each input depends on all operands.
+        results: Index of the result for each of its outputs; `None` if all results depend on all outputs.
+        carried: Pairs of an input and the output that replaces it in the next iteration.
+        constants: Number of inputs of a loop that are the same in each iteration; they come first.
+    """
+
+    jaxpr: Any
+    sites: list[Site]
+    operands: Sequence[int] | None
+    results: range | None
+    carried: tuple[tuple[int, int], ...] = ()
+    constants: int = 0
+
+
+def wirings(site: Site) -> list[Wiring]:
+    """Return the connection of each body of an equation; the body of a `while` comes before its condition."""
+    equation = site.equation
+    taken, given = len(equation.invars), len(equation.outvars)
+    if site.primitive == "scan":
+        ((jaxpr, body),) = site.bodies
+        count = jax_versions.carried(equation)
+        pairs = zip(jaxpr.invars, equation.invars, strict=True)
+        sliced = sum(len(var.aval.shape) < len(atom.aval.shape) for var, atom in pairs)
+        first = taken - count - sliced
+        return [Wiring(jaxpr, body, range(taken), range(given), tuple((first + k, k) for k in range(count)), first)]
+    loop = jax_versions.while_parts(equation)
+    if loop is not None:
+        by_jaxpr = {id(jaxpr): body for jaxpr, body in site.bodies}
+        first, state = loop.condition_constants, list(range(taken - given, taken))
+        own = loop.body_constants
+        places = [*range(first, first + own), *state]
+        carried = tuple((own + k, k) for k in range(given))
+        return [
+            Wiring(loop.body, by_jaxpr[id(loop.body)], places, range(given), carried, own),
+            Wiring(loop.condition, by_jaxpr[id(loop.condition)], [*range(first), *state], None, constants=first),
+        ]
+    # A predicate, or the constants of another body, come first.
+    return [
+        Wiring(
+            jaxpr,
+            body,
+            range(taken - len(jaxpr.invars), taken) if len(jaxpr.invars) <= taken else None,
+            range(given) if len(jaxpr.outvars) == given else None,
+        )
+        for jaxpr, body in site.bodies
+    ]
+
+
 def each_equation(jaxpr: Any) -> Iterator[Any]:
     """Yield JAX's own equations of a jaxpr, nested ones too; the equations of a shared body once."""
     seen: dict[int, Any] = {}  # keeps the bodies alive, so their ids stay unique
@@ -301,33 +355,29 @@ def _mark_loop(site: Site, used: list[bool]) -> list[bool]:
     A carry is used if the final result is used, or if a used value depends on it. A carry that only feeds itself is
     unused: JAX drops it when it lowers, for `while` since 0.12; before that, XLA does.
     """
-    loop = jax_versions.while_parts(site.equation)
-    test_constants: list[bool] = []
-    if loop is None:
-        ((jaxpr, body),) = site.bodies
-        carried, first = jax_versions.carried(site.equation), constants_of_scan(site.equation, jaxpr)
-    else:
-        by_jaxpr = {id(jaxpr): body for jaxpr, body in site.bodies}
-        carried, first = len(used), loop.body_constants
-        inputs = _mark_used(loop.condition, by_jaxpr[id(loop.condition)], [True])
-        test_constants, used = inputs[: loop.condition_constants], _either(used, inputs[loop.condition_constants :])
-        jaxpr, body = loop.body, by_jaxpr[id(loop.body)]
+    needed = [False] * len(site.equation.invars)
+    loop, *conditions = wirings(site)
+    assert loop.operands is not None
+    for condition in conditions:
+        _need(needed, condition, _mark_used(condition.jaxpr, condition.sites, [True]))
+    used = list(used)
+    for at, result in loop.carried:
+        used[result] |= needed[loop.operands[at]]
     while True:
-        needed = _mark_used(jaxpr, body, used)
-        more = _either(used[:carried], needed[first : first + carried]) + used[carried:]
+        inputs = _mark_used(loop.jaxpr, loop.sites, used)
+        more = list(used)
+        for at, result in loop.carried:
+            more[result] |= inputs[at]
         if more == used:
             break
         used = more
     site.dropped = frozenset(place for place, is_used in enumerate(used) if not is_used)
-    return [*test_constants, *needed[:first], *used[:carried], *needed[first + carried :]]
+    for at, result in loop.carried:
+        inputs[at] = used[result]
+    _need(needed, loop, inputs)
+    return needed
 
 
-def constants_of_scan(equation: Any, body: Any) -> int:
-    """Return the number of constant operands of a scan, which come first; the last ones are cut into slices."""
-    pairs = zip(body.invars, equation.invars, strict=True)
-    sliced = sum(len(var.aval.shape) < len(atom.aval.shape) for var, atom in pairs)
-    return len(equation.invars) - jax_versions.carried(equation) - sliced
-
-
-def _either(some: list[bool], others: list[bool]) -> list[bool]:
-    return [one or other for one, other in zip(some, others, strict=True)]
+def _need(needed: list[bool], wiring: Wiring, inputs: list[bool]) -> None:
+    for at, is_used in zip(wiring.operands or (), inputs, strict=True):
+        needed[at] |= is_used

@@ -30,10 +30,7 @@ _OURS = frozenset({COMBINER, UNUSED, GROUP, PARTITIONED})
 
 
 def print_jaxpr(
-    trace: Trace,
-    top: list[Site],
-    equations: dict[str, Equation],
-    owner: Callable[[int], str],
+    trace: Trace, top: list[Site], equations: dict[str, Equation], owner: Callable[[int], str]
 ) -> tuple[str, tuple[Instruction, ...]]:
     """Return the text of a jaxpr, and its instructions: its inputs, then its equations.
 

@@ -170,8 +170,9 @@ def spans(lines: Sequence[str], requested: Sequence[int]) -> list[tuple[int, int
         with warnings.catch_warnings(action="ignore"):  # Python warned when it imported the file
             tree = ast.parse("".join(lines))
     except (SyntaxError, ValueError):  # a cell with magics, a changed file, a binary file
-        return _near(requested, len(lines))
-    spans = sorted({_around(tree, line) or (line, line) for line in requested})
+        spans = [(max(line - 2, 1), min(line + 2, max(len(lines), line))) for line in requested]
+    else:
+        spans = sorted({_around(tree, line) or (line, line) for line in requested})
     joined: list[tuple[int, int]] = []
     for first, last in spans:
         if joined and first <= joined[-1][1] + 1:
@@ -197,14 +198,3 @@ def _around(tree: ast.AST, line: int) -> tuple[int, int] | None:
                 return first, last
             return _around(node, line) or (line, line)
     return None
-
-
-def _near(requested: Sequence[int], count: int) -> list[tuple[int, int]]:
-    joined: list[tuple[int, int]] = []
-    for line in requested:
-        first, last = max(line - 2, 1), min(line + 2, max(count, line))
-        if joined and first <= joined[-1][1] + 1:
-            joined[-1] = joined[-1][0], last
-        else:
-            joined.append((first, last))
-    return joined

@@ -13,8 +13,7 @@ from mithril_nb.stages.records import UNATTRIBUTED, Equation, Input, Origin, Ran
 from mithril_nb.stages.trace.equations import Site, sites_of
 from mithril_nb.stages.trace.params import collective_params, params_of
 from mithril_nb.stages.trace.partitioned import divides, partitioned_ids
-from mithril_nb.stages.trace.provenance.attribution import Attribution, are_all_in_blocks
-from mithril_nb.stages.trace.provenance.param_blocks import common_block, users_of_inputs
+from mithril_nb.stages.trace.provenance.attribution import Attribution, are_all_in_blocks, common_block
 from mithril_nb.stages.trace.provenance.user_lines import Lines, Span, lines_of
 from mithril_nb.stages.trace.python_source import MODEL, Place
 from mithril_nb.stages.trace.tracing import Trace
@@ -159,7 +158,7 @@ class Program:
         are_params = which_are_params(self.trace.arguments, [leaf.name for leaf in self.trace.inputs], self._params)
         users = [frozenset[str]()] * len(owners)
         if any(is_param and not owner for owner, is_param in zip(owners, are_params, strict=True)):
-            users = users_of_inputs(self.trace.closed.jaxpr, top, lambda id: attribution[id][:2])
+            users = attribution.users_of_inputs(self.trace.closed.jaxpr, top)
         found: list[Input] = []
         every = zip(self.trace.inputs, owners, are_params, users, strict=True)
         for place, (leaf, owner, is_param, blocks) in enumerate(every):
@@ -183,9 +182,8 @@ class Program:
         producers: dict[tuple[str, Any], str] = {}
         found: dict[str, tuple[str, ...]] = {}
         for site in self.sites:
-            body = site.id.rpartition(".")[
-                0
-            ]  # Shared bodies share their variables, so the calls must be distinguished.
+            # Shared bodies share their variables, so the calls must be distinguished.
+            body = site.id.rpartition(".")[0]
             for var in site.equation.outvars:
                 producers[body, var] = site.id
             if site.primitive in MOVERS and not jax_versions.is_literal(site.equation.invars[0]):

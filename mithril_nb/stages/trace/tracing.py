@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect as python_inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -84,23 +84,13 @@ class Trace:
     @cached_property
     def sizes_without_numbers(self) -> tuple[str, ...]:
         """Names of symbolic sizes of its inputs."""
-        shapes = (aval.shape for aval in self.closed.in_avals if hasattr(aval, "shape"))
-        return tuple(sorted({name for shape in shapes for name in jax_versions.names_of_sizes(shape)}))
+        return jax_versions.names_of_sizes(aval.shape for aval in self.closed.in_avals if hasattr(aval, "shape"))
 
-    def lower(self, closed: Any, args: tuple[Any, ...]) -> jax.stages.Lowered:
-        """Lower another closed jaxpr with the same signature.
-
-        Args:
-            closed: The closed jaxpr.
-            args: The arguments, or their shapes.
-        """
+    def lower(self, closed: Any) -> jax.stages.Lowered:
+        """Lower another closed jaxpr with the same signature."""
         # XLA truncates long file names, and then the files of different programs cannot be distinguished.
         name = self.name[:_LONGEST_NAME]
-        retraced = jax_jit.with_jaxpr(self.traced, closed, name, self.donated_leaves)
-        if retraced is not None:
-            return retraced.lower()
-        # Dropping unused inputs, as `jax.jit` does by default, also drops the equations that only they feed.
-        return jax.jit(self.call(closed), donate_argnums=_whole_arguments(args, self.donated_leaves)).lower(*args)
+        return jax_jit.with_jaxpr(self.traced, closed, name, self.donated_leaves).lower()
 
 
 def trace(fn: Callable[..., Any], args: tuple[Any, ...], name: str | None = None) -> Trace:
@@ -118,18 +108,45 @@ def trace(fn: Callable[..., Any], args: tuple[Any, ...], name: str | None = None
     jitted: Any = fn if hasattr(fn, "trace") else jax.jit(fn)
     traced = jitted.trace(*args)
     closed, donated = traced.jaxpr, jax_jit.donated(traced)
-    out = traced.out_info
     arguments = _argument_names(fn, len(args))
+    inputs, outputs = leaves_of(args, arguments, closed.jaxpr, traced.out_info)
+    title = name or _name_of(fn)
+    call = caller(traced.out_info, title, fn)
+    placed = divided(jax.tree.leaves(args), traced)
+    return Trace(title, closed, tuple(arguments), inputs, outputs, donated, call, *_function(fn), traced, *placed)
+
+
+def leaves_of(
+    args: tuple[Any, ...], arguments: Sequence[str], jaxpr: Any, out: Any
+) -> tuple[tuple[Leaf, ...], tuple[Leaf, ...]]:
+    """Return the leaves of the arguments and of the results of a program.
+
+    Args:
+        args: The arguments, or their shapes.
+        arguments: Their names.
+        jaxpr: The jaxpr, open.
+        out: The results, or their shapes.
+    """
     inputs = tuple(
         Leaf(name, arguments[path[0].idx], spec_of(var.aval), _keys(path[1:]))
-        for (path, name), var in zip(_paths(args, arguments), closed.jaxpr.invars, strict=True)
+        for (path, name), var in zip(_paths(args, arguments), jaxpr.invars, strict=True)
     )
     outputs = tuple(
         Leaf("result" + jax.tree_util.keystr(path), "result", spec_of(leaf), _keys(path))
         for path, leaf in jax.tree_util.tree_flatten_with_path(out)[0]
     )
+    return inputs, outputs
+
+
+def caller(out: Any, name: str, like: Callable[..., Any] | None = None) -> Callable[[Any], Callable[..., Any]]:
+    """Return the value of `Trace.call` for a program.
+
+    Args:
+        out: The results, or their shapes.
+        name: Name of the functions that it returns.
+        like: The function whose signature they have.
+    """
     structure = jax.tree.structure(out)
-    title = name or _name_of(fn)
 
     def call(other: Any) -> Callable[..., Any]:
         flat = jaxpr_as_fun(other)
@@ -138,12 +155,12 @@ def trace(fn: Callable[..., Any], args: tuple[Any, ...], name: str | None = None
             return jax.tree.unflatten(structure, flat(*jax.tree.leaves(args)))
 
         # JAX names the parameters of StableHLO and HLO after the signature, and the module after the function.
-        functools.update_wrapper(program, fn, assigned=("__doc__",), updated=())
-        program.__name__ = program.__qualname__ = title
+        if like is not None:
+            functools.update_wrapper(program, like, assigned=("__doc__",), updated=())
+        program.__name__ = program.__qualname__ = name
         return program
 
-    placed = divided(jax.tree.leaves(args), traced)
-    return Trace(title, closed, tuple(arguments), inputs, outputs, donated, call, *_function(fn), traced, *placed)
+    return call
 
 
 def trace_up_to_failure(
@@ -188,17 +205,6 @@ def _function(fn: Any) -> tuple[str, str]:
     name = _name_of(fn)
     code = getattr(fn if hasattr(fn, "__code__") else type(fn).__call__, "__code__", None)
     return name, "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
-
-
-def _whole_arguments(args: tuple[Any, ...], donated: tuple[bool, ...]) -> tuple[int, ...]:
-    """Return the indices of the arguments whose leaves are all donated: JAX donates whole arguments."""
-    found, start = [], 0
-    for place, arg in enumerate(args):
-        count = len(jax.tree.leaves(arg))
-        if count and all(donated[start : start + count]):
-            found.append(place)
-        start += count
-    return tuple(found)
 
 
 def checked_params(fn: Callable[..., Any], args: tuple[Any, ...], params: Any, name: str | None) -> tuple[str, ...]:
@@ -246,7 +252,7 @@ def _argument_names(fn: Callable[..., Any], count: int) -> list[str]:
     return names
 
 
-def _paths(args: tuple[Any, ...], arguments: list[str]) -> list[tuple[tuple[Any, ...], str]]:
+def _paths(args: tuple[Any, ...], arguments: Sequence[str]) -> list[tuple[tuple[Any, ...], str]]:
     """Return the key path of each array among the arguments, and the Python expression for it."""
     paths = (path for path, _ in jax.tree_util.tree_flatten_with_path(args)[0])
     return [(path, arguments[path[0].idx] + jax.tree_util.keystr(path[1:])) for path in paths]

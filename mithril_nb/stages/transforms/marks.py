@@ -50,25 +50,6 @@ class MarkedEquation:
     origin: Origin | None = None
 
 
-def tagged(closed: Any, marker: str) -> Any:
-    """Return the closed jaxpr with every equation tagged; the innermost tag is the whole id of the equation."""
-
-    def tag(jaxpr: Any, prefix: str) -> Any:
-        def rewrite(inner: str, body: Any, outer: str) -> Any:
-            plain = jax_versions.open_jaxpr(body)
-            made = tag(plain, f"{outer}.{inner}")
-            return made if plain is body else body.replace(jaxpr=made)
-
-        equations = []
-        for index, equation in enumerate(jaxpr.eqns):
-            own = f"{prefix}{index}"
-            bodies = jax_versions.map_bodies(equation, lambda inner, body, own=own: rewrite(inner, body, own))
-            equations.append(jax_versions.with_scope(equation, f"{marker}{own}~", bodies))
-        return jaxpr.replace(eqns=equations)
-
-    return closed.replace(jaxpr=tag(closed.jaxpr, ""))
-
-
 class Side:
     """One side of a transform, before or after.
 

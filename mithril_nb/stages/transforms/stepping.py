@@ -12,15 +12,15 @@ import jax
 
 from mithril_nb.display import Shown
 from mithril_nb.errors import Diagnostic, StageUnavailableError, UnknownOptionError, short_repr
-from mithril_nb.stages import jax_versions
+from mithril_nb.stages.failure import first_lines
 from mithril_nb.stages.records import Stage
 from mithril_nb.stages.trace.equations import sites_of
 from mithril_nb.stages.trace.jaxpr_text import print_jaxpr
 from mithril_nb.stages.trace.provenance.scopes import Tags
 from mithril_nb.stages.trace.traced import record_of
-from mithril_nb.stages.trace.tracing import Leaf, Trace, trace
+from mithril_nb.stages.trace.tracing import Leaf, Trace, caller, leaves_of, trace
 from mithril_nb.stages.transforms.kinds import COUNTED, NAMED, entry_of, transform_of
-from mithril_nb.stages.transforms.marks import MarkedEquation, Matching, Side, tagged
+from mithril_nb.stages.transforms.marks import MarkedEquation, Matching, Side
 from mithril_nb.stages.transforms.transform import (
     Compared,
     Comparison,
@@ -29,7 +29,6 @@ from mithril_nb.stages.transforms.transform import (
     Shapes,
     Transform,
     comparison,
-    first_lines,
 )
 
 _TRACE = "trace"
@@ -187,7 +186,7 @@ class TransformSteps(Shown, Sequence[TransformStep]):
     def _take_step(self, point: _Point, transform: Transform, chain: Sequence[Transform], at: int) -> bool:
         """Take one step; return whether it succeeded."""
         tags = Tags({name for site in point.side.sites for name, _ in site.stack})
-        marked = point.trace.call(tagged(point.trace.closed, tags.marker))
+        marked = point.trace.call(tags.tag(point.trace.closed, is_whole=True))
         try:
             wrapped = transform.wrap(marked, len(point.args))
             args = transform.args(point.args, point.out, Shapes())
@@ -229,9 +228,7 @@ class TransformSteps(Shown, Sequence[TransformStep]):
 
 
 def step_through(
-    fn: Callable[..., Any],
-    *args: Any,
-    through: Sequence[Any] = ("vmap", "grad", "remat", "jit"),
+    fn: Callable[..., Any], *args: Any, through: Sequence[Any] = ("vmap", "grad", "remat", "jit")
 ) -> TransformSteps:
     """Apply transforms to a function one at a time, and show the effect of each on its equations. Nothing runs.
 
@@ -295,27 +292,9 @@ class _Point:
 
 def _follow(previous: Trace, closed: Any, args: tuple[Any, ...], names: tuple[str, ...], out: Any) -> Trace:
     """Return the result of a transform as a trace. It keeps an outer jit, which the step must show."""
-    found = jax.tree_util.tree_flatten_with_path(args)[0]
-    inputs = tuple(
-        Leaf(names[path[0].idx] + jax.tree_util.keystr(path[1:]), names[path[0].idx], jax_versions.spec_of(var.aval))
-        for (path, _), var in zip(found, closed.jaxpr.invars, strict=True)
-    )
-    outputs = tuple(
-        Leaf("result" + jax.tree_util.keystr(path), "result", jax_versions.spec_of(leaf))
-        for path, leaf in jax.tree_util.tree_flatten_with_path(out)[0]
-    )
-    structure = jax.tree.structure(out)
-
-    def call(other: Any) -> Callable[..., Any]:
-        flat = jax_versions.jaxpr_as_fun(other)
-
-        def program(*args: Any) -> Any:
-            return jax.tree.unflatten(structure, flat(*jax.tree.leaves(args)))
-
-        program.__name__ = previous.name  # the name of a jit in the jaxpr
-        return program
-
+    inputs, outputs = leaves_of(args, names, closed.jaxpr, out)
     none = (False,) * len(inputs)
+    call = caller(out, previous.name)
     return replace(previous, closed=closed, inputs=inputs, outputs=outputs, donated_leaves=none, call=call)
 
 
@@ -351,11 +330,6 @@ def _describe(leaf: Leaf) -> str:
 
 
 def _row(one: MarkedEquation) -> dict[str, Any]:
-    return {
-        "id": one.id,
-        "mark": one.mark,
-        "source": one.source,
-        "via": list(one.via),
-        "note": one.note,
-        "origin": one.origin,
-    }
+    row = {**vars(one), "via": list(one.via)}
+    del row["is_batched"]
+    return row

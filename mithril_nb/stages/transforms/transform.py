@@ -5,38 +5,28 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-
-class Maker(Protocol):
-    """Factory for the leaves of arguments that a transform adds."""
-
-    def batched(self, leaf: Any, axis: int, size: int) -> Any:
-        """Return a leaf with one more axis."""
-        ...
-
-    def like(self, leaf: Any) -> Any:
-        """Return another leaf of the same shape and dtype, such as a tangent."""
-        ...
+from mithril_nb.stages.failure import first_lines
 
 
 class Shapes:
-    """Factory for shapes."""
+    """Factory for the leaves of arguments that a transform adds, as shapes."""
 
     def batched(self, leaf: Any, axis: int, size: int) -> Any:
         """Return a leaf with one more axis."""
         return jax.ShapeDtypeStruct((*leaf.shape[:axis], size, *leaf.shape[axis:]), leaf.dtype)
 
     def like(self, leaf: Any) -> Any:
-        """Return another leaf of the same shape and dtype."""
+        """Return another leaf of the same shape and dtype, such as a tangent."""
         return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
 
 
-class Examples:
+class Examples(Shapes):
     """Factory for small arrays, the same ones each time."""
 
     def __init__(self):
@@ -90,7 +80,7 @@ def with_zeros(tree: Any, given: Sequence[Any]) -> Any:
     )
 
 
-def tangents_of(tree: Any, make: Maker) -> Any:
+def tangents_of(tree: Any, make: Shapes) -> Any:
     """Return a random direction for the floats of a tree."""
     return with_zeros(tree, [make.like(jnp.asarray(leaf)) for leaf in floats(tree)])
 
@@ -177,7 +167,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Transform:
-    """An unknown transform: it takes a function and returns one with the same arguments.
+    """A transform that takes a function and returns one with the same arguments.
 
     Attributes:
         name: Name for display.
@@ -191,7 +181,7 @@ class Transform:
     options: tuple[tuple[str, Any], ...] = ()
     amount: int = 0
 
-    keeps_inputs = False
+    keeps_inputs = True
     """True if the arguments after start with the arguments before."""
 
     @property
@@ -204,7 +194,7 @@ class Transform:
         assert self.entry is not None
         return self.entry(fn, **self.option)
 
-    def args(self, args: Args, out: Any, make: Maker) -> Args:
+    def args(self, args: Args, out: Any, make: Shapes) -> Args:
         """Return the arguments after, from those before and the result before."""
         return args
 
@@ -328,8 +318,3 @@ def comparison(step: str, compare: Callable[[], Compared | None]) -> Comparison:
         if jnp.issubdtype(dtype, np.inexact):
             rate = max(rate, _DIGITS.get(np.dtype(dtype).name, _FEW_DIGITS))
     return Comparison(step, compared.how, largest, scale * (max(rate, _ROUGH) if compared.is_rough else rate), nans)
-
-
-def first_lines(error: Exception, count: int = 8) -> str:
-    """Return the first lines of the message of an error."""
-    return "\n".join(str(error).strip().splitlines()[:count]) or "no message"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import Any
 
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.trace.equations import Site
@@ -22,31 +22,34 @@ _OPTIMIZERS = frozenset({"optax"})
 _OPTIMIZER_WORK = frozenset({"init", "init_fn", "update", "update_fn", "apply_updates"})
 
 
-class Functions(NamedTuple):
-    """Results read from the frames of a program's equations.
+def functions_of(trace: Trace, top: list[Site]) -> tuple[dict[str, Path], set[str]]:
+    """Return the functions that created the equations of a program, and the equations that JAX moved.
 
-    Attributes:
-        paths: Names of the functions around each equation, from the outermost to the innermost, by id. The traced
-            function itself is not included: its own equations have the empty path. Equations for which JAX recorded
-            no frames are left out.
-        lifted: Ids of equations that JAX moved out of a nested jaxpr when it differentiated it, such as the forward
-            pass of `jax.checkpoint` or the loop invariants of a scan.
+    Returns:
+        - Names of the functions around each equation, from the outermost to the innermost, by id. The traced function
+          itself is not included: its own equations have the empty path. Equations for which JAX recorded no frames are
+          left out.
+        - Ids of equations that JAX moved out of a nested jaxpr when it differentiated it, such as the forward pass of
+          `jax.checkpoint` or the loop invariants of a scan.
     """
-
-    paths: dict[str, Path]
-    lifted: set[str]
-
-
-def functions_of(trace: Trace, top: list[Site]) -> Functions:
-    """Return the functions that created the equations of a program."""
     reader = _Reader({trace.starts, *_starts(trace.closed.jaxpr)} - {""})
     reader.visit(top, (), set())
     reader.complete()
-    return Functions(reader.paths, reader.lifted)
+    return reader.paths, reader.lifted
+
+
+def optimizer_work(sites: list[Site]) -> set[str]:
+    """Return the ids of equations from an optimizer library, those of their bodies included."""
+    found: set[str] = set()
+    for site in sites:
+        is_inside = site.parent is not None and site.parent.id in found
+        if is_inside or _is_optimizer_work(site.equation.source_info.traceback):
+            found.add(site.id)
+    return found
 
 
 @lru_cache(maxsize=8192)
-def is_optimizer_work(traceback: Any) -> bool:
+def _is_optimizer_work(traceback: Any) -> bool:
     """Return whether an optimizer library was initialising or updating its state, or updating parameters."""
     return any(
         code.co_name in _OPTIMIZER_WORK and jax_versions.library_of(code.co_filename) in _OPTIMIZERS
@@ -107,13 +110,26 @@ class _Reader:
             cut, self._cut = self._cut, []
             for site, codes, outer in cut:
                 paths = [path for path in self._outer_paths.get(codes[0], ()) if path[: len(outer)] == outer]
-                self._put(site, _common(paths, outer) + _names(codes), True)
+                around = common_start(paths) if paths else outer
+                self._put(site, around + _names(codes), True)
 
     def _put(self, site: Site, path: Path, has_frames: bool) -> None:
         if has_frames:
             self.paths[site.id] = path
         for jaxpr, inner in site.bodies:
             self.visit(inner, path, _starts(jaxpr))
+
+
+def common_start(paths: list[Path]) -> Path:
+    """Return the longest path with which all of these paths start; `()` for no paths.
+
+    Examples:
+        >>> common_start([("net", "a", "b"), ("net", "a"), ("net", "c")])
+        ('net',)
+    """
+    first, last = min(paths, default=()), max(paths, default=())
+    count = next((index for index, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+    return first[:count]
 
 
 @lru_cache(maxsize=8192)
@@ -146,11 +162,3 @@ def _place(codes: Codes, starts: set[str]) -> int | None:
 def _starts(jaxpr: Any) -> set[str]:
     place = jax_versions.start_of(jaxpr)
     return {place} if place and jax_versions.library_of(place.rpartition(":")[0]) is None else set()
-
-
-def _common(paths: list[Path], otherwise: Path) -> Path:
-    if not paths:
-        return otherwise
-    first, last = min(paths), max(paths)
-    count = next((index for index, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
-    return first[:count]

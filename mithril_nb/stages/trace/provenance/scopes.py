@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import sys
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from mithril_nb.stages import jax_versions
@@ -121,8 +121,15 @@ def _is_inside(site: Site, scan: Site) -> bool:
     return False
 
 
-class Marks(Protocol):
-    """Marks of operations in the later stages of one program: `Tags`, or the operations' own names."""
+class Marks:
+    """Marks of operations in the later stages of one program: `Tags`, or the operations' own names.
+
+    Attributes:
+        marker: A part of every mark; `""` if they have none in common.
+        joint: Separates the parts of an id.
+        are_unique: True if no two operations have the same mark.
+        most_callers: Largest number of callers of one function that are followed.
+    """
 
     marker: str
     joint: str
@@ -131,14 +138,14 @@ class Marks(Protocol):
 
     def path(self, op_name: str) -> tuple[str, ...]:
         """Return the relative paths in an op name, from the outside in."""
-        ...
+        raise NotImplementedError
 
     def is_in(self, op_name: str) -> bool:
         """Return whether an op name contains a mark."""
-        ...
+        return bool(self.path(op_name))
 
 
-class Tags:
+class Tags(Marks):
     """Tags of the equations of one program, with a marker that none of its own scopes contains.
 
     Args:
@@ -146,9 +153,6 @@ class Tags:
 
     Attributes:
         marker: Prefix of every tag.
-        joint: Separates the parts of an id.
-        are_unique: True if no two equations have the same mark.
-        most_callers: Largest number of callers of one function that are followed: all.
 
     Examples:
         >>> Tags({"mnb"}).marker, Tags({"mnb#1~"}).marker
@@ -179,27 +183,31 @@ class Tags:
         """Return whether an op name contains a tag."""
         return self.marker in op_name
 
-    def tag(self, closed: Any) -> Any:
-        """Return the closed jaxpr with every equation tagged, nested ones too."""
-        return closed.replace(jaxpr=self._tag(closed.jaxpr, "", {}))
+    def tag(self, closed: Any, *, is_whole: bool = False) -> Any:
+        """Return the closed jaxpr with every equation tagged, nested ones too.
 
-    def _tag(self, jaxpr: Any, prefix: str, done: dict[tuple[int, str], tuple[Any, Any]]) -> Any:
-        def rewrite(inner: str, body: Any) -> Any:
-            if (id(body), inner) not in done:  # Keeps the body alive, so its id stays unique.
-                plain = jax_versions.open_jaxpr(body)
-                tagged = self._tag(plain, inner, done)
-                done[id(body), inner] = (
-                    body,
-                    tagged if plain is body else body.replace(jaxpr=tagged),
-                )
-            return done[id(body), inner][1]
+        Args:
+            closed: The closed jaxpr.
+            is_whole: Whether each tag is the whole id of its equation, so that shared bodies are not shared any more.
+        """
+        done: dict[tuple[int, str], tuple[Any, Any]] = {}
 
-        equations = [
-            jax_versions.with_scope(
-                equation,
-                f"{self.marker}{prefix}{index}~",
-                jax_versions.map_bodies(equation, rewrite),
-            )
-            for index, equation in enumerate(jaxpr.eqns)
-        ]
-        return jaxpr.replace(eqns=equations)
+        def tagged(jaxpr: Any, prefix: str) -> Any:
+            equations = []
+            for index, equation in enumerate(jaxpr.eqns):
+                outer = f"{prefix}{index}." if is_whole else ""
+
+                def rewrite(inner: str, body: Any, outer: str = outer) -> Any:
+                    key = id(body), outer + inner
+                    if key not in done:
+                        plain = jax_versions.open_jaxpr(body)
+                        made = tagged(plain, outer + inner)
+                        # The entry keeps the body alive, so that its `id` stays unique.
+                        done[key] = body, made if plain is body else body.replace(jaxpr=made)
+                    return done[key][1]
+
+                bodies = jax_versions.map_bodies(equation, rewrite)
+                equations.append(jax_versions.with_scope(equation, f"{self.marker}{prefix}{index}~", bodies))
+            return jaxpr.replace(eqns=equations)
+
+        return closed.replace(jaxpr=tagged(closed.jaxpr, ""))
