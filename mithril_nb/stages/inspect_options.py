@@ -10,7 +10,7 @@ from typing import Any
 from mithril_nb.errors import MithrilError
 from mithril_nb.stages.given.program import Given
 from mithril_nb.stages.param_names import DEFAULT
-from mithril_nb.stages.trace.provenance.user_lines import Span
+from mithril_nb.stages.trace.provenance.frames import Span
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from threading import Lock
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.hlo.escapes import read_mlir, read_xla
 from mithril_nb.stages.records import LOSS, OPTIMIZER, UNATTRIBUTED, Equation, Read, Role
+from mithril_nb.stages.trace.provenance.frames import Lines, Span, lines_of_frames
 from mithril_nb.stages.trace.provenance.scopes import Marks, scopes_of
-from mithril_nb.stages.trace.provenance.user_lines import Lines, Span, lines_of_frames
 
 # For example: transpose(jvp(relu)) in an op name: transformations wrap the name of a scope
 _WRAPPER = re.compile(r"([A-Za-z_]\w*)\((.*)\)", re.DOTALL)

@@ -14,7 +14,7 @@ from mithril_nb.stages.trace.equations import Site, sites_of
 from mithril_nb.stages.trace.params import collective_params, params_of
 from mithril_nb.stages.trace.partitioned import divides, partitioned_ids
 from mithril_nb.stages.trace.provenance.attribution import Attribution, are_all_in_blocks, common_block
-from mithril_nb.stages.trace.provenance.user_lines import Lines, Span, lines_of
+from mithril_nb.stages.trace.provenance.frames import Lines, Span, lines_of
 from mithril_nb.stages.trace.python_source import MODEL, Place
 from mithril_nb.stages.trace.tracing import Trace
 

@@ -15,7 +15,7 @@ from typing import Any
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.records import LOSS, OPTIMIZER, UNATTRIBUTED, Origin, Role
 from mithril_nb.stages.trace.equations import Site
-from mithril_nb.stages.trace.provenance.functions import common_start, functions_of, optimizer_work
+from mithril_nb.stages.trace.provenance.frames import common_start, functions_of, optimizer_work
 from mithril_nb.stages.trace.provenance.roles import roles_of
 from mithril_nb.stages.trace.provenance.scopes import Scopes, restore_hoisted_scopes, scopes_of
 from mithril_nb.stages.trace.tracing import Leaf, Trace
