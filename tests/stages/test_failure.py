@@ -15,7 +15,6 @@ from jax_programs import spec
 
 from mithril_nb.inspection import Inspection, inspect
 from mithril_nb.stages.failure import Failure, failure_of
-from mithril_nb.stages.once import Once
 
 WRONG = "TypeError: dot_general requires contracting dimensions to have the same shape, got (3,) and (5,)."
 
@@ -167,17 +166,3 @@ def test_lines_and_text() -> None:
     assert failure.lines == ("net.py:3  y = f(x)", "ValueError: one", "two")
     assert failure.reason == ("ValueError: one", "two")
     assert failure.text == "ValueError: one\ntwo\n  at net.py:3: y = f(x)"
-
-
-def test_error_is_cached_and_raised_unchanged() -> None:
-    def make() -> int:
-        raise ValueError("once")
-
-    value, depths = Once(make), []
-    for _ in range(3):
-        with pytest.raises(ValueError, match="once") as error:
-            value.get()
-        depths.append(len(error.traceback))
-    assert value.has_failed
-    assert not value.is_ready
-    assert depths == [depths[0]] * 3
