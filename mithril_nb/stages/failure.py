@@ -65,6 +65,7 @@ def failure_of(error: BaseException, in_trace: bool = False) -> Failure:
     """
     message = first_lines(error)
     frames = traceback.extract_tb(error.__traceback__) if in_trace else []
+    # The innermost line of the user, even if JAX called it back.
     for frame in reversed(frames):
         if frame.filename == tracing.__file__:
             break  # frames further out called us, not JAX

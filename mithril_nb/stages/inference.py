@@ -126,6 +126,7 @@ def by_place(id: str) -> tuple[tuple[int, int, str], ...]:
     """Return a sort key that puts equation ids in program order: `"2"` before `"10"`, inputs first."""
     parts = []
     for part in id.split("."):
+        # Parts of an id are numbers, `b1` for a body and `arg0` for an input.
         digits = part.lstrip("abgr")
         is_number = digits.isdigit()
         # Ids may be names; their order must not depend on string hashes.
@@ -179,6 +180,7 @@ def pass_on(drafts: Mapping[str, Draft], rounds: int = 6) -> None:
         changed = False
         for draft in order:
             changed |= _infer_block(draft, drafts)
+        # Both directions: a chain of operands settles in one round, and so does a chain of users.
         for draft in reversed(order):
             changed |= _infer_block(draft, drafts)
         if not changed:

@@ -51,6 +51,7 @@ def fitting_numbers(sizes: Iterable[str], check: Callable[[Mapping[str, int]], N
         >>> fitting_numbers(["batch"], None)
         {'batch': 32}
     """
+    # A usual batch size first; smaller numbers for programs that limit a size, such as a context.
     tried = [dict.fromkeys(sizes, number) for number in (32, 16, 8, 4, 2)]
     for numbers in tried:
         with suppress(MithrilError):

@@ -54,6 +54,7 @@ def declares_shardings(jitted: Any) -> bool:
     """Return whether a jitted function, or its trace, declares the sharding of its arguments or results."""
     params = getattr(jitted, "_params" if isinstance(jitted, jax.stages.Traced) else "params", {})
     given = (*params.get("in_shardings", ()), *params.get("out_shardings", ()))
+    # The class is private: `jax._src.named_sharding.UnspecifiedValue`.
     return any(type(one).__name__ != "UnspecifiedValue" for one in given)
 
 
@@ -98,6 +99,7 @@ def without_compilation_cache() -> Iterator[None]:
     with _cache_lock:  # two programs may compile at once: the first disables the cache, the last enables it again
         if not _without_cache:
             _without_cache.append((cache._cache_checked, cache._cache_used))
+        # The first entry is the state to restore, each further one a program that compiles now.
         _without_cache.append(())
         cache._cache_checked, cache._cache_used = True, False
     try:
@@ -166,6 +168,7 @@ def type_of(value: Any) -> tuple[str, bool]:
     aval: Any = jax.typeof(value)
     if not hasattr(aval, "str_short"):
         return str(aval), False
+    # JAX marks weak types with `~`, which is returned separately here.
     return aval.str_short(short_dtypes=True).lstrip("~"), bool(getattr(aval, "weak_type", False))
 
 
@@ -204,6 +207,7 @@ def transforms_of(value: Any) -> dict[Any, tuple[Transform, str]]:
         size = getattr(getattr(trace, "axis_data", None), "size", None)
         axis = f" over its axis {tracer.batch_dim}" if isinstance(getattr(tracer, "batch_dim", None), int) else ""  # pyright: ignore[reportAttributeAccessIssue]
         found[trace] = (Transform(_TRANSFORMS.get(kind, f"inside the transformation {kind}"), size), axis)
+        # Nested transforms wrap the tracer of the transform around them, under one of these names.
         left += [getattr(tracer, name) for name in ("tangent", "primal", "val") if hasattr(tracer, name)]
     return found
 

@@ -106,6 +106,7 @@ def map_bodies(equation: Any, rewrite: Callable[[str, Any], Any]) -> dict[str, A
         else:
             items = list(value)
             items[index] = rewrite(prefix, items[index])
+            # The four jaxprs of a linear solve are a named tuple, the branches of a `cond` a plain one.
             params[key] = type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     return params
 
@@ -144,6 +145,7 @@ def trip_count(equation: Any) -> int | None:
     if name == "scan":
         length = equation.params["length"]
         return int(length) if isinstance(length, (int, np.integer)) else None
+    # The last two are loops of Pallas.
     return None if name in ("while", "emit_pipeline", "parallel_loop") else 1
 
 
@@ -199,6 +201,7 @@ def name_stack(equation: Any) -> NameStack:
 
 @lru_cache(maxsize=8192)
 def _read_stack(stack: tuple[Any, ...]) -> NameStack:
+    # JAX does not export its classes `Scope` and `Transform`, but both are named tuples with a `name`.
     return tuple((element.name, type(element).__name__ == "Transform") for element in stack)
 
 
@@ -209,6 +212,7 @@ def transforms_of(stack: NameStack) -> tuple[str, ...]:
     for name, is_transform in stack:
         if is_transform and name == "vmap":
             found.append("vmap")
+        # One checkpoint opens two scopes in its backward pass, of the call and of the recomputation.
         elif not is_transform and name in REMAT_SCOPES and found[-1:] != ["remat"]:
             found.append("remat")
     return tuple(found)
@@ -242,6 +246,7 @@ def library_of(file: str) -> str | None:
     """Return the name of the installed library that contains a Python file, or `None` if it is the user's file."""
     if file.startswith(_OURS):
         return "mithril_nb"
+    # Traces and saved programs may name files of another environment, whose folder is not in `_LIBRARY`.
     installed = _INSTALLED.match(file)
     for folder in (*_LIBRARY, *((installed.group(1),) if installed else ())):
         if file.startswith(folder + os.sep):
@@ -273,6 +278,7 @@ def file_label(path: str) -> str:
     The number is the execution count of the cell, which is stable if a notebook runs from its start.
     """
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    # IPython compiles each cell under a generated file name, and keeps its execution count here.
     cells = getattr(getattr(shell, "compile", None), "_filename_map", {})
     if path not in cells:
         return os.path.basename(path)
@@ -309,11 +315,13 @@ def is_literal(atom: Any) -> bool:
 
 def variables(atoms: Iterable[Any]) -> tuple[Any, ...]:
     """Return the operands that are not constants."""
+    # A list: unpacking a generator takes a third longer, and this runs for every equation.
     return tuple([atom for atom in atoms if not isinstance(atom, core.Literal)])
 
 
 def has_effects(equation: Any) -> bool:
     """Return whether an equation has effects that JAX keeps; JAX drops naming an axis, as collectives do."""
+    # JAX registers this effect as one that it may drop (`dceable_effects`), and does not export its class.
     return any(type(effect).__name__ != "NamedAxisEffect" for effect in equation.effects)
 
 
@@ -338,6 +346,7 @@ def spec_of(aval: Any) -> TensorSpec:
 def specs_of(atoms: Sequence[Any]) -> tuple[TensorSpec, ...]:
     """Return the shapes and dtypes of operands or results."""
     try:
+        # Nearly all are arrays, so only a failure looks at them one by one.
         return tuple([_spec(atom.aval.shape, atom.aval.dtype) for atom in atoms])
     except (AttributeError, TypeError):
         return tuple([spec_of(atom.aval) for atom in atoms])
@@ -345,6 +354,7 @@ def specs_of(atoms: Sequence[Any]) -> tuple[TensorSpec, ...]:
 
 @lru_cache(maxsize=8192)
 def _spec(shape: tuple[Any, ...], dtype: Any) -> TensorSpec:
+    # Dimensions of two symbolic scopes are never equal in JAX; their texts are.
     sizes = tuple(dim if isinstance(dim, int) else str(dim) for dim in shape)
     name = "float0" if dtype == jax.dtypes.float0 else getattr(dtype, "name", None)  # NumPy's name for it is "void"
     return TensorSpec(sizes, name or str(dtype))

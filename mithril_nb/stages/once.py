@@ -52,12 +52,14 @@ class Once(Generic[Value]):
         Raises:
             Exception: The error raised when it was computed.
         """
+        # Checked again under the lock through `_make`; most calls come later and need no lock.
         if not self.is_made:
             with self._lock:
                 if self._make is not None:
                     make, start = self._make, time.perf_counter()
                     try:
                         self._value = make()
+                    # A `KeyboardInterrupt` is not cached: the next call computes the value again.
                     except Exception as error:
                         self._error, self._traceback = error, error.__traceback__
                     self.elapsed_s = time.perf_counter() - start

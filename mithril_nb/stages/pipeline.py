@@ -65,6 +65,7 @@ class Pipeline:
 
     def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], options: InspectOptions):
         self._fn, self._args, self._options, self._given = fn, args, options, options.given
+        # Stages may be computed in another thread, where JAX's context managers are not active.
         self._context = jax_jit.context_now()
         self.traced = Once(self._trace)
         self.program = Once(self._analyse)
@@ -219,6 +220,7 @@ class Pipeline:
     def _reach(self, needed: str) -> None:
         """Run the long steps one by one, so that each is timed separately."""
         for step, once in (("trace", self.names), ("lower", self.lowered), ("compile", self.optimized)):
+            # A program that was given as compiled has no lowered form.
             if step != "lower" or self._given is None or self._given.lowered is not None:
                 once.get()
             if step == needed:
@@ -244,6 +246,7 @@ class Pipeline:
             return Stage(name, "", unavailable=failure.text)
         text, found = self._printed(program)
         if name == "jaxpr":
+            # The trace returns nothing: the failing function has no results.
             text = text.rpartition("\n  in (")[0] + "\n" + "".join(f"    !! {line}\n" for line in failure.lines)
         elif name == "graph":
             text, found = self._outlined(program, found)
@@ -338,6 +341,7 @@ class Pipeline:
         start = time.perf_counter()
         is_given = self._given is not None and not self._given.is_compiled_here
         read, was_ahead = (self._read_hlo(text), False) if is_given else self.compilation.hlo(text)
+        # Reading the text counts as compile time only if nothing read it while XLA generated code.
         late = 0.0 if was_ahead else time.perf_counter() - start
         return Stage("hlo", *read, self.optimized.elapsed_s + late)
 

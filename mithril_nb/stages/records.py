@@ -217,6 +217,7 @@ class Stage(Shown):
             elapsed_s: Seconds it took to compute from the previous stage.
         """
         stage = cls(name, "", (), elapsed_s)
+        # Without these entries, reading either attribute calls `__getattr__`, which computes both.
         del stage.__dict__["text"], stage.__dict__["instructions"]
         stage.__dict__.update(_read=Once(read), _traced=traced)
         return stage
@@ -230,6 +231,7 @@ class Stage(Shown):
         return self.__dict__[name]
 
     def __getstate__(self) -> dict[str, Any]:
+        # The functions that compute the text cannot be pickled, so a copy contains the text.
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
     @property
@@ -296,6 +298,7 @@ def link_instructions(source: Stage, target: Stage) -> dict[str, frozenset[str]]
     groups: dict[tuple[str, ...], frozenset[str]] = {}
     several: dict[str, list[frozenset[str]]] = {}  # the groups of more than one equation
     while named:
+        # Each list is released once its set exists, so that a large program is held only once.
         equations, names = named.popitem()
         group = groups[equations] = frozenset(names)
         for equation in equations if len(equations) > 1 else ():
@@ -303,6 +306,7 @@ def link_instructions(source: Stage, target: Stage) -> dict[str, frozenset[str]]
     unions: dict[tuple[int, ...], frozenset[str]] = {}
 
     def near(equations: tuple[str, ...]) -> frozenset[str]:
+        # `groups` keeps the sets alive, so their ids stay unique.
         every = {id(group): group for equation in equations for group in several.get(equation, ())}
         every |= {id(groups[one,]): groups[one,] for one in equations if (one,) in groups}
         which = tuple(sorted(every))

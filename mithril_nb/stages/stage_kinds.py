@@ -47,6 +47,7 @@ class StageKind:
 
 
 _BUILT_IN = (
+    # name, title, needs, description, language, verb, needs_numbers, is_machine_code
     StageKind("python", "Python", "trace", "Python", "python", "Reading"),
     StageKind("graph", "Graph", "trace", "graph", "graph", "Tracing"),
     StageKind("jaxpr", "jaxpr", "trace", "jaxpr", "jaxpr", "Tracing"),
@@ -116,6 +117,7 @@ def register_stage(
     """
 
     def register(function: Function) -> Function:
+        # JAX traces and lowers symbolic sizes; XLA does not compile them.
         numbers = needs == "compile"
         STAGE_KINDS[name] = StageKind(
             name, title, needs, title, language, _VERBS[needs], numbers, is_machine_code, function

@@ -100,6 +100,7 @@ class StableHlo:
         kinds = main.type.inputs if attributes == "arg_attrs" else main.type.results
         if attributes not in main.attributes:
             return [True] * len(kinds)
+        # GSPMD and its successor Shardy, which JAX uses by default, name the attribute differently.
         shardings = ("mhlo.sharding", "sdy.sharding")
         return [not any(one in each for one in shardings) for each in main.attributes[attributes]]
 
@@ -149,6 +150,7 @@ class HloText:
         is_kept = len(set(names)) == len(names)
         self._text = module if isinstance(module, str) and is_kept else self._module.to_string()
         self.name = self._module.name
+        # XLA schedules a module in its last steps; a module from before that may contain fusions already.
         head = next((line for line in self._text.splitlines() if line.startswith("HloModule ")), "")
         self.is_optimized = ", is_scheduled=true" in head or " fusion(" in self._text
         self.device_count = _number(head, "replica_count") * _number(head, "num_partitions")
@@ -254,6 +256,7 @@ def _hlo_of_proto(data: bytes) -> Any:
 
 def _first_field(data: bytes) -> bytes | None:
     """Return the first field of a serialized message if it is number 1 and has a length, else `None`."""
+    # Key of field 1 with a length; the length is a varint: seven bits a byte, the least significant first.
     if data[:1] != b"\x0a":
         return None
     length, place = 0, 1

@@ -94,6 +94,7 @@ def _components(op_name: str) -> tuple[str, ...]:
     depth, start = 0, 0
     for place, char in enumerate(op_name):
         depth += (char == "(") - (char == ")")
+        # A `/` in parentheses belongs to the name of a transformed scope.
         if char == "/" and depth == 0:
             parts.append(op_name[start:place])
             start = place + 1
@@ -138,7 +139,9 @@ Stack = tuple[Span, ...]
 """The frames of a call stack, the innermost first."""
 
 _QUOTED = r'"[^"\\]*(?:\\.[^"\\]*)*"'
+# For example: "relu", (, callsite, #loc7 and 12 in callsite("relu"(#loc7) at "net.py":12:4)
 _TOKEN = re.compile(rf"{_QUOTED}|#loc\d*|\w+|\S")
+# For example: 1 {file_name_id=1 function_name_id=2 line=3 end_line=3 column=4 end_column=9}
 _ROW = re.compile(r"(\d+) (.*)")
 _NUMBER = re.compile(r"(\w+)=(\d+)")
 _TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
@@ -192,6 +195,7 @@ class GivenLines:
             users: dict[str, None] = {}
             libraries: dict[str, None] = {}
             for location in locations:
+                # Thousands of instructions share a location.
                 if location not in known:
                     known[location] = [lines_of_frames(stack) for stack in stacks(location)]
                 for user, library in known[location]:
@@ -206,6 +210,7 @@ class GivenLines:
 
     def _label(self, file: str) -> str:
         with self._lock:
+            # A label may get a parent folder when another file of the same name appears.
             if file not in self.labels:
                 self.labels = jax_versions.file_labels([*self.labels, file])
             return self.labels[file]
@@ -285,6 +290,7 @@ def _frames(text: str) -> Callable[[str], Stack]:
     """Return a function from a frame number to its call stack, from the tables of an HLO module."""
     tables: dict[str, dict[int, str]] = {name: {} for name in _TABLES}
     current: dict[int, str] | None = None
+    # The tables are between the first line and the first computation.
     for line in islice(text.splitlines(), 1, None):
         if line in tables:
             current = tables[line]

@@ -29,6 +29,7 @@ from mithril_nb.stages.trace.tracing import Leaf
 
 _FROM_LOWERED = ("stablehlo", "hlo_before", "hlo", "llvm", "asm")
 _PRODUCTS = {"dot": "dot_general", "convolution": "conv_general_dilated"}
+# For example: params is the argument of params['w'] and of params.w
 _ARGUMENT = re.compile(r"[.\[]")
 _TOKEN = TensorSpec((), "token")
 _BYTECODE = b"ML\xefR"
@@ -211,6 +212,7 @@ def given_of_serialized(data: bytes, device: Any = None) -> Given:
     if data.startswith(_BYTECODE):
         return replace(given_of_stablehlo(_read_apart(data, "bytecode")["text"], device=device), kind="MLIR bytecode")
     found = _read_apart(data, "exported")
+    # Symbolic sizes arrive as text: they belong to a scope of the other process.
     sizes = jax.export.symbolic_shape(",".join(found["sizes"])) if found["sizes"] else ()
     names = jax_versions.names_of_sizes([sizes])
     return _of_exported(found["text"], found["name"], found["platforms"], names, device)
@@ -227,7 +229,9 @@ def _read_apart(data: bytes, kind: str) -> dict[str, Any]:
     Raises:
         ValueError: The bytes are damaged, or reading them takes too long.
     """
+    # `-P` keeps the folder of the script off `sys.path`, where its files would hide installed modules.
     command = [sys.executable, "-P", read_artifact.__file__, kind]
+    # Reading needs no accelerator, which this process may have reserved for itself.
     environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
     longest_s = _LEAST_S + len(data) // _BYTES_PER_S
     try:
@@ -282,6 +286,7 @@ def _entry_of_hlo(text: str) -> tuple[str, Specs, Specs]:
     title, computations = read_module(text)
     entry = next((one for one in computations if one.is_entry), None)
     found = [one for one in (entry.instructions if entry else ()) if one.opcode == "parameter"]
+    # The order of parameters in the text may differ from that of the arguments.
     found.sort(key=lambda one: int(one.literal) if one.literal.isdigit() else 0)
     parameters = tuple((one.op_name or one.name, one.specs[0] if one.specs else _TOKEN) for one in found)
     root = next((one for one in (entry.instructions if entry else ()) if one.is_root), None)

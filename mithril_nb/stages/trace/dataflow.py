@@ -123,6 +123,7 @@ class _Flow:
         self._walk(inner, inside)
         record = self._program.by_id[site.id]
         for number, (var, atom) in enumerate(zip(site.equation.outvars, body.outvars, strict=True)):
+            # A call may return a constant, which no equation computes.
             if jax_versions.is_literal(atom):
                 known[var] = self._new(f"{site.id}{{{number}}}", record.outputs[number], record.block, place)
             elif atom in inside:  # else it is unused
@@ -133,6 +134,7 @@ class _Flow:
         for body, inner in site.bodies:
             inside = self._given(site, body, _matching(body, site.equation.invars), known, place)
             self._walk(inner, inside)
+            # In the order of the equations, a branch ends before the next one begins.
             end = self._places[inner[-1].id] if inner else place
             self._keep(_values(inside, body.outvars), end)
         self._results(site, known, self._last_inside[site.id])
@@ -155,6 +157,7 @@ class _Flow:
                     whole = _value(known, atoms[operand])
                     block = (whole and whole.block) or self._program.by_id[site.id].block
                     inside[var] = self._new(f"{site.id}.x{number}", _spec(var), block, place)
+                # An unused carry has no value: XLA removes it.
                 elif carried[operand] not in site.dropped:
                     inside[var] = known[results[carried[operand]]]
             self._walk(wiring.sites, inside)
@@ -187,6 +190,7 @@ class _Flow:
         """Return whether a body computes the next value after the last use of the carry, or by updating it in place."""
         last = max(carried.uses, default=carried.made)
         primitive = self._program.sites[made.made].primitive
+        # XLA scatters in place if nothing else reads the array.
         is_alone = primitive.startswith("scatter") and {*carried.uses} == {made.made}
         is_changed = last == made.made and (primitive in _CHANGE or is_alone)
         return made.made > carried.made and (last < made.made or is_changed)

@@ -82,6 +82,7 @@ def wirings(site: Site) -> list[Wiring]:
         ((jaxpr, body),) = site.bodies
         count = jax_versions.carried(equation)
         pairs = zip(jaxpr.invars, equation.invars, strict=True)
+        # JAX 0.12 stores trees instead of counts; in both versions the body sees one slice of such an operand.
         sliced = sum(len(var.aval.shape) < len(atom.aval.shape) for var, atom in pairs)
         first = taken - count - sliced
         return [Wiring(jaxpr, body, range(taken), range(given), tuple((first + k, k) for k in range(count)), first)]
@@ -152,11 +153,13 @@ def outline_of(jaxpr: Any) -> Outline:
             names.update([scope for scope, _ in jax_versions.name_stack(equation)])
             if "name" in equation.params:
                 names.add(str(equation.params["name"]))
+            # A jaxpr that a program built, instead of tracing Python, has no tracebacks.
             have_frames &= equation.source_info.traceback is not None
             place = len(ids)
             ids.append(str(index))
             for prefix, body in jax_versions.bodies(equation):
                 plain = jax_versions.open_jaxpr(body)
+                # Ids stay unique: the jaxpr keeps its bodies alive.
                 own = known[id(plain)] if id(plain) in known else known.setdefault(id(plain), read(plain))
                 inside.update({len(ids) + at: count for at, count in own.inside.items()})
                 ids += [f"{index}.{prefix}{id}" for id in own.ids]
@@ -269,6 +272,7 @@ def _kept(value: Constant, dtype: Any) -> Constant:
         return value
     if np.issubdtype(dtype, np.complexfloating):
         return "?"
+    # A number outside of the range of the dtype overflows, and then differs from the original.
     with np.errstate(all="ignore"):
         return value if float(np.asarray(value).astype(dtype)) == value else "?"
 
@@ -325,6 +329,7 @@ def _mark_used(jaxpr: Any, body: list[Site], used: list[bool]) -> list[bool]:
                 site.dropped = frozenset(place for place, var in enumerate(equation.outvars) if var not in live)
             continue
         needed = _mark_used_inside(site, [var in live for var in equation.outvars])
+        # Operands that only an unused result of a call needs are unused, as when JAX lowers it.
         live.update(atom for atom, one in zip(equation.invars, needed, strict=True) if one and not is_literal(atom))
     return [var in live for var in jaxpr.invars]
 

@@ -55,6 +55,7 @@ def short_spec(spec: TensorSpec) -> str:
 
 def _short_dtype(dtype: str) -> str:
     name = dtype.rstrip("0123456789")
+    # `float0` is the dtype of cotangents of integers, not a float.
     return _SHORT[name] + dtype[len(name) :] if name in _SHORT and dtype != "float0" else dtype
 
 
@@ -158,6 +159,7 @@ class _Printer:
         """Connect the inputs of a body to the operands of its equation, where JAX keeps their order."""
         count = len(jaxpr.invars)
         if site.primitive == "while":
+            # The constants of the body and the carry come last; the condition has constants before them.
             given = taken[-count:] if jaxpr is site.bodies[-1][0] else ()
         else:
             # The first operand of a `cond` is the index of the branch.
@@ -213,6 +215,7 @@ def _params(primitive: str, params: Sequence[tuple[str, Any]], texts: Sequence[t
             continue
         if primitive == "dot_general" and key == "dimension_numbers":
             text = _dot_dims(value)
+        # A name is printed whole, because it identifies a function.
         if len(text) > _LONGEST_PARAM and key != "name":
             text = text[: _LONGEST_PARAM - 3] + "..."
         shown.append(f"{key}={text}")

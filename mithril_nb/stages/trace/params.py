@@ -71,10 +71,13 @@ def collective_params(site: Site, is_partitioned: bool) -> tuple[tuple[str, Para
     groups = params.get("axis_index_groups")
     if groups:
         return ((GROUP, max(map(len, groups))), *partitioned)
+    # Reductions name their mesh axes `axes`, all other collectives `axis_name`.
     names = params.get("axes", params.get("axis_name", ()))
     size: int | None = 1
     for name in names if isinstance(names, tuple | list) else (names,):
+        # A number is an axis of the array itself, which `vmap` adds, and not of the mesh.
         each = 1 if isinstance(name, int) else _axis_size(site, name)
+        # One unknown axis makes the size of the group unknown.
         size = None if size is None or each is None else size * each
     return ((GROUP, size), *partitioned)
 
@@ -130,6 +133,7 @@ def kernel_params(equation: Any) -> tuple[tuple[str, Param], ...]:
         combiners = [one for one in params.values() if jax_versions.is_jaxpr(one)]
         return (*estimate, *[(COMBINER, _equations(jax_versions.open_jaxpr(one))) for one in combiners[:1]])
     kernel = jax_versions.open_jaxpr(params["jaxpr"])
+    # Blocks of inputs and outputs follow the index operands; scratch buffers come last and have no block.
     refs = kernel.invars[mapping.num_index_operands :]
     blocks = tuple(
         (*_spec(jax_versions.spec_of(ref.aval)), _axes(one.index_map_jaxpr, len(mapping.grid)))
@@ -180,6 +184,7 @@ def _axes(index_map: Any, rank: int) -> int:
     """Return the number of leading grid axes that the position of a block depends on."""
     jaxpr = jax_versions.open_jaxpr(index_map)
     needed = set(jax_versions.variables(jaxpr.outvars))
+    # Backwards through the index map, to the grid axes that the position depends on.
     for equation in reversed(jaxpr.eqns):
         if not needed.isdisjoint(equation.outvars):
             needed.update(jax_versions.variables(equation.invars))

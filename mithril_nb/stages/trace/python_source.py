@@ -174,6 +174,7 @@ def spans(lines: Sequence[str], requested: Sequence[int]) -> list[tuple[int, int
     else:
         spans = sorted({_around(tree, line) or (line, line) for line in requested})
     joined: list[tuple[int, int]] = []
+    # Statements on adjacent lines are shown as one piece.
     for first, last in spans:
         if joined and first <= joined[-1][1] + 1:
             joined[-1] = joined[-1][0], max(last, joined[-1][1])
@@ -185,6 +186,7 @@ def spans(lines: Sequence[str], requested: Sequence[int]) -> list[tuple[int, int
 def _around(tree: ast.AST, line: int) -> tuple[int, int] | None:
     """Return the largest statement around a line that is short enough to be shown whole."""
     for node in ast.iter_child_nodes(tree):
+        # These contain statements, but are not statements themselves.
         if isinstance(node, (ast.ExceptHandler, ast.match_case)):
             inner = _around(node, line)
             if inner is not None:

@@ -148,6 +148,7 @@ class Program:
 
     def _model_source(self, block: str) -> str:
         """Return the line that adds a block to the model, or the innermost block around it with such a line."""
+        # The line adds a composite block; the equation is in a block inside of it.
         while block and block not in self._adding:
             block = block.rpartition("/")[0]
         return f"{MODEL}:{self._adding[block]}" if block else ""
@@ -156,6 +157,7 @@ class Program:
         top, _, attribution = self._attributed.get()
         owners = [attribution.owner(leaf) for leaf in self.trace.inputs]
         are_params = which_are_params(self.trace.arguments, [leaf.name for leaf in self.trace.inputs], self._params)
+        # The walk over all bodies is needed only if the name of a parameter matches no block.
         users = [frozenset[str]()] * len(owners)
         if any(is_param and not owner for owner, is_param in zip(owners, are_params, strict=True)):
             users = attribution.users_of_inputs(self.trace.closed.jaxpr, top)
@@ -179,6 +181,7 @@ class Program:
 
     @cached_property
     def _behind(self) -> dict[str, tuple[str, ...]]:
+        # XLA merges a transpose into the product before it, and keeps the name of the transpose.
         producers: dict[tuple[str, Any], str] = {}
         found: dict[str, tuple[str, ...]] = {}
         for site in self.sites:

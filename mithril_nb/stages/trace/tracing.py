@@ -188,6 +188,7 @@ def trace_up_to_failure(
         return ()
 
     try:
+        # Without results: a result of the wrong type may be the error.
         found = trace(until, args, name)
     except Exception as another:
         return None, failed[0] if failed else another
@@ -197,6 +198,7 @@ def trace_up_to_failure(
 def _function(fn: Any) -> tuple[str, str]:
     """Return the name of the user's function without its wrappers, and where it begins."""
     while True:
+        # Wrappers may alternate: a partial of a bound method of a wrapped function.
         inner = python_inspect.unwrap(fn)
         inner = inner.func if isinstance(inner, functools.partial) else getattr(inner, "__func__", inner)
         if inner is fn:
@@ -233,6 +235,7 @@ def shape_of(leaf: Any) -> Any:
     """
     if not isinstance(leaf, jax.Array):
         return leaf
+    # JAX moves an uncommitted array to wherever it is needed, so its device is no part of the program.
     sharding = leaf.sharding if leaf.committed else None
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding, weak_type=leaf.aval.weak_type)
 
@@ -244,6 +247,7 @@ def _name_of(fn: Any) -> str:
 def _argument_names(fn: Callable[..., Any], count: int) -> list[str]:
     try:
         bound = python_inspect.signature(fn).bind(*range(count)).arguments
+    # Builtins have no signature; for wrong arguments, JAX's own error is better than one of this module.
     except (TypeError, ValueError):
         return [f"args[{index}]" for index in range(count)]
     names: list[str] = []
@@ -259,5 +263,6 @@ def _paths(args: tuple[Any, ...], arguments: Sequence[str]) -> list[tuple[tuple[
 
 
 def _keys(path: tuple[Any, ...]) -> tuple[str, ...]:
+    # JAX has one class for each kind of key: dict, attribute and sequence.
     keys = (getattr(entry, "key", getattr(entry, "name", getattr(entry, "idx", None))) for entry in path)
     return tuple(str(key) for key in keys if isinstance(key, str | int))

@@ -246,6 +246,7 @@ class _Jit(Transform):
     """Compilation of the whole function as one program."""
 
     def compare(self, before: Function, given: Args, after: Function, args: Args) -> Compared:
+        # `before` is not compiled here: compiling it is what the step adds.
         return Compared("the function itself, run operation by operation", jax.jit(after)(*args), before(*args))
 
     def explain(self, counts: Counts) -> str:
@@ -352,6 +353,7 @@ def transform_of(entry: Any) -> Transform | None:
     inner, options = entry, {}
     while isinstance(inner, functools.partial) and not inner.args:
         inner, options = inner.func, {**inner.keywords, **options}
+    # By identity: a wrapper of `jax.grad` may do something else.
     for function, name in _FUNCTIONS:
         if inner is function:
             return NAMED[name](name, tuple(options.items()), 0)

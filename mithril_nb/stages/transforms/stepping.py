@@ -166,6 +166,7 @@ class TransformSteps(Shown, Sequence[TransformStep]):
             return None
         structure = jax.tree.structure(self._args)
         args = jax.tree.unflatten(structure, [_shape(var.aval) for var in made.closed.jaxpr.invars])
+        # An argument without arrays, such as `None`, has no leaf to take its name from.
         names = tuple(dict.fromkeys(leaf.argument for leaf in made.inputs))
         point = _Point(
             made, args, out, names if len(names) == len(args) else tuple(f"arg{i}" for i in range(len(args)))
@@ -222,6 +223,7 @@ class TransformSteps(Shown, Sequence[TransformStep]):
                 ("takes", ", ".join(map(_describe, point.trace.inputs)) or "nothing"),
                 ("returns", ", ".join(map(_describe, point.trace.outputs)) or "nothing"),
             ),
+            # A tuple of one entry needs its comma.
             f"through=({', '.join(through)}{',' if len(through) == 1 else ''})" if alternatives else "",
             code=StageUnavailableError.__name__,
         )
@@ -293,6 +295,7 @@ class _Point:
 def _follow(previous: Trace, closed: Any, args: tuple[Any, ...], names: tuple[str, ...], out: Any) -> Trace:
     """Return the result of a transform as a trace. It keeps an outer jit, which the step must show."""
     inputs, outputs = leaves_of(args, names, closed.jaxpr, out)
+    # Only the equations of a step are shown, so nothing is donated.
     none = (False,) * len(inputs)
     call = caller(out, previous.name)
     return replace(previous, closed=closed, inputs=inputs, outputs=outputs, donated_leaves=none, call=call)

@@ -105,6 +105,7 @@ def slope_along(
             return paired(pull(jnp.ones_like(value)), floats(direction))[0], "a vjp", False
         return jnp.real(jax.jvp(fn, args, direction)[1]), "a jvp", False
     except (TypeError, ValueError):  # A custom_vjp has no forward mode, a while loop no reverse mode.
+        # The cube root of the precision: there, truncation and rounding errors are about equal.
         size = 1e-2 if jnp.finfo(jnp.result_type(*floats(args))).bits <= 32 else 1e-5
         ahead, behind = (
             fn(
@@ -251,6 +252,7 @@ def forward_and_backward(counts: Counts) -> str:
     )
 
 
+# Relative tolerances. Derivatives lose digits, and sums are reordered by the compiler.
 _ROUGH = 1e-2
 _DIGITS = {"float64": 1e-9, "complex128": 1e-9, "float32": 1e-4, "complex64": 1e-4, "float16": 2e-2}
 _FEW_DIGITS = 1e-1

@@ -59,6 +59,7 @@ class Attribution:
             updates = {id for id, scopes in scopes_by_id.items() if scopes.is_update}
             roles: dict[str, Role | None] = {id: _role(scopes) for id, scopes in scopes_by_id.items()}
         else:
+            # Without the scopes of our train step, only the frames of an optimizer library are certain.
             updates = optimizer_work(sites)
             if updates or any(scopes.is_backward for scopes in scopes_by_id.values()):
                 roles = roles_of(trace.closed.jaxpr, top, updates, lifted, _new_versions(trace))
@@ -107,6 +108,7 @@ class Attribution:
         containers, as `model.layers[0].weight`, they belong to the block `layers/0` if there is one, or to
         `model/layers/0`.
         """
+        # A bare array has no name inside its argument that could match a block.
         if not leaf.keys:
             return UNATTRIBUTED
         path = leaf.keys[-1].rpartition(".")[0].replace(".", "/")
@@ -142,6 +144,7 @@ class Attribution:
                     users = users_inside(site)
                 else:
                     own = frozenset((block,))
+                    # A cast or transpose in an outer block belongs to the block that uses its result.
                     if site.primitive in _MOVES:
                         later = _NONE.union(*(found.get(var, _NONE) for var in site.equation.outvars))
                         holder = common_block(later)
@@ -170,6 +173,7 @@ class Attribution:
 
     def _infer_calls(self, sites: list[Site]) -> None:
         """Attribute a call outside every block to the innermost block that contains its whole body."""
+        # Inner calls first: the block of an outer call depends on theirs.
         for site in reversed(sites):
             block, role, _ = self._found[site.id]
             if site.is_call and block == UNATTRIBUTED and role != "update":
@@ -302,6 +306,7 @@ class Attribution:
             own = seen[site.id] = _union({flows.get(var, _NONE) for var in site.variables})
             if not site.bodies:
                 block, role, _ = self._found[site.id]
+                # The result of a block's operation belongs to this block, whatever its operands are.
                 if role != "update" and block not in (UNATTRIBUTED, LOSS):
                     own = frozenset((block,))
                 flows.update(dict.fromkeys(results, own))

@@ -28,6 +28,7 @@ Path = tuple[str, ...]
 Codes = tuple[CodeType, ...]
 
 _OPTIMIZERS = frozenset({"optax"})
+# Names of functions in optax's frames; other functions of it are losses and schedules.
 _OPTIMIZER_WORK = frozenset({"init", "init_fn", "update", "update_fn", "apply_updates"})
 
 
@@ -85,6 +86,7 @@ class _Reader:
         """
         lifted: set[str] = set()
         is_known = False  # whether any frames include the function of this jaxpr
+        # Many equations share a traceback.
         read: dict[Any, tuple[Codes, Path | None]] = {}
         for site in body:
             traceback = site.equation.source_info.traceback
@@ -156,6 +158,7 @@ def _user_functions(traceback: Any) -> Codes:
 @lru_cache(maxsize=8192)
 def _names(codes: Codes) -> Path:
     """Return the names of functions; a `__call__` has the name of its class, a lambda has none."""
+    # For example: Net.__call__ and outer.<locals>.inner
     names = (code.co_qualname.split(".")[-2:] for code in codes)
     plain = (name[0] if name[-1] == "__call__" else name[-1] for name in names)
     return tuple(name for name in plain if not name.startswith("<"))
@@ -259,8 +262,10 @@ def _kind(file: str) -> int:
         return _MACHINERY if _TYPED.match(file) else _USER
     if library == "mithril_nb":
         return _LIBRARY if _OUR_MODELS.match(file) else _MACHINERY
+    # JAX's own functions, such as `jax.nn.gelu`, are library code to the user; its tracers are not.
     if library == "jax":
         return _JAX if _JAX_FUNCTIONS.match(file) else _MACHINERY
+    # Modules such as `functools` and `contextlib` are between the user and a library.
     return _MACHINERY if library == "python" else _LIBRARY
 
 
@@ -326,6 +331,7 @@ def _range(code: CodeType, offset: int) -> tuple[int, int | None, int, int | Non
 
     The file is not among them: Python's code objects are equal if only their files differ.
     """
+    # An offset is in bytes; there is one position for each code unit, which has two.
     line, end_line, column, end_column = next(islice(code.co_positions(), offset // 2, None), (None,) * 4)
     first = line or code.co_firstlineno
     return first, column, end_line or first, end_column

@@ -161,6 +161,7 @@ def _fixed_point(
         made = known[key]
         for of, to in carried:
             given[to] |= made[of]
+        # Marks only grow and are finite, so this is reached.
         if tuple(given) == key:
             return made if is_new else follow(given)
 

@@ -29,6 +29,7 @@ ROLE_UPDATE = "role:update"
 _NO_BLOCKS = REMAT_SCOPES | {"closed_call", ROLE_LOSS, ROLE_UPDATE}
 """Scopes that transforms add, or that declare the role."""
 
+# For example: bi,io->bo, and bi,io for a formula without a result
 _OF_EINSUM = re.compile(r"[^/]*->[^/]*|[A-Za-z.]+(,[A-Za-z.]+)+")
 """`jnp.einsum` opens a scope with its formula."""
 
@@ -69,6 +70,7 @@ def scopes_of(stack: NameStack) -> Scopes:
             own, path = _joined(own, own_segment), _joined(path, segment)
             own_segment, segment = [], []
         elif name.startswith(BLOCK):
+            # A name may be any string of Python, even one that is not valid Unicode.
             own_segment.append(unquote(name[len(BLOCK) :], errors="surrogatepass"))
         elif name.startswith(ROOT):
             root = unquote(name[len(ROOT) :], errors="surrogatepass")
@@ -96,6 +98,7 @@ def restore_hoisted_scopes(sites: list[Site]) -> None:
     Reverse mode computes loop invariants once, before the scan, and gives them only the scopes of the body.
     """
     scans: dict[str, Site] = {}
+    # Backwards: a scan follows the equations that were hoisted out of it.
     for site in reversed(sites):
         for jaxpr, _ in site.bodies if site.primitive == "scan" else ():
             scans[jax_versions.start_of(jaxpr)] = site
@@ -165,6 +168,7 @@ class Tags(Marks):
 
     def __init__(self, names: set[str]):
         number = 0
+        # The program may contain another one that was tagged already.
         while any(f"mnb{number or ''}#" in name for name in names):
             number += 1
         self.marker = f"mnb{number or ''}#"
@@ -181,6 +185,7 @@ class Tags(Marks):
 
     def is_in(self, op_name: str) -> bool:
         """Return whether an op name contains a tag."""
+        # Faster than the pattern; this runs for each instruction.
         return self.marker in op_name
 
     def tag(self, closed: Any, *, is_whole: bool = False) -> Any:
