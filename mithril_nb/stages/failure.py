@@ -69,7 +69,7 @@ def failure_of(error: BaseException, in_trace: bool = False) -> Failure:
     for frame in reversed(frames):
         if frame.filename == tracing.__file__:
             break  # frames further out called us, not JAX
-        if jax_versions.is_user_file(frame.filename):
+        if jax_versions.library_of(frame.filename) is None:
             label = jax_versions.file_label(frame.filename)
             line = frame.lineno or 0
             return Failure(type(error).__name__, message, f"{label}:{line}", frame.line or "", (frame.filename, line))

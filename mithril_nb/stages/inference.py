@@ -17,23 +17,15 @@ _CALLERS = frozenset({"call", "fusion", "while"})
 class Draft:
     """An instruction whose provenance is being computed.
 
+    The other attributes are those of `Instruction`.
+
     Attributes:
-        id: Unique in its stage.
-        opcode: The operation.
-        line: The line it starts on.
-        lines: Number of its lines.
         operands: Ids of the instructions whose results it takes.
-        equations: Ids of its equations.
-        shares: Blocks and their shares.
-        role: Its role.
-        origin: How its block was found.
         work: Its weight in the instruction that contains it: FLOPs, or 0.
         prefers_users: True if the users are a better source for its block than its operands, as for constants.
         is_settled: True if its block is final, even if it has none, as for the inputs of a program.
         users: Ids of the instructions that use its result; filled in by `pass_on`.
         shown_operands: Its operands as the stage shows them, if these are more than `operands`.
-        shapes: Specs of its results.
-        attributes: Names and values, as the stage prints them.
         sources: Operands that may give it a block, if only some may, or none.
         near: Ids of the equations of the instructions that gave it a block, if it has no equations: their source lines
             are its source lines.

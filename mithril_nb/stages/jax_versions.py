@@ -84,11 +84,6 @@ def open_jaxpr(value: Any) -> core.Jaxpr:
     return value.jaxpr if isinstance(value, core.ClosedJaxpr) else value
 
 
-def has_bodies(primitive: str) -> bool:
-    """Return whether the jaxprs in the params of this primitive hold equations of the program."""
-    return primitive not in _COMBINERS and not primitive.startswith("scatter")
-
-
 def map_bodies(equation: Any, rewrite: Callable[[str, Any], Any]) -> dict[str, Any] | None:
     """Return the params with each nested jaxpr replaced by `rewrite(prefix, jaxpr)`, or `None` if there are none.
 
@@ -124,9 +119,10 @@ def _places(equation: Any) -> list[tuple[tuple[str, int | None], Any]]:
             found.append(((key, None), value))
         elif isinstance(value, (tuple, list)):
             found += [((key, index), item) for index, item in enumerate(value) if isinstance(item, _JAXPRS)]
-    if not found or not has_bodies(equation.primitive.name):  # the usual case
+    name = equation.primitive.name
+    if not found or name in _COMBINERS or name.startswith("scatter"):  # the usual case
         return []
-    if equation.primitive.name == _SOLVES:
+    if name == _SOLVES:
         # Only `solve` runs among the four jaxprs of a linear solve; the others serve its derivatives.
         return [(where, jaxpr) for where, jaxpr in found if _is_solve(equation.params[where[0]], where[1])]
     return found
@@ -243,7 +239,10 @@ def frames_and_offsets(traceback: Any) -> tuple[Sequence[CodeType], Sequence[int
 
 @lru_cache(maxsize=8192)
 def library_of(file: str) -> str | None:
-    """Return the name of the installed library that contains a Python file, or `None` if it is the user's file."""
+    """Return the name of the library that contains a Python file, or `None` if it is the user's file.
+
+    This package and Python itself are libraries too.
+    """
     if file.startswith(_OURS):
         return "mithril_nb"
     # Traces and saved programs may name files of another environment, whose folder is not in `_LIBRARY`.
@@ -301,11 +300,6 @@ def file_labels(paths: Iterable[str]) -> dict[str, str]:
         labels[path] = label
         taken.add(label)
     return labels
-
-
-def is_user_file(path: str) -> bool:
-    """Return whether a Python file belongs to no installed library, not to this package, and not to Python itself."""
-    return library_of(path) is None
 
 
 def is_literal(atom: Any) -> bool:

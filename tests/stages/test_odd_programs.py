@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import jax
 import jax.numpy as jnp
 import pytest
@@ -57,20 +55,6 @@ def test_an_intermediate_gradient_is_not_an_update() -> None:
     roles = {one.primitive: one.role for one in inspect(guided, spec(3, 5), spec(5, 7)).equations}
     assert roles["dot_general"] == roles["add"] == "forward"
     assert roles["broadcast_in_dim"] == "backward"
-
-
-def test_the_context_is_that_of_the_call() -> None:
-    with jax.default_matmul_precision("highest"):
-        precise = inspect(lambda x: x @ x, spec(3, 3))
-    with jax.enable_x64(True):
-        wide = inspect(lambda x: x * 2, spec(3, dtype="float64"))
-    texts: list[str] = []
-    looker = threading.Thread(target=lambda: texts.extend(one.stage("jaxpr").text for one in (precise, wide)))
-    looker.start()
-    looker.join()
-    assert "HIGHEST" in texts[0]
-    assert "f64[3]" in texts[1]
-    assert "tensor<3xf64>" in wide.stage("stablehlo").text
 
 
 def test_names_are_data() -> None:

@@ -233,6 +233,6 @@ def _plain(value: Any) -> Any:
         return _NOT_PLAIN
     if name is not None:  # dtypes and enums
         return str(name)
-    if hasattr(value, "dtype") or not type(value).__repr__ is not object.__repr__:
+    if hasattr(value, "dtype") or type(value).__repr__ is object.__repr__:  # its text would be an address
         return _NOT_PLAIN
     return str(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -98,9 +98,6 @@ class TransformSteps(Shown, Sequence[TransformStep]):
 
     def __getitem__(self, index: Any) -> Any:
         return self._steps[index]
-
-    def __iter__(self) -> Iterator[TransformStep]:
-        return iter(self._steps)
 
     def __repr__(self) -> str:
         done = ", ".join(step.name + (" (problem)" if step.problem else "") for step in self._steps)
