@@ -157,8 +157,7 @@ class _Flow:
                     whole = _value(known, atoms[operand])
                     block = (whole and whole.block) or self._program.by_id[site.id].block
                     inside[var] = self._new(f"{site.id}.x{number}", _spec(var), block, place)
-                # An unused carry has no value: XLA removes it.
-                elif carried[operand] not in site.dropped:
+                elif carried[operand] not in site.dropped:  # an unused carry has no value: XLA removes it
                     inside[var] = known[results[carried[operand]]]
             self._walk(wiring.sites, inside)
             if wiring is loop:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect as python_inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -117,7 +117,7 @@ def trace(fn: Callable[..., Any], args: tuple[Any, ...], name: str | None = None
 
 
 def leaves_of(
-    args: tuple[Any, ...], arguments: Sequence[str], jaxpr: Any, out: Any
+    args: tuple[Any, ...], arguments: list[str], jaxpr: Any, out: Any
 ) -> tuple[tuple[Leaf, ...], tuple[Leaf, ...]]:
     """Return the leaves of the arguments and of the results of a program.
 
@@ -256,7 +256,7 @@ def _argument_names(fn: Callable[..., Any], count: int) -> list[str]:
     return names
 
 
-def _paths(args: tuple[Any, ...], arguments: Sequence[str]) -> list[tuple[tuple[Any, ...], str]]:
+def _paths(args: tuple[Any, ...], arguments: list[str]) -> list[tuple[tuple[Any, ...], str]]:
     """Return the key path of each array among the arguments, and the Python expression for it."""
     paths = (path for path, _ in jax.tree_util.tree_flatten_with_path(args)[0])
     return [(path, arguments[path[0].idx] + jax.tree_util.keystr(path[1:])) for path in paths]
