@@ -145,6 +145,7 @@ def blend(parts: Iterable[tuple[Shares, float]]) -> Shares:
         return ()
     return tuple(
         (block, weight / whole)
+        # Names break ties, so that the order does not depend on the order of the parts.
         for block, weight in sorted(total.items(), key=lambda item: (-item[1], item[0]))
         if weight
     )

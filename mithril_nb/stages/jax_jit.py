@@ -83,6 +83,7 @@ def converted_once(lowered: jax.stages.Lowered) -> jax.stages.Lowered:
     """
     lowering = getattr(lowered, "_lowering", None)
     if lowering is not None and hasattr(lowering, "hlo"):
+        # JAX itself does not cache the converted module.
         lowering.hlo = lru_cache(maxsize=1)(lowering.hlo)
     return lowered
 

@@ -208,8 +208,8 @@ def transforms_of(stack: NameStack) -> tuple[str, ...]:
     for name, is_transform in stack:
         if is_transform and name == "vmap":
             found.append("vmap")
-        # One checkpoint opens two scopes in its backward pass, of the call and of the recomputation.
         elif not is_transform and name in REMAT_SCOPES and found[-1:] != ["remat"]:
+            # One checkpoint opens two scopes in its backward pass, of the call and of the recomputation.
             found.append("remat")
     return tuple(found)
 

@@ -172,6 +172,7 @@ def source_of(function: Any) -> Source:
     file, line = _source(fun_sourceinfo(function))
     while not file and isinstance(function, functools.partial):
         function = function.func
+    # JAX reports no source for a callable object.
     if not file and not inspect.isbuiltin(function):
         with contextlib.suppress(TypeError, OSError):  # a class of C, or without a source file
             file, line = inspect.getsourcefile(type(function)) or "", inspect.getsourcelines(type(function))[1]

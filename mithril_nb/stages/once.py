@@ -59,8 +59,8 @@ class Once(Generic[Value]):
                     make, start = self._make, time.perf_counter()
                     try:
                         self._value = make()
-                    # A `KeyboardInterrupt` is not cached: the next call computes the value again.
                     except Exception as error:
+                        # A `KeyboardInterrupt` is not cached: the next call computes the value again.
                         self._error, self._traceback = error, error.__traceback__
                     self.elapsed_s = time.perf_counter() - start
                     self._make = None

@@ -72,6 +72,7 @@ class StableHlo:
         if self._platforms and not {first.platform, *(_GPUS if first.platform == "gpu" else ())} & {*self._platforms}:
             raise LookupError(f"it was exported for {', '.join(self._platforms)}, and the device is a {first.platform}")
         sizes = [_attribute(self.module, f"mhlo.num_{one}", ir.IntegerAttr, 1) for one in ("replicas", "partitions")]
+        # Each replica is divided into the same number of partitions.
         count = sizes[0] * sizes[1]
         present = jax.devices(first.platform)
         if count > len(present):

@@ -185,6 +185,7 @@ def given_of_lowered(lowered: jax.stages.Lowered) -> Given:
 
 def given_of_compiled(compiled: jax.stages.Compiled) -> Given:
     """Return the program in the result of `jax.jit(f).lower(x).compile()`."""
+    # Not every platform gives the text of its executables.
     text = compiled.as_text() or ""
     title, specs, results = _entry_of_hlo(text)
     kind = "a jax.stages.Compiled"

@@ -203,6 +203,7 @@ def _letters() -> Iterator[str]:
 
 def _labels(record: Equation, count: int) -> list[str]:
     if record.primitive == "while" and count == 2:
+        # The condition comes before the body in the params of a `while`.
         return ["while", "do"]
     return [f"branch {index}" for index in range(count)]
 

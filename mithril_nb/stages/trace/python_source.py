@@ -143,6 +143,7 @@ def lines_of_file(file: str) -> list[str]:
 
 
 def _instruction(id: str, line: int, made: Sequence[Equation], count: int = 1) -> Instruction:
+    # A call would count the equations of its body twice.
     counted = [one for one in made if not one.is_call] or made
     shares = blend((((one.block, 1.0),) if one.block else (), 1.0) for one in counted)
     roles: set[Role | None] = {one.role for one in counted}

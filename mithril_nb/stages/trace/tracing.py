@@ -247,11 +247,12 @@ def _name_of(fn: Any) -> str:
 def _argument_names(fn: Callable[..., Any], count: int) -> list[str]:
     try:
         bound = python_inspect.signature(fn).bind(*range(count)).arguments
-    # Builtins have no signature; for wrong arguments, JAX's own error is better than one of this module.
     except (TypeError, ValueError):
+        # Builtins have no signature; for wrong arguments, JAX's own error is better than one of this module.
         return [f"args[{index}]" for index in range(count)]
     names: list[str] = []
     for name, value in bound.items():
+        # `*args` is bound to a tuple, one entry for each of its arguments.
         names.extend([name] if isinstance(value, int) else [f"{name}[{index}]" for index in range(len(value))])
     return names
 

@@ -89,6 +89,7 @@ class _Counting:
         if made is None or made.primitive.name not in ("add", "sub"):
             return None
         operands = [self._operand(body, self.loop.body_constants, atom) for atom in made.invars]
+        # `1 + i` is `i + 1`; a difference is not symmetric.
         if made.primitive.name == "add" and isinstance(operands[0], int):
             operands.reverse()
         first, second = operands

@@ -48,6 +48,7 @@ class _Vmap(Transform):
         leaves, structure = jax.tree.flatten(args)
         made = []
         for leaf, axis in zip(leaves, self._axes(args), strict=True):
+            # Python numbers are leaves too.
             rank = np.ndim(leaf) if not hasattr(leaf, "shape") else len(leaf.shape)
             # Leave an invalid axis to JAX, whose error explains it.
             place = 0 if axis is None else min(axis, rank) if axis >= 0 else max(axis + rank + 1, 0)
@@ -122,6 +123,7 @@ class _Grad(Transform):
             made = jax.jit(before)(*full)
             return made[0] if has_aux else made
 
+        # One random direction tests all components of the gradient with two runs.
         direction = tangents_of(moved, Examples())
         slope, how, is_rough = slope_along(value, moved, direction)
         along, scale = paired(grads, floats(direction))
@@ -138,6 +140,7 @@ class _Grad(Transform):
         if isinstance(out, tuple) and len(out) == 2 and getattr(out[0], "shape", None) == ():
             return (f"functools.partial(jax.{self.name}, has_aux=True)",)
         if len(leaves) == 1 and leaves[0].shape != ():
+            # Only a scalar has a gradient, so the result is reduced first.
             return '"mean"', entry_of(self)
         if not all(map(is_inexact, jax.tree.leaves(args[:1]))):
             for at, arg in enumerate(args):

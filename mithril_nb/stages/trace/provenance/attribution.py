@@ -116,6 +116,7 @@ class Attribution:
             return path
         # Names of other things may come before, such as an optimizer's state, and after, such as a box of Flax.
         names = (leaf.argument, *leaf.keys)
+        # The longest path first: it names the innermost block.
         for length in range(len(names) - 1, 0, -1):
             for start in range(len(names) - length):
                 path = "/".join(names[start : start + length])
